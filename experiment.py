@@ -1,0 +1,182 @@
+"""Trains and evaluates capsule networks.
+
+  python experiment.py --summary_dir=/tmp/digits --max_steps=300
+  python experiment.py --summary_dir=/tmp/digits --train=false
+
+README.md shows the reference's commands; --help lists the flags.
+"""
+
+import dataclasses
+import os
+import sys
+
+# TensorFlow's start-up notes would bury the first lines of output.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+from absl import app, flags  # noqa: E402
+
+from errors import UserError  # noqa: E402
+from input_data.registry import DATASETS  # noqa: E402
+from models.registry import MODELS  # noqa: E402
+from training.config import Config  # noqa: E402
+from training.devices import limit_memory_growth  # noqa: E402
+from training.evaluation import (  # noqa: E402
+    evaluate_continuously,
+    evaluate_ensemble,
+    evaluate_once,
+)
+from training.train import train  # noqa: E402
+
+flags.DEFINE_integer(
+    "batch_size",
+    Config.batch_size,
+    "Images in a training batch, split over the GPUs.",
+    lower_bound=1,
+)
+flags.DEFINE_string(
+    "checkpoint",
+    Config.checkpoint,
+    "With --train=false: the checkpoint to evaluate once. {} in it stands for "
+    "the members of an ensemble, see --num_trials.",
+)
+flags.DEFINE_string(
+    "data_dir", Config.data_dir, "Folder with the files of the data set."
+)
+flags.DEFINE_enum(
+    "dataset",
+    Config.dataset,
+    sorted(DATASETS),
+    "Data set. Default: mnist if --data_dir is given, else the embedded "
+    "digits.",
+)
+flags.DEFINE_float(
+    "eval_interval",
+    Config.eval_interval,
+    "Seconds between looks for a new checkpoint.",
+    lower_bound=0.0,
+)
+flags.DEFINE_integer(
+    "eval_size",
+    Config.eval_size,
+    "Examples to evaluate: at most the images there are; with two targets "
+    "any number of pairs.",
+    lower_bound=1,
+)
+flags.DEFINE_float(
+    "eval_timeout",
+    Config.eval_timeout,
+    "Seconds after which continuous evaluation ends if no new checkpoint "
+    "comes.",
+    lower_bound=0.0,
+)
+flags.DEFINE_string(
+    "hparams_override",
+    Config.hparams_override,
+    "Hyper-parameters as name=value,name=value.",
+)
+flags.DEFINE_integer(
+    "max_steps",
+    Config.max_steps,
+    "Training steps in all, those before a resume included.",
+    lower_bound=1,
+)
+flags.DEFINE_enum(
+    "model",
+    Config.model,
+    sorted(MODELS),
+    "Model. Default: capsule, in evaluation the checkpoint's.",
+)
+flags.DEFINE_integer(
+    "num_gpus", Config.num_gpus, "GPUs to train on.", lower_bound=1
+)
+flags.DEFINE_integer(
+    "num_targets",
+    Config.num_targets,
+    "Objects in each image, 1 or 2. Default: 1, in evaluation the "
+    "checkpoint's.",
+    lower_bound=1,
+    upper_bound=2,
+)
+flags.DEFINE_integer(
+    "num_trials",
+    Config.num_trials,
+    "With --train=false: how many checkpoints form an ensemble; the numbers "
+    "from 0 take the place of {} in --checkpoint.",
+    lower_bound=1,
+)
+flags.DEFINE_integer(
+    "save_step",
+    Config.save_step,
+    "Steps from one checkpoint to the next; the last step is always saved.",
+    lower_bound=1,
+)
+flags.DEFINE_integer(
+    "seed",
+    Config.seed,
+    "Seed of the initial weights, the batches and the test pairs.",
+    lower_bound=0,
+)
+flags.DEFINE_string(
+    "summary_dir",
+    Config.summary_dir,
+    "Folder of the experiment: checkpoints and TensorBoard files of training "
+    "go to its folder train, those of evaluation to test.",
+)
+flags.DEFINE_integer(
+    "summary_step",
+    Config.summary_step,
+    "Steps from one point of the training curves to the next, each a mean.",
+    lower_bound=1,
+)
+flags.DEFINE_bool(
+    "train", Config.train, "Whether to train; else to evaluate."
+)
+flags.DEFINE_bool(
+    "validate",
+    Config.validate,
+    "Whether training leaves out a part of the training images, and "
+    "evaluation uses exactly that part.",
+)
+
+
+def run(config):
+    """Does what the config asks for.
+
+    Args:
+      config: `Config`.
+
+    Raises:
+      UserError: for settings, data or checkpoints that do not work.
+    """
+    limit_memory_growth()
+    if config.train:
+        if config.checkpoint is not None:
+            raise UserError(
+                "--checkpoint is for evaluation: add --train=false. Training "
+                "resumes by itself from the newest checkpoint in "
+                "<summary_dir>/train."
+            )
+        train(config)
+    elif config.num_trials > 1:
+        if config.checkpoint is None:
+            raise UserError("--num_trials needs --checkpoint with {} in it")
+        evaluate_ensemble(config)
+    elif config.checkpoint is not None:
+        evaluate_once(config)
+    else:
+        evaluate_continuously(config)
+
+
+def main(argv):
+    if len(argv) > 1:
+        raise app.UsageError(f"not a flag: {' '.join(argv[1:])}")
+    names = [field.name for field in dataclasses.fields(Config)]
+    config = Config(**{name: flags.FLAGS[name].value for name in names})
+    try:
+        run(config)
+    except UserError as error:
+        sys.exit(f"experiment.py: {error}")
+
+
+if __name__ == "__main__":
+    app.run(main)

@@ -1,0 +1,1 @@
+"""The embedded digits; README.md here says where they come from."""

@@ -1,0 +1,51 @@
+"""The 1,797 handwritten digits that come with this project."""
+
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+
+from input_data.labelled_images import LabelledImages, make_pipeline
+from input_data.splits import select
+
+NUM_CLASSES = 10
+NUM_TEST = 360
+# As in MNIST, where validation holds out as many images as the test set has.
+NUM_HELD_OUT = 360
+# As in MNIST, a digit fills 20x20 pixels in the middle of 28x28.
+DIGIT_SIZE = 20
+BORDER = 4
+MAX_GREY_LEVEL = 16
+_FILE = pathlib.Path(__file__).with_name("digits.npz")
+
+
+def load(split, options):
+    """The pipeline of one split of the embedded digits.
+
+    Args:
+      split: `Split`.
+      options: `registry.Options`; `data_dir` is not used.
+
+    Returns:
+      `Pipeline`.
+    """
+    with np.load(_FILE, allow_pickle=False) as arrays:
+        data = LabelledImages(
+            _enlarge(arrays["images"]), arrays["labels"], NUM_CLASSES
+        )
+    part = select(split, data[:-NUM_TEST], data[-NUM_TEST:], NUM_HELD_OUT)
+    return make_pipeline(
+        part, options.num_targets, options.seed, options.eval_size
+    )
+
+
+def _enlarge(images):
+    """[N, 8, 8] grey levels 0 to 16 -> uint8 [N, 28, 28, 1]."""
+    with tf.device("CPU:0"):
+        pixels = images[..., np.newaxis] * (255.0 / MAX_GREY_LEVEL)
+        enlarged = tf.image.resize(pixels, (DIGIT_SIZE, DIGIT_SIZE)).numpy()
+    border = (BORDER, BORDER)
+    return np.pad(
+        np.rint(enlarged).astype(np.uint8),
+        ((0, 0), border, border, (0, 0)),
+    )

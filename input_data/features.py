@@ -1,0 +1,61 @@
+"""The feature contract between data sets, models and training.
+
+A batch is a pair (x, y) of dicts.
+
+x, the input of a model:
+  images        float32 [B, H, W, C], in [0, 1] unless the data set
+                standardises each image
+  recons_label  int32 [B], the class of the first target
+  spare_label   int32 [B], the class of the second target, if there are two
+
+y, what its outputs are compared with:
+  logits        float32 [B, classes], the k-hot labels
+  recons        float32 [B, H, W, C], the image of the first target alone
+  spare_recons  float32 [B, H, W, C], the image of the second, if there are two
+"""
+
+import dataclasses
+
+IMAGES = "images"
+RECONS_LABEL = "recons_label"
+SPARE_LABEL = "spare_label"
+LOGITS = "logits"
+RECONS = "recons"
+SPARE_RECONS = "spare_recons"
+# An output of capsule models that has no counterpart in y.
+CAPSULES = "capsules"
+
+# First target, second target.
+LABEL_BY_TARGET = (RECONS_LABEL, SPARE_LABEL)
+RECONS_BY_TARGET = (RECONS, SPARE_RECONS)
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageShape:
+    """What a model must know of a data set.
+
+    Attributes:
+      height, width: int, pixels.
+      depth: int, channels.
+      num_classes: int.
+    """
+
+    height: int
+    width: int
+    depth: int
+    num_classes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """What goes with the batches of one split of a data set.
+
+    Attributes:
+      shape: `ImageShape`.
+      num_targets: int, objects in each image: 1 or 2.
+      num_examples: int, examples in the split: one pass of evaluation.
+    """
+
+    shape: ImageShape
+    num_targets: int
+    num_examples: int

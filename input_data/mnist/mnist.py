@@ -1,0 +1,98 @@
+"""MNIST from its idx files."""
+
+import pathlib
+
+from errors import UserError
+from input_data.labelled_images import LabelledImages, make_pipeline
+from input_data.mnist.idx import read_idx
+from input_data.splits import Split, select
+
+NUM_CLASSES = 10
+NUM_HELD_OUT = 10000
+_FILE_PREFIX = {True: "train", False: "t10k"}
+
+
+def load(split, options):
+    """The pipeline of one split of MNIST.
+
+    Args:
+      split: `Split`.
+      options: `registry.Options`; `data_dir` holds the idx files, plain or
+        gzipped.
+
+    Returns:
+      `Pipeline`.
+
+    Raises:
+      UserError: if there is no `data_dir`, or files are missing or damaged.
+    """
+    if options.data_dir is None:
+        raise UserError(
+            "--dataset=mnist needs --data_dir, the folder with the idx files "
+            "(train-images-idx3-ubyte.gz and so on); --dataset=digits needs "
+            "no files"
+        )
+    from_training = split is not Split.TEST
+    data = read_mnist(options.data_dir, from_training)
+    if split in (Split.VALID_TRAIN, Split.VALID_TEST):
+        _require_more_than_held_out(data, options.data_dir)
+    part = select(split, train=data, test=data, num_held_out=NUM_HELD_OUT)
+    return make_pipeline(
+        part, options.num_targets, options.seed, options.eval_size
+    )
+
+
+def read_mnist(data_dir, training):
+    """Reads the images and labels of MNIST.
+
+    Args:
+      data_dir: path of the folder with the idx files.
+      training: bool, the 60,000 training or the 10,000 test images.
+
+    Returns:
+      `LabelledImages`.
+
+    Raises:
+      UserError: if files are missing, damaged, empty or do not fit together.
+    """
+    prefix = _FILE_PREFIX[training]
+    images_path = _find(data_dir, f"{prefix}-images-idx3-ubyte")
+    labels_path = _find(data_dir, f"{prefix}-labels-idx1-ubyte")
+    images = read_idx(images_path, num_axes=3)
+    labels = read_idx(labels_path, num_axes=1)
+    if len(images) != len(labels):
+        raise UserError(
+            f"{images_path} has {len(images)} images but {labels_path} has "
+            f"{len(labels)} labels"
+        )
+    if not len(images):
+        raise UserError(f"{images_path} has no images")
+    if labels.max() >= NUM_CLASSES:
+        raise UserError(
+            f"{labels_path} has the label {labels.max()}: labels of MNIST are "
+            f"0 to {NUM_CLASSES - 1}"
+        )
+    return LabelledImages(images[..., None], labels, NUM_CLASSES)
+
+
+def _find(data_dir, name):
+    """The path of an idx file: plain, or else gzipped."""
+    folder = pathlib.Path(data_dir)
+    if not folder.is_dir():
+        raise UserError(f"--data_dir={data_dir} is not a folder")
+    for path in (folder / name, folder / f"{name}.gz"):
+        if path.is_file():
+            return path
+    found = ", ".join(sorted(path.name for path in folder.iterdir())[:10])
+    raise UserError(
+        f"--data_dir={data_dir} has neither {name} nor {name}.gz; it has: "
+        f"{found or 'nothing'}"
+    )
+
+
+def _require_more_than_held_out(data, data_dir):
+    if len(data) <= NUM_HELD_OUT:
+        raise UserError(
+            f"--validate holds out {NUM_HELD_OUT} training images, but "
+            f"--data_dir={data_dir} has only {len(data)}"
+        )

@@ -1,0 +1,48 @@
+"""The four splits, and how many training images validation holds out."""
+
+import enum
+
+
+class Split(enum.Enum):
+    """Named as the reference's mnist_shift names them."""
+
+    TRAIN = "train"
+    TEST = "test"
+    VALID_TRAIN = "valid_train"
+    VALID_TEST = "valid_test"
+
+    @property
+    def is_training(self):
+        """Whether the split is for training steps."""
+        return self in (Split.TRAIN, Split.VALID_TRAIN)
+
+    @classmethod
+    def choose(cls, train, validate):
+        """The split of a job: trains or evaluates, on held-out images or not.
+
+        Args:
+          train: bool, whether the job trains.
+          validate: bool, whether training images are held out; the job that
+            evaluates then sees exactly those.
+        """
+        if validate:
+            return cls.VALID_TRAIN if train else cls.VALID_TEST
+        return cls.TRAIN if train else cls.TEST
+
+
+def select(split, train, test, num_held_out):
+    """The part of a data set that a split stands for.
+
+    Args:
+      split: `Split`.
+      train: sequence that can be sliced, the training images.
+      test: the test images.
+      num_held_out: int, how many of the training images, the last ones,
+        validation holds out.
+    """
+    return {
+        Split.TRAIN: lambda: train,
+        Split.TEST: lambda: test,
+        Split.VALID_TRAIN: lambda: train[:-num_held_out],
+        Split.VALID_TEST: lambda: train[-num_held_out:],
+    }[split]()

@@ -1,0 +1,100 @@
+"""Losses of the reference, one value for each example, in float32.
+
+Each function takes (labels, logits) or (images, reconstructions) and returns
+a float32 tensor [B]; the training loss is its mean over the batch. `logits`
+are capsule lengths for capsule models and the raw outputs of the baseline.
+"""
+
+from keras import ops
+
+# The paper's section 3: m+ = 0.9, m- = 0.1, lambda = 0.5.
+PRESENT_MARGIN = 0.9
+ABSENT_MARGIN = 0.1
+ABSENT_WEIGHT = 0.5
+# The paper's section 4.1.
+RECONSTRUCTION_WEIGHT = 0.0005
+
+
+def _float32(*tensors):
+    return (ops.cast(tensor, "float32") for tensor in tensors)
+
+
+def margin_loss(labels, logits):
+    """Margin loss: the paper's equation 4, scaled as in the reference.
+
+    Per class 0.5 * T * max(0, 0.9 - l)^2 + 0.25 * (1 - T) * max(0, l - 0.1)^2,
+    then the mean over the classes. The paper has no leading 0.5 and sums over
+    the classes.
+
+    Args:
+      labels: tensor [B, O], 1 for each class that is present, else 0.
+      logits: tensor [B, O].
+
+    Returns:
+      float32 tensor [B].
+    """
+    labels, logits = _float32(labels, logits)
+    present = ops.square(ops.relu(PRESENT_MARGIN - logits))
+    absent = ops.square(ops.relu(logits - ABSENT_MARGIN))
+    cost = labels * present + ABSENT_WEIGHT * (1.0 - labels) * absent
+    return 0.5 * ops.mean(cost, axis=-1)
+
+
+def softmax_loss(labels, logits):
+    """Cross-entropy of softmax(logits) with the label vector.
+
+    With several labels it is the sum of their cross-entropies, as in the
+    reference: -sum over the classes of labels * log softmax(logits).
+
+    Args:
+      labels: tensor [B, O], k-hot.
+      logits: tensor [B, O].
+
+    Returns:
+      float32 tensor [B].
+    """
+    labels, logits = _float32(labels, logits)
+    return -ops.sum(labels * ops.log_softmax(logits, axis=-1), axis=-1)
+
+
+def sigmoid_loss(labels, logits):
+    """Cross-entropy of sigmoid(logits) with labels / 2, mean over classes.
+
+    The targets are halved as in the reference, where two digits share the
+    probability; it does so with one digit too.
+
+    Args:
+      labels: tensor [B, O], k-hot.
+      logits: tensor [B, O].
+
+    Returns:
+      float32 tensor [B].
+    """
+    labels, logits = _float32(labels, logits)
+    # log(1 + exp(l)) - T * l, in the form that does not overflow.
+    cost = ops.softplus(logits) - 0.5 * labels * logits
+    return ops.mean(cost, axis=-1)
+
+
+def reconstruction_loss(images, reconstructions):
+    """0.0005 times the sum over the pixels of the squared difference.
+
+    Args:
+      images: tensor [B, ...], pixels in [0, 1].
+      reconstructions: tensor of the same shape.
+
+    Returns:
+      float32 tensor [B].
+    """
+    images, reconstructions = _float32(images, reconstructions)
+    squared = ops.square(reconstructions - images)
+    pixels = tuple(range(1, len(squared.shape)))
+    return RECONSTRUCTION_WEIGHT * ops.sum(squared, axis=pixels)
+
+
+# `loss_type` of the hyper-parameters.
+CLASSIFICATION_LOSSES = {
+    "margin": margin_loss,
+    "softmax": softmax_loss,
+    "sigmoid": sigmoid_loss,
+}

@@ -1,0 +1,90 @@
+"""Which predictions are right: for one target and for several.
+
+A prediction is the set of the `num_targets` classes with the largest logits,
+ties to the lower class index.
+"""
+
+import keras
+from keras import ops
+
+
+def _num_hits(labels, logits, num_targets):
+    """How many of the predicted classes are labels: float32 [B]."""
+    # A stable sort of the negated logits puts the lower of two equals first
+    # on every backend; top_k promises that only on some.
+    order = ops.argsort(-ops.cast(logits, "float32"), axis=-1)
+    predicted = ops.one_hot(
+        order[:, :num_targets], logits.shape[-1], dtype="float32"
+    )
+    hits = ops.sum(predicted, axis=1) * ops.cast(labels, "float32")
+    return ops.sum(hits, axis=-1)
+
+
+def correct(labels, logits, num_targets=1):
+    """1 where the predicted classes are exactly the labels, else 0.
+
+    Args:
+      labels: tensor [B, O], k-hot with `num_targets` ones.
+      logits: tensor [B, O].
+      num_targets: int, the number of labels of each example.
+
+    Returns:
+      float32 tensor [B].
+    """
+    hits = _num_hits(labels, logits, num_targets)
+    return ops.cast(hits > num_targets - 0.5, "float32")
+
+
+def almost_correct(labels, logits, num_targets=1):
+    """1 where at least one predicted class is a label, else 0.
+
+    Args and returns: as `correct`.
+    """
+    hits = _num_hits(labels, logits, num_targets)
+    return ops.cast(hits > 0.5, "float32")
+
+
+class _PredictionMetric(keras.metrics.MeanMetricWrapper):
+    """The share of examples for which `function` is 1."""
+
+    function = None
+
+    def __init__(self, num_targets=1, name=None, dtype=None):
+        super().__init__(
+            type(self).function,
+            name=name,
+            dtype=dtype,
+            num_targets=num_targets,
+        )
+        self.num_targets = num_targets
+
+    def get_config(self):
+        return {
+            "name": self.name,
+            "dtype": self.dtype,
+            "num_targets": self.num_targets,
+        }
+
+
+@keras.saving.register_keras_serializable(package="capsules")
+class Accuracy(_PredictionMetric):
+    """The share of examples whose predicted classes are all right.
+
+    Args:
+      num_targets: int, the number of labels of each example.
+      name, dtype: of `keras.metrics.Metric`.
+    """
+
+    function = staticmethod(correct)
+
+
+@keras.saving.register_keras_serializable(package="capsules")
+class AlmostAccuracy(_PredictionMetric):
+    """The share of examples with at least one predicted class right.
+
+    Args:
+      num_targets: int, the number of labels of each example.
+      name, dtype: of `keras.metrics.Metric`.
+    """
+
+    function = staticmethod(almost_correct)

@@ -1,0 +1,1 @@
+"""The networks: capsule, baseline, their hyper-parameters and registry."""

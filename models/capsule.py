@@ -1,0 +1,110 @@
+"""The capsule network of the paper's section 4."""
+
+import keras
+from keras import ops
+
+import layers
+from input_data import features as keys
+from models.classifier import Classifier
+from models.initial_weights import truncated_normal
+
+# The paper's figure 1.
+CONV_CHANNELS = 256
+KERNEL_SIZE = 9
+PRIMARY_STRIDES = 2
+PRIMARY_ATOMS = 8
+CLASS_ATOMS = 16
+
+
+class CapsuleModel(Classifier):
+    """Convolution, primary capsules, class capsules and a decoder.
+
+    conv 9x9 to 256 channels, relu; primary capsules 9x9 stride 2,
+    `num_prime_capsules` types of 8 atoms, one routing iteration; one class
+    capsule of 16 atoms per class, `routing` iterations; logits are their
+    lengths. With `remake`, a decoder redraws the image from the capsule of
+    each label.
+
+    Call arguments:
+      x: dict with `images` [B, H, W, C] and, for the decoder, `recons_label`
+        [B] and with two targets `spare_label` [B]. Without labels the longest
+        capsules are redrawn.
+
+    Returns (from a call) a dict:
+      logits: float32 [B, classes].
+      capsules: [B, classes, 16], the class capsules.
+      recons, with two targets also spare_recons: [B, H, W, C], if `remake`.
+
+    Args:
+      shape: `features.ImageShape`, the images and number of classes.
+      num_targets: int, how many objects an image shows.
+      hparams: `HParams`.
+      **kwargs: of `keras.Model`.
+    """
+
+    def __init__(self, shape, num_targets, hparams, **kwargs):
+        super().__init__(num_targets, hparams, **kwargs)
+        self.conv1 = keras.layers.Conv2D(
+            CONV_CHANNELS,
+            KERNEL_SIZE,
+            padding=hparams.padding.lower(),
+            activation="relu",
+            data_format="channels_last",
+            name="conv1",
+            **truncated_normal(0.05),
+        )
+        self.conv_capsule1 = layers.ConvSlimCapsule(
+            hparams.num_prime_capsules,
+            PRIMARY_ATOMS,
+            KERNEL_SIZE,
+            strides=PRIMARY_STRIDES,
+            padding=hparams.padding,
+            num_routing=1,
+            leaky=hparams.leaky,
+            name="conv_capsule1",
+        )
+        self.flatten = keras.layers.Reshape((-1, PRIMARY_ATOMS))
+        self.capsule2 = layers.Capsule(
+            shape.num_classes,
+            CLASS_ATOMS,
+            num_routing=hparams.routing,
+            leaky=hparams.leaky,
+            name="capsule2",
+        )
+        self.recons = None
+        if hparams.remake:
+            self.recons = layers.Reconstruction(
+                shape.height, shape.width, shape.depth, name="recons"
+            )
+            self.track_reconstructions()
+
+    def call(self, x):
+        features = self.conv1(x[keys.IMAGES])
+        # All channels of a position are the atoms of one input capsule.
+        primary = self.conv_capsule1(ops.expand_dims(features, -2))
+        # [B, h, w, types, 8] -> [B, h * w * types, 8]
+        capsules = self.capsule2(self.flatten(primary))
+        logits = layers.lengths(capsules)
+        outputs = {keys.LOGITS: logits, keys.CAPSULES: capsules}
+        if self.recons is not None:
+            labels = self._labels(x, logits)
+            for recons, label in zip(
+                keys.RECONS_BY_TARGET, labels, strict=False
+            ):
+                outputs[recons] = self.recons(capsules, label)
+        return outputs
+
+    def _labels(self, x, logits):
+        """The capsules to redraw: those of the labels, else the longest."""
+        names = keys.LABEL_BY_TARGET[: self.num_targets]
+        if all(x.get(name) is not None for name in names):
+            return [x[name] for name in names]
+        longest = ops.argsort(-logits, axis=-1)
+        return [longest[:, target] for target in range(self.num_targets)]
+
+    @classmethod
+    def smallest_image(cls, hparams):
+        """Height and width below which the convolutions leave nothing."""
+        if hparams.padding == "SAME":
+            return 1
+        return 2 * KERNEL_SIZE - 1

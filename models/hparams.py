@@ -1,0 +1,165 @@
+"""Hyper-parameters: names, defaults, allowed values, override strings."""
+
+import dataclasses
+import math
+
+from errors import UserError
+
+
+def _positive(value):
+    return value > 0
+
+
+def _at_least_one(value):
+    return value >= 1
+
+
+def _field(default, help_text, is_valid=None, valid=None, network=False):
+    """A field with its meaning and, where not every value will do, which.
+
+    `network` says that the value is part of what the network computes, so
+    that weights trained with one value are not for another.
+    """
+    return dataclasses.field(
+        default=default,
+        metadata={
+            "help": help_text,
+            "is_valid": is_valid,
+            "valid": valid,
+            "network": network,
+        },
+    )
+
+
+def _choice(default, help_text, *choices, network=False):
+    return _field(
+        default,
+        help_text,
+        lambda value: value in choices,
+        "one of " + ", ".join(choices),
+        network,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class HParams:
+    """Hyper-parameters of every model, with the reference's defaults.
+
+    Raises:
+      UserError: for a value out of range.
+    """
+
+    decay_rate: float = _field(
+        0.96, "learning rate decay factor", _positive, "greater than 0"
+    )
+    decay_steps: int = _field(
+        2000, "steps for one decay factor", _at_least_one, "at least 1"
+    )
+    leaky: bool = _field(False, "leaky softmax in the routing", network=True)
+    learning_rate: float = _field(
+        0.001, "Adam learning rate at step 0", _positive, "greater than 0"
+    )
+    loss_type: str = _choice(
+        "margin", "classification loss", "margin", "softmax", "sigmoid"
+    )
+    num_prime_capsules: int = _field(
+        32, "types of primary capsules", _at_least_one, "at least 1", True
+    )
+    padding: str = _choice(
+        "VALID", "padding of the convolutions", "VALID", "SAME", network=True
+    )
+    remake: bool = _field(
+        True, "reconstruct the image, and train on it", network=True
+    )
+    routing: int = _field(
+        3,
+        "routing iterations of the last layer",
+        _at_least_one,
+        "at least 1",
+        network=True,
+    )
+    verbose: bool = _field(False, "more summaries")
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            is_valid = field.metadata["is_valid"]
+            if is_valid and not is_valid(value):
+                raise UserError(
+                    f"hyper-parameter {field.name}={value} must be "
+                    f"{field.metadata['valid']}"
+                )
+
+
+def network_hparams():
+    """Names of the hyper-parameters that are part of the network."""
+    return [
+        field.name
+        for field in dataclasses.fields(HParams)
+        if field.metadata["network"]
+    ]
+
+
+def parse_overrides(overrides):
+    """Reads a string such as "routing=1,leaky=true,loss_type=softmax".
+
+    Args:
+      overrides: string of comma-separated name=value pairs; may be empty.
+
+    Returns:
+      dict from name to value, of the types that `HParams` declares.
+
+    Raises:
+      UserError: for an unknown name, a value of the wrong type, a name that
+        is given twice, or a pair without "=".
+    """
+    fields = {field.name: field for field in dataclasses.fields(HParams)}
+    values = {}
+    for pair in filter(None, (p.strip() for p in overrides.split(","))):
+        name, equals, text = (part.strip() for part in pair.partition("="))
+        if not equals:
+            raise UserError(
+                f"--hparams_override: {pair!r} is not of the form name=value"
+            )
+        if name not in fields:
+            raise UserError(
+                f"--hparams_override: unknown hyper-parameter {name!r}; valid "
+                f"names: {', '.join(sorted(fields))}"
+            )
+        if name in values:
+            raise UserError(f"--hparams_override: {name} is given twice")
+        values[name] = _parse_value(name, text, fields[name].type)
+    return values
+
+
+def _parse_value(name, text, wanted):
+    try:
+        return _PARSERS[wanted](text)
+    except ValueError:
+        raise UserError(
+            f"--hparams_override: {name}={text} is not "
+            f"{_TYPE_NAMES[wanted]}"
+        ) from None
+
+
+def _parse_bool(text):
+    values = {"true": True, "1": True, "false": False, "0": False}
+    if text.lower() not in values:
+        raise ValueError(text)
+    return values[text.lower()]
+
+
+def _parse_float(text):
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
+
+
+_PARSERS = {bool: _parse_bool, int: int, float: _parse_float, str: str}
+_TYPE_NAMES = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a word",
+}

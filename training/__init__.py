@@ -1,0 +1,1 @@
+"""Training, checkpoints, evaluation and ensembles."""

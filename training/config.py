@@ -1,0 +1,72 @@
+"""What a job is asked to do: the command line's flags, frozen."""
+
+import dataclasses
+
+from errors import UserError
+from input_data.registry import Options
+from input_data.splits import Split
+
+# Images in an evaluation batch, as in the reference.
+EVAL_BATCH_SIZE = 100
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """The flags of experiment.py, by their names there, with their defaults.
+
+    None stands for "not given": for the data set, the model and the number of
+    targets the default then depends on the job.
+    """
+
+    batch_size: int = 128
+    checkpoint: str | None = None
+    data_dir: str | None = None
+    dataset: str | None = None
+    eval_interval: float = 60.0
+    eval_size: int = 10000
+    eval_timeout: float = 6 * 3600.0
+    hparams_override: str = ""
+    max_steps: int = 1000
+    model: str | None = None
+    num_gpus: int = 1
+    num_targets: int | None = None
+    num_trials: int = 1
+    save_step: int = 1500
+    seed: int = 0
+    summary_dir: str | None = None
+    summary_step: int = 10
+    train: bool = True
+    validate: bool = False
+
+    @property
+    def dataset_name(self):
+        """The data set: with files and no name it is MNIST.
+
+        So the reference's commands, where MNIST is the default, work as they
+        are; without files it is the embedded digits.
+        """
+        if self.dataset is not None:
+            return self.dataset
+        return "digits" if self.data_dir is None else "mnist"
+
+    @property
+    def split(self):
+        """The `Split` that the job reads."""
+        return Split.choose(self.train, self.validate)
+
+    def data_options(self, num_targets):
+        """The `registry.Options` of the job."""
+        return Options(
+            data_dir=self.data_dir,
+            num_targets=num_targets,
+            seed=self.seed,
+            eval_size=self.eval_size,
+        )
+
+    def require_summary_dir(self):
+        """Raises UserError if there is no folder to write to."""
+        if not self.summary_dir:
+            raise UserError(
+                "--summary_dir is required: the folder for checkpoints and "
+                "TensorBoard files, for instance --summary_dir=/tmp/capsules"
+            )

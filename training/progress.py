@@ -1,0 +1,51 @@
+"""Progress on a terminal as a bar, elsewhere as a line now and then."""
+
+import sys
+import time
+
+import keras
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+class Progress:
+    """Shows how far a loop is and some of its values.
+
+    Args:
+      first: int, steps that were done before.
+      total: int, steps when all is done.
+      name: string, what a step is.
+    """
+
+    def __init__(self, first, total, name="step"):
+        self._first = first
+        self._total = total
+        self._name = name
+        self._start = self._last_line = time.monotonic()
+        self._bar = None
+        if sys.stdout.isatty():
+            # The bar estimates the time from the steps of this run alone.
+            self._bar = keras.utils.Progbar(total - first, unit_name=name)
+
+    def update(self, done, values):
+        """Shows that `done` of all steps are done.
+
+        Args:
+          done: int.
+          values: dict from name to the number to show.
+        """
+        if self._bar is not None:
+            # Means since the last summary, not to be averaged again.
+            self._bar.stateful_metrics.update(values)
+            self._bar.update(done - self._first, list(values.items()))
+            return
+        now = time.monotonic()
+        if now - self._last_line < _SECONDS_BETWEEN_LINES:
+            if done < self._total:
+                return
+        self._last_line = now
+        rate = (done - self._first) / max(now - self._start, 1e-9)
+        shown = [f"{self._name} {done}/{self._total}"]
+        shown += [f"{name}: {value:.4f}" for name, value in values.items()]
+        shown += [f"{rate:.3g} {self._name}s/s"]
+        print(" - ".join(shown), flush=True)

@@ -128,9 +128,7 @@ flags.DEFINE_integer(
     "Steps from one point of the training curves to the next, each a mean.",
     lower_bound=1,
 )
-flags.DEFINE_bool(
-    "train", Config.train, "Whether to train; else to evaluate."
-)
+flags.DEFINE_bool("train", Config.train, "Whether to train; else to evaluate.")
 flags.DEFINE_bool(
     "validate",
     Config.validate,

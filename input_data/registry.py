@@ -48,7 +48,5 @@ def load(name, split, options):
             f"{', '.join(sorted(DATASETS))}"
         )
     if options.num_targets not in (1, 2):
-        raise UserError(
-            f"--num_targets={options.num_targets} must be 1 or 2"
-        )
+        raise UserError(f"--num_targets={options.num_targets} must be 1 or 2")
     return DATASETS[name](split, options)

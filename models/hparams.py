@@ -137,8 +137,7 @@ def _parse_value(name, text, wanted):
         return _PARSERS[wanted](text)
     except ValueError:
         raise UserError(
-            f"--hparams_override: {name}={text} is not "
-            f"{_TYPE_NAMES[wanted]}"
+            f"--hparams_override: {name}={text} is not {_TYPE_NAMES[wanted]}"
         ) from None
 
 

@@ -9,9 +9,7 @@ ADAM_EPSILON = 1e-8
 
 
 @keras.saving.register_keras_serializable(package="capsules")
-class FlooredExponentialDecay(
-    keras.optimizers.schedules.LearningRateSchedule
-):
+class FlooredExponentialDecay(keras.optimizers.schedules.LearningRateSchedule):
     """max(1e-6, learning_rate * decay_rate ^ (step / decay_steps)).
 
     The exponent is continuous and the step is the one before the update.

@@ -61,7 +61,9 @@ def _read(path):
                 return file.read()
         return path.read_bytes()
     except EOFError:
-        raise UserError(f"{path} is cut off: the gzip data ends early") from None
+        raise UserError(
+            f"{path} is cut off: the gzip data ends early"
+        ) from None
     except (gzip.BadGzipFile, zlib.error) as error:
         raise UserError(f"{path} is not a sound gzip file: {error}") from None
     except OSError as error:

@@ -1,0 +1,229 @@
+import itertools
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import layers
+from layers import numpy_oracle
+from layers.gradients import value_and_gradients
+from layers.routing_test import assert_gradients_close
+
+RNG = np.random.default_rng(11)
+
+
+def check_layer(layer, inputs, argument_arrays, oracle):
+    """Outputs and all gradients of a built layer against an oracle.
+
+    `inputs` is a batch; the oracle's gradients are summed over its examples.
+    """
+    shape = tuple(layer.compute_output_shape(inputs.shape))
+    cotangent = RNG.normal(size=shape)
+    value, gradients = value_and_gradients(
+        lambda x, *weights: layer.stateless_call(list(weights), [], x)[0],
+        [inputs, *argument_arrays],
+        cotangent,
+    )
+    assert value.shape == shape
+    copies = [
+        np.broadcast_to(a, (len(inputs), *a.shape)) for a in argument_arrays
+    ]
+    np.testing.assert_allclose(value, oracle(inputs, *copies), atol=1e-5)
+    by_example = [
+        numpy_oracle.numerical_gradients(
+            oracle, [example, *argument_arrays], cotangent[number]
+        )
+        for number, example in enumerate(inputs)
+    ]
+    input_gradients, *weight_gradients = zip(*by_example, strict=True)
+    expected = [
+        np.stack(input_gradients),
+        *(sum(gradients) for gradients in weight_gradients),
+    ]
+    assert_gradients_close(gradients, expected)
+
+
+def random_weights(layer):
+    return [RNG.normal(size=w.shape) * 0.5 for w in layer.trainable_weights]
+
+
+@pytest.mark.parametrize("leaky", [False, True])
+@pytest.mark.parametrize("num_routing", [1, 2, 3, 4, 5])
+def test_capsule_equals_loops(num_routing, leaky):
+    layer = layers.Capsule(3, 4, num_routing=num_routing, leaky=leaky)
+    inputs = RNG.normal(size=(2, 5, 2))
+    layer.build(inputs.shape)
+    check_layer(
+        layer,
+        inputs,
+        random_weights(layer),
+        lambda *arguments: numpy_oracle.capsule(
+            *arguments, num_routing, leaky
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("num_routing", "leaky", "padding", "strides", "types"),
+    list(
+        itertools.product(
+            [1, 2, 3, 4, 5], [False, True], ["VALID", "SAME"], [1, 2], [1, 3]
+        )
+    ),
+)
+def test_conv_slim_capsule_equals_loops(
+    num_routing, leaky, padding, strides, types
+):
+    layer = layers.ConvSlimCapsule(
+        2,
+        3,
+        kernel_size=3,
+        strides=strides,
+        padding=padding,
+        num_routing=num_routing,
+        leaky=leaky,
+    )
+    inputs = RNG.normal(size=(1, 4, 5, types, 2))
+    layer.build(inputs.shape)
+    check_layer(
+        layer,
+        inputs,
+        random_weights(layer),
+        lambda *arguments: numpy_oracle.conv_slim_capsule(
+            *arguments, strides, padding, num_routing, leaky
+        ),
+    )
+
+
+def test_primary_capsules_divide_by_the_number_of_types():
+    layer = layers.ConvSlimCapsule(32, 8, 9, strides=2, num_routing=1)
+    inputs = RNG.normal(size=(2, 20, 20, 1, 4)).astype("float32")
+    out = ops.convert_to_numpy(layer(inputs))
+    assert out.shape == (2, 6, 6, 32, 8)
+    patch = inputs[1, 4:13, 2:11, 0].astype("float64")
+    kernel = ops.convert_to_numpy(layer.kernel).astype("float64")
+    summed = np.tensordot(patch, kernel, 3).reshape(32, 8)
+    np.testing.assert_allclose(
+        out[1, 2, 1], numpy_oracle.squash(summed / 32 + 0.1), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("layer", "input_shape", "weight_shape"),
+    [
+        (layers.Capsule(10, 16), (None, 1152, 8), (1152, 8, 160)),
+        (
+            layers.ConvSlimCapsule(32, 8, 9, strides=2),
+            (None, 20, 20, 1, 256),
+            (9, 9, 256, 256),
+        ),
+    ],
+)
+def test_initial_weights_are_the_references(layer, input_shape, weight_shape):
+    layer.build(input_shape)
+    weights, biases = map(ops.convert_to_numpy, layer.trainable_weights)
+    assert weights.shape == weight_shape
+    assert np.abs(weights).max() <= 0.2  # cut at two deviations
+    # Deviation of a normal distribution cut at two: 0.8796 of the full one.
+    np.testing.assert_allclose(weights.std(), 0.08796, rtol=0.01)
+    np.testing.assert_array_equal(biases, np.float32(0.1))
+    assert biases.shape == (layer.num_capsules, layer.num_atoms)
+
+
+LAYERS = [
+    (
+        layers.Capsule(3, 4, num_routing=2, leaky=True),
+        (2, 5, 2),
+    ),
+    (
+        layers.ConvSlimCapsule(
+            3, 4, 3, strides=2, padding="SAME", num_routing=2, leaky=True
+        ),
+        (2, 6, 5, 2, 3),
+    ),
+]
+
+
+@pytest.mark.parametrize(("layer", "shape"), LAYERS)
+def test_layers_survive_saving(layer, shape, tmp_path):
+    inputs = keras.Input(shape[1:])
+    model = keras.Model(inputs, layer(inputs))
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    x = RNG.normal(size=shape).astype("float32")
+    np.testing.assert_array_equal(
+        ops.convert_to_numpy(loaded(x)), ops.convert_to_numpy(model(x))
+    )
+    assert loaded.layers[-1].get_config() == layer.get_config()
+    assert tuple(model.output.shape[1:]) == tuple(
+        layer.compute_output_shape(shape)[1:]
+    )
+
+
+@pytest.mark.parametrize(("layer", "shape"), LAYERS)
+def test_layers_in_mixed_bfloat16(layer, shape):
+    config = layer.get_config()
+    mixed = type(layer).from_config({**config, "dtype": "mixed_bfloat16"})
+    full = type(layer).from_config({**config, "dtype": "float32"})
+    x = RNG.normal(size=shape).astype("float32")
+    mixed.build(shape)
+    full.build(shape)
+    mixed.set_weights(full.get_weights())
+    out = mixed(x)
+    assert keras.backend.standardize_dtype(out.dtype) == "bfloat16"
+    assert all(
+        keras.backend.standardize_dtype(w.dtype) == "float32"
+        for w in mixed.weights
+    )
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(ops.cast(out, "float32")),
+        ops.convert_to_numpy(full(x)),
+        atol=0.02,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_capsules": 0, "num_atoms": 4}, "num_capsules"),
+        ({"num_capsules": 3, "num_atoms": 1.5}, "num_atoms"),
+        ({"num_capsules": 3, "num_atoms": 4, "num_routing": 0}, "num_routing"),
+    ],
+)
+def test_capsule_refuses_wrong_arguments(arguments, message):
+    with pytest.raises(ValueError, match=f"{message} must be a positive"):
+        layers.Capsule(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"kernel_size": 0}, "kernel_size must be"),
+        ({"kernel_size": 3, "strides": -1}, "strides must be"),
+        ({"kernel_size": 3, "padding": "FULL"}, "VALID or SAME.*FULL"),
+    ],
+)
+def test_conv_slim_capsule_refuses_wrong_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        layers.ConvSlimCapsule(3, 4, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape", "message"),
+    [
+        (layers.Capsule(3, 4), (2, 5), "ndim=3"),
+        (layers.ConvSlimCapsule(3, 4, 3), (2, 6, 6, 3), "ndim=5"),
+        (layers.ConvSlimCapsule(3, 4, 9), (2, 6, 6, 1, 3), "at least.*9"),
+    ],
+)
+def test_layers_refuse_wrong_input(layer, shape, message):
+    with pytest.raises(ValueError, match=message):
+        layer(np.zeros(shape, "float32"))
+
+
+def test_layers_refuse_another_number_of_capsules_once_built():
+    layer = layers.Capsule(3, 4)
+    layer.build((None, 5, 2))
+    with pytest.raises(ValueError, match="shape"):
+        layer(np.zeros((2, 6, 2), "float32"))

@@ -1,0 +1,97 @@
+import numpy as np
+import pytest
+from keras import ops
+
+import layers
+from layers import numpy_oracle
+from layers.gradients import value_and_gradients
+from layers.routing_test import assert_gradients_close
+
+LABELS = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]], "float32")
+LOGITS = np.array([[0.5, 0.3, 0.05], [0.0, 0.95, 0.2]], "float32")
+
+
+def check(loss, expected):
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(loss(LABELS, LOGITS)), expected, rtol=1e-6
+    )
+
+
+def test_margin_loss_by_hand():
+    # First: 0.5 * 0.4^2 + 0.25 * 0.2^2 + 0; second: 0 + 0 + 0.5 * 0.7^2.
+    check(layers.margin_loss, [0.09 / 3, 0.245 / 3])
+
+
+def test_softmax_loss_by_hand():
+    def log_sum(row):
+        return np.log(np.exp(row.astype("float64")).sum())
+
+    check(
+        layers.softmax_loss,
+        [
+            log_sum(LOGITS[0]) - 0.5,
+            2 * log_sum(LOGITS[1]) - 0.95 - 0.2,
+        ],
+    )
+
+
+def test_sigmoid_loss_by_hand():
+    # Targets are labels / 2: cross-entropy -t log p - (1 - t) log(1 - p).
+    p = 1 / (1 + np.exp(-LOGITS.astype("float64")))
+    t = LABELS / 2
+    entropy = -t * np.log(p) - (1 - t) * np.log(1 - p)
+    check(layers.sigmoid_loss, entropy.sum(axis=1) / 3)
+
+
+def test_reconstruction_loss_by_hand():
+    images = np.zeros((2, 2, 2, 1), "float32")
+    drawn = np.zeros((2, 2, 2, 1), "float32")
+    drawn[0, 0, 1] = 0.5
+    drawn[0, 1, 1] = 1.0
+    images[1] = 1.0
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(layers.reconstruction_loss(images, drawn)),
+        [0.0005 * 1.25, 0.0005 * 4],
+        rtol=1e-6,
+    )
+
+
+@pytest.mark.parametrize("name", list(layers.CLASSIFICATION_LOSSES))
+def test_gradients(name):
+    loss = layers.CLASSIFICATION_LOSSES[name]
+    rng = np.random.default_rng(3)
+    logits = rng.normal(size=(2, 3))
+    cotangent = np.array([1.0, -2.0])
+
+    def oracle(copies):
+        target = LABELS.astype("float64")
+        if name == "margin":
+            present = np.maximum(0, 0.9 - copies) ** 2
+            absent = np.maximum(0, copies - 0.1) ** 2
+            cost = 0.5 * target * present + 0.25 * (1 - target) * absent
+            return cost.mean(axis=-1)
+        if name == "softmax":
+            log_sum = np.log(np.exp(copies).sum(axis=-1, keepdims=True))
+            return (target * (log_sum - copies)).sum(axis=-1)
+        p = 1 / (1 + np.exp(-copies))
+        cost = target / 2 * np.log(p) + (1 - target / 2) * np.log(1 - p)
+        return -cost.mean(axis=-1)
+
+    value, gradients = value_and_gradients(
+        lambda x: loss(LABELS, x), [logits], cotangent
+    )
+    np.testing.assert_allclose(value, oracle(logits), rtol=1e-5)
+    assert_gradients_close(
+        gradients,
+        numpy_oracle.numerical_gradients(oracle, [logits], cotangent),
+    )
+
+
+@pytest.mark.parametrize("name", list(layers.CLASSIFICATION_LOSSES))
+def test_losses_are_float32_and_finite_for_large_bfloat16_logits(name):
+    logits = ops.cast([[200.0, -200.0, 0.0]] * 2, "bfloat16")
+    out = ops.convert_to_numpy(
+        layers.CLASSIFICATION_LOSSES[name](LABELS, logits)
+    )
+    assert out.dtype == "float32"
+    assert np.isfinite(out).all()

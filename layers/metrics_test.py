@@ -1,0 +1,76 @@
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import layers
+
+LOGITS = np.array(
+    [
+        [0.1, 0.9, 0.3, 0.2],
+        [0.5, 0.2, 0.1, 0.4],
+        [0.3, 0.3, 0.2, 0.1],
+        [0.1, 0.2, 0.4, 0.4],
+    ],
+    "float32",
+)
+
+
+def k_hot(*classes):
+    return np.eye(4, dtype="float32")[list(classes)].sum(axis=0)
+
+
+def values(function, labels, num_targets):
+    return ops.convert_to_numpy(
+        function(np.stack(labels), LOGITS, num_targets)
+    ).tolist()
+
+
+def test_one_target_with_ties_to_the_lower_class():
+    labels = [k_hot(1), k_hot(3), k_hot(0), k_hot(2)]
+    assert values(layers.correct, labels, 1) == [1, 0, 1, 1]
+    assert values(layers.almost_correct, labels, 1) == [1, 0, 1, 1]
+    labels = [k_hot(0), k_hot(0), k_hot(1), k_hot(3)]
+    assert values(layers.correct, labels, 1) == [0, 1, 0, 0]
+
+
+def test_two_targets_are_a_set():
+    # Predicted: {1, 2}, {0, 3}, {0, 1}, {2, 3}.
+    labels = [k_hot(2, 1), k_hot(3, 1), k_hot(2, 3), k_hot(3, 2)]
+    assert values(layers.correct, labels, 2) == [1, 0, 0, 1]
+    assert values(layers.almost_correct, labels, 2) == [1, 1, 0, 1]
+
+
+@pytest.mark.parametrize("num_targets", [1, 2])
+def test_equal_logits_predict_the_first_classes(num_targets):
+    logits = np.zeros((1, 12), "float32")
+    first = np.zeros((1, 12), "float32")
+    first[0, :num_targets] = 1
+    out = layers.correct(first, logits, num_targets)
+    assert ops.convert_to_numpy(out).tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("metric", "expected"),
+    [(layers.Accuracy, 3 / 6), (layers.AlmostAccuracy, 4 / 6)],
+)
+def test_metrics_weigh_every_example_equally(metric, expected):
+    metric = metric(num_targets=2)
+    labels = np.stack([k_hot(2, 1), k_hot(3, 1), k_hot(2, 3), k_hot(3, 2)])
+    metric.update_state(labels, LOGITS)
+    metric.update_state(labels[2:], LOGITS[2:])
+    np.testing.assert_allclose(float(metric.result()), expected, rtol=1e-6)
+    metric.reset_state()
+    metric.update_state(labels[:1], LOGITS[:1])
+    assert float(metric.result()) == 1.0
+
+
+@pytest.mark.parametrize("metric", [layers.Accuracy, layers.AlmostAccuracy])
+def test_metrics_serialise(metric):
+    original = metric(num_targets=2, name="two")
+    copy = keras.saving.deserialize_keras_object(
+        keras.saving.serialize_keras_object(original)
+    )
+    assert isinstance(copy, metric)
+    assert copy.get_config() == original.get_config()
+    assert copy.num_targets == 2

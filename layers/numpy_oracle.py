@@ -1,0 +1,134 @@
+"""The layers again, in NumPy float64 with explicit loops: for tests only.
+
+Written from the formulas alone; shares no code with the layers. Every
+function works on P independent copies of its arguments, axis 0 of each, which
+is how `numerical_gradients` perturbs all entries of an argument at once.
+"""
+
+import numpy as np
+
+
+def squash(s):
+    """[P, A] -> [P, A]: s / |s| * |s|^2 / (1 + |s|^2)."""
+    norm = np.sqrt((s**2).sum(axis=1, keepdims=True))
+    return s / norm * norm**2 / (1 + norm**2)
+
+
+def softmax(logits, leaky):
+    """[P, O] -> [P, O]; leaky: one more logit of 0, dropped afterwards."""
+    if leaky:
+        logits = np.concatenate([np.zeros((len(logits), 1)), logits], axis=1)
+    exponentials = np.exp(logits)
+    shares = exponentials / exponentials.sum(axis=1, keepdims=True)
+    return shares[:, 1:] if leaky else shares
+
+
+def routing(votes, biases, num_routing, leaky):
+    """[P, I, O, A], [P, O, A] -> [P, O, A]."""
+    copies, inputs, outputs, atoms = votes.shape
+    logits = np.zeros((copies, inputs, outputs))
+    for _ in range(num_routing):
+        couplings = np.zeros((copies, inputs, outputs))
+        for i in range(inputs):
+            couplings[:, i] = softmax(logits[:, i], leaky)
+        v = np.zeros((copies, outputs, atoms))
+        for o in range(outputs):
+            s = biases[:, o].copy()
+            for i in range(inputs):
+                s += couplings[:, i, o, None] * votes[:, i, o]
+            v[:, o] = squash(s)
+        for i in range(inputs):
+            for o in range(outputs):
+                logits[:, i, o] += (votes[:, i, o] * v[:, o]).sum(axis=1)
+    return v
+
+
+def capsule(inputs, weights, biases, num_routing, leaky):
+    """[P, I, a], [P, I, a, O * A], [P, O, A] -> [P, O, A]."""
+    copies, num_inputs, input_atoms = inputs.shape
+    _, outputs, atoms = biases.shape
+    votes = np.zeros((copies, num_inputs, outputs, atoms))
+    for i in range(num_inputs):
+        for o in range(outputs):
+            for atom in range(atoms):
+                for k in range(input_atoms):
+                    votes[:, i, o, atom] += (
+                        inputs[:, i, k] * weights[:, i, k, o * atoms + atom]
+                    )
+    return routing(votes, biases, num_routing, leaky)
+
+
+def conv_slim_capsule(
+    inputs, weights, biases, strides, padding, num_routing, leaky
+):
+    """[P, H, W, I, a], [P, k, k, a, O * A], [P, O, A] -> [P, h, w, O, A]."""
+    _, size = weights.shape[:2]
+    if padding == "SAME":
+        inputs = np.pad(
+            inputs,
+            [
+                (0, 0),
+                _same_padding(inputs.shape[1], size, strides),
+                _same_padding(inputs.shape[2], size, strides),
+                (0, 0),
+                (0, 0),
+            ],
+        )
+    copies, height, width, types, _ = inputs.shape
+    _, outputs, atoms = biases.shape
+    rows = range(0, height - size + 1, strides)
+    columns = range(0, width - size + 1, strides)
+    out = np.zeros((copies, len(rows), len(columns), outputs, atoms))
+    for y, top in enumerate(rows):
+        for x, left in enumerate(columns):
+            votes = np.zeros((copies, types, outputs * atoms))
+            for i in range(types):
+                for row in range(size):
+                    for column in range(size):
+                        votes[:, i] += np.einsum(
+                            "pa,pak->pk",
+                            inputs[:, top + row, left + column, i],
+                            weights[:, row, column],
+                        )
+            out[:, y, x] = routing(
+                votes.reshape(copies, types, outputs, atoms),
+                biases,
+                num_routing,
+                leaky,
+            )
+    return out
+
+
+def _same_padding(length, size, strides):
+    """As much as ceil(length / strides) positions need, the odd one last."""
+    positions = -(-length // strides)
+    total = max((positions - 1) * strides + size - length, 0)
+    return total // 2, total - total // 2
+
+
+def numerical_gradients(function, arguments, cotangent, step=1e-5):
+    """Gradients of sum(function(*arguments) * cotangent), entry by entry.
+
+    Central differences: each entry of each argument is moved by `step` both
+    ways, all entries of one argument as copies of one call.
+
+    Args:
+      function: takes arguments with a new axis 0 of copies.
+      arguments: float64 arrays without that axis.
+      cotangent: array of the shape of one copy of the result.
+    """
+    gradients = []
+    for moved, argument in enumerate(arguments):
+        moves = step * np.eye(argument.size).reshape(-1, *argument.shape)
+        copies = [
+            np.broadcast_to(a, (2 * argument.size, *a.shape))
+            for a in arguments
+        ]
+        copies[moved] = np.concatenate([argument + moves, argument - moves])
+        values = function(*copies)
+        values = (values * cotangent).reshape(len(values), -1).sum(axis=1)
+        above, below = np.split(values, 2)
+        gradients.append(
+            ((above - below) / (2 * step)).reshape(argument.shape)
+        )
+    return gradients

@@ -1,0 +1,231 @@
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import layers
+from layers import numpy_oracle
+from layers.gradients import value_and_gradients
+
+RNG = np.random.default_rng(7)
+VOTES = RNG.normal(size=(5, 3, 4))  # I, O, A
+BIASES = RNG.normal(size=(3, 4))
+
+
+def to_numpy(tensor):
+    return ops.convert_to_numpy(ops.cast(tensor, "float32"))
+
+
+def assert_gradients_close(actual, expected):
+    for ours, oracle in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(
+            ours, oracle, rtol=1e-4, atol=1e-5 * np.abs(oracle).max()
+        )
+
+
+@pytest.mark.parametrize("leaky", [False, True])
+@pytest.mark.parametrize("num_routing", [1, 2, 3, 4, 5])
+def test_routing_equals_loops(num_routing, leaky):
+    cotangent = RNG.normal(size=(3, 4))
+    value, gradients = value_and_gradients(
+        lambda votes, biases: layers.dynamic_routing(
+            votes, biases, num_routing, leaky
+        ),
+        [VOTES, BIASES],
+        cotangent,
+    )
+
+    def oracle(votes, biases):
+        return numpy_oracle.routing(votes, biases, num_routing, leaky)
+
+    np.testing.assert_allclose(
+        value, oracle(VOTES[None], BIASES[None])[0], atol=1e-5
+    )
+    expected = numpy_oracle.numerical_gradients(
+        oracle, [VOTES, BIASES], cotangent
+    )
+    assert_gradients_close(gradients, expected)
+
+
+def test_routing_takes_any_leading_axes():
+    votes = RNG.normal(size=(2, 3, 5, 3, 4)).astype("float32")
+    biases = BIASES.astype("float32")
+    out = to_numpy(layers.dynamic_routing(votes, biases))
+    assert out.shape == (2, 3, 3, 4)
+    one = to_numpy(layers.dynamic_routing(votes[1, 2], biases))
+    np.testing.assert_allclose(out[1, 2], one, atol=1e-6)
+
+
+@pytest.mark.parametrize("leaky", [False, True])
+def test_routing_is_equivariant_to_the_order_of_outputs(leaky):
+    order = [2, 0, 1]
+    votes, biases = VOTES.astype("float32"), BIASES.astype("float32")
+    straight = to_numpy(layers.dynamic_routing(votes, biases, 3, leaky))
+    permuted = to_numpy(
+        layers.dynamic_routing(votes[:, order], biases[order], 3, leaky)
+    )
+    np.testing.assert_allclose(permuted, straight[order], atol=1e-6)
+
+
+@pytest.mark.parametrize(("leaky", "share"), [(False, 1 / 3), (True, 1 / 4)])
+def test_one_iteration_shares_equally(leaky, share):
+    out = layers.dynamic_routing(
+        VOTES.astype("float32"), BIASES.astype("float32"), 1, leaky
+    )
+    expected = numpy_oracle.squash(VOTES.sum(axis=0) * share + BIASES)
+    np.testing.assert_allclose(to_numpy(out), expected, atol=1e-6)
+
+
+def test_agreement_concentrates_the_coupling():
+    # Two inputs agree on output 0, the third and fourth contradict each
+    # other on output 1: with more iterations output 0 must grow.
+    votes = np.zeros((4, 2, 2), "float32")
+    votes[:2, 0] = [1.0, 0.0]
+    votes[2, 1], votes[3, 1] = [1.0, 0.0], [-1.0, 0.0]
+    biases = np.full((2, 2), 0.01, "float32")
+    first, last = (
+        to_numpy(layers.lengths(layers.dynamic_routing(votes, biases, r)))
+        for r in (1, 5)
+    )
+    assert last[0] > first[0] + 0.05
+    assert abs(last[1] - first[1]) < 0.01
+
+
+def test_routing_of_zero_votes_is_finite():
+    value, gradients = value_and_gradients(
+        lambda votes, biases: layers.dynamic_routing(votes, biases, 3),
+        [np.zeros((5, 3, 4)), np.zeros((3, 4))],
+        np.ones((3, 4)),
+    )
+    np.testing.assert_array_equal(value, 0.0)
+    for gradient in gradients:
+        assert np.isfinite(gradient).all()
+
+
+def test_routing_in_bfloat16_is_close_and_keeps_the_type():
+    votes = ops.cast(VOTES, "bfloat16")
+    out = layers.dynamic_routing(votes, ops.cast(BIASES, "float32"), 3)
+    assert keras.backend.standardize_dtype(out.dtype) == "bfloat16"
+    expected = numpy_oracle.routing(VOTES[None], BIASES[None], 3, False)[0]
+    np.testing.assert_allclose(to_numpy(out), expected, atol=0.03)
+
+
+@pytest.mark.parametrize(
+    ("votes_shape", "biases_shape", "num_routing", "message"),
+    [
+        ((5, 3, 4), (3, 4), 0, "num_routing"),
+        ((5, 3, 4), (4, 3), 3, "votes of shape"),
+        ((3, 4), (3, 4), 3, "votes of shape"),
+    ],
+)
+def test_routing_refuses_what_does_not_fit(
+    votes_shape, biases_shape, num_routing, message
+):
+    with pytest.raises(ValueError, match=message):
+        layers.dynamic_routing(
+            np.zeros(votes_shape, "float32"),
+            np.zeros(biases_shape, "float32"),
+            num_routing,
+        )
+
+
+def test_squash_by_hand():
+    # |s| = 5: v = 25 / 26 * s / 5.
+    out = to_numpy(layers.squash(np.array([[3.0, 4.0]], "float32")))
+    np.testing.assert_allclose(out, [[15 / 26, 20 / 26]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("length", [1e-4, 1e-3, 0.1, 1.0, 30.0, 1e4])
+def test_squash_follows_the_formula_at_every_length(length):
+    direction = RNG.normal(size=8)
+    s = length * direction / np.linalg.norm(direction)
+    s = s.astype("float32").astype("float64")
+    out = to_numpy(layers.squash(s.astype("float32")))
+    np.testing.assert_allclose(out, numpy_oracle.squash(s[None])[0], rtol=1e-6)
+    assert np.linalg.norm(out.astype("float64")) <= 1 + 1e-6
+
+
+@pytest.mark.parametrize("length", [1e-3, 0.3, 2.0])
+def test_squash_gradient(length):
+    s = length * numpy_oracle.squash(RNG.normal(size=(1, 6)))
+    cotangent = RNG.normal(size=(1, 6))
+    _, gradients = value_and_gradients(layers.squash, [s], cotangent)
+    expected = numpy_oracle.numerical_gradients(
+        lambda copies: numpy_oracle.squash(copies[:, 0])[:, None],
+        [s],
+        cotangent,
+        step=1e-4 * length,
+    )
+    assert_gradients_close(gradients, expected)
+
+
+@pytest.mark.parametrize("function", [layers.squash, layers.lengths])
+def test_zero_capsule_has_value_and_gradient_zero(function):
+    zeros = np.zeros((2, 8))
+    cotangent = np.ones((2, 8) if function is layers.squash else (2,))
+    value, gradients = value_and_gradients(function, [zeros], cotangent)
+    np.testing.assert_array_equal(value, 0.0)
+    np.testing.assert_array_equal(gradients[0], 0.0)
+
+
+@pytest.mark.parametrize("exponent", range(-30, 4))
+def test_tiny_capsules_are_finite(exponent):
+    s = np.full((1, 8), 10.0**exponent)
+    for function, shape in ((layers.squash, (1, 8)), (layers.lengths, (1,))):
+        value, gradients = value_and_gradients(function, [s], np.ones(shape))
+        assert np.isfinite(value).all()
+        assert np.isfinite(gradients[0]).all()
+
+
+def test_lengths_by_hand():
+    capsules = np.array([[[3.0, 4.0], [0.0, 0.0], [1.0, 0.0]]], "float32")
+    np.testing.assert_allclose(
+        to_numpy(layers.lengths(capsules)), [[5.0, 0.0, 1.0]], rtol=1e-6
+    )
+
+
+def test_leaky_softmax_by_hand():
+    # e^0 / (1 + e^0 + e^ln3) = 1/5 and 3/5; 1/5 leaks.
+    out = to_numpy(
+        layers.leaky_softmax(np.array([0.0, np.log(3.0)], "float32"))
+    )
+    np.testing.assert_allclose(out, [0.2, 0.6], rtol=1e-6)
+
+
+def test_leaky_softmax_equals_loops_and_sums_below_one():
+    logits = RNG.normal(size=(6, 4)) * 3
+    cotangent = RNG.normal(size=(6, 4))
+    value, gradients = value_and_gradients(
+        layers.leaky_softmax, [logits], cotangent
+    )
+    np.testing.assert_allclose(
+        value, numpy_oracle.softmax(logits, leaky=True), atol=1e-6
+    )
+    assert (value.sum(axis=-1) < 1).all()
+    expected = numpy_oracle.numerical_gradients(
+        lambda copies: np.stack(
+            [numpy_oracle.softmax(copy, True) for copy in copies]
+        ),
+        [logits],
+        cotangent,
+    )
+    assert_gradients_close(gradients, expected)
+
+
+def test_leaky_softmax_over_another_axis():
+    logits = RNG.normal(size=(4, 6)).astype("float32")
+    np.testing.assert_allclose(
+        to_numpy(layers.leaky_softmax(logits, axis=0)),
+        to_numpy(layers.leaky_softmax(logits.T)).T,
+        atol=1e-7,
+    )
+
+
+@pytest.mark.parametrize("scale", [-1e4, 1e4])
+def test_leaky_softmax_of_large_logits_is_finite(scale):
+    value, gradients = value_and_gradients(
+        layers.leaky_softmax, [[[scale, 0.0]]], [[1.0, 1.0]]
+    )
+    expected = [[0.0, 0.5]] if scale < 0 else [[1.0, 0.0]]
+    np.testing.assert_allclose(value, expected, atol=1e-6)
+    assert np.isfinite(gradients[0]).all()

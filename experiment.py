@@ -13,19 +13,19 @@ import sys
 # TensorFlow's start-up notes would bury the first lines of output.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from absl import app, flags  # noqa: E402
+from absl import app, flags
 
-from errors import UserError  # noqa: E402
-from input_data.registry import DATASETS  # noqa: E402
-from models.registry import MODELS  # noqa: E402
-from training.config import Config  # noqa: E402
-from training.devices import limit_memory_growth  # noqa: E402
-from training.evaluation import (  # noqa: E402
+from errors import UserError
+from input_data.registry import DATASETS
+from models.registry import MODELS
+from training.config import Config
+from training.devices import limit_memory_growth
+from training.evaluation import (
     evaluate_continuously,
     evaluate_ensemble,
     evaluate_once,
 )
-from training.train import train  # noqa: E402
+from training.train import train
 
 flags.DEFINE_integer(
     "batch_size",
@@ -166,6 +166,7 @@ def run(config):
 
 
 def main(argv):
+    """Runs the job of the flags; a user's error is one line and exit 1."""
     if len(argv) > 1:
         raise app.UsageError(f"not a flag: {' '.join(argv[1:])}")
     names = [field.name for field in dataclasses.fields(Config)]

@@ -49,9 +49,7 @@ class _RoutedLayer(keras.layers.Layer):
         )
 
     def _route(self, votes):
-        return dynamic_routing(
-            votes, self.biases, self.num_routing, self.leaky
-        )
+        return dynamic_routing(votes, self.biases, self.num_routing, self.leaky)
 
     def get_config(self):
         return {
@@ -185,10 +183,7 @@ class ConvSlimCapsule(_RoutedLayer):
                 "capsules, atoms), all but the batch known. Received: "
                 f"{tuple(input_shape)}"
             )
-        if (
-            self.padding == "VALID"
-            and min(input_shape[1:3]) < self.kernel_size
-        ):
+        if self.padding == "VALID" and min(input_shape[1:3]) < self.kernel_size:
             raise ValueError(
                 f"{self.name}: with VALID padding height and width must be at "
                 f"least kernel_size={self.kernel_size}. Received: "
@@ -202,9 +197,7 @@ class ConvSlimCapsule(_RoutedLayer):
                 self.num_capsules * self.num_atoms,
             )
         )
-        self.input_spec = keras.layers.InputSpec(
-            shape=(None, *input_shape[1:])
-        )
+        self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
 
     def call(self, inputs):
         _, height, width, types, atoms = inputs.shape

@@ -58,9 +58,7 @@ def test_capsule_equals_loops(num_routing, leaky):
         layer,
         inputs,
         random_weights(layer),
-        lambda *arguments: numpy_oracle.capsule(
-            *arguments, num_routing, leaky
-        ),
+        lambda *arguments: numpy_oracle.capsule(*arguments, num_routing, leaky),
     )
 
 

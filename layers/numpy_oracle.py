@@ -116,19 +116,17 @@ def numerical_gradients(function, arguments, cotangent, step=1e-5):
       function: takes arguments with a new axis 0 of copies.
       arguments: float64 arrays without that axis.
       cotangent: array of the shape of one copy of the result.
+      step: float, how far entries are moved.
     """
     gradients = []
     for moved, argument in enumerate(arguments):
         moves = step * np.eye(argument.size).reshape(-1, *argument.shape)
         copies = [
-            np.broadcast_to(a, (2 * argument.size, *a.shape))
-            for a in arguments
+            np.broadcast_to(a, (2 * argument.size, *a.shape)) for a in arguments
         ]
         copies[moved] = np.concatenate([argument + moves, argument - moves])
         values = function(*copies)
         values = (values * cotangent).reshape(len(values), -1).sum(axis=1)
         above, below = np.split(values, 2)
-        gradients.append(
-            ((above - below) / (2 * step)).reshape(argument.shape)
-        )
+        gradients.append(((above - below) / (2 * step)).reshape(argument.shape))
     return gradients

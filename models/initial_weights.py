@@ -13,8 +13,6 @@ def truncated_normal(stddev):
         cut at two deviations; biases start at 0.1.
     """
     return {
-        "kernel_initializer": keras.initializers.TruncatedNormal(
-            stddev=stddev
-        ),
+        "kernel_initializer": keras.initializers.TruncatedNormal(stddev=stddev),
         "bias_initializer": keras.initializers.Constant(_BIAS),
     }

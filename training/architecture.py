@@ -72,9 +72,7 @@ class Architecture:
             "model": self.model,
             **dataclasses.asdict(self.shape),
             "num_targets": self.num_targets,
-            **{
-                name: getattr(self.hparams, name) for name in network_hparams()
-            },
+            **{name: getattr(self.hparams, name) for name in network_hparams()},
         }
 
 

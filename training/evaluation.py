@@ -163,9 +163,7 @@ class Evaluator:
             return
         advice = "Leave out what the checkpoint knows by itself."
         if asked.get("dataset") not in (None, saved.get("dataset")):
-            advice = (
-                "Name the data to evaluate on by --dataset and --data_dir."
-            )
+            advice = "Name the data to evaluate on by --dataset and --data_dir."
         raise UserError(f"{path}: {'; '.join(contradictions)}. {advice}")
 
     def _require_same_shape(self, path, architecture, pipeline):

@@ -40,9 +40,9 @@ class Progress:
             self._bar.update(done - self._first, list(values.items()))
             return
         now = time.monotonic()
-        if now - self._last_line < _SECONDS_BETWEEN_LINES:
-            if done < self._total:
-                return
+        recent = now - self._last_line < _SECONDS_BETWEEN_LINES
+        if recent and done < self._total:
+            return
         self._last_line = now
         rate = (done - self._first) / max(now - self._start, 1e-9)
         shown = [f"{self._name} {done}/{self._total}"]

@@ -165,9 +165,7 @@ class _WriteSummaries(_StepCallback):
 
     def on_step(self, step, logs):
         if step % self._every == 0:
-            self._writer.scalars(
-                training_scalars(logs, self._batch_size), step
-            )
+            self._writer.scalars(training_scalars(logs, self._batch_size), step)
 
 
 class _ShowProgress(_StepCallback):

@@ -1,0 +1,255 @@
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from errors import UserError
+from input_data import features as keys
+from input_data.features import ImageShape
+from layers import numpy_oracle
+from models.hparams import HParams
+from models.registry import MODELS, build_model
+
+MNIST = ImageShape(28, 28, 1, 10)
+CIFAR = ImageShape(24, 24, 3, 10)
+SMALL = ImageShape(18, 20, 2, 3)
+RNG = np.random.default_rng(5)
+
+# Every registered model needs a row here.
+WEIGHT_COUNTS = {
+    "capsule": [
+        (MNIST, HParams(), 8_215_728),
+        (MNIST, HParams(remake=False), 6_804_384),
+        # 81*3*256+256 + 81*256*512+512 + 9216*8*160+160
+        (
+            CIFAR,
+            HParams(num_prime_capsules=64, padding="SAME", remake=False),
+            62_464 + 10_617_344 + 11_796_640,
+        ),
+    ],
+    # 25*512+512 + 25*512*256+256 + 4*4*256*1024+1024 + 1024*10+10
+    "baseline": [
+        (MNIST, HParams(), 13_312 + 3_277_056 + 4_195_328 + 10_250),
+        # 25*3*512+512, ..., 6*6*256*1024+1024
+        (
+            CIFAR,
+            HParams(padding="SAME"),
+            38_912 + 3_277_056 + 9_438_208 + 10_250,
+        ),
+    ],
+}
+
+
+def example_batch(shape, num_targets, size=4):
+    labels = np.arange(size * num_targets) % shape.num_classes
+    labels = labels.reshape(size, num_targets).astype("int32")
+    one_hot = np.eye(shape.num_classes, dtype="float32")[labels]
+    dimensions = (size, shape.height, shape.width, shape.depth)
+    x = {keys.IMAGES: RNG.uniform(size=dimensions).astype("float32")}
+    y = {keys.LOGITS: one_hot.sum(axis=1)}
+    for target in range(num_targets):
+        x[keys.LABEL_BY_TARGET[target]] = labels[:, target]
+        y[keys.RECONS_BY_TARGET[target]] = RNG.uniform(size=dimensions).astype(
+            "float32"
+        )
+    return x, y
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_weight_counts(name):
+    assert WEIGHT_COUNTS[name], f"no weight count for {name}"
+    for shape, hparams, count in WEIGHT_COUNTS[name]:
+        model = build_model(name, shape, 1, hparams)
+        assert model.count_params() == count
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_the_seed_fixes_the_initial_weights(name):
+    hparams = HParams(num_prime_capsules=1)
+
+    def weights(seed):
+        return build_model(name, SMALL, 1, hparams, seed).get_weights()
+
+    first, again, other = weights(1), weights(1), weights(2)
+    for a, b, c in zip(first, again, other, strict=True):
+        np.testing.assert_array_equal(a, b)
+        assert np.ptp(a) == 0 or (a != c).any()  # biases are equal
+
+
+@pytest.mark.parametrize("padding", ["VALID", "SAME"])
+@pytest.mark.parametrize("leaky", [False, True])
+def test_capsule_model_is_made_of_the_papers_parts(leaky, padding):
+    shape = ImageShape(18, 19, 2, 3)
+    hparams = HParams(
+        num_prime_capsules=2, leaky=leaky, padding=padding, routing=2
+    )
+    model = build_model("capsule", shape, 1, hparams)
+    x, _ = example_batch(shape, 1, size=2)
+    outputs = {k: ops.convert_to_numpy(v) for k, v in model(x).items()}
+
+    conv1, conv_capsule, capsule = (
+        [ops.convert_to_numpy(w).astype("float64") for w in layer.weights]
+        for layer in (model.conv1, model.conv_capsule1, model.capsule2)
+    )
+
+    def convolve(images, kernel, strides):
+        if padding == "SAME":
+            pads = [
+                numpy_oracle._same_padding(images.shape[axis], 9, strides)
+                for axis in (1, 2)
+            ]
+            images = np.pad(images, [(0, 0), *pads, (0, 0)])
+        windows = np.lib.stride_tricks.sliding_window_view(
+            images, (9, 9), axis=(1, 2)
+        )[:, ::strides, ::strides]
+        return np.einsum("bhwcyx,yxco->bhwo", windows, kernel)
+
+    images = x[keys.IMAGES].astype("float64")
+    hidden = np.maximum(convolve(images, conv1[0], 1) + conv1[1], 0)
+    votes = convolve(hidden, conv_capsule[0], 2)
+    share = 1 / 3 if leaky else 1 / 2
+    for example in range(2):
+        s = votes[example].reshape(-1, 2, 8) * share + conv_capsule[1]
+        primary = numpy_oracle.squash(s.reshape(-1, 8))  # row, column, type
+        expected = numpy_oracle.capsule(
+            primary[None], capsule[0][None], capsule[1][None], 2, leaky
+        )[0]
+        np.testing.assert_allclose(
+            outputs[keys.CAPSULES][example], expected, atol=1e-5
+        )
+        np.testing.assert_allclose(
+            outputs[keys.LOGITS][example],
+            np.sqrt((expected**2).sum(axis=-1)),
+            atol=1e-5,
+        )
+
+
+def test_baseline_is_made_of_the_references_parts():
+    shape = ImageShape(17, 16, 2, 3)
+    model = build_model("baseline", shape, 1, HParams())
+    x, _ = example_batch(shape, 1, size=2)
+    hidden = x[keys.IMAGES].astype("float64")
+    weights = [w.astype("float64") for w in model.get_weights()]
+    for kernel, bias in (weights[:2], weights[2:4]):
+        windows = np.lib.stride_tricks.sliding_window_view(
+            hidden, (5, 5), axis=(1, 2)
+        )
+        hidden = np.einsum("bhwcyx,yxco->bhwo", windows, kernel) + bias
+        hidden = np.maximum(hidden, 0)
+        # SAME pooling: an odd row or column is a pool of its own.
+        odd = [(0, 0), *((0, n % 2) for n in hidden.shape[1:3]), (0, 0)]
+        hidden = np.pad(hidden, odd)
+        b, h, w, c = hidden.shape
+        hidden = hidden.reshape(b, h // 2, 2, w // 2, 2, c).max(axis=(2, 4))
+    dense = np.maximum(hidden.reshape(2, -1) @ weights[4] + weights[5], 0)
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(model(x)[keys.LOGITS]),
+        dense @ weights[6] + weights[7],
+        rtol=1e-4,
+        atol=1e-4,
+    )
+
+
+@pytest.mark.parametrize("num_targets", [1, 2])
+def test_reconstructions_follow_the_labels_or_else_the_longest(num_targets):
+    model = build_model(
+        "capsule", SMALL, num_targets, HParams(num_prime_capsules=1)
+    )
+    x, _ = example_batch(SMALL, num_targets)
+    with_labels = model(x)
+    names = keys.RECONS_BY_TARGET[:num_targets]
+    assert set(with_labels) == {keys.LOGITS, keys.CAPSULES, *names}
+    for name, label in zip(names, keys.LABEL_BY_TARGET, strict=False):
+        expected = model.recons(with_labels[keys.CAPSULES], x[label])
+        np.testing.assert_array_equal(
+            ops.convert_to_numpy(with_labels[name]),
+            ops.convert_to_numpy(expected),
+        )
+
+    without = model({keys.IMAGES: x[keys.IMAGES]})
+    order = np.argsort(-ops.convert_to_numpy(without[keys.LOGITS]), axis=1)
+    for target, name in enumerate(names):
+        expected = model.recons(
+            without[keys.CAPSULES], order[:, target].astype("int32")
+        )
+        np.testing.assert_array_equal(
+            ops.convert_to_numpy(without[name]),
+            ops.convert_to_numpy(expected),
+        )
+
+
+@pytest.mark.parametrize("num_targets", [1, 2])
+@pytest.mark.parametrize("loss_type", ["margin", "softmax", "sigmoid"])
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_the_loss_is_classification_plus_reconstruction(
+    name, loss_type, num_targets
+):
+    hparams = HParams(num_prime_capsules=1, loss_type=loss_type)
+    model = build_model(name, SMALL, num_targets, hparams)
+    model.compile(optimizer=keras.optimizers.SGD(0.0))
+    x, y = example_batch(SMALL, num_targets)
+    logs = model.train_on_batch(x, y, return_dict=True)
+    outputs = {k: ops.convert_to_numpy(v) for k, v in model(x).items()}
+    logits, target = outputs[keys.LOGITS], y[keys.LOGITS]
+    if loss_type == "margin":
+        cost = 0.5 * target * np.maximum(0, 0.9 - logits) ** 2
+        cost += 0.25 * (1 - target) * np.maximum(0, logits - 0.1) ** 2
+        cost = cost.mean()
+    elif loss_type == "softmax":
+        log_sum = np.log(np.exp(logits).sum(axis=1, keepdims=True))
+        cost = (target * (log_sum - logits)).sum(axis=1).mean()
+    else:
+        p = 1 / (1 + np.exp(-logits))
+        half = target / 2
+        cost = -(half * np.log(p) + (1 - half) * np.log(1 - p)).mean()
+    np.testing.assert_allclose(
+        logs["batch_classification_cost"], cost, rtol=1e-4
+    )
+    if name == "baseline":
+        np.testing.assert_allclose(logs["loss"], cost, rtol=1e-4)
+        return
+    error = 0.0005 * sum(
+        ((outputs[r] - y[r]) ** 2).sum() / len(target)
+        for r in keys.RECONS_BY_TARGET[:num_targets]
+    )
+    np.testing.assert_allclose(logs["reconstruction_error"], error, rtol=1e-4)
+    np.testing.assert_allclose(logs["loss"], cost + error, rtol=1e-4)
+
+
+def test_mixed_bfloat16_keeps_logits_and_weights_in_float32():
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        for name in sorted(MODELS):
+            model = build_model(name, SMALL, 1, HParams(num_prime_capsules=1))
+            model.compile(optimizer=keras.optimizers.SGD(0.01))
+            x, y = example_batch(SMALL, 1)
+            logs = model.train_on_batch(x, y, return_dict=True)
+            assert np.isfinite(logs["loss"])
+            dtype = model(x)[keys.LOGITS].dtype
+            assert keras.backend.standardize_dtype(dtype) == "float32"
+            assert {w.dtype for w in model.weights} == {"float32"}
+    finally:
+        keras.config.set_dtype_policy("float32")
+
+
+@pytest.mark.parametrize(
+    ("name", "padding", "smallest"),
+    [
+        ("capsule", "VALID", 17),
+        ("capsule", "SAME", 1),
+        ("baseline", "VALID", 13),
+        ("baseline", "SAME", 1),
+    ],
+)
+def test_the_smallest_image_is_stated_and_works(name, padding, smallest):
+    hparams = HParams(num_prime_capsules=1, padding=padding, remake=False)
+    build_model(name, ImageShape(smallest, 40, 1, 2), 1, hparams)
+    if smallest > 1:
+        too_small = ImageShape(40, smallest - 1, 1, 2)
+        with pytest.raises(UserError, match=f"is {smallest}x{smallest}"):
+            build_model(name, too_small, 1, hparams)
+
+
+def test_an_unknown_model_lists_the_valid_names():
+    with pytest.raises(UserError, match=r"'capsul'.*baseline, capsule"):
+        build_model("capsul", MNIST, 1, HParams())

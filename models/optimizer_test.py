@@ -1,0 +1,137 @@
+"""Five training steps against an independent float64 computation."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import ops
+
+from input_data import features as keys
+from input_data.features import ImageShape
+from models.hparams import HParams
+from models.models_test import example_batch
+from models.optimizer import make_optimizer
+from models.registry import build_model
+
+
+@pytest.mark.parametrize(
+    ("step", "rate"),
+    [
+        (0, 0.001),
+        (1000, 0.001 * 0.96**0.5),
+        (2000, 0.00096),
+        (1_000_000, 1e-6),
+    ],
+)
+def test_learning_rate(step, rate):
+    schedule = make_optimizer(HParams())._learning_rate
+    np.testing.assert_allclose(float(schedule(step)), rate, rtol=1e-5)
+
+
+def test_schedule_serialises():
+    schedule = make_optimizer(HParams(decay_steps=7))._learning_rate
+    copy = keras.saving.deserialize_keras_object(
+        keras.saving.serialize_keras_object(schedule)
+    )
+    assert copy.get_config() == schedule.get_config()
+    assert float(copy(5)) == float(schedule(5))
+
+
+def float64_loss(weights, x, y, routing):
+    """The capsule model's loss as the reference writes it: channels first,
+    votes by tile, multiply and reduce, logits by norm."""
+    (k1, b1, k2, b2, w3, b3, *dense) = weights
+    images = tf.transpose(tf.cast(x[keys.IMAGES], tf.float64), (0, 3, 1, 2))
+
+    def convolve(maps, kernel, strides):
+        # A convolution on the CPU wants channels last.
+        out = tf.nn.conv2d(
+            tf.transpose(maps, (0, 2, 3, 1)), kernel, strides, "VALID"
+        )
+        return tf.transpose(out, (0, 3, 1, 2))
+
+    def squash(s, axis):
+        norm = tf.norm(s, axis=axis, keepdims=True)
+        return s / norm * norm**2 / (1 + norm**2)
+
+    hidden = tf.nn.relu(convolve(images, k1, 1) + b1[:, None, None])
+    types = b2.shape[0]
+    s = convolve(hidden, k2, 2)
+    batch, _, height, width = s.shape
+    s = tf.reshape(s, (batch, types, 8, height, width)) / types
+    primary = squash(s + b2[:, :, None, None], axis=2)
+    # Ours orders the input capsules by row, column, type.
+    primary = tf.transpose(primary, (0, 3, 4, 1, 2))
+    capsules = tf.reshape(primary, (batch, -1, 8))
+
+    classes, atoms = b3.shape
+    tiled = tf.tile(capsules[..., None], (1, 1, 1, classes * atoms))
+    votes = tf.reduce_sum(tiled * w3, axis=2)
+    votes = tf.reshape(votes, (batch, -1, classes, atoms))
+    logits = tf.zeros(votes.shape[:3], tf.float64)
+    for _ in range(routing):
+        c = tf.nn.softmax(logits, axis=2)
+        v = squash(tf.reduce_sum(c[..., None] * votes, axis=1) + b3, axis=-1)
+        logits += tf.reduce_sum(votes * v[:, None], axis=-1)
+    lengths = tf.norm(v, axis=-1)
+
+    labels = tf.cast(y[keys.LOGITS], tf.float64)
+    present = tf.cast(lengths < 0.9, tf.float64) * (lengths - 0.9) ** 2
+    absent = tf.cast(lengths > 0.1, tf.float64) * (lengths - 0.1) ** 2
+    loss = tf.reduce_mean(
+        0.5 * labels * present + 0.5 * 0.5 * (1 - labels) * absent
+    )
+    hidden = tf.reshape(v * labels[..., None], (batch, -1))
+    for layer, activation in enumerate((tf.nn.relu, tf.nn.relu, tf.sigmoid)):
+        kernel, bias = dense[2 * layer : 2 * layer + 2]
+        hidden = activation(hidden @ kernel + bias)
+    target = tf.cast(tf.reshape(y[keys.RECONS], (batch, -1)), tf.float64)
+    squared = tf.reduce_sum((hidden - target) ** 2, axis=-1)
+    return loss + 0.0005 * tf.reduce_mean(squared)
+
+
+def test_five_steps_equal_a_float64_computation():
+    shape = ImageShape(19, 17, 1, 3)
+    hparams = HParams(
+        num_prime_capsules=2, routing=3, learning_rate=0.002, decay_steps=3
+    )
+    model = build_model("capsule", shape, 1, hparams, seed=4)
+    model.compile(optimizer=make_optimizer(hparams))
+    x, y = example_batch(shape, 1, size=6)
+    weights = [
+        tf.constant(ops.convert_to_numpy(w), tf.float64)
+        for w in model.trainable_weights
+    ]
+    assert [w.shape.rank for w in weights] == [4, 1, 4, 2, 3, 2] + [2, 1] * 3
+    initial = weights
+    m = [tf.zeros_like(w) for w in weights]
+    v = [tf.zeros_like(w) for w in weights]
+    for step in range(5):
+        with tf.GradientTape() as tape:
+            tape.watch(weights)
+            loss = float64_loss(weights, x, y, hparams.routing)
+        gradients = tape.gradient(loss, weights)
+        rate = max(1e-6, 0.002 * 0.96 ** (step / 3))
+        t = step + 1
+        m = [0.9 * a + 0.1 * g for a, g in zip(m, gradients, strict=True)]
+        v = [
+            0.999 * a + 0.001 * g**2 for a, g in zip(v, gradients, strict=True)
+        ]
+        corrected = rate * np.sqrt(1 - 0.999**t) / (1 - 0.9**t)
+        weights = [
+            w - corrected * a / (tf.sqrt(b) + 1e-8)
+            for w, a, b in zip(weights, m, v, strict=True)
+        ]
+        ours = model.train_on_batch(x, y, return_dict=True)["loss"]
+        np.testing.assert_allclose(ours, float(loss), rtol=2e-5)
+        model.reset_metrics()
+    for ours, start, expected in zip(
+        model.trainable_weights, initial, weights, strict=True
+    ):
+        moved = expected.numpy() - start.numpy()
+        error = ops.convert_to_numpy(ours) - expected.numpy()
+        # Adam moves every weight by about the rate whatever its gradient, so
+        # that rounding decides where a gradient is nearly 0: all but a few
+        # must agree closely, and the few be no worse than a step apart.
+        assert np.sqrt(np.mean(error**2)) < 1e-3 * np.sqrt(np.mean(moved**2))
+        assert np.quantile(np.abs(error), 0.99) < 2e-6

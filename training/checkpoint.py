@@ -162,11 +162,13 @@ def load(path, model):
         raise UserError(
             f"{weights} is not of this architecture: {error}"
         ) from error
-    if optimizer is not None and int(optimizer.iterations) != values["step"]:
-        raise UserError(
-            f"{path}: the optimiser is at step {int(optimizer.iterations)} "
-            f"but {JSON_FILE} says {values['step']}"
-        )
+    if optimizer is not None:
+        step = int(keras.ops.convert_to_numpy(optimizer.iterations))
+        if step != values["step"]:
+            raise UserError(
+                f"{path}: the optimiser is at step {step} but {JSON_FILE} "
+                f"says {values['step']}"
+            )
 
 
 def _write(path, model, metadata):

@@ -17,7 +17,7 @@ def limit_memory_growth():
         tf.config.experimental.set_memory_growth(gpu, True)
 
 
-def strategy_scope(num_gpus, batch_size, devices=None):
+def strategy_scope(num_gpus, batch_size):
     """A context in which models are built that train on `num_gpus` GPUs.
 
     With one, that is the GPU if there is one, else the CPU.
@@ -25,7 +25,6 @@ def strategy_scope(num_gpus, batch_size, devices=None):
     Args:
       num_gpus: int.
       batch_size: int, split evenly over them.
-      devices: names of devices instead of the GPUs, such as "CPU:0".
 
     Raises:
       UserError: if there are not as many, the batch cannot be split, or the
@@ -38,10 +37,7 @@ def strategy_scope(num_gpus, batch_size, devices=None):
             f"--num_gpus={num_gpus} needs KERAS_BACKEND=tensorflow; it is "
             f"{keras.backend.backend()}"
         )
-    if devices is None:
-        devices = [
-            device.name for device in tf.config.list_logical_devices("GPU")
-        ]
+    devices = [device.name for device in tf.config.list_logical_devices("GPU")]
     if len(devices) < num_gpus:
         raise UserError(
             f"--num_gpus={num_gpus}, but there are {len(devices)} GPUs"

@@ -1,0 +1,521 @@
+"""The command line, end to end, on real images and small networks."""
+
+import dataclasses
+import os
+import pathlib
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import h5py
+import numpy as np
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import (
+    EventAccumulator,
+)
+
+import experiment
+from errors import UserError
+from input_data.mnist.mnist_files import write_mnist
+from training import checkpoint
+from training.config import Config
+
+ROOT = pathlib.Path(experiment.__file__).parent
+# A capsule network that trains a step in a few milliseconds.
+SMALL = "num_prime_capsules=1,remake=false"
+FLAGS = [f"--hparams_override={SMALL}", "--batch_size=8"]
+
+
+def start(*arguments, **keywords):
+    return subprocess.Popen(
+        [sys.executable, str(ROOT / "experiment.py"), *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **keywords,
+    )
+
+
+def finish(process):
+    """Exit code, output and errors (less TensorFlow's start-up notes)."""
+    output, errors = process.communicate(timeout=300)
+    return process.returncode, output, errors
+
+
+def run(*arguments, **keywords):
+    return finish(start(*arguments, **keywords))
+
+
+def small(summary_dir, **values):
+    """A config of a small and short training on the digits."""
+    return Config(
+        **{
+            "summary_dir": str(summary_dir),
+            "hparams_override": SMALL,
+            "batch_size": 8,
+            "max_steps": 3,
+            **values,
+        }
+    )
+
+
+def saved_state(path):
+    """All weights and optimiser variables of a checkpoint, by name."""
+    arrays = {}
+
+    def collect(name, item):
+        if isinstance(item, h5py.Dataset):
+            arrays[name] = item[()]
+
+    with h5py.File(path / checkpoint.WEIGHTS_FILE) as file:
+        file.visititems(collect)
+    return arrays
+
+
+def assert_same_state(path, other):
+    first, second = saved_state(path), saved_state(other)
+    assert first.keys() == second.keys()
+    assert len(first) > 10
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name])
+
+
+def scalars(directory):
+    """dict from tag to dict from step to value."""
+    events = EventAccumulator(str(directory), size_guidance={"tensors": 0})
+    events.Reload()
+    return {
+        tag: {
+            event.step: float(
+                np.frombuffer(event.tensor_proto.tensor_content, "float32")[0]
+                if event.tensor_proto.tensor_content
+                else event.tensor_proto.float_val[0]
+            )
+            for event in events.Tensors(tag)
+        }
+        for tag in events.Tags()["tensors"]
+    }
+
+
+def test_training_killed_again_and_again_ends_as_if_never_killed(tmp_path):
+    def flags(name):
+        return [
+            f"--summary_dir={tmp_path / name}",
+            "--max_steps=60",
+            "--save_step=7",
+            "--hparams_override=num_prime_capsules=1",
+            "--batch_size=8",
+        ]
+
+    code, _, errors = run(*flags("whole"))
+    assert code == 0, errors
+    killed = tmp_path / "killed" / "train"
+    kills = 0
+    wanted = 1
+    while wanted <= 5:
+        process = start(*flags("killed"))
+        # Some time after the next checkpoint: in a step, or while saving.
+        while process.poll() is None:
+            if len(checkpoint.find_all(killed)) >= wanted:
+                time.sleep(0.05 * wanted)
+                process.send_signal(signal.SIGKILL)
+                break
+            time.sleep(0.005)
+        finish(process)
+        kills += process.returncode == -signal.SIGKILL
+        wanted = len(checkpoint.find_all(killed)) + 2
+    code, output, errors = run(*flags("killed"))
+    assert code == 0, errors
+    assert kills >= 2
+    assert "Resuming from" in output
+    whole = tmp_path / "whole" / "train"
+    for step, path in checkpoint.find_all(whole):
+        assert_same_state(path, checkpoint.path_of(killed, step))
+    assert [step for step, _ in checkpoint.find_all(whole)] == [
+        7, 14, 21, 28, 35, 42, 49, 56, 60,
+    ]  # fmt: skip
+    assert not list(killed.glob(".model*"))
+
+
+def test_validation_beside_training_reports_each_checkpoint_once(tmp_path):
+    shared = [f"--summary_dir={tmp_path}", "--validate"]
+    evaluating = start(
+        *shared, "--train=false", "--eval_interval=0.2", "--eval_timeout=200"
+    )
+    training = start(*shared, *FLAGS, "--max_steps=50", "--save_step=20")
+    code, output, errors = finish(training)
+    assert code == 0, errors
+    assert "1077 images" in output
+    code, output, errors = finish(evaluating)
+    assert code == 0, errors
+    reported = re.findall(r"model\.ckpt-(\d+):\nTotal wrong", output)
+    assert reported == ["20", "40", "50"]
+    assert "image 360/360" in output
+    tags = scalars(tmp_path / "test")
+    assert set(tags) == {
+        "correct_prediction",
+        "wrong_prediction",
+        "almost_wrong_prediction",
+    }
+    for tag in tags.values():
+        assert list(tag) == [20, 40, 50]
+    for step in (20, 40, 50):
+        wrong = tags["wrong_prediction"][step]
+        assert tags["correct_prediction"][step] + wrong == 360
+        assert f"Total wrong predictions: {wrong:.0f}, " in output
+
+
+def test_continuous_evaluation_gives_up_after_the_timeout(tmp_path, capsys):
+    evaluate = small(
+        tmp_path, train=False, eval_timeout=0.3, eval_interval=0.1,
+        hparams_override="",
+    )  # fmt: skip
+    with pytest.raises(UserError, match=r"no checkpoint came to .* 0.3 sec"):
+        experiment.run(evaluate)
+    experiment.run(small(tmp_path, max_steps=4))
+    # A training that was to go on, but never did.
+    path = checkpoint.path_of(tmp_path / "train", 4)
+    description = path / checkpoint.JSON_FILE
+    text = description.read_text().replace('"max_steps": 4', '"max_steps": 9')
+    description.write_text(text)
+    capsys.readouterr()
+    experiment.run(evaluate)
+    output = capsys.readouterr().out
+    assert output.count("Total wrong") == 1
+    assert "No new checkpoint" in output
+
+
+@pytest.mark.parametrize("num_targets", [1, 2])
+def test_ensemble_prints_its_own_and_each_members_error(
+    tmp_path, capsys, num_targets
+):
+    for trial in range(3):
+        experiment.run(
+            small(
+                tmp_path / f"run{trial}",
+                seed=trial,
+                max_steps=30,
+                num_targets=num_targets,
+            )
+        )
+    capsys.readouterr()
+    experiment.run(
+        Config(
+            train=False,
+            checkpoint=str(tmp_path / "run{}" / "train" / "model.ckpt-30"),
+            num_trials=3,
+            eval_size=250,
+        )
+    )
+    output = capsys.readouterr().out
+    members = re.findall(
+        r"run(\d)/train/model.ckpt-30: Total wrong predictions: (\d+)", output
+    )
+    assert [member for member, _ in members] == ["0", "1", "2"]
+    assert len({wrong for _, wrong in members}) > 1
+    total = re.search(
+        r"Ensemble of 3:\nTotal wrong predictions: (\d+), "
+        r"wrong percent: ([\d.]+)%",
+        output,
+    )
+    percent = 100 * int(total.group(1)) / 250
+    assert total.group(2) == f"{percent:.2f}"
+
+
+def test_ensemble_with_a_missing_member_lists_what_was_found(tmp_path):
+    for trial in (0, 2):
+        (tmp_path / f"run{trial}").mkdir()
+    config = Config(
+        train=False, checkpoint=str(tmp_path / "run{}"), num_trials=4
+    )
+    with pytest.raises(
+        UserError, match=r"missing .*run1, .*run3; found: .*run0, .*run2"
+    ):
+        experiment.run(config)
+
+
+def test_evaluation_of_one_checkpoint_needs_no_other_flags(tmp_path, capsys):
+    experiment.run(small(tmp_path, max_steps=5, model="baseline"))
+    path = tmp_path / "train" / "model.ckpt-5"
+    config = Config(train=False, checkpoint=str(path))
+    experiment.run(config)
+    output = capsys.readouterr().out
+    assert "image 360/360" in output
+    assert re.search(r"Total wrong predictions: \d+, wrong percent", output)
+    assert not (tmp_path / "test").exists()
+    experiment.run(
+        Config(
+            train=False, checkpoint=str(path), summary_dir=str(tmp_path / "e")
+        )
+    )
+    assert list(scalars(tmp_path / "e" / "test")["wrong_prediction"]) == [5]
+
+
+def test_training_writes_the_references_scalars(tmp_path):
+    experiment.run(
+        small(
+            tmp_path,
+            max_steps=7,
+            summary_step=3,
+            hparams_override="num_prime_capsules=1",
+        )
+    )
+    tags = scalars(tmp_path / "train")
+    assert set(tags) == {
+        "batch_classification_cost",
+        "total_loss",
+        "accuracy",
+        "correct_prediction_batch",
+        "almost_correct_batch",
+        "reconstruction_error",
+    }
+    for step in (3, 6):
+        assert tags["total_loss"][step] == pytest.approx(
+            tags["batch_classification_cost"][step]
+            + tags["reconstruction_error"][step],
+            rel=1e-5,
+        )
+        assert tags["correct_prediction_batch"][step] == pytest.approx(
+            8 * tags["accuracy"][step]
+        )
+    assert all(list(tag) == [3, 6] for tag in tags.values())
+    # The mean of steps 4 to 6, not of all so far.
+    again = tmp_path / "again"
+    experiment.run(
+        small(
+            again,
+            max_steps=6,
+            summary_step=1,
+            hparams_override="num_prime_capsules=1",
+        )
+    )
+    each = scalars(again / "train")["total_loss"]
+    assert tags["total_loss"][6] == pytest.approx(
+        (each[4] + each[5] + each[6]) / 3, rel=1e-4
+    )
+
+
+def test_training_learns(tmp_path, capsys):
+    experiment.run(
+        small(
+            tmp_path,
+            max_steps=150,
+            batch_size=32,
+            hparams_override="num_prime_capsules=4",
+        )
+    )
+    experiment.run(Config(train=False, summary_dir=str(tmp_path)))
+    wrong = re.search(
+        r"wrong percent: ([\d.]+)%", capsys.readouterr().out
+    ).group(1)
+    assert float(wrong) < 10
+
+
+def test_two_targets_train_and_evaluate(tmp_path, capsys):
+    experiment.run(
+        small(
+            tmp_path,
+            num_targets=2,
+            hparams_override="num_prime_capsules=1,loss_type=sigmoid",
+        )
+    )
+    experiment.run(
+        Config(train=False, summary_dir=str(tmp_path), eval_size=150)
+    )
+    assert "image 150/150" in capsys.readouterr().out
+
+
+def test_mnist_by_the_references_flags(tmp_path, capsys):
+    """No --dataset: with --data_dir it is MNIST, as in the reference."""
+    write_mnist(tmp_path, 40, 130)
+    experiment.run(
+        small(tmp_path / "run", data_dir=str(tmp_path), model="baseline")
+    )
+    assert "Training baseline on mnist: 40 images" in capsys.readouterr().out
+    experiment.run(
+        Config(
+            train=False,
+            data_dir=str(tmp_path),
+            summary_dir=str(tmp_path / "run"),
+        )
+    )
+    assert "image 130/130" in capsys.readouterr().out
+    with pytest.raises(
+        UserError, match="dataset is mnist in the .* --dataset and --data_dir"
+    ):
+        experiment.run(Config(train=False, summary_dir=str(tmp_path / "run")))
+
+
+def test_a_checkpoint_of_another_architecture_is_refused(tmp_path):
+    experiment.run(small(tmp_path))
+    before = checkpoint.find_all(tmp_path / "train")
+    with pytest.raises(
+        UserError,
+        match="num_prime_capsules is 1 in the checkpoint, 2 was asked for",
+    ):
+        experiment.run(
+            small(
+                tmp_path,
+                max_steps=9,
+                hparams_override="num_prime_capsules=2,remake=false",
+            )
+        )
+    with pytest.raises(UserError, match="model is capsule in the checkpoint"):
+        experiment.run(small(tmp_path, max_steps=9, model="baseline"))
+    with pytest.raises(UserError, match="num_targets is 1 in the checkpoint"):
+        experiment.run(small(tmp_path, max_steps=9, num_targets=2))
+    assert checkpoint.find_all(tmp_path / "train") == before
+
+
+def test_resuming_with_other_training_settings_says_so(tmp_path, capsys):
+    experiment.run(small(tmp_path))
+    capsys.readouterr()
+    experiment.run(
+        small(
+            tmp_path,
+            max_steps=5,
+            seed=4,
+            hparams_override=f"{SMALL},learning_rate=0.01",
+        )
+    )
+    output = capsys.readouterr().out
+    assert "Resuming from" in output
+    assert "learning_rate was 0.001 and is 0.01 from here on" in output
+    assert "seed was 0 and is 4 from here on" in output
+    with pytest.raises(UserError, match=r"ckpt-5 is beyond --max_steps=4"):
+        experiment.run(small(tmp_path, max_steps=4))
+
+
+def test_evaluation_refuses_what_contradicts_the_checkpoint(tmp_path):
+    experiment.run(small(tmp_path))
+    path = str(tmp_path / "train" / "model.ckpt-3")
+    config = Config(train=False, checkpoint=path, hparams_override="routing=5")
+    with pytest.raises(UserError, match="routing is 3 .* 5 was asked for"):
+        experiment.run(config)
+    with pytest.raises(UserError, match="model is capsule .* baseline was"):
+        experiment.run(Config(train=False, checkpoint=path, model="baseline"))
+    write_mnist(tmp_path, 20, 20, size=20)
+    with pytest.raises(UserError, match="28x28x1 in 10 .* mnist has .* 20x20"):
+        experiment.run(
+            Config(
+                train=False,
+                checkpoint=path,
+                dataset="mnist",
+                data_dir=str(tmp_path),
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"summary_dir": None}, "--summary_dir is required"),
+        ({"checkpoint": "x"}, "add --train=false"),
+        ({"train": False, "num_trials": 3}, "--num_trials needs --checkpoint"),
+        (
+            {"train": False, "num_trials": 3, "checkpoint": "x/model.ckpt-1"},
+            "needs {} in --checkpoint, where the numbers 0 to 2 go",
+        ),
+        ({"train": False, "checkpoint": "x{}"}, "names an ensemble by {}"),
+        ({"train": False, "checkpoint": "x"}, "there is no checkpoint x"),
+        ({"num_gpus": 64}, "--num_gpus=64, but there are"),
+        ({"dataset": "mnist"}, "--dataset=mnist needs --data_dir"),
+        ({"data_dir": "none"}, "--data_dir=none is not a folder"),
+    ],
+)
+def test_wrong_settings_say_what_would_be_right(tmp_path, values, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        experiment.run(dataclasses.replace(small(tmp_path / "run"), **values))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--hparams_override=rooting=1"], "unknown hyper-parameter 'rooting'"),
+        (["--model=capsul"], "should be one of <baseline|capsule>"),
+        (["--max_stepps=3"], "Unknown command line flag 'max_stepps'"),
+        (["--max_steps=0"], "--max_steps"),
+        (["--batch_size=many"], "--batch_size=many"),
+        (["train"], "not a flag: train"),
+    ],
+)
+def test_wrong_command_lines_end_without_a_traceback(
+    tmp_path, arguments, message
+):
+    code, output, errors = run(f"--summary_dir={tmp_path}", *arguments)
+    assert code != 0
+    assert message in output + errors
+    assert "Traceback" not in output + errors
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_ends_with_a_message_and_keeps_checkpoints(tmp_path):
+    flags = [f"--summary_dir={tmp_path}", *FLAGS]
+    code, _, errors = run(*flags, "--max_steps=2")
+    assert code == 0, errors
+    (_, path), *_ = checkpoint.find_all(tmp_path / "train")
+    before = {p.name: p.read_bytes() for p in path.iterdir()}
+    limit = len(before[checkpoint.WEIGHTS_FILE]) // 2
+    code, output, errors = run(
+        *flags,
+        "--max_steps=4",
+        preexec_fn=lambda: resource.setrlimit(
+            resource.RLIMIT_FSIZE, (limit, limit)
+        ),
+    )
+    assert code == 1
+    assert "model.ckpt-4 cannot be written" in errors
+    assert "Traceback" not in output + errors
+    assert {p.name: p.read_bytes() for p in path.iterdir()} == before
+    assert [p for _, p in checkpoint.find_all(tmp_path / "train")] == [path]
+    assert not list((tmp_path / "train").glob(".model*"))
+
+
+def test_a_summary_dir_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(UserError, match=r"file/train cannot be made"):
+        experiment.run(small(tmp_path / "file"))
+
+
+def test_two_devices_train_as_one(tmp_path):
+    """MirroredStrategy, with two logical CPU devices in the place of GPUs."""
+    script = """
+import sys
+import tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+half = tf.config.LogicalDeviceConfiguration()
+tf.config.set_logical_device_configuration(cpu, [half, half])
+devices = tf.config.list_logical_devices("CPU")
+tf.config.list_logical_devices = lambda kind: devices
+import experiment
+from training.config import Config
+for num_gpus in (1, 2):
+    for max_steps in (4, 8):
+        experiment.run(Config(
+            summary_dir=f"{sys.argv[1]}/{num_gpus}",
+            hparams_override="num_prime_capsules=1",
+            batch_size=8,
+            num_gpus=num_gpus,
+            max_steps=max_steps,
+            summary_step=1,
+        ))
+"""
+    process = subprocess.run(
+        [sys.executable, "-c", script, tmp_path],
+        cwd=ROOT,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.count("Resuming from") == 2
+    one, two = (scalars(tmp_path / n / "train") for n in ("1", "2"))
+    assert list(one["total_loss"]) == list(range(1, 9))
+    for tag in ("total_loss", "reconstruction_error", "accuracy"):
+        np.testing.assert_allclose(
+            list(one[tag].values()), list(two[tag].values()), atol=1e-6
+        )

@@ -1,0 +1,167 @@
+import json
+import os
+
+import keras
+import numpy as np
+import pytest
+
+from errors import UserError
+from input_data.features import ImageShape
+from models.hparams import HParams
+from models.models_test import example_batch
+from models.optimizer import make_optimizer
+from training import checkpoint
+from training.architecture import Architecture
+from training.checkpoint import JSON_FILE, WEIGHTS_FILE, Metadata
+
+SHAPE = ImageShape(18, 17, 2, 3)
+ARCHITECTURE = Architecture(
+    "capsule", SHAPE, 1, HParams(num_prime_capsules=1, remake=False)
+)
+TRAINING = {"dataset": "digits", "seed": 3, "max_steps": 2}
+
+
+def make_model(architecture=ARCHITECTURE, seed=0, steps=0):
+    model = architecture.build(seed)
+    model.compile(optimizer=make_optimizer(architecture.hparams))
+    model.optimizer.build(model.trainable_variables)
+    for _ in range(steps):
+        model.train_on_batch(*example_batch(SHAPE, 1))
+    return model
+
+
+def state(model):
+    variables = [*model.variables, *model.optimizer.variables]
+    return [keras.ops.convert_to_numpy(v) for v in variables]
+
+
+@pytest.fixture
+def saved(tmp_path):
+    model = make_model(steps=2)
+    path = checkpoint.save(tmp_path, model, Metadata(2, ARCHITECTURE, TRAINING))
+    return path, model
+
+
+def test_weights_slots_and_step_come_back_bit_for_bit(saved):
+    path, model = saved
+    other = make_model(seed=9)
+    checkpoint.load(path, other)
+    for ours, theirs in zip(state(other), state(model), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert int(other.optimizer.iterations) == 2
+    assert max(abs(slot).max() for slot in state(other)[-4:]) > 0
+
+
+def test_a_model_without_optimiser_takes_the_weights(saved):
+    path, model = saved
+    plain = ARCHITECTURE.build(seed=9)
+    checkpoint.load(path, plain)
+    for ours, theirs in zip(
+        plain.get_weights(), model.get_weights(), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_it_describes_itself(saved):
+    path, _ = saved
+    metadata = checkpoint.read_metadata(path)
+    assert metadata == Metadata(2, ARCHITECTURE, TRAINING)
+    values = json.loads((path / JSON_FILE).read_text())
+    assert values["versions"]["keras"] == keras.__version__
+
+
+def test_it_is_found_by_name_in_order_of_steps(tmp_path):
+    for name in ("model.ckpt-1000", "model.ckpt-200", "model.ckpt-30"):
+        (tmp_path / name).mkdir()
+    for name in ("model.ckpt-x", ".model.ckpt-7.partial", "other-3"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "model.ckpt-5").write_text("a file")
+    steps = [step for step, _ in checkpoint.find_all(tmp_path)]
+    assert steps == [30, 200, 1000]
+    assert checkpoint.find_all(tmp_path / "none") == []
+
+
+def test_an_existing_checkpoint_is_kept(saved):
+    path, _ = saved
+    before = {p.name: p.read_bytes() for p in path.iterdir()}
+    checkpoint.save(
+        path.parent, make_model(seed=5), Metadata(2, ARCHITECTURE, {})
+    )
+    assert {p.name: p.read_bytes() for p in path.iterdir()} == before
+
+
+def test_nothing_is_left_beside_it_and_partial_ones_are_removed(saved):
+    path, _ = saved
+    assert os.listdir(path.parent) == [path.name]
+    partial = path.with_name(".model.ckpt-9.partial")
+    partial.mkdir()
+    (partial / WEIGHTS_FILE).write_bytes(b"half")
+    checkpoint.remove_partial(path.parent)
+    assert os.listdir(path.parent) == [path.name]
+
+
+def flip_bit(path, position):
+    content = bytearray(path.read_bytes())
+    content[position % len(content)] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda p: (p / WEIGHTS_FILE).unlink(), "weights.h5 cannot be read"),
+        (lambda p: flip_bit(p / WEIGHTS_FILE, 77777), "weights.h5 is damaged"),
+        (lambda p: os.truncate(p / WEIGHTS_FILE, 999), "h5 is damaged"),
+        (lambda p: os.truncate(p / WEIGHTS_FILE, 0), "h5 is damaged"),
+        (lambda p: os.truncate(p / JSON_FILE, 99), "json cannot be read"),
+        (lambda p: (p / JSON_FILE).write_text("[]"), "not of format 1"),
+        (
+            lambda p: (p / JSON_FILE).write_text('{"format": 2}'),
+            "not of format 1",
+        ),
+        (lambda p: (p / JSON_FILE).unlink(), "there is no checkpoint"),
+    ],
+)
+def test_damage_is_named(saved, damage, message):
+    path, model = saved
+    damage(path)
+    with pytest.raises(UserError, match=message) as caught:
+        checkpoint.load(path, model)
+    assert str(path) in str(caught.value)
+
+
+def test_a_description_without_a_network_is_refused(saved):
+    path, _ = saved
+    values = json.loads((path / JSON_FILE).read_text())
+    del values["architecture"]["shape"]
+    (path / JSON_FILE).write_text(json.dumps(values))
+    with pytest.raises(UserError, match="does not describe a network"):
+        checkpoint.read_metadata(path)
+
+
+def test_weights_of_another_architecture_are_refused(saved):
+    path, _ = saved
+    other = Architecture(
+        "capsule", SHAPE, 1, HParams(num_prime_capsules=2, remake=False)
+    )
+    with pytest.raises(UserError, match="not of this architecture"):
+        checkpoint.load(path, make_model(other))
+
+
+def test_a_wrong_step_is_noticed(saved):
+    path, model = saved
+    values = json.loads((path / JSON_FILE).read_text())
+    values["step"] = 7
+    (path / JSON_FILE).write_text(json.dumps(values))
+    with pytest.raises(UserError, match="at step 2 but .* says 7"):
+        checkpoint.load(path, model)
+
+
+def test_a_missing_checkpoint_lists_those_there_are(saved):
+    path, _ = saved
+    with pytest.raises(UserError, match=f"no checkpoint .*-3; found {path}"):
+        checkpoint.read_metadata(path.with_name("model.ckpt-3"))
+    with pytest.raises(UserError, match=f"found {path}"):
+        checkpoint.read_metadata(path.parent)
+    with pytest.raises(UserError, match="found none in"):
+        checkpoint.read_metadata(path.parent / "none" / "model.ckpt-3")

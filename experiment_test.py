@@ -13,6 +13,7 @@ import time
 import h5py
 import numpy as np
 import pytest
+import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import (
     EventAccumulator,
 )
@@ -89,14 +90,11 @@ def scalars(directory):
     events.Reload()
     return {
         tag: {
-            event.step: float(
-                np.frombuffer(event.tensor_proto.tensor_content, "float32")[0]
-                if event.tensor_proto.tensor_content
-                else event.tensor_proto.float_val[0]
-            )
+            event.step: float(tf.make_ndarray(event.tensor_proto))
             for event in events.Tensors(tag)
         }
         for tag in events.Tags()["tensors"]
+        if events.SummaryMetadata(tag).plugin_data.plugin_name == "scalars"
     }
 
 
@@ -519,3 +517,55 @@ for num_gpus in (1, 2):
         np.testing.assert_allclose(
             list(one[tag].values()), list(two[tag].values()), atol=1e-6
         )
+
+
+@pytest.mark.parametrize("num_targets", [1, 2])
+def test_verbose_adds_weights_activations_and_images(tmp_path, num_targets):
+    experiment.run(
+        small(
+            tmp_path,
+            num_targets=num_targets,
+            max_steps=10,
+            summary_step=1,
+            hparams_override="num_prime_capsules=1,verbose=true",
+        )
+    )
+    events = EventAccumulator(
+        str(tmp_path / "train"), size_guidance={"tensors": 0}
+    )
+    events.Reload()
+    tags = events.Tags()["tensors"]
+    for weight in (
+        "conv1/weights",
+        "conv1/biases",
+        "conv_capsule1/weights",
+        "conv_capsule1/biases",
+        "capsule2/weights",
+        "capsule2/biases",
+        "recons/recons_1/weights",
+        "recons/recons_3/biases",
+    ):
+        for what in ("mean", "stddev", "min", "max", "histogram"):
+            assert f"{weight}/{what}" in tags
+    for name in ("conv1", "conv_capsule1", "capsule2"):
+        assert f"{name}/activation" in tags
+        assert 0 <= scalars(tmp_path / "train")[f"{name}/sparsity"][10] < 1
+    saved = saved_state(checkpoint.path_of(tmp_path / "train", 10))
+    written = scalars(tmp_path / "train")
+    kernel = saved["conv1/vars/0"]
+    for what, value in (
+        ("mean", kernel.mean()),
+        ("stddev", kernel.std()),
+        ("max", kernel.max()),
+    ):
+        tag = f"conv1/weights/{what}"
+        assert written[tag][10] == pytest.approx(value, rel=1e-5)
+    (image,) = events.Tensors("reconstruction")
+    width, height, *pictures = image.tensor_proto.string_val
+    size = 28 if num_targets == 1 else 36
+    assert (int(height), int(width)) == (3 * size, num_targets * size)
+    assert len(pictures) == 8
+    picture = tf.io.decode_png(pictures[0]).numpy()
+    # Under the input stands its target: with one digit, the same image.
+    same = (picture[:size, :size] == picture[size : 2 * size, :size]).all()
+    assert same == (num_targets == 1)

@@ -65,11 +65,18 @@ class BaselineModel(Classifier):
             **truncated_normal(0.1),
         )
 
-    def call(self, x):
-        hidden = x[keys.IMAGES]
+    def activations(self, images):
+        """What each layer gives before pooling, by its name."""
+        activations = {}
+        hidden = images
         for convolution in self.convolutions:
-            hidden = self.pool(convolution(hidden))
-        hidden = self.fc1(self.flatten(hidden))
+            activations[convolution.name] = convolution(hidden)
+            hidden = self.pool(activations[convolution.name])
+        activations["fc1"] = self.fc1(self.flatten(hidden))
+        return activations
+
+    def call(self, x):
+        hidden = self.activations(x[keys.IMAGES])["fc1"]
         return {keys.LOGITS: self.softmax_layer(hidden)}
 
     @classmethod

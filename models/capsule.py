@@ -78,12 +78,21 @@ class CapsuleModel(Classifier):
             )
             self.track_reconstructions()
 
-    def call(self, x):
-        features = self.conv1(x[keys.IMAGES])
+    def activations(self, images):
+        """What each layer gives, by its name: the last are class capsules."""
+        features = self.conv1(images)
         # All channels of a position are the atoms of one input capsule.
         primary = self.conv_capsule1(ops.expand_dims(features, -2))
         # [B, h, w, types, 8] -> [B, h * w * types, 8]
         capsules = self.capsule2(self.flatten(primary))
+        return {
+            "conv1": features,
+            "conv_capsule1": primary,
+            "capsule2": capsules,
+        }
+
+    def call(self, x):
+        capsules = self.activations(x[keys.IMAGES])["capsule2"]
         logits = layers.lengths(capsules)
         outputs = {keys.LOGITS: logits, keys.CAPSULES: capsules}
         if self.recons is not None:

@@ -1,6 +1,13 @@
 """TensorBoard event files, with the reference's tags."""
 
+import keras
+import numpy as np
 import tensorflow as tf
+
+from input_data import features as keys
+
+# Images of one `reconstruction` summary.
+_NUM_IMAGES = 10
 
 
 class SummaryWriter:
@@ -19,6 +26,68 @@ class SummaryWriter:
             for tag, value in values.items():
                 tf.summary.scalar(tag, value, step)
         self._writer.flush()
+
+    def weights(self, model, step):
+        """Writes mean, stddev, min, max and a histogram of each weight."""
+        with self._writer.as_default():
+            for weight in model.trainable_weights:
+                values = _to_numpy(weight)
+                tag = _tag(weight, model)
+                for name in ("mean", "std", "min", "max"):
+                    label = "stddev" if name == "std" else name
+                    value = getattr(values, name)()
+                    tf.summary.scalar(f"{tag}/{label}", value, step)
+                tf.summary.histogram(f"{tag}/histogram", values, step)
+
+    def activations(self, model, x, step):
+        """Writes a histogram and the share of zeros of what layers give."""
+        activations = model.activations(x[keys.IMAGES])
+        with self._writer.as_default():
+            for name, tensor in activations.items():
+                values = _to_numpy(tensor)
+                tf.summary.histogram(f"{name}/activation", values, step)
+                tf.summary.scalar(
+                    f"{name}/sparsity", np.mean(values == 0), step
+                )
+
+    def reconstructions(self, model, x, y, step):
+        """Writes images: input, target and remake stacked, if it remakes.
+
+        With two targets, those of the second stand beside the first's.
+        """
+        outputs = model(x)
+        names = [name for name in keys.RECONS_BY_TARGET if name in outputs]
+        if not names:
+            return
+        columns = [
+            np.concatenate(
+                [
+                    _to_numpy(image)[:_NUM_IMAGES]
+                    for image in (x[keys.IMAGES], y[name], outputs[name])
+                ],
+                axis=1,
+            )
+            for name in names
+        ]
+        with self._writer.as_default():
+            tf.summary.image(
+                "reconstruction",
+                np.concatenate(columns, axis=2),
+                step,
+                max_outputs=_NUM_IMAGES,
+            )
+
+
+def _to_numpy(tensor):
+    return keras.ops.convert_to_numpy(keras.ops.cast(tensor, "float32"))
+
+
+def _tag(weight, model):
+    """Layer and name of a weight, as in the reference: conv1/weights."""
+    names = {"kernel": "weights", "bias": "biases"}
+    *scopes, name = weight.path.split("/")
+    scopes = [scope for scope in scopes if scope != model.name]
+    return "/".join([*scopes, names.get(name, name)])
 
 
 def training_scalars(logs, batch_size):

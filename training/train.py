@@ -15,6 +15,8 @@ from training.progress import Progress
 from training.summaries import SummaryWriter, training_scalars
 
 DEFAULT_MODEL = "capsule"
+# Verbose summaries are written with every tenth point of the curves.
+VERBOSE_EVERY = 10
 
 
 def train(config):
@@ -127,12 +129,17 @@ def _fit(model, pipeline, start, directory, architecture, config):
         )
         checkpoint.save(directory, model, metadata)
 
+    writer = SummaryWriter(directory)
     callbacks = [
-        _WriteSummaries(start, directory, config),
+        _WriteSummaries(start, writer, config),
         _ShowProgress(start, config.max_steps),
         _Save(start, config.max_steps, config.save_step, save),
         _StartNextMean(start, config.summary_step),
     ]
+    if architecture.hparams.verbose:
+        callbacks.append(
+            _WriteVerboseSummaries(start, writer, pipeline, config)
+        )
     model.fit(
         pipeline.training_batches(
             config.batch_size, config.seed, start, config.max_steps
@@ -157,15 +164,37 @@ class _StepCallback(keras.callbacks.Callback):
 class _WriteSummaries(_StepCallback):
     """Writes scalars every `summary_step` steps: means over those steps."""
 
-    def __init__(self, start, directory, config):
+    def __init__(self, start, writer, config):
         super().__init__(start)
-        self._writer = SummaryWriter(directory)
+        self._writer = writer
         self._every = config.summary_step
         self._batch_size = config.batch_size
 
     def on_step(self, step, logs):
         if step % self._every == 0:
             self._writer.scalars(training_scalars(logs, self._batch_size), step)
+
+
+class _WriteVerboseSummaries(_StepCallback):
+    """Writes weights, activations and reconstructions now and then."""
+
+    def __init__(self, start, writer, pipeline, config):
+        super().__init__(start)
+        self._writer = writer
+        self._pipeline = pipeline
+        self._config = config
+        self._every = VERBOSE_EVERY * config.summary_step
+
+    def on_step(self, step, logs):
+        if step % self._every:
+            return
+        # The batch of this step once more: it depends on the step alone.
+        ((x, y),) = self._pipeline.training_batches(
+            self._config.batch_size, self._config.seed, step - 1, step
+        )
+        self._writer.weights(self.model, step)
+        self._writer.activations(self.model, x, step)
+        self._writer.reconstructions(self.model, x, y, step)
 
 
 class _ShowProgress(_StepCallback):

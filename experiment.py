@@ -8,6 +8,8 @@ README.md shows the reference's commands; --help lists the flags.
 
 import dataclasses
 import os
+import shlex
+import signal
 import sys
 
 # TensorFlow's start-up notes would bury the first lines of output.
@@ -15,11 +17,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from absl import app, flags
 
-from errors import UserError
+from errors import Interrupted, UserError
 from input_data.registry import DATASETS
 from models.registry import MODELS
 from training.config import Config
-from training.devices import limit_memory_growth
+from training.devices import limit_memory_growth, make_deterministic
 from training.evaluation import (
     evaluate_continuously,
     evaluate_ensemble,
@@ -27,6 +29,11 @@ from training.evaluation import (
 )
 from training.train import train
 
+flags.DEFINE_bool(
+    "allow_nonfinite",
+    Config.allow_nonfinite,
+    "Whether training goes on when the loss becomes infinite or NaN.",
+)
 flags.DEFINE_integer(
     "batch_size",
     Config.batch_size,
@@ -48,6 +55,11 @@ flags.DEFINE_enum(
     sorted(DATASETS),
     "Data set. Default: mnist if --data_dir is given, else the embedded "
     "digits.",
+)
+flags.DEFINE_bool(
+    "deterministic",
+    Config.deterministic,
+    "Whether GPUs, too, repeat a run bit for bit; slower. CPUs always do.",
 )
 flags.DEFINE_float(
     "eval_interval",
@@ -73,6 +85,12 @@ flags.DEFINE_string(
     "hparams_override",
     Config.hparams_override,
     "Hyper-parameters as name=value,name=value.",
+)
+flags.DEFINE_integer(
+    "keep",
+    Config.keep,
+    "How many of the newest checkpoints to keep; 0 keeps all.",
+    lower_bound=0,
 )
 flags.DEFINE_integer(
     "max_steps",
@@ -145,8 +163,11 @@ def run(config):
 
     Raises:
       UserError: for settings, data or checkpoints that do not work.
+      Interrupted: if a training was stopped by a signal.
     """
     limit_memory_growth()
+    if config.deterministic:
+        make_deterministic()
     if config.train:
         if config.checkpoint is not None:
             raise UserError(
@@ -175,6 +196,11 @@ def main(argv):
         run(config)
     except UserError as error:
         sys.exit(f"experiment.py: {error}")
+    except Interrupted as stop:
+        print(f"{stop}\nGo on by: {shlex.join(['python', *sys.argv])}")
+        sys.exit(128 + stop.signal_number)
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
 
 
 if __name__ == "__main__":

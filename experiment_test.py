@@ -20,13 +20,18 @@ from tensorboard.backend.event_processing.event_accumulator import (
 
 import experiment
 from errors import UserError
+from input_data import features as keys
+from input_data import registry
 from input_data.mnist.mnist_files import write_mnist
+from input_data.splits import Split
 from training import checkpoint
+from training.checkpoint_test import flip_bit, rewrite
 from training.config import Config
 
 ROOT = pathlib.Path(experiment.__file__).parent
 # A capsule network that trains a step in a few milliseconds.
 SMALL = "num_prime_capsules=1,remake=false"
+QUICK = {"eval_interval": 0.05, "eval_timeout": 0.2}
 FLAGS = [f"--hparams_override={SMALL}", "--batch_size=8"]
 
 
@@ -98,12 +103,16 @@ def scalars(directory):
     }
 
 
-def test_training_killed_again_and_again_ends_as_if_never_killed(tmp_path):
+def test_training_killed_again_and_again_ends_as_if_never_killed(
+    tmp_path, pytestconfig
+):
+    kills = pytestconfig.getoption("kills")
+
     def flags(name):
         return [
             f"--summary_dir={tmp_path / name}",
-            "--max_steps=60",
-            "--save_step=7",
+            f"--max_steps={40 * kills + 25}",
+            "--save_step=10",
             "--hparams_override=num_prime_capsules=1",
             "--batch_size=8",
         ]
@@ -111,31 +120,150 @@ def test_training_killed_again_and_again_ends_as_if_never_killed(tmp_path):
     code, _, errors = run(*flags("whole"))
     assert code == 0, errors
     killed = tmp_path / "killed" / "train"
-    kills = 0
-    wanted = 1
-    while wanted <= 5:
+    rng = np.random.default_rng(0)
+    for _ in range(kills):
         process = start(*flags("killed"))
-        # Some time after the next checkpoint: in a step, or while saving.
+        before = len(checkpoint.find_all(killed))
+        while_saving = rng.random() < 0.5
         while process.poll() is None:
-            if len(checkpoint.find_all(killed)) >= wanted:
-                time.sleep(0.05 * wanted)
-                process.send_signal(signal.SIGKILL)
+            if while_saving and list(killed.glob(".*.partial/*")):
+                time.sleep(rng.uniform(0, 0.03))
                 break
-            time.sleep(0.005)
+            if not while_saving and len(checkpoint.find_all(killed)) > before:
+                time.sleep(rng.uniform(0, 0.4))
+                break
+        process.kill()
         finish(process)
-        kills += process.returncode == -signal.SIGKILL
-        wanted = len(checkpoint.find_all(killed)) + 2
+        assert process.returncode == -signal.SIGKILL
     code, output, errors = run(*flags("killed"))
     assert code == 0, errors
-    assert kills >= 2
     assert "Resuming from" in output
     whole = tmp_path / "whole" / "train"
-    for step, path in checkpoint.find_all(whole):
-        assert_same_state(path, checkpoint.path_of(killed, step))
-    assert [step for step, _ in checkpoint.find_all(whole)] == [
-        7, 14, 21, 28, 35, 42, 49, 56, 60,
-    ]  # fmt: skip
-    assert not list(killed.glob(".model*"))
+    steps = [step for step, _ in checkpoint.find_all(whole)]
+    assert steps == [*range(10, 40 * kills + 25, 10), 40 * kills + 25]
+    for step in steps:
+        assert_same_state(
+            checkpoint.path_of(whole, step), checkpoint.path_of(killed, step)
+        )
+    left = {path.name.split(".")[0] for path in killed.iterdir()}
+    assert left == {"model", "events"}
+
+
+def test_the_same_command_gives_the_same_bits(tmp_path):
+    outputs = []
+    for name in ("one", "two"):
+        flags = [f"--summary_dir={tmp_path / name}"]
+        code, _, errors = run(*flags, *FLAGS, "--max_steps=12")
+        assert code == 0, errors
+        code, output, errors = run(*flags, "--train=false")
+        assert code == 0, errors
+        outputs.append(output.split("model.ckpt-12:")[1])
+    assert outputs[0] == outputs[1]
+    one, two = (tmp_path / name / "train" for name in ("one", "two"))
+    assert scalars(one) == scalars(two) != {}
+    for name in (checkpoint.WEIGHTS_FILE, checkpoint.JSON_FILE):
+        assert (one / "model.ckpt-12" / name).read_bytes() == (
+            two / "model.ckpt-12" / name
+        ).read_bytes()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_the_step_and_says_how_to_go_on(tmp_path, number):
+    flags = [f"--summary_dir={tmp_path}", *FLAGS, "--save_step=5"]
+    process = start(*flags, "--max_steps=100000")
+    train = tmp_path / "train"
+    while not checkpoint.find_all(train):
+        assert process.poll() is None, finish(process)
+        time.sleep(0.02)
+    process.send_signal(number)
+    code, output, errors = finish(process)
+    assert code == 128 + number
+    assert "Traceback" not in errors
+    step, path = checkpoint.find_all(train)[-1]
+    assert f"Stopped at step {step}, saved {path}\n" in output
+    assert f"Go on by: python {ROOT / 'experiment.py'} --summary" in output
+    assert checkpoint.verify(path) == step
+    code, output, errors = run(*flags, f"--max_steps={step + 1}")
+    assert code == 0, errors
+    assert f"Resuming from {path}" in output
+
+
+def test_a_second_trainer_is_refused_while_the_first_lives(tmp_path):
+    flags = [f"--summary_dir={tmp_path}", *FLAGS, "--save_step=5"]
+    process = start(*flags, "--max_steps=100000")
+    try:
+        while not checkpoint.find_all(tmp_path / "train"):
+            assert process.poll() is None, finish(process)
+            time.sleep(0.02)
+        with pytest.raises(UserError, match="another process is training in"):
+            experiment.run(small(tmp_path, max_steps=100_000))
+    finally:
+        process.kill()
+        finish(process)
+    step, _ = checkpoint.find_all(tmp_path / "train")[-1]
+    experiment.run(small(tmp_path, max_steps=step + 1))
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, capsys):
+    override = f"{SMALL},loss_type=softmax,learning_rate=1e38"
+    config = small(
+        tmp_path, model="baseline", hparams_override=override, max_steps=6
+    )
+    with pytest.raises(UserError) as caught:
+        experiment.run(config)
+    message = str(caught.value)
+    step = int(re.search(r"at step (\d+), which is not saved", message)[1])
+    pipeline = registry.load("digits", Split.TRAIN, registry.Options())
+    batches = pipeline.training_batches(8, 0, step - 1, step)
+    indices = [
+        int(n)
+        for n in re.search(r"its batch: ([\d, ]+)\.", message)[1].split(",")
+    ]
+    ((x, _),) = batches
+    labels = np.concatenate(
+        [
+            x[keys.RECONS_LABEL].numpy()
+            for x, _ in pipeline.evaluation_batches(100)
+        ]
+    )
+    np.testing.assert_array_equal(labels[indices], x[keys.RECONS_LABEL])
+    assert "Last checkpoint: none yet" in message
+    assert not checkpoint.find_all(tmp_path / "train")
+    experiment.run(dataclasses.replace(config, allow_nonfinite=True))
+    assert checkpoint.find_all(tmp_path / "train")[-1][0] == 6
+
+
+def test_a_damaged_newest_checkpoint_is_passed_over(tmp_path, capsys):
+    config = small(tmp_path, max_steps=6, save_step=2)
+    experiment.run(config)
+    train = tmp_path / "train"
+    whole = saved_state(checkpoint.path_of(train, 6))
+    flip_bit(checkpoint.path_of(train, 6) / checkpoint.WEIGHTS_FILE, 9999)
+    os.truncate(checkpoint.path_of(train, 4) / checkpoint.JSON_FILE, 30)
+    capsys.readouterr()
+    experiment.run(Config(train=False, summary_dir=str(tmp_path), **QUICK))
+    output = capsys.readouterr().out
+    assert "ckpt-2:\nTotal wrong" in output
+    assert output.count("Total wrong") == 1
+    assert "ckpt-4/checkpoint.json cannot be read" in output
+    assert "ckpt-6/model.weights.h5 is damaged" in output
+    experiment.run(config)
+    output = capsys.readouterr().out
+    assert "Warning: " in output
+    assert "Resuming from" in output
+    again = saved_state(checkpoint.path_of(train, 6))
+    for name, values in whole.items():
+        np.testing.assert_array_equal(again[name], values)
+    for _, path in checkpoint.find_all(train):
+        (path / checkpoint.JSON_FILE).write_text("")
+    with pytest.raises(UserError, match="all checkpoints in .* are damaged"):
+        experiment.run(config)
+
+
+def test_keep_removes_all_but_the_newest(tmp_path):
+    experiment.run(small(tmp_path, max_steps=7, save_step=2, keep=2))
+    steps = [step for step, _ in checkpoint.find_all(tmp_path / "train")]
+    assert steps == [6, 7]
 
 
 def test_validation_beside_training_reports_each_checkpoint_once(tmp_path):
@@ -167,18 +295,13 @@ def test_validation_beside_training_reports_each_checkpoint_once(tmp_path):
 
 
 def test_continuous_evaluation_gives_up_after_the_timeout(tmp_path, capsys):
-    evaluate = small(
-        tmp_path, train=False, eval_timeout=0.3, eval_interval=0.1,
-        hparams_override="",
-    )  # fmt: skip
-    with pytest.raises(UserError, match=r"no checkpoint came to .* 0.3 sec"):
+    evaluate = Config(train=False, summary_dir=str(tmp_path), **QUICK)
+    with pytest.raises(UserError, match=r"no checkpoint came to .* 0.2 sec"):
         experiment.run(evaluate)
     experiment.run(small(tmp_path, max_steps=4))
     # A training that was to go on, but never did.
     path = checkpoint.path_of(tmp_path / "train", 4)
-    description = path / checkpoint.JSON_FILE
-    text = description.read_text().replace('"max_steps": 4', '"max_steps": 9')
-    description.write_text(text)
+    rewrite(path, lambda values: values["training"].update(max_steps=9))
     capsys.readouterr()
     experiment.run(evaluate)
     output = capsys.readouterr().out
@@ -476,6 +599,8 @@ def test_a_summary_dir_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(UserError, match=r"file/train cannot be made"):
         experiment.run(small(tmp_path / "file"))
+    with pytest.raises(UserError, match=r"/proc/capsules/train cannot be"):
+        experiment.run(small("/proc/capsules"))
 
 
 def test_two_devices_train_as_one(tmp_path):

@@ -79,6 +79,9 @@ class _InMemoryPipeline(Pipeline):
             self._images = tf.constant(data.images, tf.uint8)
             self._labels = tf.constant(data.labels, tf.int32)
 
+    def _training_indices(self, step, batch_size, seed):
+        return shuffled_indices(step, batch_size, self._num_images, seed)
+
     def _take(self, indices):
         """Images uint8 [B, H, W, C] and labels int32 [B] at `indices`."""
         return tf.gather(self._images, indices), tf.gather(
@@ -103,7 +106,7 @@ class ShiftedImages(_InMemoryPipeline):
 
     def _training_batch(self, step, batch_size, seed):
         images, labels = self._take(
-            shuffled_indices(step, batch_size, self._num_images, seed)
+            self._training_indices(step, batch_size, seed)
         )
         offsets = random_offsets(
             step_seed(seed, Stream.SHIFT, step), batch_size, SINGLE_SHIFT
@@ -166,7 +169,7 @@ class OverlappingPairs(_InMemoryPipeline):
         ]
 
     def _training_batch(self, step, batch_size, seed):
-        first = shuffled_indices(step, batch_size, self._num_images, seed)
+        first = self._training_indices(step, batch_size, seed)
         partner_draws = tf.random.stateless_uniform(
             (batch_size,),
             step_seed(seed, Stream.PARTNER, step),

@@ -38,6 +38,22 @@ class Pipeline(abc.ABC):
             batch_size,
         )
 
+    def training_indices(self, step, batch_size, seed):
+        """Which training examples a step takes, by their order in the data.
+
+        With two targets, those of the first.
+
+        Args:
+          step: int.
+          batch_size: int.
+          seed: int.
+
+        Returns:
+          List of ints.
+        """
+        step = tf.constant(step, tf.int64)
+        return self._training_indices(step, batch_size, seed).numpy().tolist()
+
     def evaluation_batches(self, batch_size):
         """Every example once and in a fixed order; the last batch may be less.
 
@@ -67,6 +83,10 @@ class Pipeline(abc.ABC):
             deterministic=True,
         )
         return dataset.prefetch(tf.data.AUTOTUNE)
+
+    @abc.abstractmethod
+    def _training_indices(self, step, batch_size, seed):
+        """int64 tensor [B]: the examples of a training step."""
 
     @abc.abstractmethod
     def _training_batch(self, step, batch_size, seed):

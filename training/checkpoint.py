@@ -6,7 +6,8 @@
   checkpoint.json    step, architecture, how it was trained, checksums
 
 It is written under a temporary name, flushed to the disk and then renamed, so
-that no reader ever sees a part of one and a killed process leaves none.
+that no reader ever sees a part of one and a killed process leaves none. Both
+files are covered by checksums. Reading one runs no code from it.
 """
 
 import contextlib
@@ -27,7 +28,11 @@ FORMAT = 1
 WEIGHTS_FILE = "model.weights.h5"
 JSON_FILE = "checkpoint.json"
 _NAME = re.compile(r"model\.ckpt-(\d+)")
-_TEMPORARY = re.compile(r"\.model\.ckpt-\d+\.partial")
+_TEMPORARY = re.compile(r"\.model\.ckpt-\d+\.(partial|removed)")
+
+
+class DamagedError(UserError):
+    """A checkpoint is there, but its files are not what was written."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,13 +73,14 @@ def find_all(directory):
     return sorted(found)
 
 
-def save(directory, model, metadata):
-    """Writes the checkpoint of the model's step; an existing one is kept.
+def save(directory, model, metadata, keep=0):
+    """Writes the checkpoint of the model's step; a sound one is not redone.
 
     Args:
       directory: path, made if it is not there.
       model: compiled `keras.Model`.
       metadata: `Metadata`.
+      keep: int, how many of the newest checkpoints to keep; 0 for all.
 
     Returns:
       The path of the checkpoint.
@@ -83,13 +89,15 @@ def save(directory, model, metadata):
       UserError: if it cannot be written (a full disk, no permission).
     """
     final = path_of(directory, metadata.step)
-    if final.exists():
-        return final
-    partial = final.with_name(f".{final.name}.partial")
+    partial = _hidden(final, "partial")
     try:
+        if final.exists() and not _set_aside_if_damaged(final):
+            return final
         _write(partial, model, metadata)
         partial.rename(final)
         _flush(final.parent)
+        if keep:
+            _remove_all_but_newest(directory, keep)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
         raise UserError(
@@ -134,6 +142,29 @@ def read_metadata(path):
         ) from error
 
 
+def verify(path):
+    """Checks that a checkpoint's files are what was written.
+
+    Args:
+      path: path of a checkpoint directory.
+
+    Returns:
+      Its step.
+
+    Raises:
+      DamagedError: naming the file that is missing or damaged.
+      UserError: if there is no checkpoint at all.
+    """
+    path = pathlib.Path(path)
+    values = _read_json(path)
+    weights = path / WEIGHTS_FILE
+    if _file_checksum(weights) != values["sha256"]:
+        raise DamagedError(
+            f"{weights} is damaged: its checksum is not the one in {JSON_FILE}"
+        )
+    return values["step"]
+
+
 def load(path, model):
     """Loads weights and, if the model has one, the optimiser's state.
 
@@ -143,31 +174,27 @@ def load(path, model):
         the model must be compiled.
 
     Raises:
-      UserError: if a file is missing, damaged, or of another architecture.
+      DamagedError: if a file is missing or damaged.
+      UserError: if there is no checkpoint, or of another architecture.
     """
     path = pathlib.Path(path)
-    values = _read_json(path)
-    weights = path / WEIGHTS_FILE
-    if _checksum(weights) != values.get("sha256"):
-        raise UserError(
-            f"{weights} is damaged: its checksum is not the one in {JSON_FILE}"
-        )
+    saved_step = verify(path)
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None:
         # Unbuilt, its slots would be passed over with a mere warning.
         optimizer.build(model.trainable_variables)
     try:
-        model.load_weights(weights)
+        model.load_weights(path / WEIGHTS_FILE)
     except ValueError as error:
         raise UserError(
-            f"{weights} is not of this architecture: {error}"
+            f"{path} is not of this architecture: {error}"
         ) from error
     if optimizer is not None:
         step = int(keras.ops.convert_to_numpy(optimizer.iterations))
-        if step != values["step"]:
+        if step != saved_step:
             raise UserError(
                 f"{path}: the optimiser is at step {step} but {JSON_FILE} "
-                f"says {values['step']}"
+                f"says {saved_step}"
             )
 
 
@@ -185,8 +212,9 @@ def _write(path, model, metadata):
             "keras": keras.__version__,
             "backend": keras.backend.backend(),
         },
-        "sha256": _checksum(weights),
+        "sha256": _file_checksum(weights),
     }
+    values["sha256_of_this"] = _json_checksum(values)
     description = path / JSON_FILE
     description.write_text(json.dumps(values, indent=2) + "\n")
     for item in (weights, description, path):
@@ -213,15 +241,25 @@ def _flush(path):
 
 def _read_json(path):
     description = path / JSON_FILE
+    if not path.is_dir():
+        raise UserError(_not_there(path))
     try:
         values = json.loads(description.read_text())
     except FileNotFoundError:
-        raise UserError(_not_there(path)) from None
+        if find_all(path):  # the folder of checkpoints, not one of them
+            raise UserError(_not_there(path)) from None
+        raise DamagedError(f"{path} has no {JSON_FILE}") from None
     except (OSError, ValueError) as error:
-        raise UserError(f"{description} cannot be read: {error}") from None
-    if not isinstance(values, dict) or values.get("format") != FORMAT:
+        raise DamagedError(f"{description} cannot be read: {error}") from None
+    if not isinstance(values, dict) or "format" not in values:
+        raise DamagedError(f"{description} does not describe a checkpoint")
+    checksum = values.pop("sha256_of_this", None)
+    if checksum != _json_checksum(values):
+        raise DamagedError(f"{description} is damaged: its checksum differs")
+    if values["format"] != FORMAT:
         raise UserError(
-            f"{description} is not of format {FORMAT}, which this version reads"
+            f"{description} is of format {values['format']}; this version "
+            f"reads format {FORMAT}"
         )
     return values
 
@@ -235,11 +273,44 @@ def _not_there(path):
     )
 
 
-def _checksum(path):
+def _file_checksum(path):
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise UserError(
+        raise DamagedError(
             f"{path} cannot be read: {error.strerror or error}"
         ) from None
+
+
+def _json_checksum(values):
+    text = json.dumps(values, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _hidden(path, what):
+    """A name beside a checkpoint that `find_all` does not see."""
+    return path.with_name(f".{path.name}.{what}")
+
+
+def _set_aside_if_damaged(path):
+    """Gives a damaged checkpoint another name; says whether it was one."""
+    try:
+        verify(path)
+    except DamagedError:
+        number = 0
+        while (
+            aside := path.with_name(f"{path.name}.damaged-{number}")
+        ).exists():
+            number += 1
+        path.rename(aside)
+        return True
+    return False
+
+
+def _remove_all_but_newest(directory, keep):
+    for _, path in find_all(directory)[:-keep]:
+        # Under another name first: a reader sees all of it or nothing.
+        removed = _hidden(path, "removed")
+        path.rename(removed)
+        shutil.rmtree(removed)

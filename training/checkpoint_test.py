@@ -12,7 +12,12 @@ from models.models_test import example_batch
 from models.optimizer import make_optimizer
 from training import checkpoint
 from training.architecture import Architecture
-from training.checkpoint import JSON_FILE, WEIGHTS_FILE, Metadata
+from training.checkpoint import (
+    JSON_FILE,
+    WEIGHTS_FILE,
+    DamagedError,
+    Metadata,
+)
 
 SHAPE = ImageShape(18, 17, 2, 3)
 ARCHITECTURE = Architecture(
@@ -100,10 +105,19 @@ def test_nothing_is_left_beside_it_and_partial_ones_are_removed(saved):
     assert os.listdir(path.parent) == [path.name]
 
 
-def flip_bit(path, position):
+def flip_bit(path, position, bit=0):
     content = bytearray(path.read_bytes())
-    content[position % len(content)] ^= 1
+    content[position % len(content)] ^= 1 << bit
     path.write_bytes(content)
+
+
+def rewrite(path, change):
+    """Changes a checkpoint's json as if it had been written so."""
+    values = json.loads((path / JSON_FILE).read_text())
+    del values["sha256_of_this"]
+    change(values)
+    values["sha256_of_this"] = checkpoint._json_checksum(values)
+    (path / JSON_FILE).write_text(json.dumps(values))
 
 
 @pytest.mark.parametrize(
@@ -114,27 +128,94 @@ def flip_bit(path, position):
         (lambda p: os.truncate(p / WEIGHTS_FILE, 999), "h5 is damaged"),
         (lambda p: os.truncate(p / WEIGHTS_FILE, 0), "h5 is damaged"),
         (lambda p: os.truncate(p / JSON_FILE, 99), "json cannot be read"),
-        (lambda p: (p / JSON_FILE).write_text("[]"), "not of format 1"),
+        (lambda p: (p / JSON_FILE).write_text("[]"), "does not describe"),
         (
-            lambda p: (p / JSON_FILE).write_text('{"format": 2}'),
-            "not of format 1",
+            lambda p: (p / JSON_FILE).write_text('{"format": 1}'),
+            "json is damaged",
         ),
-        (lambda p: (p / JSON_FILE).unlink(), "there is no checkpoint"),
+        (lambda p: (p / JSON_FILE).unlink(), "has no checkpoint.json"),
     ],
 )
 def test_damage_is_named(saved, damage, message):
     path, model = saved
     damage(path)
-    with pytest.raises(UserError, match=message) as caught:
+    with pytest.raises(DamagedError, match=message) as caught:
         checkpoint.load(path, model)
     assert str(path) in str(caught.value)
 
 
+@pytest.mark.parametrize("name", [WEIGHTS_FILE, JSON_FILE])
+def test_every_cut_and_flip_is_refused_or_harmless(saved, name):
+    path, model = saved
+    whole = (path / name).read_bytes()
+    expected = state(model)
+    rng = np.random.default_rng(0)
+    cuts = np.linspace(0, len(whole) - 1, 20, dtype=int)
+    flips = rng.integers(len(whole), size=20)
+    refused = 0
+    for number in range(40):
+        (path / name).write_bytes(whole)
+        if number < 20:
+            os.truncate(path / name, cuts[number])
+        else:
+            flip_bit(path / name, flips[number - 20], rng.integers(8))
+        loaded = make_model(seed=9)
+        try:
+            metadata = checkpoint.read_metadata(path)
+            checkpoint.load(path, loaded)
+        except DamagedError as error:
+            refused += str(path) in str(error)
+            continue
+        assert metadata == Metadata(2, ARCHITECTURE, TRAINING)
+        for ours, theirs in zip(state(loaded), expected, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    assert refused >= 36
+
+
+def test_another_format_is_refused(saved):
+    path, model = saved
+    rewrite(path, lambda values: values.update(format=2))
+    with pytest.raises(UserError, match="of format 2; this version reads"):
+        checkpoint.load(path, model)
+
+
+def test_a_damaged_one_is_set_aside_and_written_anew(saved):
+    path, model = saved
+    flip_bit(path / WEIGHTS_FILE, 5000)
+    damaged = (path / WEIGHTS_FILE).read_bytes()
+    checkpoint.save(path.parent, model, Metadata(2, ARCHITECTURE, TRAINING))
+    assert checkpoint.verify(path) == 2
+    aside = path.with_name("model.ckpt-2.damaged-0")
+    assert (aside / WEIGHTS_FILE).read_bytes() == damaged
+    assert [step for step, _ in checkpoint.find_all(path.parent)] == [2]
+
+
+@pytest.mark.parametrize(
+    ("keep", "expected"), [(0, [2, 4, 10, 30]), (2, [10, 30]), (1, [30])]
+)
+def test_keep(saved, keep, expected):
+    path, model = saved
+    for step in (4, 10, 30):
+        checkpoint.save(
+            path.parent, model, Metadata(step, ARCHITECTURE, {}), keep
+        )
+    assert sorted(os.listdir(path.parent)) == sorted(
+        f"model.ckpt-{step}" for step in expected
+    )
+
+
+def test_the_same_state_gives_the_same_bytes(saved, tmp_path):
+    path, model = saved
+    again = checkpoint.save(
+        tmp_path / "again", model, Metadata(2, ARCHITECTURE, TRAINING)
+    )
+    for name in (WEIGHTS_FILE, JSON_FILE):
+        assert (again / name).read_bytes() == (path / name).read_bytes()
+
+
 def test_a_description_without_a_network_is_refused(saved):
     path, _ = saved
-    values = json.loads((path / JSON_FILE).read_text())
-    del values["architecture"]["shape"]
-    (path / JSON_FILE).write_text(json.dumps(values))
+    rewrite(path, lambda values: values["architecture"].pop("shape"))
     with pytest.raises(UserError, match="does not describe a network"):
         checkpoint.read_metadata(path)
 
@@ -150,9 +231,7 @@ def test_weights_of_another_architecture_are_refused(saved):
 
 def test_a_wrong_step_is_noticed(saved):
     path, model = saved
-    values = json.loads((path / JSON_FILE).read_text())
-    values["step"] = 7
-    (path / JSON_FILE).write_text(json.dumps(values))
+    rewrite(path, lambda values: values.update(step=7))
     with pytest.raises(UserError, match="at step 2 but .* says 7"):
         checkpoint.load(path, model)
 

@@ -18,14 +18,17 @@ class Config:
     targets the default then depends on the job.
     """
 
+    allow_nonfinite: bool = False
     batch_size: int = 128
     checkpoint: str | None = None
     data_dir: str | None = None
     dataset: str | None = None
+    deterministic: bool = False
     eval_interval: float = 60.0
     eval_size: int = 10000
     eval_timeout: float = 6 * 3600.0
     hparams_override: str = ""
+    keep: int = 0
     max_steps: int = 1000
     model: str | None = None
     num_gpus: int = 1

@@ -17,6 +17,20 @@ def limit_memory_growth():
         tf.config.experimental.set_memory_growth(gpu, True)
 
 
+def make_deterministic():
+    """Makes every operation repeat bit for bit, on GPUs too.
+
+    Raises:
+      UserError: if the Keras backend is not TensorFlow.
+    """
+    if keras.backend.backend() != "tensorflow":
+        raise UserError(
+            "--deterministic needs KERAS_BACKEND=tensorflow; it is "
+            f"{keras.backend.backend()}"
+        )
+    tf.config.experimental.enable_op_determinism()
+
+
 def strategy_scope(num_gpus, batch_size):
     """A context in which models are built that train on `num_gpus` GPUs.
 

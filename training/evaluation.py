@@ -266,7 +266,17 @@ def evaluate_continuously(config):
         for step, path in checkpoint.find_all(directory):
             if step <= last_step:
                 continue
-            result = score(*evaluator.predict(path))
+            try:
+                result = score(*evaluator.predict(path))
+            except UserError as error:
+                removed = not path.is_dir()  # by a training with --keep
+                if not removed and not isinstance(
+                    error, checkpoint.DamagedError
+                ):
+                    raise
+                print(f"Warning: {error}; not evaluated", flush=True)
+                last_step = step
+                continue
             print(f"{path}:")
             print(result, flush=True)
             writer.scalars(evaluation_scalars(result), step)

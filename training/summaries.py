@@ -1,9 +1,12 @@
 """TensorBoard event files, with the reference's tags."""
 
+import contextlib
+
 import keras
 import numpy as np
 import tensorflow as tf
 
+from errors import UserError
 from input_data import features as keys
 
 # Images of one `reconstruction` summary.
@@ -11,25 +14,39 @@ _NUM_IMAGES = 10
 
 
 class SummaryWriter:
-    """Writes scalars to event files of one directory.
+    """Writes to event files of one directory.
+
+    Every method raises UserError if they cannot be written.
 
     Args:
       directory: path; made with the first scalar.
     """
 
     def __init__(self, directory):
+        self._directory = directory
         self._writer = tf.summary.create_file_writer(str(directory))
+
+    @contextlib.contextmanager
+    def _writing(self):
+        try:
+            with self._writer.as_default():
+                yield
+            self._writer.flush()
+        except tf.errors.OpError as error:
+            raise UserError(
+                f"event files in {self._directory} cannot be written: "
+                f"{error.message}"
+            ) from error
 
     def scalars(self, values, step):
         """Writes a dict from tag to number, and flushes the file."""
-        with self._writer.as_default():
+        with self._writing():
             for tag, value in values.items():
                 tf.summary.scalar(tag, value, step)
-        self._writer.flush()
 
     def weights(self, model, step):
         """Writes mean, stddev, min, max and a histogram of each weight."""
-        with self._writer.as_default():
+        with self._writing():
             for weight in model.trainable_weights:
                 values = _to_numpy(weight)
                 tag = _tag(weight, model)
@@ -42,7 +59,7 @@ class SummaryWriter:
     def activations(self, model, x, step):
         """Writes a histogram and the share of zeros of what layers give."""
         activations = model.activations(x[keys.IMAGES])
-        with self._writer.as_default():
+        with self._writing():
             for name, tensor in activations.items():
                 values = _to_numpy(tensor)
                 tf.summary.histogram(f"{name}/activation", values, step)
@@ -69,7 +86,7 @@ class SummaryWriter:
             )
             for name in names
         ]
-        with self._writer.as_default():
+        with self._writing():
             tf.summary.image(
                 "reconstruction",
                 np.concatenate(columns, axis=2),

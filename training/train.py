@@ -1,16 +1,18 @@
 """Training: `fit` on the batches of the remaining steps, with resume."""
 
+import math
 import pathlib
 
 import keras
 
-from errors import UserError
+from errors import Interrupted, UserError
 from input_data import registry
 from models.hparams import HParams, parse_overrides
 from models.optimizer import make_optimizer
 from training import checkpoint
 from training.architecture import Architecture
 from training.devices import strategy_scope
+from training.process import StopSignal, sole_trainer
 from training.progress import Progress
 from training.summaries import SummaryWriter, training_scalars
 
@@ -28,8 +30,12 @@ def train(config):
     Args:
       config: `Config`.
 
+    SIGTERM and Ctrl-C end it after the step, which is saved.
+
     Raises:
-      UserError: for settings, data or checkpoints that do not work.
+      UserError: for settings, data or checkpoints that do not work, and if
+        the loss becomes infinite or NaN.
+      Interrupted: after a signal.
     """
     config.require_summary_dir()
     pipeline = registry.load(
@@ -49,18 +55,19 @@ def train(config):
     )
     directory = pathlib.Path(config.summary_dir) / "train"
     _make_directory(directory)
-    checkpoint.remove_partial(directory)
-
-    with strategy_scope(config.num_gpus, config.batch_size):
-        model = architecture.build(config.seed)
-        model.compile(optimizer=make_optimizer(architecture.hparams))
-        start = _resume(directory, model, architecture, config)
-    if start < config.max_steps:
-        _fit(model, pipeline, start, directory, architecture, config)
-    print(
-        f"Trained to step {config.max_steps}: "
-        f"{checkpoint.path_of(directory, config.max_steps)}"
-    )
+    with sole_trainer(directory), StopSignal() as stop:
+        checkpoint.remove_partial(directory)
+        with strategy_scope(config.num_gpus, config.batch_size):
+            model = architecture.build(config.seed)
+            model.compile(optimizer=make_optimizer(architecture.hparams))
+            start = _resume(directory, model, architecture, config)
+        if start < config.max_steps:
+            _fit(model, pipeline, start, directory, architecture, config, stop)
+    step = int(keras.ops.convert_to_numpy(model.optimizer.iterations))
+    path = checkpoint.path_of(directory, step)
+    if step < config.max_steps:
+        raise Interrupted(f"Stopped at step {step}, saved {path}", stop.number)
+    print(f"Trained to step {step}: {path}")
 
 
 def _make_directory(directory):
@@ -73,11 +80,11 @@ def _make_directory(directory):
 
 
 def _resume(directory, model, architecture, config):
-    """Loads the newest checkpoint; returns the step to go on from."""
-    found = checkpoint.find_all(directory)
-    if not found:
+    """Loads the newest sound checkpoint; returns the step to go on from."""
+    newest = _newest_sound(directory)
+    if newest is None:
         return 0
-    step, path = found[-1]
+    step, path = newest
     metadata = checkpoint.read_metadata(path)
     _require_same_network(path, metadata.architecture, architecture)
     if step > config.max_steps:
@@ -96,6 +103,24 @@ def _resume(directory, model, architecture, config):
     for name, before, now in differences:
         print(f"Note: {name} was {before} and is {now} from here on")
     return step
+
+
+def _newest_sound(directory):
+    """(step, path) of the newest checkpoint that is not damaged, or None."""
+    found = checkpoint.find_all(directory)
+    for step, path in reversed(found):
+        try:
+            checkpoint.verify(path)
+        except checkpoint.DamagedError as error:
+            print(f"Warning: {error}; looking for the one before", flush=True)
+        else:
+            return step, path
+    if found:
+        raise UserError(
+            f"all checkpoints in {directory} are damaged: name another "
+            "--summary_dir to begin anew"
+        )
+    return None
 
 
 def _require_same_network(path, saved, asked):
@@ -122,20 +147,25 @@ def _training_settings(config):
     }
 
 
-def _fit(model, pipeline, start, directory, architecture, config):
+def _fit(model, pipeline, start, directory, architecture, config, stop):
     def save(step):
         metadata = checkpoint.Metadata(
             step, architecture, _training_settings(config)
         )
-        checkpoint.save(directory, model, metadata)
+        checkpoint.save(directory, model, metadata, config.keep)
 
     writer = SummaryWriter(directory)
     callbacks = [
-        _WriteSummaries(start, writer, config),
         _ShowProgress(start, config.max_steps),
-        _Save(start, config.max_steps, config.save_step, save),
+        _WriteSummaries(start, writer, config),
+        _Save(start, config, save, stop),
         _StartNextMean(start, config.summary_step),
     ]
+    if not config.allow_nonfinite:
+        # Before anything is written or saved of such a step.
+        callbacks.insert(
+            0, _RequireFiniteLoss(start, directory, pipeline, config)
+        )
     if architecture.hparams.verbose:
         callbacks.append(
             _WriteVerboseSummaries(start, writer, pipeline, config)
@@ -214,20 +244,47 @@ class _ShowProgress(_StepCallback):
 
 
 class _Save(_StepCallback):
-    """Calls `save(step)` every `save_step` steps and at the last."""
+    """Calls `save(step)` every `save_step` steps, at the last, and to stop."""
 
-    def __init__(self, start, max_steps, save_step, save):
+    def __init__(self, start, config, save, stop):
         super().__init__(start)
-        self._max_steps = max_steps
-        self._every = save_step
+        self._max_steps = config.max_steps
+        self._every = config.save_step
         self._save = save
+        self._stop = stop
 
     def on_step(self, step, logs):
-        if step % self._every == 0 or step == self._max_steps:
+        stopping = self._stop.number is not None
+        if stopping or step % self._every == 0 or step == self._max_steps:
             # Asking for the model brings its weights up to date on backends
             # that keep them elsewhere during `fit`.
-            assert self.model is not None
+            self.model.stop_training = stopping
             self._save(step)
+
+
+class _RequireFiniteLoss(_StepCallback):
+    """Raises UserError at the first step whose loss is infinite or NaN."""
+
+    def __init__(self, start, directory, pipeline, config):
+        super().__init__(start)
+        self._directory = directory
+        self._pipeline = pipeline
+        self._config = config
+
+    def on_step(self, step, logs):
+        if math.isfinite(logs["loss"]):
+            return
+        examples = self._pipeline.training_indices(
+            step - 1, self._config.batch_size, self._config.seed
+        )
+        found = checkpoint.find_all(self._directory)
+        last = found[-1][1] if found else "none yet"
+        raise UserError(
+            f"the loss is {logs['loss']} at step {step}, which is not saved. "
+            f"Training images of its batch: {', '.join(map(str, examples))}. "
+            f"Last checkpoint: {last}. A smaller learning_rate may help; "
+            "--allow_nonfinite goes on regardless."
+        )
 
 
 class _StartNextMean(_StepCallback):

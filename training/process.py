@@ -1,0 +1,67 @@
+"""One trainer to a directory, and signals that wait for the end of a step."""
+
+import contextlib
+import fcntl
+import os
+import signal
+
+from errors import UserError
+
+
+@contextlib.contextmanager
+def sole_trainer(directory):
+    """Holds a directory, so that no second process trains in it.
+
+    The lock is on the directory itself: it leaves no file, and ends with the
+    process, however that ends.
+
+    Args:
+      directory: path of an existing directory.
+
+    Raises:
+      UserError: if another process holds it.
+    """
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"another process is training in {directory}: name another "
+                "--summary_dir, or wait until it has ended"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+class StopSignal:
+    """Notes SIGTERM and Ctrl-C, as a context manager.
+
+    The first of them is noted for the training loop to see after its step;
+    a second one interrupts at once.
+
+    Attributes:
+      number: int, the signal that came, or None.
+    """
+
+    _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+    def __init__(self):
+        self.number = None
+
+    def __enter__(self):
+        self._before = {
+            number: signal.signal(number, self._note)
+            for number in self._SIGNALS
+        }
+        return self
+
+    def __exit__(self, *exception):
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number, frame):
+        if self.number is not None:
+            raise KeyboardInterrupt
+        self.number = number

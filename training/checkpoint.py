@@ -89,7 +89,7 @@ def save(directory, model, metadata):
     try:
         _write(partial, model, metadata)
         partial.rename(final)
-        _flush(final.parent)
+        flush(final.parent)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
         raise UserError(
@@ -188,7 +188,7 @@ def _write(path, model, metadata):
     description = path / JSON_FILE
     description.write_text(json.dumps(values, indent=2) + "\n")
     for item in (weights, description, path):
-        _flush(item)
+        flush(item)
 
 
 @contextlib.contextmanager
@@ -200,7 +200,7 @@ def _os_errors():
         raise OSError(str(error)) from error
 
 
-def _flush(path):
+def flush(path):
     """Waits until a file or directory is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -18,6 +18,7 @@ import argparse
 import contextlib
 import os
 import pathlib
+import re
 import shutil
 import sys
 
@@ -40,6 +41,9 @@ STEP = "global_step"
 POWERS = ("beta1_power", "beta2_power")
 # TF1's names of Adam's slots, and Keras'.
 SLOTS = {"/Adam": "_momentum", "/Adam_1": "_velocity"}
+# What TensorFlow's reader raises for files that are damaged or none of its.
+_READ_ERRORS = (tf.errors.OpError, LookupError, RuntimeError, ValueError)
+_ONE_FILE = re.compile(r"(.+)\.(?:index|meta|data-\d{5}-of-\d{5})", re.DOTALL)
 # More than the rounding of the product of many float32 betas.
 _POWER_TOLERANCE = 1e-4
 
@@ -66,6 +70,12 @@ class Tf1Checkpoint:
 
     def __init__(self, path):
         self._path = str(path)
+        one_file = _ONE_FILE.fullmatch(self._path)
+        if one_file:
+            raise UserError(
+                f"{path} is one file of a TF1 checkpoint, which is named by "
+                f"{one_file.group(1)}"
+            )
         with self._errors():
             self._reader = tf.train.load_checkpoint(self._path)
         shapes = self._reader.get_variable_to_shape_map()
@@ -152,7 +162,8 @@ class Tf1Checkpoint:
         with self._errors():
             value = self._reader.get_tensor(STEP)
         # The reference's is float32.
-        if value.dtype.kind not in "fiu" or value < 0 or value % 1 != 0:
+        is_number = value.dtype.kind in "fiu" and np.isfinite(value)
+        if not is_number or value < 0 or value != int(value):
             raise UserError(
                 f"{self._path}: {STEP} is {value}, which is not a number of "
                 "steps"
@@ -174,10 +185,9 @@ class Tf1Checkpoint:
     def _errors(self):
         try:
             yield
-        except (tf.errors.OpError, ValueError) as error:
+        except _READ_ERRORS as error:
             raise UserError(
-                f"{self._path} cannot be read as a TF1 checkpoint, whose name "
-                f"is that of its .index file without .index: {error}"
+                f"{self._path} cannot be read as a TF1 checkpoint: {error}"
             ) from error
 
 

@@ -11,7 +11,7 @@ from errors import UserError
 from input_data import features as keys
 from input_data import registry
 from models.hparams import HParams, parse_overrides
-from training import checkpoint, tf1_checkpoint
+from training import checkpoint, tf1_format
 from training.architecture import Architecture
 from training.config import EVAL_BATCH_SIZE
 from training.progress import Progress
@@ -123,8 +123,8 @@ class Evaluator:
           UserError: if there is no such checkpoint, it is damaged, or it does
             not fit the settings or the data set.
         """
-        if tf1_checkpoint.is_tf1(path):
-            source = tf1_checkpoint.Tf1Checkpoint(path)
+        if tf1_format.is_tf1(path):
+            source = tf1_format.Tf1Checkpoint(path)
             num_targets = self._config.num_targets or 1
             pipeline = self._pipeline(num_targets)
             architecture = self._asked_architecture(pipeline.spec)
@@ -225,8 +225,8 @@ def evaluate_once(config):
 
 
 def _step(path):
-    if tf1_checkpoint.is_tf1(path):
-        return tf1_checkpoint.Tf1Checkpoint(path).step
+    if tf1_format.is_tf1(path):
+        return tf1_format.Tf1Checkpoint(path).step
     return checkpoint.read_metadata(path).step
 
 
@@ -265,9 +265,7 @@ def _ensemble_paths(pattern, num_trials):
         pathlib.Path(pattern.replace("{}", str(trial)))
         for trial in range(num_trials)
     ]
-    found = [
-        path for path in paths if path.is_dir() or tf1_checkpoint.is_tf1(path)
-    ]
+    found = [path for path in paths if path.is_dir() or tf1_format.is_tf1(path)]
     if len(found) < num_trials:
         missing = [str(path) for path in paths if path not in found]
         raise UserError(

@@ -1,9 +1,4 @@
-"""TF1 checkpoints against a network that is written from the paper's text.
-
-The files are written by TF1's own Saver from variables with the reference's
-names. The expected outputs come from a channels-first forward pass in NumPy
-(float64) that shares nothing with the layers.
-"""
+"""TF1 checkpoints: the optimiser's state, errors, conversion, and the jobs."""
 
 import dataclasses
 import json
@@ -16,331 +11,28 @@ import tensorflow as tf
 
 from errors import UserError
 from experiment import run
-from input_data import features as keys
-from input_data.features import ImageShape
-from models.hparams import HParams
 from models.optimizer import make_optimizer
 from training import checkpoint, tf1_checkpoint
-from training.architecture import Architecture
 from training.config import Config
 from training.evaluation import (
     evaluate_continuously,
     evaluate_ensemble,
     evaluate_once,
 )
+from training.tf1_examples import (
+    architecture_of,
+    assert_same,
+    positions_of,
+    random_variables,
+    read,
+    shapes_of,
+    v1,
+    write,
+)
+from training.tf1_format import Tf1Checkpoint, is_tf1, save
 from training.train import train
 
-v1 = tf.compat.v1
 STEP = 7
-
-
-def architecture_of(
-    height=20,
-    width=22,
-    depth=1,
-    classes=3,
-    model="capsule",
-    num_targets=1,
-    **hparams,
-):
-    hparams = {"num_prime_capsules": 2, **hparams}
-    return Architecture(
-        model,
-        ImageShape(height, width, depth, classes),
-        num_targets,
-        HParams(**hparams),
-    )
-
-
-# The reference's variables, by hand: the positions of the primary capsules
-# (of the last pool) that an image of the tests leaves.
-POSITIONS = {
-    ("capsule", "VALID", 20, 22): (2, 3),
-    ("capsule", "SAME", 11, 13): (6, 7),
-    ("capsule", "VALID", 28, 28): (6, 6),
-    ("baseline", "VALID", 20, 22): (2, 3),
-    ("baseline", "SAME", 11, 13): (3, 4),
-}
-
-
-def positions_of(architecture):
-    shape = architecture.shape
-    return POSITIONS[
-        architecture.model,
-        architecture.hparams.padding,
-        shape.height,
-        shape.width,
-    ]
-
-
-def shapes_of(architecture):
-    height, width, depth, classes = dataclasses.astuple(architecture.shape)
-    rows, columns = positions_of(architecture)
-    types = architecture.hparams.num_prime_capsules
-    if architecture.model == "baseline":
-        return {
-            "conv1/weights": (5, 5, depth, 512),
-            "conv1/biases": (512,),
-            "conv2/weights": (5, 5, 512, 256),
-            "conv2/biases": (256,),
-            "fc1/weights": (256 * rows * columns, 1024),
-            "fc1/biases": (1024,),
-            "softmax_layer/weights": (1024, classes),
-            "softmax_layer/biases": (classes,),
-        }
-    shapes = {
-        "conv1/weights": (9, 9, depth, 256),
-        "conv1/biases": (256,),
-        "conv_capsule1/weights": (9, 9, 256, types * 8),
-        "conv_capsule1/biases": (types, 8, 1, 1),
-        "capsule2/weights": (types * rows * columns, 8, classes * 16),
-        "capsule2/biases": (classes, 16),
-    }
-    if architecture.hparams.remake:
-        pixels = height * width * depth
-        shapes |= {
-            "recons/recons_1/weights": (classes * 16, 512),
-            "recons/recons_1/biases": (512,),
-            "recons/recons_2/weights": (512, 1024),
-            "recons/recons_2/biases": (1024,),
-            "recons/recons_3/weights": (1024, pixels),
-            "recons/recons_3/biases": (pixels,),
-        }
-    return shapes
-
-
-def random_variables(architecture, seed=0, slots=True, step=STEP):
-    """Everything in a TF1 checkpoint, all of it different numbers."""
-    random = np.random.default_rng(seed)
-    values = {}
-    for name, shape in shapes_of(architecture).items():
-        # Large enough that capsules are neither all 0 nor all 1 long.
-        scale = 0.3 if name == "capsule2/weights" else 0.05
-        if name.endswith("biases"):
-            scale = 0.2
-        values[name] = scale * random.standard_normal(shape, "float32")
-        if slots:
-            values[name + "/Adam"] = 1e-3 * random.standard_normal(
-                shape, "float32"
-            )
-            values[name + "/Adam_1"] = 1e-3 * random.random(shape, "float32")
-    if slots:
-        values["beta1_power"] = 0.9 ** (step + 1)
-        values["beta2_power"] = 0.999 ** (step + 1)
-    values["global_step"] = float(step)
-    return {name: np.float32(value) for name, value in values.items()}
-
-
-def write(prefix, values, version=v1.train.SaverDef.V2):
-    with tf.Graph().as_default(), v1.Session() as session:
-        variables = [
-            v1.get_variable(name, initializer=value)
-            for name, value in values.items()
-        ]
-        session.run(v1.global_variables_initializer())
-        v1.train.Saver(variables, write_version=version).save(
-            session, str(prefix), write_meta_graph=False
-        )
-    return str(prefix)
-
-
-def read(prefix):
-    reader = tf.train.load_checkpoint(str(prefix))
-    return {
-        name: reader.get_tensor(name)
-        for name in reader.get_variable_to_shape_map()
-    }
-
-
-def assert_same(values, expected):
-    assert values.keys() == expected.keys()
-    for name, value in expected.items():
-        np.testing.assert_array_equal(values[name], value, err_msg=name)
-        assert values[name].dtype == value.dtype
-
-
-# The network, channels first.
-
-
-def conv(images, weights, strides, padding):
-    """[B, C, H, W] with weights [k, k, C, D] -> [B, D, h, w]."""
-    size = weights.shape[0]
-    if padding == "SAME":
-        pads = []
-        for length in images.shape[2:]:
-            out = -(-length // strides)
-            total = max((out - 1) * strides + size - length, 0)
-            pads.append((total // 2, total - total // 2))
-        images = np.pad(images, [(0, 0), (0, 0), *pads])
-    windows = np.lib.stride_tricks.sliding_window_view(
-        images, (size, size), axis=(2, 3)
-    )[:, :, ::strides, ::strides]
-    return np.tensordot(windows, weights, [(1, 4, 5), (2, 0, 1)]).transpose(
-        0, 3, 1, 2
-    )
-
-
-def relu(x):
-    return np.maximum(x, 0.0)
-
-
-def max_pool(images):
-    """2x2, stride 2, SAME."""
-    _, _, height, width = images.shape
-    padded = np.pad(
-        images,
-        [(0, 0), (0, 0), (0, height % 2), (0, width % 2)],
-        constant_values=-np.inf,
-    )
-    rows = np.maximum(padded[:, :, ::2], padded[:, :, 1::2])
-    return np.maximum(rows[..., ::2], rows[..., 1::2])
-
-
-def squash(s, axis):
-    squared = (s**2).sum(axis, keepdims=True)
-    return s / np.sqrt(squared) * squared / (1 + squared)
-
-
-def route(votes, biases, iterations, leaky):
-    """Votes [B, I, O, A, ...] and biases [O, A, ...] -> [B, O, A, ...]."""
-    logits = np.zeros(np.delete(votes.shape, 3))
-    for _ in range(iterations):
-        exponentials = np.exp(logits)
-        total = exponentials.sum(2, keepdims=True)
-        couplings = exponentials / (total + 1.0 if leaky else total)
-        s = (couplings[:, :, :, np.newaxis] * votes).sum(1) + biases
-        v = squash(s, axis=2)
-        logits = logits + (votes * v[:, np.newaxis]).sum(3)
-    return v
-
-
-def capsule_network(values, images, labels, hparams):
-    """Class capsules' lengths, and for each label the image redrawn."""
-    padding, leaky = hparams.padding, hparams.leaky
-    hidden = relu(
-        conv(images, values["conv1/weights"], 1, padding)
-        + values["conv1/biases"][:, np.newaxis, np.newaxis]
-    )
-    votes = conv(hidden, values["conv_capsule1/weights"], 2, padding)
-    biases = values["conv_capsule1/biases"]
-    votes = votes.reshape(len(images), 1, *biases.shape[:2], *votes.shape[2:])
-    primary = route(votes, biases, 1, leaky)  # [B, types, 8, h, w]
-    primary = primary.transpose(0, 1, 3, 4, 2).reshape(len(images), -1, 8)
-    weights, biases = values["capsule2/weights"], values["capsule2/biases"]
-    tiled = np.tile(primary[..., np.newaxis], (1, 1, 1, weights.shape[-1]))
-    votes = (tiled * weights).sum(2).reshape(*primary.shape[:2], *biases.shape)
-    capsules = route(votes, biases, hparams.routing, leaky)
-    redrawn = []
-    for label in labels if hparams.remake else ():
-        masked = np.zeros_like(capsules)
-        for example, kept in enumerate(label):
-            masked[example, kept] = capsules[example, kept]
-        x = masked.reshape(len(images), -1)
-        for number in (1, 2, 3):
-            x = x @ values[f"recons/recons_{number}/weights"]
-            x = x + values[f"recons/recons_{number}/biases"]
-            x = relu(x) if number < 3 else 1.0 / (1.0 + np.exp(-x))
-        redrawn.append(x.reshape(images.shape))
-    return np.sqrt((capsules**2).sum(-1)), redrawn
-
-
-def baseline_network(values, images, hparams):
-    x = images
-    for name in ("conv1", "conv2"):
-        x = conv(x, values[f"{name}/weights"], 1, hparams.padding)
-        x = x + values[f"{name}/biases"][:, np.newaxis, np.newaxis]
-        x = max_pool(relu(x))
-    x = x.reshape(len(images), -1)
-    x = relu(x @ values["fc1/weights"] + values["fc1/biases"])
-    return x @ values["softmax_layer/weights"] + values["softmax_layer/biases"]
-
-
-def in_float64(values):
-    return {name: value.astype(np.float64) for name, value in values.items()}
-
-
-def examples(architecture, seed=1):
-    """Images [B, H, W, C] and as many rows of labels as there are targets."""
-    random = np.random.default_rng(seed)
-    height, width, depth, classes = dataclasses.astuple(architecture.shape)
-    images = random.uniform(size=(4, height, width, depth)).astype("float32")
-    labels = random.integers(0, classes, (architecture.num_targets, 4))
-    return images, labels.astype("int32")
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"depth": 1},
-        {"depth": 1, "leaky": True, "remake": False},
-        {"depth": 2, "leaky": True, "routing": 1},
-        {"depth": 3, "num_prime_capsules": 3},
-        {"depth": 3, "remake": False},
-        {"depth": 1, "padding": "SAME", "leaky": True, "remake": False},
-        {"depth": 2, "padding": "SAME", "num_targets": 2},
-        {"depth": 3, "padding": "SAME", "leaky": True},
-    ],
-    ids=str,
-)
-def test_capsule_model_computes_what_the_reference_does(tmp_path, settings):
-    if settings.get("padding") == "SAME":
-        settings = {"height": 11, "width": 13, **settings}
-    architecture = architecture_of(**settings)
-    values = random_variables(architecture, slots=settings["depth"] == 2)
-    prefix = write(tmp_path / "model.ckpt-7", values)
-    images, labels = examples(architecture)
-    model = architecture.build()
-
-    tf1_checkpoint.Tf1Checkpoint(prefix).load(model, architecture)
-    x = {keys.IMAGES: images}
-    x |= dict(zip(keys.LABEL_BY_TARGET, labels, strict=False))
-    outputs = model.predict_on_batch(x)
-
-    lengths, redrawn = capsule_network(
-        in_float64(values),
-        images.transpose(0, 3, 1, 2).astype(np.float64),
-        labels,
-        architecture.hparams,
-    )
-    assert lengths.std() > 0.01  # a wrong order would show
-    np.testing.assert_allclose(outputs[keys.LOGITS], lengths, atol=1e-5)
-    names = [name for name in keys.RECONS_BY_TARGET if name in outputs]
-    assert len(names) == len(redrawn)
-    for name, expected in zip(names, redrawn, strict=True):
-        assert expected.std() > 0.01
-        np.testing.assert_allclose(
-            outputs[name], expected.transpose(0, 2, 3, 1), atol=1e-5
-        )
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"depth": 1},
-        {"depth": 3},
-        {"depth": 2, "padding": "SAME", "height": 11, "width": 13},
-    ],
-    ids=str,
-)
-def test_baseline_computes_what_the_reference_does(tmp_path, settings):
-    architecture = architecture_of(model="baseline", **settings)
-    values = random_variables(architecture, slots=settings["depth"] == 2)
-    values["conv2/weights"] /= 10.0  # keeps the logits near 1
-    prefix = write(tmp_path / "model.ckpt-7", values)
-    images, _ = examples(architecture)
-    model = architecture.build()
-
-    tf1_checkpoint.Tf1Checkpoint(prefix).load(model, architecture)
-    logits = model.predict_on_batch({keys.IMAGES: images})[keys.LOGITS]
-
-    expected = baseline_network(
-        in_float64(values),
-        images.transpose(0, 3, 1, 2).astype(np.float64),
-        architecture.hparams,
-    )
-    assert expected.std() > 0.01
-    np.testing.assert_allclose(logits, expected, atol=1e-5)
-
 
 # The optimiser's state, and back to TF1.
 
@@ -415,7 +107,7 @@ def test_adam_moments_land_on_their_weights(tmp_path, model_name):
     prefix = write(tmp_path / "model.ckpt-7", values)
     model = compiled(architecture)
 
-    tf1_checkpoint.Tf1Checkpoint(prefix).load(model, architecture)
+    Tf1Checkpoint(prefix).load(model, architecture)
 
     assert_holds(model, values, architecture)
     assert int(model.optimizer.iterations) == STEP
@@ -469,7 +161,7 @@ def test_powers_of_the_betas_alone_are_no_optimiser_state(tmp_path):
     values["beta1_power"] = values["beta2_power"] = np.float32(0.5)
     prefix = write(tmp_path / "model.ckpt-7", values)
     model = compiled(architecture)
-    tf1_checkpoint.Tf1Checkpoint(prefix).load(model, architecture)
+    Tf1Checkpoint(prefix).load(model, architecture)
     assert int(model.optimizer.iterations) == 0
 
 
@@ -479,7 +171,7 @@ def test_other_powers_than_the_step_s_are_noted(tmp_path, capsys):
     values["beta2_power"] = np.float32(0.5)
     prefix = write(tmp_path / "model.ckpt-7", values)
     model = compiled(architecture)
-    tf1_checkpoint.Tf1Checkpoint(prefix).load(model, architecture)
+    Tf1Checkpoint(prefix).load(model, architecture)
     assert "beta2_power is 0.5, but after global_step=7" in (
         capsys.readouterr().out
     )
@@ -526,8 +218,8 @@ def test_tf1_saver_and_adam_go_on_from_an_export(tmp_path):
             for tf1_name in gradients
         ]
     )
-    save = tf1_checkpoint.save(tmp_path / "next", model, architecture, STEP + 1)
-    after = read(save)
+    saved = save(tmp_path / "next", model, architecture, STEP + 1)
+    after = read(saved)
     assert after.keys() == updated.keys()
     for name, value in updated.items():
         np.testing.assert_allclose(
@@ -542,9 +234,9 @@ def test_older_format_in_one_file(tmp_path):
         tmp_path / "model.ckpt-7", values, version=v1.train.SaverDef.V1
     )
     assert pathlib.Path(prefix).is_file()
-    assert tf1_checkpoint.is_tf1(prefix)
+    assert is_tf1(prefix)
     model = compiled(architecture)
-    tf1_checkpoint.Tf1Checkpoint(prefix).load(model, architecture)
+    Tf1Checkpoint(prefix).load(model, architecture)
     assert_holds(model, values, architecture)
 
 
@@ -554,7 +246,7 @@ def test_whole_number_steps(tmp_path, dtype):
     values = random_variables(architecture, slots=False)
     values["global_step"] = np.array(600000, dtype)
     prefix = write(tmp_path / "model.ckpt-600000", values)
-    assert tf1_checkpoint.Tf1Checkpoint(prefix).step == 600000
+    assert Tf1Checkpoint(prefix).step == 600000
 
 
 # Errors.
@@ -565,7 +257,7 @@ def load_error(prefix, architecture):
     model = compiled(architecture)
     before = [np.asarray(weight) for weight in model.weights]
     with pytest.raises(UserError) as error:
-        tf1_checkpoint.Tf1Checkpoint(prefix).load(model, architecture)
+        Tf1Checkpoint(prefix).load(model, architecture)
     for old, weight in zip(before, model.weights, strict=True):
         np.testing.assert_array_equal(old, np.asarray(weight))
     assert int(model.optimizer.iterations) == 0
@@ -589,114 +281,18 @@ def test_every_missing_and_unexpected_variable_is_named(tmp_path):
     ]
 
 
-EXPLAINED = [
-    (
-        {"num_prime_capsules": 3},
-        {},
-        "num_prime_capsules=3 is in the checkpoint, 2 was asked for",
-        "conv_capsule1/weights is [9, 9, 256, 24], should be [9, 9, 256, 16]",
-    ),
-    (
-        {"remake": True},
-        {"remake": False},
-        "remake=True is in the checkpoint, False was asked for",
-        "unexpected: recons/recons_1/weights [48, 512]",
-    ),
-    (
-        {"remake": False},
-        {"remake": True},
-        "remake=False is in the checkpoint, True was asked for",
-        "missing: recons/recons_3/biases [440]",
-    ),
-    (
-        {"height": 11, "width": 13, "padding": "SAME"},
-        {"height": 20, "width": 22},
-        None,  # neither the other padding nor a square image explains both
-        "capsule2/weights is [84, 8, 48], should be [12, 8, 48]",
-    ),
-    (
-        {"height": 28, "width": 28, "remake": False},
-        {"remake": False},
-        # 27 and 28 pixels leave 6 positions each.
-        "images of 27x27 or 28x28 fit the checkpoint, 20x22 were asked for",
-        "capsule2/weights is [72, 8, 48], should be [12, 8, 48]",
-    ),
-    (
-        {"height": 28, "width": 28},
-        {},
-        "images of 28x28 fit the checkpoint, 20x22 were asked for",
-        "recons/recons_3/biases is [784], should be [440]",
-    ),
-    (
-        {"depth": 3},
-        {"depth": 1},
-        "depth=3 is in the checkpoint, 1 was asked for",
-        "conv1/weights is [9, 9, 3, 256], should be [9, 9, 1, 256]",
-    ),
-    (
-        {"classes": 5},
-        {"classes": 3},
-        "num_classes=5 is in the checkpoint, 3 was asked for",
-        "capsule2/biases is [5, 16], should be [3, 16]",
-    ),
-    (
-        {"model": "baseline"},
-        {"model": "capsule"},
-        "model=baseline is in the checkpoint, capsule was asked for",
-        "unexpected: fc1/weights [1536, 1024]",
-    ),
-    (
-        {"model": "capsule"},
-        {"model": "baseline"},
-        "model=capsule is in the checkpoint, baseline was asked for",
-        "missing: softmax_layer/biases [3]",
-    ),
-]
-
-
-@pytest.mark.parametrize(("there", "asked", "explanation", "line"), EXPLAINED)
-def test_wrong_shapes_are_named_and_explained(
-    tmp_path, there, asked, explanation, line
-):
-    values = random_variables(architecture_of(**there), slots=False)
-    message = load_error(
-        write(tmp_path / "m", values), architecture_of(**asked)
-    )
-    assert line in message
-    if explanation:
-        assert explanation in message.split("\n  ")[1]
-    else:
-        assert "was asked for" not in message.split("\n", 1)[1]
-
-
-@pytest.mark.parametrize("model_name", ["capsule", "baseline"])
-def test_padding_is_explained(tmp_path, monkeypatch, model_name):
-    there = architecture_of(model=model_name)
-    monkeypatch.setitem(
-        POSITIONS,
-        (model_name, "SAME", 20, 22),
-        {"capsule": (10, 11), "baseline": (5, 6)}[model_name],
-    )
-    same = dataclasses.replace(
-        there, hparams=dataclasses.replace(there.hparams, padding="SAME")
-    )
-    for there_, asked in ((same, there), (there, same)):
-        values = random_variables(there_, slots=False)
-        prefix = tmp_path / there_.hparams.padding / "m"
-        message = load_error(write(prefix, values), asked)
-        assert (
-            f"padding={there_.hparams.padding} is in the checkpoint, "
-            f"{asked.hparams.padding} was asked for"
-        ) in message
-
-
-def test_two_settings_at_once_are_explained(tmp_path):
-    there = architecture_of(num_prime_capsules=3, depth=3, remake=False)
+def test_the_explanation_comes_first_and_moments_are_listed_too(tmp_path):
+    there = architecture_of(num_prime_capsules=3, remake=False)
     values = random_variables(there)
-    message = load_error(write(tmp_path / "m", values), architecture_of())
-    for explanation in ("num_prime_capsules=3", "depth=3", "remake=False"):
-        assert f"{explanation} is in the checkpoint" in message
-    assert "conv1/weights/Adam_1 is [9, 9, 3, 256]" in message
+    asked = architecture_of(remake=False)
+    message = load_error(write(tmp_path / "m", values), asked)
+    assert message.split("\n  ")[1] == (
+        "num_prime_capsules=3 is in the checkpoint, 2 was asked for"
+    )
+    for name in ("capsule2/weights", "capsule2/weights/Adam_1"):
+        assert (
+            f"wrong shape: {name} is [18, 8, 48], should be [12, 8, 48]"
+        ) in message
 
 
 def test_other_number_types_are_refused(tmp_path):
@@ -730,7 +326,7 @@ def test_files_that_are_no_checkpoints(tmp_path):
     index = tmp_path / "model.ckpt-2.index"
     index.write_text("not an index")
     for path in (text, index.with_suffix("")):
-        assert tf1_checkpoint.is_tf1(path)
+        assert is_tf1(path)
         assert "cannot be read as a TF1" in load_error(path, architecture_of())
 
 
@@ -760,14 +356,14 @@ def test_damaged_files_are_refused(tmp_path):
         cuts = [whole[:end] for end in (0, 1, size // 3, size - 1)]
         for damaged in (*cuts, bytes(flipped)):
             file.write_bytes(damaged)
-            with pytest.raises(UserError, match="model.ckpt-7"):
-                tf1_checkpoint.Tf1Checkpoint(prefix).load(model, architecture)
+            with pytest.raises(UserError, match=r"model\.ckpt-7"):
+                Tf1Checkpoint(prefix).load(model, architecture)
         file.unlink()
         if ending == ".index":
-            assert not tf1_checkpoint.is_tf1(prefix)
+            assert not is_tf1(prefix)
         else:
-            with pytest.raises(UserError, match="model.ckpt-7"):
-                tf1_checkpoint.Tf1Checkpoint(prefix).load(model, architecture)
+            with pytest.raises(UserError, match=r"model\.ckpt-7"):
+                Tf1Checkpoint(prefix).load(model, architecture)
         file.write_bytes(whole)
     for old, weight in zip(before, model.weights, strict=True):
         np.testing.assert_array_equal(old, np.asarray(weight))
@@ -777,14 +373,14 @@ def test_conversion_never_overwrites(tmp_path):
     architecture = architecture_of(remake=False)
     values = random_variables(architecture)
     prefix = write(tmp_path / "model.ckpt-7", values)
-    with pytest.raises(UserError, match="model.ckpt-7 exists"):
+    with pytest.raises(UserError, match=r"model\.ckpt-7.* exists"):
         tf1_checkpoint.import_tf1(prefix, tmp_path, architecture)
     ours = tf1_checkpoint.import_tf1(prefix, tmp_path / "ours", architecture)
     before = (ours / checkpoint.JSON_FILE).read_bytes()
-    with pytest.raises(UserError, match="model.ckpt-7 exists"):
+    with pytest.raises(UserError, match=r"model\.ckpt-7.* exists"):
         tf1_checkpoint.import_tf1(prefix, tmp_path / "ours", architecture)
     for directory in (tmp_path, tmp_path / "ours"):
-        with pytest.raises(UserError, match="model.ckpt-7 exists"):
+        with pytest.raises(UserError, match=r"model\.ckpt-7.* exists"):
             tf1_checkpoint.export_tf1(ours, directory)
     assert (ours / checkpoint.JSON_FILE).read_bytes() == before
     assert_same(read(prefix), values)
@@ -879,7 +475,7 @@ def test_evaluation_of_one_and_of_an_ensemble(tmp_path, capsys):
     )
     members, _ = evaluate_ensemble(dataclasses.replace(config, num_trials=3))
     assert members[2] == members[0]
-    with pytest.raises(UserError, match="missing checkpoints: .*digits3"):
+    with pytest.raises(UserError, match=r"missing checkpoints: .*digits3"):
         evaluate_ensemble(dataclasses.replace(config, num_trials=4))
     with pytest.raises(UserError, match="num_prime_capsules=2 is in the"):
         evaluate_once(
@@ -963,7 +559,7 @@ def test_training_goes_on_from_init_checkpoint(tmp_path, two_steps, capsys):
     train(training_config(tmp_path / "a", 3, init_checkpoint="nowhere"))
     assert "Resuming from" in capsys.readouterr().out
 
-    with pytest.raises(UserError, match="at step 1.*ask for more steps"):
+    with pytest.raises(UserError, match=r"at step 1.*ask for more steps"):
         train(training_config(tmp_path / "c", 1, init_checkpoint=str(ours)))
     with pytest.raises(UserError, match="no checkpoint"):
         train(training_config(tmp_path / "c", 1, init_checkpoint="nowhere"))

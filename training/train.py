@@ -8,7 +8,7 @@ from errors import UserError
 from input_data import registry
 from models.hparams import HParams, parse_overrides
 from models.optimizer import make_optimizer
-from training import checkpoint, tf1_checkpoint
+from training import checkpoint, tf1_format
 from training.architecture import Architecture
 from training.devices import strategy_scope
 from training.progress import Progress
@@ -116,8 +116,8 @@ def _initialize(model, architecture, config):
     path = config.init_checkpoint
     if path is None:
         return 0
-    if tf1_checkpoint.is_tf1(path):
-        source = tf1_checkpoint.Tf1Checkpoint(path)
+    if tf1_format.is_tf1(path):
+        source = tf1_format.Tf1Checkpoint(path)
         source.load(model, architecture)
         step = source.step if source.has_slots else 0
     else:

@@ -87,9 +87,11 @@ def predict(model, pipeline):
     num_examples = pipeline.spec.num_examples
     progress = Progress(0, num_examples, name="image")
     done = 0
-    for x, y in pipeline.evaluation_batches(EVAL_BATCH_SIZE):
+    # NumPy arrays: not every backend takes tensors of TensorFlow here.
+    batches = pipeline.evaluation_batches(EVAL_BATCH_SIZE)
+    for x, y in batches.as_numpy_iterator():
         logits.append(model.predict_on_batch(x)[keys.LOGITS])
-        labels.append(y[keys.LOGITS].numpy())
+        labels.append(y[keys.LOGITS])
         done += len(labels[-1])
         progress.update(done, {})
     return np.concatenate(labels), np.concatenate(logits)

@@ -126,6 +126,7 @@ class Evaluator:
             not fit the settings or the data set.
         """
         if tf1_format.is_tf1(path):
+            self._require_named_data(path)
             source = tf1_format.Tf1Checkpoint(path)
             num_targets = self._config.num_targets or 1
             pipeline = self._pipeline(num_targets)
@@ -175,8 +176,10 @@ class Evaluator:
             "model": architecture.model,
             **dataclasses.asdict(architecture.hparams),
         }
-        known = metadata.training["dataset"]  # None if converted from TF1
-        if config.dataset is None and known is not None:
+        known = metadata.training["dataset"]
+        if known is None:  # converted from TF1
+            self._require_named_data(path)
+        elif config.dataset is None:
             asked["dataset"] = config.dataset_name
             saved["dataset"] = known
         contradictions = [
@@ -190,6 +193,13 @@ class Evaluator:
         if asked.get("dataset") not in (None, saved.get("dataset")):
             advice = "Name the data to evaluate on by --dataset and --data_dir."
         raise UserError(f"{path}: {'; '.join(contradictions)}. {advice}")
+
+    def _require_named_data(self, path):
+        if self._config.dataset is None and self._config.data_dir is None:
+            raise UserError(
+                f"{path} does not tell which data it is for: name them by "
+                "--dataset and --data_dir"
+            )
 
     def _require_same_shape(self, path, architecture, pipeline):
         if architecture.shape != pipeline.spec.shape:

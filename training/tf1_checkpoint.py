@@ -73,9 +73,8 @@ def export_tf1(source, directory):
       UserError: as `save` does, and if the source cannot be read.
     """
     metadata = checkpoint.read_metadata(source)
-    tf1_format.layouts_of(
-        metadata.architecture
-    )  # refuses models that are not there
+    # Refuses models that TF1 does not have before any work is done.
+    tf1_format.layouts_of(metadata.architecture)
     model = _compiled(metadata.architecture)
     checkpoint.load(source, model)
     return tf1_format.save(

@@ -599,7 +599,13 @@ def test_a_converted_checkpoint_is_evaluated_and_resumed(tmp_path, capsys):
     prefix = write(tmp_path / "model.ckpt-7", random_variables(architecture))
     directory = tmp_path / "run" / "train"
     path = tf1_checkpoint.import_tf1(prefix, directory, architecture)
-    evaluate_once(Config(train=False, checkpoint=str(path), eval_size=20))
+    evaluated = Config(train=False, checkpoint=str(path), eval_size=20)
+    for either in (path, prefix):
+        with pytest.raises(UserError, match="does not tell which data"):
+            evaluate_once(
+                dataclasses.replace(evaluated, checkpoint=str(either))
+            )
+    evaluate_once(dataclasses.replace(evaluated, dataset="digits"))
     train(training_config(tmp_path / "run", 8))
     output = capsys.readouterr().out
     assert f"Resuming from {path}" in output

@@ -44,7 +44,10 @@ flags.DEFINE_string(
     "checkpoint",
     Config.checkpoint,
     "With --train=false: the checkpoint to evaluate once. {} in it stands for "
-    "the members of an ensemble, see --num_trials.",
+    "the members of an ensemble, see --num_trials. A TF1 checkpoint of the "
+    "reference is named by the prefix of its files, such as "
+    "DIR/model.ckpt-1; --model, --hparams_override and the data set must "
+    "describe its network.",
 )
 flags.DEFINE_string(
     "data_dir", Config.data_dir, "Folder with the files of the data set."
@@ -85,6 +88,13 @@ flags.DEFINE_string(
     "hparams_override",
     Config.hparams_override,
     "Hyper-parameters as name=value,name=value.",
+)
+flags.DEFINE_string(
+    "init_checkpoint",
+    Config.init_checkpoint,
+    "Checkpoint, also a TF1 one, to start a training from that has none of "
+    "its own yet: weights, step and Adam's moments; from one without moments "
+    "only the weights, at step 0.",
 )
 flags.DEFINE_integer(
     "keep",
@@ -173,9 +183,14 @@ def run(config):
             raise UserError(
                 "--checkpoint is for evaluation: add --train=false. Training "
                 "resumes by itself from the newest checkpoint in "
-                "<summary_dir>/train."
+                "<summary_dir>/train, or starts from --init_checkpoint."
             )
         train(config)
+    elif config.init_checkpoint is not None:
+        raise UserError(
+            "--init_checkpoint is for training; to evaluate a checkpoint name "
+            "it by --checkpoint"
+        )
     elif config.num_trials > 1:
         if config.checkpoint is None:
             raise UserError("--num_trials needs --checkpoint with {} in it")

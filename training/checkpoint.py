@@ -95,7 +95,7 @@ def save(directory, model, metadata, keep=0):
             return final
         _write(partial, model, metadata)
         partial.rename(final)
-        _flush(final.parent)
+        flush(final.parent)
         if keep:
             _remove_all_but_newest(directory, keep)
     except OSError as error:
@@ -218,7 +218,7 @@ def _write(path, model, metadata):
     description = path / JSON_FILE
     description.write_text(json.dumps(values, indent=2) + "\n")
     for item in (weights, description, path):
-        _flush(item)
+        flush(item)
 
 
 @contextlib.contextmanager
@@ -230,7 +230,7 @@ def _os_errors():
         raise OSError(str(error)) from error
 
 
-def _flush(path):
+def flush(path):
     """Waits until a file or directory is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

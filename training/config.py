@@ -28,6 +28,7 @@ class Config:
     eval_size: int = 10000
     eval_timeout: float = 6 * 3600.0
     hparams_override: str = ""
+    init_checkpoint: str | None = None
     keep: int = 0
     max_steps: int = 1000
     model: str | None = None

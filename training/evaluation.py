@@ -10,11 +10,13 @@ import layers
 from errors import UserError
 from input_data import features as keys
 from input_data import registry
-from models.hparams import parse_overrides
-from training import checkpoint
+from models.hparams import HParams, parse_overrides
+from training import checkpoint, tf1_format
+from training.architecture import Architecture
 from training.config import EVAL_BATCH_SIZE
 from training.progress import Progress
 from training.summaries import SummaryWriter, evaluation_scalars
+from training.train import DEFAULT_MODEL
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,9 +87,11 @@ def predict(model, pipeline):
     num_examples = pipeline.spec.num_examples
     progress = Progress(0, num_examples, name="image")
     done = 0
-    for x, y in pipeline.evaluation_batches(EVAL_BATCH_SIZE):
+    # NumPy arrays: not every backend takes tensors of TensorFlow here.
+    batches = pipeline.evaluation_batches(EVAL_BATCH_SIZE)
+    for x, y in batches.as_numpy_iterator():
         logits.append(model.predict_on_batch(x)[keys.LOGITS])
-        labels.append(y[keys.LOGITS].numpy())
+        labels.append(y[keys.LOGITS])
         done += len(labels[-1])
         progress.update(done, {})
     return np.concatenate(labels), np.concatenate(logits)
@@ -97,7 +101,8 @@ class Evaluator:
     """Evaluates checkpoints on one split of one data set.
 
     The network is the one that each checkpoint describes; settings on the
-    command line that contradict it are refused.
+    command line that contradict it are refused. A TF1 checkpoint describes
+    none: its network is that of the command line and the data set.
 
     Args:
       config: `Config`.
@@ -120,19 +125,39 @@ class Evaluator:
           UserError: if there is no such checkpoint, it is damaged, or it does
             not fit the settings or the data set.
         """
-        metadata = checkpoint.read_metadata(path)
-        self._refuse_contradictions(path, metadata)
-        architecture = metadata.architecture
-        num_targets = self._config.num_targets or architecture.num_targets
-        pipeline = self._pipeline(num_targets)
-        self._require_same_shape(path, architecture, pipeline)
+        if tf1_format.is_tf1(path):
+            self._require_named_data(path)
+            source = tf1_format.Tf1Checkpoint(path)
+            num_targets = self._config.num_targets or 1
+            pipeline = self._pipeline(num_targets)
+            architecture = self._asked_architecture(pipeline.spec)
+            model = self._model(architecture)
+            source.load(model, architecture)
+        else:
+            metadata = checkpoint.read_metadata(path)
+            self._refuse_contradictions(path, metadata)
+            architecture = metadata.architecture
+            num_targets = self._config.num_targets or architecture.num_targets
+            pipeline = self._pipeline(num_targets)
+            self._require_same_shape(path, architecture, pipeline)
+            model = self._model(architecture)
+            checkpoint.load(path, model)
+        labels, logits = predict(model, pipeline)
+        return labels, logits, num_targets
+
+    def _model(self, architecture):
         # Continuous evaluation meets the same network again and again.
         if self._built is None or self._built[0] != architecture:
             self._built = (architecture, architecture.build())
-        model = self._built[1]
-        checkpoint.load(path, model)
-        labels, logits = predict(model, pipeline)
-        return labels, logits, num_targets
+        return self._built[1]
+
+    def _asked_architecture(self, spec):
+        return Architecture(
+            model=self._config.model or DEFAULT_MODEL,
+            shape=spec.shape,
+            num_targets=spec.num_targets,
+            hparams=HParams(**self._overrides),
+        )
 
     def _pipeline(self, num_targets):
         if num_targets not in self._pipelines:
@@ -151,9 +176,12 @@ class Evaluator:
             "model": architecture.model,
             **dataclasses.asdict(architecture.hparams),
         }
-        if config.dataset is None:
+        known = metadata.training["dataset"]
+        if known is None:  # converted from TF1
+            self._require_named_data(path)
+        elif config.dataset is None:
             asked["dataset"] = config.dataset_name
-            saved["dataset"] = metadata.training["dataset"]
+            saved["dataset"] = known
         contradictions = [
             f"{name} is {saved[name]} in the checkpoint, {value} was asked for"
             for name, value in asked.items()
@@ -165,6 +193,13 @@ class Evaluator:
         if asked.get("dataset") not in (None, saved.get("dataset")):
             advice = "Name the data to evaluate on by --dataset and --data_dir."
         raise UserError(f"{path}: {'; '.join(contradictions)}. {advice}")
+
+    def _require_named_data(self, path):
+        if self._config.dataset is None and self._config.data_dir is None:
+            raise UserError(
+                f"{path} does not tell which data it is for: name them by "
+                "--dataset and --data_dir"
+            )
 
     def _require_same_shape(self, path, architecture, pipeline):
         if architecture.shape != pipeline.spec.shape:
@@ -196,9 +231,15 @@ def evaluate_once(config):
     result = score(*Evaluator(config).predict(config.checkpoint))
     print(result)
     if config.summary_dir:
-        step = checkpoint.read_metadata(config.checkpoint).step
+        step = _step(config.checkpoint)
         _test_writer(config).scalars(evaluation_scalars(result), step)
     return result
+
+
+def _step(path):
+    if tf1_format.is_tf1(path):
+        return tf1_format.Tf1Checkpoint(path).step
+    return checkpoint.read_metadata(path).step
 
 
 def evaluate_ensemble(config):
@@ -236,7 +277,7 @@ def _ensemble_paths(pattern, num_trials):
         pathlib.Path(pattern.replace("{}", str(trial)))
         for trial in range(num_trials)
     ]
-    found = [path for path in paths if path.is_dir()]
+    found = [path for path in paths if path.is_dir() or tf1_format.is_tf1(path)]
     if len(found) < num_trials:
         missing = [str(path) for path in paths if path not in found]
         raise UserError(
@@ -281,7 +322,8 @@ def evaluate_continuously(config):
             print(result, flush=True)
             writer.scalars(evaluation_scalars(result), step)
             last_step, last_time = step, time.monotonic()
-            if step >= checkpoint.read_metadata(path).training["max_steps"]:
+            last = checkpoint.read_metadata(path).training["max_steps"]
+            if last is not None and step >= last:
                 return
         if time.monotonic() - last_time > config.eval_timeout:
             break

@@ -9,7 +9,7 @@ from errors import Interrupted, UserError
 from input_data import registry
 from models.hparams import HParams, parse_overrides
 from models.optimizer import make_optimizer
-from training import checkpoint
+from training import checkpoint, tf1_format
 from training.architecture import Architecture
 from training.devices import strategy_scope
 from training.process import StopSignal, sole_trainer
@@ -83,10 +83,16 @@ def _resume(directory, model, architecture, config):
     """Loads the newest sound checkpoint; returns the step to go on from."""
     newest = _newest_sound(directory)
     if newest is None:
-        return 0
+        return _initialize(model, architecture, config)
     step, path = newest
     metadata = checkpoint.read_metadata(path)
     _require_same_network(path, metadata.architecture, architecture)
+    if not metadata.training.get("optimizer_state", True):
+        raise UserError(
+            f"{path} was converted from weights alone, so that a training "
+            "cannot resume from it: name another --summary_dir, and this "
+            "checkpoint by --init_checkpoint"
+        )
     if step > config.max_steps:
         raise UserError(
             f"{path} is beyond --max_steps={config.max_steps}: name another "
@@ -98,7 +104,9 @@ def _resume(directory, model, architecture, config):
     differences += [
         (name, metadata.training[name], value)
         for name, value in _training_settings(config).items()
-        if name != "max_steps" and metadata.training.get(name) != value
+        if name != "max_steps"
+        # None: converted from a TF1 checkpoint, which does not tell.
+        and metadata.training.get(name) not in (None, value)
     ]
     for name, before, now in differences:
         print(f"Note: {name} was {before} and is {now} from here on")
@@ -121,6 +129,39 @@ def _newest_sound(directory):
             "--summary_dir to begin anew"
         )
     return None
+
+
+def _initialize(model, architecture, config):
+    """Loads `init_checkpoint`, if there is one; returns the first step.
+
+    Weights, the optimiser's moments and the step are taken, so that training
+    goes on as it would have; data set, seed, batch size and the learning
+    rate's schedule are those of `config`. From a checkpoint without moments
+    only the weights are taken, and the step is 0: Adam corrects its moments
+    for the number of steps that they have seen.
+    """
+    path = config.init_checkpoint
+    if path is None:
+        return 0
+    if tf1_format.is_tf1(path):
+        source = tf1_format.Tf1Checkpoint(path)
+        source.load(model, architecture)
+        step = source.step if source.has_slots else 0
+    else:
+        metadata = checkpoint.read_metadata(path)
+        _require_same_network(path, metadata.architecture, architecture)
+        checkpoint.load(path, model)
+        step = metadata.step
+        if not metadata.training.get("optimizer_state", True):
+            step = 0
+            model.optimizer.iterations.assign(step)
+    if step >= config.max_steps:
+        raise UserError(
+            f"{path} is at step {step}, which --max_steps="
+            f"{config.max_steps} includes: ask for more steps"
+        )
+    print(f"Starting from {path} at step {step}")
+    return step
 
 
 def _require_same_network(path, saved, asked):

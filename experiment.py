@@ -7,6 +7,7 @@ README.md shows the reference's commands; --help lists the flags.
 """
 
 import dataclasses
+import math
 import os
 import shlex
 import signal
@@ -14,6 +15,14 @@ import sys
 
 # TensorFlow's start-up notes would bury the first lines of output.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+try:
+    import keras  # noqa: F401 - loads the backend, which may not be there
+except (ImportError, ValueError) as error:
+    sys.exit(
+        f"experiment.py: KERAS_BACKEND={os.environ.get('KERAS_BACKEND')} "
+        f"cannot be used: {error}"
+    )
 
 from absl import app, flags
 
@@ -143,6 +152,7 @@ flags.DEFINE_integer(
     Config.seed,
     "Seed of the initial weights, the batches and the test pairs.",
     lower_bound=0,
+    upper_bound=2**32 - 1,
 )
 flags.DEFINE_string(
     "summary_dir",
@@ -164,6 +174,13 @@ flags.DEFINE_bool(
     "evaluation uses exactly that part.",
 )
 
+flags.register_validator(
+    "eval_interval", math.isfinite, "must be a finite number"
+)
+flags.register_validator(
+    "eval_timeout", lambda value: not math.isnan(value), "must be a number"
+)
+
 
 def run(config):
     """Does what the config asks for.
@@ -179,6 +196,8 @@ def run(config):
     if config.deterministic:
         make_deterministic()
     if config.train:
+        if config.num_trials > 1:
+            raise UserError("--num_trials is for evaluation: add --train=false")
         if config.checkpoint is not None:
             raise UserError(
                 "--checkpoint is for evaluation: add --train=false. Training "

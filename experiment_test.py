@@ -27,6 +27,7 @@ from input_data.splits import Split
 from training import checkpoint
 from training.checkpoint_test import flip_bit, rewrite
 from training.config import Config
+from training.evaluation import Evaluator
 
 ROOT = pathlib.Path(experiment.__file__).parent
 # A capsule network that trains a step in a few milliseconds.
@@ -46,7 +47,7 @@ def start(*arguments, **keywords):
 
 
 def finish(process):
-    """Exit code, output and errors (less TensorFlow's start-up notes)."""
+    """Exit code, output and errors."""
     output, errors = process.communicate(timeout=300)
     return process.returncode, output, errors
 
@@ -294,6 +295,64 @@ def test_validation_beside_training_reports_each_checkpoint_once(tmp_path):
         assert f"Total wrong predictions: {wrong:.0f}, " in output
 
 
+def test_continuous_evaluation_of_a_training_that_was_continued(
+    tmp_path, capsys
+):
+    experiment.run(small(tmp_path, max_steps=2))
+    experiment.run(small(tmp_path, max_steps=5, save_step=2))
+    capsys.readouterr()
+    experiment.run(Config(train=False, summary_dir=str(tmp_path), **QUICK))
+    output = capsys.readouterr().out
+    reported = re.findall(r"model\.ckpt-(\d+):\nTotal wrong", output)
+    assert reported == ["2", "4", "5"]
+    assert "No new checkpoint" not in output
+
+
+def test_validation_evaluates_exactly_what_training_left_out(tmp_path):
+    experiment.run(small(tmp_path, validate=True))
+    path = tmp_path / "train" / "model.ckpt-3"
+    config = Config(train=False, validate=True)
+    labels, _, _ = Evaluator(config).predict(path)
+    held_out = registry.load("digits", Split.VALID_TEST, registry.Options())
+    expected = np.concatenate(
+        [y[keys.LOGITS].numpy() for _, y in held_out.evaluation_batches(100)]
+    )
+    np.testing.assert_array_equal(labels, expected)
+    test_labels, _, _ = Evaluator(Config(train=False)).predict(path)
+    assert (test_labels != labels).any()
+
+
+def test_validation_on_training_images_is_refused(tmp_path):
+    experiment.run(small(tmp_path))
+    with pytest.raises(UserError, match="trained without --validate"):
+        experiment.run(
+            Config(train=False, validate=True, summary_dir=str(tmp_path))
+        )
+
+
+def test_the_seed_changes_the_batches(tmp_path):
+    for seed in (0, 1):
+        experiment.run(
+            small(tmp_path / f"{seed}", max_steps=1, summary_step=1, seed=0)
+        )
+        experiment.run(
+            small(tmp_path / f"{seed}", max_steps=2, summary_step=1, seed=seed)
+        )
+    zero, one = (
+        scalars(tmp_path / name / "train")["total_loss"] for name in "01"
+    )
+    assert zero[1] == one[1]
+    assert zero[2] != one[2]
+
+
+def test_what_a_killed_save_left_is_removed(tmp_path):
+    partial = tmp_path / "train" / ".model.ckpt-2.partial"
+    partial.mkdir(parents=True)
+    (partial / checkpoint.WEIGHTS_FILE).write_bytes(b"half")
+    experiment.run(small(tmp_path))
+    assert not partial.exists()
+
+
 def test_continuous_evaluation_gives_up_after_the_timeout(tmp_path, capsys):
     evaluate = Config(train=False, summary_dir=str(tmp_path), **QUICK)
     with pytest.raises(UserError, match=r"no checkpoint came to .* 0.2 sec"):
@@ -337,13 +396,39 @@ def test_ensemble_prints_its_own_and_each_members_error(
     )
     assert [member for member, _ in members] == ["0", "1", "2"]
     assert len({wrong for _, wrong in members}) > 1
-    total = re.search(
-        r"Ensemble of 3:\nTotal wrong predictions: (\d+), "
-        r"wrong percent: ([\d.]+)%",
-        output,
-    )
-    percent = 100 * int(total.group(1)) / 250
-    assert total.group(2) == f"{percent:.2f}"
+    # The sum of the members' logits, and its largest by argsort.
+    evaluator = Evaluator(Config(train=False, eval_size=250))
+    total = np.zeros((250, 10))
+    for trial in range(3):
+        path = tmp_path / f"run{trial}" / "train" / "model.ckpt-30"
+        labels, logits, targets = evaluator.predict(path)
+        assert targets == num_targets
+        total += logits
+    largest = np.sort(np.argsort(-total, axis=1)[:, :num_targets])
+    wanted = np.sort(np.argsort(-labels, axis=1)[:, :num_targets])
+    wrong = int((largest != wanted).any(axis=1).sum())
+    if num_targets == 1:  # enough is learnt for the members to differ
+        assert str(wrong) not in {count for _, count in members}
+    assert (
+        f"Ensemble of 3:\nTotal wrong predictions: {wrong}, "
+        f"wrong percent: {100 * wrong / 250:.2f}%"
+    ) in output
+
+
+def test_members_of_an_ensemble_must_have_as_many_targets(tmp_path):
+    for trial in range(2):
+        experiment.run(
+            small(tmp_path / f"run{trial}", max_steps=1, num_targets=trial + 1)
+        )
+    with pytest.raises(UserError, match="is for 2 targets but .* for 1"):
+        experiment.run(
+            Config(
+                train=False,
+                checkpoint=str(tmp_path / "run{}" / "train" / "model.ckpt-1"),
+                num_trials=2,
+                eval_size=100,
+            )
+        )
 
 
 def test_ensemble_with_a_missing_member_lists_what_was_found(tmp_path):
@@ -543,6 +628,7 @@ def test_evaluation_refuses_what_contradicts_the_checkpoint(tmp_path):
         ({"train": False, "checkpoint": "x{}"}, "names an ensemble by {}"),
         ({"train": False, "checkpoint": "x"}, "there is no checkpoint x"),
         ({"num_gpus": 64}, "--num_gpus=64, but there are"),
+        ({"num_trials": 2}, "--num_trials is for evaluation"),
         ({"dataset": "mnist"}, "--dataset=mnist needs --data_dir"),
         ({"data_dir": "none"}, "--data_dir=none is not a folder"),
     ],
@@ -560,6 +646,8 @@ def test_wrong_settings_say_what_would_be_right(tmp_path, values, message):
         (["--max_stepps=3"], "Unknown command line flag 'max_stepps'"),
         (["--max_steps=0"], "--max_steps"),
         (["--batch_size=many"], "--batch_size=many"),
+        (["--eval_interval=nan"], "must be a finite number"),
+        (["--seed=5000000000"], "--seed=5000000000"),
         (["train"], "not a flag: train"),
     ],
 )
@@ -595,6 +683,22 @@ def test_a_full_disk_ends_with_a_message_and_keeps_checkpoints(tmp_path):
     assert not list((tmp_path / "train").glob(".model*"))
 
 
+def test_a_full_disk_stops_the_event_files_too(tmp_path):
+    code, output, errors = run(
+        f"--summary_dir={tmp_path}",
+        "--hparams_override=num_prime_capsules=1,verbose=true",
+        "--batch_size=8",
+        "--summary_step=1",
+        "--max_steps=60",
+        preexec_fn=lambda: resource.setrlimit(
+            resource.RLIMIT_FSIZE, (60_000, 60_000)
+        ),
+    )
+    assert code == 1
+    assert f"event files in {tmp_path / 'train'} cannot be written" in errors
+    assert "Traceback" not in output + errors
+
+
 def test_a_summary_dir_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(UserError, match=r"file/train cannot be made"):
@@ -615,6 +719,7 @@ devices = tf.config.list_logical_devices("CPU")
 tf.config.list_logical_devices = lambda kind: devices
 import experiment
 from training.config import Config
+from training.evaluation import Evaluator
 for num_gpus in (1, 2):
     for max_steps in (4, 8):
         experiment.run(Config(

@@ -10,10 +10,10 @@ that no reader ever sees a part of one and a killed process leaves none. Both
 files are covered by checksums. Reading one runs no code from it.
 """
 
-import contextlib
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import pathlib
 import re
@@ -27,6 +27,10 @@ from training.architecture import Architecture
 FORMAT = 1
 WEIGHTS_FILE = "model.weights.h5"
 JSON_FILE = "checkpoint.json"
+# Bounds for the size of a file of weights: the variables are float32, but for
+# the integer step; names and layout of the default model take 42 KB.
+_BYTES_PER_VALUE = 4
+_HDF5_OVERHEAD = 2**20
 _NAME = re.compile(r"model\.ckpt-(\d+)")
 _TEMPORARY = re.compile(r"\.model\.ckpt-\d+\.(partial|removed)")
 
@@ -62,15 +66,24 @@ def find_all(directory):
     Returns:
       List of (step, path), by step; empty if there is no such directory.
     """
-    directory = pathlib.Path(directory)
-    if not directory.is_dir():
-        return []
     found = []
-    for path in directory.iterdir():
+    for path in _list(directory):
         match = _NAME.fullmatch(path.name)
         if match and path.is_dir():
             found.append((int(match.group(1)), path))
     return sorted(found)
+
+
+def _list(directory):
+    """The paths in a directory; none if it is not there."""
+    try:
+        return list(pathlib.Path(directory).iterdir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UserError(
+            f"{directory} cannot be read: {error.strerror}"
+        ) from None
 
 
 def save(directory, model, metadata, keep=0):
@@ -91,6 +104,8 @@ def save(directory, model, metadata, keep=0):
     final = path_of(directory, metadata.step)
     partial = _hidden(final, "partial")
     try:
+        if final.exists() and not final.is_dir():
+            raise FileExistsError("there is a file of this name")
         if final.exists() and not _set_aside_if_damaged(final):
             return final
         _write(partial, model, metadata)
@@ -109,11 +124,9 @@ def save(directory, model, metadata, keep=0):
 
 def remove_partial(directory):
     """Removes what a process that was killed while saving left behind."""
-    directory = pathlib.Path(directory)
-    if directory.is_dir():
-        for path in directory.iterdir():
-            if _TEMPORARY.fullmatch(path.name):
-                shutil.rmtree(path)
+    for path in _list(directory):
+        if _TEMPORARY.fullmatch(path.name) and path.is_dir():
+            shutil.rmtree(path)
 
 
 def read_metadata(path):
@@ -201,8 +214,8 @@ def load(path, model):
 def _write(path, model, metadata):
     path.mkdir(parents=True, exist_ok=True)
     weights = path / WEIGHTS_FILE
-    with _os_errors():
-        model.save_weights(weights, overwrite=True)
+    _require_space(weights, model)
+    model.save_weights(weights, overwrite=True)
     values = {
         "format": FORMAT,
         "step": metadata.step,
@@ -221,13 +234,16 @@ def _write(path, model, metadata):
         flush(item)
 
 
-@contextlib.contextmanager
-def _os_errors():
-    """h5py reports a full disk as RuntimeError or ValueError."""
-    try:
-        yield
-    except (RuntimeError, ValueError) as error:
-        raise OSError(str(error)) from error
+def _require_space(path, model):
+    """Raises OSError if a file for the model's variables does not fit.
+
+    HDF5 takes a full disk badly: it cannot close its file, and may end the
+    process.
+    """
+    variables = [*model.variables, *model.optimizer.variables]
+    size = _BYTES_PER_VALUE * sum(math.prod(v.shape) for v in variables)
+    with open(path, "wb") as file:
+        os.posix_fallocate(file.fileno(), 0, size + _HDF5_OVERHEAD)
 
 
 def flush(path):
@@ -256,6 +272,11 @@ def _read_json(path):
     checksum = values.pop("sha256_of_this", None)
     if checksum != _json_checksum(values):
         raise DamagedError(f"{description} is damaged: its checksum differs")
+    match = _NAME.fullmatch(path.name)
+    if match and int(match.group(1)) != values["step"]:
+        raise DamagedError(
+            f"{path} holds step {values['step']}, not that of its name"
+        )
     if values["format"] != FORMAT:
         raise UserError(
             f"{description} is of format {values['format']}; this version "

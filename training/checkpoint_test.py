@@ -231,9 +231,28 @@ def test_weights_of_another_architecture_are_refused(saved):
 
 def test_a_wrong_step_is_noticed(saved):
     path, model = saved
-    rewrite(path, lambda values: values.update(step=7))
+    renamed = path.rename(path.with_name("model.ckpt-7"))
+    with pytest.raises(DamagedError, match="holds step 2, not that of its"):
+        checkpoint.load(renamed, model)
+    rewrite(renamed, lambda values: values.update(step=7))
     with pytest.raises(UserError, match="at step 2 but .* says 7"):
-        checkpoint.load(path, model)
+        checkpoint.load(renamed, model)
+
+
+def test_a_model_whose_optimiser_is_not_built_takes_its_state(saved):
+    path, model = saved
+    other = ARCHITECTURE.build(seed=9)
+    other.compile(optimizer=make_optimizer(ARCHITECTURE.hparams))
+    checkpoint.load(path, other)
+    for ours, theirs in zip(state(other), state(model), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_file_in_the_place_of_a_checkpoint(tmp_path):
+    (tmp_path / "model.ckpt-2").write_text("a file")
+    with pytest.raises(UserError, match="ckpt-2 cannot be written: there is"):
+        checkpoint.save(tmp_path, make_model(), Metadata(2, ARCHITECTURE, {}))
+    assert (tmp_path / "model.ckpt-2").read_text() == "a file"
 
 
 def test_a_missing_checkpoint_lists_those_there_are(saved):

@@ -176,6 +176,7 @@ class Evaluator:
             "model": architecture.model,
             **dataclasses.asdict(architecture.hparams),
         }
+        self._refuse_validation_on_training_images(path, metadata)
         known = metadata.training["dataset"]
         if known is None:  # converted from TF1
             self._require_named_data(path)
@@ -201,12 +202,27 @@ class Evaluator:
                 "--dataset and --data_dir"
             )
 
-    def _require_same_shape(self, path, architecture, pipeline):
-        if architecture.shape != pipeline.spec.shape:
+    def _refuse_validation_on_training_images(self, path, metadata):
+        training = metadata.training
+        if (
+            self._config.validate
+            and training["validate"] is False
+            and training["dataset"] == self._config.dataset_name
+        ):
             raise UserError(
-                f"{path} is for {_describe(architecture.shape)}, but "
-                f"{self._config.dataset_name} has "
-                f"{_describe(pipeline.spec.shape)}"
+                f"{path} was trained without --validate, on the very images "
+                "that --validate holds out: leave it out here, or train with "
+                "it"
+            )
+
+    def _require_same_shape(self, path, architecture, pipeline):
+        spec = pipeline.spec
+        if architecture.shape != spec.shape:
+            raise UserError(
+                f"{path} is for {_describe(architecture.shape)} with "
+                f"--num_targets={architecture.num_targets}, but "
+                f"{self._config.dataset_name} with --num_targets="
+                f"{spec.num_targets} has {_describe(spec.shape)}"
             )
 
 
@@ -256,8 +272,16 @@ def evaluate_ensemble(config):
     paths = _ensemble_paths(config.checkpoint, config.num_trials)
     evaluator = Evaluator(config)
     members, total = [], 0.0
+    first_targets = None
     for path in paths:
         labels, logits, num_targets = evaluator.predict(path)
+        first_targets = first_targets or num_targets
+        if num_targets != first_targets:
+            raise UserError(
+                f"{path} is for {num_targets} targets but {paths[0]} for "
+                f"{first_targets}: they cannot form an ensemble unless "
+                "--num_targets says which images to take"
+            )
         members.append(score(labels, logits, num_targets))
         print(f"{path}: {members[-1]}")
         total = total + logits
@@ -303,31 +327,35 @@ def evaluate_continuously(config):
     writer = _test_writer(config)
     evaluator = Evaluator(config)
     last_step, last_time = -1, time.monotonic()
+    print(f"Waiting for checkpoints in {directory}", flush=True)
     while True:
+        is_final = False
         for step, path in checkpoint.find_all(directory):
             if step <= last_step:
                 continue
+            last_step, is_final = step, False
             try:
                 result = score(*evaluator.predict(path))
+                last = checkpoint.read_metadata(path).training["max_steps"]
             except UserError as error:
                 removed = not path.is_dir()  # by a training with --keep
-                if not removed and not isinstance(
-                    error, checkpoint.DamagedError
-                ):
+                damaged = isinstance(error, checkpoint.DamagedError)
+                if not removed and not damaged:
                     raise
                 print(f"Warning: {error}; not evaluated", flush=True)
-                last_step = step
                 continue
             print(f"{path}:")
             print(result, flush=True)
             writer.scalars(evaluation_scalars(result), step)
-            last_step, last_time = step, time.monotonic()
-            last = checkpoint.read_metadata(path).training["max_steps"]
-            if last is not None and step >= last:
-                return
-        if time.monotonic() - last_time > config.eval_timeout:
+            last_time = time.monotonic()
+            # A training that went on has later ones than its first last.
+            is_final = last is not None and step >= last
+        if is_final:
+            return
+        time_left = last_time + config.eval_timeout - time.monotonic()
+        if time_left < 0:
             break
-        time.sleep(config.eval_interval)
+        time.sleep(min(config.eval_interval, time_left))
     if last_step < 0:
         raise UserError(
             f"no checkpoint came to {directory} in {config.eval_timeout:g} "

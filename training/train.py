@@ -65,8 +65,10 @@ def train(config):
             _fit(model, pipeline, start, directory, architecture, config, stop)
     step = int(keras.ops.convert_to_numpy(model.optimizer.iterations))
     path = checkpoint.path_of(directory, step)
-    if step < config.max_steps:
+    if stop.number is not None and step < config.max_steps:
         raise Interrupted(f"Stopped at step {step}, saved {path}", stop.number)
+    if step != config.max_steps:
+        raise RuntimeError(f"training ended by itself at step {step}")
     print(f"Trained to step {step}: {path}")
 
 

@@ -1,9 +1,11 @@
 """Pipelines whose every batch is a pure function of the seed and the step."""
 
 import abc
+import contextlib
 
 import tensorflow as tf
 
+from errors import UserError
 from input_data import features as keys
 
 
@@ -16,6 +18,41 @@ class Pipeline(abc.ABC):
 
     def __init__(self, spec):
         self.spec = spec
+        self._user_error = None
+
+    @contextlib.contextmanager
+    def user_errors(self):
+        """A context for using batches, which raises `UserError` as such.
+
+        tf.data turns what a Python function raises into errors of its own.
+
+        Raises:
+          UserError: the one that a function of `_in_python` raised.
+        """
+        try:
+            yield
+        except tf.errors.OpError:
+            if self._user_error is None:
+                raise
+            raise self._user_error from None
+
+    def _in_python(self, function, inputs, types):
+        """The outputs of a Python function of eager tensors, inside tf.data.
+
+        Args:
+          function: callable, may raise `UserError`: see `user_errors`.
+          inputs: list of tensors.
+          types: list of the types of its outputs.
+        """
+
+        def call(*values):
+            try:
+                return function(*values)
+            except UserError as error:
+                self._user_error = error
+                raise
+
+        return tf.py_function(call, inputs, types)
 
     def training_batches(self, batch_size, seed, start, stop):
         """Shuffled, augmented batches of the training steps [start, stop).

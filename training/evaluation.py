@@ -13,7 +13,7 @@ from input_data import registry
 from models.hparams import parse_overrides
 from training import checkpoint
 from training.config import EVAL_BATCH_SIZE
-from training.progress import Progress
+from progress import Progress
 from training.summaries import SummaryWriter, evaluation_scalars
 
 
@@ -85,11 +85,12 @@ def predict(model, pipeline):
     num_examples = pipeline.spec.num_examples
     progress = Progress(0, num_examples, name="image")
     done = 0
-    for x, y in pipeline.evaluation_batches(EVAL_BATCH_SIZE):
-        logits.append(model.predict_on_batch(x)[keys.LOGITS])
-        labels.append(y[keys.LOGITS].numpy())
-        done += len(labels[-1])
-        progress.update(done, {})
+    with pipeline.user_errors():
+        for x, y in pipeline.evaluation_batches(EVAL_BATCH_SIZE):
+            logits.append(model.predict_on_batch(x)[keys.LOGITS])
+            labels.append(y[keys.LOGITS].numpy())
+            done += len(labels[-1])
+            progress.update(done, {})
     return np.concatenate(labels), np.concatenate(logits)
 
 

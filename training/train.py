@@ -11,7 +11,7 @@ from models.optimizer import make_optimizer
 from training import checkpoint
 from training.architecture import Architecture
 from training.devices import strategy_scope
-from training.progress import Progress
+from progress import Progress
 from training.summaries import SummaryWriter, training_scalars
 
 DEFAULT_MODEL = "capsule"
@@ -133,14 +133,15 @@ def _fit(model, pipeline, start, directory, architecture, config):
         _Save(start, config.max_steps, config.save_step, save),
         _StartNextMean(start, config.summary_step),
     ]
-    model.fit(
-        pipeline.training_batches(
-            config.batch_size, config.seed, start, config.max_steps
-        ),
-        callbacks=callbacks,
-        shuffle=False,  # the pipeline shuffles
-        verbose=0,  # _ShowProgress shows it
-    )
+    with pipeline.user_errors():
+        model.fit(
+            pipeline.training_batches(
+                config.batch_size, config.seed, start, config.max_steps
+            ),
+            callbacks=callbacks,
+            shuffle=False,  # the pipeline shuffles
+            verbose=0,  # _ShowProgress shows it
+        )
 
 
 class _StepCallback(keras.callbacks.Callback):

@@ -1,5 +1,4 @@
-"""The reference's `distort`: crops of digits, in training at random places
-and turned, in testing from the middle."""
+"""The reference's `distort`: cropped digits, in training turned as well."""
 
 import math
 

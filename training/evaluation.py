@@ -11,9 +11,9 @@ from errors import UserError
 from input_data import features as keys
 from input_data import registry
 from models.hparams import parse_overrides
+from progress import Progress
 from training import checkpoint
 from training.config import EVAL_BATCH_SIZE
-from progress import Progress
 from training.summaries import SummaryWriter, evaluation_scalars
 
 

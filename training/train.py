@@ -8,10 +8,10 @@ from errors import UserError
 from input_data import registry
 from models.hparams import HParams, parse_overrides
 from models.optimizer import make_optimizer
+from progress import Progress
 from training import checkpoint
 from training.architecture import Architecture
 from training.devices import strategy_scope
-from progress import Progress
 from training.summaries import SummaryWriter, training_scalars
 
 DEFAULT_MODEL = "capsule"

@@ -10,6 +10,7 @@ Images are uint8, row by row.
 """
 
 import dataclasses
+import glob
 import pathlib
 import re
 
@@ -105,9 +106,17 @@ def shard_paths(data_dir):
     ]
     missing = [path.name for path in paths if not path.is_file()]
     if missing:
+        counts = {
+            int(path.name.rpartition("-")[2])
+            for path in prefix.parent.glob(
+                f"{glob.escape(prefix.name)}-[0-9]*-of-[0-9]*"
+            )
+        }
+        others = [f"{prefix}@{number}" for number in sorted(counts - {count})]
         raise UserError(
             f"--data_dir={data_dir}: {len(missing)} of {count} files are "
             f"missing in {prefix.parent}: {', '.join(missing)}"
+            + (f"; there is {', '.join(others)}" if others else "")
         )
     return paths
 
@@ -240,8 +249,8 @@ def _features(layout):
     integer = tf.io.FixedLenFeature([], tf.int64)
     text = tf.io.FixedLenFeature([], tf.string)
     return {
-        **{key: integer for key in (*_SIZE_KEYS, *layout.labels)},
-        **{key: text for key in layout.images},
+        **dict.fromkeys((*_SIZE_KEYS, *layout.labels), integer),
+        **dict.fromkeys(layout.images, text),
     }
 
 

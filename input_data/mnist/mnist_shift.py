@@ -1,0 +1,511 @@
+r"""Writes MNIST and MultiMNIST as the reference's record files.
+
+  python input_data/mnist/mnist_shift.py --data_dir=DIR --split=train --shift=2
+  python input_data/mnist/mnist_shift.py --data_dir=DIR --split=test \
+      --multi_targets --shift=4 --pad=4 --num_pairs=1000 --max_shard=1000000
+
+The first writes every image at all 25 offsets; the second 1,000 pairs of
+overlapping digits for each image, in 10 files. `mnist_input_record` reads
+both. Files that are there are kept, so that after an interruption the same
+command makes what is missing. Each record depends on the seed and its number
+alone: the same settings give the same bytes with any number of workers.
+
+For more than one machine see `mnist_shift_beam`.
+"""
+
+import concurrent.futures
+import dataclasses
+import functools
+import multiprocessing
+import os
+import pathlib
+import re
+import socket
+import sys
+
+# TensorFlow's start-up notes would bury the first lines of output.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+if __name__ == "__main__":
+    # As a command it finds the project's packages from any folder.
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+
+import numpy as np
+import tensorflow as tf
+from absl import app, flags
+
+from errors import UserError
+from input_data.digits import digits
+from input_data.labelled_images import group_by_class
+from input_data.mnist import mnist, records
+from input_data.splits import Split
+from input_data.tfrecords import TFRecordFiles
+from progress import Progress
+
+DATASETS = ("mnist", "digits")
+# Records that are made at once: little memory, and few calls for each.
+_CHUNK = 512
+# Random numbers set aside for each pair; a multiple of Philox's 4.
+_DRAWS = 8
+_SECONDS_BETWEEN_LOOKS = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What is to be written.
+
+    Attributes:
+      data_dir: path of the folder for the record files, which for MNIST
+        holds the idx files too.
+      dataset: string, one of `DATASETS`.
+      split: `Split`.
+      shift: int, pixels that a digit moves at most along each axis.
+      pad: int, black pixels added on each side before.
+      multi_targets: bool, two digits in each record; else one.
+      num_pairs: int, with two digits: pairs for each image.
+      max_shard: int, with two digits: records in a file, at most; 0 for all
+        in one file.
+      seed: int, with two digits: fixes partners and offsets.
+    """
+
+    data_dir: str
+    dataset: str = "mnist"
+    split: Split = Split.TRAIN
+    shift: int = 2
+    pad: int = 0
+    multi_targets: bool = False
+    num_pairs: int = 1000
+    max_shard: int = 0
+    seed: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """One file: records `first` to `stop` - 1 of all that a job writes."""
+
+    name: str
+    first: int
+    stop: int
+
+
+class ShiftedDigits:
+    """Every image at every offset: row offsets outside, columns inside.
+
+    Args:
+      data: `LabelledImages`.
+      job: `Job`.
+    """
+
+    def __init__(self, data, job):
+        self._labels = data.labels
+        self._offsets = 2 * job.shift + 1
+        self._windows = _Windows(data.images, job.shift, job.pad)
+        self._encoder = records.Encoder(records.SINGLE, self._windows.shape)
+        self.num_records = len(data) * self._offsets**2
+
+    def encode(self, start, stop):
+        """The records from `start` to `stop` - 1, uint8 [N, bytes]."""
+        image, offset = np.divmod(np.arange(start, stop), self._offsets**2)
+        row, column = np.divmod(offset, self._offsets)
+        return self._encoder.encode(
+            [self._labels[image]], [self._windows.take(image, row, column)]
+        )
+
+
+class DigitPairs:
+    """Two overlapping digits of different classes, num_pairs for each image.
+
+    Record k has as its first digit image k modulo N. The second is uniform
+    among the images of other classes, all offsets are uniform, and the two
+    are merged by min(255, a + b) (the paper's section 6).
+
+    Args:
+      data: `LabelledImages`.
+      job: `Job`.
+
+    Raises:
+      UserError: if all images are of one class.
+    """
+
+    def __init__(self, data, job):
+        self._order, self._starts, self._counts = group_by_class(data)
+        self._labels = data.labels
+        self._offsets = 2 * job.shift + 1
+        self._windows = _Windows(data.images, job.shift, job.pad)
+        self._encoder = records.Encoder(records.PAIR, self._windows.shape)
+        # One stream for each split, so that no two share their offsets.
+        self._key = np.array(
+            [job.seed, list(Split).index(job.split)], np.uint64
+        )
+        self.num_records = len(data) * job.num_pairs
+
+    def encode(self, start, stop):
+        """The records from `start` to `stop` - 1, uint8 [N, bytes]."""
+        first = np.arange(start, stop) % len(self._labels)
+        label = self._labels[first]
+        others = len(self._labels) - self._counts[label]
+        rank, *offsets = self._draw(start, stop, [others] + 4 * [self._offsets])
+        # Among the images of other classes, which have a gap.
+        rank += np.where(rank < self._starts[label], 0, self._counts[label])
+        second = self._order[rank]
+        a = self._windows.take(first, *offsets[:2])
+        b = self._windows.take(second, *offsets[2:])
+        merged = a + np.minimum(b, 255 - a)
+        return self._encoder.encode(
+            [label, self._labels[second]], [a, b, merged]
+        )
+
+    def _draw(self, start, stop, bounds):
+        """Random integers below each bound, for every record.
+
+        The raw numbers of Philox are the same in every version of NumPy, and
+        those of a record can be had without those before.
+
+        Args:
+          start: int, the first record.
+          stop: int, the one after the last.
+          bounds: list of integers or arrays [N].
+
+        Returns:
+          List of int64 arrays [N].
+        """
+        generator = np.random.Philox(key=self._key)
+        generator.advance(start * _DRAWS // 4)
+        raw = generator.random_raw((stop - start) * _DRAWS)
+        high = (raw >> np.uint64(32)).astype(np.int64).reshape(-1, _DRAWS)
+        return [
+            high[:, place] * bound >> 32 for place, bound in enumerate(bounds)
+        ]
+
+
+class _Windows:
+    """Images, padded and at any offset, as parts of larger black images.
+
+    Attributes:
+      shape: (height, width, depth) of the padded images.
+    """
+
+    def __init__(self, images, shift, pad):
+        _, height, width, depth = images.shape
+        self.shape = (height + 2 * pad, width + 2 * pad, depth)
+        border = (pad + shift, pad + shift)
+        canvas = np.pad(images, ((0, 0), border, border, (0, 0)))
+        self._depth = depth
+        self._shift = shift
+        # Of the rows as bytes, so that the depth stays within them.
+        self._windows = np.lib.stride_tricks.sliding_window_view(
+            canvas.reshape(*canvas.shape[:2], -1),
+            (self.shape[0], self.shape[1] * depth),
+            axis=(1, 2),
+        )
+
+    def take(self, image, row, column):
+        """Images [N, H, W, C] that moved by row - shift and column - shift."""
+        last = 2 * self._shift
+        windows = self._windows[
+            image, last - row, (last - column) * self._depth
+        ]
+        return windows.reshape(-1, *self.shape)
+
+
+def plan_shards(job):
+    """The files of a job.
+
+    Args:
+      job: `Job`.
+
+    Returns:
+      List of `Shard`.
+
+    Raises:
+      UserError: if the job's settings or its images do not work.
+    """
+    if not job.multi_targets and job.max_shard:
+        raise UserError(
+            "--max_shard is for --multi_targets: single digits are read from "
+            "one file"
+        )
+    total = _contents(job).num_records
+    if not job.multi_targets:
+        return [Shard(records.single_name(job.split, job.shift), 0, total)]
+    count = -(-total // job.max_shard) if job.max_shard else 1
+    name = records.pairs_name(job.split, job.shift)
+    return [
+        Shard(
+            records.shard_name(name, shard, count),
+            shard * total // count,
+            (shard + 1) * total // count,
+        )
+        for shard in range(count)
+    ]
+
+
+def write_shard(job, shard, report=lambda count: None):
+    """Writes one file, unless it is there: whole, or not at all.
+
+    Args:
+      job: `Job`.
+      shard: `Shard`, one of `plan_shards`.
+      report: function that is told of every so many records done.
+
+    Raises:
+      UserError: if the file cannot be written, or is there with other
+        contents.
+    """
+    contents = _contents(job)
+    final = pathlib.Path(job.data_dir) / shard.name
+    if final.exists():
+        _require_same(final, contents, shard)
+        return
+    partial = final.with_name(
+        f".{final.name}.{socket.gethostname()}.{os.getpid()}.partial"
+    )
+    try:
+        with tf.io.TFRecordWriter(str(partial)) as writer:
+            for start in range(shard.first, shard.stop, _CHUNK):
+                stop = min(start + _CHUNK, shard.stop)
+                for row in contents.encode(start, stop):
+                    writer.write(row.tobytes())
+                report(stop - start)
+        _flush(partial)
+        partial.replace(final)
+    except (OSError, tf.errors.OpError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{final} cannot be written: {reason}") from None
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def generate(job, num_workers=1):
+    """Writes all files of a job that are not there yet, with a progress bar.
+
+    Args:
+      job: `Job`.
+      num_workers: int, processes.
+
+    Returns:
+      List of the paths of all files.
+
+    Raises:
+      UserError: if settings or images do not work, or files cannot be
+        written, or are there with other contents.
+    """
+    folder = pathlib.Path(job.data_dir)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"--data_dir: {folder} cannot be made: {error.strerror}"
+        ) from None
+    shards = plan_shards(job)
+    _remove_leftovers(folder)
+    missing = []
+    for shard in shards:
+        if (folder / shard.name).exists():
+            _require_same(folder / shard.name, _contents(job), shard)
+        else:
+            missing.append(shard)
+    total = shards[-1].stop
+    done = total - sum(shard.stop - shard.first for shard in missing)
+    progress = Progress(done, total, name="record")
+
+    def report(count):
+        nonlocal done
+        done += count
+        progress.update(done, {})
+
+    if min(num_workers, len(missing)) > 1:
+        _write_in_processes(job, missing, num_workers, report)
+    else:
+        for shard in missing:
+            write_shard(job, shard, report)
+    return [folder / shard.name for shard in shards]
+
+
+def _write_in_processes(job, shards, num_workers, report):
+    # Forked processes would share the locks of TensorFlow's threads.
+    context = multiprocessing.get_context("spawn")
+    counter = context.Value("q", 0)
+    reported = 0
+    with concurrent.futures.ProcessPoolExecutor(
+        min(num_workers, len(shards)), context, _start_worker, (counter,)
+    ) as pool:
+        pending = {
+            pool.submit(_write_in_worker, job, shard) for shard in shards
+        }
+        try:
+            while pending:
+                finished, pending = concurrent.futures.wait(
+                    pending, _SECONDS_BETWEEN_LOOKS
+                )
+                count = counter.value
+                report(count - reported)
+                reported = count
+                for future in finished:
+                    future.result()
+        except concurrent.futures.process.BrokenProcessPool:
+            raise UserError(
+                "a worker process was ended from outside (out of memory?): "
+                "start again to make the files that are missing"
+            ) from None
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+_worker_counter = None
+
+
+def _start_worker(counter):
+    global _worker_counter
+    _worker_counter = counter
+
+
+def _write_in_worker(job, shard):
+    def report(count):
+        with _worker_counter.get_lock():
+            _worker_counter.value += count
+
+    write_shard(job, shard, report)
+
+
+@functools.lru_cache(maxsize=1)
+def _contents(job):
+    """The records of a job; kept, as one process writes many shards."""
+    if job.dataset == "digits":
+        data = digits.read_split(job.split)
+    else:
+        data = mnist.read_split(job.split, job.data_dir)
+    kind = DigitPairs if job.multi_targets else ShiftedDigits
+    return kind(data, job)
+
+
+def _require_same(path, contents, shard):
+    """Raises UserError if a file is not what would be written."""
+    count = shard.stop - shard.first
+    found = TFRecordFiles([path])
+    same = len(found) == count and all(
+        found.read([place])[0]
+        == contents.encode(shard.first + place, shard.first + place + 1)[
+            0
+        ].tobytes()
+        for place in (0, count - 1)
+    )
+    if not same:
+        raise UserError(
+            f"{path} is there already, written with other settings or from "
+            "other images: move it away, or name another --data_dir"
+        )
+
+
+def _remove_leftovers(folder):
+    """Removes the parts of files of processes of this machine that are gone."""
+    host = re.escape(socket.gethostname())
+    pattern = re.compile(rf"\..+\.tfrecords.*\.{host}\.(\d+)\.partial")
+    for path in folder.iterdir():
+        match = pattern.fullmatch(path.name)
+        if match and not _is_alive(int(match[1])):
+            path.unlink(missing_ok=True)
+
+
+def _is_alive(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _flush(path):
+    """Waits until a file is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def define_flags():
+    """Defines the flags of the command; their defaults are the reference's."""
+    flags.DEFINE_string(
+        "data_dir",
+        None,
+        "Folder for the record files; with --dataset=mnist it holds the idx "
+        "files.",
+        required=True,
+    )
+    flags.DEFINE_enum(
+        "dataset", Job.dataset, DATASETS, "mnist, or the embedded digits."
+    )
+    flags.DEFINE_enum(
+        "split",
+        Split.VALID_TRAIN.value,
+        [split.value for split in Split],
+        "Which images; the two for validation divide the training images.",
+    )
+    flags.DEFINE_integer(
+        "shift",
+        Job.shift,
+        "Pixels that a digit moves at most along each axis. Readers expect "
+        "single test digits with 0.",
+        lower_bound=0,
+    )
+    flags.DEFINE_integer(
+        "pad", Job.pad, "Black pixels to add on each side.", lower_bound=0
+    )
+    flags.DEFINE_bool(
+        "multi_targets",
+        Job.multi_targets,
+        "Whether to merge pairs of digits; else single digits are written at "
+        "all offsets.",
+    )
+    flags.DEFINE_integer(
+        "num_pairs",
+        Job.num_pairs,
+        "With --multi_targets: pairs for each image.",
+        lower_bound=1,
+    )
+    flags.DEFINE_integer(
+        "max_shard",
+        Job.max_shard,
+        "With --multi_targets: records in a file, at most; 0: all in one.",
+        lower_bound=0,
+    )
+    flags.DEFINE_integer(
+        "seed",
+        Job.seed,
+        "With --multi_targets: fixes partners and offsets.",
+        lower_bound=0,
+        upper_bound=2**63 - 1,
+    )
+
+
+def job_of_flags():
+    """The `Job` that the flags describe."""
+    names = [field.name for field in dataclasses.fields(Job)]
+    values = {name: flags.FLAGS[name].value for name in names}
+    return Job(**{**values, "split": Split(values["split"])})
+
+
+def main(argv):
+    """Runs the command; a user's error is one line and exit 1."""
+    if len(argv) > 1:
+        raise app.UsageError(f"not a flag: {' '.join(argv[1:])}")
+    try:
+        paths = generate(job_of_flags(), flags.FLAGS.num_workers)
+    except UserError as error:
+        sys.exit(f"mnist_shift.py: {error}")
+    except KeyboardInterrupt:
+        sys.exit(
+            "mnist_shift.py: interrupted; the same command makes what is "
+            "missing"
+        )
+    print(f"{len(paths)} files, {paths[0]} to {paths[-1].name}")
+
+
+if __name__ == "__main__":
+    define_flags()
+    flags.DEFINE_integer(
+        "num_workers", 1, "Processes that write files.", lower_bound=1
+    )
+    app.run(main)

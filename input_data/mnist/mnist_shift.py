@@ -239,6 +239,34 @@ def plan_shards(job):
     ]
 
 
+def make_folder(job):
+    """Makes the job's folder if it is not there, and returns its path."""
+    folder = pathlib.Path(job.data_dir)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"--data_dir: {folder} cannot be made: {error.strerror}"
+        ) from None
+    return folder
+
+
+def missing_shards(job, shards):
+    """Those of a job's shards that are still to be written.
+
+    Raises:
+      UserError: if a file is there with other contents.
+    """
+    missing = []
+    for shard in shards:
+        path = pathlib.Path(job.data_dir) / shard.name
+        if path.exists():
+            _require_same(path, _contents(job), shard)
+        else:
+            missing.append(shard)
+    return missing
+
+
 def write_shard(job, shard, report=lambda count: None):
     """Writes one file, unless it is there: whole, or not at all.
 
@@ -260,12 +288,7 @@ def write_shard(job, shard, report=lambda count: None):
         f".{final.name}.{socket.gethostname()}.{os.getpid()}.partial"
     )
     try:
-        with tf.io.TFRecordWriter(str(partial)) as writer:
-            for start in range(shard.first, shard.stop, _CHUNK):
-                stop = min(start + _CHUNK, shard.stop)
-                for row in contents.encode(start, stop):
-                    writer.write(row.tobytes())
-                report(stop - start)
+        write_records(contents, shard.first, shard.stop, partial, report)
         _flush(partial)
         partial.replace(final)
     except (OSError, tf.errors.OpError) as error:
@@ -273,6 +296,24 @@ def write_shard(job, shard, report=lambda count: None):
         raise UserError(f"{final} cannot be written: {reason}") from None
     finally:
         partial.unlink(missing_ok=True)
+
+
+def write_records(contents, first, stop, path, report=lambda count: None):
+    """Writes a part of the records to a file.
+
+    Args:
+      contents: `ShiftedDigits` or `DigitPairs`.
+      first: int, the first record.
+      stop: int, the one after the last.
+      path: path of the file.
+      report: function that is told of every so many records done.
+    """
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for start in range(first, stop, _CHUNK):
+            end = min(start + _CHUNK, stop)
+            for row in contents.encode(start, end):
+                writer.write(row.tobytes())
+            report(end - start)
 
 
 def generate(job, num_workers=1):
@@ -289,21 +330,10 @@ def generate(job, num_workers=1):
       UserError: if settings or images do not work, or files cannot be
         written, or are there with other contents.
     """
-    folder = pathlib.Path(job.data_dir)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(
-            f"--data_dir: {folder} cannot be made: {error.strerror}"
-        ) from None
-    shards = plan_shards(job)
+    folder = make_folder(job)
     _remove_leftovers(folder)
-    missing = []
-    for shard in shards:
-        if (folder / shard.name).exists():
-            _require_same(folder / shard.name, _contents(job), shard)
-        else:
-            missing.append(shard)
+    shards = plan_shards(job)
+    missing = missing_shards(job, shards)
     total = shards[-1].stop
     done = total - sum(shard.stop - shard.first for shard in missing)
     progress = Progress(done, total, name="record")

@@ -37,14 +37,16 @@ def generate(job, options=None):
       options: Beam's `PipelineOptions`.
 
     Raises:
-      UserError: if the job's settings or images do not work. What fails in a
-        worker comes as the runner reports it.
+      UserError: if the job's settings or images do not work, or files are
+        there with other contents. What fails in a worker comes as the runner
+        reports it.
     """
-    shards = mnist_shift.plan_shards(job)
+    mnist_shift.make_folder(job)
+    missing = mnist_shift.missing_shards(job, mnist_shift.plan_shards(job))
     with beam.Pipeline(options=options) as pipeline:
         _ = (
             pipeline
-            | beam.Create(shards)
+            | beam.Create(missing)
             # Without it a runner may give all shards to one worker.
             | beam.Reshuffle()
             | beam.Map(functools.partial(mnist_shift.write_shard, job))

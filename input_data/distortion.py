@@ -40,26 +40,34 @@ def distort_for_training(images, seed, step):
     Returns:
       uint8 [B, H - 4, W - 4, C].
     """
-    _, height, width, _ = images.shape
-    batch_size = tf.shape(images)[0]
-    corners = tf.random.stateless_uniform(
-        (batch_size, 2),
-        step_seed(seed, Stream.CROP, step),
-        0,
-        CROP + 1,
-        tf.int32,
-    )
-    rows = corners[:, :1] + tf.range(height - CROP)
-    columns = corners[:, 1:] + tf.range(width - CROP)
-    images = tf.gather(images, rows, axis=1, batch_dims=1)
-    images = tf.gather(images, columns, axis=2, batch_dims=1)
+    cropped = random_crop(images, step_seed(seed, Stream.CROP, step))
     angles = tf.random.stateless_uniform(
-        (batch_size,),
+        (tf.shape(images)[0],),
         step_seed(seed, Stream.ROTATION, step),
         -MAX_ANGLE,
         MAX_ANGLE,
     )
-    return rotate(images, angles)
+    return rotate(cropped, angles)
+
+
+def random_crop(images, seed):
+    """Crops each image at one of 25 places.
+
+    Args:
+      images: tensor [B, H, W, C].
+      seed: int64 tensor [2].
+
+    Returns:
+      Tensor [B, H - 4, W - 4, C] of the type of `images`.
+    """
+    _, height, width, _ = images.shape
+    corners = tf.random.stateless_uniform(
+        (tf.shape(images)[0], 2), seed, 0, CROP + 1, tf.int32
+    )
+    rows = corners[:, :1] + tf.range(height - CROP)
+    columns = corners[:, 1:] + tf.range(width - CROP)
+    cropped = tf.gather(images, rows, axis=1, batch_dims=1)
+    return tf.gather(cropped, columns, axis=2, batch_dims=1)
 
 
 def central_crop(images):

@@ -61,7 +61,7 @@ def load(name, split, options):
         raise UserError(f"--num_targets={options.num_targets} must be 1 or 2")
     if name not in _OF_DIGITS:
         for flag in ("shift", "pad", "distort"):
-            if getattr(options, flag) not in (None, False):
+            if getattr(options, flag) != getattr(Options, flag):
                 raise UserError(
                     f"--{flag} does not apply to --dataset={name}, only to "
                     f"{', '.join(sorted(_OF_DIGITS))}"

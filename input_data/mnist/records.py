@@ -223,7 +223,8 @@ def parse(records, layout, shape, locate):
     """
     try:
         parsed = tf.io.parse_example(records, _features(layout))
-    except tf.errors.InvalidArgumentError:
+    except (tf.errors.InvalidArgumentError, UnicodeDecodeError):
+        # The second comes where the message of the first quotes the record.
         _raise_first_fault(records, layout, shape, locate)
         raise
     sizes = np.stack([parsed[key] for key in _SIZE_KEYS], axis=-1)

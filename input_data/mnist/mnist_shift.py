@@ -14,12 +14,14 @@ For more than one machine see `mnist_shift_beam`.
 """
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import functools
 import multiprocessing
 import os
 import pathlib
 import re
+import signal
 import socket
 import sys
 
@@ -354,15 +356,17 @@ def generate(job, num_workers=1):
 def _write_in_processes(job, shards, num_workers, report):
     # Forked processes would share the locks of TensorFlow's threads.
     context = multiprocessing.get_context("spawn")
-    counter = context.Value("q", 0)
+    counter, stop = context.Value("q", 0), context.Event()
     reported = 0
     with concurrent.futures.ProcessPoolExecutor(
-        min(num_workers, len(shards)), context, _start_worker, (counter,)
+        min(num_workers, len(shards)), context, _start_worker, (counter, stop)
     ) as pool:
-        pending = {
-            pool.submit(_write_in_worker, job, shard) for shard in shards
-        }
         try:
+            with _interrupts_held_back():
+                pending = {
+                    pool.submit(_write_in_worker, job, shard)
+                    for shard in shards
+                }
             while pending:
                 finished, pending = concurrent.futures.wait(
                     pending, _SECONDS_BETWEEN_LOOKS
@@ -378,19 +382,37 @@ def _write_in_processes(job, shards, num_workers, report):
                 "start again to make the files that are missing"
             ) from None
         finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _interrupts_held_back():
+    """Ctrl-C goes to all processes; those started here leave it to this one."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class _StoppedError(Exception):
+    """Ends a worker's shard because the whole job ends early."""
 
 
 _worker_counter = None
+_worker_stop = None
 
 
-def _start_worker(counter):
-    global _worker_counter
-    _worker_counter = counter
+def _start_worker(counter, stop):
+    global _worker_counter, _worker_stop
+    _worker_counter, _worker_stop = counter, stop
 
 
 def _write_in_worker(job, shard):
     def report(count):
+        if _worker_stop.is_set():
+            raise _StoppedError
         with _worker_counter.get_lock():
             _worker_counter.value += count
 

@@ -78,8 +78,11 @@ def shard_name(name, shard, num_shards):
 
 
 def names_shards(data_dir):
-    """Whether `data_dir` is of the form PREFIX@COUNT."""
-    return _SHARDS.fullmatch(str(data_dir)) is not None
+    """Whether `data_dir` is of the form PREFIX@COUNT, and no folder."""
+    return (
+        _SHARDS.fullmatch(str(data_dir)) is not None
+        and not pathlib.Path(data_dir).is_dir()
+    )
 
 
 def shard_paths(data_dir):

@@ -86,6 +86,8 @@ def test_names():
 def test_shard_paths(tmp_path):
     assert records.names_shards("folder/some.tfrecords@10")
     assert not records.names_shards("user@host/folder")
+    (tmp_path / "folder@10").mkdir()
+    assert not records.names_shards(tmp_path / "folder@10")
     for shard in (0, 2):
         (tmp_path / f"a.tfrecords-0000{shard}-of-00004").touch()
     (tmp_path / "a.tfrecords-00000-of-00001").touch()

@@ -24,7 +24,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 BATCH_SIZE = 128
 NUM_IMAGES = 60000
-PAIRS_PER_IMAGE = 1
 SHIFT = PAD = 4
 SECONDS = 3.0
 REPEATS = 3
@@ -48,8 +47,9 @@ def main():
 
 def _measure(data_dir, folder):
     from input_data import labelled_images
-    from input_data.mnist import mnist_input_record, mnist_shift
+    from input_data.mnist import expansion, mnist_input_record
     from input_data.registry import Options
+    from input_data.splits import Split
 
     data = _read(data_dir)
     loop = _best(lambda: _single_loop_rate(data))
@@ -68,8 +68,8 @@ def _measure(data_dir, folder):
     show("MultiMNIST on the fly:", memory(num_targets=2))
 
     single = pathlib.Path(folder) / "single.tfrecords"
-    job = mnist_shift.Job(folder)
-    rate = _write(mnist_shift.ShiftedDigits(data, job), single, 300000)
+    digits = expansion.ShiftedDigits(data, shift=2, pad=0)
+    rate = _write(digits, single, 300000)
     print(f"{'writing single records:':36} {rate:10,.0f} images/s")
     show(
         "single records:",
@@ -79,10 +79,7 @@ def _measure(data_dir, folder):
 
     prefix = pathlib.Path(folder) / "multi.tfrecords"
     pairs_file = prefix.with_name(f"{prefix.name}-00000-of-00001")
-    job = mnist_shift.Job(
-        folder, shift=SHIFT, pad=PAD, multi_targets=True, num_pairs=1000
-    )
-    pairs = mnist_shift.DigitPairs(data, job)
+    pairs = expansion.DigitPairs(data, SHIFT, PAD, 1000, 0, Split.TRAIN)
     loop = _best(lambda: _pair_loop_rate(data, pairs_file))
     print(f"writing pairs, one by one in Python:  {loop:10,.0f} pairs/s")
     rate = _best(lambda: _write(pairs, pairs_file, 50000))

@@ -31,14 +31,13 @@ if __name__ == "__main__":
     # As a command it finds the project's packages from any folder.
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
-import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
 from errors import UserError
 from input_data.digits import digits
-from input_data.labelled_images import group_by_class
 from input_data.mnist import mnist, records
+from input_data.mnist.expansion import DigitPairs, ShiftedDigits
 from input_data.splits import Split
 from input_data.tfrecords import TFRecordFiles
 from progress import Progress
@@ -46,8 +45,6 @@ from progress import Progress
 DATASETS = ("mnist", "digits")
 # Records that are made at once: little memory, and few calls for each.
 _CHUNK = 512
-# Random numbers set aside for each pair; a multiple of Philox's 4.
-_DRAWS = 8
 _SECONDS_BETWEEN_LOOKS = 0.5
 
 
@@ -87,126 +84,6 @@ class Shard:
     name: str
     first: int
     stop: int
-
-
-class ShiftedDigits:
-    """Every image at every offset: row offsets outside, columns inside.
-
-    Args:
-      data: `LabelledImages`.
-      job: `Job`.
-    """
-
-    def __init__(self, data, job):
-        self._labels = data.labels
-        self._offsets = 2 * job.shift + 1
-        self._windows = _Windows(data.images, job.shift, job.pad)
-        self._encoder = records.Encoder(records.SINGLE, self._windows.shape)
-        self.num_records = len(data) * self._offsets**2
-
-    def encode(self, start, stop):
-        """The records from `start` to `stop` - 1, uint8 [N, bytes]."""
-        image, offset = np.divmod(np.arange(start, stop), self._offsets**2)
-        row, column = np.divmod(offset, self._offsets)
-        return self._encoder.encode(
-            [self._labels[image]], [self._windows.take(image, row, column)]
-        )
-
-
-class DigitPairs:
-    """Two overlapping digits of different classes, num_pairs for each image.
-
-    Record k has as its first digit image k modulo N. The second is uniform
-    among the images of other classes, all offsets are uniform, and the two
-    are merged by min(255, a + b) (the paper's section 6).
-
-    Args:
-      data: `LabelledImages`.
-      job: `Job`.
-
-    Raises:
-      UserError: if all images are of one class.
-    """
-
-    def __init__(self, data, job):
-        self._order, self._starts, self._counts = group_by_class(data)
-        self._labels = data.labels
-        self._offsets = 2 * job.shift + 1
-        self._windows = _Windows(data.images, job.shift, job.pad)
-        self._encoder = records.Encoder(records.PAIR, self._windows.shape)
-        # One stream for each split, so that no two share their offsets.
-        self._key = np.array(
-            [job.seed, list(Split).index(job.split)], np.uint64
-        )
-        self.num_records = len(data) * job.num_pairs
-
-    def encode(self, start, stop):
-        """The records from `start` to `stop` - 1, uint8 [N, bytes]."""
-        first = np.arange(start, stop) % len(self._labels)
-        label = self._labels[first]
-        others = len(self._labels) - self._counts[label]
-        rank, *offsets = self._draw(start, stop, [others] + 4 * [self._offsets])
-        # Among the images of other classes, which have a gap.
-        rank += np.where(rank < self._starts[label], 0, self._counts[label])
-        second = self._order[rank]
-        a = self._windows.take(first, *offsets[:2])
-        b = self._windows.take(second, *offsets[2:])
-        merged = a + np.minimum(b, 255 - a)
-        return self._encoder.encode(
-            [label, self._labels[second]], [a, b, merged]
-        )
-
-    def _draw(self, start, stop, bounds):
-        """Random integers below each bound, for every record.
-
-        The raw numbers of Philox are the same in every version of NumPy, and
-        those of a record can be had without those before.
-
-        Args:
-          start: int, the first record.
-          stop: int, the one after the last.
-          bounds: list of integers or arrays [N].
-
-        Returns:
-          List of int64 arrays [N].
-        """
-        generator = np.random.Philox(key=self._key)
-        generator.advance(start * _DRAWS // 4)
-        raw = generator.random_raw((stop - start) * _DRAWS)
-        high = (raw >> np.uint64(32)).astype(np.int64).reshape(-1, _DRAWS)
-        return [
-            high[:, place] * bound >> 32 for place, bound in enumerate(bounds)
-        ]
-
-
-class _Windows:
-    """Images, padded and at any offset, as parts of larger black images.
-
-    Attributes:
-      shape: (height, width, depth) of the padded images.
-    """
-
-    def __init__(self, images, shift, pad):
-        _, height, width, depth = images.shape
-        self.shape = (height + 2 * pad, width + 2 * pad, depth)
-        border = (pad + shift, pad + shift)
-        canvas = np.pad(images, ((0, 0), border, border, (0, 0)))
-        self._depth = depth
-        self._shift = shift
-        # Of the rows as bytes, so that the depth stays within them.
-        self._windows = np.lib.stride_tricks.sliding_window_view(
-            canvas.reshape(*canvas.shape[:2], -1),
-            (self.shape[0], self.shape[1] * depth),
-            axis=(1, 2),
-        )
-
-    def take(self, image, row, column):
-        """Images [N, H, W, C] that moved by row - shift and column - shift."""
-        last = 2 * self._shift
-        windows = self._windows[
-            image, last - row, (last - column) * self._depth
-        ]
-        return windows.reshape(-1, *self.shape)
 
 
 def plan_shards(job):
@@ -426,8 +303,11 @@ def _contents(job):
         data = digits.read_split(job.split)
     else:
         data = mnist.read_split(job.split, job.data_dir)
-    kind = DigitPairs if job.multi_targets else ShiftedDigits
-    return kind(data, job)
+    if not job.multi_targets:
+        return ShiftedDigits(data, job.shift, job.pad)
+    return DigitPairs(
+        data, job.shift, job.pad, job.num_pairs, job.seed, job.split
+    )
 
 
 def _require_same(path, contents, shard):

@@ -17,7 +17,8 @@ from input_data import registry
 from input_data.digits import digits
 from input_data.labelled_images import LabelledImages
 from input_data.mnist import mnist_shift
-from input_data.mnist.mnist_shift import DigitPairs, Job, ShiftedDigits
+from input_data.mnist.expansion import DigitPairs
+from input_data.mnist.mnist_shift import Job
 from input_data.registry import Options
 from input_data.splits import Split
 
@@ -59,110 +60,8 @@ def read_examples(path):
     ]
 
 
-def parse_rows(rows):
-    return [
-        tf.train.Example.FromString(row.tobytes()).features.feature
-        for row in rows
-    ]
-
-
 def contents_of(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def shifted(image, row, column, pad):
-    """The image, padded, then moved; what comes in is black."""
-    canvas = np.pad(image, pad + 9)
-    canvas = np.roll(canvas, (row, column), axis=(0, 1))
-    return canvas[9:-9, 9:-9]
-
-
-def test_single_digits_at_all_offsets_in_the_reference_order():
-    data = some_images(3)
-    contents = ShiftedDigits(data, Job("", shift=2, pad=1))
-    assert contents.num_records == 75
-    examples = iter(parse_rows(contents.encode(0, 75)))
-    for image, label in zip(data.images[..., 0], data.labels, strict=True):
-        for row in range(-2, 3):
-            for column in range(-2, 3):
-                values = next(examples)
-                assert (
-                    values["image_raw"].bytes_list.value[0]
-                    == shifted(image, row, column, pad=1).tobytes()
-                )
-                assert values["label"].int64_list.value[0] == label
-                sizes = [
-                    values[key].int64_list.value[0]
-                    for key in ("height", "width", "depth")
-                ]
-                assert sizes == [9, 9, 1]
-
-
-def test_pairs_are_exact_in_number_and_different_in_class():
-    data = some_images(23)
-    contents = DigitPairs(data, pairs_job("", shift=2, pad=1, num_pairs=40))
-    assert contents.num_records == 23 * 40
-    place = {
-        image.tobytes(): number
-        for number, image in enumerate(data.images[:, 2:-2, 2:-2])
-    }
-    firsts = np.zeros(23, int)
-    seconds = np.zeros(23, int)
-    offsets = np.zeros((2, 5, 5), int)
-    for values in parse_rows(contents.encode(0, contents.num_records)):
-        images, found = [], []
-        for target in (1, 2):
-            raw = values[f"image_raw_{target}"].bytes_list.value[0]
-            image = np.frombuffer(raw, np.uint8).reshape(9, 9)
-            images.append(image)
-            row, column = np.argwhere(image).min(axis=0)
-            digit = image[row : row + 3, column : column + 3]
-            assert digit.sum() == image.sum()
-            found.append(place[digit.tobytes()])
-            offsets[target - 1, row - 1, column - 1] += 1
-            label = values[f"label_{target}"].int64_list.value[0]
-            assert label == data.labels[found[-1]]
-        assert data.labels[found[0]] != data.labels[found[1]]
-        merged = np.minimum(images[0].astype(int) + images[1], 255)
-        raw = values["merged_raw"].bytes_list.value[0]
-        assert raw == merged.astype(np.uint8).tobytes()
-        firsts[found[0]] += 1
-        seconds[found[1]] += 1
-    assert (firsts == 40).all()
-    # Each other image is as likely: 40 on average, by the sizes of classes.
-    counts = np.bincount(data.labels)
-    expected = sum(
-        40 * count / (23 - count) * (data.labels != label)
-        for label, count in enumerate(counts)
-    )
-    assert (np.abs(seconds - expected) < 5 * np.sqrt(expected)).all()
-    mean = 23 * 40 / 25
-    assert np.abs(offsets - mean).max() < 5 * np.sqrt(mean)
-
-
-def test_a_record_depends_on_seed_and_number_alone():
-    data = some_images()
-    job = pairs_job("", num_pairs=9)
-    rows = DigitPairs(data, job).encode(0, 200)
-    np.testing.assert_array_equal(
-        DigitPairs(data, job).encode(61, 67), rows[61:67]
-    )
-    for changes in ({"seed": 6}, {"split": Split.TRAIN}):
-        other = dataclasses.replace(job, **changes)
-        assert (DigitPairs(data, other).encode(0, 200) != rows).any()
-
-
-def test_images_of_three_channels():
-    generator = np.random.default_rng(0)
-    images = generator.integers(0, 256, (2, 4, 5, 3), dtype=np.uint8)
-    contents = ShiftedDigits(
-        LabelledImages(images, np.array([0, 1]), 10), Job("", shift=1)
-    )
-    # The fourth of nine offsets: no row, one column to the left.
-    raw = parse_rows(contents.encode(3, 4))[0]["image_raw"].bytes_list.value[0]
-    expected = np.zeros((4, 5, 3), np.uint8)
-    expected[:, :-1] = images[0, :, 1:]
-    assert raw == expected.tobytes()
 
 
 @pytest.mark.parametrize("split", list(Split))
@@ -335,7 +234,7 @@ def test_a_file_that_cannot_be_written(tmp_path, monkeypatch):
 
 
 def test_memory_does_not_grow_with_the_number_of_records(tmp_path):
-    contents = DigitPairs(some_images(), pairs_job("", num_pairs=10**6))
+    contents = DigitPairs(some_images(), 1, 1, 10**6, 5, Split.TEST)
     path = tmp_path / "some"
     mnist_shift.write_records(contents, 0, 2000, path)  # first-time costs
     peaks = []

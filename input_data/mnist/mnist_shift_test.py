@@ -15,7 +15,6 @@ from errors import UserError
 from input_data import features as keys
 from input_data import registry
 from input_data.digits import digits
-from input_data.labelled_images import LabelledImages
 from input_data.mnist import mnist_shift
 from input_data.mnist.expansion import DigitPairs
 from input_data.mnist.mnist_shift import Job
@@ -23,14 +22,6 @@ from input_data.registry import Options
 from input_data.splits import Split
 
 COMMAND = pathlib.Path(mnist_shift.__file__)
-
-
-def some_images(count=23, size=7, seed=0):
-    """Noise in the middle 3x3 pixels: a shift of 2 loses nothing."""
-    generator = np.random.default_rng(seed)
-    images = np.zeros((count, size, size, 1), np.uint8)
-    images[:, 2:-2, 2:-2] = generator.integers(1, 256, (count, 3, 3, 1))
-    return LabelledImages(images, generator.integers(0, 4, count), 10)
 
 
 def pairs_job(folder, **changes):
@@ -234,7 +225,9 @@ def test_a_file_that_cannot_be_written(tmp_path, monkeypatch):
 
 
 def test_memory_does_not_grow_with_the_number_of_records(tmp_path):
-    contents = DigitPairs(some_images(), 1, 1, 10**6, 5, Split.TEST)
+    contents = DigitPairs(
+        digits.read_split(Split.TEST), 1, 1, 10**6, 5, Split.TEST
+    )
     path = tmp_path / "some"
     mnist_shift.write_records(contents, 0, 2000, path)  # first-time costs
     peaks = []

@@ -59,7 +59,10 @@ flags.DEFINE_string(
     "describe its network.",
 )
 flags.DEFINE_string(
-    "data_dir", Config.data_dir, "Folder with the files of the data set."
+    "data_dir",
+    Config.data_dir,
+    "Folder with the files of the data set; or PREFIX.tfrecords@10, record "
+    "files of pairs in 10 shards, for two targets.",
 )
 flags.DEFINE_enum(
     "dataset",
@@ -72,6 +75,12 @@ flags.DEFINE_bool(
     "deterministic",
     Config.deterministic,
     "Whether GPUs, too, repeat a run bit for bit; slower. CPUs always do.",
+)
+flags.DEFINE_bool(
+    "distort",
+    Config.distort,
+    "Whether to crop digits by 4 pixels: in training at random, and turned by "
+    "up to 15 degrees; else from the middle.",
 )
 flags.DEFINE_float(
     "eval_interval",
@@ -142,6 +151,13 @@ flags.DEFINE_integer(
     lower_bound=1,
 )
 flags.DEFINE_integer(
+    "pad",
+    Config.pad,
+    "Black pixels to add on each side of a digit. Default: 0, with two "
+    "targets 4.",
+    lower_bound=0,
+)
+flags.DEFINE_integer(
     "save_step",
     Config.save_step,
     "Steps from one checkpoint to the next; the last step is always saved.",
@@ -153,6 +169,13 @@ flags.DEFINE_integer(
     "Seed of the initial weights, the batches and the test pairs.",
     lower_bound=0,
     upper_bound=2**32 - 1,
+)
+flags.DEFINE_integer(
+    "shift",
+    Config.shift,
+    "Pixels by which a training digit moves at most, along each axis; of "
+    "record files the shift in their name. Default: 2, with two targets 4.",
+    lower_bound=0,
 )
 flags.DEFINE_string(
     "summary_dir",

@@ -53,7 +53,7 @@ class Spec:
     Attributes:
       shape: `ImageShape`.
       num_targets: int, objects in each image: 1 or 2.
-      num_examples: int, examples in the split: one pass of evaluation.
+      num_examples: int, examples of one pass of evaluation.
     """
 
     shape: ImageShape

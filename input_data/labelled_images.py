@@ -1,11 +1,18 @@
 """Pipelines over labelled images in memory: one by one, and in pairs."""
 
+import abc
 import dataclasses
 
 import numpy as np
 import tensorflow as tf
 
+from errors import UserError
 from input_data import features as keys
+from input_data.distortion import (
+    central_crop,
+    distort_for_training,
+    distorted_size,
+)
 from input_data.pipeline import (
     Pipeline,
     single_target_batch,
@@ -14,12 +21,12 @@ from input_data.pipeline import (
 from input_data.randomness import (
     Stream,
     random_offsets,
-    shuffled_indices,
     step_seed,
 )
 from input_data.shifting import pad_images, shift_images, unit_range
 
 # The reference's MNIST records: training digits shifted by up to 2 pixels.
+SINGLE_PAD = 0
 SINGLE_SHIFT = 2
 # The paper's section 6: digits on 36x36, shifted by up to 4 pixels.
 PAIR_PAD = 4
@@ -50,113 +57,192 @@ class LabelledImages:
         return len(self.images)
 
 
-def make_pipeline(data, num_targets, seed, eval_size):
+def make_pipeline(data, options):
     """The pipeline of labelled images for the number of targets.
 
     Args:
       data: `LabelledImages`.
-      num_targets: int, 1 or 2.
-      seed: int, fixes the test pairs.
-      eval_size: int, the examples to evaluate: at most the images there are,
-        or any number of pairs.
+      options: `registry.Options`. With two targets `eval_size` may be any
+        number of pairs; else at most the images there are count.
 
     Returns:
       `Pipeline`.
+
+    Raises:
+      UserError: if the images are too few or too small for the options.
     """
-    if num_targets == 1:
-        return ShiftedImages(data, eval_size)
-    return OverlappingPairs(data, seed, eval_size)
+    if options.num_targets == 1:
+        return ShiftedImages(
+            data,
+            options.eval_size,
+            _default(options.shift, SINGLE_SHIFT),
+            _default(options.pad, SINGLE_PAD),
+            options.distort,
+        )
+    refuse_distorted_pairs(options)
+    return OverlappingPairs(
+        data,
+        options.seed,
+        options.eval_size,
+        _default(options.shift, PAIR_SHIFT),
+        _default(options.pad, PAIR_PAD),
+    )
 
 
-class _InMemoryPipeline(Pipeline):
-    """Holds the arrays where tf.data reads them."""
+def refuse_distorted_pairs(options):
+    """Raises UserError if pairs are to be distorted."""
+    if options.distort:
+        raise UserError("--distort is for one target, not for --num_targets=2")
 
-    def __init__(self, data, spec):
-        super().__init__(spec)
-        self._num_images = len(data)
-        self._num_classes = data.num_classes
+
+def _default(value, default):
+    return default if value is None else value
+
+
+class _Arrays:
+    """Labelled images where tf.data reads them."""
+
+    def __init__(self, data):
         with tf.device("CPU:0"):
-            self._images = tf.constant(data.images, tf.uint8)
-            self._labels = tf.constant(data.labels, tf.int32)
+            self.images = tf.constant(data.images, tf.uint8)
+            self.labels = tf.constant(data.labels, tf.int32)
 
-    def _training_indices(self, step, batch_size, seed):
-        return shuffled_indices(step, batch_size, self._num_images, seed)
-
-    def _take(self, indices):
+    def take(self, indices):
         """Images uint8 [B, H, W, C] and labels int32 [B] at `indices`."""
-        return tf.gather(self._images, indices), tf.gather(
-            self._labels, indices
-        )
+        return tf.gather(self.images, indices), tf.gather(self.labels, indices)
 
 
-class ShiftedImages(_InMemoryPipeline):
-    """Images of one object; in training shifted by up to 2 pixels.
+class SingleObjects(Pipeline):
+    """Images of one object, wherever they are stored.
 
-    Every training image moves by a row and a column offset, each uniform in
-    [-2, 2]: the distribution of the reference's 25 copies of each image.
+    Every image is padded by `pad` pixels on each side. In training it moves
+    by a row and a column offset, each uniform in [-shift, shift]: the
+    distribution of the reference's 25 copies of each image for a shift of 2.
+    At last comes, with `distort`, the reference's distortion.
+
+    Args:
+      shape: (height, width, depth) of the stored images.
+      num_classes: int.
+      num_images: int.
+      eval_size: int, how many images to evaluate, at most.
+      shift: int, pixels.
+      pad: int, pixels.
+      distort: bool.
+
+    Raises:
+      UserError: if the images are too small to be distorted.
     """
 
-    def __init__(self, data, eval_size):
-        spec = keys.Spec(
-            keys.ImageShape(*data.images.shape[1:], data.num_classes),
-            num_targets=1,
-            num_examples=min(eval_size, len(data)),
+    def __init__(
+        self, shape, num_classes, num_images, eval_size, shift, pad, distort
+    ):
+        height, width, depth = shape
+        size = (height + 2 * pad, width + 2 * pad)
+        if distort:
+            size = distorted_size(*size)
+        super().__init__(
+            keys.Spec(
+                keys.ImageShape(*size, depth, num_classes),
+                num_targets=1,
+                num_examples=min(eval_size, num_images),
+            ),
+            num_images,
         )
-        super().__init__(data, spec)
+        self._shift = shift
+        self._pad = pad
+        self._distort = distort
+
+    @abc.abstractmethod
+    def _take(self, indices):
+        """Stored images uint8 [B, H, W, C] and labels int32 [B]."""
 
     def _training_batch(self, step, batch_size, seed):
         images, labels = self._take(
-            self._training_indices(step, batch_size, seed)
+            self.training_indices(step, batch_size, seed)
         )
-        offsets = random_offsets(
-            step_seed(seed, Stream.SHIFT, step), batch_size, SINGLE_SHIFT
-        )
-        shifted = shift_images(images, offsets, SINGLE_SHIFT)
-        return single_target_batch(
-            unit_range(shifted), labels, self._num_classes
-        )
+        images = pad_images(images, self._pad)
+        if self._shift:
+            offset_seed = step_seed(seed, Stream.SHIFT, step)
+            offsets = random_offsets(offset_seed, batch_size, self._shift)
+            images = shift_images(images, offsets, self._shift)
+        if self._distort:
+            images = distort_for_training(images, seed, step)
+        return self._batch(images, labels)
 
     def _evaluation_batch(self, indices):
         images, labels = self._take(indices)
+        images = pad_images(images, self._pad)
+        if self._distort:
+            images = central_crop(images)
+        return self._batch(images, labels)
+
+    def _batch(self, images, labels):
         return single_target_batch(
-            unit_range(images), labels, self._num_classes
+            unit_range(images), labels, self.spec.shape.num_classes
         )
 
 
-class OverlappingPairs(_InMemoryPipeline):
+class ShiftedImages(SingleObjects):
+    """Images of one object in memory; see `SingleObjects`."""
+
+    def __init__(
+        self,
+        data,
+        eval_size,
+        shift=SINGLE_SHIFT,
+        pad=SINGLE_PAD,
+        distort=False,
+    ):
+        super().__init__(
+            data.images.shape[1:],
+            data.num_classes,
+            len(data),
+            eval_size,
+            shift,
+            pad,
+            distort,
+        )
+        self._arrays = _Arrays(data)
+
+    def _take(self, indices):
+        return self._arrays.take(indices)
+
+
+class OverlappingPairs(Pipeline):
     """MultiMNIST on the fly: two overlapping objects of different classes.
 
-    Each image is padded by 4 pixels on every side and shifted by up to 4; the
-    two are merged by min(255, a + b) (the paper's section 6). In training the
-    first of a pair comes from a shuffled pass over the images and the second
-    is uniform among those of other classes. The pairs for evaluation are
-    fixed by the seed, and each image is the first of about as many.
+    Each image is padded by `pad` pixels on every side and shifted by up to
+    `shift`; the two are merged by min(255, a + b) (the paper's section 6). In
+    training the first of a pair comes from a shuffled pass over the images
+    and the second is uniform among those of other classes. The pairs for
+    evaluation are fixed by the seed, and each image is the first of about as
+    many.
 
     Raises:
-      ValueError: if all images are of one class.
+      UserError: if all images are of one class.
     """
 
-    def __init__(self, data, seed, eval_size):
+    def __init__(self, data, seed, eval_size, shift=PAIR_SHIFT, pad=PAIR_PAD):
         height, width, depth = data.images.shape[1:]
-        spec = keys.Spec(
-            keys.ImageShape(
-                height + 2 * PAIR_PAD,
-                width + 2 * PAIR_PAD,
-                depth,
-                data.num_classes,
+        super().__init__(
+            keys.Spec(
+                keys.ImageShape(
+                    height + 2 * pad,
+                    width + 2 * pad,
+                    depth,
+                    data.num_classes,
+                ),
+                num_targets=2,
+                num_examples=eval_size,
             ),
-            num_targets=2,
-            num_examples=eval_size,
+            len(data),
         )
-        # Images of one class stand together, so that the images of all other
-        # classes are one range with a gap.
-        order = np.argsort(data.labels, kind="stable")
-        counts = np.bincount(data.labels, minlength=data.num_classes)
-        if counts.max() == len(data):
-            raise ValueError("pairs need images of at least two classes")
-        super().__init__(data[order], spec)
+        self._shift = shift
+        self._pad = pad
+        order, starts, counts = group_by_class(data)
+        self._arrays = _Arrays(data[order])
         self._counts = tf.constant(counts, tf.int64)
-        self._starts = tf.constant(np.cumsum(counts) - counts, tf.int64)
+        self._starts = tf.constant(starts, tf.int64)
         # Where the image that was at each place before the sort is now.
         self._place = tf.constant(np.argsort(order), tf.int64)
         draw_seed = step_seed(seed, Stream.EVALUATION, 0)
@@ -164,12 +250,12 @@ class OverlappingPairs(_InMemoryPipeline):
             (eval_size,), draw_seed, dtype=tf.float64
         )
         self._eval_offsets = [
-            random_offsets(draw_seed + target, eval_size, PAIR_SHIFT)
+            random_offsets(draw_seed + target, eval_size, shift)
             for target in (1, 2)
         ]
 
     def _training_batch(self, step, batch_size, seed):
-        first = self._training_indices(step, batch_size, seed)
+        first = self.training_indices(step, batch_size, seed)
         partner_draws = tf.random.stateless_uniform(
             (batch_size,),
             step_seed(seed, Stream.PARTNER, step),
@@ -177,14 +263,14 @@ class OverlappingPairs(_InMemoryPipeline):
         )
         offset_seed = step_seed(seed, Stream.SHIFT, step)
         offsets = [
-            random_offsets(offset_seed + target, batch_size, PAIR_SHIFT)
+            random_offsets(offset_seed + target, batch_size, self._shift)
             for target in (0, 1)
         ]
         return self._pair_batch(first, partner_draws, offsets)
 
     def _evaluation_batch(self, indices):
         return self._pair_batch(
-            indices % self._num_images,
+            indices % self.num_images,
             tf.gather(self._eval_partners, indices),
             [tf.gather(offsets, indices) for offsets in self._eval_offsets],
         )
@@ -201,9 +287,9 @@ class OverlappingPairs(_InMemoryPipeline):
         second = self._partners(first, partner_draws)
         shifted, labels = [], []
         for indices, offset in zip((first, second), offsets, strict=True):
-            images, label = self._take(indices)
-            padded = pad_images(images, PAIR_PAD)
-            shifted.append(shift_images(padded, offset, PAIR_SHIFT))
+            images, label = self._arrays.take(indices)
+            padded = pad_images(images, self._pad)
+            shifted.append(shift_images(padded, offset, self._shift))
             labels.append(label)
         merged = tf.minimum(
             tf.cast(shifted[0], tf.int32) + tf.cast(shifted[1], tf.int32), 255
@@ -212,14 +298,36 @@ class OverlappingPairs(_InMemoryPipeline):
             unit_range(merged),
             [unit_range(images) for images in shifted],
             labels,
-            self._num_classes,
+            self.spec.shape.num_classes,
         )
 
     def _partners(self, first, draws):
         """Images of other classes than `first`, each equally likely."""
-        label = tf.gather(self._labels, first)
+        label = tf.gather(self._arrays.labels, first)
         count = tf.gather(self._counts, label)
         start = tf.gather(self._starts, label)
-        others = tf.cast(self._num_images - count, tf.float64)
+        others = tf.cast(self.num_images - count, tf.float64)
         rank = tf.cast(draws * others, tf.int64)  # among the other classes
         return tf.where(rank < start, rank, rank + count)
+
+
+def group_by_class(data):
+    """An order in which images of one class stand together.
+
+    In it the images of all other classes are one range with a gap.
+
+    Args:
+      data: `LabelledImages`.
+
+    Returns:
+      Tuple of the order, int64 [N], and where in it each class begins and how
+      many images it has, both int64 [num_classes].
+
+    Raises:
+      UserError: if all images are of one class, so that there are no pairs.
+    """
+    counts = np.bincount(data.labels, minlength=data.num_classes)
+    if counts.max() == len(data):
+        raise UserError("pairs need images of at least two classes")
+    order = np.argsort(data.labels, kind="stable")
+    return order, np.cumsum(counts) - counts, counts

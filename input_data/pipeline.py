@@ -1,10 +1,13 @@
 """Pipelines whose every batch is a pure function of the seed and the step."""
 
 import abc
+import contextlib
 
 import tensorflow as tf
 
+from errors import UserError
 from input_data import features as keys
+from input_data.randomness import shuffled_indices
 
 
 class Pipeline(abc.ABC):
@@ -12,10 +15,47 @@ class Pipeline(abc.ABC):
 
     Attributes:
       spec: `features.Spec`.
+      num_images: int, the images (or stored pairs) that training draws from.
     """
 
-    def __init__(self, spec):
+    def __init__(self, spec, num_images):
         self.spec = spec
+        self.num_images = num_images
+        self._user_error = None
+
+    @contextlib.contextmanager
+    def user_errors(self):
+        """A context for using batches, which raises `UserError` as such.
+
+        tf.data turns what a Python function raises into errors of its own.
+
+        Raises:
+          UserError: the one that a function of `_in_python` raised.
+        """
+        try:
+            yield
+        except tf.errors.OpError:
+            if self._user_error is None:
+                raise
+            raise self._user_error from None
+
+    def _in_python(self, function, inputs, types):
+        """The outputs of a Python function of eager tensors, inside tf.data.
+
+        Args:
+          function: callable, may raise `UserError`: see `user_errors`.
+          inputs: list of tensors.
+          types: list of the types of its outputs.
+        """
+
+        def call(*values):
+            try:
+                return function(*values)
+            except UserError as error:
+                self._user_error = error
+                raise
+
+        return tf.py_function(call, inputs, types)
 
     def training_batches(self, batch_size, seed, start, stop):
         """Shuffled, augmented batches of the training steps [start, stop).
@@ -39,20 +79,19 @@ class Pipeline(abc.ABC):
         )
 
     def training_indices(self, step, batch_size, seed):
-        """Which training examples a step takes, by their order in the data.
-
-        With two targets, those of the first.
+        """Which images a training step takes: with two targets, the first.
 
         Args:
-          step: int.
+          step: int or scalar int64 tensor.
           batch_size: int.
           seed: int.
 
         Returns:
-          List of ints.
+          int64 tensor [batch_size] of values in [0, num_images).
         """
-        step = tf.constant(step, tf.int64)
-        return self._training_indices(step, batch_size, seed).numpy().tolist()
+        return shuffled_indices(
+            tf.cast(step, tf.int64), batch_size, self.num_images, seed
+        )
 
     def evaluation_batches(self, batch_size):
         """Every example once and in a fixed order; the last batch may be less.
@@ -83,10 +122,6 @@ class Pipeline(abc.ABC):
             deterministic=True,
         )
         return dataset.prefetch(tf.data.AUTOTUNE)
-
-    @abc.abstractmethod
-    def _training_indices(self, step, batch_size, seed):
-        """int64 tensor [B]: the examples of a training step."""
 
     @abc.abstractmethod
     def _training_batch(self, step, batch_size, seed):

@@ -142,7 +142,7 @@ def single_pixels(size=9, copies=30):
 
 
 def test_training_shifts_are_uniform_over_25_offsets():
-    pipeline = make_pipeline(single_pixels(), 1, seed=0, eval_size=10)
+    pipeline = make_pipeline(single_pixels(), registry.Options(eval_size=10))
     counts = np.zeros((9, 9))
     for x, _ in pipeline.training_batches(500, 0, 0, 20):
         images, labels = x[keys.IMAGES].numpy(), x[keys.RECONS_LABEL].numpy()
@@ -158,14 +158,16 @@ def test_training_shifts_are_uniform_over_25_offsets():
 
 
 def test_evaluation_images_are_not_shifted():
-    pipeline = make_pipeline(single_pixels(), 1, seed=0, eval_size=10)
+    pipeline = make_pipeline(single_pixels(), registry.Options(eval_size=10))
     ((x, _),) = pipeline.evaluation_batches(10)
     assert (x[keys.IMAGES].numpy()[:, 4, 4] > 0).all()
 
 
 @pytest.mark.parametrize("training", [True, False])
 def test_pairs_are_merged_shifted_and_uniform(training):
-    pipeline = make_pipeline(single_pixels(), 2, seed=0, eval_size=9000)
+    pipeline = make_pipeline(
+        single_pixels(), registry.Options(num_targets=2, eval_size=9000)
+    )
     assert pipeline.spec.shape == keys.ImageShape(17, 17, 1, 10)
     batches = (
         pipeline.training_batches(450, 0, 0, 20)
@@ -205,17 +207,13 @@ def test_pairs_are_merged_shifted_and_uniform(training):
 def test_bright_overlaps_are_cut_at_white():
     images = np.full((2, 6, 6, 1), 200, "uint8")
     data = LabelledImages(images, np.array([0, 1]), 2)
-    pipeline = make_pipeline(data, 2, seed=0, eval_size=50)
+    pipeline = make_pipeline(
+        data, registry.Options(num_targets=2, eval_size=50)
+    )
     ((x, y),) = pipeline.evaluation_batches(50)
     both = (y[keys.RECONS].numpy() > 0) & (y[keys.SPARE_RECONS].numpy() > 0)
     assert both.any()
     assert (x[keys.IMAGES].numpy()[both] == 1.0).all()
-
-
-def test_pairs_need_two_classes():
-    data = LabelledImages(np.zeros((3, 4, 4, 1), "uint8"), np.ones(3, int), 5)
-    with pytest.raises(ValueError, match="at least two classes"):
-        make_pipeline(data, 2, seed=0, eval_size=5)
 
 
 def test_registry_names_what_is_valid():

@@ -12,6 +12,8 @@ class Stream(enum.IntEnum):
     SHIFT = 1
     PARTNER = 2
     EVALUATION = 3
+    CROP = 4
+    ROTATION = 5
 
 
 def step_seed(seed, stream, step):

@@ -24,6 +24,7 @@ class Config:
     data_dir: str | None = None
     dataset: str | None = None
     deterministic: bool = False
+    distort: bool = False
     eval_interval: float = 60.0
     eval_size: int = 10000
     eval_timeout: float = 6 * 3600.0
@@ -35,8 +36,10 @@ class Config:
     num_gpus: int = 1
     num_targets: int | None = None
     num_trials: int = 1
+    pad: int | None = None
     save_step: int = 1500
     seed: int = 0
+    shift: int | None = None
     summary_dir: str | None = None
     summary_step: int = 10
     train: bool = True
@@ -65,6 +68,9 @@ class Config:
             num_targets=num_targets,
             seed=self.seed,
             eval_size=self.eval_size,
+            shift=self.shift,
+            pad=self.pad,
+            distort=self.distort,
         )
 
     def require_summary_dir(self):

@@ -11,10 +11,10 @@ from errors import UserError
 from input_data import features as keys
 from input_data import registry
 from models.hparams import HParams, parse_overrides
+from progress import Progress
 from training import checkpoint, tf1_format
 from training.architecture import Architecture
 from training.config import EVAL_BATCH_SIZE
-from training.progress import Progress
 from training.summaries import SummaryWriter, evaluation_scalars
 from training.train import DEFAULT_MODEL
 
@@ -89,11 +89,12 @@ def predict(model, pipeline):
     done = 0
     # NumPy arrays: not every backend takes tensors of TensorFlow here.
     batches = pipeline.evaluation_batches(EVAL_BATCH_SIZE)
-    for x, y in batches.as_numpy_iterator():
-        logits.append(model.predict_on_batch(x)[keys.LOGITS])
-        labels.append(y[keys.LOGITS])
-        done += len(labels[-1])
-        progress.update(done, {})
+    with pipeline.user_errors():
+        for x, y in batches.as_numpy_iterator():
+            logits.append(model.predict_on_batch(x)[keys.LOGITS])
+            labels.append(y[keys.LOGITS])
+            done += len(labels[-1])
+            progress.update(done, {})
     return np.concatenate(labels), np.concatenate(logits)
 
 

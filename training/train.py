@@ -9,11 +9,11 @@ from errors import Interrupted, UserError
 from input_data import registry
 from models.hparams import HParams, parse_overrides
 from models.optimizer import make_optimizer
+from progress import Progress
 from training import checkpoint, tf1_format
 from training.architecture import Architecture
 from training.devices import strategy_scope
 from training.process import StopSignal, sole_trainer
-from training.progress import Progress
 from training.summaries import SummaryWriter, training_scalars
 
 DEFAULT_MODEL = "capsule"
@@ -51,7 +51,7 @@ def train(config):
     )
     print(
         f"Training {architecture.model} on {config.dataset_name}: "
-        f"{pipeline.spec.num_examples} images"
+        f"{pipeline.num_images} images"
     )
     directory = pathlib.Path(config.summary_dir) / "train"
     _make_directory(directory)
@@ -103,13 +103,13 @@ def _resume(directory, model, architecture, config):
     checkpoint.load(path, model)
     print(f"Resuming from {path}")
     differences = metadata.architecture.training_differences(architecture)
-    differences += [
-        (name, metadata.training[name], value)
-        for name, value in _training_settings(config).items()
-        if name != "max_steps"
-        # None: converted from a TF1 checkpoint, which does not tell.
-        and metadata.training.get(name) not in (None, value)
-    ]
+    # A converted TF1 checkpoint does not tell how it was trained.
+    if "converted_from" not in metadata.training:
+        differences += [
+            (name, metadata.training[name], value)
+            for name, value in _training_settings(config).items()
+            if name != "max_steps" and metadata.training[name] != value
+        ]
     for name, before, now in differences:
         print(f"Note: {name} was {before} and is {now} from here on")
     return step
@@ -183,6 +183,9 @@ def _training_settings(config):
     """What a checkpoint records of the run beside its architecture."""
     return {
         "dataset": config.dataset_name,
+        "shift": config.shift,
+        "pad": config.pad,
+        "distort": config.distort,
         "validate": config.validate,
         "seed": config.seed,
         "batch_size": config.batch_size,
@@ -213,14 +216,15 @@ def _fit(model, pipeline, start, directory, architecture, config, stop):
         callbacks.append(
             _WriteVerboseSummaries(start, writer, pipeline, config)
         )
-    model.fit(
-        pipeline.training_batches(
-            config.batch_size, config.seed, start, config.max_steps
-        ),
-        callbacks=callbacks,
-        shuffle=False,  # the pipeline shuffles
-        verbose=0,  # _ShowProgress shows it
-    )
+    with pipeline.user_errors():
+        model.fit(
+            pipeline.training_batches(
+                config.batch_size, config.seed, start, config.max_steps
+            ),
+            callbacks=callbacks,
+            shuffle=False,  # the pipeline shuffles
+            verbose=0,  # _ShowProgress shows it
+        )
 
 
 class _StepCallback(keras.callbacks.Callback):
@@ -319,7 +323,7 @@ class _RequireFiniteLoss(_StepCallback):
             return
         examples = self._pipeline.training_indices(
             step - 1, self._config.batch_size, self._config.seed
-        )
+        ).numpy()
         found = checkpoint.find_all(self._directory)
         last = found[-1][1] if found else "none yet"
         raise UserError(

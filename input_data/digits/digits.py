@@ -29,14 +29,16 @@ def load(split, options):
     Returns:
       `Pipeline`.
     """
+    return make_pipeline(read_split(split), options)
+
+
+def read_split(split):
+    """The images and labels of one split, as `LabelledImages`."""
     with np.load(_FILE, allow_pickle=False) as arrays:
         data = LabelledImages(
             _enlarge(arrays["images"]), arrays["labels"], NUM_CLASSES
         )
-    part = select(split, data[:-NUM_TEST], data[-NUM_TEST:], NUM_HELD_OUT)
-    return make_pipeline(
-        part, options.num_targets, options.seed, options.eval_size
-    )
+    return select(split, data[:-NUM_TEST], data[-NUM_TEST:], NUM_HELD_OUT)
 
 
 def _enlarge(images):

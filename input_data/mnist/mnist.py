@@ -1,13 +1,14 @@
-"""MNIST from its idx files."""
+"""MNIST: from its idx files, or from the reference's record files."""
 
 import pathlib
 
 from errors import UserError
 from input_data.labelled_images import LabelledImages, make_pipeline
+from input_data.mnist import mnist_input_record
 from input_data.mnist.idx import read_idx
+from input_data.mnist.records import NUM_CLASSES
 from input_data.splits import Split, select
 
-NUM_CLASSES = 10
 NUM_HELD_OUT = 10000
 _FILE_PREFIX = {True: "train", False: "t10k"}
 
@@ -17,8 +18,8 @@ def load(split, options):
 
     Args:
       split: `Split`.
-      options: `registry.Options`; `data_dir` holds the idx files, plain or
-        gzipped.
+      options: `registry.Options`; `data_dir` names record files, see
+        `mnist_input_record`, or else holds the idx files, plain or gzipped.
 
     Returns:
       `Pipeline`.
@@ -32,14 +33,29 @@ def load(split, options):
             "(train-images-idx3-ubyte.gz and so on); --dataset=digits needs "
             "no files"
         )
-    from_training = split is not Split.TEST
-    data = read_mnist(options.data_dir, from_training)
+    from_records = mnist_input_record.find(split, options)
+    if from_records is not None:
+        return from_records
+    return make_pipeline(read_split(split, options.data_dir), options)
+
+
+def read_split(split, data_dir):
+    """Reads the images and labels of one split from the idx files.
+
+    Args:
+      split: `Split`.
+      data_dir: path of the folder with the idx files.
+
+    Returns:
+      `LabelledImages`.
+
+    Raises:
+      UserError: if files are missing, damaged, or have too few images.
+    """
+    data = read_mnist(data_dir, training=split is not Split.TEST)
     if split in (Split.VALID_TRAIN, Split.VALID_TEST):
-        _require_more_than_held_out(data, options.data_dir)
-    part = select(split, train=data, test=data, num_held_out=NUM_HELD_OUT)
-    return make_pipeline(
-        part, options.num_targets, options.seed, options.eval_size
-    )
+        _require_more_than_held_out(data, data_dir)
+    return select(split, train=data, test=data, num_held_out=NUM_HELD_OUT)
 
 
 def read_mnist(data_dir, training):

@@ -47,5 +47,6 @@ class Progress:
         rate = (done - self._first) / max(now - self._start, 1e-9)
         shown = [f"{self._name} {done}/{self._total}"]
         shown += [f"{name}: {value:.4f}" for name, value in values.items()]
-        shown += [f"{rate:.3g} {self._name}s/s"]
+        digits = ",.0f" if rate >= 100 else ".3g"
+        shown += [f"{rate:{digits}} {self._name}s/s"]
         print(" - ".join(shown), flush=True)

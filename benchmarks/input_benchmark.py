@@ -1,0 +1,223 @@
+"""Images per second of the digit pipelines, and of writing record files.
+
+  python benchmarks/input_benchmark.py
+  python benchmarks/input_benchmark.py --cores=2 --data_dir=MNIST_FOLDER
+
+Without --data_dir it takes 60,000 images made of the embedded digits. Every
+pipeline's rate is also given in units of a loop that shifts one 28x28 image at
+a time in Python, whatever the pipeline does beyond that, so that machines can
+be compared; writing MultiMNIST records is compared with a loop that pads,
+rolls, merges, serialises and writes one pair at a time. At last four times as
+many records are written, and the growth of the process is shown.
+"""
+
+import argparse
+import os
+import pathlib
+import resource
+import sys
+import tempfile
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+BATCH_SIZE = 128
+NUM_IMAGES = 60000
+SHIFT = PAD = 4
+SECONDS = 3.0
+REPEATS = 3
+
+
+def main():
+    """Measures and prints, one line for each pipeline."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--cores", type=int, default=1)
+    parser.add_argument("--data_dir", help="folder with MNIST's idx files")
+    arguments = parser.parse_args()
+    # Before TensorFlow starts its threads, as many as there are cores.
+    cores = sorted(os.sched_getaffinity(0))[: arguments.cores]
+    os.sched_setaffinity(0, cores)
+    print(f"{len(cores)} cores, batches of {BATCH_SIZE}, best of {REPEATS}")
+    with tempfile.TemporaryDirectory() as folder:
+        _measure(arguments.data_dir, folder)
+
+
+def _measure(data_dir, folder):
+    from input_data import labelled_images
+    from input_data.mnist import expansion, mnist_input_record
+    from input_data.registry import Options
+    from input_data.splits import Split
+
+    data = _read(data_dir)
+    loop = _best(lambda: _single_loop_rate(data))
+    print(f"shifted images, one by one in Python: {loop:10,.0f} images/s")
+
+    def show(name, pipeline):
+        rate = _best(lambda: _training_rate(pipeline))
+        print(f"{name:36} {rate:10,.0f} images/s, {rate / loop:.1f} loops")
+
+    def memory(**options):
+        return labelled_images.make_pipeline(data, Options(**options))
+
+    show("in memory, shifted:", memory())
+    show("in memory, shifted and distorted:", memory(distort=True))
+    show("in memory, 40x40, shifted by 6:", memory(shift=6, pad=6))
+    show("MultiMNIST on the fly:", memory(num_targets=2))
+
+    single = pathlib.Path(folder) / "single.tfrecords"
+    digits = expansion.ShiftedDigits(data, shift=2, pad=0)
+    rate = _write(digits, single, 300000)
+    print(f"{'writing single records:':36} {rate:10,.0f} images/s")
+    show(
+        "single records:",
+        mnist_input_record.SingleRecords(single, Options()),
+    )
+    single.unlink()
+
+    prefix = pathlib.Path(folder) / "multi.tfrecords"
+    pairs_file = prefix.with_name(f"{prefix.name}-00000-of-00001")
+    pairs = expansion.DigitPairs(data, SHIFT, PAD, 1000, 0, Split.TRAIN)
+    pair_loop = _best(lambda: _pair_loop_rate(data, pairs_file))
+    print(f"writing pairs, one by one in Python:  {pair_loop:10,.0f} pairs/s")
+    rate = _best(lambda: _write(pairs, pairs_file, 50000))
+    print(
+        f"{'writing pair records:':36} {rate:10,.0f} pairs/s, "
+        f"{rate / pair_loop:.1f} times that"
+    )
+    before = _peak_memory()
+    _write(pairs, pairs_file, 200000)
+    print(
+        "peak memory after 4 times as many records: "
+        f"{_peak_memory() - before:+.1f} MB on {before:.0f} MB"
+    )
+    options = Options(data_dir=f"{prefix}@1", num_targets=2)
+    show("pair records:", mnist_input_record.PairRecords(options))
+
+
+def _read(data_dir):
+    import numpy as np
+
+    from input_data.digits import digits
+    from input_data.labelled_images import LabelledImages
+    from input_data.mnist import mnist
+    from input_data.splits import Split
+
+    if data_dir is not None:
+        return mnist.read_mnist(data_dir, training=True)
+    data = digits.read_split(Split.TRAIN)
+    places = np.arange(NUM_IMAGES) % len(data)
+    return LabelledImages(
+        data.images[places], data.labels[places], data.num_classes
+    )
+
+
+def _best(measure):
+    return max(measure() for _ in range(REPEATS))
+
+
+def _training_rate(pipeline):
+    """Images per second of training batches, after the first ones."""
+    batches = iter(pipeline.training_batches(BATCH_SIZE, 0, 0, 2**40))
+    for _ in range(10):
+        next(batches)
+    start, count = time.perf_counter(), 0
+    while time.perf_counter() - start < SECONDS:
+        next(batches)
+        count += BATCH_SIZE
+    return count / (time.perf_counter() - start)
+
+
+def _shifted(image, offset, shift):
+    import numpy as np
+
+    canvas = np.pad(image, shift)
+    canvas = np.roll(canvas, offset, axis=(0, 1))
+    return canvas[shift:-shift, shift:-shift]
+
+
+def _single_loop_rate(data):
+    """Images per second of a loop that shifts one image at a time."""
+    import numpy as np
+
+    generator = np.random.default_rng(0)
+    start, count = time.perf_counter(), 0
+    while time.perf_counter() - start < SECONDS:
+        batch = []
+        for place in generator.integers(len(data), size=BATCH_SIZE):
+            offset = generator.integers(-2, 3, size=2)
+            image = _shifted(data.images[place, ..., 0], offset, 2)
+            batch.append(image.astype(np.float32) / 255)
+        np.stack(batch)
+        count += BATCH_SIZE
+    return count / (time.perf_counter() - start)
+
+
+def _pair_loop_rate(data, path):
+    """Pairs per second of a loop that writes one at a time."""
+    import numpy as np
+    import tensorflow as tf
+
+    def integer(value):
+        return tf.train.Feature(
+            int64_list=tf.train.Int64List(value=[int(value)])
+        )
+
+    def text(image):
+        return tf.train.Feature(
+            bytes_list=tf.train.BytesList(value=[image.tobytes()])
+        )
+
+    generator = np.random.default_rng(0)
+    size = data.images.shape[1] + 2 * PAD
+    start, count = time.perf_counter(), 0
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        while time.perf_counter() - start < SECONDS:
+            first = second = count % len(data)
+            while data.labels[first] == data.labels[second]:
+                second = generator.integers(len(data))
+            images = [
+                _shifted(
+                    np.pad(data.images[place, ..., 0], PAD),
+                    generator.integers(-SHIFT, SHIFT + 1, size=2),
+                    SHIFT,
+                )
+                for place in (first, second)
+            ]
+            merged = np.minimum(images[0].astype(int) + images[1], 255)
+            features = {
+                "height": integer(size),
+                "width": integer(size),
+                "depth": integer(1),
+                "label_1": integer(data.labels[first]),
+                "label_2": integer(data.labels[second]),
+                "image_raw_1": text(images[0]),
+                "image_raw_2": text(images[1]),
+                "merged_raw": text(merged.astype(np.uint8)),
+            }
+            example = tf.train.Example(
+                features=tf.train.Features(feature=features)
+            )
+            writer.write(example.SerializeToString())
+            count += 1
+    return count / (time.perf_counter() - start)
+
+
+def _write(contents, path, count):
+    """Records per second of writing `count` records as mnist_shift does."""
+    from input_data.mnist import mnist_shift
+
+    start = time.perf_counter()
+    mnist_shift.write_records(contents, 0, count, path)
+    return count / (time.perf_counter() - start)
+
+
+def _peak_memory():
+    """The largest size that this process had, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""Checks mnist_shift_beam; apart from the other tests, for it needs Beam.
+
+  pip install -r requirements-beam.txt pytest
+  python -m pytest input_data/mnist/mnist_shift_beam_check.py
+
+pytest runs it only by its name, as that does not end in _test.py.
+"""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from errors import UserError
+from input_data.mnist import mnist_shift, mnist_shift_beam
+from input_data.mnist.mnist_shift import Job
+from input_data.splits import Split
+
+
+def some_job(folder, **changes):
+    settings = {
+        "dataset": "digits",
+        "split": Split.TEST,
+        "shift": 1,
+        "pad": 1,
+        "multi_targets": True,
+        "num_pairs": 3,
+        "max_shard": 200,
+        "seed": 5,
+        **changes,
+    }
+    return Job(str(folder), **settings)
+
+
+def contents_of(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def options():
+    # The DirectRunner within this process, which asks for no other program.
+    return PipelineOptions(["--runner=BundleBasedDirectRunner"])
+
+
+def test_files_are_those_of_mnist_shift(tmp_path, options):
+    paths = mnist_shift.generate(some_job(tmp_path / "alone"))
+    assert len(paths) == 6
+    mnist_shift_beam.generate(some_job(tmp_path / "beam"), options)
+    expected = contents_of(tmp_path / "alone")
+    assert contents_of(tmp_path / "beam") == expected
+
+    missing = tmp_path / "beam" / paths[2].name
+    missing.unlink()
+    kept = tmp_path / "beam" / paths[3].name
+    before = kept.stat().st_mtime_ns
+    mnist_shift_beam.generate(some_job(tmp_path / "beam"), options)
+    assert contents_of(tmp_path / "beam") == expected
+    assert kept.stat().st_mtime_ns == before
+    with pytest.raises(UserError, match="written with other settings"):
+        mnist_shift_beam.generate(some_job(tmp_path / "beam", seed=6), options)
+
+
+def test_command_from_another_folder(tmp_path):
+    mnist_shift.generate(some_job(tmp_path / "alone"))
+    result = subprocess.run(
+        [
+            *(sys.executable, str(pathlib.Path(mnist_shift_beam.__file__))),
+            *(f"--data_dir={tmp_path / 'beam'}", "--dataset=digits"),
+            *("--split=test", "--shift=1", "--pad=1", "--multi_targets"),
+            *("--num_pairs=3", "--max_shard=200", "--seed=5"),
+            "--runner=BundleBasedDirectRunner",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert contents_of(tmp_path / "beam") == contents_of(tmp_path / "alone")

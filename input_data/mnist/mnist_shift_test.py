@@ -1,0 +1,239 @@
+import dataclasses
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from errors import UserError
+from input_data import features as keys
+from input_data import registry
+from input_data.digits import digits
+from input_data.mnist import mnist_shift
+from input_data.mnist.expansion import DigitPairs
+from input_data.mnist.mnist_shift import Job
+from input_data.registry import Options
+from input_data.splits import Split
+
+COMMAND = pathlib.Path(mnist_shift.__file__)
+
+
+def pairs_job(folder, **changes):
+    job = Job(
+        str(folder),
+        dataset="digits",
+        split=Split.TEST,
+        shift=1,
+        pad=1,
+        multi_targets=True,
+        num_pairs=3,
+        max_shard=400,
+        seed=5,
+    )
+    return dataclasses.replace(job, **changes)
+
+
+def read_examples(path):
+    return [
+        {
+            key: (feature.int64_list.value or feature.bytes_list.value)[0]
+            for key, feature in tf.train.Example.FromString(
+                record.numpy()
+            ).features.feature.items()
+        }
+        for record in tf.data.TFRecordDataset(str(path))
+    ]
+
+
+def contents_of(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("split", list(Split))
+def test_reader_finds_what_was_written(tmp_path, split):
+    shift = 1 if split.is_training else 0
+    job = Job(str(tmp_path), dataset="digits", split=split, shift=shift)
+    mnist_shift.generate(job)
+    source = digits.read_split(split)
+    options = Options(data_dir=str(tmp_path), shift=1, eval_size=10**6)
+    pipeline = registry.load("mnist", split, options)
+    copies = (2 * shift + 1) ** 2
+    assert pipeline.spec.num_examples == len(source) * copies
+    x, _ = next(iter(pipeline.evaluation_batches(copies)))
+    np.testing.assert_array_equal(
+        x[keys.RECONS_LABEL], [source.labels[0]] * copies
+    )
+    np.testing.assert_allclose(
+        x[keys.IMAGES][copies // 2], source.images[0] / 255.0, atol=1e-6
+    )
+
+    job = pairs_job(tmp_path, split=split, num_pairs=2, max_shard=1000)
+    paths = mnist_shift.generate(job)
+    count = 2 * len(source)
+    num_shards = -(-count // 1000)
+    prefix = tmp_path / f"multi{split.value}_1shifted_mnist.tfrecords"
+    assert [str(path) for path in paths] == [
+        f"{prefix}-{shard:05d}-of-{num_shards:05d}"
+        for shard in range(num_shards)
+    ]
+    options = Options(
+        data_dir=f"{prefix}@{num_shards}", num_targets=2, eval_size=10**6
+    )
+    pipeline = registry.load("mnist", split, options)
+    assert pipeline.spec.num_examples == count
+    assert pipeline.spec.shape == keys.ImageShape(30, 30, 1, 10)
+
+
+def test_shards_hold_at_most_max_shard_and_are_cut_anywhere_alike(tmp_path):
+    paths = mnist_shift.generate(pairs_job(tmp_path / "a"))
+    counts = [len(read_examples(path)) for path in paths]
+    assert counts == [360, 360, 360]
+    (whole,) = mnist_shift.generate(pairs_job(tmp_path / "b", max_shard=0))
+    assert whole.name.endswith("-00000-of-00001")
+    joined = b"".join(path.read_bytes() for path in paths)
+    assert joined == whole.read_bytes()
+
+
+def test_command_with_workers_from_another_folder(tmp_path):
+    alone = tmp_path / "alone"
+    mnist_shift.generate(pairs_job(alone))
+    together = tmp_path / "together"
+    command = [
+        *(sys.executable, str(COMMAND), f"--data_dir={together}"),
+        *("--dataset=digits", "--split=test", "--shift=1", "--pad=1"),
+        *("--multi_targets=true", "--num_pairs=3", "--max_shard=400"),
+        *("--seed=5", "--num_workers=2"),
+    ]
+    result = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert "record 1080/1080" in result.stdout
+    assert "records/s" in result.stdout
+    assert contents_of(together) == contents_of(alone)
+
+    result = subprocess.run(
+        [*command, "--seed=6"], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 1
+    assert "Traceback" not in result.stderr
+    assert "is there already, written with other settings" in result.stderr
+    assert contents_of(together) == contents_of(alone)
+
+
+def test_interruption_leaves_no_half_file_and_is_made_up_for(
+    tmp_path, monkeypatch
+):
+    mnist_shift.generate(pairs_job(tmp_path / "whole"))
+    folder = tmp_path / "folder"
+    job = pairs_job(folder)
+
+    class Interrupted:
+        def __init__(self, *_, **__):
+            pass
+
+        def update(self, done, _):
+            if done > 400:  # in the second of three files
+                raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mnist_shift, "Progress", Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            mnist_shift.generate(job)
+    (kept,) = folder.iterdir()
+    before = kept.stat()
+    mnist_shift.generate(job)
+    assert contents_of(folder) == contents_of(tmp_path / "whole")
+    assert kept.stat().st_mtime_ns == before.st_mtime_ns
+    assert kept.stat().st_ino == before.st_ino
+
+
+def test_killed_process_leaves_only_what_the_next_start_removes(tmp_path):
+    job = pairs_job(tmp_path, num_pairs=2000, max_shard=0)
+    process = subprocess.Popen(
+        [
+            *(sys.executable, str(COMMAND), f"--data_dir={tmp_path}"),
+            *("--dataset=digits", "--split=test", "--multi_targets"),
+            *("--num_pairs=2000", "--seed=5"),
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 60
+    while not any(tmp_path.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    (leftover,) = tmp_path.iterdir()
+    assert leftover.name.startswith(".multitest")
+    # What a live process writes, or one of another machine, stays.
+    live = leftover.with_name(
+        leftover.name.replace(f".{process.pid}.", f".{os.getpid()}.")
+    )
+    live.touch()
+    job = pairs_job(tmp_path, max_shard=0)
+    (path,) = mnist_shift.generate(job)
+    assert sorted(tmp_path.iterdir()) == sorted([live, path])
+
+
+@pytest.mark.parametrize(
+    "changes", [{"seed": 6}, {"num_pairs": 4, "max_shard": 480}]
+)
+def test_files_of_other_settings_are_refused(tmp_path, changes):
+    mnist_shift.generate(pairs_job(tmp_path))
+    before = contents_of(tmp_path)
+    with pytest.raises(UserError, match="written with other settings"):
+        mnist_shift.generate(pairs_job(tmp_path, **changes))
+    assert contents_of(tmp_path) == before
+
+
+def test_damaged_files_are_refused(tmp_path):
+    paths = mnist_shift.generate(pairs_job(tmp_path))
+    paths[1].write_bytes(paths[1].read_bytes()[:-5])
+    with pytest.raises(UserError, match=r"-00001-of-00003 is cut off in reco"):
+        mnist_shift.generate(pairs_job(tmp_path))
+
+
+def test_wrong_settings(tmp_path):
+    with pytest.raises(UserError, match="--max_shard is for --multi_targets"):
+        mnist_shift.generate(pairs_job(tmp_path, multi_targets=False))
+    with pytest.raises(UserError, match="has neither train-images-idx3-ubyte"):
+        mnist_shift.generate(Job(str(tmp_path)))
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="file cannot be made: File exists"):
+        mnist_shift.generate(pairs_job(tmp_path / "file"))
+
+
+def test_a_file_that_cannot_be_written(tmp_path, monkeypatch):
+    job = pairs_job(tmp_path)
+    full = OSError(28, "No space left on device")
+
+    def fail(*_):
+        raise full
+
+    monkeypatch.setattr(mnist_shift, "_flush", fail)
+    message = "-00000-of-00003 cannot be written: No space left on device"
+    with pytest.raises(UserError, match=message):
+        mnist_shift.generate(job)
+    assert not list(tmp_path.iterdir())
+
+
+def test_memory_does_not_grow_with_the_number_of_records(tmp_path):
+    contents = DigitPairs(
+        digits.read_split(Split.TEST), 1, 1, 10**6, 5, Split.TEST
+    )
+    path = tmp_path / "some"
+    mnist_shift.write_records(contents, 0, 2000, path)  # first-time costs
+    peaks = []
+    for count in (2000, 20000):
+        tracemalloc.start()
+        mnist_shift.write_records(contents, 0, count, path)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.2 * peaks[0]

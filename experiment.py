@@ -16,7 +16,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 from absl import app, flags
 
 from errors import UserError
-from input_data.registry import DATASETS
+from input_data.registry import is_valid_name, valid_names
 from models.registry import MODELS
 from training.config import Config
 from training.devices import limit_memory_growth
@@ -39,15 +39,27 @@ flags.DEFINE_string(
     "With --train=false: the checkpoint to evaluate once. {} in it stands for "
     "the members of an ensemble, see --num_trials.",
 )
+flags.DEFINE_bool(
+    "color",
+    Config.color,
+    "With --dataset=images: whether images keep their colours; else they "
+    "become grey.",
+)
 flags.DEFINE_string(
     "data_dir", Config.data_dir, "Folder with the files of the data set."
 )
-flags.DEFINE_enum(
+flags.DEFINE_string(
     "dataset",
     Config.dataset,
-    sorted(DATASETS),
-    "Data set. Default: mnist if --data_dir is given, else the embedded "
+    f"Data set: {valid_names()}, where tfds:NAME is an image classification "
+    "set of TensorFlow Datasets and images is a folder with one sub-folder "
+    "for each class. Default: mnist if --data_dir is given, else the embedded "
     "digits.",
+)
+flags.register_validator(
+    "dataset",
+    lambda name: name is None or is_valid_name(name),
+    f"should be one of {valid_names()}",
 )
 flags.DEFINE_float(
     "eval_interval",
@@ -72,7 +84,16 @@ flags.DEFINE_float(
 flags.DEFINE_string(
     "hparams_override",
     Config.hparams_override,
-    "Hyper-parameters as name=value,name=value.",
+    "Hyper-parameters as name=value,name=value. preset=svhn stands for the "
+    "paper's smaller network for SVHN; values given beside it go before its "
+    "own.",
+)
+flags.DEFINE_integer(
+    "image_size",
+    Config.image_size,
+    "With --dataset=images and tfds:NAME: height and width, in pixels, to "
+    "which images are resized. Default: as they are, if all have one size.",
+    lower_bound=1,
 )
 flags.DEFINE_integer(
     "max_steps",

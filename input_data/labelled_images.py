@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
+from errors import UserError
 from input_data import features as keys
 from input_data.pipeline import (
     Pipeline,
@@ -68,7 +69,7 @@ def make_pipeline(data, num_targets, seed, eval_size):
     return OverlappingPairs(data, seed, eval_size)
 
 
-class _InMemoryPipeline(Pipeline):
+class InMemoryPipeline(Pipeline):
     """Holds the arrays where tf.data reads them."""
 
     def __init__(self, data, spec):
@@ -86,7 +87,7 @@ class _InMemoryPipeline(Pipeline):
         )
 
 
-class ShiftedImages(_InMemoryPipeline):
+class ShiftedImages(InMemoryPipeline):
     """Images of one object; in training shifted by up to 2 pixels.
 
     Every training image moves by a row and a column offset, each uniform in
@@ -120,7 +121,7 @@ class ShiftedImages(_InMemoryPipeline):
         )
 
 
-class OverlappingPairs(_InMemoryPipeline):
+class OverlappingPairs(InMemoryPipeline):
     """MultiMNIST on the fly: two overlapping objects of different classes.
 
     Each image is padded by 4 pixels on every side and shifted by up to 4; the
@@ -130,7 +131,7 @@ class OverlappingPairs(_InMemoryPipeline):
     fixed by the seed, and each image is the first of about as many.
 
     Raises:
-      ValueError: if all images are of one class.
+      UserError: if all images are of one class.
     """
 
     def __init__(self, data, seed, eval_size):
@@ -150,7 +151,10 @@ class OverlappingPairs(_InMemoryPipeline):
         order = np.argsort(data.labels, kind="stable")
         counts = np.bincount(data.labels, minlength=data.num_classes)
         if counts.max() == len(data):
-            raise ValueError("pairs need images of at least two classes")
+            raise UserError(
+                "--num_targets=2 needs images of at least two classes, but "
+                "all are of one"
+            )
         super().__init__(data[order], spec)
         self._counts = tf.constant(counts, tf.int64)
         self._starts = tf.constant(np.cumsum(counts) - counts, tf.int64)

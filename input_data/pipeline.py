@@ -12,7 +12,11 @@ class Pipeline(abc.ABC):
 
     Attributes:
       spec: `features.Spec`.
+      split_seed: int, the seed that decided which images are for training
+        and which for evaluation; None if no seed does.
     """
+
+    split_seed = None
 
     def __init__(self, spec):
         self.spec = spec

@@ -12,6 +12,10 @@ class Stream(enum.IntEnum):
     SHIFT = 1
     PARTNER = 2
     EVALUATION = 3
+    CROP = 4
+    FLIP = 5
+    BRIGHTNESS = 6
+    CONTRAST = 7
 
 
 def step_seed(seed, stream, step):

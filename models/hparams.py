@@ -49,6 +49,20 @@ class HParams:
       UserError: for a value out of range.
     """
 
+    class_atoms: int = _field(
+        16,
+        "atoms of a class capsule",
+        _at_least_one,
+        "at least 1",
+        network=True,
+    )
+    conv_channels: int = _field(
+        256,
+        "channels of the capsule model's convolution",
+        _at_least_one,
+        "at least 1",
+        network=True,
+    )
     decay_rate: float = _field(
         0.96, "learning rate decay factor", _positive, "greater than 0"
     )
@@ -67,6 +81,13 @@ class HParams:
     )
     padding: str = _choice(
         "VALID", "padding of the convolutions", "VALID", "SAME", network=True
+    )
+    primary_atoms: int = _field(
+        8,
+        "atoms of a primary capsule",
+        _at_least_one,
+        "at least 1",
+        network=True,
     )
     remake: bool = _field(
         True, "reconstruct the image, and train on it", network=True
@@ -91,6 +112,18 @@ class HParams:
                 )
 
 
+# Named sets of values, for preset=name among the overrides.
+PRESETS = {
+    # The paper's section 7: the smaller network for SVHN.
+    "svhn": {
+        "conv_channels": 64,
+        "num_prime_capsules": 16,
+        "primary_atoms": 6,
+        "class_atoms": 8,
+    },
+}
+
+
 def network_hparams():
     """Names of the hyper-parameters that are part of the network."""
     return [
@@ -103,6 +136,9 @@ def network_hparams():
 def parse_overrides(overrides):
     """Reads a string such as "routing=1,leaky=true,loss_type=softmax".
 
+    preset=NAME stands for the values of `PRESETS`; a value that is also given
+    by its own name goes before the preset's, in whatever order they stand.
+
     Args:
       overrides: string of comma-separated name=value pairs; may be empty.
 
@@ -110,26 +146,38 @@ def parse_overrides(overrides):
       dict from name to value, of the types that `HParams` declares.
 
     Raises:
-      UserError: for an unknown name, a value of the wrong type, a name that
-        is given twice, or a pair without "=".
+      UserError: for an unknown name or preset, a value of the wrong type, a
+        name that is given twice, or a pair without "=".
     """
     fields = {field.name: field for field in dataclasses.fields(HParams)}
-    values = {}
+    values, preset = {}, None
     for pair in filter(None, (p.strip() for p in overrides.split(","))):
         name, equals, text = (part.strip() for part in pair.partition("="))
         if not equals:
             raise UserError(
                 f"--hparams_override: {pair!r} is not of the form name=value"
             )
-        if name not in fields:
+        if name not in (*fields, "preset"):
             raise UserError(
                 f"--hparams_override: unknown hyper-parameter {name!r}; valid "
-                f"names: {', '.join(sorted(fields))}"
+                f"names: {', '.join(sorted(fields))}, and preset"
             )
-        if name in values:
+        if name in values or (name == "preset" and preset is not None):
             raise UserError(f"--hparams_override: {name} is given twice")
-        values[name] = _parse_value(name, text, fields[name].type)
-    return values
+        if name == "preset":
+            preset = _parse_preset(text)
+        else:
+            values[name] = _parse_value(name, text, fields[name].type)
+    return {**(preset or {}), **values}
+
+
+def _parse_preset(name):
+    if name not in PRESETS:
+        raise UserError(
+            f"--hparams_override: unknown preset {name!r}; valid names: "
+            f"{', '.join(sorted(PRESETS))}"
+        )
+    return PRESETS[name]
 
 
 def _parse_value(name, text, wanted):

@@ -20,12 +20,14 @@ class Config:
 
     batch_size: int = 128
     checkpoint: str | None = None
+    color: bool = False
     data_dir: str | None = None
     dataset: str | None = None
     eval_interval: float = 60.0
     eval_size: int = 10000
     eval_timeout: float = 6 * 3600.0
     hparams_override: str = ""
+    image_size: int | None = None
     max_steps: int = 1000
     model: str | None = None
     num_gpus: int = 1
@@ -61,6 +63,8 @@ class Config:
             num_targets=num_targets,
             seed=self.seed,
             eval_size=self.eval_size,
+            image_size=self.image_size,
+            color=self.color,
         )
 
     def require_summary_dir(self):

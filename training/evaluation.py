@@ -126,6 +126,7 @@ class Evaluator:
         num_targets = self._config.num_targets or architecture.num_targets
         pipeline = self._pipeline(num_targets)
         self._require_same_shape(path, architecture, pipeline)
+        self._require_same_split(path, metadata, pipeline)
         # Continuous evaluation meets the same network again and again.
         if self._built is None or self._built[0] != architecture:
             self._built = (architecture, architecture.build())
@@ -172,6 +173,21 @@ class Evaluator:
                 f"{path} is for {_describe(architecture.shape)}, but "
                 f"{self._config.dataset_name} has "
                 f"{_describe(pipeline.spec.shape)}"
+            )
+
+    def _require_same_split(self, path, metadata, pipeline):
+        """Refuses to test on images that the training may have seen."""
+        trained_on = metadata.training
+        if (
+            pipeline.split_seed is not None
+            and trained_on.get("dataset") == self._config.dataset_name
+            and trained_on.get("seed") != pipeline.split_seed
+        ):
+            raise UserError(
+                f"{path} was trained with --seed={trained_on.get('seed')}, "
+                "which decided what images are for training: evaluate with "
+                "the same seed, or split the images into folders train and "
+                "test"
             )
 
 

@@ -29,14 +29,18 @@ def load(split, options):
     Returns:
       `Pipeline`.
     """
+    return make_pipeline(
+        read_digits(split), options.num_targets, options.seed, options.eval_size
+    )
+
+
+def read_digits(split):
+    """The `LabelledImages` of one split, uint8 [N, 28, 28, 1]."""
     with np.load(_FILE, allow_pickle=False) as arrays:
         data = LabelledImages(
             _enlarge(arrays["images"]), arrays["labels"], NUM_CLASSES
         )
-    part = select(split, data[:-NUM_TEST], data[-NUM_TEST:], NUM_HELD_OUT)
-    return make_pipeline(
-        part, options.num_targets, options.seed, options.eval_size
-    )
+    return select(split, data[:-NUM_TEST], data[-NUM_TEST:], NUM_HELD_OUT)
 
 
 def _enlarge(images):

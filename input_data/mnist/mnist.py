@@ -1,4 +1,4 @@
-"""MNIST from its idx files."""
+"""MNIST from its idx files or TFDS."""
 
 import pathlib
 
@@ -6,6 +6,7 @@ from errors import UserError
 from input_data.labelled_images import LabelledImages, make_pipeline
 from input_data.mnist.idx import read_idx
 from input_data.splits import Split, select
+from input_data.tfds import tfds_images
 
 NUM_CLASSES = 10
 NUM_HELD_OUT = 10000
@@ -18,20 +19,14 @@ def load(split, options):
     Args:
       split: `Split`.
       options: `registry.Options`; `data_dir` holds the idx files, plain or
-        gzipped.
+        gzipped; without it, TFDS's mnist.
 
     Returns:
       `Pipeline`.
 
     Raises:
-      UserError: if there is no `data_dir`, or files are missing or damaged.
+      UserError: if files are missing or damaged, or TFDS cannot download.
     """
-    if options.data_dir is None:
-        raise UserError(
-            "--dataset=mnist needs --data_dir, the folder with the idx files "
-            "(train-images-idx3-ubyte.gz and so on); --dataset=digits needs "
-            "no files"
-        )
     from_training = split is not Split.TEST
     data = read_mnist(options.data_dir, from_training)
     if split in (Split.VALID_TRAIN, Split.VALID_TEST):
@@ -46,7 +41,7 @@ def read_mnist(data_dir, training):
     """Reads the images and labels of MNIST.
 
     Args:
-      data_dir: path of the folder with the idx files.
+      data_dir: path of the folder with the idx files, or None for TFDS.
       training: bool, the 60,000 training or the 10,000 test images.
 
     Returns:
@@ -55,6 +50,10 @@ def read_mnist(data_dir, training):
     Raises:
       UserError: if files are missing, damaged, empty or do not fit together.
     """
+    if data_dir is None:
+        return tfds_images.read(
+            "mnist", "train" if training else "test", NUM_CLASSES
+        )
     prefix = _FILE_PREFIX[training]
     images_path = _find(data_dir, f"{prefix}-images-idx3-ubyte")
     labels_path = _find(data_dir, f"{prefix}-labels-idx1-ubyte")

@@ -51,25 +51,26 @@ class LabelledImages:
         return len(self.images)
 
 
-def make_pipeline(data, num_targets, seed, eval_size):
+def make_pipeline(data, options):
     """The pipeline of labelled images for the number of targets.
 
     Args:
       data: `LabelledImages`.
-      num_targets: int, 1 or 2.
-      seed: int, fixes the test pairs.
-      eval_size: int, the examples to evaluate: at most the images there are,
-        or any number of pairs.
+      options: `registry.Options`. With two targets `eval_size` may be any
+        number of pairs; else at most the images there are count.
 
     Returns:
       `Pipeline`.
+
+    Raises:
+      UserError: for two targets, if all images are of one class.
     """
-    if num_targets == 1:
-        return ShiftedImages(data, eval_size)
-    return OverlappingPairs(data, seed, eval_size)
+    if options.num_targets == 1:
+        return ShiftedImages(data, options.eval_size)
+    return OverlappingPairs(data, options.seed, options.eval_size)
 
 
-class InMemoryPipeline(Pipeline):
+class _InMemoryPipeline(Pipeline):
     """Holds the arrays where tf.data reads them."""
 
     def __init__(self, data, spec):
@@ -87,7 +88,7 @@ class InMemoryPipeline(Pipeline):
         )
 
 
-class ShiftedImages(InMemoryPipeline):
+class ShiftedImages(_InMemoryPipeline):
     """Images of one object; in training shifted by up to 2 pixels.
 
     Every training image moves by a row and a column offset, each uniform in
@@ -121,7 +122,7 @@ class ShiftedImages(InMemoryPipeline):
         )
 
 
-class OverlappingPairs(InMemoryPipeline):
+class OverlappingPairs(_InMemoryPipeline):
     """MultiMNIST on the fly: two overlapping objects of different classes.
 
     Each image is padded by 4 pixels on every side and shifted by up to 4; the
@@ -151,10 +152,7 @@ class OverlappingPairs(InMemoryPipeline):
         order = np.argsort(data.labels, kind="stable")
         counts = np.bincount(data.labels, minlength=data.num_classes)
         if counts.max() == len(data):
-            raise UserError(
-                "--num_targets=2 needs images of at least two classes, but "
-                "all are of one"
-            )
+            raise UserError("pairs need images of at least two classes")
         super().__init__(data[order], spec)
         self._counts = tf.constant(counts, tf.int64)
         self._starts = tf.constant(np.cumsum(counts) - counts, tf.int64)

@@ -3,13 +3,12 @@
 import tensorflow as tf
 
 from input_data import features as keys
-from input_data.distortion import (
+from input_data.photo_distortion import (
     central_crop,
     random_brightness,
     random_contrast,
 )
-from input_data.labelled_images import InMemoryPipeline
-from input_data.pipeline import single_target_batch
+from input_data.pipeline import Pipeline, single_target_batch
 from input_data.randomness import Stream, shuffled_indices, step_seed
 
 # The reference's distortions, for pixels of 0 to 255.
@@ -17,7 +16,7 @@ MAX_BRIGHTNESS_DELTA = 63.0
 CONTRAST_RANGE = (0.2, 1.8)
 
 
-class StandardisedCrops(InMemoryPipeline):
+class StandardisedCrops(Pipeline):
     """Crops of photographs, standardised one by one.
 
     In training the crop and its distortions are `distort`'s; in evaluation it
@@ -43,13 +42,16 @@ class StandardisedCrops(InMemoryPipeline):
             num_targets=1,
             num_examples=min(eval_size, len(data)),
         )
-        super().__init__(data, spec)
+        super().__init__(spec)
+        with tf.device("CPU:0"):
+            self._images = tf.constant(data.images, tf.uint8)
+            self._labels = tf.constant(data.labels, tf.int32)
         self._crop_size = crop_size
         self._distort = distort
 
     def _training_batch(self, step, batch_size, seed):
         images, labels = self._take(
-            shuffled_indices(step, batch_size, self._num_images, seed)
+            shuffled_indices(step, batch_size, len(self._labels), seed)
         )
         return self._batch(self._distort(images, step, seed), labels)
 
@@ -58,11 +60,17 @@ class StandardisedCrops(InMemoryPipeline):
         crops = central_crop(images, self._crop_size)
         return self._batch(tf.cast(crops, tf.float32), labels)
 
+    def _take(self, indices):
+        """Images uint8 [B, H, W, C] and labels int32 [B] at `indices`."""
+        return tf.gather(self._images, indices), tf.gather(
+            self._labels, indices
+        )
+
     def _batch(self, crops, labels):
         return single_target_batch(
             tf.image.per_image_standardization(crops),
             labels,
-            self._num_classes,
+            self.spec.shape.num_classes,
         )
 
 

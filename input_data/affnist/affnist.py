@@ -52,9 +52,7 @@ def load(split, options):
         np.concatenate([part.labels for part in parts]),
         NUM_CLASSES,
     )
-    return make_pipeline(
-        data, options.num_targets, options.seed, options.eval_size
-    )
+    return make_pipeline(data, options)
 
 
 def file_name(split):

@@ -30,7 +30,7 @@ from input_data.affnist.affnist import IMAGE_SIZE, file_name, write_file
 from input_data.digits import digits
 from input_data.labelled_images import LabelledImages
 from input_data.mnist import mnist
-from input_data.splits import Split, select
+from input_data.splits import Split
 
 MAX_ROTATION = np.deg2rad(20.0)
 MAX_SHEAR = 0.2
@@ -184,10 +184,9 @@ def generate(dataset, data_dir, split, output_dir, copies, seed):
         written to.
     """
     if dataset == "digits":
-        part = digits.read_digits(split)
+        part = digits.read_split(split)
     else:
-        data = mnist.read_mnist(data_dir, split is not Split.TEST)
-        part = select(split, data, data, mnist.NUM_HELD_OUT)
+        part = mnist.read_split(split, data_dir)
     path = pathlib.Path(output_dir) / file_name(split)
     transformed = transform(part, copies, seed)
     try:

@@ -8,9 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from errors import UserError
-from input_data.distortion import random_crop, random_flip
 from input_data.files import listing, read_bytes, require_folder
 from input_data.labelled_images import LabelledImages
+from input_data.photo_distortion import random_crop, random_flip
 from input_data.randomness import Stream, step_seed
 from input_data.splits import Split, num_held_out, select
 from input_data.standardised_crops import StandardisedCrops, distort_colours

@@ -29,13 +29,11 @@ def load(split, options):
     Returns:
       `Pipeline`.
     """
-    return make_pipeline(
-        read_digits(split), options.num_targets, options.seed, options.eval_size
-    )
+    return make_pipeline(read_split(split), options)
 
 
-def read_digits(split):
-    """The `LabelledImages` of one split, uint8 [N, 28, 28, 1]."""
+def read_split(split):
+    """The images and labels of one split, as `LabelledImages`."""
     with np.load(_FILE, allow_pickle=False) as arrays:
         data = LabelledImages(
             _enlarge(arrays["images"]), arrays["labels"], NUM_CLASSES

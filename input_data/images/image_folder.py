@@ -67,9 +67,7 @@ def load(split, options):
     np.random.default_rng(0).shuffle(files)
     pipeline = make_pipeline(
         _read(files, len(classes), options.image_size, options.color),
-        options.num_targets,
-        options.seed,
-        options.eval_size,
+        options,
     )
     if drawn:
         pipeline.split_seed = options.seed

@@ -27,14 +27,27 @@ def load(split, options):
     Raises:
       UserError: if files are missing or damaged, or TFDS cannot download.
     """
-    from_training = split is not Split.TEST
-    data = read_mnist(options.data_dir, from_training)
+    return make_pipeline(read_split(split, options.data_dir), options)
+
+
+def read_split(split, data_dir):
+    """Reads the images and labels of one split.
+
+    Args:
+      split: `Split`.
+      data_dir: path of the folder with the idx files, or None for TFDS.
+
+    Returns:
+      `LabelledImages`.
+
+    Raises:
+      UserError: if files are missing, damaged, or have too few images, or
+        TFDS cannot download.
+    """
+    data = read_mnist(data_dir, training=split is not Split.TEST)
     if split in (Split.VALID_TRAIN, Split.VALID_TEST):
-        _require_more_than_held_out(data, options.data_dir)
-    part = select(split, train=data, test=data, num_held_out=NUM_HELD_OUT)
-    return make_pipeline(
-        part, options.num_targets, options.seed, options.eval_size
-    )
+        _require_more_than_held_out(data, data_dir)
+    return select(split, train=data, test=data, num_held_out=NUM_HELD_OUT)
 
 
 def read_mnist(data_dir, training):

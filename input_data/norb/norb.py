@@ -9,7 +9,6 @@ import numpy as np
 import tensorflow as tf
 
 from errors import UserError
-from input_data.distortion import random_crop
 from input_data.files import listing, require_folder
 from input_data.labelled_images import LabelledImages
 from input_data.norb import norb_tfds
@@ -18,6 +17,7 @@ from input_data.norb.norb_input_record import (
     file_name,
     read_records,
 )
+from input_data.photo_distortion import random_crop
 from input_data.randomness import Stream, step_seed
 from input_data.splits import Split, num_held_out, select
 from input_data.standardised_crops import StandardisedCrops, distort_colours

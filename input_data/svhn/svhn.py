@@ -36,9 +36,7 @@ def load(split, options):
     """
     data = read_svhn(options.data_dir, split is not Split.TEST)
     part = select(split, data, data, num_held_out(len(data)))
-    return make_pipeline(
-        part, options.num_targets, options.seed, options.eval_size
-    )
+    return make_pipeline(part, options)
 
 
 def read_svhn(data_dir, training):

@@ -68,14 +68,7 @@ def load(name, split, options):
         cut = len(data) - num_held_out(len(data))
         train, test = data[:cut], data[cut:]
     part = select(split, train, test, num_held_out(len(train)))
-    if not len(part):
-        raise UserError(
-            f"--dataset=tfds:{name} has too few images: {len(data)} in its "
-            f"split {wanted}"
-        )
-    return make_pipeline(
-        part, options.num_targets, options.seed, options.eval_size
-    )
+    return make_pipeline(part, options)
 
 
 def read(name, split_name, num_classes):

@@ -128,7 +128,9 @@ def affnist_bytes(images, labels):
             (1, 1),
             _mat_element(5, struct.pack("<i", 10)),
             _mat_element(1, names),
-            _mat_uint8("", images.reshape(len(images), -1).T),
+            _mat_uint8(
+                "", images.reshape(len(images), np.prod(images.shape[1:])).T
+            ),
             _mat_uint8("", labels[np.newaxis]),
         )
     )

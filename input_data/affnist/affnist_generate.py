@@ -18,8 +18,9 @@ import pathlib
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-# Run as a file, Python knows the folder of this file but not the project's.
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+if __name__ == "__main__":
+    # As a command it finds the project's packages from any folder.
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 import numpy as np
 import tensorflow as tf
@@ -36,27 +37,6 @@ MAX_ROTATION = np.deg2rad(20.0)
 MAX_SHEAR = 0.2
 SCALE_RANGE = (0.8, 1.2)
 _BATCH_SIZE = 1000
-
-_COPIES = flags.DEFINE_integer(
-    "copies", 32, "Transformed copies of each image.", lower_bound=1
-)
-_DATA_DIR = flags.DEFINE_string(
-    "data_dir",
-    None,
-    "Folder with the idx files of MNIST. Default: TensorFlow Datasets.",
-)
-_DATASET = flags.DEFINE_enum(
-    "dataset", "mnist", ["mnist", "digits"], "Where the digits come from."
-)
-_OUTPUT_DIR = flags.DEFINE_string(
-    "output_dir", None, "Folder for the file.", required=True
-)
-_SEED = flags.DEFINE_integer(
-    "seed", 0, "Seed of the transformations.", lower_bound=0
-)
-_SPLIT = flags.DEFINE_enum(
-    "split", "test", [split.value for split in Split], "Which images."
-)
 
 
 def transform(data, copies, seed):
@@ -197,22 +177,46 @@ def generate(dataset, data_dir, split, output_dir, copies, seed):
     print(f"{path}: {len(transformed)} images")
 
 
+def _define_flags():
+    flags.DEFINE_integer(
+        "copies", 32, "Transformed copies of each image.", lower_bound=1
+    )
+    flags.DEFINE_string(
+        "data_dir",
+        None,
+        "Folder with the idx files of MNIST. Default: TensorFlow Datasets.",
+    )
+    flags.DEFINE_enum(
+        "dataset", "mnist", ["mnist", "digits"], "Where the digits come from."
+    )
+    flags.DEFINE_string(
+        "output_dir", None, "Folder for the file.", required=True
+    )
+    flags.DEFINE_integer(
+        "seed", 0, "Seed of the transformations.", lower_bound=0
+    )
+    flags.DEFINE_enum(
+        "split", "test", [split.value for split in Split], "Which images."
+    )
+
+
 def main(argv):
     """Generates by the flags; a user's error is one line and exit 1."""
     if len(argv) > 1:
         raise app.UsageError(f"not a flag: {' '.join(argv[1:])}")
     try:
         generate(
-            _DATASET.value,
-            _DATA_DIR.value,
-            Split(_SPLIT.value),
-            _OUTPUT_DIR.value,
-            _COPIES.value,
-            _SEED.value,
+            flags.FLAGS.dataset,
+            flags.FLAGS.data_dir,
+            Split(flags.FLAGS.split),
+            flags.FLAGS.output_dir,
+            flags.FLAGS.copies,
+            flags.FLAGS.seed,
         )
     except UserError as error:
         sys.exit(f"affnist_generate.py: {error}")
 
 
 if __name__ == "__main__":
+    _define_flags()
     app.run(main)

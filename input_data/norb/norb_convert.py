@@ -15,8 +15,9 @@ import pathlib
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-# Run as a file, Python knows the folder of this file but not the project's.
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+if __name__ == "__main__":
+    # As a command it finds the project's packages from any folder.
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 import tensorflow as tf
 from absl import app, flags
@@ -24,15 +25,6 @@ from absl import app, flags
 from errors import UserError
 from input_data.norb import norb_matrix, norb_tfds
 from input_data.norb.norb_input_record import file_name, write_records
-
-_DATA_DIR = flags.DEFINE_string(
-    "data_dir",
-    None,
-    "Folder with the original files. Default: TensorFlow Datasets.",
-)
-_OUTPUT_DIR = flags.DEFINE_string(
-    "output_dir", None, "Folder for the records.", required=True
-)
 
 
 def convert(data_dir, output_dir):
@@ -61,15 +53,27 @@ def convert(data_dir, output_dir):
         print(f"{path}: {len(data.labels)} records")
 
 
+def _define_flags():
+    flags.DEFINE_string(
+        "data_dir",
+        None,
+        "Folder with the original files. Default: TensorFlow Datasets.",
+    )
+    flags.DEFINE_string(
+        "output_dir", None, "Folder for the records.", required=True
+    )
+
+
 def main(argv):
     """Converts by the flags; a user's error is one line and exit 1."""
     if len(argv) > 1:
         raise app.UsageError(f"not a flag: {' '.join(argv[1:])}")
     try:
-        convert(_DATA_DIR.value, _OUTPUT_DIR.value)
+        convert(flags.FLAGS.data_dir, flags.FLAGS.output_dir)
     except UserError as error:
         sys.exit(f"norb_convert.py: {error}")
 
 
 if __name__ == "__main__":
+    _define_flags()
     app.run(main)

@@ -119,9 +119,11 @@ def read_records(path):
         raise UserError(
             f"{path} is cut off, damaged or not a record file: {error.message}"
         ) from None
-    except tf.errors.InvalidArgumentError as error:
+    # TensorFlow quotes the record, which may not be text.
+    except (tf.errors.InvalidArgumentError, UnicodeDecodeError):
         raise UserError(
-            f"{path} has records that are not smallNORB's: {error.message}"
+            f"{path} has records that are not smallNORB's: each must be an "
+            f"Example with one value for {', '.join(_FEATURES)}"
         ) from None
     except tf.errors.OpError as error:
         raise UserError(f"{path} cannot be read: {error.message}") from None

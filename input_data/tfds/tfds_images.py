@@ -133,7 +133,7 @@ def _prepare(builder):
     """Downloads a set that is not there yet."""
     if builder.is_prepared():
         return
-    if not _has_network():
+    if not has_network():
         raise UserError(_unavailable(builder.name, "there is no network"))
     try:
         builder.download_and_prepare()
@@ -145,7 +145,9 @@ def _prepare(builder):
         ) from error
 
 
-def _has_network():
+def has_network():
+    """Whether the network answers, within a few seconds."""
+
     def probe():
         # urllib goes through the proxy that the environment names, as TFDS.
         try:

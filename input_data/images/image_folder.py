@@ -140,6 +140,9 @@ def _list_files(root, classes):
         )
         if not members:
             raise UserError(f"{folder} is empty: a class needs images")
+        for path in members:
+            if path.is_dir():
+                raise UserError(f"{path} is a folder, expected an image")
         label = classes.index(folder.name)
         files += [(path, label) for path in members]
     if not files:
@@ -181,8 +184,6 @@ def _read(files, num_classes, image_size, color):
 
 def _read_image(path, image_size, color):
     """An image uint8 [H, W, C], grey or coloured, resized if asked for."""
-    if path.is_dir():
-        raise UserError(f"{path} is a folder, expected an image")
     content = read_bytes(path)
     with tf.device("CPU:0"):
         try:

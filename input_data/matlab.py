@@ -204,13 +204,13 @@ def write_mat(path, name, fields):
     names = b"".join(field.encode().ljust(32, b"\0") for field in fields)
     parts = [
         *_matrix_start(_STRUCT, (1, 1), name),
-        _element(_INT32, struct.pack("<i", 32)),
-        _element(_INT8, names),
+        *_element(_INT32, struct.pack("<i", 32)),
+        *_element(_INT8, names),
     ]
     for values in fields.values():
         field_parts = [
             *_matrix_start(_UINT8_CLASS, values.shape, ""),
-            _element(_UINT8, values.tobytes(order="F")),
+            *_element(_UINT8, np.ascontiguousarray(values.T).reshape(-1)),
         ]
         parts += [_tag(_MATRIX, field_parts), *field_parts]
     temporary = path.with_name(path.name + ".partial")
@@ -224,14 +224,14 @@ def write_mat(path, name, fields):
 
 def _matrix_start(array_class, shape, name):
     return [
-        _element(_UINT32, struct.pack("<II", array_class, 0)),
-        _element(_INT32, np.asarray(shape, "<i4").tobytes()),
-        _element(_INT8, name.encode()),
+        *_element(_UINT32, struct.pack("<II", array_class, 0)),
+        *_element(_INT32, np.asarray(shape, "<i4").tobytes()),
+        *_element(_INT8, name.encode()),
     ]
 
 
 def _element(kind, data):
-    return struct.pack("<II", kind, len(data)) + data + bytes(-len(data) % 8)
+    return [struct.pack("<II", kind, len(data)), data, bytes(-len(data) % 8)]
 
 
 def _tag(kind, parts):

@@ -26,7 +26,8 @@ def load(split, options):
     exactly two, named train and test, those hold the classes. Else a fifth of
     each class, drawn by the seed, is for testing. Validation holds out a
     fifth of each class of the training images, drawn by the seed too. Hidden
-    files, and files beside the sub-folders, are left out.
+    files, and files beside the sub-folders, are left out. Training shifts the
+    images as it does MNIST's.
 
     Args:
       split: `Split`.
@@ -200,8 +201,8 @@ def _read_image(path, image_size, color):
 
 
 def _reason(error):
-    """What TensorFlow says, without the name of its function."""
-    return error.message.removeprefix("{{function_node ").split("}} ")[-1]
+    """What TensorFlow says, without the names of its functions."""
+    return error.message.split("}} ")[-1].split(" [Op:")[0]
 
 
 def _convert_channels(image, color):

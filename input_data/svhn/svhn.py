@@ -21,7 +21,10 @@ IMAGE_SHAPE = (32, 32, 3)
 
 
 def load(split, options):
-    """The pipeline of one split of SVHN.
+    """The pipeline of one split of SVHN, pixels in [0, 1].
+
+    The paper tells of no augmentation; training shifts the images as it does
+    MNIST's.
 
     Args:
       split: `Split`.

@@ -29,7 +29,7 @@ def load(name, split, options):
 
     Height, width, depth and number of classes are those of the set's info.
     Evaluation uses the split test, or else validation, or else the last fifth
-    of train.
+    of train. Training shifts the images as it does MNIST's.
 
     Args:
       name: string, TFDS's name, which may have a /config and a :version.

@@ -27,7 +27,7 @@ except (ImportError, ValueError) as error:
 from absl import app, flags
 
 from errors import Interrupted, UserError
-from input_data.registry import DATASETS
+from input_data.registry import is_valid_name, valid_names
 from models.registry import MODELS
 from training.config import Config
 from training.devices import limit_memory_growth, make_deterministic
@@ -58,18 +58,30 @@ flags.DEFINE_string(
     "DIR/model.ckpt-1; --model, --hparams_override and the data set must "
     "describe its network.",
 )
+flags.DEFINE_bool(
+    "color",
+    Config.color,
+    "With --dataset=images: whether images keep their colours; else they "
+    "become grey.",
+)
 flags.DEFINE_string(
     "data_dir",
     Config.data_dir,
     "Folder with the files of the data set; or PREFIX.tfrecords@10, record "
     "files of pairs in 10 shards, for two targets.",
 )
-flags.DEFINE_enum(
+flags.DEFINE_string(
     "dataset",
     Config.dataset,
-    sorted(DATASETS),
-    "Data set. Default: mnist if --data_dir is given, else the embedded "
+    f"Data set: {valid_names()}, where tfds:NAME is an image classification "
+    "set of TensorFlow Datasets and images is a folder with one sub-folder "
+    "for each class. Default: mnist if --data_dir is given, else the embedded "
     "digits.",
+)
+flags.register_validator(
+    "dataset",
+    lambda name: name is None or is_valid_name(name),
+    f"should be one of {valid_names()}",
 )
 flags.DEFINE_bool(
     "deterministic",
@@ -105,7 +117,16 @@ flags.DEFINE_float(
 flags.DEFINE_string(
     "hparams_override",
     Config.hparams_override,
-    "Hyper-parameters as name=value,name=value.",
+    "Hyper-parameters as name=value,name=value. preset=svhn stands for the "
+    "paper's smaller network for SVHN; values given beside it go before its "
+    "own.",
+)
+flags.DEFINE_integer(
+    "image_size",
+    Config.image_size,
+    "With --dataset=images and tfds:NAME: height and width, in pixels, to "
+    "which images are resized. Default: as they are, if all have one size.",
+    lower_bound=1,
 )
 flags.DEFINE_string(
     "init_checkpoint",
@@ -173,8 +194,9 @@ flags.DEFINE_integer(
 flags.DEFINE_integer(
     "shift",
     Config.shift,
-    "Pixels by which a training digit moves at most, along each axis; of "
-    "record files the shift in their name. Default: 2, with two targets 4.",
+    "Pixels by which a training image moves at most, along each axis; of "
+    "record files the shift in their name. Default: 2 for digits and mnist, "
+    "with two targets 4, else 0.",
     lower_bound=0,
 )
 flags.DEFINE_string(

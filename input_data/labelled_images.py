@@ -57,13 +57,15 @@ class LabelledImages:
         return len(self.images)
 
 
-def make_pipeline(data, options):
+def make_pipeline(data, options, default_shift=0):
     """The pipeline of labelled images for the number of targets.
 
     Args:
       data: `LabelledImages`.
       options: `registry.Options`. With two targets `eval_size` may be any
         number of pairs; else at most the images there are count.
+      default_shift: int, pixels that a training image of one object moves at
+        most where the options do not say.
 
     Returns:
       `Pipeline`.
@@ -75,7 +77,7 @@ def make_pipeline(data, options):
         return ShiftedImages(
             data,
             options.eval_size,
-            _default(options.shift, SINGLE_SHIFT),
+            _default(options.shift, default_shift),
             _default(options.pad, SINGLE_PAD),
             options.distort,
         )

@@ -29,7 +29,7 @@ def images_of(batch):
 @pytest.mark.parametrize(("shift", "pad"), [(None, None), (2, 0), (1, 3)])
 def test_all_shifts_are_about_equally_often(shift, pad):
     pipeline = make_pipeline(
-        one_pixel_images(10000), Options(shift=shift, pad=pad)
+        one_pixel_images(10000), Options(shift=shift, pad=pad), default_shift=2
     )
     shift, pad = 2 if shift is None else shift, pad or 0
     size = 9 + 2 * pad
@@ -123,7 +123,7 @@ def test_pairs_need_two_classes():
     ("flag", "value"), [("shift", 0), ("pad", 2), ("distort", True)]
 )
 def test_other_data_sets_refuse_the_options_of_digits(monkeypatch, flag, value):
-    monkeypatch.setitem(registry.DATASETS, "other", lambda *_: "pipeline")
-    assert registry.load("other", Split.TRAIN, Options()) == "pipeline"
+    monkeypatch.setitem(registry.DATASETS, "norb", lambda *_: "pipeline")
+    assert registry.load("norb", Split.TRAIN, Options()) == "pipeline"
     with pytest.raises(UserError, match=f"--{flag} does not apply"):
-        registry.load("other", Split.TRAIN, Options(**{flag: value}))
+        registry.load("norb", Split.TRAIN, Options(**{flag: value}))

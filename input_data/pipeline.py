@@ -16,7 +16,11 @@ class Pipeline(abc.ABC):
     Attributes:
       spec: `features.Spec`.
       num_images: int, the images (or stored pairs) that training draws from.
+      split_seed: int, the seed that decided which images are for training
+        and which for evaluation; None if no seed does.
     """
+
+    split_seed = None
 
     def __init__(self, spec, num_images):
         self.spec = spec

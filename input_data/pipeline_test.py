@@ -9,7 +9,11 @@ import tensorflow as tf
 from errors import UserError
 from input_data import features as keys
 from input_data import registry
-from input_data.labelled_images import LabelledImages, make_pipeline
+from input_data.labelled_images import (
+    SINGLE_SHIFT,
+    LabelledImages,
+    make_pipeline,
+)
 from input_data.randomness import shuffled_indices
 from input_data.shifting import shift_images
 from input_data.splits import Split
@@ -142,7 +146,9 @@ def single_pixels(size=9, copies=30):
 
 
 def test_training_shifts_are_uniform_over_25_offsets():
-    pipeline = make_pipeline(single_pixels(), registry.Options(eval_size=10))
+    pipeline = make_pipeline(
+        single_pixels(), registry.Options(eval_size=10), SINGLE_SHIFT
+    )
     counts = np.zeros((9, 9))
     for x, _ in pipeline.training_batches(500, 0, 0, 20):
         images, labels = x[keys.IMAGES].numpy(), x[keys.RECONS_LABEL].numpy()

@@ -14,6 +14,9 @@ class Stream(enum.IntEnum):
     EVALUATION = 3
     CROP = 4
     ROTATION = 5
+    FLIP = 6
+    BRIGHTNESS = 7
+    CONTRAST = 8
 
 
 def step_seed(seed, stream, step):

@@ -2,6 +2,8 @@
 
 import enum
 
+from errors import UserError
+
 
 class Split(enum.Enum):
     """Named as the reference's mnist_shift names them."""
@@ -30,6 +32,15 @@ class Split(enum.Enum):
         return cls.TRAIN if train else cls.TEST
 
 
+def num_held_out(num_training):
+    """How many training images validation holds out: a fifth, at most 10,000.
+
+    That is the reference's 10,000 for MNIST and CIFAR-10, and leaves most of
+    a smaller set. Of the smallest it is one.
+    """
+    return min(10000, max(1, num_training // 5))
+
+
 def select(split, train, test, num_held_out):
     """The part of a data set that a split stands for.
 
@@ -39,10 +50,19 @@ def select(split, train, test, num_held_out):
       test: the test images.
       num_held_out: int, how many of the training images, the last ones,
         validation holds out.
+
+    Raises:
+      UserError: if no image is left.
     """
-    return {
+    part = {
         Split.TRAIN: lambda: train,
         Split.TEST: lambda: test,
         Split.VALID_TRAIN: lambda: train[:-num_held_out],
         Split.VALID_TEST: lambda: train[-num_held_out:],
     }[split]()
+    if not len(part):
+        raise UserError(
+            f"no images are left for {split.value}: validation holds out "
+            f"{num_held_out}"
+        )
+    return part

@@ -31,6 +31,9 @@ class BaselineModel(Classifier):
       **kwargs: of `keras.Model`.
     """
 
+    # As in `CapsuleModel`.
+    network_hparams = ("padding",)
+
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(num_targets, hparams, **kwargs)
         self.convolutions = [

@@ -9,21 +9,18 @@ from models.classifier import Classifier
 from models.initial_weights import truncated_normal
 
 # The paper's figure 1.
-CONV_CHANNELS = 256
 KERNEL_SIZE = 9
 PRIMARY_STRIDES = 2
-PRIMARY_ATOMS = 8
-CLASS_ATOMS = 16
 
 
 class CapsuleModel(Classifier):
     """Convolution, primary capsules, class capsules and a decoder.
 
-    conv 9x9 to 256 channels, relu; primary capsules 9x9 stride 2,
-    `num_prime_capsules` types of 8 atoms, one routing iteration; one class
-    capsule of 16 atoms per class, `routing` iterations; logits are their
-    lengths. With `remake`, a decoder redraws the image from the capsule of
-    each label.
+    conv 9x9 to `conv_channels` channels, relu; primary capsules 9x9 stride 2,
+    `num_prime_capsules` types of `primary_atoms` atoms, one routing iteration;
+    one class capsule of `class_atoms` atoms per class, `routing` iterations;
+    logits are their lengths. With `remake`, a decoder redraws the image from
+    the capsule of each label.
 
     Call arguments:
       x: dict with `images` [B, H, W, C] and, for the decoder, `recons_label`
@@ -32,7 +29,7 @@ class CapsuleModel(Classifier):
 
     Returns (from a call) a dict:
       logits: float32 [B, classes].
-      capsules: [B, classes, 16], the class capsules.
+      capsules: [B, classes, class_atoms], the class capsules.
       recons, with two targets also spare_recons: [B, H, W, C], if `remake`.
 
     Args:
@@ -42,10 +39,23 @@ class CapsuleModel(Classifier):
       **kwargs: of `keras.Model`.
     """
 
+    # Those that are part of what the network computes: weights that were
+    # trained with one value are not for another.
+    network_hparams = (
+        "class_atoms",
+        "conv_channels",
+        "leaky",
+        "num_prime_capsules",
+        "padding",
+        "primary_atoms",
+        "remake",
+        "routing",
+    )
+
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(num_targets, hparams, **kwargs)
         self.conv1 = keras.layers.Conv2D(
-            CONV_CHANNELS,
+            hparams.conv_channels,
             KERNEL_SIZE,
             padding=hparams.padding.lower(),
             activation="relu",
@@ -55,7 +65,7 @@ class CapsuleModel(Classifier):
         )
         self.conv_capsule1 = layers.ConvSlimCapsule(
             hparams.num_prime_capsules,
-            PRIMARY_ATOMS,
+            hparams.primary_atoms,
             KERNEL_SIZE,
             strides=PRIMARY_STRIDES,
             padding=hparams.padding,
@@ -63,10 +73,10 @@ class CapsuleModel(Classifier):
             leaky=hparams.leaky,
             name="conv_capsule1",
         )
-        self.flatten = keras.layers.Reshape((-1, PRIMARY_ATOMS))
+        self.flatten = keras.layers.Reshape((-1, hparams.primary_atoms))
         self.capsule2 = layers.Capsule(
             shape.num_classes,
-            CLASS_ATOMS,
+            hparams.class_atoms,
             num_routing=hparams.routing,
             leaky=hparams.leaky,
             name="capsule2",
@@ -83,7 +93,7 @@ class CapsuleModel(Classifier):
         features = self.conv1(images)
         # All channels of a position are the atoms of one input capsule.
         primary = self.conv_capsule1(ops.expand_dims(features, -2))
-        # [B, h, w, types, 8] -> [B, h * w * types, 8]
+        # [B, h, w, types, atoms] -> [B, h * w * types, atoms]
         capsules = self.capsule2(self.flatten(primary))
         return {
             "conv1": features,

@@ -3,11 +3,15 @@ import dataclasses
 import pytest
 
 from errors import UserError
-from models.hparams import HParams, network_hparams, parse_overrides
+from models.hparams import HParams, parse_overrides
 
 
 def test_defaults_are_the_references():
     assert dataclasses.asdict(HParams()) == {
+        # The paper's, fixed in the reference.
+        "class_atoms": 16,
+        "conv_channels": 256,
+        "primary_atoms": 8,
         "decay_rate": 0.96,
         "decay_steps": 2000,
         "leaky": False,
@@ -53,7 +57,10 @@ def test_values_are_typed(text, expected):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("rooting=1", "unknown hyper-parameter 'rooting'.*routing"),
+        ("rooting=1", "unknown hyper-parameter 'rooting'; valid names:"),
+        ("rooting=1", "  routing=3: routing iterations"),
+        ("rooting=1", "  leaky=false: leaky softmax"),
+        ("rooting=1", "  preset: svhn"),
         ("routing=three", "routing=three is not a whole number"),
         ("routing=1.5", "routing=1.5 is not a whole number"),
         ("leaky=yes", "leaky=yes is not true or false"),
@@ -82,13 +89,3 @@ def test_wrong_strings_say_what_would_be_right(text, message):
 def test_wrong_values_say_what_would_be_right(values, message):
     with pytest.raises(UserError, match=message):
         HParams(**values)
-
-
-def test_network_hparams_are_those_that_change_what_is_computed():
-    assert sorted(network_hparams()) == [
-        "leaky",
-        "num_prime_capsules",
-        "padding",
-        "remake",
-        "routing",
-    ]

@@ -97,19 +97,19 @@ def _capsule(shape, hparams):
             size, capsule.KERNEL_SIZE, capsule.PRIMARY_STRIDES, hparams.padding
         )
 
-    types, atoms = hparams.num_prime_capsules, capsule.PRIMARY_ATOMS
+    types, atoms = hparams.num_prime_capsules, hparams.primary_atoms
     primary = (types, positions(shape.height), positions(shape.width))
-    classes = (shape.num_classes, capsule.CLASS_ATOMS)
+    classes = (shape.num_classes, hparams.class_atoms)
     variables = {
         **_layer(
             "conv1",
             (capsule.KERNEL_SIZE, capsule.KERNEL_SIZE, shape.depth),
-            capsule.CONV_CHANNELS,
+            hparams.conv_channels,
         ),
         "conv_capsule1/weights": _plain(
             capsule.KERNEL_SIZE,
             capsule.KERNEL_SIZE,
-            capsule.CONV_CHANNELS,
+            hparams.conv_channels,
             types * atoms,
         ),
         "conv_capsule1/biases": _plain(types, atoms, 1, 1),

@@ -3,8 +3,8 @@
 import dataclasses
 
 from input_data.features import ImageShape
-from models.hparams import HParams, network_hparams
-from models.registry import build_model
+from models.hparams import HParams
+from models.registry import MODELS, build_model
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +22,11 @@ class Architecture:
     shape: ImageShape
     num_targets: int
     hparams: HParams
+
+    @property
+    def network_hparams(self):
+        """Names of the hyper-parameters that matter to the network itself."""
+        return MODELS[self.model].network_hparams
 
     def build(self, seed=0):
         """The `keras.Model`, with initial weights of the seed."""
@@ -61,7 +66,9 @@ class Architecture:
         Returns:
           List of (name, value here, value in `other`).
         """
-        names = set(dataclasses.asdict(self.hparams)) - set(network_hparams())
+        names = set(dataclasses.asdict(self.hparams)) - set(
+            self.network_hparams
+        )
         return _differences(
             {name: getattr(self.hparams, name) for name in sorted(names)},
             {name: getattr(other.hparams, name) for name in sorted(names)},
@@ -72,7 +79,10 @@ class Architecture:
             "model": self.model,
             **dataclasses.asdict(self.shape),
             "num_targets": self.num_targets,
-            **{name: getattr(self.hparams, name) for name in network_hparams()},
+            **{
+                name: getattr(self.hparams, name)
+                for name in self.network_hparams
+            },
         }
 
 
@@ -80,5 +90,5 @@ def _differences(here, there):
     return [
         (name, here[name], there[name])
         for name in here
-        if here[name] != there[name]
+        if name in there and here[name] != there[name]
     ]

@@ -47,3 +47,13 @@ def test_training_differences():
         ("learning_rate", 0.001, 0.5),
         ("loss_type", "margin", "softmax"),
     ]
+
+
+def test_the_baseline_has_hyper_parameters_of_its_own():
+    baseline = dataclasses.replace(ONE, model="baseline")
+    without_remake = dataclasses.replace(
+        baseline, hparams=HParams(remake=False, routing=1)
+    )
+    assert baseline.network_differences(without_remake) == []
+    same = dataclasses.replace(baseline, hparams=HParams(padding="SAME"))
+    assert baseline.network_differences(same) == [("padding", "VALID", "SAME")]

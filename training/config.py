@@ -21,6 +21,7 @@ class Config:
     allow_nonfinite: bool = False
     batch_size: int = 128
     checkpoint: str | None = None
+    color: bool = False
     data_dir: str | None = None
     dataset: str | None = None
     deterministic: bool = False
@@ -29,6 +30,7 @@ class Config:
     eval_size: int = 10000
     eval_timeout: float = 6 * 3600.0
     hparams_override: str = ""
+    image_size: int | None = None
     init_checkpoint: str | None = None
     keep: int = 0
     max_steps: int = 1000
@@ -71,6 +73,8 @@ class Config:
             shift=self.shift,
             pad=self.pad,
             distort=self.distort,
+            image_size=self.image_size,
+            color=self.color,
         )
 
     def require_summary_dir(self):

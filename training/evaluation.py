@@ -141,6 +141,7 @@ class Evaluator:
             num_targets = self._config.num_targets or architecture.num_targets
             pipeline = self._pipeline(num_targets)
             self._require_same_shape(path, architecture, pipeline)
+            self._require_same_split(path, metadata, pipeline)
             model = self._model(architecture)
             checkpoint.load(path, model)
         labels, logits = predict(model, pipeline)
@@ -173,9 +174,13 @@ class Evaluator:
     def _refuse_contradictions(self, path, metadata):
         config, architecture = self._config, metadata.architecture
         asked = {"model": config.model, **self._overrides}
+        # Other hyper-parameters do not matter any more.
         saved = {
             "model": architecture.model,
-            **dataclasses.asdict(architecture.hparams),
+            **{
+                name: getattr(architecture.hparams, name)
+                for name in architecture.network_hparams
+            },
         }
         self._refuse_validation_on_training_images(path, metadata)
         known = metadata.training["dataset"]
@@ -187,7 +192,7 @@ class Evaluator:
         contradictions = [
             f"{name} is {saved[name]} in the checkpoint, {value} was asked for"
             for name, value in asked.items()
-            if value is not None and saved[name] != value
+            if value is not None and saved.get(name, value) != value
         ]
         if not contradictions:
             return
@@ -224,6 +229,21 @@ class Evaluator:
                 f"--num_targets={architecture.num_targets}, but "
                 f"{self._config.dataset_name} with --num_targets="
                 f"{spec.num_targets} has {_describe(spec.shape)}"
+            )
+
+    def _require_same_split(self, path, metadata, pipeline):
+        """Refuses to test on images that the training may have seen."""
+        trained_on = metadata.training
+        if (
+            pipeline.split_seed is not None
+            and trained_on.get("dataset") == self._config.dataset_name
+            and trained_on.get("seed") != pipeline.split_seed
+        ):
+            raise UserError(
+                f"{path} was trained with --seed={trained_on.get('seed')}, "
+                "which decided what images are for training: evaluate with "
+                "the same seed, or split the images into folders train and "
+                "test"
             )
 
 

@@ -5,7 +5,12 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
-from input_data.labelled_images import LabelledImages, make_pipeline
+from errors import UserError
+from input_data.labelled_images import (
+    SINGLE_SHIFT,
+    LabelledImages,
+    make_pipeline,
+)
 from input_data.splits import select
 
 NUM_CLASSES = 10
@@ -24,12 +29,19 @@ def load(split, options):
 
     Args:
       split: `Split`.
-      options: `registry.Options`; `data_dir` is not used.
+      options: `registry.Options`.
 
     Returns:
       `Pipeline`.
+
+    Raises:
+      UserError: if a `data_dir` is given.
     """
-    return make_pipeline(read_split(split), options)
+    if options.data_dir is not None:
+        raise UserError(
+            "--dataset=digits comes with the project: leave out --data_dir"
+        )
+    return make_pipeline(read_split(split), options, SINGLE_SHIFT)
 
 
 def read_split(split):

@@ -4,15 +4,14 @@ The format: http://yann.lecun.com/exdb/mnist/ (two zero bytes, a type code,
 the number of axes, each axis as a big-endian uint32, then the values).
 """
 
-import gzip
 import math
 import pathlib
 import struct
-import zlib
 
 import numpy as np
 
 from errors import UserError
+from input_data.files import read_bytes
 
 _UNSIGNED_BYTE = 8
 
@@ -32,7 +31,7 @@ def read_idx(path, num_axes):
         bytes with that many axes, or is cut off or too long.
     """
     path = pathlib.Path(path)
-    content = _read(path)
+    content = read_bytes(path)
     header_size = 4 + 4 * num_axes
     magic = bytes([0, 0, _UNSIGNED_BYTE, num_axes])
     if content[:4] != magic:
@@ -52,21 +51,3 @@ def read_idx(path, num_axes):
             f"{expected} bytes in all, but there are {len(content)}"
         )
     return np.frombuffer(content, np.uint8, offset=header_size).reshape(shape)
-
-
-def _read(path):
-    try:
-        if path.suffix == ".gz":
-            with gzip.open(path, "rb") as file:
-                return file.read()
-        return path.read_bytes()
-    except EOFError:
-        raise UserError(
-            f"{path} is cut off: the gzip data ends early"
-        ) from None
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise UserError(f"{path} is not a sound gzip file: {error}") from None
-    except OSError as error:
-        raise UserError(
-            f"{path} cannot be read: {error.strerror or error}"
-        ) from None

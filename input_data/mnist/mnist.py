@@ -1,13 +1,18 @@
-"""MNIST: from its idx files, or from the reference's record files."""
+"""MNIST: from its idx files, the reference's record files, or TFDS."""
 
 import pathlib
 
 from errors import UserError
-from input_data.labelled_images import LabelledImages, make_pipeline
+from input_data.labelled_images import (
+    SINGLE_SHIFT,
+    LabelledImages,
+    make_pipeline,
+)
 from input_data.mnist import mnist_input_record
 from input_data.mnist.idx import read_idx
 from input_data.mnist.records import NUM_CLASSES
 from input_data.splits import Split, select
+from input_data.tfds import tfds_images
 
 NUM_HELD_OUT = 10000
 _FILE_PREFIX = {True: "train", False: "t10k"}
@@ -19,38 +24,37 @@ def load(split, options):
     Args:
       split: `Split`.
       options: `registry.Options`; `data_dir` names record files, see
-        `mnist_input_record`, or else holds the idx files, plain or gzipped.
+        `mnist_input_record`, or else holds the idx files, plain or gzipped;
+        without it, TFDS's mnist.
 
     Returns:
       `Pipeline`.
 
     Raises:
-      UserError: if there is no `data_dir`, or files are missing or damaged.
+      UserError: if files are missing or damaged, or TFDS cannot download.
     """
-    if options.data_dir is None:
-        raise UserError(
-            "--dataset=mnist needs --data_dir, the folder with the idx files "
-            "(train-images-idx3-ubyte.gz and so on); --dataset=digits needs "
-            "no files"
-        )
-    from_records = mnist_input_record.find(split, options)
-    if from_records is not None:
-        return from_records
-    return make_pipeline(read_split(split, options.data_dir), options)
+    if options.data_dir is not None:
+        from_records = mnist_input_record.find(split, options)
+        if from_records is not None:
+            return from_records
+    return make_pipeline(
+        read_split(split, options.data_dir), options, SINGLE_SHIFT
+    )
 
 
 def read_split(split, data_dir):
-    """Reads the images and labels of one split from the idx files.
+    """Reads the images and labels of one split.
 
     Args:
       split: `Split`.
-      data_dir: path of the folder with the idx files.
+      data_dir: path of the folder with the idx files, or None for TFDS.
 
     Returns:
       `LabelledImages`.
 
     Raises:
-      UserError: if files are missing, damaged, or have too few images.
+      UserError: if files are missing, damaged, or have too few images, or
+        TFDS cannot download.
     """
     data = read_mnist(data_dir, training=split is not Split.TEST)
     if split in (Split.VALID_TRAIN, Split.VALID_TEST):
@@ -62,7 +66,7 @@ def read_mnist(data_dir, training):
     """Reads the images and labels of MNIST.
 
     Args:
-      data_dir: path of the folder with the idx files.
+      data_dir: path of the folder with the idx files, or None for TFDS.
       training: bool, the 60,000 training or the 10,000 test images.
 
     Returns:
@@ -71,6 +75,10 @@ def read_mnist(data_dir, training):
     Raises:
       UserError: if files are missing, damaged, empty or do not fit together.
     """
+    if data_dir is None:
+        return tfds_images.read(
+            "mnist", "train" if training else "test", NUM_CLASSES
+        )
     prefix = _FILE_PREFIX[training]
     images_path = _find(data_dir, f"{prefix}-images-idx3-ubyte")
     labels_path = _find(data_dir, f"{prefix}-labels-idx1-ubyte")

@@ -1,0 +1,141 @@
+"""affNIST: MNIST under random affine transformations, on 40x40 pixels.
+
+The files: https://www.cs.toronto.edu/~tijmen/affNIST/ (a struct affNISTdata
+with image uint8 [1600, N], each column an image row by row, and label_int
+[1, N]). affnist_generate.py makes files of the same form.
+"""
+
+import numpy as np
+
+from errors import UserError
+from input_data.files import listing, require_folder
+from input_data.labelled_images import LabelledImages, make_pipeline
+from input_data.matlab import read_mat, write_mat
+from input_data.splits import Split
+
+NUM_CLASSES = 10
+IMAGE_SIZE = 40
+STRUCT_NAME = "affNISTdata"
+# The official names, each a file .mat or a folder _batches of such files.
+_NAMES = {
+    Split.TRAIN: "training_and_validation",
+    Split.TEST: "test",
+    Split.VALID_TRAIN: "training",
+    Split.VALID_TEST: "validation",
+}
+
+
+def load(split, options):
+    """The pipeline of one split of affNIST.
+
+    The paper's section 5.2 trains on MNIST digits that are shifted on 40x40
+    pixels (--dataset=mnist --shift=6 --pad=6), and takes only the test images
+    from here.
+
+    Args:
+      split: `Split`.
+      options: `registry.Options`; `data_dir` holds test.mat,
+        training_and_validation.mat and, for validation, training.mat and
+        validation.mat, or folders test_batches and so on.
+
+    Returns:
+      `Pipeline`.
+
+    Raises:
+      UserError: if there is no `data_dir`, or files are missing or damaged.
+    """
+    if options.data_dir is None:
+        raise UserError(
+            "--dataset=affnist needs --data_dir, the folder with test.mat and "
+            "so on: the official files, or those that "
+            "input_data/affnist/affnist_generate.py makes from MNIST"
+        )
+    parts = [read_file(path) for path in _find(options.data_dir, split)]
+    data = LabelledImages(
+        np.concatenate([part.images for part in parts]),
+        np.concatenate([part.labels for part in parts]),
+        NUM_CLASSES,
+    )
+    return make_pipeline(data, options)
+
+
+def file_name(split):
+    """The name of the file of a `Split`."""
+    return f"{_NAMES[split]}.mat"
+
+
+def read_file(path):
+    """Reads an affNIST file.
+
+    Args:
+      path: path of the .mat file.
+
+    Returns:
+      `LabelledImages`, uint8 [N, 40, 40, 1].
+
+    Raises:
+      UserError: naming the file, if it cannot be read, is damaged, or does
+        not hold affNIST.
+    """
+    fields = read_mat(path).get(STRUCT_NAME)
+    if not isinstance(fields, dict) or not {"image", "label_int"} <= set(
+        fields
+    ):
+        raise UserError(
+            f"{path} is not an affNIST file: it needs a struct {STRUCT_NAME} "
+            "with the fields image and label_int"
+        )
+    images, labels = fields["image"], fields["label_int"].reshape(-1)
+    if images.dtype != np.uint8 or images.shape != (
+        IMAGE_SIZE * IMAGE_SIZE,
+        len(labels),
+    ):
+        raise UserError(
+            f"{path} has images {images.dtype} of the shape {images.shape} "
+            f"and {len(labels)} labels; expected uint8 [{IMAGE_SIZE**2}, N] "
+            "and N labels"
+        )
+    if not len(labels):
+        raise UserError(f"{path} has no images")
+    if labels.min() < 0 or labels.max() >= NUM_CLASSES:
+        raise UserError(
+            f"{path} has labels from {labels.min()} to {labels.max()}: those "
+            f"of affNIST are 0 to {NUM_CLASSES - 1}"
+        )
+    return LabelledImages(
+        images.T.reshape(-1, IMAGE_SIZE, IMAGE_SIZE, 1),
+        labels.astype(np.int64),
+        NUM_CLASSES,
+    )
+
+
+def write_file(path, data):
+    """Writes an affNIST file, under a temporary name until it is whole.
+
+    Args:
+      path: `pathlib.Path` of the .mat file.
+      data: `LabelledImages`, uint8 [N, 40, 40, 1].
+    """
+    labels = np.asarray(data.labels, np.uint8)
+    one_of_n = np.eye(NUM_CLASSES, dtype=np.uint8)[labels]
+    fields = {
+        "image": data.images.reshape(len(data), -1).T,
+        "label_one_of_n": one_of_n.T,
+        "label_int": labels[np.newaxis],
+    }
+    write_mat(path, STRUCT_NAME, fields)
+
+
+def _find(data_dir, split):
+    folder = require_folder(data_dir)
+    path = folder / file_name(split)
+    if path.is_file():
+        return [path]
+    batches = folder / f"{_NAMES[split]}_batches"
+    paths = sorted(batches.glob("*.mat"))
+    if paths:
+        return paths
+    raise UserError(
+        f"--data_dir={data_dir} has neither {path.name} nor .mat files in a "
+        f"folder {batches.name}; it has: {listing(folder)}"
+    )

@@ -1,0 +1,226 @@
+import numpy as np
+import pytest
+
+from errors import UserError
+from input_data import features as keys
+from input_data import tiny_files
+from input_data.affnist import affnist, affnist_generate
+from input_data.labelled_images import LabelledImages
+from input_data.registry import Options
+from input_data.splits import Split
+
+
+def square(top, left, height, width):
+    """One image uint8 [1, 28, 28, 1] with a white rectangle."""
+    image = np.zeros((1, 28, 28, 1), np.uint8)
+    image[:, top : top + height, left : left + width] = 255
+    return image
+
+
+def test_reads_each_column_as_an_image_row_by_row(tmp_path):
+    images = tiny_files.random_images(3, 40, 40)
+    labels = np.array([7, 0, 9], np.uint8)
+    path = tmp_path / "x.mat"
+    path.write_bytes(tiny_files.affnist_bytes(images, labels))
+    data = affnist.read_file(path)
+    np.testing.assert_array_equal(data.images[..., 0], images)
+    np.testing.assert_array_equal(data.labels, labels)
+
+
+def test_reads_a_folder_of_batches(tmp_path):
+    (tmp_path / "test_batches").mkdir()
+    for number in (1, 2):
+        images = tiny_files.random_images(2, 40, 40, seed=number)
+        content = tiny_files.affnist_bytes(images, np.array([1, 2], "u1"))
+        (tmp_path / "test_batches" / f"{number}.mat").write_bytes(content)
+    pipeline = affnist.load(Split.TEST, Options(data_dir=tmp_path))
+    assert pipeline.spec.num_examples == 4
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            tiny_files.affnist_bytes(
+                np.zeros((2, 28, 28), np.uint8), np.array([1, 1], "u1")
+            ),
+            "1600",
+        ),
+        (
+            tiny_files.affnist_bytes(
+                np.zeros((3, 40, 40), np.uint8), np.array([1, 1], "u1")
+            ),
+            "2 labels",
+        ),
+        (
+            tiny_files.affnist_bytes(
+                np.zeros((2, 40, 40), np.uint8), np.array([10, 1], "u1")
+            ),
+            "labels from 1 to 10",
+        ),
+        (
+            tiny_files.affnist_bytes(
+                np.zeros((0, 40, 40), np.uint8), np.zeros(0, "u1")
+            ),
+            "no images",
+        ),
+        (
+            tiny_files.svhn_bytes(
+                np.zeros((2, 32, 32, 3), np.uint8), np.array([1, 1], "u1")
+            ),
+            "affNISTdata",
+        ),
+        (
+            tiny_files.affnist_bytes(
+                np.zeros((2, 40, 40), np.uint8), np.array([1, 1], "u1")
+            )[:-9],
+            "cut off",
+        ),
+        (b"", "not a little-endian MATLAB 5 file"),
+    ],
+)
+def test_other_content_is_named(tmp_path, content, message):
+    path = tmp_path / "test.mat"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=f"{path}.*{message}"):
+        affnist.load(Split.TEST, Options(data_dir=tmp_path))
+
+
+def test_without_data_dir_the_generator_is_named():
+    with pytest.raises(UserError, match=r"affnist_generate\.py"):
+        affnist.load(Split.TEST, Options())
+
+
+@pytest.mark.parametrize("split", list(Split))
+def test_generated_files_are_found_and_read(tmp_path, split):
+    affnist_generate.generate(
+        "digits", None, split, str(tmp_path / "new"), 1, 0
+    )
+    pipeline = affnist.load(split, Options(data_dir=tmp_path / "new"))
+    assert pipeline.spec.num_examples > 300
+    assert (pipeline.spec.shape.height, pipeline.spec.shape.width) == (40, 40)
+
+
+def test_generates_from_mnist_in_its_order_with_its_labels(tmp_path):
+    tiny_files.write_idx(tmp_path)
+    affnist_generate.generate(
+        "mnist", str(tmp_path), Split.TEST, str(tmp_path), 3, 0
+    )
+    data = affnist.read_file(tmp_path / "test.mat")
+    np.testing.assert_array_equal(data.labels, list(range(7)) * 3)
+
+
+def test_the_seed_fixes_the_bytes_of_the_file(tmp_path):
+    contents = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        affnist_generate.generate(
+            "digits", None, Split.TEST, str(tmp_path / name), 1, seed
+        )
+        contents.append((tmp_path / name / "test.mat").read_bytes())
+    assert contents[0] == contents[1] != contents[2]
+
+
+def test_matrices_are_rotation_shear_and_scale_in_their_ranges():
+    generator = np.random.default_rng(0)
+    matrices = affnist_generate.draw_matrices(generator, 4000)
+    # matrix = rotation @ [[1, shear], [0, 1]] @ diag(scale): its first column
+    # is the rotation's times scale[0].
+    angle = np.arctan2(matrices[:, 1, 0], matrices[:, 0, 0])
+    scale_x = np.hypot(matrices[:, 0, 0], matrices[:, 1, 0])
+    scale_y = np.linalg.det(matrices) / scale_x
+    along = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    shear = (along * matrices[:, :, 1]).sum(axis=1) / scale_y
+    for values, low, high in (
+        (np.rad2deg(angle), -20, 20),
+        (shear, -0.2, 0.2),
+        (scale_x, 0.8, 1.2),
+        (scale_y, 0.8, 1.2),
+    ):
+        assert values.min() >= low - 1e-9
+        assert values.max() <= high + 1e-9
+        counts, _ = np.histogram(values, 10, (low - 1e-9, high + 1e-9))
+        # 400 expected, standard deviation 19.
+        assert abs(counts - 400).max() < 5 * 19
+
+
+def test_warp_without_transformation_moves_by_whole_pixels():
+    image = tiny_files.random_images(1, 28, 28, 1)
+    warped = affnist_generate.warp(
+        image, np.eye(2)[np.newaxis], np.array([[9.0, 4.0]])
+    )
+    expected = np.zeros((1, 40, 40, 1), np.uint8)
+    expected[:, 4:32, 9:37] = image
+    np.testing.assert_array_equal(warped, expected)
+
+
+def test_warp_agrees_with_an_explicit_loop():
+    image = tiny_files.random_images(1, 28, 28, 1)
+    matrix = np.array([[1.1, -0.3], [0.2, 0.9]])
+    offset = np.array([7.25, 3.5])
+    warped = affnist_generate.warp(image, matrix[None], offset[None])
+    pixels = np.pad(image[0, ..., 0].astype(float), 1)
+    for row in range(40):
+        for column in range(40):
+            x, y = np.linalg.solve(matrix, np.array([column, row]) - offset)
+            left, top = int(np.floor(x)), int(np.floor(y))
+            expected = 0.0
+            for i in (0, 1):
+                for j in (0, 1):
+                    if -1 <= top + i <= 28 and -1 <= left + j <= 28:
+                        weight = (1 - abs(y - top - i)) * (
+                            1 - abs(x - left - j)
+                        )
+                        pixel = pixels[top + i + 1, left + j + 1]
+                        expected += weight * pixel
+            assert abs(warped[0, row, column, 0] - expected) <= 0.51
+
+
+def test_all_ink_stays_on_the_canvas_at_every_place():
+    """The amount of ink is the scale's, and it comes to all four borders."""
+    count = 2000
+    images = np.repeat(square(9, 11, 6, 4), count, axis=0)
+    generator = np.random.default_rng(0)
+    matrices = affnist_generate.draw_matrices(generator, count)
+    offsets = affnist_generate.draw_offsets(generator, images, matrices)
+    warped = affnist_generate.warp(images, matrices, offsets)[..., 0]
+    ink = warped.sum(axis=(1, 2), dtype=float)
+    expected = 255 * 24 * np.linalg.det(matrices)
+    # Sampling is not exact for single pixels; what is cut off would be less.
+    assert abs(ink / expected - 1).max() < 0.12
+    assert warped[:, 0].any()
+    assert warped[:, -1].any()
+    assert warped[:, :, 0].any()
+    assert warped[:, :, -1].any()
+    # The middle of the ink is about uniform over the canvas.
+    columns = (warped.sum(axis=1) * np.arange(40)).sum(axis=1) / ink
+    counts, _ = np.histogram(columns, 5, (5, 34))
+    assert counts.min() > 0.7 * counts.max()
+
+
+def test_ink_larger_than_the_canvas_is_put_in_the_middle():
+    image = np.full((1, 60, 60, 1), 255, np.uint8)
+    (offset,) = affnist_generate.draw_offsets(
+        np.random.default_rng(0), image, np.eye(2)[np.newaxis]
+    )
+    # Pixels 0 to 59 about the middle of 0 to 39.
+    np.testing.assert_allclose(offset, [-10, -10])
+
+
+def test_an_image_without_ink_stays_black():
+    data = LabelledImages(np.zeros((2, 28, 28, 1), np.uint8), np.arange(2), 10)
+    assert not affnist_generate.transform(data, 2, 0).images.any()
+
+
+def test_copies_differ(tmp_path):
+    data = LabelledImages(square(9, 9, 9, 9), np.array([3]), 10)
+    transformed = affnist_generate.transform(data, 20, 0)
+    assert len(np.unique(transformed.images, axis=0)) == 20
+    np.testing.assert_array_equal(transformed.labels, [3] * 20)
+
+
+def test_evaluation_images_are_the_file_s(tmp_path):
+    tiny_files.write_affnist(tmp_path)
+    data = affnist.read_file(tmp_path / "test.mat")
+    pipeline = affnist.load(Split.TEST, Options(data_dir=tmp_path))
+    ((x, _),) = pipeline.evaluation_batches(tiny_files.NUM_TEST)
+    np.testing.assert_allclose(x[keys.IMAGES], data.images / 255.0, atol=1e-6)

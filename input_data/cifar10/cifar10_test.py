@@ -1,0 +1,133 @@
+import gzip
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from errors import UserError
+from input_data import features as keys
+from input_data import tiny_files
+from input_data.cifar10 import cifar10
+from input_data.registry import Options
+from input_data.splits import Split
+
+
+def standardise(image):
+    """(x - mean) / max(deviation, 1 / sqrt(n)), in float64."""
+    image = image.astype(np.float64)
+    deviation = max(image.std(), 1 / np.sqrt(image.size))
+    return (image - image.mean()) / deviation
+
+
+def test_reads_planes_of_red_green_blue_in_file_order(tmp_path):
+    images = tiny_files.random_images(10, 32, 32, 3)
+    labels = np.arange(10, dtype=np.uint8)
+    for number in range(5):
+        content = b"".join(
+            bytes([label]) + b"".join(image[..., c].tobytes() for c in range(3))
+            for label, image in zip(
+                labels[2 * number :][:2],
+                images[2 * number :][:2],
+                strict=True,
+            )
+        )
+        (tmp_path / f"data_batch_{number + 1}.bin").write_bytes(content)
+    data = cifar10.read_cifar10(tmp_path, training=True)
+    np.testing.assert_array_equal(data.images, images)
+    np.testing.assert_array_equal(data.labels, labels)
+
+
+def test_data_dir_may_hold_the_folder_of_batches(tmp_path):
+    folder = tmp_path / "cifar-10-batches-bin"
+    folder.mkdir()
+    tiny_files.write_cifar10(folder)
+    outer = cifar10.read_cifar10(tmp_path, training=False)
+    inner = cifar10.read_cifar10(folder, training=False)
+    np.testing.assert_array_equal(outer.images, inner.images)
+
+
+def test_evaluation_standardises_the_middle(tmp_path):
+    tiny_files.write_cifar10(tmp_path)
+    data = cifar10.read_cifar10(tmp_path, training=False)
+    pipeline = cifar10.load(Split.TEST, Options(data_dir=tmp_path))
+    ((x, y),) = pipeline.evaluation_batches(tiny_files.NUM_TEST)
+    for found, image in zip(x[keys.IMAGES], data.images, strict=True):
+        expected = standardise(image[4:28, 4:28])
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_array_equal(x[keys.RECONS_LABEL], data.labels)
+    np.testing.assert_array_equal(y[keys.RECONS], x[keys.IMAGES])
+
+
+def test_a_black_image_standardises_to_zeros(tmp_path):
+    content = tiny_files.cifar10_bytes(np.zeros((1, 32, 32, 3), np.uint8), [3])
+    (tmp_path / "test_batch.bin").write_bytes(content)
+    pipeline = cifar10.load(Split.TEST, Options(data_dir=tmp_path))
+    ((x, _),) = pipeline.evaluation_batches(1)
+    np.testing.assert_array_equal(x[keys.IMAGES], np.zeros((1, 24, 24, 3)))
+
+
+def test_training_undoes_to_a_crop_of_the_image(tmp_path):
+    """A standardised image is a standardised crop, mirrored or not.
+
+    Brightness vanishes in the standardisation, and so does contrast where all
+    channels have one mean.
+    """
+    grey = np.repeat(tiny_files.random_images(5, 32, 32, 1), 3, axis=3)
+    for number in range(5):
+        content = tiny_files.cifar10_bytes(grey[number : number + 1], [number])
+        (tmp_path / f"data_batch_{number + 1}.bin").write_bytes(content)
+    pipeline = cifar10.load(Split.TRAIN, Options(data_dir=tmp_path))
+    ((x, _),) = pipeline.training_batches(8, 0, 0, 1)
+    for found, label in zip(
+        x[keys.IMAGES].numpy(), x[keys.RECONS_LABEL].numpy(), strict=True
+    ):
+        crops = np.lib.stride_tricks.sliding_window_view(
+            grey[label, ..., 0], (24, 24)
+        ).reshape(-1, 24, 24)
+        crops = np.concatenate([crops, crops[:, :, ::-1]])
+        expected = np.stack([standardise(crop) for crop in crops])
+        distance = abs(expected - found[..., 0]).max(axis=(1, 2)).min()
+        assert distance < 1e-4
+
+
+def test_validation_holds_out_the_last_fifth(tmp_path):
+    tiny_files.write_cifar10(tmp_path)
+    data = cifar10.read_cifar10(tmp_path, training=True)
+    pipeline = cifar10.load(Split.VALID_TEST, Options(data_dir=tmp_path))
+    ((x, _),) = pipeline.evaluation_batches(3)
+    expected = standardise(data.images[-3][4:28, 4:28])
+    np.testing.assert_allclose(x[keys.IMAGES][0], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda content: content[:-1], "cut off"),
+        (lambda content: b"", "0 bytes"),
+        (lambda content: content + b"\0" * 5, "multiple of 3073"),
+        (lambda content: b"\x0a" + content[1:], "label 10"),
+        (gzip.compress, "not a CIFAR-10 batch"),
+    ],
+)
+def test_damaged_files_are_named(tmp_path, damage, message):
+    tiny_files.write_cifar10(tmp_path)
+    path = tmp_path / "data_batch_3.bin"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(UserError, match=f"{path}.*{message}"):
+        cifar10.load(Split.TRAIN, Options(data_dir=tmp_path))
+
+
+def test_missing_batches_are_named(tmp_path):
+    tiny_files.write_cifar10(tmp_path)
+    (tmp_path / "data_batch_2.bin").unlink()
+    with pytest.raises(UserError, match=r"lacks data_batch_2\.bin"):
+        cifar10.load(Split.TRAIN, Options(data_dir=tmp_path))
+
+
+def test_distort_gives_each_image_its_own_crop():
+    image = tiny_files.random_images(1, 32, 32, 3)
+    images = tf.constant(np.repeat(image, 64, axis=0))
+    step = tf.constant(0, tf.int64)
+    crops = cifar10.distort(images, step, 0).numpy()
+    assert crops.shape == (64, 24, 24, 3)
+    assert len(np.unique(crops, axis=0)) == 64

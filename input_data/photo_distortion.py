@@ -1,0 +1,70 @@
+"""Crops and distorts whole batches of images, each image by its own draw."""
+
+import tensorflow as tf
+
+
+def random_crop(images, size, seed):
+    """Cuts a square out of each image, every place equally likely.
+
+    Args:
+      images: tensor [B, H, W, C].
+      size: int, height and width of the crop.
+      seed: int64 tensor [2].
+
+    Returns:
+      Tensor [B, size, size, C] of the type of `images`.
+    """
+    _, height, width, _ = images.shape
+    batch_size = tf.shape(images)[0]
+    starts = [
+        tf.random.stateless_uniform(
+            (batch_size, 1), seed + axis, 0, side - size + 1, tf.int32
+        )
+        for axis, side in enumerate((height, width))
+    ]
+    rows, columns = (start + tf.range(size) for start in starts)  # [B, size]
+    cropped = tf.gather(images, rows, axis=1, batch_dims=1)
+    return tf.gather(cropped, columns, axis=2, batch_dims=1)
+
+
+def central_crop(images, size):
+    """The middle square of `size` pixels of images [B, H, W, C]."""
+    _, height, width, _ = images.shape
+    top, left = (height - size) // 2, (width - size) // 2
+    return images[:, top : top + size, left : left + size]
+
+
+def random_flip(images, seed):
+    """Mirrors each image left to right, or not, with equal probability."""
+    flipped = _uniform(images, seed, 0.0, 1.0) < 0.5
+    return tf.where(flipped, images[:, :, ::-1], images)
+
+
+def random_brightness(images, max_delta, seed):
+    """Adds to each image one number, uniform in [-max_delta, max_delta).
+
+    Args:
+      images: float32 tensor [B, H, W, C].
+      max_delta: float, in the unit of the pixels.
+      seed: int64 tensor [2].
+    """
+    return images + _uniform(images, seed, -max_delta, max_delta)
+
+
+def random_contrast(images, lower, upper, seed):
+    """Scales each channel of an image about its mean, all by one factor.
+
+    Args:
+      images: float32 tensor [B, H, W, C].
+      lower: float, the least factor.
+      upper: float, the largest.
+      seed: int64 tensor [2].
+    """
+    mean = tf.reduce_mean(images, axis=(1, 2), keepdims=True)
+    return (images - mean) * _uniform(images, seed, lower, upper) + mean
+
+
+def _uniform(images, seed, low, high):
+    """One number [B, 1, 1, 1] for each image, uniform in [low, high)."""
+    shape = (tf.shape(images)[0], 1, 1, 1)
+    return tf.random.stateless_uniform(shape, seed, low, high)

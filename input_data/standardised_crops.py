@@ -1,0 +1,90 @@
+"""Pipeline of photographs: square crops, each with mean 0 and deviation 1."""
+
+import tensorflow as tf
+
+from input_data import features as keys
+from input_data.photo_distortion import (
+    central_crop,
+    random_brightness,
+    random_contrast,
+)
+from input_data.pipeline import Pipeline, single_target_batch
+from input_data.randomness import Stream, step_seed
+
+# The reference's distortions, for pixels of 0 to 255.
+MAX_BRIGHTNESS_DELTA = 63.0
+CONTRAST_RANGE = (0.2, 1.8)
+
+
+class StandardisedCrops(Pipeline):
+    """Crops of photographs, standardised one by one.
+
+    In training the crop and its distortions are `distort`'s; in evaluation it
+    is the middle. Then each crop becomes (x - mean) / max(deviation,
+    1 / sqrt(number of values)), over all its pixels and channels.
+
+    The target of the decoder is the image that the network sees, as in the
+    reference. Its values lie on both sides of 0 and beyond 1, while the
+    decoder's last layer is a sigmoid: it can only redraw the part in [0, 1].
+
+    Args:
+      data: `LabelledImages`.
+      crop_size: int, height and width of the crops.
+      distort: function of images uint8 [B, H, W, C], the step and the user's
+        seed that returns float32 [B, crop_size, crop_size, C].
+      eval_size: int, how many examples to evaluate, at most.
+    """
+
+    def __init__(self, data, crop_size, distort, eval_size):
+        depth = data.images.shape[-1]
+        spec = keys.Spec(
+            keys.ImageShape(crop_size, crop_size, depth, data.num_classes),
+            num_targets=1,
+            num_examples=min(eval_size, len(data)),
+        )
+        super().__init__(spec, len(data))
+        with tf.device("CPU:0"):
+            self._images = tf.constant(data.images, tf.uint8)
+            self._labels = tf.constant(data.labels, tf.int32)
+        self._crop_size = crop_size
+        self._distort = distort
+
+    def _training_batch(self, step, batch_size, seed):
+        images, labels = self._take(
+            self.training_indices(step, batch_size, seed)
+        )
+        return self._batch(self._distort(images, step, seed), labels)
+
+    def _evaluation_batch(self, indices):
+        images, labels = self._take(indices)
+        crops = central_crop(images, self._crop_size)
+        return self._batch(tf.cast(crops, tf.float32), labels)
+
+    def _take(self, indices):
+        """Images uint8 [B, H, W, C] and labels int32 [B] at `indices`."""
+        return tf.gather(self._images, indices), tf.gather(
+            self._labels, indices
+        )
+
+    def _batch(self, crops, labels):
+        return single_target_batch(
+            tf.image.per_image_standardization(crops),
+            labels,
+            self.spec.shape.num_classes,
+        )
+
+
+def distort_colours(images, step, seed):
+    """Random brightness, then random contrast, each image by its own draw.
+
+    Args:
+      images: float32 [B, H, W, C], pixels of 0 to 255.
+      step: scalar int64 tensor.
+      seed: int, the user's.
+    """
+    images = random_brightness(
+        images, MAX_BRIGHTNESS_DELTA, step_seed(seed, Stream.BRIGHTNESS, step)
+    )
+    return random_contrast(
+        images, *CONTRAST_RANGE, step_seed(seed, Stream.CONTRAST, step)
+    )

@@ -1,0 +1,211 @@
+"""Tiny data sets for tests, written without the code that reads them."""
+
+import struct
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_datasets as tfds
+
+NUM_TRAIN = 15
+NUM_TEST = 7
+
+
+def random_images(count, *shape, seed=0):
+    """uint8 array [count, *shape] of all values."""
+    generator = np.random.default_rng(seed)
+    return generator.integers(0, 256, (count, *shape), np.uint8)
+
+
+def cycling_labels(count, num_classes):
+    """uint8 array [count]: every class in turn."""
+    return (np.arange(count) % num_classes).astype(np.uint8)
+
+
+def write_idx(folder):
+    """MNIST's four files."""
+    for prefix, count in (("train", NUM_TRAIN), ("t10k", NUM_TEST)):
+        images = random_images(count, 28, 28)
+        header = struct.pack(">4I", 0x803, count, 28, 28)
+        path = folder / f"{prefix}-images-idx3-ubyte"
+        path.write_bytes(header + images.tobytes())
+        header = struct.pack(">2I", 0x801, count)
+        path = folder / f"{prefix}-labels-idx1-ubyte"
+        path.write_bytes(header + cycling_labels(count, 10).tobytes())
+
+
+def cifar10_bytes(images, labels):
+    """A binary batch of images [N, 32, 32, 3]."""
+    planes = np.moveaxis(images, 3, 1)
+    return b"".join(
+        bytes([label]) + plane.tobytes()
+        for label, plane in zip(labels, planes, strict=True)
+    )
+
+
+def write_cifar10(folder):
+    """The six batches."""
+    counts = {f"data_batch_{i}": NUM_TRAIN // 5 for i in range(1, 6)}
+    for name, count in {**counts, "test_batch": NUM_TEST}.items():
+        images = random_images(count, 32, 32, 3)
+        content = cifar10_bytes(images, cycling_labels(count, 10))
+        (folder / f"{name}.bin").write_bytes(content)
+
+
+def norb_example(image, label, **other):
+    """The serialised record of an image [2, 96, 96]."""
+    values = {"label": [label], "height": [96], "width": [96], "depth": [2]}
+    values = {**values, "meta": [1, 2, 34, 5], **other}
+    features = {
+        name: tf.train.Feature(int64_list=tf.train.Int64List(value=numbers))
+        for name, numbers in values.items()
+    }
+    features["image_raw"] = tf.train.Feature(
+        bytes_list=tf.train.BytesList(value=[image.tobytes()])
+    )
+    example = tf.train.Example(features=tf.train.Features(feature=features))
+    return example.SerializeToString()
+
+
+def write_norb(folder):
+    """The two record files."""
+    for name, count in (("train", NUM_TRAIN), ("test", NUM_TEST)):
+        path = folder / f"{name}duo.tfrecords"
+        with tf.io.TFRecordWriter(str(path)) as writer:
+            for image, label in zip(
+                random_images(count, 2, 96, 96),
+                cycling_labels(count, 5).tolist(),
+                strict=True,
+            ):
+                writer.write(norb_example(image, label))
+
+
+def _mat_element(kind, data):
+    return struct.pack("<II", kind, len(data)) + data + bytes(-len(data) % 8)
+
+
+def _mat_matrix(name, array_class, shape, *content):
+    return _mat_element(
+        14,
+        _mat_element(6, struct.pack("<II", array_class, 0))
+        + _mat_element(5, np.array(shape, "<i4").tobytes())
+        + _mat_element(1, name.encode())
+        + b"".join(content),
+    )
+
+
+def _mat_uint8(name, values):
+    data = _mat_element(2, values.tobytes(order="F"))
+    return _mat_matrix(name, 9, values.shape, data)
+
+
+def _mat_file(*variables):
+    return b"MATLAB 5.0".ljust(124) + b"\x00\x01IM" + b"".join(variables)
+
+
+def svhn_bytes(images, labels):
+    """A .mat file of images [N, 32, 32, 3] and labels of 1 to 10."""
+    return _mat_file(
+        _mat_uint8("X", np.moveaxis(images, 0, 3)),
+        _mat_uint8("y", labels[:, np.newaxis]),
+    )
+
+
+def write_svhn(folder):
+    """The two .mat files."""
+    for name, count in (("train", NUM_TRAIN), ("test", NUM_TEST)):
+        images = random_images(count, 32, 32, 3)
+        content = svhn_bytes(images, cycling_labels(count, 10) + 1)
+        (folder / f"{name}_32x32.mat").write_bytes(content)
+
+
+def affnist_bytes(images, labels):
+    """A .mat file of images [N, 40, 40]."""
+    names = b"".join(name.ljust(10, b"\0") for name in (b"image", b"label_int"))
+    return _mat_file(
+        _mat_matrix(
+            "affNISTdata",
+            2,
+            (1, 1),
+            _mat_element(5, struct.pack("<i", 10)),
+            _mat_element(1, names),
+            _mat_uint8(
+                "", images.reshape(len(images), np.prod(images.shape[1:])).T
+            ),
+            _mat_uint8("", labels[np.newaxis]),
+        )
+    )
+
+
+def write_affnist(folder):
+    """The four .mat files; with validation's as many images as the rest's."""
+    for name, count in (
+        ("training_and_validation", NUM_TRAIN),
+        ("training", NUM_TRAIN - 3),
+        ("validation", 3),
+        ("test", NUM_TEST),
+    ):
+        images = random_images(count, 40, 40)
+        content = affnist_bytes(images, cycling_labels(count, 10))
+        (folder / f"{name}.mat").write_bytes(content)
+
+
+def write_png(path, image):
+    """An image [H, W, C] as a PNG file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(tf.io.encode_png(image).numpy())
+
+
+def write_images(folder):
+    """Folders train and test with three classes of 24x20 colour images."""
+    for name, count in (("train", NUM_TRAIN), ("test", NUM_TEST)):
+        for number, image in enumerate(random_images(count, 24, 20, 3)):
+            write_png(
+                folder / name / f"class{number % 3}" / f"{number}.png", image
+            )
+
+
+class TinyPhotos(tfds.core.GeneratorBasedBuilder):
+    """A set of TFDS that needs no download: colour images of one size."""
+
+    VERSION = tfds.core.Version("1.0.0")
+    SHAPE = (20, 24, 3)
+
+    def _info(self):
+        return self.dataset_info_from_configs(
+            features=tfds.features.FeaturesDict(
+                {
+                    "image": tfds.features.Image(shape=self.SHAPE),
+                    "label": tfds.features.ClassLabel(num_classes=4),
+                }
+            ),
+            supervised_keys=("image", "label"),
+        )
+
+    def _split_generators(self, dl_manager):
+        return {
+            "train": self._generate_examples(NUM_TRAIN),
+            "test": self._generate_examples(NUM_TEST),
+        }
+
+    def _generate_examples(self, count):
+        for number, image in enumerate(random_images(count, 20, 24, 3)):
+            yield number, {"image": image, "label": number % 4}
+
+
+class TinyAnySize(TinyPhotos):
+    """Images of many sizes, and no split but train."""
+
+    SHAPE = (None, None, 1)
+
+    def _split_generators(self, dl_manager):
+        return {"train": self._generate_examples(NUM_TRAIN)}
+
+    def _generate_examples(self, count):
+        for number in range(count):
+            (image,) = random_images(1, 10 + number, 30 - number, 1)
+            yield number, {"image": image, "label": number % 4}
+
+
+def prepare_tfds(folder, builder=TinyPhotos):
+    """Writes a set of TFDS to a folder, as a download would."""
+    builder(data_dir=folder).download_and_prepare()

@@ -629,7 +629,12 @@ def test_evaluation_refuses_what_contradicts_the_checkpoint(tmp_path):
         ({"train": False, "checkpoint": "x"}, "there is no checkpoint x"),
         ({"num_gpus": 64}, "--num_gpus=64, but there are"),
         ({"num_trials": 2}, "--num_trials is for evaluation"),
-        ({"dataset": "mnist"}, "--dataset=mnist needs --data_dir"),
+        (
+            {"dataset": "digits", "data_dir": "x"},
+            "comes with the project: leave out --data_dir",
+        ),
+        ({"dataset": "norb", "num_targets": 2}, "shows one object in each"),
+        ({"image_size": 9}, "--image_size is for --dataset=images"),
         ({"data_dir": "none"}, "--data_dir=none is not a folder"),
     ],
 )

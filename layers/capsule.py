@@ -3,14 +3,12 @@
 import keras
 from keras import ops
 
+from layers.initial_weights import constant_bias, truncated_normal
 from layers.routing import dynamic_routing
 
-# Initial values of the reference's capsule layers.
-WEIGHT_STDDEV = 0.1
-INITIAL_BIAS = 0.1
 
-
-def _require_positive(**arguments):
+def require_positive(**arguments):
+    """Raises ValueError for the first that is not a positive integer."""
     for name, value in arguments.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(
@@ -23,11 +21,13 @@ class _RoutedLayer(keras.layers.Layer):
 
     def __init__(self, num_capsules, num_atoms, num_routing, leaky, **kwargs):
         super().__init__(**kwargs)
-        _require_positive(
+        require_positive(
             num_capsules=num_capsules,
             num_atoms=num_atoms,
             num_routing=num_routing,
         )
+        if not isinstance(leaky, bool):
+            raise ValueError(f"leaky must be a bool. Received: {leaky!r}")
         self.num_capsules = num_capsules
         self.num_atoms = num_atoms
         self.num_routing = num_routing
@@ -38,14 +38,12 @@ class _RoutedLayer(keras.layers.Layer):
         self.kernel = self.add_weight(
             name="weights",
             shape=shape,
-            initializer=keras.initializers.TruncatedNormal(
-                stddev=WEIGHT_STDDEV
-            ),
+            initializer=truncated_normal(),
         )
         self.biases = self.add_weight(
             name="biases",
             shape=(self.num_capsules, self.num_atoms),
-            initializer=keras.initializers.Constant(INITIAL_BIAS),
+            initializer=constant_bias(),
         )
 
     def _route(self, votes):
@@ -166,7 +164,7 @@ class ConvSlimCapsule(_RoutedLayer):
         **kwargs,
     ):
         super().__init__(num_capsules, num_atoms, num_routing, leaky, **kwargs)
-        _require_positive(kernel_size=kernel_size, strides=strides)
+        require_positive(kernel_size=kernel_size, strides=strides)
         if str(padding).upper() not in ("VALID", "SAME"):
             raise ValueError(
                 f"padding must be VALID or SAME. Received: {padding!r}"

@@ -194,6 +194,11 @@ def test_capsule_refuses_wrong_arguments(arguments, message):
         layers.Capsule(**arguments)
 
 
+def test_leaky_is_a_bool():
+    with pytest.raises(ValueError, match="leaky must be a bool.*'no'"):
+        layers.Capsule(3, 4, leaky="no")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -3,11 +3,12 @@
 import keras
 from keras import ops
 
+from layers.capsule import require_positive
+from layers.initial_weights import like_the_reference
+
 # The paper's section 4.1: fully connected layers of 512 and 1024 units before
-# the pixels. Initial values are the reference's.
+# the pixels.
 HIDDEN_UNITS = (512, 1024)
-WEIGHT_STDDEV = 0.1
-INITIAL_BIAS = 0.1
 
 
 def mask_capsules(capsules, labels):
@@ -45,12 +46,13 @@ class Reconstruction(keras.layers.Layer):
     Output shape: [B, height, width, depth], values in [0, 1].
 
     Raises:
-      ValueError: at build if the capsules do not have three axes of which the
-        last two are known.
+      ValueError: for sizes that are not positive integers, and at build if
+        the capsules do not have three axes of which the last two are known.
     """
 
     def __init__(self, height, width, depth, **kwargs):
         super().__init__(**kwargs)
+        require_positive(height=height, width=width, depth=depth)
         self.height = height
         self.width = width
         self.depth = depth
@@ -60,10 +62,7 @@ class Reconstruction(keras.layers.Layer):
             keras.layers.Dense(
                 size,
                 activation=activation,
-                kernel_initializer=keras.initializers.TruncatedNormal(
-                    stddev=WEIGHT_STDDEV
-                ),
-                bias_initializer=keras.initializers.Constant(INITIAL_BIAS),
+                **like_the_reference(),
                 dtype=self.dtype_policy,
                 name=f"recons_{number}",
             )

@@ -96,3 +96,8 @@ def test_decoder_survives_saving(tmp_path):
 def test_decoder_refuses_wrong_input():
     with pytest.raises(ValueError, match="batch, capsules, atoms"):
         layers.Reconstruction(2, 3, 1).build((None, 20))
+
+
+def test_decoder_refuses_an_image_without_pixels():
+    with pytest.raises(ValueError, match="height must be a positive"):
+        layers.Reconstruction(0, 3, 1)

@@ -3,11 +3,12 @@
 import keras
 
 from input_data import features as keys
+from layers.initial_weights import like_the_reference
 from models.classifier import Classifier
-from models.initial_weights import truncated_normal
 
 CONV_CHANNELS = (512, 256)
 KERNEL_SIZE = 5
+CONV_STDDEV = 0.05
 POOL_SIZE = 2
 DENSE_UNITS = 1024
 
@@ -44,7 +45,7 @@ class BaselineModel(Classifier):
                 activation="relu",
                 data_format="channels_last",
                 name=f"conv{number}",
-                **truncated_normal(0.05),
+                **like_the_reference(stddev=CONV_STDDEV),
             )
             for number, channels in enumerate(CONV_CHANNELS, start=1)
         ]
@@ -59,13 +60,13 @@ class BaselineModel(Classifier):
             DENSE_UNITS,
             activation="relu",
             name="fc1",
-            **truncated_normal(0.1),
+            **like_the_reference(),
         )
         self.softmax_layer = keras.layers.Dense(
             shape.num_classes,
             dtype="float32",
             name="softmax_layer",
-            **truncated_normal(0.1),
+            **like_the_reference(),
         )
 
     def activations(self, images):

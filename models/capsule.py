@@ -5,11 +5,12 @@ from keras import ops
 
 import layers
 from input_data import features as keys
+from layers.initial_weights import like_the_reference
 from models.classifier import Classifier
-from models.initial_weights import truncated_normal
 
 # The paper's figure 1.
 KERNEL_SIZE = 9
+CONV_STDDEV = 0.05
 PRIMARY_STRIDES = 2
 
 
@@ -61,7 +62,7 @@ class CapsuleModel(Classifier):
             activation="relu",
             data_format="channels_last",
             name="conv1",
-            **truncated_normal(0.05),
+            **like_the_reference(stddev=CONV_STDDEV),
         )
         self.conv_capsule1 = layers.ConvSlimCapsule(
             hparams.num_prime_capsules,

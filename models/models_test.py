@@ -76,6 +76,26 @@ def test_the_seed_fixes_the_initial_weights(name):
         assert np.ptp(a) == 0 or (a != c).any()  # biases are equal
 
 
+@pytest.mark.parametrize(
+    ("name", "stddevs"),
+    [
+        ("capsule", [0.05, 0.1, 0.1, 0.1, 0.1, 0.1]),
+        ("baseline", [0.05, 0.05, 0.1, 0.1]),
+    ],
+)
+def test_initial_weights_are_the_references(name, stddevs):
+    model = build_model(name, MNIST, 1, HParams())
+    kernels = [w for w in model.get_weights() if np.ptp(w) > 0]
+    biases = [w for w in model.get_weights() if np.ptp(w) == 0]
+    for kernel, stddev in zip(kernels, stddevs, strict=True):
+        assert np.abs(kernel).max() <= 2 * stddev
+        # The deviation of what is left of a normal distribution.
+        np.testing.assert_allclose(kernel.std(), 0.8796 * stddev, rtol=0.02)
+    assert len(biases) == len(kernels)
+    for bias in biases:
+        np.testing.assert_array_equal(bias, np.float32(0.1))
+
+
 @pytest.mark.parametrize("padding", ["VALID", "SAME"])
 @pytest.mark.parametrize("leaky", [False, True])
 def test_capsule_model_is_made_of_the_papers_parts(leaky, padding):

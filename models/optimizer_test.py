@@ -93,7 +93,11 @@ def float64_loss(weights, x, y, routing):
 def test_five_steps_equal_a_float64_computation():
     shape = ImageShape(19, 17, 1, 3)
     hparams = HParams(
-        num_prime_capsules=2, routing=3, learning_rate=0.002, decay_steps=3
+        num_prime_capsules=2,
+        routing=3,
+        learning_rate=0.002,
+        decay_steps=3,
+        decay_rate=0.8,
     )
     model = build_model("capsule", shape, 1, hparams, seed=4)
     model.compile(optimizer=make_optimizer(hparams))
@@ -111,7 +115,7 @@ def test_five_steps_equal_a_float64_computation():
             tape.watch(weights)
             loss = float64_loss(weights, x, y, hparams.routing)
         gradients = tape.gradient(loss, weights)
-        rate = max(1e-6, 0.002 * 0.96 ** (step / 3))
+        rate = max(1e-6, 0.002 * 0.8 ** (step / 3))
         t = step + 1
         m = [0.9 * a + 0.1 * g for a, g in zip(m, gradients, strict=True)]
         v = [

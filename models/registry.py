@@ -14,6 +14,9 @@ MODELS = {"capsule": CapsuleModel, "baseline": BaselineModel}
 def build_model(name, shape, num_targets, hparams, seed=0):
     """Creates a model with all its weights.
 
+    Seeds the global generators of Python, NumPy and the backend, from which
+    Keras draws the weights.
+
     Args:
       name: string, a key of `MODELS`.
       shape: `features.ImageShape`, the images and number of classes.

@@ -51,11 +51,6 @@ def test_too_few_images_to_hold_out(tmp_path):
         load(tmp_path, Split.VALID_TRAIN)
 
 
-def test_no_data_dir_says_what_to_give():
-    with pytest.raises(UserError, match=r"--data_dir.*--dataset=digits"):
-        registry.load("mnist", Split.TEST, registry.Options())
-
-
 def test_missing_files_are_named_with_what_is_there(tmp_path):
     with pytest.raises(UserError, match="is not a folder"):
         load(tmp_path / "none", Split.TEST)

@@ -604,7 +604,9 @@ def test_evaluation_refuses_what_contradicts_the_checkpoint(tmp_path):
     with pytest.raises(UserError, match="model is capsule .* baseline was"):
         experiment.run(Config(train=False, checkpoint=path, model="baseline"))
     write_mnist(tmp_path, 20, 20, size=20)
-    with pytest.raises(UserError, match="28x28x1 in 10 .* mnist has .* 20x20"):
+    with pytest.raises(
+        UserError, match="28x28x1 in 10 .* but mnist .* 20x20x1"
+    ):
         experiment.run(
             Config(
                 train=False,

@@ -27,7 +27,7 @@ from input_data.splits import Split
 from training import checkpoint
 from training.checkpoint_test import flip_bit, rewrite
 from training.config import Config
-from training.evaluation import Evaluator
+from training.evaluator import Evaluator
 
 ROOT = pathlib.Path(experiment.__file__).parent
 # A capsule network that trains a step in a few milliseconds.
@@ -726,7 +726,7 @@ devices = tf.config.list_logical_devices("CPU")
 tf.config.list_logical_devices = lambda kind: devices
 import experiment
 from training.config import Config
-from training.evaluation import Evaluator
+from training.evaluator import Evaluator
 for num_gpus in (1, 2):
     for max_steps in (4, 8):
         experiment.run(Config(

@@ -3,8 +3,10 @@
 import dataclasses
 
 from input_data.features import ImageShape
-from models.hparams import HParams
+from models.hparams import HParams, parse_overrides
 from models.registry import MODELS, build_model
+
+DEFAULT_MODEL = "capsule"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +24,24 @@ class Architecture:
     shape: ImageShape
     num_targets: int
     hparams: HParams
+
+    @classmethod
+    def asked_for(cls, config, spec):
+        """The network that a job's settings and its data describe.
+
+        Args:
+          config: `Config`.
+          spec: `features.Spec`.
+
+        Raises:
+          UserError: for hyper-parameters that are unknown or out of range.
+        """
+        return cls(
+            model=config.model or DEFAULT_MODEL,
+            shape=spec.shape,
+            num_targets=spec.num_targets,
+            hparams=HParams(**parse_overrides(config.hparams_override)),
+        )
 
     @property
     def network_hparams(self):

@@ -1,36 +1,36 @@
 """Training: `fit` on the batches of the remaining steps, with resume."""
 
-import math
 import pathlib
 
 import keras
 
 from errors import Interrupted, UserError
 from input_data import registry
-from models.hparams import HParams, parse_overrides
 from models.optimizer import make_optimizer
-from progress import Progress
 from training import checkpoint, tf1_format
 from training.architecture import Architecture
+from training.callbacks import (
+    RequireFiniteLoss,
+    Save,
+    ShowProgress,
+    StartNextMean,
+    WriteSummaries,
+    WriteVerboseSummaries,
+)
 from training.devices import strategy_scope
 from training.process import StopSignal, sole_trainer
-from training.summaries import SummaryWriter, training_scalars
-
-DEFAULT_MODEL = "capsule"
-# Verbose summaries are written with every tenth point of the curves.
-VERBOSE_EVERY = 10
+from training.summaries import SummaryWriter
 
 
 def train(config):
     """Trains to `max_steps`, from the newest checkpoint if there is one.
 
     Checkpoints and event files go to `<summary_dir>/train`: one checkpoint
-    every `save_step` steps and one at the last.
+    every `save_step` steps and one at the last. SIGTERM and Ctrl-C end it
+    after the step, which is saved.
 
     Args:
       config: `Config`.
-
-    SIGTERM and Ctrl-C end it after the step, which is saved.
 
     Raises:
       UserError: for settings, data or checkpoints that do not work, and if
@@ -43,12 +43,7 @@ def train(config):
         config.split,
         config.data_options(config.num_targets or 1),
     )
-    architecture = Architecture(
-        model=config.model or DEFAULT_MODEL,
-        shape=pipeline.spec.shape,
-        num_targets=pipeline.spec.num_targets,
-        hparams=HParams(**parse_overrides(config.hparams_override)),
-    )
+    architecture = Architecture.asked_for(config, pipeline.spec)
     print(
         f"Training {architecture.model} on {config.dataset_name}: "
         f"{pipeline.num_images} images"
@@ -106,9 +101,10 @@ def _resume(directory, model, architecture, config):
     # A converted TF1 checkpoint does not tell how it was trained.
     if "converted_from" not in metadata.training:
         differences += [
-            (name, metadata.training[name], value)
+            (name, metadata.training.get(name, value), value)
             for name, value in _training_settings(config).items()
-            if name != "max_steps" and metadata.training[name] != value
+            if name != "max_steps"
+            and metadata.training.get(name, value) != value
         ]
     for name, before, now in differences:
         print(f"Note: {name} was {before} and is {now} from here on")
@@ -202,20 +198,18 @@ def _fit(model, pipeline, start, directory, architecture, config, stop):
 
     writer = SummaryWriter(directory)
     callbacks = [
-        _ShowProgress(start, config.max_steps),
-        _WriteSummaries(start, writer, config),
-        _Save(start, config, save, stop),
-        _StartNextMean(start, config.summary_step),
+        ShowProgress(start, config.max_steps),
+        WriteSummaries(start, writer, config),
+        Save(start, config, save, stop),
+        StartNextMean(start, config.summary_step),
     ]
     if not config.allow_nonfinite:
         # Before anything is written or saved of such a step.
         callbacks.insert(
-            0, _RequireFiniteLoss(start, directory, pipeline, config)
+            0, RequireFiniteLoss(start, directory, pipeline, config)
         )
     if architecture.hparams.verbose:
-        callbacks.append(
-            _WriteVerboseSummaries(start, writer, pipeline, config)
-        )
+        callbacks.append(WriteVerboseSummaries(start, writer, pipeline, config))
     with pipeline.user_errors():
         model.fit(
             pipeline.training_batches(
@@ -223,124 +217,5 @@ def _fit(model, pipeline, start, directory, architecture, config, stop):
             ),
             callbacks=callbacks,
             shuffle=False,  # the pipeline shuffles
-            verbose=0,  # _ShowProgress shows it
+            verbose=0,  # ShowProgress shows it
         )
-
-
-class _StepCallback(keras.callbacks.Callback):
-    """Calls `on_step` with the number of steps done in the whole training."""
-
-    def __init__(self, start):
-        super().__init__()
-        self._start = start
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.on_step(self._start + batch + 1, logs)
-
-
-class _WriteSummaries(_StepCallback):
-    """Writes scalars every `summary_step` steps: means over those steps."""
-
-    def __init__(self, start, writer, config):
-        super().__init__(start)
-        self._writer = writer
-        self._every = config.summary_step
-        self._batch_size = config.batch_size
-
-    def on_step(self, step, logs):
-        if step % self._every == 0:
-            self._writer.scalars(training_scalars(logs, self._batch_size), step)
-
-
-class _WriteVerboseSummaries(_StepCallback):
-    """Writes weights, activations and reconstructions now and then."""
-
-    def __init__(self, start, writer, pipeline, config):
-        super().__init__(start)
-        self._writer = writer
-        self._pipeline = pipeline
-        self._config = config
-        self._every = VERBOSE_EVERY * config.summary_step
-
-    def on_step(self, step, logs):
-        if step % self._every:
-            return
-        # The batch of this step once more: it depends on the step alone.
-        ((x, y),) = self._pipeline.training_batches(
-            self._config.batch_size, self._config.seed, step - 1, step
-        )
-        self._writer.weights(self.model, step)
-        self._writer.activations(self.model, x, step)
-        self._writer.reconstructions(self.model, x, y, step)
-
-
-class _ShowProgress(_StepCallback):
-    """Shows loss and accuracy: means since the last summary."""
-
-    def __init__(self, start, max_steps):
-        super().__init__(start)
-        self._max_steps = max_steps
-
-    def on_train_begin(self, logs=None):
-        self._progress = Progress(self._start, self._max_steps)
-
-    def on_step(self, step, logs):
-        self._progress.update(
-            step, {name: logs[name] for name in ("loss", "accuracy")}
-        )
-
-
-class _Save(_StepCallback):
-    """Calls `save(step)` every `save_step` steps, at the last, and to stop."""
-
-    def __init__(self, start, config, save, stop):
-        super().__init__(start)
-        self._max_steps = config.max_steps
-        self._every = config.save_step
-        self._save = save
-        self._stop = stop
-
-    def on_step(self, step, logs):
-        stopping = self._stop.number is not None
-        if stopping or step % self._every == 0 or step == self._max_steps:
-            # Asking for the model brings its weights up to date on backends
-            # that keep them elsewhere during `fit`.
-            self.model.stop_training = stopping
-            self._save(step)
-
-
-class _RequireFiniteLoss(_StepCallback):
-    """Raises UserError at the first step whose loss is infinite or NaN."""
-
-    def __init__(self, start, directory, pipeline, config):
-        super().__init__(start)
-        self._directory = directory
-        self._pipeline = pipeline
-        self._config = config
-
-    def on_step(self, step, logs):
-        if math.isfinite(logs["loss"]):
-            return
-        examples = self._pipeline.training_indices(
-            step - 1, self._config.batch_size, self._config.seed
-        ).numpy()
-        found = checkpoint.find_all(self._directory)
-        last = found[-1][1] if found else "none yet"
-        raise UserError(
-            f"the loss is {logs['loss']} at step {step}, which is not saved. "
-            f"Training images of its batch: {', '.join(map(str, examples))}. "
-            f"Last checkpoint: {last}. A smaller learning_rate may help; "
-            "--allow_nonfinite goes on regardless."
-        )
-
-
-class _StartNextMean(_StepCallback):
-    """Begins new running means after each summary; must come last."""
-
-    def __init__(self, start, every):
-        super().__init__(start)
-        self._every = every
-
-    def on_step(self, step, logs):
-        if step % self._every == 0:
-            self.model.reset_metrics()

@@ -11,7 +11,7 @@ from input_data.mnist import records
 from input_data.registry import Options
 from input_data.splits import Split
 from training.config import Config
-from training.evaluation import predict
+from training.evaluator import predict
 from training.train import train
 
 SIZE = 28

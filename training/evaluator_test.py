@@ -1,6 +1,6 @@
 import numpy as np
 
-from training.evaluation import Score, score
+from training.evaluator import Score, score
 
 
 def test_score_counts_and_prints_as_the_reference():

@@ -1,0 +1,132 @@
+"""What happens after a training step: summaries, progress, checkpoints."""
+
+import math
+
+import keras
+
+from errors import UserError
+from progress import Progress
+from training import checkpoint
+from training.summaries import training_scalars
+
+# Verbose summaries are written with every tenth point of the curves.
+VERBOSE_EVERY = 10
+
+
+class _StepCallback(keras.callbacks.Callback):
+    """Calls `on_step` with the number of steps done in the whole training."""
+
+    def __init__(self, start):
+        super().__init__()
+        self._start = start
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.on_step(self._start + batch + 1, logs)
+
+
+class WriteSummaries(_StepCallback):
+    """Writes scalars every `summary_step` steps: means over those steps."""
+
+    def __init__(self, start, writer, config):
+        super().__init__(start)
+        self._writer = writer
+        self._every = config.summary_step
+        self._batch_size = config.batch_size
+
+    def on_step(self, step, logs):
+        if step % self._every == 0:
+            self._writer.scalars(training_scalars(logs, self._batch_size), step)
+
+
+class WriteVerboseSummaries(_StepCallback):
+    """Writes weights, activations and reconstructions now and then."""
+
+    def __init__(self, start, writer, pipeline, config):
+        super().__init__(start)
+        self._writer = writer
+        self._pipeline = pipeline
+        self._config = config
+        self._every = VERBOSE_EVERY * config.summary_step
+
+    def on_step(self, step, logs):
+        if step % self._every:
+            return
+        # The batch of this step once more: it depends on the step alone.
+        ((x, y),) = self._pipeline.training_batches(
+            self._config.batch_size, self._config.seed, step - 1, step
+        )
+        self._writer.weights(self.model, step)
+        self._writer.activations(self.model, x, step)
+        self._writer.reconstructions(self.model, x, y, step)
+
+
+class ShowProgress(_StepCallback):
+    """Shows loss and accuracy: means since the last summary."""
+
+    def __init__(self, start, max_steps):
+        super().__init__(start)
+        self._max_steps = max_steps
+
+    def on_train_begin(self, logs=None):
+        self._progress = Progress(self._start, self._max_steps)
+
+    def on_step(self, step, logs):
+        self._progress.update(
+            step, {name: logs[name] for name in ("loss", "accuracy")}
+        )
+
+
+class Save(_StepCallback):
+    """Calls `save(step)` every `save_step` steps, at the last, and to stop."""
+
+    def __init__(self, start, config, save, stop):
+        super().__init__(start)
+        self._max_steps = config.max_steps
+        self._every = config.save_step
+        self._save = save
+        self._stop = stop
+
+    def on_step(self, step, logs):
+        stopping = self._stop.number is not None
+        if stopping or step % self._every == 0 or step == self._max_steps:
+            # Asking for the model brings its weights up to date on backends
+            # that keep them elsewhere during `fit`.
+            self.model.stop_training = stopping
+            self._save(step)
+
+
+class RequireFiniteLoss(_StepCallback):
+    """Raises UserError at the first step whose loss is infinite or NaN."""
+
+    def __init__(self, start, directory, pipeline, config):
+        super().__init__(start)
+        self._directory = directory
+        self._pipeline = pipeline
+        self._config = config
+
+    def on_step(self, step, logs):
+        if math.isfinite(logs["loss"]):
+            return
+        examples = self._pipeline.training_indices(
+            step - 1, self._config.batch_size, self._config.seed
+        ).numpy()
+        found = checkpoint.find_all(self._directory)
+        last = found[-1][1] if found else "none yet"
+        raise UserError(
+            f"the loss is {logs['loss']} at step {step}, which is not saved. "
+            f"Training images of its batch: {', '.join(map(str, examples))}. "
+            f"Last checkpoint: {last}. A smaller learning_rate may help; "
+            "--allow_nonfinite goes on regardless."
+        )
+
+
+class StartNextMean(_StepCallback):
+    """Begins new running means after each summary; must come last."""
+
+    def __init__(self, start, every):
+        super().__init__(start)
+        self._every = every
+
+    def on_step(self, step, logs):
+        if step % self._every == 0:
+            self.model.reset_metrics()

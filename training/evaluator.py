@@ -1,0 +1,242 @@
+"""Predictions of checkpoints, and how many of them are right."""
+
+import dataclasses
+
+import numpy as np
+
+import layers
+from errors import UserError
+from input_data import features as keys
+from input_data import registry
+from models.hparams import parse_overrides
+from progress import Progress
+from training import checkpoint, tf1_format
+from training.architecture import Architecture
+from training.config import EVAL_BATCH_SIZE
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """Counts of right and wrong predictions.
+
+    Attributes:
+      num_examples: int, all that were evaluated.
+      correct: int, all classes of the example are right.
+      almost_correct: int, at least one is.
+    """
+
+    num_examples: int
+    correct: int
+    almost_correct: int
+
+    @property
+    def wrong(self):
+        """How many are not correct."""
+        return self.num_examples - self.correct
+
+    @property
+    def almost_wrong(self):
+        """How many are not even almost correct."""
+        return self.num_examples - self.almost_correct
+
+    def __str__(self):
+        percent = 100.0 * self.wrong / self.num_examples
+        return (
+            f"Total wrong predictions: {self.wrong}, "
+            f"wrong percent: {percent:.2f}%"
+        )
+
+
+def score(labels, logits, num_targets):
+    """Counts right predictions; logits that are not finite are wrong.
+
+    Args:
+      labels: array [N, classes], k-hot.
+      logits: array [N, classes].
+      num_targets: int, the number of labels of each example.
+
+    Returns:
+      `Score`.
+    """
+    finite = np.isfinite(logits).all(axis=-1)
+
+    def count(function):
+        values = np.asarray(function(labels, logits, num_targets))
+        return int(values[finite].sum())
+
+    return Score(
+        len(labels), count(layers.correct), count(layers.almost_correct)
+    )
+
+
+def predict(model, pipeline):
+    """The model's logits for every example of a pipeline, and the labels.
+
+    Args:
+      model: `keras.Model`.
+      pipeline: `Pipeline`.
+
+    Returns:
+      Pair of float32 arrays [N, classes]: labels (k-hot) and logits.
+    """
+    labels, logits = [], []
+    num_examples = pipeline.spec.num_examples
+    progress = Progress(0, num_examples, name="image")
+    done = 0
+    # NumPy arrays: not every backend takes tensors of TensorFlow here.
+    batches = pipeline.evaluation_batches(EVAL_BATCH_SIZE)
+    with pipeline.user_errors():
+        for x, y in batches.as_numpy_iterator():
+            logits.append(model.predict_on_batch(x)[keys.LOGITS])
+            labels.append(y[keys.LOGITS])
+            done += len(labels[-1])
+            progress.update(done, {})
+    return np.concatenate(labels), np.concatenate(logits)
+
+
+class Evaluator:
+    """Evaluates checkpoints on one split of one data set.
+
+    The network is the one that each checkpoint describes; settings on the
+    command line that contradict it are refused. A TF1 checkpoint describes
+    none: its network is that of the command line and the data set.
+
+    Args:
+      config: `Config`.
+    """
+
+    def __init__(self, config):
+        self._config = config
+        self._overrides = parse_overrides(config.hparams_override)
+        self._pipelines = {}
+        self._built = None  # the last (architecture, model)
+
+    def predict(self, path):
+        """Labels and logits of the checkpoint at `path`.
+
+        Returns:
+          Tuple of labels and logits, both float32 [N, classes], and the
+          number of targets.
+
+        Raises:
+          UserError: if there is no such checkpoint, it is damaged, or it does
+            not fit the settings or the data set.
+        """
+        if tf1_format.is_tf1(path):
+            self._require_named_data(path)
+            source = tf1_format.Tf1Checkpoint(path)
+            num_targets = self._config.num_targets or 1
+            pipeline = self._pipeline(num_targets)
+            architecture = Architecture.asked_for(self._config, pipeline.spec)
+            model = self._model(architecture)
+            source.load(model, architecture)
+        else:
+            metadata = checkpoint.read_metadata(path)
+            self._refuse_contradictions(path, metadata)
+            architecture = metadata.architecture
+            num_targets = self._config.num_targets or architecture.num_targets
+            pipeline = self._pipeline(num_targets)
+            self._require_same_shape(path, architecture, pipeline)
+            self._require_same_split(path, metadata, pipeline)
+            model = self._model(architecture)
+            checkpoint.load(path, model)
+        labels, logits = predict(model, pipeline)
+        return labels, logits, num_targets
+
+    def _model(self, architecture):
+        # Continuous evaluation meets the same network again and again.
+        if self._built is None or self._built[0] != architecture:
+            self._built = (architecture, architecture.build())
+        return self._built[1]
+
+    def _pipeline(self, num_targets):
+        if num_targets not in self._pipelines:
+            config = self._config
+            self._pipelines[num_targets] = registry.load(
+                config.dataset_name,
+                config.split,
+                config.data_options(num_targets),
+            )
+        return self._pipelines[num_targets]
+
+    def _refuse_contradictions(self, path, metadata):
+        config, architecture = self._config, metadata.architecture
+        asked = {"model": config.model, **self._overrides}
+        # Other hyper-parameters do not matter any more.
+        saved = {
+            "model": architecture.model,
+            **{
+                name: getattr(architecture.hparams, name)
+                for name in architecture.network_hparams
+            },
+        }
+        self._refuse_validation_on_training_images(path, metadata)
+        known = metadata.training["dataset"]
+        if known is None:  # converted from TF1
+            self._require_named_data(path)
+        elif config.dataset is None:
+            asked["dataset"] = config.dataset_name
+            saved["dataset"] = known
+        contradictions = [
+            f"{name} is {saved[name]} in the checkpoint, {value} was asked for"
+            for name, value in asked.items()
+            if value is not None and saved.get(name, value) != value
+        ]
+        if not contradictions:
+            return
+        advice = "Leave out what the checkpoint knows by itself."
+        if asked.get("dataset") not in (None, saved.get("dataset")):
+            advice = "Name the data to evaluate on by --dataset and --data_dir."
+        raise UserError(f"{path}: {'; '.join(contradictions)}. {advice}")
+
+    def _require_named_data(self, path):
+        if self._config.dataset is None and self._config.data_dir is None:
+            raise UserError(
+                f"{path} does not tell which data it is for: name them by "
+                "--dataset and --data_dir"
+            )
+
+    def _refuse_validation_on_training_images(self, path, metadata):
+        training = metadata.training
+        if (
+            self._config.validate
+            and training["validate"] is False
+            and training["dataset"] == self._config.dataset_name
+        ):
+            raise UserError(
+                f"{path} was trained without --validate, on the very images "
+                "that --validate holds out: leave it out here, or train with "
+                "it"
+            )
+
+    def _require_same_shape(self, path, architecture, pipeline):
+        spec = pipeline.spec
+        if architecture.shape != spec.shape:
+            raise UserError(
+                f"{path} is for {_describe(architecture.shape)} with "
+                f"--num_targets={architecture.num_targets}, but "
+                f"{self._config.dataset_name} with --num_targets="
+                f"{spec.num_targets} has {_describe(spec.shape)}"
+            )
+
+    def _require_same_split(self, path, metadata, pipeline):
+        """Refuses to test on images that the training may have seen."""
+        trained_on = metadata.training
+        if (
+            pipeline.split_seed is not None
+            and trained_on.get("dataset") == self._config.dataset_name
+            and trained_on.get("seed") != pipeline.split_seed
+        ):
+            raise UserError(
+                f"{path} was trained with --seed={trained_on.get('seed')}, "
+                "which decided what images are for training: evaluate with "
+                "the same seed, or split the images into folders train and "
+                "test"
+            )
+
+
+def _describe(shape):
+    return (
+        f"images of {shape.height}x{shape.width}x{shape.depth} in "
+        f"{shape.num_classes} classes"
+    )

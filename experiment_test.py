@@ -17,6 +17,7 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import (
     EventAccumulator,
 )
+from tensorboard.plugins.hparams import metadata
 
 import experiment
 from errors import UserError
@@ -161,7 +162,10 @@ def test_the_same_command_gives_the_same_bits(tmp_path):
         outputs.append(output.split("model.ckpt-12:")[1])
     assert outputs[0] == outputs[1]
     one, two = (tmp_path / name / "train" for name in ("one", "two"))
-    assert scalars(one) == scalars(two) != {}
+    curves = [scalars(one), scalars(two)]
+    for tags in curves:
+        assert tags.pop("images_per_second").keys() == {10}
+    assert curves[0] == curves[1] != {}
     for name in (checkpoint.WEIGHTS_FILE, checkpoint.JSON_FILE):
         assert (one / "model.ckpt-12" / name).read_bytes() == (
             two / "model.ckpt-12" / name
@@ -477,8 +481,14 @@ def test_training_writes_the_references_scalars(tmp_path):
         "correct_prediction_batch",
         "almost_correct_batch",
         "reconstruction_error",
+        "learning_rate",
+        "images_per_second",
     }
     for step in (3, 6):
+        assert tags["learning_rate"][step] == pytest.approx(
+            0.001 * 0.96 ** (step / 2000), rel=1e-6
+        )
+        assert tags["images_per_second"][step] > 0
         assert tags["total_loss"][step] == pytest.approx(
             tags["batch_classification_cost"][step]
             + tags["reconstruction_error"][step],
@@ -501,6 +511,38 @@ def test_training_writes_the_references_scalars(tmp_path):
     each = scalars(again / "train")["total_loss"]
     assert tags["total_loss"][6] == pytest.approx(
         (each[4] + each[5] + each[6]) / 3, rel=1e-4
+    )
+
+
+def test_settings_are_in_the_hparams_table_of_both_jobs(tmp_path):
+    experiment.run(small(tmp_path, model="baseline", seed=3))
+    experiment.run(Config(train=False, summary_dir=str(tmp_path), seed=3))
+    rows = []
+    for job in ("train", "test"):
+        events = EventAccumulator(str(tmp_path / job))
+        events.Reload()
+        content = events.SummaryMetadata(
+            metadata.SESSION_START_INFO_TAG
+        ).plugin_data.content
+        start = metadata.parse_session_start_info_plugin_data(content)
+        rows.append((start.group_name, dict(start.hparams)))
+    assert rows[0] == rows[1]
+    values = rows[0][1]
+    assert values["model"].string_value == "baseline"
+    assert values["seed"].number_value == 3
+    assert values["learning_rate"].number_value == 0.001
+    assert values["remake"].bool_value is False
+
+
+def test_the_last_lines_say_how_to_evaluate(tmp_path, capsys):
+    folder = tmp_path / "a folder"
+    experiment.run(small(folder, validate=True, seed=2))
+    output = capsys.readouterr().out
+    assert re.search(r"3 steps in \d+ s, \d+ images/s\n", output)
+    command = output.strip().splitlines()[-1]
+    assert command == (
+        "Evaluate by: python experiment.py --train=false "
+        f"'--summary_dir={folder}' --seed=2 --validate=True"
     )
 
 

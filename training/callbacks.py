@@ -1,6 +1,7 @@
 """What happens after a training step: summaries, progress, checkpoints."""
 
 import math
+import time
 
 import keras
 
@@ -25,7 +26,11 @@ class _StepCallback(keras.callbacks.Callback):
 
 
 class WriteSummaries(_StepCallback):
-    """Writes scalars every `summary_step` steps: means over those steps."""
+    """Writes scalars every `summary_step` steps.
+
+    Losses and shares are means over those steps; the learning rate is that of
+    the next step.
+    """
 
     def __init__(self, start, writer, config):
         super().__init__(start)
@@ -33,9 +38,22 @@ class WriteSummaries(_StepCallback):
         self._every = config.summary_step
         self._batch_size = config.batch_size
 
+    def on_train_begin(self, logs=None):
+        self._last = (self._start, time.monotonic())
+
     def on_step(self, step, logs):
-        if step % self._every == 0:
-            self._writer.scalars(training_scalars(logs, self._batch_size), step)
+        if step % self._every:
+            return
+        before, start = self._last
+        self._last = (step, time.monotonic())
+        seconds = self._last[1] - start
+        rate = keras.ops.convert_to_numpy(self.model.optimizer.learning_rate)
+        scalars = training_scalars(logs, self._batch_size)
+        scalars["learning_rate"] = float(rate)
+        scalars["images_per_second"] = (
+            (step - before) * self._batch_size / seconds
+        )
+        self._writer.scalars(scalars, step)
 
 
 class WriteVerboseSummaries(_StepCallback):

@@ -77,6 +77,26 @@ class Config:
             color=self.color,
         )
 
+    def evaluation_flags(self):
+        """Flags of the command that evaluates what this job trains."""
+        names = (
+            "summary_dir",
+            "data_dir",
+            "dataset",
+            "color",
+            "distort",
+            "image_size",
+            "pad",
+            "seed",
+            "validate",
+        )
+        defaults = {f.name: f.default for f in dataclasses.fields(Config)}
+        return ["--train=false"] + [
+            f"--{name}={getattr(self, name)}"
+            for name in names
+            if getattr(self, name) != defaults[name]
+        ]
+
     def require_summary_dir(self):
         """Raises UserError if there is no folder to write to."""
         if not self.summary_dir:

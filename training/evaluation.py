@@ -112,7 +112,7 @@ def evaluate_continuously(config):
             last_step, is_final = step, False
             try:
                 result = score(*evaluator.predict(path))
-                last = checkpoint.read_metadata(path).training["max_steps"]
+                metadata = checkpoint.read_metadata(path)
             except UserError as error:
                 removed = not path.is_dir()  # by a training with --keep
                 damaged = isinstance(error, checkpoint.DamagedError)
@@ -123,7 +123,9 @@ def evaluate_continuously(config):
             print(f"{path}:")
             print(result, flush=True)
             writer.scalars(evaluation_scalars(result), step)
+            writer.hparams(metadata)
             last_time = time.monotonic()
+            last = metadata.training["max_steps"]
             # A training that went on has later ones than its first last.
             is_final = last is not None and step >= last
         if is_final:

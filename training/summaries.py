@@ -1,10 +1,12 @@
 """TensorBoard event files, with the reference's tags."""
 
 import contextlib
+import dataclasses
 
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorboard.plugins.hparams import api as hparams_plugin
 
 from errors import UserError
 from input_data import features as keys
@@ -43,6 +45,26 @@ class SummaryWriter:
         with self._writing():
             for tag, value in values.items():
                 tf.summary.scalar(tag, value, step)
+
+    def hparams(self, metadata):
+        """Writes a run's settings for the HParams page of TensorBoard.
+
+        The training and the evaluating job of a run write the same, so that
+        both their scalars stand in one row.
+
+        Args:
+          metadata: `checkpoint.Metadata`; its step does not matter.
+        """
+        settings = {
+            "model": metadata.architecture.model,
+            "num_targets": metadata.architecture.num_targets,
+            **dataclasses.asdict(metadata.architecture.hparams),
+            **metadata.training,
+        }
+        with self._writing():
+            hparams_plugin.hparams(
+                {k: v for k, v in settings.items() if v is not None}
+            )
 
     def weights(self, model, step):
         """Writes mean, stddev, min, max and a histogram of each weight."""

@@ -1,6 +1,8 @@
 """Training: `fit` on the batches of the remaining steps, with resume."""
 
 import pathlib
+import shlex
+import time
 
 import keras
 
@@ -56,8 +58,10 @@ def train(config):
             model = architecture.build(config.seed)
             model.compile(optimizer=make_optimizer(architecture.hparams))
             start = _resume(directory, model, architecture, config)
+        began = time.monotonic()
         if start < config.max_steps:
             _fit(model, pipeline, start, directory, architecture, config, stop)
+    seconds = time.monotonic() - began
     step = int(keras.ops.convert_to_numpy(model.optimizer.iterations))
     path = checkpoint.path_of(directory, step)
     if stop.number is not None and step < config.max_steps:
@@ -65,6 +69,14 @@ def train(config):
     if step != config.max_steps:
         raise RuntimeError(f"training ended by itself at step {step}")
     print(f"Trained to step {step}: {path}")
+    if step > start:
+        rate = (step - start) * config.batch_size / seconds
+        print(
+            f"{step - start} steps in {seconds:.0f} s, {rate:,.0f} images/s\n"
+            f"Curves: tensorboard --logdir={shlex.quote(config.summary_dir)}\n"
+            "Evaluate by: python experiment.py "
+            f"{shlex.join(config.evaluation_flags())}"
+        )
 
 
 def _make_directory(directory):
@@ -190,13 +202,16 @@ def _training_settings(config):
 
 
 def _fit(model, pipeline, start, directory, architecture, config, stop):
-    def save(step):
-        metadata = checkpoint.Metadata(
+    def metadata(step):
+        return checkpoint.Metadata(
             step, architecture, _training_settings(config)
         )
-        checkpoint.save(directory, model, metadata, config.keep)
+
+    def save(step):
+        checkpoint.save(directory, model, metadata(step), config.keep)
 
     writer = SummaryWriter(directory)
+    writer.hparams(metadata(start))
     callbacks = [
         ShowProgress(start, config.max_steps),
         WriteSummaries(start, writer, config),

@@ -9,8 +9,11 @@ class UserError(Exception):
     """
 
 
-class Interrupted(Exception):  # noqa: N818 - not an error
-    """A training was asked to stop by a signal, and has saved its state.
+class Interrupted(BaseException):
+    """A training was asked to stop by a signal.
+
+    Like KeyboardInterrupt it is no Exception, so that nothing on the way
+    takes it for a failure of its own.
 
     Args:
       message: string, what was saved where.

@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -193,6 +194,23 @@ def test_a_signal_saves_the_step_and_says_how_to_go_on(tmp_path, number):
     assert f"Resuming from {path}" in output
 
 
+def test_a_second_signal_stops_at_once(tmp_path):
+    flags = [f"--summary_dir={tmp_path}", "--max_steps=3", "--batch_size=1000"]
+    process = start(*flags, "--hparams_override=verbose=false")
+    while not list(tmp_path.glob("train/events*")):
+        assert process.poll() is None, finish(process)
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGTERM)
+    code, output, errors = finish(process)
+    assert code == 128 + signal.SIGTERM
+    assert "Stopped at once" in output
+    assert "Go on by: python" in output
+    assert "Traceback" not in errors
+    assert not checkpoint.find_all(tmp_path / "train")
+
+
 def test_a_second_trainer_is_refused_while_the_first_lives(tmp_path):
     flags = [f"--summary_dir={tmp_path}", *FLAGS, "--save_step=5"]
     process = start(*flags, "--max_steps=100000")
@@ -232,7 +250,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, capsys):
         ]
     )
     np.testing.assert_array_equal(labels[indices], x[keys.RECONS_LABEL])
-    assert "Last checkpoint: none yet" in message
+    assert "Last sound checkpoint: none yet" in message
     assert not checkpoint.find_all(tmp_path / "train")
     experiment.run(dataclasses.replace(config, allow_nonfinite=True))
     assert checkpoint.find_all(tmp_path / "train")[-1][0] == 6
@@ -263,6 +281,48 @@ def test_a_damaged_newest_checkpoint_is_passed_over(tmp_path, capsys):
         (path / checkpoint.JSON_FILE).write_text("")
     with pytest.raises(UserError, match="all checkpoints in .* are damaged"):
         experiment.run(config)
+
+
+def test_keep_never_counts_a_damaged_checkpoint(tmp_path):
+    train = tmp_path / "train"
+    experiment.run(small(tmp_path, max_steps=6, save_step=2))
+    newest = checkpoint.path_of(train, 6)
+    flip_bit(newest / checkpoint.WEIGHTS_FILE, 9999)
+    experiment.run(small(tmp_path, max_steps=5, save_step=1, keep=1))
+    assert [step for step, _ in checkpoint.find_all(train)] == [5]
+    assert checkpoint.verify(checkpoint.path_of(train, 5)) == 5
+    assert (train / "model.ckpt-6.damaged-0").is_dir()
+
+
+def test_a_checkpoint_that_is_removed_while_it_is_evaluated_counts(
+    tmp_path, capsys, monkeypatch
+):
+    experiment.run(small(tmp_path))
+    path = checkpoint.path_of(tmp_path / "train", 3)
+    predict = Evaluator.predict
+
+    def predict_and_lose(self, given):
+        result = predict(self, given)
+        shutil.rmtree(given)
+        return result
+
+    monkeypatch.setattr(Evaluator, "predict", predict_and_lose)
+    capsys.readouterr()
+    experiment.run(Config(train=False, summary_dir=str(tmp_path), **QUICK))
+    assert "ckpt-3:\nTotal wrong" in capsys.readouterr().out
+    assert not path.exists()
+
+
+def test_event_files_that_cannot_be_written(tmp_path):
+    experiment.run(small(tmp_path))
+    (tmp_path / "test").write_text("a file")
+    for values in (
+        {},
+        {"checkpoint": str(tmp_path / "train" / "model.ckpt-3")},
+    ):
+        config = Config(train=False, summary_dir=str(tmp_path), **values)
+        with pytest.raises(UserError, match="event files in .*test cannot be"):
+            experiment.run(config)
 
 
 def test_keep_removes_all_but_the_newest(tmp_path):
@@ -328,10 +388,19 @@ def test_validation_evaluates_exactly_what_training_left_out(tmp_path):
 
 def test_validation_on_training_images_is_refused(tmp_path):
     experiment.run(small(tmp_path))
-    with pytest.raises(UserError, match="trained without --validate"):
-        experiment.run(
-            Config(train=False, validate=True, summary_dir=str(tmp_path))
-        )
+    path = tmp_path / "train" / "model.ckpt-3"
+    for config in (
+        Config(train=False, validate=True, summary_dir=str(tmp_path)),
+        small(tmp_path, validate=True, max_steps=5),
+        small(
+            tmp_path / "new",
+            validate=True,
+            max_steps=5,
+            init_checkpoint=str(path),
+        ),
+    ):
+        with pytest.raises(UserError, match="trained without --validate"):
+            experiment.run(config)
 
 
 def test_the_seed_changes_the_batches(tmp_path):

@@ -1,5 +1,6 @@
 """What happens after a training step: summaries, progress, checkpoints."""
 
+import contextlib
 import math
 import time
 
@@ -128,14 +129,20 @@ class RequireFiniteLoss(_StepCallback):
         examples = self._pipeline.training_indices(
             step - 1, self._config.batch_size, self._config.seed
         ).numpy()
-        found = checkpoint.find_all(self._directory)
-        last = found[-1][1] if found else "none yet"
         raise UserError(
             f"the loss is {logs['loss']} at step {step}, which is not saved. "
             f"Training images of its batch: {', '.join(map(str, examples))}. "
-            f"Last checkpoint: {last}. A smaller learning_rate may help; "
+            f"Last sound checkpoint: {self._last_sound()}; its weights may "
+            "have begun to diverge. A smaller learning_rate may help; "
             "--allow_nonfinite goes on regardless."
         )
+
+    def _last_sound(self):
+        for _, path in reversed(checkpoint.find_all(self._directory)):
+            with contextlib.suppress(UserError):
+                checkpoint.verify(path)
+                return path
+        return "none yet"
 
 
 class StartNextMean(_StepCallback):

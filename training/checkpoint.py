@@ -16,10 +16,12 @@ import json
 import math
 import os
 import pathlib
+import platform
 import re
 import shutil
 
 import keras
+import tensorflow as tf
 
 from errors import UserError
 from training.architecture import Architecture
@@ -106,13 +108,15 @@ def save(directory, model, metadata, keep=0):
     try:
         if final.exists() and not final.is_dir():
             raise FileExistsError("there is a file of this name")
-        if final.exists() and not _set_aside_if_damaged(final):
+        if _is_sound(final):
             return final
+        if final.exists():
+            set_aside(final)
         _write(partial, model, metadata)
         partial.rename(final)
         flush(final.parent)
         if keep:
-            _remove_all_but_newest(directory, keep)
+            _remove_old(directory, metadata.step, keep)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
         raise UserError(
@@ -120,6 +124,18 @@ def save(directory, model, metadata, keep=0):
             "checkpoints are as they were."
         ) from error
     return final
+
+
+def set_aside(path):
+    """Gives a damaged checkpoint a name that `find_all` does not find.
+
+    Returns:
+      The new path.
+    """
+    number = 0
+    while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
+        number += 1
+    return path.rename(aside)
 
 
 def remove_partial(directory):
@@ -202,6 +218,8 @@ def load(path, model):
         raise UserError(
             f"{path} is not of this architecture: {error}"
         ) from error
+    except OSError as error:  # removed by a training with --keep, say
+        raise DamagedError(f"{path} cannot be read: {error}") from error
     if optimizer is not None:
         step = int(keras.ops.convert_to_numpy(optimizer.iterations))
         if step != saved_step:
@@ -224,6 +242,8 @@ def _write(path, model, metadata):
         "versions": {
             "keras": keras.__version__,
             "backend": keras.backend.backend(),
+            "tensorflow": tf.__version__,
+            "python": platform.python_version(),
         },
         "sha256": _file_checksum(weights),
     }
@@ -262,7 +282,8 @@ def _read_json(path):
     try:
         values = json.loads(description.read_text())
     except FileNotFoundError:
-        if find_all(path):  # the folder of checkpoints, not one of them
+        # The folder of checkpoints, not one of them?
+        if find_all(path) or list(path.glob("*.index")):
             raise UserError(_not_there(path)) from None
         raise DamagedError(f"{path} has no {JSON_FILE}") from None
     except (OSError, ValueError) as error:
@@ -286,11 +307,12 @@ def _read_json(path):
 
 
 def _not_there(path):
-    found = [str(there) for _, there in find_all(path.parent)]
-    if path.is_dir() and find_all(path):
-        found = [str(there) for _, there in find_all(path)]
+    folder = path if path.is_dir() else path.parent
+    found = [str(there) for _, there in find_all(folder)]
+    # TF1 checkpoints are named by what their files have in common.
+    found += sorted(str(p.with_suffix("")) for p in folder.glob("*.index"))
     return f"there is no checkpoint {path}; found " + (
-        ", ".join(found) if found else f"none in {path.parent}"
+        ", ".join(found) if found else f"none in {folder}"
     )
 
 
@@ -314,23 +336,18 @@ def _hidden(path, what):
     return path.with_name(f".{path.name}.{what}")
 
 
-def _set_aside_if_damaged(path):
-    """Gives a damaged checkpoint another name; says whether it was one."""
+def _is_sound(path):
     try:
         verify(path)
-    except DamagedError:
-        number = 0
-        while (
-            aside := path.with_name(f"{path.name}.damaged-{number}")
-        ).exists():
-            number += 1
-        path.rename(aside)
-        return True
-    return False
+    except UserError:
+        return False
+    return True
 
 
-def _remove_all_but_newest(directory, keep):
-    for _, path in find_all(directory)[:-keep]:
+def _remove_old(directory, newest, keep):
+    """Removes all but `keep` of the checkpoints up to step `newest`."""
+    paths = [path for step, path in find_all(directory) if step <= newest]
+    for path in paths[:-keep]:
         # Under another name first: a reader sees all of it or nothing.
         removed = _hidden(path, "removed")
         path.rename(removed)

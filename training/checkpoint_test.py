@@ -1,5 +1,6 @@
 import json
 import os
+import pathlib
 
 import keras
 import numpy as np
@@ -263,3 +264,36 @@ def test_a_missing_checkpoint_lists_those_there_are(saved):
         checkpoint.read_metadata(path.parent)
     with pytest.raises(UserError, match="found none in"):
         checkpoint.read_metadata(path.parent / "none" / "model.ckpt-3")
+
+
+def test_files_are_on_the_disk_before_the_name(tmp_path, monkeypatch):
+    flushed = []
+    flush, rename = checkpoint.flush, pathlib.Path.rename
+
+    def note_flush(path):
+        flushed.append(path.name)
+        flush(path)
+
+    def note_rename(path, target):
+        flushed.append(f"renamed to {target.name}")
+        return rename(path, target)
+
+    monkeypatch.setattr(checkpoint, "flush", note_flush)
+    monkeypatch.setattr(pathlib.Path, "rename", note_rename)
+    checkpoint.save(tmp_path, make_model(), Metadata(0, ARCHITECTURE, {}))
+    assert flushed == [
+        WEIGHTS_FILE,
+        JSON_FILE,
+        ".model.ckpt-0.partial",
+        "renamed to model.ckpt-0",
+        tmp_path.name,
+    ]
+
+
+def test_a_folder_of_tf1_checkpoints_says_which(tmp_path):
+    (tmp_path / "model.ckpt-1.index").write_text("")
+    for path in (tmp_path, tmp_path / "model.ckpt-2"):
+        with pytest.raises(
+            UserError, match=f"found {tmp_path / 'model.ckpt-1'}$"
+        ):
+            checkpoint.read_metadata(path)

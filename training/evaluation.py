@@ -20,11 +20,13 @@ def evaluate_once(config):
             f"--checkpoint={config.checkpoint} names an ensemble by {{}}: say "
             "of how many checkpoints by --num_trials"
         )
+    # First, lest they fail after the work.
+    step = _step(config.checkpoint)
+    writer = _test_writer(config) if config.summary_dir else None
     result = score(*Evaluator(config).predict(config.checkpoint))
     print(result)
-    if config.summary_dir:
-        step = _step(config.checkpoint)
-        _test_writer(config).scalars(evaluation_scalars(result), step)
+    if writer is not None:
+        writer.scalars(evaluation_scalars(result), step)
     return result
 
 
@@ -111,8 +113,9 @@ def evaluate_continuously(config):
                 continue
             last_step, is_final = step, False
             try:
-                result = score(*evaluator.predict(path))
+                # A training with --keep may remove it from here on.
                 metadata = checkpoint.read_metadata(path)
+                result = score(*evaluator.predict(path))
             except UserError as error:
                 removed = not path.is_dir()  # by a training with --keep
                 damaged = isinstance(error, checkpoint.DamagedError)

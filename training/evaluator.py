@@ -13,6 +13,7 @@ from progress import Progress
 from training import checkpoint, tf1_format
 from training.architecture import Architecture
 from training.config import EVAL_BATCH_SIZE
+from training.provenance import require_unseen
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,7 +138,7 @@ class Evaluator:
             num_targets = self._config.num_targets or architecture.num_targets
             pipeline = self._pipeline(num_targets)
             self._require_same_shape(path, architecture, pipeline)
-            self._require_same_split(path, metadata, pipeline)
+            require_unseen(path, metadata, self._config, pipeline)
             model = self._model(architecture)
             checkpoint.load(path, model)
         labels, logits = predict(model, pipeline)
@@ -170,7 +171,6 @@ class Evaluator:
                 for name in architecture.network_hparams
             },
         }
-        self._refuse_validation_on_training_images(path, metadata)
         known = metadata.training["dataset"]
         if known is None:  # converted from TF1
             self._require_named_data(path)
@@ -196,19 +196,6 @@ class Evaluator:
                 "--dataset and --data_dir"
             )
 
-    def _refuse_validation_on_training_images(self, path, metadata):
-        training = metadata.training
-        if (
-            self._config.validate
-            and training["validate"] is False
-            and training["dataset"] == self._config.dataset_name
-        ):
-            raise UserError(
-                f"{path} was trained without --validate, on the very images "
-                "that --validate holds out: leave it out here, or train with "
-                "it"
-            )
-
     def _require_same_shape(self, path, architecture, pipeline):
         spec = pipeline.spec
         if architecture.shape != spec.shape:
@@ -217,21 +204,6 @@ class Evaluator:
                 f"--num_targets={architecture.num_targets}, but "
                 f"{self._config.dataset_name} with --num_targets="
                 f"{spec.num_targets} has {_describe(spec.shape)}"
-            )
-
-    def _require_same_split(self, path, metadata, pipeline):
-        """Refuses to test on images that the training may have seen."""
-        trained_on = metadata.training
-        if (
-            pipeline.split_seed is not None
-            and trained_on.get("dataset") == self._config.dataset_name
-            and trained_on.get("seed") != pipeline.split_seed
-        ):
-            raise UserError(
-                f"{path} was trained with --seed={trained_on.get('seed')}, "
-                "which decided what images are for training: evaluate with "
-                "the same seed, or split the images into folders train and "
-                "test"
             )
 
 

@@ -5,7 +5,7 @@ import fcntl
 import os
 import signal
 
-from errors import UserError
+from errors import Interrupted, UserError
 
 
 @contextlib.contextmanager
@@ -63,5 +63,8 @@ class StopSignal:
 
     def _note(self, number, frame):
         if self.number is not None:
-            raise KeyboardInterrupt
+            raise Interrupted(
+                "Stopped at once: the steps since the last checkpoint are lost",
+                number,
+            )
         self.number = number

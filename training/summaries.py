@@ -26,14 +26,20 @@ class SummaryWriter:
 
     def __init__(self, directory):
         self._directory = directory
-        self._writer = tf.summary.create_file_writer(str(directory))
+        with self._user_errors():
+            self._writer = tf.summary.create_file_writer(str(directory))
 
     @contextlib.contextmanager
     def _writing(self):
-        try:
+        with self._user_errors():
             with self._writer.as_default():
                 yield
             self._writer.flush()
+
+    @contextlib.contextmanager
+    def _user_errors(self):
+        try:
+            yield
         except tf.errors.OpError as error:
             raise UserError(
                 f"event files in {self._directory} cannot be written: "

@@ -21,6 +21,7 @@ from training.callbacks import (
 )
 from training.devices import strategy_scope
 from training.process import StopSignal, sole_trainer
+from training.provenance import require_unseen
 from training.summaries import SummaryWriter
 
 
@@ -57,7 +58,7 @@ def train(config):
         with strategy_scope(config.num_gpus, config.batch_size):
             model = architecture.build(config.seed)
             model.compile(optimizer=make_optimizer(architecture.hparams))
-            start = _resume(directory, model, architecture, config)
+            start = _resume(directory, model, architecture, config, pipeline)
         began = time.monotonic()
         if start < config.max_steps:
             _fit(model, pipeline, start, directory, architecture, config, stop)
@@ -88,14 +89,15 @@ def _make_directory(directory):
         ) from None
 
 
-def _resume(directory, model, architecture, config):
+def _resume(directory, model, architecture, config, pipeline):
     """Loads the newest sound checkpoint; returns the step to go on from."""
     newest = _newest_sound(directory)
     if newest is None:
-        return _initialize(model, architecture, config)
+        return _initialize(model, architecture, config, pipeline)
     step, path = newest
     metadata = checkpoint.read_metadata(path)
     _require_same_network(path, metadata.architecture, architecture)
+    require_unseen(path, metadata, config, pipeline)
     if not metadata.training.get("optimizer_state", True):
         raise UserError(
             f"{path} was converted from weights alone, so that a training "
@@ -124,14 +126,22 @@ def _resume(directory, model, architecture, config):
 
 
 def _newest_sound(directory):
-    """(step, path) of the newest checkpoint that is not damaged, or None."""
+    """(step, path) of the newest checkpoint that is not damaged, or None.
+
+    Damaged ones that are newer get other names: their steps will be done
+    again, and they must not count as checkpoints to keep.
+    """
     found = checkpoint.find_all(directory)
+    damaged = []
     for step, path in reversed(found):
         try:
             checkpoint.verify(path)
         except checkpoint.DamagedError as error:
             print(f"Warning: {error}; looking for the one before", flush=True)
+            damaged.append(path)
         else:
+            for newer in damaged:
+                print(f"Renamed it to {checkpoint.set_aside(newer)}")
             return step, path
     if found:
         raise UserError(
@@ -141,7 +151,7 @@ def _newest_sound(directory):
     return None
 
 
-def _initialize(model, architecture, config):
+def _initialize(model, architecture, config, pipeline):
     """Loads `init_checkpoint`, if there is one; returns the first step.
 
     Weights, the optimiser's moments and the step are taken, so that training
@@ -160,6 +170,7 @@ def _initialize(model, architecture, config):
     else:
         metadata = checkpoint.read_metadata(path)
         _require_same_network(path, metadata.architecture, architecture)
+        require_unseen(path, metadata, config, pipeline)
         checkpoint.load(path, model)
         step = metadata.step
         if not metadata.training.get("optimizer_state", True):

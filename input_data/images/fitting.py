@@ -53,8 +53,8 @@ def fit(image, shape, dataset):
 def pad_to_proportions(image, size):
     """Resizes an image uint8 [H, W, C] to a size, with black on two sides.
 
-    Equal to padding first and resizing then, but an image that is a thousand
-    times wider than high takes no more memory than others.
+    As if padded first and resized then, up to the softness of the edge; but
+    an image a thousand times wider than high takes no more memory than others.
 
     Args:
       image: uint8 array [H, W, C].

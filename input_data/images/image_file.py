@@ -26,8 +26,6 @@ def decode(content, name, color, invert=False):
     Raises:
       UserError: naming the file, if it is not a sound image.
     """
-    if not content:
-        raise UserError(f"{name} is empty, expected an image")
     with tf.device("CPU:0"):
         try:
             image = tf.io.decode_image(content, expand_animations=False)

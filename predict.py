@@ -23,7 +23,7 @@ except (ImportError, ValueError) as error:
         f"cannot be used: {error}"
     )
 
-from absl import app, flags
+from absl import app, flags, logging
 
 from errors import UserError
 from input_data import features as keys
@@ -173,6 +173,8 @@ def _predict(settings, arguments, network, metadata):
 
 def main(argv):
     """Does what the flags ask for; a user's error is one line and exit 1."""
+    # TensorFlow tells every step of an export.
+    logging.set_verbosity(logging.WARNING)
     # File names of any bytes are printed as they are.
     sys.stdout.reconfigure(errors="surrogateescape")
     sys.stderr.reconfigure(errors="surrogateescape")

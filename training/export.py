@@ -89,7 +89,11 @@ def _temporary_folder(path):
 
 
 def _not_written(path, error):
-    reason = getattr(error, "strerror", None) or error
+    if isinstance(error, tf.errors.OpError):
+        # Without the names of functions and temporary files.
+        reason = error.message.split(" [Op:")[0].split("; ")[-1]
+    else:
+        reason = error.strerror or error
     return UserError(f"--export={path} cannot be written: {reason}")
 
 

@@ -5,6 +5,7 @@ import sys
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import layers
 from errors import UserError
@@ -116,16 +117,30 @@ def test_nothing_is_overwritten(tmp_path, name):
     assert path.read_text() == "mine"
 
 
-@pytest.mark.parametrize("name", ["net.keras", "saved"])
-def test_a_failure_leaves_nothing(tmp_path, monkeypatch, name):
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("net.keras", OSError(28, "No space left on device")),
+        (
+            "saved",
+            tf.errors.ResourceExhaustedError(
+                None, None, "{{node x}} /tmp/y; No space left on device [Op:Z]"
+            ),
+        ),
+    ],
+)
+def test_a_failure_leaves_nothing(tmp_path, monkeypatch, name, error):
     def fail(self, path, **keywords):
         pathlib.Path(path).write_text("a part")
-        raise OSError(28, "No space left on device")
+        raise error
 
     monkeypatch.setattr(keras.Model, "save", fail)
     monkeypatch.setattr(keras.Model, "export", fail)
-    with pytest.raises(UserError, match=f"{name} cannot be written: No space"):
+    with pytest.raises(UserError) as raised:
         export(tmp_path / name, functional(make(), SHAPE))
+    assert str(raised.value) == (
+        f"--export={tmp_path / name} cannot be written: No space left on device"
+    )
     assert list(tmp_path.iterdir()) == []
 
 

@@ -38,3 +38,22 @@ def test_a_terminal_gets_a_bar_of_what_is_left(capsys, monkeypatch):
     # The last value, not the mean of all.
     assert "loss: 1.0000" in output
     assert "\n" in output
+
+
+def test_another_stream_leaves_standard_output_alone(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    bar = Progress(0, 2, stream=sys.stderr)
+    bar.update(1, {})
+    bar.clear()
+    bar.update(2, {})
+    monkeypatch.undo()
+    lines = Progress(0, 2, stream=sys.stderr)
+    lines.clear()
+    lines.update(2, {})
+    output, errors = capsys.readouterr()
+    assert output == ""
+    half, cleared, done = errors.partition("\r\x1b[K")
+    assert cleared
+    assert "1/2" in half
+    assert "2/2" in done
+    assert "step 2/2 - " in errors.splitlines()[-1]

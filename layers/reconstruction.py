@@ -21,6 +21,7 @@ def mask_capsules(capsules, labels):
     Returns:
       Tensor [B, O, A] of the type of `capsules`.
     """
+    capsules = ops.convert_to_tensor(capsules)
     kept = ops.one_hot(labels, capsules.shape[1], dtype=capsules.dtype)
     return capsules * ops.expand_dims(kept, -1)
 

@@ -74,6 +74,7 @@ def leaky_softmax(logits, axis=-1):
     Returns:
       Tensor of the shape and type of `logits`.
     """
+    logits = ops.convert_to_tensor(logits)
     # exp(l_o) / (1 + sum_o exp(l_o)), stabilised by the largest logit, the
     # fixed one included.
     largest = ops.stop_gradient(

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from errors import UserError
 from input_data.files import read_bytes, require_folder
+from input_data.images.image_file import decode
 from input_data.labelled_images import LabelledImages, make_pipeline
 from input_data.memory import require_memory
 from input_data.resizing import resize
@@ -15,8 +16,6 @@ from input_data.splits import Split
 # One image of a class in this many is held out for testing or validation.
 HELD_OUT_SHARE = 5
 _SPLIT_FOLDERS = ["test", "train"]
-# ITU-R BT.601, as in tf.image.rgb_to_grayscale.
-_GREY_WEIGHTS = np.array([0.2989, 0.5870, 0.1140], np.float32)
 
 
 def load(split, options):
@@ -184,36 +183,8 @@ def _read(files, num_classes, image_size, color):
 
 def _read_image(path, image_size, color):
     """An image uint8 [H, W, C], grey or coloured, resized if asked for."""
-    content = read_bytes(path)
+    image = decode(read_bytes(path), path, color)
+    if image_size is None:
+        return image
     with tf.device("CPU:0"):
-        try:
-            image = tf.io.decode_image(content, expand_animations=False)
-        except tf.errors.InvalidArgumentError as error:
-            raise UserError(
-                f"{path} is not a sound PNG, JPEG, BMP or GIF image: "
-                f"{_reason(error)}"
-            ) from None
-        image = _convert_channels(image.numpy(), color)
-        if image_size is not None:
-            image = resize(image, (image_size, image_size)).numpy()
-    return image
-
-
-def _reason(error):
-    """What TensorFlow says, without the names of its functions."""
-    return error.message.split("}} ")[-1].split(" [Op:")[0]
-
-
-def _convert_channels(image, color):
-    """Grey or coloured, with or without opacity -> 1 or 3 channels.
-
-    What is transparent becomes black.
-    """
-    pixels = image.astype(np.float32)
-    if image.shape[-1] in (2, 4):
-        pixels = pixels[..., :-1] * (pixels[..., -1:] / 255.0)
-    if color and pixels.shape[-1] == 1:
-        pixels = np.repeat(pixels, 3, axis=-1)
-    if not color and pixels.shape[-1] == 3:
-        pixels = pixels @ _GREY_WEIGHTS[:, np.newaxis]
-    return np.rint(pixels).astype(np.uint8)
+        return resize(image, (image_size, image_size)).numpy()

@@ -18,6 +18,11 @@ class Split(enum.Enum):
         """Whether the split is for training steps."""
         return self in (Split.TRAIN, Split.VALID_TRAIN)
 
+    @property
+    def is_held_out(self):
+        """Whether the split is a part of the training images: validation's."""
+        return self in (Split.VALID_TRAIN, Split.VALID_TEST)
+
     @classmethod
     def choose(cls, train, validate):
         """The split of a job: trains or evaluates, on held-out images or not.

@@ -10,7 +10,6 @@ from input_data.files import read_bytes, require_folder
 from input_data.labelled_images import LabelledImages, make_pipeline
 from input_data.memory import require_memory
 from input_data.resizing import resize
-from input_data.splits import Split
 
 # One image of a class in this many is held out for testing or validation.
 HELD_OUT_SHARE = 5
@@ -49,7 +48,7 @@ def load(split, options):
             "of images for each class"
         )
     root = require_folder(options.data_dir)
-    drawn = split in (Split.VALID_TRAIN, Split.VALID_TEST)
+    drawn = split.is_held_out
     if [folder.name for folder in _folders(root)] == _SPLIT_FOLDERS:
         classes = _classes(root / "train")
         train = _list_files(root / "train", classes)
@@ -60,7 +59,7 @@ def load(split, options):
         train, test = stratified_split(
             _list_files(root, classes), options.seed, root
         )
-    if split in (Split.VALID_TRAIN, Split.VALID_TEST):
+    if split.is_held_out:
         train, test = stratified_split(train, options.seed, root)
     files = train if split.is_training else test
     # A first part of the files, if no more are evaluated, has all classes.

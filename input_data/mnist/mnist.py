@@ -57,7 +57,7 @@ def read_split(split, data_dir):
         TFDS cannot download.
     """
     data = read_mnist(data_dir, training=split is not Split.TEST)
-    if split in (Split.VALID_TRAIN, Split.VALID_TEST):
+    if split.is_held_out:
         _require_more_than_held_out(data, data_dir)
     return select(split, train=data, test=data, num_held_out=NUM_HELD_OUT)
 

@@ -15,7 +15,10 @@ first is read. The images are of any size: they are shifted and padded as
 they were written.
 
 Two digits: `--data_dir=PREFIX.tfrecords@10` stands for the files
-PREFIX.tfrecords-00000-of-00010 to PREFIX.tfrecords-00009-of-00010.
+PREFIX.tfrecords-00000-of-00010 to PREFIX.tfrecords-00009-of-00010, whatever
+the split: training and evaluation each name their own. Pairs are made of two
+images, so that none can be held out of them: for validation PREFIX must be
+that of multivalid_train or multivalid_test.
 
 A training step takes records from anywhere in the files, by a permutation of
 all of them for each pass: no two steps of a pass show a record twice, and the
@@ -65,6 +68,7 @@ def find(split, options):
                 f"--data_dir={options.data_dir} names record files of pairs: "
                 "add --num_targets=2, or name a folder"
             )
+        _require_split(split, options.data_dir)
         return PairRecords(options)
     if options.num_targets != 1:
         return None
@@ -77,6 +81,18 @@ def find(split, options):
         if path.is_file():
             return SingleRecords(path, options)
     return None
+
+
+def _require_split(split, data_dir):
+    """Raises UserError if --validate asks for a split that is not named."""
+    prefix = records.pairs_prefix(split)
+    name = pathlib.Path(data_dir).name
+    if split.is_held_out and not name.startswith(prefix):
+        raise UserError(
+            f"--validate needs record files of its own split: --data_dir="
+            f"{data_dir} must name {prefix}... (mnist_shift.py "
+            f"--split={split.value} writes them), or leave out --validate"
+        )
 
 
 class _Records:

@@ -19,7 +19,6 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 
 from errors import UserError
-from input_data.splits import Split
 
 NUM_CLASSES = 10
 _SIZE_KEYS = ("height", "width", "depth")
@@ -52,9 +51,10 @@ def single_name(split, shift):
     reader opens (train_2shifted_mnist_valid.tfrecords); its writer used
     another, see `single_names`.
     """
-    held_out = split in (Split.VALID_TRAIN, Split.VALID_TEST)
     base = "train" if split.is_training else "test"
-    return f"{base}_{shift}shifted_mnist{'_valid' * held_out}.tfrecords"
+    return (
+        f"{base}_{shift}shifted_mnist{'_valid' * split.is_held_out}.tfrecords"
+    )
 
 
 def single_names(split, shift):
@@ -69,7 +69,12 @@ def single_names(split, shift):
 
 def pairs_name(split, shift):
     """The file name of a split with two digits in each record, unsharded."""
-    return f"multi{split.value}_{shift}shifted_mnist.tfrecords"
+    return f"{pairs_prefix(split)}_{shift}shifted_mnist.tfrecords"
+
+
+def pairs_prefix(split):
+    """How all names of files with two digits begin: they tell the split."""
+    return f"multi{split.value}"
 
 
 def shard_name(name, shard, num_shards):

@@ -36,6 +36,7 @@ from absl import app, flags
 
 from errors import UserError
 from input_data.digits import digits
+from input_data.files import paths_in
 from input_data.mnist import mnist, records
 from input_data.mnist.expansion import DigitPairs, ShiftedDigits
 from input_data.splits import Split
@@ -332,7 +333,7 @@ def _remove_leftovers(folder):
     """Removes the parts of files of processes of this machine that are gone."""
     host = re.escape(socket.gethostname())
     pattern = re.compile(rf"\..+\.tfrecords.*\.{host}\.(\d+)\.partial")
-    for path in folder.iterdir():
+    for path in paths_in(folder):
         match = pattern.fullmatch(path.name)
         if match and not _is_alive(int(match[1])):
             path.unlink(missing_ok=True)

@@ -8,7 +8,7 @@ with image uint8 [1600, N], each column an image row by row, and label_int
 import numpy as np
 
 from errors import UserError
-from input_data.files import listing, require_folder
+from input_data.files import listing, paths_in, require_folder
 from input_data.labelled_images import LabelledImages, make_pipeline
 from input_data.matlab import read_mat, write_mat
 from input_data.splits import Split
@@ -132,9 +132,10 @@ def _find(data_dir, split):
     if path.is_file():
         return [path]
     batches = folder / f"{_NAMES[split]}_batches"
-    paths = sorted(batches.glob("*.mat"))
-    if paths:
-        return paths
+    if batches.is_dir():
+        paths = [p for p in paths_in(batches) if p.suffix == ".mat"]
+        if paths:
+            return paths
     raise UserError(
         f"--data_dir={data_dir} has neither {path.name} nor .mat files in a "
         f"folder {batches.name}; it has: {listing(folder)}"

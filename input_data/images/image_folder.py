@@ -1,12 +1,13 @@
 """A folder of images, with one sub-folder for each class."""
 
 import concurrent.futures
+import os
 
 import numpy as np
 import tensorflow as tf
 
 from errors import UserError
-from input_data.files import read_bytes, require_folder
+from input_data.files import paths_in, read_bytes, require_folder
 from input_data.labelled_images import LabelledImages, make_pipeline
 from input_data.memory import require_memory
 from input_data.resizing import resize
@@ -108,11 +109,11 @@ def stratified_split(files, seed, root):
 
 
 def _folders(root):
-    return sorted(
-        path
-        for path in root.iterdir()
-        if path.is_dir() and not path.name.startswith(".")
-    )
+    return [path for path in _visible(root) if path.is_dir()]
+
+
+def _visible(folder):
+    return [p for p in paths_in(folder) if not p.name.startswith(".")]
 
 
 def _classes(root):
@@ -134,13 +135,11 @@ def _list_files(root, classes):
                 f"{folder} has no counterpart in {root.with_name('train')}: "
                 f"the classes there are {', '.join(classes)}"
             )
-        members = sorted(
-            path for path in folder.iterdir() if not path.name.startswith(".")
-        )
+        members = _visible(folder)
         if not members:
             raise UserError(f"{folder} is empty: a class needs images")
         for path in members:
-            if path.is_dir():
+            if os.path.isdir(path):
                 raise UserError(f"{path} is a folder, expected an image")
         label = classes.index(folder.name)
         files += [(path, label) for path in members]

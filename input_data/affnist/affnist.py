@@ -110,11 +110,15 @@ def read_file(path):
 
 
 def write_file(path, data):
-    """Writes an affNIST file, under a temporary name until it is whole.
+    """Writes an affNIST file.
 
     Args:
       path: `pathlib.Path` of the .mat file.
       data: `LabelledImages`, uint8 [N, 40, 40, 1].
+
+    Raises:
+      UserError: if the file is there already or cannot be written; then
+        nothing of it is left.
     """
     labels = np.asarray(data.labels, np.uint8)
     one_of_n = np.eye(NUM_CLASSES, dtype=np.uint8)[labels]

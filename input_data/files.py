@@ -1,6 +1,7 @@
 """Reading files whole, and finding them in a data folder."""
 
 import gzip
+import os
 import pathlib
 import zlib
 
@@ -35,15 +36,51 @@ def read_bytes(path):
 
 
 def require_folder(path):
-    """`path` as a `pathlib.Path`; UserError if it is not a folder."""
-    folder = pathlib.Path(path)
-    if not folder.is_dir():
-        raise UserError(f"--data_dir={path} is not a folder")
-    return folder
+    """The folder that --data_dir names.
+
+    Args:
+      path: path.
+
+    Returns:
+      `pathlib.Path`.
+
+    Raises:
+      UserError: if it is not a folder, or may not be read.
+    """
+    if os.path.isfile(path):
+        raise UserError(
+            f"--data_dir={path} is not a folder: name the folder with the file"
+        )
+    try:
+        os.scandir(path).close()
+        # To open the files takes another permission than to list them.
+        os.stat(os.path.join(path, "."))
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(f"--data_dir={path} is not a folder") from None
+    except OSError as error:
+        raise UserError(
+            f"--data_dir={path} cannot be read: {error.strerror}"
+        ) from None
+    return pathlib.Path(path)
+
+
+def paths_in(folder):
+    """The paths in a folder, sorted.
+
+    Args:
+      folder: `pathlib.Path`.
+
+    Raises:
+      UserError: naming the folder, if it cannot be read.
+    """
+    try:
+        return sorted(folder.iterdir())
+    except OSError as error:
+        raise UserError(f"{folder} cannot be read: {error.strerror}") from None
 
 
 def listing(folder):
     """The first few names in a folder, for a message."""
-    names = sorted(path.name for path in folder.iterdir())
+    names = [path.name for path in paths_in(folder)]
     more = ", ..." if len(names) > 10 else ""
     return (", ".join(names[:10]) or "nothing") + more

@@ -7,13 +7,13 @@ files with a dozen kinds of exceptions, of which some are not about the file.
 """
 
 import math
-import os
 import pathlib
 import struct
 import zlib
 
 import numpy as np
 
+import durable
 from errors import UserError
 from input_data.files import read_bytes
 
@@ -192,13 +192,14 @@ def _next_numbers(elements):
 def write_mat(path, name, fields):
     """Writes a MATLAB 5 file with one struct of uint8 matrices.
 
-    The file is written beside its place and renamed, so that none is ever
-    half written.
-
     Args:
       path: `pathlib.Path` of the file.
       name: string, the struct's name.
       fields: dict from name (at most 31 letters) to uint8 array [m, n].
+
+    Raises:
+      UserError: if the file is there already or cannot be written; then
+        nothing of it is left.
     """
     # A field's name takes 32 bytes, its end mark included.
     names = b"".join(field.encode().ljust(32, b"\0") for field in fields)
@@ -213,13 +214,9 @@ def write_mat(path, name, fields):
             *_element(_UINT8, np.ascontiguousarray(values.T).reshape(-1)),
         ]
         parts += [_tag(_MATRIX, field_parts), *field_parts]
-    temporary = path.with_name(path.name + ".partial")
-    with open(temporary, "wb") as file:
+    with durable.whole_file(path) as partial, open(partial, "wb") as file:
         file.write(_HEADER_TEXT.ljust(124) + b"\x00\x01IM")
         file.writelines([_tag(_MATRIX, parts), *parts])
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
 
 
 def _matrix_start(array_class, shape, name):

@@ -2,6 +2,7 @@ import numpy as np
 import tensorflow as tf
 
 from input_data import photo_distortion
+from input_data.distribution_checks import check_uniform
 
 COUNT = 4000
 SEED = tf.constant([3, 5], tf.int64)
@@ -70,14 +71,6 @@ def test_contrast_scales_each_channel_about_its_mean():
                 after, before * factors[number], atol=0.1
             )
     check_uniform(factors, 0.2, 1.8)
-
-
-def check_uniform(values, low, high):
-    assert values.min() >= low - 1e-3
-    assert values.max() <= high + 1e-3
-    counts, _ = np.histogram(values, 10, (low - 1e-3, high + 1e-3))
-    # Each of the ten: 400 expected, standard deviation 19.
-    assert abs(counts - COUNT / 10).max() < 5 * 19
 
 
 def test_draws_repeat_with_the_seed_and_differ_without():

@@ -4,6 +4,9 @@ import enum
 
 from errors import UserError
 
+# The reference's number for MNIST and CIFAR-10.
+MAX_HELD_OUT = 10000
+
 
 class Split(enum.Enum):
     """Named as the reference's mnist_shift names them."""
@@ -17,6 +20,11 @@ class Split(enum.Enum):
     def is_training(self):
         """Whether the split is for training steps."""
         return self in (Split.TRAIN, Split.VALID_TRAIN)
+
+    @property
+    def is_held_out(self):
+        """Whether the split is a part of the training images: validation's."""
+        return self in (Split.VALID_TRAIN, Split.VALID_TEST)
 
     @classmethod
     def choose(cls, train, validate):
@@ -35,10 +43,10 @@ class Split(enum.Enum):
 def num_held_out(num_training):
     """How many training images validation holds out: a fifth, at most 10,000.
 
-    That is the reference's 10,000 for MNIST and CIFAR-10, and leaves most of
-    a smaller set. Of the smallest it is one.
+    That is the reference's number for large sets, and leaves most of a
+    smaller one. Of the smallest it is one.
     """
-    return min(10000, max(1, num_training // 5))
+    return min(MAX_HELD_OUT, max(1, num_training // 5))
 
 
 def select(split, train, test, num_held_out):

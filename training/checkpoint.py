@@ -23,6 +23,7 @@ import shutil
 import keras
 import tensorflow as tf
 
+from durable import flush
 from errors import UserError
 from training.architecture import Architecture
 
@@ -264,15 +265,6 @@ def _require_space(path, model):
     size = _BYTES_PER_VALUE * sum(math.prod(v.shape) for v in variables)
     with open(path, "wb") as file:
         os.posix_fallocate(file.fileno(), 0, size + _HDF5_OVERHEAD)
-
-
-def flush(path):
-    """Waits until a file or directory is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _read_json(path):

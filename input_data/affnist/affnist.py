@@ -8,7 +8,7 @@ with image uint8 [1600, N], each column an image row by row, and label_int
 import numpy as np
 
 from errors import UserError
-from input_data.files import listing, require_folder
+from input_data.files import listing, paths_in, require_folder
 from input_data.labelled_images import LabelledImages, make_pipeline
 from input_data.matlab import read_mat, write_mat
 from input_data.splits import Split
@@ -110,11 +110,15 @@ def read_file(path):
 
 
 def write_file(path, data):
-    """Writes an affNIST file, under a temporary name until it is whole.
+    """Writes an affNIST file.
 
     Args:
       path: `pathlib.Path` of the .mat file.
       data: `LabelledImages`, uint8 [N, 40, 40, 1].
+
+    Raises:
+      UserError: if the file is there already or cannot be written; then
+        nothing of it is left.
     """
     labels = np.asarray(data.labels, np.uint8)
     one_of_n = np.eye(NUM_CLASSES, dtype=np.uint8)[labels]
@@ -132,9 +136,10 @@ def _find(data_dir, split):
     if path.is_file():
         return [path]
     batches = folder / f"{_NAMES[split]}_batches"
-    paths = sorted(batches.glob("*.mat"))
-    if paths:
-        return paths
+    if batches.is_dir():
+        paths = [p for p in paths_in(batches) if p.suffix == ".mat"]
+        if paths:
+            return paths
     raise UserError(
         f"--data_dir={data_dir} has neither {path.name} nor .mat files in a "
         f"folder {batches.name}; it has: {listing(folder)}"

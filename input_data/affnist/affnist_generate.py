@@ -26,6 +26,7 @@ import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
+import durable
 from errors import UserError
 from input_data.affnist.affnist import IMAGE_SIZE, file_name, write_file
 from input_data.digits import digits
@@ -160,20 +161,18 @@ def generate(dataset, data_dir, split, output_dir, copies, seed):
       seed: int.
 
     Raises:
-      UserError: if MNIST is missing or damaged, or the folder cannot be
-        written to.
+      UserError: if MNIST is missing or damaged, or the file is there already
+        or cannot be written.
     """
+    path = pathlib.Path(output_dir) / file_name(split)
+    durable.refuse_existing(path)
     if dataset == "digits":
         part = digits.read_split(split)
     else:
         part = mnist.read_split(split, data_dir)
-    path = pathlib.Path(output_dir) / file_name(split)
     transformed = transform(part, copies, seed)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(path, transformed)
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error}") from None
+    durable.remove_leftovers(durable.make_folder(output_dir))
+    write_file(path, transformed)
     print(f"{path}: {len(transformed)} images")
 
 

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+import durable
 from errors import UserError
 from input_data import features as keys
 from input_data import tiny_files
@@ -118,6 +119,27 @@ def test_the_seed_fixes_the_bytes_of_the_file(tmp_path):
         )
         contents.append((tmp_path / name / "test.mat").read_bytes())
     assert contents[0] == contents[1] != contents[2]
+
+
+def test_a_file_that_is_there_stays(tmp_path):
+    (tmp_path / "test.mat").write_text("before")
+    with pytest.raises(UserError, match="test.mat is there already"):
+        affnist_generate.generate(
+            "digits", None, Split.TEST, str(tmp_path), 1, 0
+        )
+    assert (tmp_path / "test.mat").read_text() == "before"
+
+
+def test_a_full_disk_leaves_no_part_of_a_file(tmp_path, monkeypatch):
+    def fail(path):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(durable, "flush", fail)
+    with pytest.raises(UserError, match="test.mat cannot be written: No space"):
+        affnist_generate.generate(
+            "digits", None, Split.TEST, str(tmp_path), 1, 0
+        )
+    assert not list(tmp_path.iterdir())
 
 
 def test_matrices_are_rotation_shear_and_scale_in_their_ranges():

@@ -76,7 +76,7 @@ def read_cifar10(data_dir, training):
         )
     folder = require_folder(data_dir)
     if (folder / FOLDER).is_dir():
-        folder = folder / FOLDER
+        folder = require_folder(folder / FOLDER)
     missing = [n for n in _FILES[training] if not (folder / n).is_file()]
     if missing:
         raise UserError(

@@ -8,6 +8,7 @@ from errors import UserError
 from input_data import features as keys
 from input_data import tiny_files
 from input_data.cifar10 import cifar10
+from input_data.distribution_checks import check_equally_often, check_uniform
 from input_data.registry import Options
 from input_data.splits import Split
 
@@ -124,10 +125,25 @@ def test_missing_batches_are_named(tmp_path):
         cifar10.load(Split.TRAIN, Options(data_dir=tmp_path))
 
 
-def test_distort_gives_each_image_its_own_crop():
-    image = tiny_files.random_images(1, 32, 32, 3)
-    images = tf.constant(np.repeat(image, 64, axis=0))
-    step = tf.constant(0, tf.int64)
-    crops = cifar10.distort(images, step, 0).numpy()
-    assert crops.shape == (64, 24, 24, 3)
-    assert len(np.unique(crops, axis=0)) == 64
+def test_distort_crops_flips_and_changes_colours_over_their_whole_ranges():
+    count, slope = 1000, 7
+    # Red tells the row, green the column, and blue the brightness.
+    image = np.empty((32, 32, 3), np.uint8)
+    image[..., 0] = slope * np.arange(32)[:, np.newaxis]
+    image[..., 1] = slope * np.arange(32)
+    image[..., 2] = 100
+    images = tf.constant(np.repeat(image[np.newaxis], count, axis=0))
+    crops = cifar10.distort(images, tf.constant(5, tf.int64), 1).numpy()
+    assert crops.shape == (count, 24, 24, 3)
+
+    check_uniform(crops[:, 0, 0, 2] - 100, -63, 63)
+    contrast = (crops[:, 1, 0, 0] - crops[:, 0, 0, 0]) / slope
+    check_uniform(contrast, 0.2, 1.8)
+    is_flipped = crops[:, 0, 1, 1] < crops[:, 0, 0, 1]
+    check_equally_often(is_flipped, 2)
+    # Contrast is about the mean of the crop, which brightness alone moves.
+    means = crops.mean(axis=(1, 2))
+    corners = (means[:, :2] - means[:, 2:] + 100) / slope - 11.5
+    np.testing.assert_allclose(corners, corners.round(), atol=0.01)
+    for corner in corners.round().astype(int).T:
+        check_equally_often(corner, 9)

@@ -1,17 +1,17 @@
 """A folder of images, with one sub-folder for each class."""
 
 import concurrent.futures
+import os
 
 import numpy as np
 import tensorflow as tf
 
 from errors import UserError
-from input_data.files import read_bytes, require_folder
+from input_data.files import paths_in, read_bytes, require_folder
 from input_data.images.image_file import decode
 from input_data.labelled_images import LabelledImages, make_pipeline
 from input_data.memory import require_memory
 from input_data.resizing import resize
-from input_data.splits import Split
 
 # One image of a class in this many is held out for testing or validation.
 HELD_OUT_SHARE = 5
@@ -48,7 +48,7 @@ def load(split, options):
             "of images for each class"
         )
     root = require_folder(options.data_dir)
-    drawn = split in (Split.VALID_TRAIN, Split.VALID_TEST)
+    drawn = split.is_held_out
     if [folder.name for folder in _folders(root)] == _SPLIT_FOLDERS:
         classes = _classes(root / "train")
         train = _list_files(root / "train", classes)
@@ -59,7 +59,7 @@ def load(split, options):
         train, test = stratified_split(
             _list_files(root, classes), options.seed, root
         )
-    if split in (Split.VALID_TRAIN, Split.VALID_TEST):
+    if split.is_held_out:
         train, test = stratified_split(train, options.seed, root)
     files = train if split.is_training else test
     # A first part of the files, if no more are evaluated, has all classes.
@@ -108,11 +108,11 @@ def stratified_split(files, seed, root):
 
 
 def _folders(root):
-    return sorted(
-        path
-        for path in root.iterdir()
-        if path.is_dir() and not path.name.startswith(".")
-    )
+    return [path for path in _visible(root) if path.is_dir()]
+
+
+def _visible(folder):
+    return [p for p in paths_in(folder) if not p.name.startswith(".")]
 
 
 def _classes(root):
@@ -134,13 +134,11 @@ def _list_files(root, classes):
                 f"{folder} has no counterpart in {root.with_name('train')}: "
                 f"the classes there are {', '.join(classes)}"
             )
-        members = sorted(
-            path for path in folder.iterdir() if not path.name.startswith(".")
-        )
+        members = _visible(folder)
         if not members:
             raise UserError(f"{folder} is empty: a class needs images")
         for path in members:
-            if path.is_dir():
+            if os.path.isdir(path):
                 raise UserError(f"{path} is a folder, expected an image")
         label = classes.index(folder.name)
         files += [(path, label) for path in members]

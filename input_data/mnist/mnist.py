@@ -1,8 +1,7 @@
 """MNIST: from its idx files, the reference's record files, or TFDS."""
 
-import pathlib
-
 from errors import UserError
+from input_data.files import listing, require_folder
 from input_data.labelled_images import (
     SINGLE_SHIFT,
     LabelledImages,
@@ -11,10 +10,9 @@ from input_data.labelled_images import (
 from input_data.mnist import mnist_input_record
 from input_data.mnist.idx import read_idx
 from input_data.mnist.records import NUM_CLASSES
-from input_data.splits import Split, select
+from input_data.splits import MAX_HELD_OUT, Split, select
 from input_data.tfds import tfds_images
 
-NUM_HELD_OUT = 10000
 _FILE_PREFIX = {True: "train", False: "t10k"}
 
 
@@ -33,21 +31,23 @@ def load(split, options):
     Raises:
       UserError: if files are missing or damaged, or TFDS cannot download.
     """
+    advice = ""
     if options.data_dir is not None:
         from_records = mnist_input_record.find(split, options)
         if from_records is not None:
             return from_records
-    return make_pipeline(
-        read_split(split, options.data_dir), options, SINGLE_SHIFT
-    )
+        advice = mnist_input_record.advice(split, options)
+    data = read_split(split, options.data_dir, advice)
+    return make_pipeline(data, options, SINGLE_SHIFT)
 
 
-def read_split(split, data_dir):
+def read_split(split, data_dir, advice=""):
     """Reads the images and labels of one split.
 
     Args:
       split: `Split`.
       data_dir: path of the folder with the idx files, or None for TFDS.
+      advice: string, what to say besides if there are no such files.
 
     Returns:
       `LabelledImages`.
@@ -56,18 +56,19 @@ def read_split(split, data_dir):
       UserError: if files are missing, damaged, or have too few images, or
         TFDS cannot download.
     """
-    data = read_mnist(data_dir, training=split is not Split.TEST)
-    if split in (Split.VALID_TRAIN, Split.VALID_TEST):
+    data = read_mnist(data_dir, split is not Split.TEST, advice)
+    if split.is_held_out:
         _require_more_than_held_out(data, data_dir)
-    return select(split, train=data, test=data, num_held_out=NUM_HELD_OUT)
+    return select(split, train=data, test=data, num_held_out=MAX_HELD_OUT)
 
 
-def read_mnist(data_dir, training):
+def read_mnist(data_dir, training, advice=""):
     """Reads the images and labels of MNIST.
 
     Args:
       data_dir: path of the folder with the idx files, or None for TFDS.
       training: bool, the 60,000 training or the 10,000 test images.
+      advice: string, what to say besides if there are no such files.
 
     Returns:
       `LabelledImages`.
@@ -80,8 +81,8 @@ def read_mnist(data_dir, training):
             "mnist", "train" if training else "test", NUM_CLASSES
         )
     prefix = _FILE_PREFIX[training]
-    images_path = _find(data_dir, f"{prefix}-images-idx3-ubyte")
-    labels_path = _find(data_dir, f"{prefix}-labels-idx1-ubyte")
+    images_path = _find(data_dir, f"{prefix}-images-idx3-ubyte", advice)
+    labels_path = _find(data_dir, f"{prefix}-labels-idx1-ubyte", advice)
     images = read_idx(images_path, num_axes=3)
     labels = read_idx(labels_path, num_axes=1)
     if len(images) != len(labels):
@@ -99,24 +100,21 @@ def read_mnist(data_dir, training):
     return LabelledImages(images[..., None], labels, NUM_CLASSES)
 
 
-def _find(data_dir, name):
+def _find(data_dir, name, advice):
     """The path of an idx file: plain, or else gzipped."""
-    folder = pathlib.Path(data_dir)
-    if not folder.is_dir():
-        raise UserError(f"--data_dir={data_dir} is not a folder")
+    folder = require_folder(data_dir)
     for path in (folder / name, folder / f"{name}.gz"):
         if path.is_file():
             return path
-    found = ", ".join(sorted(path.name for path in folder.iterdir())[:10])
     raise UserError(
         f"--data_dir={data_dir} has neither {name} nor {name}.gz; it has: "
-        f"{found or 'nothing'}"
+        f"{listing(folder)}{advice}"
     )
 
 
 def _require_more_than_held_out(data, data_dir):
-    if len(data) <= NUM_HELD_OUT:
+    if len(data) <= MAX_HELD_OUT:
         raise UserError(
-            f"--validate holds out {NUM_HELD_OUT} training images, but "
+            f"--validate holds out {MAX_HELD_OUT} training images, but "
             f"--data_dir={data_dir} has only {len(data)}"
         )

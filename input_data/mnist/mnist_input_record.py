@@ -15,7 +15,10 @@ first is read. The images are of any size: they are shifted and padded as
 they were written.
 
 Two digits: `--data_dir=PREFIX.tfrecords@10` stands for the files
-PREFIX.tfrecords-00000-of-00010 to PREFIX.tfrecords-00009-of-00010.
+PREFIX.tfrecords-00000-of-00010 to PREFIX.tfrecords-00009-of-00010, whatever
+the split: training and evaluation each name their own. Pairs are made of two
+images, so that none can be held out of them: for validation PREFIX must be
+that of multivalid_train or multivalid_test.
 
 A training step takes records from anywhere in the files, by a permutation of
 all of them for each pass: no two steps of a pass show a record twice, and the
@@ -23,6 +26,7 @@ copies of one digit, which stand next to each other, are as far apart as any.
 Nothing but the records of the steps at hand is in memory.
 """
 
+import os
 import pathlib
 
 import numpy as np
@@ -30,6 +34,7 @@ import tensorflow as tf
 
 from errors import UserError
 from input_data import features as keys
+from input_data.files import require_folder
 from input_data.labelled_images import (
     SINGLE_SHIFT,
     SingleObjects,
@@ -65,18 +70,62 @@ def find(split, options):
                 f"--data_dir={options.data_dir} names record files of pairs: "
                 "add --num_targets=2, or name a folder"
             )
+        _require_split(split, options.data_dir)
         return PairRecords(options)
     if options.num_targets != 1:
+        if not os.path.isdir(options.data_dir):
+            raise UserError(
+                f"--data_dir={options.data_dir} is not a folder"
+                + advice(split, options)
+            )
         return None
-    shift = SINGLE_SHIFT if options.shift is None else options.shift
-    names = records.single_names(
-        split, shift if split.is_training else TEST_SHIFT
-    )
-    for name in names:
-        path = pathlib.Path(options.data_dir) / name
+    folder = require_folder(options.data_dir)
+    for name in _single_names(split, options):
+        path = folder / name
         if path.is_file():
             return SingleRecords(path, options)
     return None
+
+
+def advice(split, options):
+    """What to say besides where there are neither idx files nor records.
+
+    Args:
+      split: `Split`.
+      options: `registry.Options`, with which `find` returned None.
+
+    Returns:
+      String, the rest of a message.
+    """
+    if options.num_targets == 1:
+        names = " or ".join(_single_names(split, options))
+        return f". As a record file it would be {names}."
+    path = pathlib.Path(options.data_dir)
+    folder = path if os.path.isdir(path) else path.parent
+    found = records.sharded_names(folder) if os.path.isdir(folder) else []
+    return ". Record files of pairs are named by --data_dir=" + (
+        " or ".join(found) or "PREFIX.tfrecords@COUNT"
+    )
+
+
+def _single_names(split, options):
+    """The names of the file with single digits, the first one first."""
+    shift = SINGLE_SHIFT if options.shift is None else options.shift
+    return records.single_names(
+        split, shift if split.is_training else TEST_SHIFT
+    )
+
+
+def _require_split(split, data_dir):
+    """Raises UserError if --validate asks for a split that is not named."""
+    prefix = records.pairs_prefix(split)
+    name = pathlib.Path(data_dir).name
+    if split.is_held_out and not name.startswith(prefix):
+        raise UserError(
+            f"--validate needs record files of its own split: --data_dir="
+            f"{data_dir} must name {prefix}... (mnist_shift.py "
+            f"--split={split.value} writes them), or leave out --validate"
+        )
 
 
 class _Records:

@@ -191,6 +191,26 @@ def test_pairs_that_are_asked_for_wrongly(tmp_path):
         load(Split.TEST, data_dir=data_dir, num_targets=2)
 
 
+@pytest.mark.parametrize("split", [Split.VALID_TRAIN, Split.VALID_TEST])
+def test_validation_takes_pairs_of_its_own_split_alone(tmp_path, split):
+    names = [
+        f"multi{name}_4shifted_mnist.tfrecords"
+        for name in ("train", "test", "valid_train", "valid_test")
+    ]
+    for name in names:
+        prefix = tmp_path / name
+        write_pairs(prefix, num_shards=1, shard_size=2)
+        options = {"data_dir": f"{prefix}@1", "num_targets": 2}
+        for other in (Split.TRAIN, Split.TEST):
+            assert load(other, **options).num_images == 2
+        if name.startswith(f"multi{split.value}_"):
+            assert load(split, **options).num_images == 2
+        else:
+            message = f"--validate.*{name}@1 must name multi{split.value}"
+            with pytest.raises(UserError, match=message):
+                load(split, **options)
+
+
 def test_pairs_of_single_records_and_of_two_sizes(tmp_path):
     prefix = tmp_path / "some.tfrecords"
     write_single(f"{prefix}-00000-of-00001", [1])

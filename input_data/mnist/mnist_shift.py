@@ -20,9 +20,7 @@ import functools
 import multiprocessing
 import os
 import pathlib
-import re
 import signal
-import socket
 import sys
 
 # TensorFlow's start-up notes would bury the first lines of output.
@@ -34,6 +32,7 @@ if __name__ == "__main__":
 import tensorflow as tf
 from absl import app, flags
 
+import durable
 from errors import UserError
 from input_data.digits import digits
 from input_data.mnist import mnist, records
@@ -118,18 +117,6 @@ def plan_shards(job):
     ]
 
 
-def make_folder(job):
-    """Makes the job's folder if it is not there, and returns its path."""
-    folder = pathlib.Path(job.data_dir)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(
-            f"--data_dir: {folder} cannot be made: {error.strerror}"
-        ) from None
-    return folder
-
-
 def missing_shards(job, shards):
     """Those of a job's shards that are still to be written.
 
@@ -163,18 +150,8 @@ def write_shard(job, shard, report=lambda count: None):
     if final.exists():
         _require_same(final, contents, shard)
         return
-    partial = final.with_name(
-        f".{final.name}.{socket.gethostname()}.{os.getpid()}.partial"
-    )
-    try:
+    with durable.whole_file(final) as partial:
         write_records(contents, shard.first, shard.stop, partial, report)
-        _flush(partial)
-        partial.replace(final)
-    except (OSError, tf.errors.OpError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"{final} cannot be written: {reason}") from None
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def write_records(contents, first, stop, path, report=lambda count: None):
@@ -209,8 +186,8 @@ def generate(job, num_workers=1):
       UserError: if settings or images do not work, or files cannot be
         written, or are there with other contents.
     """
-    folder = make_folder(job)
-    _remove_leftovers(folder)
+    folder = durable.make_folder(job.data_dir)
+    durable.remove_leftovers(folder)
     shards = plan_shards(job)
     missing = missing_shards(job, shards)
     total = shards[-1].stop
@@ -326,35 +303,6 @@ def _require_same(path, contents, shard):
             f"{path} is there already, written with other settings or from "
             "other images: move it away, or name another --data_dir"
         )
-
-
-def _remove_leftovers(folder):
-    """Removes the parts of files of processes of this machine that are gone."""
-    host = re.escape(socket.gethostname())
-    pattern = re.compile(rf"\..+\.tfrecords.*\.{host}\.(\d+)\.partial")
-    for path in folder.iterdir():
-        match = pattern.fullmatch(path.name)
-        if match and not _is_alive(int(match[1])):
-            path.unlink(missing_ok=True)
-
-
-def _is_alive(process):
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _flush(path):
-    """Waits until a file is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def define_flags():

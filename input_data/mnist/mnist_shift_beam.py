@@ -25,6 +25,7 @@ import apache_beam as beam
 from absl import app, flags
 from apache_beam.options.pipeline_options import PipelineOptions
 
+import durable
 from errors import UserError
 from input_data.mnist import mnist_shift
 
@@ -41,7 +42,7 @@ def generate(job, options=None):
         there with other contents. What fails in a worker comes as the runner
         reports it.
     """
-    mnist_shift.make_folder(job)
+    durable.make_folder(job.data_dir)
     missing = mnist_shift.missing_shards(job, mnist_shift.plan_shards(job))
     with beam.Pipeline(options=options) as pipeline:
         _ = (

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import durable
 from errors import UserError
 from input_data import features as keys
 from input_data import registry
@@ -217,7 +218,7 @@ def test_a_file_that_cannot_be_written(tmp_path, monkeypatch):
     def fail(*_):
         raise full
 
-    monkeypatch.setattr(mnist_shift, "_flush", fail)
+    monkeypatch.setattr(durable, "flush", fail)
     message = "-00000-of-00003 cannot be written: No space left on device"
     with pytest.raises(UserError, match=message):
         mnist_shift.generate(job)

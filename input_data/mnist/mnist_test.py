@@ -64,6 +64,40 @@ def test_missing_files_are_named_with_what_is_there(tmp_path):
         load(tmp_path, Split.TEST)
 
 
+@pytest.mark.parametrize(
+    ("split", "options", "names"),
+    [
+        (Split.TRAIN, {"shift": 3}, ["train_3shifted_mnist.tfrecords"]),
+        (
+            Split.VALID_TEST,
+            {},
+            [
+                "test_0shifted_mnist_valid.tfrecords",
+                "valid_test_0shifted_mnist.tfrecords",
+            ],
+        ),
+        (Split.TRAIN, {"num_targets": 2}, ["--data_dir=PREFIX.tfrecords@"]),
+    ],
+)
+def test_missing_records_are_named(tmp_path, split, options, names):
+    (tmp_path / "train_2shifted_mnist.tfrecords").touch()
+    message = "it has: train_2shifted_mnist.tfrecords.*" + ".*".join(names)
+    with pytest.raises(UserError, match=message):
+        load(tmp_path, split, **options)
+
+
+def test_records_of_pairs_named_without_their_number(tmp_path):
+    (tmp_path / "multi.tfrecords-00000-of-00003").touch()
+    message = f"--data_dir={tmp_path}/multi.tfrecords@3$"
+    for data_dir in (tmp_path, tmp_path / "multi.tfrecords"):
+        with pytest.raises(UserError, match=message):
+            load(data_dir, Split.TRAIN, num_targets=2)
+    path = tmp_path / "train_2shifted_mnist.tfrecords"
+    path.touch()
+    with pytest.raises(UserError, match="is not a folder: name the folder"):
+        load(path, Split.TRAIN)
+
+
 def test_files_that_do_not_fit_together(tmp_path):
     write_mnist(tmp_path, 20, 13)
     other = tmp_path / "other"

@@ -10,7 +10,7 @@ Images are uint8, row by row.
 """
 
 import dataclasses
-import glob
+import os
 import pathlib
 import re
 
@@ -19,11 +19,12 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 
 from errors import UserError
-from input_data.splits import Split
+from input_data.files import paths_in
 
 NUM_CLASSES = 10
 _SIZE_KEYS = ("height", "width", "depth")
 _SHARDS = re.compile(r"(?P<prefix>.+)@(?P<count>[0-9]+)")
+_SHARD = re.compile(r"(?P<prefix>.+)-[0-9]{5}-of-(?P<count>[0-9]{5})")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,9 +53,10 @@ def single_name(split, shift):
     reader opens (train_2shifted_mnist_valid.tfrecords); its writer used
     another, see `single_names`.
     """
-    held_out = split in (Split.VALID_TRAIN, Split.VALID_TEST)
     base = "train" if split.is_training else "test"
-    return f"{base}_{shift}shifted_mnist{'_valid' * held_out}.tfrecords"
+    return (
+        f"{base}_{shift}shifted_mnist{'_valid' * split.is_held_out}.tfrecords"
+    )
 
 
 def single_names(split, shift):
@@ -69,7 +71,12 @@ def single_names(split, shift):
 
 def pairs_name(split, shift):
     """The file name of a split with two digits in each record, unsharded."""
-    return f"multi{split.value}_{shift}shifted_mnist.tfrecords"
+    return f"{pairs_prefix(split)}_{shift}shifted_mnist.tfrecords"
+
+
+def pairs_prefix(split):
+    """How all names of files with two digits begin: they tell the split."""
+    return f"multi{split.value}"
 
 
 def shard_name(name, shard, num_shards):
@@ -79,9 +86,8 @@ def shard_name(name, shard, num_shards):
 
 def names_shards(data_dir):
     """Whether `data_dir` is of the form PREFIX@COUNT, and no folder."""
-    return (
-        _SHARDS.fullmatch(str(data_dir)) is not None
-        and not pathlib.Path(data_dir).is_dir()
+    return _SHARDS.fullmatch(str(data_dir)) is not None and not os.path.isdir(
+        data_dir
     )
 
 
@@ -107,21 +113,37 @@ def shard_paths(data_dir):
         prefix.with_name(shard_name(prefix.name, shard, count))
         for shard in range(count)
     ]
-    missing = [path.name for path in paths if not path.is_file()]
+    there = {path.name for path in paths_in(prefix.parent)}
+    missing = [path.name for path in paths if path.name not in there]
     if missing:
-        counts = {
-            int(path.name.rpartition("-")[2])
-            for path in prefix.parent.glob(
-                f"{glob.escape(prefix.name)}-[0-9]*-of-[0-9]*"
-            )
-        }
-        others = [f"{prefix}@{number}" for number in sorted(counts - {count})]
+        others = [
+            name
+            for name in sharded_names(prefix.parent)
+            if name.startswith(f"{prefix}@") and name != f"{prefix}@{count}"
+        ]
         raise UserError(
             f"--data_dir={data_dir}: {len(missing)} of {count} files are "
             f"missing in {prefix.parent}: {', '.join(missing)}"
             + (f"; there is {', '.join(others)}" if others else "")
         )
     return paths
+
+
+def sharded_names(folder):
+    """What stands for the shards in a folder.
+
+    Args:
+      folder: `pathlib.Path`.
+
+    Returns:
+      List of strings PREFIX@COUNT, sorted.
+
+    Raises:
+      UserError: if the folder cannot be read.
+    """
+    matches = [_SHARD.fullmatch(path.name) for path in paths_in(folder)]
+    found = {(m["prefix"], int(m["count"])) for m in matches if m}
+    return [f"{folder / name}@{count}" for name, count in sorted(found)]
 
 
 class Encoder:

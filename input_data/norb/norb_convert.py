@@ -19,9 +19,9 @@ if __name__ == "__main__":
     # As a command it finds the project's packages from any folder.
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
-import tensorflow as tf
 from absl import app, flags
 
+import durable
 from errors import UserError
 from input_data.norb import norb_matrix, norb_tfds
 from input_data.norb.norb_input_record import file_name, write_records
@@ -35,21 +35,22 @@ def convert(data_dir, output_dir):
       output_dir: path of the folder to write to; made if need be.
 
     Raises:
-      UserError: if the source is missing or damaged, or the folder cannot be
-        written to.
+      UserError: if the source is missing or damaged, the records are there
+        already, or cannot be written.
     """
-    output_dir = pathlib.Path(output_dir)
-    for training in (True, False):
+    paths = {
+        training: pathlib.Path(output_dir) / file_name(training)
+        for training in (True, False)
+    }
+    for path in paths.values():
+        durable.refuse_existing(path)
+    for training, path in paths.items():
         if data_dir is None:
             data = norb_tfds.read_stereo_images(training)
         else:
             data = norb_matrix.read_stereo_images(data_dir, training)
-        path = output_dir / file_name(training)
-        try:
-            output_dir.mkdir(parents=True, exist_ok=True)
-            write_records(path, data)
-        except (OSError, tf.errors.OpError) as error:
-            raise UserError(f"{path} cannot be written: {error}") from None
+        durable.remove_leftovers(durable.make_folder(output_dir))
+        write_records(path, data)
         print(f"{path}: {len(data.labels)} records")
 
 

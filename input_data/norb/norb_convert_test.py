@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
+import durable
 from errors import UserError
 from input_data import tiny_files
 from input_data.norb import norb_convert, norb_matrix
@@ -165,9 +166,33 @@ def test_missing_and_doubled_originals_are_named(tmp_path):
         norb_convert.convert(str(tmp_path), str(tmp_path / "out"))
 
 
+def test_records_that_are_there_stay(tmp_path):
+    write_originals(tmp_path)
+    (tmp_path / "testduo.tfrecords").write_text("before")
+    with pytest.raises(UserError, match="testduo.tfrecords is there already"):
+        norb_convert.convert(str(tmp_path), str(tmp_path))
+    assert (tmp_path / "testduo.tfrecords").read_text() == "before"
+    assert not (tmp_path / "trainduo.tfrecords").exists()
+
+
+def test_a_full_disk_leaves_no_part_of_a_file(tmp_path, monkeypatch):
+    write_originals(tmp_path)
+    monkeypatch.setattr(durable, "flush", fail_on_a_full_disk)
+    output = tmp_path / "out"
+    with pytest.raises(UserError, match=r"trainduo.*: No space left"):
+        norb_convert.convert(str(tmp_path), str(output))
+    assert not list(output.iterdir())
+
+
+def fail_on_a_full_disk(path):
+    raise OSError(28, "No space left on device")
+
+
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     write_originals(tmp_path)
     blocked = tmp_path / "file"
     blocked.touch()
-    with pytest.raises(UserError, match=f"{blocked}.*cannot be written"):
+    with pytest.raises(
+        UserError, match=f"{blocked} cannot be made: File exists"
+    ):
         norb_convert.convert(str(tmp_path), str(blocked))

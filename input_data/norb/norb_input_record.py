@@ -11,6 +11,7 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
+import durable
 from errors import UserError
 
 NUM_CLASSES = 5
@@ -49,19 +50,24 @@ def file_name(training):
 
 
 def write_records(path, data):
-    """Writes a record file, under a temporary name until it is whole.
+    """Writes a record file.
 
     Args:
       path: `pathlib.Path` of the file.
       data: `StereoImages`.
+
+    Raises:
+      UserError: if the file is there already or cannot be written; then
+        nothing of it is left.
     """
-    temporary = path.with_name(path.name + ".partial")
-    with tf.io.TFRecordWriter(str(temporary)) as writer:
+    with (
+        durable.whole_file(path) as partial,
+        tf.io.TFRecordWriter(str(partial)) as writer,
+    ):
         for image, label, meta in zip(
             data.images, data.labels, data.meta, strict=True
         ):
             writer.write(_encode(image, label, meta))
-    temporary.replace(path)
 
 
 def _encode(image, label, meta):

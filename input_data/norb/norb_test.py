@@ -5,6 +5,7 @@ import tensorflow as tf
 from errors import UserError
 from input_data import features as keys
 from input_data import tiny_files
+from input_data.distribution_checks import check_equally_often, check_uniform
 from input_data.norb import norb
 from input_data.norb.norb_input_record import (
     StereoImages,
@@ -114,6 +115,29 @@ def test_distort_crops_after_contrast_about_the_mean_of_the_whole_image():
                 break
         else:
             pytest.fail("not a distorted crop")
+
+
+def test_distort_changes_colours_and_crops_over_their_whole_ranges():
+    count, slope = 1000, 5
+    corners = []
+    for axis in (0, 1):
+        # One camera tells the row or the column, the other the brightness.
+        image = np.full((48, 48, 2), 100, np.uint8)
+        image[..., 0] = slope * np.indices((48, 48))[axis]
+        images = tf.constant(np.repeat(image[np.newaxis], count, axis=0))
+        crops = norb.distort(images, tf.constant(5, tf.int64), 1).numpy()
+        assert crops.shape == (count, 32, 32, 2)
+        brightness = crops[:, 0, 0, 1] - 100
+        next_pixel = crops[:, 1, 1, 0]
+        contrast = (next_pixel - crops[:, 0, 0, 0]) / slope
+        mean = slope * 23.5
+        changed = crops[:, 0, 0, 0] - brightness - mean
+        corners.append((changed / contrast + mean) / slope)
+    check_uniform(brightness, -63, 63)
+    check_uniform(contrast, 0.2, 1.8)
+    for corner in corners:
+        np.testing.assert_allclose(corner, corner.round(), atol=0.01)
+        check_equally_often(corner.round().astype(int), 17)
 
 
 def damage_crc(path):

@@ -23,12 +23,13 @@ def evaluate_once(config):
     result = score(*Evaluator(config).predict(config.checkpoint))
     print(result)
     if config.summary_dir:
-        step = _step(config.checkpoint)
+        step = step_of(config.checkpoint)
         _test_writer(config).scalars(evaluation_scalars(result), step)
     return result
 
 
-def _step(path):
+def step_of(path):
+    """The step of a checkpoint, ours or TF1's."""
     if tf1_format.is_tf1(path):
         return tf1_format.Tf1Checkpoint(path).step
     return checkpoint.read_metadata(path).step

@@ -44,6 +44,11 @@ class SummaryWriter:
             for tag, value in values.items():
                 tf.summary.scalar(tag, value, step)
 
+    def image(self, tag, image, step):
+        """Writes one image: uint8 [H, W, 1, 3 or 4]."""
+        with self._writing():
+            tf.summary.image(tag, image[np.newaxis], step)
+
     def weights(self, model, step):
         """Writes mean, stddev, min, max and a histogram of each weight."""
         with self._writing():

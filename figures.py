@@ -104,6 +104,9 @@ def draw(names, config, output_dir, num_examples=None):
             )
     # Known before the work, not after it.
     output_dir = _make_folder(output_dir)
+    summaries = None
+    if config.summary_dir:
+        summaries = _make_folder(pathlib.Path(config.summary_dir) / "figures")
     model, pipeline = Evaluator(config).open(config.checkpoint)
     checkpoint = pathlib.Path(config.checkpoint).name
     subject = Subject(model, pipeline, f"{config.dataset_name}, {checkpoint}")
@@ -112,8 +115,10 @@ def draw(names, config, output_dir, num_examples=None):
     for name in dict.fromkeys(names):
         files = FIGURES[name](subject, **counts)
         paths += _write(output_dir, files)
-        if config.summary_dir:
-            _write_to_tensorboard(name, files, config)
+        if summaries and name == _EMBEDDING:
+            _write(summaries, files)
+        elif summaries:
+            _write_images(summaries, files, step_of(config.checkpoint))
     return paths
 
 
@@ -146,16 +151,12 @@ def _write(folder, files):
     return paths
 
 
-def _write_to_tensorboard(name, files, config):
-    folder = pathlib.Path(config.summary_dir) / "figures"
-    if name == _EMBEDDING:
-        _write(_make_folder(folder), files)
-        return
+def _write_images(folder, files, step):
+    """Writes PNG files as images of TensorBoard."""
     writer = SummaryWriter(folder)
-    step = step_of(config.checkpoint)
-    for file_name, content in files.items():
+    for name, content in files.items():
         image = tf.io.decode_png(content, channels=3).numpy()
-        writer.image(pathlib.Path(file_name).stem, image, step)
+        writer.image(pathlib.Path(name).stem, image, step)
 
 
 def main(argv):

@@ -45,7 +45,7 @@ class SummaryWriter:
                 tf.summary.scalar(tag, value, step)
 
     def image(self, tag, image, step):
-        """Writes one image: uint8 [H, W, 1, 3 or 4]."""
+        """Writes an image, uint8 [H, W, 1] in grey or [H, W, 3]."""
         with self._writing():
             tf.summary.image(tag, image[np.newaxis], step)
 

@@ -103,7 +103,8 @@ def mosaic_png(rows, title, row_labels, column_labels, wrong_columns=()):
         figure = Figure(
             figsize=(width * inches_per_pixel, height * inches_per_pixel)
         )
-        axes = figure.subplots()
+        # The whole figure: labels stand around it.
+        axes = figure.add_axes((0, 0, 1, 1))
         axes.imshow(canvas, interpolation="nearest")
         axes.set_title(title, pad=8)
         axes.set_yticks(_centres(len(rows), height), row_labels)
@@ -134,9 +135,13 @@ def png(figure):
     return buffer.getvalue()
 
 
-def names_of(classes):
-    """Classes as text: "5", or "5 and 3"."""
-    return " and ".join(map(str, classes))
+def verdict(example):
+    """True and predicted classes of an `Example`, as the label of a column."""
+    labels, predictions = (
+        " and ".join(map(str, classes))
+        for classes in (example.labels, example.predictions)
+    )
+    return f"true\n{labels}\npredicted\n{predictions}"
 
 
 def _centres(count, size):

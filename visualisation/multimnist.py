@@ -1,7 +1,7 @@
 """Overlapping digits taken apart, as in the paper's figure 5."""
 
 from errors import UserError
-from visualisation.drawing import mosaic_png, names_of, to_rgb, two_colours
+from visualisation.drawing import mosaic_png, to_rgb, two_colours, verdict
 
 # Examples classified right, and as many classified wrong.
 NUM_EXAMPLES = 5
@@ -89,9 +89,7 @@ def make(subject, num_examples=NUM_EXAMPLES):
             "First class in magenta, second in green",
             row_labels,
             [
-                f"true\n{names_of(example.labels)}\n"
-                f"predicted\n{names_of(example.predictions)}\n"
-                f"not there\n{absent_class(example)}"
+                f"{verdict(example)}\nnot there\n{absent_class(example)}"
                 for example in examples
             ],
             wrong_columns=range(len(right), len(examples)),

@@ -86,10 +86,11 @@ def _draw(subject, example, label):
     capsule = example.capsules[label]
     return mosaic_png(
         [[to_rgb(image) for image in row] for row in images],
-        f"Capsule of class {label}: one dimension at a time, from its value "
-        f"in parentheses, moved by\n{subject.name}",
+        f"Capsule of class {label}: each dimension moved around its value "
+        f"(in parentheses)\n{subject.name}",
         [
-            f"dimension {number} ({value:.2f})"
+            # Adding 0 takes the sign from a rounded -0.
+            f"dimension {number} ({round(float(value), 2) + 0.0:.2f})"
             for number, value in enumerate(capsule)
         ],
         [f"{offset:+.2f}" if offset else "0" for offset in OFFSETS],

@@ -1,6 +1,6 @@
 """Input, target and remake of examples, as in the paper's figure 3."""
 
-from visualisation.drawing import mosaic_png, names_of, to_rgb
+from visualisation.drawing import mosaic_png, to_rgb, verdict
 
 # Examples classified right, and as many classified wrong.
 NUM_EXAMPLES = 6
@@ -62,11 +62,7 @@ def make(subject, num_examples=NUM_EXAMPLES):
             f"Reconstructions: {subject.name}\n"
             f"{len(right)} right and {len(wrong)} wrong predictions",
             row_labels,
-            [
-                f"true {names_of(example.labels)}\n"
-                f"predicted\n{names_of(example.predictions)}"
-                for example in examples
-            ],
+            [verdict(example) for example in examples],
             wrong_columns=range(len(right), len(examples)),
         )
     }

@@ -159,8 +159,9 @@ def _draw_entropy(subject, entropy, num_examples):
             axes.annotate(
                 f"{value:.4f}",
                 (iteration, value),
-                xytext=(4, 5),
+                xytext=(0, 6),
                 textcoords="offset points",
+                horizontalalignment="center",
             )
         axes.axhline(
             np.log(shares), linestyle="--", color="grey", label="equal shares"

@@ -126,7 +126,7 @@ def _draw_maps(subject, examples, maps):
             predicted = example.ranking[0]
             other = example.ranking[subject.num_targets]
             for row, (label, text) in enumerate(
-                [(predicted, "predicted"), (other, "next longest")]
+                [(predicted, "predicted"), (other, "not predicted")]
             ):
                 axes = grid[2 * number + row]
                 axes[0].imshow(to_rgb(example.image))

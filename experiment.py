@@ -6,7 +6,6 @@
 README.md shows the reference's commands; --help lists the flags.
 """
 
-import dataclasses
 import math
 import os
 import shlex
@@ -26,9 +25,8 @@ except (ImportError, ValueError) as error:
 
 from absl import app, flags
 
+import shared_flags
 from errors import Interrupted, UserError
-from input_data.registry import is_valid_name, valid_names
-from models.registry import MODELS
 from training.config import Config
 from training.devices import limit_memory_growth, make_deterministic
 from training.evaluation import (
@@ -38,6 +36,7 @@ from training.evaluation import (
 )
 from training.train import train
 
+shared_flags.define()
 flags.DEFINE_bool(
     "allow_nonfinite",
     Config.allow_nonfinite,
@@ -59,40 +58,9 @@ flags.DEFINE_string(
     "describe its network.",
 )
 flags.DEFINE_bool(
-    "color",
-    Config.color,
-    "With --dataset=images: whether images keep their colours; else they "
-    "become grey.",
-)
-flags.DEFINE_string(
-    "data_dir",
-    Config.data_dir,
-    "Folder with the files of the data set; or PREFIX.tfrecords@10, record "
-    "files of pairs in 10 shards, for two targets.",
-)
-flags.DEFINE_string(
-    "dataset",
-    Config.dataset,
-    f"Data set: {valid_names()}, where tfds:NAME is an image classification "
-    "set of TensorFlow Datasets and images is a folder with one sub-folder "
-    "for each class. Default: mnist if --data_dir is given, else the embedded "
-    "digits.",
-)
-flags.register_validator(
-    "dataset",
-    lambda name: name is None or is_valid_name(name),
-    f"should be one of {valid_names()}",
-)
-flags.DEFINE_bool(
     "deterministic",
     Config.deterministic,
     "Whether GPUs, too, repeat a run bit for bit; slower. CPUs always do.",
-)
-flags.DEFINE_bool(
-    "distort",
-    Config.distort,
-    "Whether to crop digits by 4 pixels: in training at random, and turned by "
-    "up to 15 degrees; else from the middle.",
 )
 flags.DEFINE_float(
     "eval_interval",
@@ -100,33 +68,12 @@ flags.DEFINE_float(
     "Seconds between looks for a new checkpoint.",
     lower_bound=0.0,
 )
-flags.DEFINE_integer(
-    "eval_size",
-    Config.eval_size,
-    "Examples to evaluate: at most the images there are; with two targets "
-    "any number of pairs.",
-    lower_bound=1,
-)
 flags.DEFINE_float(
     "eval_timeout",
     Config.eval_timeout,
     "Seconds after which continuous evaluation ends if no new checkpoint "
     "comes.",
     lower_bound=0.0,
-)
-flags.DEFINE_string(
-    "hparams_override",
-    Config.hparams_override,
-    "Hyper-parameters as name=value,name=value. preset=svhn stands for the "
-    "paper's smaller network for SVHN; values given beside it go before its "
-    "own.",
-)
-flags.DEFINE_integer(
-    "image_size",
-    Config.image_size,
-    "With --dataset=images and tfds:NAME: height and width, in pixels, to "
-    "which images are resized. Default: as they are, if all have one size.",
-    lower_bound=1,
 )
 flags.DEFINE_string(
     "init_checkpoint",
@@ -147,22 +94,8 @@ flags.DEFINE_integer(
     "Training steps in all, those before a resume included.",
     lower_bound=1,
 )
-flags.DEFINE_enum(
-    "model",
-    Config.model,
-    sorted(MODELS),
-    "Model. Default: capsule, in evaluation the checkpoint's.",
-)
 flags.DEFINE_integer(
     "num_gpus", Config.num_gpus, "GPUs to train on.", lower_bound=1
-)
-flags.DEFINE_integer(
-    "num_targets",
-    Config.num_targets,
-    "Objects in each image, 1 or 2. Default: 1, in evaluation the "
-    "checkpoint's.",
-    lower_bound=1,
-    upper_bound=2,
 )
 flags.DEFINE_integer(
     "num_trials",
@@ -172,32 +105,10 @@ flags.DEFINE_integer(
     lower_bound=1,
 )
 flags.DEFINE_integer(
-    "pad",
-    Config.pad,
-    "Black pixels to add on each side of a digit. Default: 0, with two "
-    "targets 4.",
-    lower_bound=0,
-)
-flags.DEFINE_integer(
     "save_step",
     Config.save_step,
     "Steps from one checkpoint to the next; the last step is always saved.",
     lower_bound=1,
-)
-flags.DEFINE_integer(
-    "seed",
-    Config.seed,
-    "Seed of the initial weights, the batches and the test pairs.",
-    lower_bound=0,
-    upper_bound=2**32 - 1,
-)
-flags.DEFINE_integer(
-    "shift",
-    Config.shift,
-    "Pixels by which a training image moves at most, along each axis; of "
-    "record files the shift in their name. Default: 2 for digits and mnist, "
-    "with two targets 4, else 0.",
-    lower_bound=0,
 )
 flags.DEFINE_string(
     "summary_dir",
@@ -212,12 +123,6 @@ flags.DEFINE_integer(
     lower_bound=1,
 )
 flags.DEFINE_bool("train", Config.train, "Whether to train; else to evaluate.")
-flags.DEFINE_bool(
-    "validate",
-    Config.validate,
-    "Whether training leaves out a part of the training images, and "
-    "evaluation uses exactly that part.",
-)
 
 flags.register_validator(
     "eval_interval", math.isfinite, "must be a finite number"
@@ -269,10 +174,8 @@ def main(argv):
     """Runs the job of the flags; a user's error is one line and exit 1."""
     if len(argv) > 1:
         raise app.UsageError(f"not a flag: {' '.join(argv[1:])}")
-    names = [field.name for field in dataclasses.fields(Config)]
-    config = Config(**{name: flags.FLAGS[name].value for name in names})
     try:
-        run(config)
+        run(shared_flags.config_of_flags())
     except UserError as error:
         sys.exit(f"experiment.py: {error}")
     except Interrupted as stop:

@@ -15,7 +15,13 @@ from layers.metrics import (
     correct,
 )
 from layers.reconstruction import Reconstruction, mask_capsules
-from layers.routing import dynamic_routing, leaky_softmax, lengths, squash
+from layers.routing import (
+    dynamic_routing,
+    leaky_softmax,
+    lengths,
+    routing_couplings,
+    squash,
+)
 
 __all__ = [
     "CLASSIFICATION_LOSSES",
@@ -32,6 +38,7 @@ __all__ = [
     "margin_loss",
     "mask_capsules",
     "reconstruction_loss",
+    "routing_couplings",
     "sigmoid_loss",
     "softmax_loss",
     "squash",

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from layers.initial_weights import constant_bias, truncated_normal
-from layers.routing import dynamic_routing
+from layers.routing import dynamic_routing, routing_couplings
 
 
 def require_positive(**arguments):
@@ -106,6 +106,24 @@ class Capsule(_RoutedLayer):
         )
 
     def call(self, inputs):
+        return self._route(self._votes(inputs))
+
+    def couplings(self, inputs):
+        """How the built layer routes its input capsules to its outputs.
+
+        Args:
+          inputs: tensor [B, I, a].
+
+        Returns:
+          float32 tensor [num_routing, B, I, O]: the coupling coefficients of
+          each routing iteration.
+        """
+        return routing_couplings(
+            self._votes(inputs), self.biases, self.num_routing, self.leaky
+        )
+
+    def _votes(self, inputs):
+        """[B, I, a] -> [B, I, O, A]."""
         by_capsule = ops.transpose(inputs, (1, 0, 2))  # [I, B, a]
         votes = ops.matmul(by_capsule, self.kernel)  # [I, B, O * A]
         votes = ops.reshape(
@@ -114,8 +132,7 @@ class Capsule(_RoutedLayer):
         )
         # By way of [B, O, I, A], the order in which routing works: it swaps
         # the axes back, and the two swaps cancel in a compiled graph.
-        votes = ops.swapaxes(ops.transpose(votes, (1, 2, 0, 3)), 1, 2)
-        return self._route(votes)
+        return ops.swapaxes(ops.transpose(votes, (1, 2, 0, 3)), 1, 2)
 
     def compute_output_shape(self, input_shape):
         return (input_shape[0], self.num_capsules, self.num_atoms)

@@ -62,6 +62,25 @@ def test_capsule_equals_loops(num_routing, leaky):
     )
 
 
+@pytest.mark.parametrize("leaky", [False, True])
+def test_couplings_of_a_capsule_layer_equal_loops(leaky):
+    layer = layers.Capsule(3, 4, num_routing=3, leaky=leaky)
+    generator = np.random.default_rng(12)
+    inputs = generator.normal(size=(2, 5, 2))
+    layer.build(inputs.shape)
+    weights = generator.normal(size=(5, 2, 12))
+    biases = generator.normal(size=(3, 4))
+    layer.set_weights([weights, biases])
+    votes = np.einsum("pia,iak->pik", inputs, weights).reshape(2, 5, 3, 4)
+    _, expected = numpy_oracle.routing_steps(
+        votes, np.stack([biases, biases]), 3, leaky
+    )
+    couplings = layer.couplings(ops.convert_to_tensor(inputs, "float32"))
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(couplings), expected, atol=1e-5
+    )
+
+
 @pytest.mark.parametrize(
     ("num_routing", "leaky", "padding", "strides", "types"),
     list(

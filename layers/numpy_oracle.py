@@ -25,12 +25,19 @@ def softmax(logits, leaky):
 
 def routing(votes, biases, num_routing, leaky):
     """[P, I, O, A], [P, O, A] -> [P, O, A]."""
+    return routing_steps(votes, biases, num_routing, leaky)[0]
+
+
+def routing_steps(votes, biases, num_routing, leaky):
+    """[P, I, O, A], [P, O, A] -> [P, O, A] and couplings [R, P, I, O]."""
     copies, inputs, outputs, atoms = votes.shape
     logits = np.zeros((copies, inputs, outputs))
+    all_couplings = []
     for _ in range(num_routing):
         couplings = np.zeros((copies, inputs, outputs))
         for i in range(inputs):
             couplings[:, i] = softmax(logits[:, i], leaky)
+        all_couplings.append(couplings)
         v = np.zeros((copies, outputs, atoms))
         for o in range(outputs):
             s = biases[:, o].copy()
@@ -40,7 +47,7 @@ def routing(votes, biases, num_routing, leaky):
         for i in range(inputs):
             for o in range(outputs):
                 logits[:, i, o] += (votes[:, i, o] * v[:, o]).sum(axis=1)
-    return v
+    return v, np.stack(all_couplings)
 
 
 def capsule(inputs, weights, biases, num_routing, leaky):

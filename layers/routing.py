@@ -114,6 +114,34 @@ def dynamic_routing(votes, biases, num_routing=3, leaky=False):
       ValueError: if `num_routing` is less than 1, or the last two axes of
         `votes` are not those of `biases`.
     """
+    activations, _ = _route(votes, biases, num_routing, leaky)
+    return ops.cast(activations, votes.dtype)
+
+
+def routing_couplings(votes, biases, num_routing=3, leaky=False):
+    """The couplings c of every iteration of `dynamic_routing`.
+
+    Args and raises: as `dynamic_routing`.
+
+    Returns:
+      float32 tensor [num_routing, ..., I, O]. Over O the couplings sum to 1,
+      or to less if leaky.
+    """
+    _, couplings = _route(votes, biases, num_routing, leaky)
+    # Of the first iteration only the number that all of them are is known.
+    shape = (*ops.shape(votes)[:-3], votes.shape[-2], votes.shape[-3])
+    stacked = ops.stack([ops.broadcast_to(c, shape) for c in couplings])
+    return ops.swapaxes(stacked, -2, -1)
+
+
+def _route(votes, biases, num_routing, leaky):
+    """Routing by agreement, see `dynamic_routing`.
+
+    Returns:
+      Tuple of the float32 output capsules [..., O, A] of the last iteration,
+      and the list of each iteration's couplings: float32 [..., O, I], of the
+      first iteration a float.
+    """
     if num_routing < 1:
         raise ValueError(
             f"num_routing must be at least 1. Received: {num_routing}"
@@ -134,6 +162,7 @@ def dynamic_routing(votes, biases, num_routing=3, leaky=False):
     uniform = 1.0 / (num_outputs + 1 if leaky else num_outputs)
     summed = ops.cast(ops.sum(votes, axis=-2), "float32") * uniform
     activations = squash(summed + biases)
+    all_couplings = [uniform]
     logits = None
     for _ in range(num_routing - 1):
         agreement = _agreement(votes, activations)
@@ -144,7 +173,8 @@ def dynamic_routing(votes, biases, num_routing=3, leaky=False):
             else ops.softmax(logits, axis=-2)
         )
         activations = squash(_weighted_sum(couplings, votes) + biases)
-    return ops.cast(activations, votes.dtype)
+        all_couplings.append(couplings)
+    return activations, all_couplings
 
 
 def _agreement(votes, activations):

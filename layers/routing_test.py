@@ -47,6 +47,42 @@ def test_routing_equals_loops(num_routing, leaky):
     assert_gradients_close(gradients, expected)
 
 
+@pytest.mark.parametrize("leaky", [False, True])
+@pytest.mark.parametrize("num_routing", [1, 2, 5])
+def test_couplings_equal_loops(num_routing, leaky):
+    votes = np.random.default_rng(8).normal(size=(2, 5, 3, 4))
+    couplings = to_numpy(
+        layers.routing_couplings(
+            votes.astype("float32"),
+            BIASES.astype("float32"),
+            num_routing,
+            leaky,
+        )
+    )
+    assert couplings.shape == (num_routing, 2, 5, 3)
+    _, expected = numpy_oracle.routing_steps(
+        votes, np.stack([BIASES, BIASES]), num_routing, leaky
+    )
+    np.testing.assert_allclose(couplings, expected, atol=1e-5)
+    total = couplings.sum(axis=-1)
+    if leaky:
+        assert (total < 1).all()
+    else:
+        np.testing.assert_allclose(total, 1, atol=1e-6)
+
+
+def test_couplings_of_votes_without_leading_axes():
+    couplings = layers.routing_couplings(
+        VOTES.astype("float32"), BIASES.astype("float32"), 2
+    )
+    assert couplings.shape == (2, 5, 3)
+
+
+def test_couplings_refuse_what_does_not_fit():
+    with pytest.raises(ValueError, match="num_routing must be at least 1"):
+        layers.routing_couplings(VOTES, BIASES, 0)
+
+
 def test_routing_takes_any_leading_axes():
     votes = RNG.normal(size=(2, 3, 5, 3, 4)).astype("float32")
     biases = BIASES.astype("float32")

@@ -102,6 +102,28 @@ class CapsuleModel(Classifier):
             "capsule2": capsules,
         }
 
+    def couplings(self, images):
+        """How strongly each primary capsule is coupled to each class.
+
+        Args:
+          images: float32 [B, H, W, C].
+
+        Returns:
+          float32 tensor [routing, B, h, w, types, classes]: the coupling
+          coefficients of each routing iteration.
+        """
+        primary = self.activations(images)["conv_capsule1"]
+        couplings = self.capsule2.couplings(self.flatten(primary))
+        return ops.reshape(
+            couplings,
+            (
+                self.capsule2.num_routing,
+                -1,
+                *primary.shape[1:-1],
+                self.capsule2.num_capsules,
+            ),
+        )
+
     def call(self, x):
         capsules = self.activations(x[keys.IMAGES])["capsule2"]
         logits = layers.lengths(capsules)

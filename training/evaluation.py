@@ -21,7 +21,7 @@ def evaluate_once(config):
             "of how many checkpoints by --num_trials"
         )
     # First, lest they fail after the work.
-    step = _step(config.checkpoint)
+    step = step_of(config.checkpoint)
     writer = _test_writer(config) if config.summary_dir else None
     result = score(*Evaluator(config).predict(config.checkpoint))
     print(result)
@@ -30,7 +30,8 @@ def evaluate_once(config):
     return result
 
 
-def _step(path):
+def step_of(path):
+    """The step of a checkpoint, ours or TF1's."""
     if tf1_format.is_tf1(path):
         return tf1_format.Tf1Checkpoint(path).step
     return checkpoint.read_metadata(path).step

@@ -120,14 +120,26 @@ class Evaluator:
           number of targets.
 
         Raises:
+          UserError: as `open`.
+        """
+        model, pipeline = self.open(path)
+        return *predict(model, pipeline), pipeline.spec.num_targets
+
+    def open(self, path):
+        """The network of the checkpoint at `path`, and the data for it.
+
+        Returns:
+          Pair of the `keras.Model` with the checkpoint's weights, and the
+          `Pipeline`. The next call may give the model other weights.
+
+        Raises:
           UserError: if there is no such checkpoint, it is damaged, or it does
             not fit the settings or the data set.
         """
         if tf1_format.is_tf1(path):
             self._require_named_data(path)
             source = tf1_format.Tf1Checkpoint(path)
-            num_targets = self._config.num_targets or 1
-            pipeline = self._pipeline(num_targets)
+            pipeline = self._pipeline(self._config.num_targets or 1)
             architecture = Architecture.asked_for(self._config, pipeline.spec)
             model = self._model(architecture)
             source.load(model, architecture)
@@ -135,14 +147,14 @@ class Evaluator:
             metadata = checkpoint.read_metadata(path)
             self._refuse_contradictions(path, metadata)
             architecture = metadata.architecture
-            num_targets = self._config.num_targets or architecture.num_targets
-            pipeline = self._pipeline(num_targets)
+            pipeline = self._pipeline(
+                self._config.num_targets or architecture.num_targets
+            )
             self._require_same_shape(path, architecture, pipeline)
             require_unseen(path, metadata, self._config, pipeline)
             model = self._model(architecture)
             checkpoint.load(path, model)
-        labels, logits = predict(model, pipeline)
-        return labels, logits, num_targets
+        return model, pipeline
 
     def _model(self, architecture):
         # Continuous evaluation meets the same network again and again.

@@ -1,0 +1,180 @@
+"""Draws figures of a trained capsule network, from its checkpoint.
+
+  python figures.py reconstructions perturbations routing \
+    --checkpoint=/tmp/digits/train/model.ckpt-300 --output_dir=/tmp/figures
+
+Names of figures:
+  reconstructions  input, target and remake, predicted right and wrong
+                   (figure 3 of the paper)
+  perturbations    each dimension of a class capsule moved up and down
+                   (figure 4)
+  multimnist       two overlapping digits taken apart (figure 5)
+  routing          coupling coefficients over the image, by iteration
+  embedding        class capsules for the projector of TensorBoard
+
+They go to --output_dir; files of the same names there are replaced.
+"""
+
+import os
+import pathlib
+import sys
+
+# TensorFlow's start-up notes would bury the output.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import tensorflow as tf
+from absl import app, flags
+
+import shared_flags
+from errors import UserError
+from training.devices import limit_memory_growth
+from training.evaluation import step_of
+from training.evaluator import Evaluator
+from training.summaries import SummaryWriter
+from visualisation import (
+    embedding,
+    multimnist,
+    perturbations,
+    reconstructions,
+    routing,
+)
+from visualisation.subject import Subject
+
+FIGURES = {
+    "reconstructions": reconstructions.make,
+    "perturbations": perturbations.make,
+    "multimnist": multimnist.make,
+    "routing": routing.make,
+    "embedding": embedding.make,
+}
+# Its files are for the projector, not pictures to look at.
+_EMBEDDING = "embedding"
+
+shared_flags.define()
+flags.DEFINE_string(
+    "checkpoint",
+    None,
+    "The checkpoint, DIR/train/model.ckpt-STEP. A TF1 checkpoint of the "
+    "reference is named by the prefix of its files, such as "
+    "DIR/model.ckpt-1; --hparams_override and the data set must describe its "
+    "network.",
+    required=True,
+)
+flags.DEFINE_integer(
+    "num_examples",
+    None,
+    "Examples in each figure. Default: reconstructions "
+    f"{reconstructions.NUM_EXAMPLES} right and as many wrong ones, "
+    f"perturbations {perturbations.NUM_EXAMPLES} classes, multimnist "
+    f"{multimnist.NUM_EXAMPLES} and {multimnist.NUM_EXAMPLES}, routing "
+    f"{routing.NUM_EXAMPLES}, embedding {embedding.NUM_EXAMPLES}.",
+    lower_bound=1,
+)
+flags.DEFINE_string(
+    "output_dir", None, "Folder for the files of the figures.", required=True
+)
+flags.DEFINE_string(
+    "summary_dir",
+    None,
+    "If given: the figures also go to TensorBoard, to <summary_dir>/figures.",
+)
+
+
+def draw(names, config, output_dir, num_examples=None):
+    """Makes figures and writes them.
+
+    Args:
+      names: list of strings, keys of `FIGURES`.
+      config: `Config`: checkpoint, data, and perhaps `summary_dir`.
+      output_dir: path of a folder, made if it is not there.
+      num_examples: int, examples in each figure, or None for each one's own
+        number.
+
+    Returns:
+      List of the paths of the files in `output_dir`.
+
+    Raises:
+      UserError: for an unknown name, a checkpoint or data that do not work,
+        or a folder that cannot be written.
+    """
+    for name in names:
+        if name not in FIGURES:
+            raise UserError(
+                f"unknown figure {name!r}; valid names: {', '.join(FIGURES)}"
+            )
+    # Known before the work, not after it.
+    output_dir = _make_folder(output_dir)
+    summaries = None
+    if config.summary_dir:
+        summaries = _make_folder(pathlib.Path(config.summary_dir) / "figures")
+    model, pipeline = Evaluator(config).open(config.checkpoint)
+    checkpoint = pathlib.Path(config.checkpoint).name
+    subject = Subject(model, pipeline, f"{config.dataset_name}, {checkpoint}")
+    counts = {} if num_examples is None else {"num_examples": num_examples}
+    paths = []
+    for name in dict.fromkeys(names):
+        files = FIGURES[name](subject, **counts)
+        paths += _write(output_dir, files)
+        if summaries and name == _EMBEDDING:
+            _write(summaries, files)
+        elif summaries:
+            _write_images(summaries, files, step_of(config.checkpoint))
+    return paths
+
+
+def _make_folder(path):
+    path = pathlib.Path(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        if not os.access(path, os.W_OK):
+            raise PermissionError("no permission to write")
+    except OSError as error:
+        raise UserError(
+            f"{path} cannot be written: {error.strerror or error}"
+        ) from None
+    return path
+
+
+def _write(folder, files):
+    """Writes a dict from name to bytes; gives the paths."""
+    paths = [folder / name for name in files]
+    for path, content in zip(paths, files.values(), strict=True):
+        partial = path.with_name(f".{path.name}.partial")
+        try:
+            partial.write_bytes(content)
+            partial.replace(path)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            raise UserError(
+                f"{path} cannot be written: {error.strerror or error}"
+            ) from None
+    return paths
+
+
+def _write_images(folder, files, step):
+    """Writes PNG files as images of TensorBoard."""
+    writer = SummaryWriter(folder)
+    for name, content in files.items():
+        image = tf.io.decode_png(content, channels=3).numpy()
+        writer.image(pathlib.Path(name).stem, image, step)
+
+
+def main(argv):
+    """Draws the figures of the arguments; a user's error is one line."""
+    if len(argv) < 2:
+        raise app.UsageError(f"name figures to draw: {', '.join(FIGURES)}")
+    limit_memory_growth()
+    try:
+        paths = draw(
+            argv[1:],
+            shared_flags.config_of_flags(train=False),
+            flags.FLAGS.output_dir,
+            flags.FLAGS.num_examples,
+        )
+    except UserError as error:
+        sys.exit(f"figures.py: {error}")
+    print(*paths, sep="\n")
+
+
+if __name__ == "__main__":
+    app.run(main)

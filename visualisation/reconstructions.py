@@ -1,0 +1,72 @@
+"""Input, target and remake of examples, as in the paper's figure 3."""
+
+from visualisation.drawing import mosaic_png, to_rgb, verdict
+
+# Examples classified right, and as many classified wrong.
+NUM_EXAMPLES = 6
+
+
+def panels(subject, example):
+    """All images that one column shows.
+
+    The remakes are drawn from the capsules of the labels, as in training, and
+    for a wrong prediction also from those of the predicted classes.
+
+    Args:
+      subject: `Subject`.
+      example: `Example`.
+
+    Returns:
+      Dict from row label to image [H, W, C], or None for an empty place.
+    """
+    number = [""] if len(example.labels) == 1 else [" 1", " 2"]
+    of_labels = subject.redraw_example(example, example.labels)
+    of_predictions = [None] * len(number)
+    if not example.is_right:
+        of_predictions = subject.redraw_example(example, example.predictions)
+    images = {"input": example.image}
+    for which, target, remake in zip(
+        number, example.targets, of_labels, strict=True
+    ):
+        images[f"target{which}"] = target
+        images[f"remake{which}"] = remake
+    for which, remake in zip(number, of_predictions, strict=True):
+        images[f"remake of\nprediction{which}"] = remake
+    return images
+
+
+def make(subject, num_examples=NUM_EXAMPLES):
+    """The figure, right predictions on the left and wrong ones on the right.
+
+    Args:
+      subject: `Subject`.
+      num_examples: int, right ones and as many wrong ones, if there are.
+
+    Returns:
+      Dict from file name to the bytes of a PNG file.
+
+    Raises:
+      UserError: if the network has no decoder.
+    """
+    subject.require_decoder()
+    right, wrong = subject.right_and_wrong(num_examples)
+    examples = right + wrong
+    columns = [panels(subject, example) for example in examples]
+    row_labels = list(columns[0])
+    rows = [
+        [_shown(column[label]) for column in columns] for label in row_labels
+    ]
+    return {
+        "reconstructions.png": mosaic_png(
+            rows,
+            f"Reconstructions: {subject.name}\n"
+            f"{len(right)} right and {len(wrong)} wrong predictions",
+            row_labels,
+            [verdict(example) for example in examples],
+            wrong_columns=range(len(right), len(examples)),
+        )
+    }
+
+
+def _shown(image):
+    return None if image is None else to_rgb(image)

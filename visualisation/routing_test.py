@@ -1,0 +1,100 @@
+import keras
+import numpy as np
+import pytest
+
+from errors import UserError
+from layers import numpy_oracle
+from visualisation import routing
+from visualisation.tiny_subject import make_subject
+
+
+def couplings_in_numpy(subject, images):
+    """[iterations, N, h, w, types, classes], by loops over the positions."""
+    model = subject.model
+    primary = keras.ops.convert_to_numpy(
+        model.activations(images)["conv_capsule1"]
+    ).astype("float64")
+    count, height, width, types, _ = primary.shape
+    weights, biases = map(keras.ops.convert_to_numpy, model.capsule2.weights)
+    votes = []
+    for row in range(height):
+        for column in range(width):
+            for kind in range(types):
+                number = (row * width + column) * types + kind
+                votes.append(primary[:, row, column, kind] @ weights[number])
+    votes = np.stack(votes, axis=1).reshape(count, len(votes), *biases.shape)
+    _, couplings = numpy_oracle.routing_steps(
+        votes,
+        np.broadcast_to(biases, (count, *biases.shape)).astype("float64"),
+        model.capsule2.num_routing,
+        model.capsule2.leaky,
+    )
+    return couplings.reshape(-1, count, height, width, types, len(biases))
+
+
+@pytest.mark.parametrize("leaky", [False, True])
+def test_couplings_equal_an_explicit_routing(leaky):
+    subject = make_subject(leaky=leaky, padding="SAME", routing=4)
+    # Weights so large that the couplings become unequal.
+    for weight in subject.model.capsule2.weights:
+        weight.assign(8 * weight)
+    ((x, _),) = subject.pipeline.evaluation_batches(2).take(1)
+    couplings = routing.couplings_of(subject, x["images"])
+    assert couplings.shape == (4, 2, 14, 14, 2, 10)
+    expected = couplings_in_numpy(subject, x["images"])
+    np.testing.assert_allclose(couplings, expected, atol=1e-4)
+    assert couplings[-1].std() > 0.01
+    total = couplings.sum(axis=-1)
+    if leaky:
+        assert (total < 1).all()
+    else:
+        np.testing.assert_allclose(total, 1, atol=1e-5)
+    maps = routing.by_position(couplings)
+    np.testing.assert_allclose(
+        maps[3, 1, 2, 5, 7],
+        couplings[3, 1, 2, 5, 0, 7] + couplings[3, 1, 2, 5, 1, 7],
+        rtol=1e-6,
+    )
+
+
+def test_entropy_by_hand():
+    equal, certain, uneven = [1 / 4] * 4, [0, 1, 0, 0], [1 / 2, 1 / 4, 1 / 4, 0]
+    couplings = np.array(
+        [[[equal, equal]], [[equal, certain]], [[uneven, uneven]]]
+    )
+    np.testing.assert_allclose(
+        routing.mean_entropy(couplings, leaky=False),
+        np.log(2) * np.array([2.0, 1.0, 1.5]),
+        atol=1e-12,
+    )
+
+
+def test_entropy_counts_the_share_that_leaks():
+    couplings = np.array([[[1 / 4] * 3], [[1 / 2, 0, 0]], [[0, 0, 0]]])
+    np.testing.assert_allclose(
+        routing.mean_entropy(couplings, leaky=True),
+        np.log([4, 2, 1]),
+        atol=1e-12,
+    )
+
+
+def test_entropy_of_a_network_starts_at_equal_shares():
+    for leaky, shares in ((False, 10), (True, 11)):
+        subject = make_subject(leaky=leaky)
+        image = next(subject.examples()).image
+        couplings = routing.couplings_of(subject, image[None])
+        entropy = routing.mean_entropy(couplings, leaky)
+        np.testing.assert_allclose(entropy[0], np.log(shares), rtol=1e-6)
+        assert (np.diff(entropy) < 0).all()
+
+
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_files(iterations):
+    subject = make_subject(routing=iterations, remake=False)
+    files = routing.make(subject, 1)
+    assert set(files) == {"routing.png", "routing_entropy.png"}
+
+
+def test_more_examples_than_a_batch_are_refused():
+    with pytest.raises(UserError, match="at most 100 .*=101 is too much"):
+        routing.make(make_subject(), 101)

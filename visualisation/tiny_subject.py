@@ -1,0 +1,51 @@
+"""A small untrained network on the embedded digits: for tests only."""
+
+import keras
+import numpy as np
+
+from input_data import registry
+from input_data.splits import Split
+from models.hparams import HParams
+from models.registry import build_model
+from visualisation.subject import Subject
+
+HPARAMS = {
+    "conv_channels": 3,
+    "num_prime_capsules": 2,
+    "primary_atoms": 4,
+    "class_atoms": 5,
+}
+NUM_EXAMPLES = 130
+
+
+def make_subject(num_targets=1, model="capsule", **hparams):
+    """A `Subject` with `NUM_EXAMPLES` examples, more than a batch."""
+    pipeline = registry.load(
+        "digits",
+        Split.TEST,
+        registry.Options(num_targets=num_targets, eval_size=NUM_EXAMPLES),
+    )
+    network = build_model(
+        model,
+        pipeline.spec.shape,
+        num_targets,
+        HParams(**{**HPARAMS, **hparams}),
+        seed=3,
+    )
+    return Subject(network, pipeline, "digits, tiny")
+
+
+def decoder_in_numpy(subject, capsule, label):
+    """The image [H, W, C] of one class capsule [A], all others zeroed."""
+    model = subject.model
+    shape = subject.pipeline.spec.shape
+    atoms = len(capsule)
+    hidden = np.zeros(shape.num_classes * atoms)
+    hidden[label * atoms : (label + 1) * atoms] = capsule
+    for number, layer in enumerate(model.recons.dense):
+        kernel, bias = map(keras.ops.convert_to_numpy, layer.weights)
+        hidden = hidden @ kernel + bias
+        if number < 2:
+            hidden = np.maximum(hidden, 0)
+    image = 1 / (1 + np.exp(-hidden))
+    return image.reshape(shape.height, shape.width, shape.depth)

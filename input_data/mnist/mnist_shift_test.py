@@ -241,6 +241,20 @@ def test_files_of_other_settings_are_refused(tmp_path, changes):
     assert contents_of(tmp_path) == before
 
 
+@pytest.mark.parametrize("place", [0, -1])
+def test_first_and_last_record_tell_whose_a_file_is(tmp_path, place):
+    mnist_shift.generate(pairs_job(tmp_path / "other", seed=6))
+    path = mnist_shift.generate(pairs_job(tmp_path))[1]
+    other = tf.data.TFRecordDataset(str(tmp_path / "other" / path.name))
+    records = [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
+    records[place] = list(other.as_numpy_iterator())[place]
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for record in records:
+            writer.write(record)
+    with pytest.raises(UserError, match="00001-of-00003 is there already"):
+        mnist_shift.generate(pairs_job(tmp_path))
+
+
 def test_damaged_files_are_refused(tmp_path):
     paths = mnist_shift.generate(pairs_job(tmp_path))
     paths[1].write_bytes(paths[1].read_bytes()[:-5])
@@ -251,6 +265,8 @@ def test_damaged_files_are_refused(tmp_path):
 def test_wrong_settings(tmp_path):
     with pytest.raises(UserError, match="--max_shard is for --multi_targets"):
         mnist_shift.generate(pairs_job(tmp_path, multi_targets=False))
+    with pytest.raises(UserError, match=r"--pad=100000.*a smaller one"):
+        mnist_shift.generate(pairs_job(tmp_path, pad=100000))
     with pytest.raises(UserError, match="has neither train-images-idx3-ubyte"):
         mnist_shift.generate(Job(str(tmp_path)))
     (tmp_path / "file").touch()

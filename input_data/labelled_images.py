@@ -13,6 +13,7 @@ from input_data.distortion import (
     distort_for_training,
     distorted_size,
 )
+from input_data.memory import require_memory_for_padded
 from input_data.pipeline import (
     Pipeline,
     single_target_batch,
@@ -31,6 +32,8 @@ SINGLE_SHIFT = 2
 # The paper's section 6: digits on 36x36, shifted by up to 4 pixels.
 PAIR_PAD = 4
 PAIR_SHIFT = 4
+# A small batch of images, each a float32 for every pixel.
+_BATCH_BYTES = 4 * 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,8 +74,12 @@ def make_pipeline(data, options, default_shift=0):
       `Pipeline`.
 
     Raises:
-      UserError: if the images are too few or too small for the options.
+      UserError: if the images are too few, too small or too large for the
+        options.
     """
+    require_memory_for_padded(
+        _BATCH_BYTES, data.images.shape[1:], options.pad or 0
+    )
     if options.num_targets == 1:
         return ShiftedImages(
             data,

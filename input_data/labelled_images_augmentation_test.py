@@ -113,6 +113,14 @@ def test_pairs_are_not_distorted():
         )
 
 
+@pytest.mark.parametrize("num_targets", [1, 2])
+def test_too_much_padding_is_refused(num_targets):
+    options = Options(num_targets=num_targets, pad=10**6)
+    message = r"--pad=1000000.*2000028x2000028, takes .* GB.*a smaller one"
+    with pytest.raises(UserError, match=message):
+        registry.load("digits", Split.TRAIN, options)
+
+
 def test_pairs_need_two_classes():
     data = LabelledImages(np.zeros((3, 9, 9, 1), "uint8"), np.ones(3, int), 10)
     with pytest.raises(UserError, match="at least two classes"):

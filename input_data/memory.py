@@ -1,5 +1,6 @@
 """Whether a data set fits in memory."""
 
+import math
 import os
 
 from errors import UserError
@@ -8,12 +9,37 @@ from errors import UserError
 _SHARE_FOR_DATA = 0.5
 
 
-def require_memory(num_bytes, name):
+def require_memory_for_padded(count, shape, pad):
+    """Refuses images that are too large once they are padded.
+
+    Args:
+      count: int, how many there are at a time, as bytes.
+      shape: (height, width, depth) of the images as they are stored.
+      pad: int, pixels added on each side.
+
+    Raises:
+      UserError: if they are.
+    """
+    height, width, depth = shape
+    size = (height + 2 * pad, width + 2 * pad)
+    require_memory(
+        count * math.prod(size) * depth,
+        f"--pad={pad}, which makes images of {size[0]}x{size[1]},",
+        "choose a smaller one",
+    )
+
+
+def require_memory(
+    num_bytes,
+    name,
+    advice="choose a smaller --image_size or another data set",
+):
     """Refuses data that would take more than half of the machine's memory.
 
     Args:
       num_bytes: int, what the data takes.
       name: string, the data set, for the message.
+      advice: string, what would take less.
 
     Raises:
       UserError: if it is too much.
@@ -22,6 +48,5 @@ def require_memory(num_bytes, name):
     if num_bytes > _SHARE_FOR_DATA * total:
         raise UserError(
             f"{name} takes {num_bytes / 1e9:.1f} GB in memory, more than half "
-            f"of this machine's {total / 1e9:.1f} GB: choose a smaller "
-            "--image_size or another data set"
+            f"of this machine's {total / 1e9:.1f} GB: {advice}"
         )

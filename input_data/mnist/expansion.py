@@ -3,6 +3,7 @@
 import numpy as np
 
 from input_data.labelled_images import group_by_class
+from input_data.memory import require_memory_for_padded
 from input_data.mnist import records
 from input_data.splits import Split
 
@@ -119,6 +120,7 @@ class _Windows:
     def __init__(self, images, shift, pad):
         _, height, width, depth = images.shape
         self.shape = (height + 2 * pad, width + 2 * pad, depth)
+        require_memory_for_padded(len(images), images.shape[1:], pad)
         border = (pad + shift, pad + shift)
         canvas = np.pad(images, ((0, 0), border, border, (0, 0)))
         self._depth = depth

@@ -18,10 +18,12 @@ import contextlib
 import dataclasses
 import functools
 import multiprocessing
+import multiprocessing.connection
 import os
 import pathlib
 import signal
 import sys
+import threading
 
 # TensorFlow's start-up notes would bury the first lines of output.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -261,6 +263,13 @@ _worker_stop = None
 def _start_worker(counter, stop):
     global _worker_counter, _worker_stop
     _worker_counter, _worker_stop = counter, stop
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent():
+    """Ends this process once the one that started it is gone, even killed."""
+    multiprocessing.connection.wait([multiprocessing.parent_process().sentinel])
+    os._exit(1)
 
 
 def _write_in_worker(job, shard):
@@ -371,6 +380,8 @@ def main(argv):
     """Runs the command; a user's error is one line and exit 1."""
     if len(argv) > 1:
         raise app.UsageError(f"not a flag: {' '.join(argv[1:])}")
+    # kill ends the job as Ctrl-C does: workers and half a file go with it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         paths = generate(job_of_flags(), flags.FLAGS.num_workers)
     except UserError as error:

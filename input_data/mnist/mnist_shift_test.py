@@ -183,6 +183,53 @@ def test_killed_process_leaves_only_what_the_next_start_removes(tmp_path):
     assert sorted(tmp_path.iterdir()) == sorted([live, path])
 
 
+def live_processes(group):
+    """How many processes of a group run, apart from those only not reaped."""
+    count = 0
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, its_group, *_ = (
+                path.read_text().rpartition(")")[2].split()
+            )
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        count += int(its_group) == group and state not in "ZX"
+    return count
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_the_command(tmp_path, number):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with open(tmp_path / "errors", "w") as errors:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, str(COMMAND), f"--data_dir={folder}"),
+                *("--dataset=digits", "--split=test", "--multi_targets"),
+                *("--num_pairs=20000", "--max_shard=1000000"),
+                "--num_workers=2",
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + 60
+    while not any(folder.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert live_processes(process.pid) >= 2
+    process.send_signal(number)
+    process.wait()
+    deadline = time.monotonic() + 30
+    while live_processes(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert live_processes(process.pid) == 0
+    if number == signal.SIGTERM:
+        assert process.returncode == 1
+        message = (tmp_path / "errors").read_text()
+        assert "interrupted; the same command makes what is" in message
+        assert not list(folder.iterdir())
+
+
 @pytest.mark.parametrize(
     "changes", [{"seed": 6}, {"num_pairs": 4, "max_shard": 480}]
 )
@@ -192,6 +239,20 @@ def test_files_of_other_settings_are_refused(tmp_path, changes):
     with pytest.raises(UserError, match="written with other settings"):
         mnist_shift.generate(pairs_job(tmp_path, **changes))
     assert contents_of(tmp_path) == before
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_first_and_last_record_tell_whose_a_file_is(tmp_path, place):
+    mnist_shift.generate(pairs_job(tmp_path / "other", seed=6))
+    path = mnist_shift.generate(pairs_job(tmp_path))[1]
+    other = tf.data.TFRecordDataset(str(tmp_path / "other" / path.name))
+    records = [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
+    records[place] = list(other.as_numpy_iterator())[place]
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for record in records:
+            writer.write(record)
+    with pytest.raises(UserError, match="00001-of-00003 is there already"):
+        mnist_shift.generate(pairs_job(tmp_path))
 
 
 def test_damaged_files_are_refused(tmp_path):
@@ -204,6 +265,8 @@ def test_damaged_files_are_refused(tmp_path):
 def test_wrong_settings(tmp_path):
     with pytest.raises(UserError, match="--max_shard is for --multi_targets"):
         mnist_shift.generate(pairs_job(tmp_path, multi_targets=False))
+    with pytest.raises(UserError, match=r"--pad=100000.*a smaller one"):
+        mnist_shift.generate(pairs_job(tmp_path, pad=100000))
     with pytest.raises(UserError, match="has neither train-images-idx3-ubyte"):
         mnist_shift.generate(Job(str(tmp_path)))
     (tmp_path / "file").touch()

@@ -1,4 +1,6 @@
+import http.server
 import socket
+import threading
 import time
 
 import numpy as np
@@ -160,6 +162,23 @@ def test_a_network_that_does_not_answer_is_given_up(monkeypatch, tmp_path):
         with pytest.raises(UserError, match="no network"):
             load("mnist", Split.TRAIN, Options())
     assert time.monotonic() - start < 10
+
+
+def test_an_answer_of_an_error_is_a_network(monkeypatch):
+    class Refusing(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_error(403)
+
+        def log_message(self, *_):
+            pass
+
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with http.server.HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setattr(tfds_images, "_PROBE_URL", address)
+        assert tfds_images.has_network()
+        server.shutdown()
 
 
 def test_a_name_that_is_never_resolved_is_given_up(monkeypatch, tmp_path):

@@ -50,34 +50,40 @@ FIGURES = {
 # Its files are for the projector, not pictures to look at.
 _EMBEDDING = "embedding"
 
-shared_flags.define()
-flags.DEFINE_string(
-    "checkpoint",
-    None,
-    "The checkpoint, DIR/train/model.ckpt-STEP. A TF1 checkpoint of the "
-    "reference is named by the prefix of its files, such as "
-    "DIR/model.ckpt-1; --hparams_override and the data set must describe its "
-    "network.",
-    required=True,
-)
-flags.DEFINE_integer(
-    "num_examples",
-    None,
-    "Examples in each figure. Default: reconstructions "
-    f"{reconstructions.NUM_EXAMPLES} right and as many wrong ones, "
-    f"perturbations {perturbations.NUM_EXAMPLES} classes, multimnist "
-    f"{multimnist.NUM_EXAMPLES} and {multimnist.NUM_EXAMPLES}, routing "
-    f"{routing.NUM_EXAMPLES}, embedding {embedding.NUM_EXAMPLES}.",
-    lower_bound=1,
-)
-flags.DEFINE_string(
-    "output_dir", None, "Folder for the files of the figures.", required=True
-)
-flags.DEFINE_string(
-    "summary_dir",
-    None,
-    "If given: the figures also go to TensorBoard, to <summary_dir>/figures.",
-)
+
+def define_flags():
+    """Defines the flags: of this command, so when it runs as one."""
+    shared_flags.define()
+    flags.DEFINE_string(
+        "checkpoint",
+        None,
+        "The checkpoint, DIR/train/model.ckpt-STEP. A TF1 checkpoint of the "
+        "reference is named by the prefix of its files, such as "
+        "DIR/model.ckpt-1; --hparams_override and the data set must describe its "
+        "network.",
+        required=True,
+    )
+    flags.DEFINE_integer(
+        "num_examples",
+        None,
+        "Examples in each figure. Default: reconstructions "
+        f"{reconstructions.NUM_EXAMPLES} right and as many wrong ones, "
+        f"perturbations {perturbations.NUM_EXAMPLES} classes, multimnist "
+        f"{multimnist.NUM_EXAMPLES} and {multimnist.NUM_EXAMPLES}, routing "
+        f"{routing.NUM_EXAMPLES}, embedding {embedding.NUM_EXAMPLES}.",
+        lower_bound=1,
+    )
+    flags.DEFINE_string(
+        "output_dir",
+        None,
+        "Folder for the files of the figures.",
+        required=True,
+    )
+    flags.DEFINE_string(
+        "summary_dir",
+        None,
+        "If given: the figures also go to TensorBoard, to <summary_dir>/figures.",
+    )
 
 
 def draw(names, config, output_dir, num_examples=None):
@@ -177,4 +183,5 @@ def main(argv):
 
 
 if __name__ == "__main__":
+    define_flags()
     app.run(main)

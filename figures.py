@@ -59,8 +59,8 @@ def define_flags():
         None,
         "The checkpoint, DIR/train/model.ckpt-STEP. A TF1 checkpoint of the "
         "reference is named by the prefix of its files, such as "
-        "DIR/model.ckpt-1; --hparams_override and the data set must describe its "
-        "network.",
+        "DIR/model.ckpt-1; --hparams_override and the data set must describe "
+        "its network.",
         required=True,
     )
     flags.DEFINE_integer(
@@ -82,7 +82,8 @@ def define_flags():
     flags.DEFINE_string(
         "summary_dir",
         None,
-        "If given: the figures also go to TensorBoard, to <summary_dir>/figures.",
+        "If given: the figures also go to TensorBoard, to "
+        "<summary_dir>/figures.",
     )
 
 

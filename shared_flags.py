@@ -48,8 +48,8 @@ def define():
     flags.DEFINE_integer(
         "eval_size",
         Config.eval_size,
-        "Examples to evaluate: at most the images there are; with two targets "
-        "any number of pairs.",
+        "Examples to evaluate: at most the images or records there are; pairs "
+        "that are made on the fly may be any number.",
         lower_bound=1,
     )
     flags.DEFINE_string(

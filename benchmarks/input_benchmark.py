@@ -7,11 +7,12 @@ Without --data_dir it takes 60,000 images made of the embedded digits. Every
 pipeline's rate is also given in units of a loop that shifts one 28x28 image at
 a time in Python, whatever the pipeline does beyond that, so that machines can
 be compared; writing MultiMNIST records is compared with a loop that pads,
-rolls, merges, serialises and writes one pair at a time. At last four times as
-many records are written, and the growth of the process is shown.
+rolls, merges, serialises and writes one pair at a time. Processes of their own
+write some records and four times as many, and their peak memory is shown.
 """
 
 import argparse
+import multiprocessing
 import os
 import pathlib
 import resource
@@ -60,12 +61,17 @@ def _measure(data_dir, folder):
         print(f"{name:36} {rate:10,.0f} images/s, {rate / loop:.1f} loops")
 
     def memory(**options):
-        return labelled_images.make_pipeline(data, Options(**options))
+        return labelled_images.make_pipeline(
+            data, Options(**options), labelled_images.SINGLE_SHIFT
+        )
 
     show("in memory, shifted:", memory())
     show("in memory, shifted and distorted:", memory(distort=True))
     show("in memory, 40x40, shifted by 6:", memory(shift=6, pad=6))
     show("MultiMNIST on the fly:", memory(num_targets=2))
+
+    for name, pipeline in _other_pipelines():
+        show(f"{name}, random pixels:", pipeline)
 
     single = pathlib.Path(folder) / "single.tfrecords"
     digits = expansion.ShiftedDigits(data, shift=2, pad=0)
@@ -87,11 +93,10 @@ def _measure(data_dir, folder):
         f"{'writing pair records:':36} {rate:10,.0f} pairs/s, "
         f"{rate / pair_loop:.1f} times that"
     )
-    before = _peak_memory()
-    _write(pairs, pairs_file, 200000)
+    few, many = (_peak_memory_of_writing(n) for n in (50000, 200000))
     print(
-        "peak memory after 4 times as many records: "
-        f"{_peak_memory() - before:+.1f} MB on {before:.0f} MB"
+        f"peak memory of a process that writes 50,000 pairs: {few:.0f} MB, "
+        f"200,000 pairs: {many:.0f} MB"
     )
     options = Options(data_dir=f"{prefix}@1", num_targets=2)
     show("pair records:", mnist_input_record.PairRecords(options))
@@ -214,8 +219,52 @@ def _write(contents, path, count):
     return count / (time.perf_counter() - start)
 
 
-def _peak_memory():
-    """The largest size that this process had, in MB."""
+def _other_pipelines():
+    """The pipelines of other data sets, on images of their sizes."""
+    import numpy as np
+
+    from input_data.cifar10 import cifar10
+    from input_data.labelled_images import LabelledImages, make_pipeline
+    from input_data.norb import norb
+    from input_data.registry import Options
+    from input_data.standardised_crops import StandardisedCrops
+
+    def images(*shape):
+        generator = np.random.default_rng(0)
+        pixels = generator.integers(0, 256, (10000, *shape), dtype=np.uint8)
+        return LabelledImages(pixels, np.arange(10000) % 10, 10)
+
+    yield (
+        "cifar10",
+        StandardisedCrops(
+            images(32, 32, 3), cifar10.CROP_SIZE, cifar10.distort, 100
+        ),
+    )
+    yield (
+        "norb",
+        StandardisedCrops(images(48, 48, 2), norb.CROP_SIZE, norb.distort, 100),
+    )
+    # SVHN, folders of images and tfds:NAME share this pipeline.
+    yield "svhn, 32x32x3", make_pipeline(images(32, 32, 3), Options())
+    yield "affnist, 40x40", make_pipeline(images(40, 40, 1), Options())
+
+
+def _peak_memory_of_writing(count):
+    """The largest size, in MB, of a process that writes `count` pairs."""
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1) as pool:
+        return pool.apply(_write_and_measure, (count,))
+
+
+def _write_and_measure(count):
+    from input_data.digits import digits
+    from input_data.mnist import expansion
+    from input_data.splits import Split
+
+    data = digits.read_split(Split.TRAIN)
+    pairs = expansion.DigitPairs(data, SHIFT, PAD, 1000, 0, Split.TRAIN)
+    with tempfile.TemporaryDirectory() as folder:
+        _write(pairs, pathlib.Path(folder) / "pairs.tfrecords", count)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

@@ -99,6 +99,7 @@ def test_without_network_the_program_stops_at_once(tmp_path):
     )
     assert "--data_dir" in message
     assert "--dataset=digits" in message
+    assert "Variant folder" not in errors  # a warning of TFDS
     assert "Traceback" not in errors
 
 

@@ -5,6 +5,7 @@ import math
 import tensorflow as tf
 
 from errors import UserError
+from input_data.photo_distortion import central_crop, random_crop
 from input_data.randomness import Stream, step_seed
 
 # Pixels that a crop takes off, per axis.
@@ -40,7 +41,7 @@ def distort_for_training(images, seed, step):
     Returns:
       uint8 [B, H - 4, W - 4, C].
     """
-    cropped = random_crop(images, step_seed(seed, Stream.CROP, step))
+    cropped = crop_at_random(images, step_seed(seed, Stream.CROP, step))
     angles = tf.random.stateless_uniform(
         (tf.shape(images)[0],),
         step_seed(seed, Stream.ROTATION, step),
@@ -50,30 +51,15 @@ def distort_for_training(images, seed, step):
     return rotate(cropped, angles)
 
 
-def random_crop(images, seed):
-    """Crops each image at one of 25 places.
-
-    Args:
-      images: tensor [B, H, W, C].
-      seed: int64 tensor [2].
-
-    Returns:
-      Tensor [B, H - 4, W - 4, C] of the type of `images`.
-    """
-    _, height, width, _ = images.shape
-    corners = tf.random.stateless_uniform(
-        (tf.shape(images)[0], 2), seed, 0, CROP + 1, tf.int32
-    )
-    rows = corners[:, :1] + tf.range(height - CROP)
-    columns = corners[:, 1:] + tf.range(width - CROP)
-    cropped = tf.gather(images, rows, axis=1, batch_dims=1)
-    return tf.gather(cropped, columns, axis=2, batch_dims=1)
+def crop_at_random(images, seed):
+    """Crops images [B, H, W, C] each at one of 25 places."""
+    size = distorted_size(*images.shape[1:3])
+    return random_crop(images, size, seed)
 
 
-def central_crop(images):
+def crop_middle(images):
     """The middle of images [B, H, W, C]: [B, H - 4, W - 4, C]."""
-    border = CROP // 2
-    return images[:, border:-border, border:-border]
+    return central_crop(images, distorted_size(*images.shape[1:3]))
 
 
 def rotate(images, angles):

@@ -7,10 +7,10 @@ import tensorflow as tf
 from errors import UserError
 from input_data.distortion import (
     MAX_ANGLE,
-    central_crop,
+    crop_at_random,
+    crop_middle,
     distort_for_training,
     distorted_size,
-    random_crop,
     rotate,
 )
 
@@ -74,7 +74,7 @@ def test_crops_are_at_all_25_places_about_equally_often():
     # The value of a pixel is its place, so that a corner tells the crop's.
     image = np.arange(10 * 12, dtype=np.uint8).reshape(10, 12)
     images = tf.constant(np.tile(image[None, ..., None], (5000, 1, 1, 1)))
-    cropped = random_crop(images, tf.constant([1, 2], tf.int64)).numpy()
+    cropped = crop_at_random(images, tf.constant([1, 2], tf.int64)).numpy()
     counts = np.zeros((5, 5), int)
     for row in range(5):
         for column in range(5):
@@ -103,7 +103,7 @@ def test_depends_on_seed_and_step_alone():
 def test_central_crop():
     image = np.arange(64).reshape(1, 8, 8, 1)
     np.testing.assert_array_equal(
-        central_crop(image)[0, ..., 0],
+        crop_middle(image)[0, ..., 0],
         [
             [18, 19, 20, 21],
             [26, 27, 28, 29],

@@ -9,7 +9,7 @@ import tensorflow as tf
 from errors import UserError
 from input_data import features as keys
 from input_data.distortion import (
-    central_crop,
+    crop_middle,
     distort_for_training,
     distorted_size,
 )
@@ -108,8 +108,12 @@ def _default(value, default):
     return default if value is None else value
 
 
-class _Arrays:
-    """Labelled images where tf.data reads them."""
+class ImageTensors:
+    """Labelled images where tf.data reads them.
+
+    Args:
+      data: `LabelledImages`.
+    """
 
     def __init__(self, data):
         with tf.device("CPU:0"):
@@ -182,7 +186,7 @@ class SingleObjects(Pipeline):
         images, labels = self._take(indices)
         images = pad_images(images, self._pad)
         if self._distort:
-            images = central_crop(images)
+            images = crop_middle(images)
         return self._batch(images, labels)
 
     def _batch(self, images, labels):
@@ -211,7 +215,7 @@ class ShiftedImages(SingleObjects):
             pad,
             distort,
         )
-        self._arrays = _Arrays(data)
+        self._arrays = ImageTensors(data)
 
     def _take(self, indices):
         return self._arrays.take(indices)
@@ -249,7 +253,7 @@ class OverlappingPairs(Pipeline):
         self._shift = shift
         self._pad = pad
         order, starts, counts = group_by_class(data)
-        self._arrays = _Arrays(data[order])
+        self._arrays = ImageTensors(data[order])
         self._counts = tf.constant(counts, tf.int64)
         self._starts = tf.constant(starts, tf.int64)
         # Where the image that was at each place before the sort is now.

@@ -4,34 +4,41 @@ import tensorflow as tf
 
 
 def random_crop(images, size, seed):
-    """Cuts a square out of each image, every place equally likely.
+    """Cuts a part out of each image, every place equally likely.
 
     Args:
       images: tensor [B, H, W, C].
-      size: int, height and width of the crop.
+      size: pair of int, height and width of the crop.
       seed: int64 tensor [2].
 
     Returns:
-      Tensor [B, size, size, C] of the type of `images`.
+      Tensor [B, *size, C] of the type of `images`.
     """
-    _, height, width, _ = images.shape
+    sides = images.shape[1:3]
     batch_size = tf.shape(images)[0]
     starts = [
         tf.random.stateless_uniform(
-            (batch_size, 1), seed + axis, 0, side - size + 1, tf.int32
+            (batch_size, 1),
+            seed + axis,
+            0,
+            sides[axis] - size[axis] + 1,
+            tf.int32,
         )
-        for axis, side in enumerate((height, width))
+        for axis in (0, 1)
     ]
-    rows, columns = (start + tf.range(size) for start in starts)  # [B, size]
+    rows, columns = (
+        start + tf.range(side)  # [B, side]
+        for start, side in zip(starts, size, strict=True)
+    )
     cropped = tf.gather(images, rows, axis=1, batch_dims=1)
     return tf.gather(cropped, columns, axis=2, batch_dims=1)
 
 
 def central_crop(images, size):
-    """The middle square of `size` pixels of images [B, H, W, C]."""
+    """The middle of images [B, H, W, C], of the height and width `size`."""
     _, height, width, _ = images.shape
-    top, left = (height - size) // 2, (width - size) // 2
-    return images[:, top : top + size, left : left + size]
+    top, left = (height - size[0]) // 2, (width - size[1]) // 2
+    return images[:, top : top + size[0], left : left + size[1]]
 
 
 def random_flip(images, seed):

@@ -17,7 +17,7 @@ def numbered_pixels(count, height, width):
 
 def test_random_crops_come_from_every_place_equally():
     images = numbered_pixels(COUNT, 6, 7)
-    crops = photo_distortion.random_crop(images, 4, SEED).numpy()
+    crops = photo_distortion.random_crop(images, (4, 4), SEED).numpy()
     assert crops.shape == (COUNT, 4, 4, 1)
     corners = crops[:, 0, 0, 0].astype(int)
     rows, columns = np.divmod(corners, 7)
@@ -33,7 +33,7 @@ def test_random_crops_come_from_every_place_equally():
 
 
 def test_central_crop_is_the_middle():
-    crop = photo_distortion.central_crop(numbered_pixels(1, 6, 8), 4)
+    crop = photo_distortion.central_crop(numbered_pixels(1, 6, 8), (4, 4))
     expected = numbered_pixels(1, 6, 8)[:, 1:5, 2:6]
     np.testing.assert_array_equal(crop, expected)
 
@@ -76,7 +76,7 @@ def test_contrast_scales_each_channel_about_its_mean():
 def test_draws_repeat_with_the_seed_and_differ_without():
     images = numbered_pixels(100, 6, 6)
     for distort in (
-        lambda seed: photo_distortion.random_crop(images, 3, seed),
+        lambda seed: photo_distortion.random_crop(images, (3, 3), seed),
         lambda seed: photo_distortion.random_flip(images, seed),
         lambda seed: photo_distortion.random_brightness(images, 63.0, seed),
         lambda seed: photo_distortion.random_contrast(images, 0.2, 1.8, seed),

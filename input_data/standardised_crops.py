@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from input_data import features as keys
+from input_data.labelled_images import ImageTensors
 from input_data.photo_distortion import (
     central_crop,
     random_brightness,
@@ -29,42 +30,34 @@ class StandardisedCrops(Pipeline):
 
     Args:
       data: `LabelledImages`.
-      crop_size: int, height and width of the crops.
+      crop_size: pair of int, height and width of the crops.
       distort: function of images uint8 [B, H, W, C], the step and the user's
-        seed that returns float32 [B, crop_size, crop_size, C].
+        seed that returns float32 [B, *crop_size, C].
       eval_size: int, how many examples to evaluate, at most.
     """
 
     def __init__(self, data, crop_size, distort, eval_size):
         depth = data.images.shape[-1]
         spec = keys.Spec(
-            keys.ImageShape(crop_size, crop_size, depth, data.num_classes),
+            keys.ImageShape(*crop_size, depth, data.num_classes),
             num_targets=1,
             num_examples=min(eval_size, len(data)),
         )
         super().__init__(spec, len(data))
-        with tf.device("CPU:0"):
-            self._images = tf.constant(data.images, tf.uint8)
-            self._labels = tf.constant(data.labels, tf.int32)
+        self._arrays = ImageTensors(data)
         self._crop_size = crop_size
         self._distort = distort
 
     def _training_batch(self, step, batch_size, seed):
-        images, labels = self._take(
+        images, labels = self._arrays.take(
             self.training_indices(step, batch_size, seed)
         )
         return self._batch(self._distort(images, step, seed), labels)
 
     def _evaluation_batch(self, indices):
-        images, labels = self._take(indices)
+        images, labels = self._arrays.take(indices)
         crops = central_crop(images, self._crop_size)
         return self._batch(tf.cast(crops, tf.float32), labels)
-
-    def _take(self, indices):
-        """Images uint8 [B, H, W, C] and labels int32 [B] at `indices`."""
-        return tf.gather(self._images, indices), tf.gather(
-            self._labels, indices
-        )
 
     def _batch(self, crops, labels):
         return single_target_batch(

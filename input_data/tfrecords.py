@@ -17,6 +17,8 @@ from input_data.crc32c import MIN_BYTES, masked_crc32c
 _LENGTH = 8
 _CRC = 4
 _HEADER = _LENGTH + _CRC
+# Bytes of a frame beside its record.
+FRAME_OVERHEAD = _HEADER + _CRC
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -43,7 +45,7 @@ class TFRecordFiles:
             for path, file in zip(self._paths, self._files, strict=True)
         ]
         self._header = headers[0]
-        self._frame = _HEADER + _length(self._header) + _CRC
+        self._frame = _length(self._header) + FRAME_OVERHEAD
         counts = []
         for path, file, header in zip(
             self._paths, self._files, headers, strict=True

@@ -19,7 +19,7 @@ from input_data.tfds import tfds_images
 NUM_CLASSES = 10
 IMAGE_SIZE = 32
 DEPTH = 3
-CROP_SIZE = 24
+CROP_SIZE = (24, 24)
 FOLDER = "cifar-10-batches-bin"
 _RECORD_SIZE = 1 + DEPTH * IMAGE_SIZE * IMAGE_SIZE
 _FILES = {

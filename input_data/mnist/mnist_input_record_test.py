@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import experiment
 from errors import UserError
 from input_data import features as keys
 from input_data import registry
@@ -172,6 +173,23 @@ def test_pairs_of_any_size(tmp_path):
         ]
     )
     assert sorted(seen) == sorted(labels[0])
+
+
+def test_eval_size_is_at_most_the_records_there_are(tmp_path):
+    prefix = tmp_path / "multitest_4shifted_mnist.tfrecords"
+    write_pairs(prefix, num_shards=2, shard_size=3)
+    for eval_size, expected in ((4, 4), (10, 6)):
+        pipeline = load(
+            Split.TEST,
+            data_dir=f"{prefix}@2",
+            num_targets=2,
+            eval_size=eval_size,
+        )
+        assert pipeline.spec.num_examples == expected
+        ((x, _),) = pipeline.evaluation_batches(10)
+        assert len(x[keys.IMAGES]) == expected
+    text = " ".join(experiment.flags.FLAGS["eval_size"].help.split())
+    assert "at most the images or records there are" in text
 
 
 def test_pairs_that_are_asked_for_wrongly(tmp_path):

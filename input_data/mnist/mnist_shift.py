@@ -21,6 +21,7 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import pathlib
+import shutil
 import signal
 import sys
 import threading
@@ -40,7 +41,7 @@ from input_data.digits import digits
 from input_data.mnist import mnist, records
 from input_data.mnist.expansion import DigitPairs, ShiftedDigits
 from input_data.splits import Split
-from input_data.tfrecords import TFRecordFiles
+from input_data.tfrecords import FRAME_OVERHEAD, TFRecordFiles
 from progress import Progress
 
 DATASETS = ("mnist", "digits")
@@ -192,6 +193,7 @@ def generate(job, num_workers=1):
     durable.remove_leftovers(folder)
     shards = plan_shards(job)
     missing = missing_shards(job, shards)
+    _require_space(folder, job, missing)
     total = shards[-1].stop
     done = total - sum(shard.stop - shard.first for shard in missing)
     progress = Progress(done, total, name="record")
@@ -207,6 +209,24 @@ def generate(job, num_workers=1):
         for shard in missing:
             write_shard(job, shard, report)
     return [folder / shard.name for shard in shards]
+
+
+def _require_space(folder, job, shards):
+    """Says how large a job's missing files are, and refuses too many.
+
+    All records of a job are of one size.
+    """
+    count = sum(shard.stop - shard.first for shard in shards)
+    (record,) = _contents(job).encode(0, 1)
+    size = count * (len(record) + FRAME_OVERHEAD)
+    free = shutil.disk_usage(folder).free
+    print(f"{count} records to write: {size / 1e9:.3g} GB", flush=True)
+    if size > free:
+        raise UserError(
+            f"--data_dir={folder} has {free / 1e9:.3g} GB free, but "
+            f"{count} records take {size / 1e9:.3g} GB: choose fewer pairs by "
+            "--num_pairs, or another folder"
+        )
 
 
 def _write_in_processes(job, shards, num_workers, report):

@@ -54,10 +54,30 @@ def generate(job, options=None):
         )
 
 
+def beam_options(arguments):
+    """The `PipelineOptions` of command-line arguments.
+
+    Raises:
+      UserError: if Beam does not know one, which it would pass over.
+    """
+
+    def refuse_unknown(parser):
+        _, unknown = parser.parse_known_args(arguments)
+        if unknown:
+            raise UserError(
+                "flags of neither mnist_shift nor Apache Beam: "
+                + " ".join(unknown)
+            )
+
+    options = PipelineOptions(arguments)
+    options.get_all_options(add_extra_args_fn=refuse_unknown)
+    return options
+
+
 def main(argv):
     """Runs the command; argv has the flags for Beam."""
     try:
-        generate(mnist_shift.job_of_flags(), PipelineOptions(argv[1:]))
+        generate(mnist_shift.job_of_flags(), beam_options(argv[1:]))
     except UserError as error:
         sys.exit(f"mnist_shift_beam.py: {error}")
 

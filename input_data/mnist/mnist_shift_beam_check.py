@@ -62,20 +62,34 @@ def test_files_are_those_of_mnist_shift(tmp_path, options):
         mnist_shift_beam.generate(some_job(tmp_path / "beam", seed=6), options)
 
 
-def test_command_from_another_folder(tmp_path):
-    mnist_shift.generate(some_job(tmp_path / "alone"))
-    result = subprocess.run(
+def run_command(folder, *more):
+    return subprocess.run(
         [
             *(sys.executable, str(pathlib.Path(mnist_shift_beam.__file__))),
-            *(f"--data_dir={tmp_path / 'beam'}", "--dataset=digits"),
+            *(f"--data_dir={folder / 'beam'}", "--dataset=digits"),
             *("--split=test", "--shift=1", "--pad=1", "--multi_targets"),
-            *("--num_pairs=3", "--max_shard=200", "--seed=5"),
+            *("--max_shard=200", "--seed=5"),
             "--runner=BundleBasedDirectRunner",
+            *more,
         ],
-        cwd=tmp_path,
+        cwd=folder,
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def test_misspelt_flag_is_refused(tmp_path):
+    for flags in (["--num_pair=3"], ["--num_pair", "3"], ["word"]):
+        result = run_command(tmp_path, *flags)
+        assert result.returncode == 1
+        message = f"nor Apache Beam: {' '.join(flags)}"
+        assert message in result.stderr.splitlines()[-1]
+        assert not (tmp_path / "beam").exists()
+
+
+def test_command_from_another_folder(tmp_path):
+    mnist_shift.generate(some_job(tmp_path / "alone"))
+    result = run_command(tmp_path, "--num_pairs=3")
     assert result.returncode == 0, result.stderr
     assert contents_of(tmp_path / "beam") == contents_of(tmp_path / "alone")

@@ -1,11 +1,13 @@
 import dataclasses
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
 import time
 import tracemalloc
+import types
 
 import numpy as np
 import pytest
@@ -222,7 +224,10 @@ def test_workers_end_with_the_command(tmp_path, number):
     deadline = time.monotonic() + 30
     while live_processes(process.pid) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert live_processes(process.pid) == 0
+    left = live_processes(process.pid)
+    if left:
+        os.killpg(process.pid, signal.SIGKILL)
+    assert not left
     if number == signal.SIGTERM:
         assert process.returncode == 1
         message = (tmp_path / "errors").read_text()
@@ -286,6 +291,27 @@ def test_a_file_that_cannot_be_written(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=message):
         mnist_shift.generate(job)
     assert not list(tmp_path.iterdir())
+
+
+def test_the_size_is_stated_and_too_much_is_refused(
+    tmp_path, monkeypatch, capsys
+):
+    paths = mnist_shift.generate(pairs_job(tmp_path / "enough"))
+    size = sum(path.stat().st_size for path in paths)
+    expected = f"1080 records to write: {size / 1e9:.3g} GB\n"
+    assert capsys.readouterr().out.startswith(expected)
+    mnist_shift.generate(pairs_job(tmp_path / "enough"))
+    assert "0 records to write: 0 GB\n" in capsys.readouterr().out
+
+    def disk_usage(path):
+        return types.SimpleNamespace(free=size - 1)
+
+    monkeypatch.setattr(shutil, "disk_usage", disk_usage)
+    folder = tmp_path / "full"
+    message = f"--data_dir={folder} has .* GB free, but 1080 records take"
+    with pytest.raises(UserError, match=message):
+        mnist_shift.generate(pairs_job(folder))
+    assert not list(folder.iterdir())
 
 
 def test_memory_does_not_grow_with_the_number_of_records(tmp_path):

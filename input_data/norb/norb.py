@@ -23,7 +23,7 @@ from input_data.splits import Split, num_held_out, select
 from input_data.standardised_crops import StandardisedCrops, distort_colours
 
 RESIZED = 48
-CROP_SIZE = 32
+CROP_SIZE = (32, 32)
 _RESIZE_BATCH = 1000
 
 

@@ -1,5 +1,6 @@
 """Image classification sets of TensorFlow Datasets (TFDS), in memory."""
 
+import contextlib
 import queue
 import threading
 import urllib.error
@@ -108,11 +109,9 @@ def _open_builder(name, data_dir):
             name, data_dir=data_dir, try_gcs=False
         )
 
-    verbosity = logging.get_verbosity()
-    # TFDS warns of every set that is not there yet.
-    logging.set_verbosity(logging.ERROR)
     try:
-        return _within(_OPEN_SECONDS, open_it)
+        with _without_warnings():
+            return _within(_OPEN_SECONDS, open_it)
     except TimeoutError:
         raise UserError(_unavailable(name, "TFDS does not answer")) from None
     except tensorflow_datasets.core.registered.DatasetNotFoundError:
@@ -125,13 +124,24 @@ def _open_builder(name, data_dir):
         raise UserError(
             f"--dataset=tfds:{name} cannot be opened: {_first_line(error)}"
         ) from error
+
+
+@contextlib.contextmanager
+def _without_warnings():
+    """TFDS warns of every set that is not there yet."""
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(logging.ERROR)
+    try:
+        yield
     finally:
         logging.set_verbosity(verbosity)
 
 
 def _prepare(builder):
     """Downloads a set that is not there yet."""
-    if builder.is_prepared():
+    with _without_warnings():
+        is_prepared = builder.is_prepared()
+    if is_prepared:
         return
     if not has_network():
         raise UserError(_unavailable(builder.name, "there is no network"))

@@ -11,8 +11,8 @@ from input_data.shifting import unit_range
 # Data sets whose images are cropped and standardised one by one, and how many
 # times larger they are before the crop.
 _SIZE_BEFORE_CROP = {
-    "cifar10": cifar10.IMAGE_SIZE / cifar10.CROP_SIZE,
-    "norb": norb.RESIZED / norb.CROP_SIZE,
+    "cifar10": cifar10.IMAGE_SIZE / cifar10.CROP_SIZE[0],
+    "norb": norb.RESIZED / norb.CROP_SIZE[0],
 }
 
 

@@ -9,9 +9,9 @@ import tempfile
 import keras
 import tensorflow as tf
 
+from durable import flush
 from errors import UserError
 from input_data import features as keys
-from training import checkpoint
 
 KERAS_SUFFIX = ".keras"
 
@@ -65,7 +65,7 @@ def export(path, network):
             _flush_all(made)
             _require_free(path)
             made.rename(path)
-            checkpoint.flush(path.parent)
+            flush(path.parent)
         except (OSError, tf.errors.OpError) as error:
             raise _not_written(path, error) from error
 
@@ -100,4 +100,4 @@ def _not_written(path, error):
 def _flush_all(path):
     """Waits until a file, or a folder and all in it, is on the disk."""
     for item in (path, *path.rglob("*")):
-        checkpoint.flush(item)
+        flush(item)

@@ -16,6 +16,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from durable import flush
 from errors import UserError
 from models.optimizer import ADAM_BETAS
 from models.tf1_variables import tf1_name, tf1_variables
@@ -209,10 +210,10 @@ def save(directory, model, architecture, step, with_slots=True):
             partial.iterdir(), key=lambda path: path.suffix == ".index"
         )
         for path in written:
-            checkpoint.flush(path)
+            flush(path)
             path.rename(final.with_name(path.name))
         partial.rmdir()
-        checkpoint.flush(final.parent)
+        flush(final.parent)
     except (OSError, tf.errors.OpError) as error:
         shutil.rmtree(partial, ignore_errors=True)
         raise UserError(f"{final} cannot be written: {error}") from error

@@ -6,29 +6,21 @@
 README.md shows the reference's commands; --help lists the flags.
 """
 
+import startup  # noqa: F401 - must be the first
+
+# isort: split
 import math
-import os
 import shlex
 import signal
 import sys
 
-# TensorFlow's start-up notes would bury the first lines of output.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
-try:
-    import keras  # noqa: F401 - loads the backend, which may not be there
-except (ImportError, ValueError) as error:
-    sys.exit(
-        f"experiment.py: KERAS_BACKEND={os.environ.get('KERAS_BACKEND')} "
-        f"cannot be used: {error}"
-    )
-
+import keras
 from absl import app, flags
 
 import shared_flags
 from errors import Interrupted, UserError
+from training import cluster, devices, parallel
 from training.config import Config
-from training.devices import limit_memory_growth, make_deterministic
 from training.evaluation import (
     evaluate_continuously,
     evaluate_ensemble,
@@ -57,10 +49,35 @@ flags.DEFINE_string(
     "DIR/model.ckpt-1; --model, --hparams_override and the data set must "
     "describe its network.",
 )
+flags.DEFINE_string(
+    "coordinator_address",
+    Config.coordinator_address,
+    "With --num_processes: HOST:PORT of the first process, which all can "
+    f"reach. Default: the environment variable {cluster.ADDRESS_VARIABLE}.",
+)
 flags.DEFINE_bool(
     "deterministic",
     Config.deterministic,
     "Whether GPUs, too, repeat a run bit for bit; slower. CPUs always do.",
+)
+flags.DEFINE_string(
+    "device",
+    Config.device,
+    "Where to compute: cpu, gpu, or gpu:1 for the second GPU; with --num_gpus "
+    "the first of them, and of cpu as many logical devices. Default: the first "
+    "GPU if there is one, else the CPU.",
+)
+flags.register_validator(
+    "device",
+    lambda name: name is None or devices.DEVICE_PATTERN.fullmatch(name),
+    "should be cpu, gpu or gpu:NUMBER",
+)
+flags.DEFINE_enum(
+    "dtype_policy",
+    Config.dtype_policy,
+    ["float32", "mixed_bfloat16", "mixed_float16"],
+    "Precision of the layers' arithmetic. Weights, lengths, softmax and losses "
+    "are always float32.",
 )
 flags.DEFINE_float(
     "eval_interval",
@@ -74,6 +91,13 @@ flags.DEFINE_float(
     "Seconds after which continuous evaluation ends if no new checkpoint "
     "comes.",
     lower_bound=0.0,
+)
+flags.DEFINE_integer(
+    "gpu_memory_limit",
+    Config.gpu_memory_limit,
+    "Megabytes of each GPU to use at most, so that two jobs can share one. "
+    "Default: as much as is needed.",
+    lower_bound=1,
 )
 flags.DEFINE_string(
     "init_checkpoint",
@@ -95,7 +119,18 @@ flags.DEFINE_integer(
     lower_bound=1,
 )
 flags.DEFINE_integer(
-    "num_gpus", Config.num_gpus, "GPUs to train on.", lower_bound=1
+    "num_gpus",
+    Config.num_gpus,
+    "GPUs of this machine to use together.",
+    lower_bound=1,
+)
+flags.DEFINE_integer(
+    "num_processes",
+    Config.num_processes,
+    "Processes that do the job together, on one or more machines, each with "
+    "--num_gpus; needs KERAS_BACKEND=jax. Default: the environment variable "
+    f"{cluster.NUMBER_VARIABLE}, else 1.",
+    lower_bound=1,
 )
 flags.DEFINE_integer(
     "num_trials",
@@ -103,6 +138,13 @@ flags.DEFINE_integer(
     "With --train=false: how many checkpoints form an ensemble; the numbers "
     "from 0 take the place of {} in --checkpoint.",
     lower_bound=1,
+)
+flags.DEFINE_integer(
+    "process_index",
+    Config.process_index,
+    "With --num_processes: which of them this is, from 0. Default: the "
+    f"environment variable {cluster.INDEX_VARIABLE}.",
+    lower_bound=0,
 )
 flags.DEFINE_integer(
     "save_step",
@@ -142,9 +184,24 @@ def run(config):
       UserError: for settings, data or checkpoints that do not work.
       Interrupted: if a training was stopped by a signal.
     """
-    limit_memory_growth()
-    if config.deterministic:
-        make_deterministic()
+    with (
+        devices.computing_on(
+            config.device, config.num_gpus, config.gpu_memory_limit
+        ),
+        cluster.joined(
+            "experiment.py",
+            config.coordinator_address,
+            config.num_processes,
+            config.process_index,
+        ),
+    ):
+        if config.deterministic:
+            devices.make_deterministic()
+        keras.config.set_dtype_policy(config.dtype_policy)
+        _run(config, parallel.make(config.num_gpus, config.device))
+
+
+def _run(config, on):
     if config.train:
         if config.num_trials > 1:
             raise UserError("--num_trials is for evaluation: add --train=false")
@@ -154,7 +211,7 @@ def run(config):
                 "resumes by itself from the newest checkpoint in "
                 "<summary_dir>/train, or starts from --init_checkpoint."
             )
-        train(config)
+        train(config, on)
     elif config.init_checkpoint is not None:
         raise UserError(
             "--init_checkpoint is for training; to evaluate a checkpoint name "
@@ -163,11 +220,11 @@ def run(config):
     elif config.num_trials > 1:
         if config.checkpoint is None:
             raise UserError("--num_trials needs --checkpoint with {} in it")
-        evaluate_ensemble(config)
+        evaluate_ensemble(config, on)
     elif config.checkpoint is not None:
-        evaluate_once(config)
+        evaluate_once(config, on)
     else:
-        evaluate_continuously(config)
+        evaluate_continuously(config, on)
 
 
 def main(argv):

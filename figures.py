@@ -15,19 +15,19 @@ Names of figures:
 They go to --output_dir; files of the same names there are replaced.
 """
 
+import startup  # noqa: F401 - must be the first
+
+# isort: split
 import os
 import pathlib
 import sys
-
-# TensorFlow's start-up notes would bury the output.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import tensorflow as tf
 from absl import app, flags
 
 import shared_flags
 from errors import UserError
-from training.devices import limit_memory_growth
+from training.devices import computing_on
 from training.evaluation import step_of
 from training.evaluator import Evaluator
 from training.summaries import SummaryWriter
@@ -170,14 +170,14 @@ def main(argv):
     """Draws the figures of the arguments; a user's error is one line."""
     if len(argv) < 2:
         raise app.UsageError(f"name figures to draw: {', '.join(FIGURES)}")
-    limit_memory_growth()
     try:
-        paths = draw(
-            argv[1:],
-            shared_flags.config_of_flags(train=False),
-            flags.FLAGS.output_dir,
-            flags.FLAGS.num_examples,
-        )
+        with computing_on():
+            paths = draw(
+                argv[1:],
+                shared_flags.config_of_flags(train=False),
+                flags.FLAGS.output_dir,
+                flags.FLAGS.num_examples,
+            )
     except UserError as error:
         sys.exit(f"figures.py: {error}")
     print(*paths, sep="\n")

@@ -8,20 +8,12 @@
 --help lists the flags.
 """
 
+import startup  # noqa: F401 - must be the first
+
+# isort: split
 import os
 import signal
 import sys
-
-# TensorFlow's start-up notes would bury the first lines of output.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
-try:
-    import keras  # noqa: F401 - loads the backend, which may not be there
-except (ImportError, ValueError) as error:
-    sys.exit(
-        f"predict.py: KERAS_BACKEND={os.environ.get('KERAS_BACKEND')} "
-        f"cannot be used: {error}"
-    )
 
 from absl import app, flags, logging
 
@@ -30,7 +22,7 @@ from input_data import features as keys
 from input_data.images.fitting import fit
 from input_data.images.image_file import decode
 from input_data.registry import is_valid_name, valid_names
-from training.devices import limit_memory_growth
+from training.devices import computing_on
 from training.export import export
 from training.prediction import (
     JsonLines,
@@ -129,14 +121,14 @@ def run(settings, arguments):
             "nothing to do: name images, folders of images, or - for standard "
             "input; or --export"
         )
-    limit_memory_growth()
-    network, metadata = load_network(settings.checkpoint)
-    if settings.export is not None:
-        export(settings.export, network)
-        print(f"Exported to {settings.export}", file=sys.stderr)
-    if not arguments:
-        return 0
-    return _predict(settings, arguments, network, metadata)
+    with computing_on():
+        network, metadata = load_network(settings.checkpoint)
+        if settings.export is not None:
+            export(settings.export, network)
+            print(f"Exported to {settings.export}", file=sys.stderr)
+        if not arguments:
+            return 0
+        return _predict(settings, arguments, network, metadata)
 
 
 def _predict(settings, arguments, network, metadata):

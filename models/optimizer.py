@@ -6,6 +6,10 @@ from keras import ops
 SMALLEST_LEARNING_RATE = 1e-6
 ADAM_BETAS = (0.9, 0.999)
 ADAM_EPSILON = 1e-8
+# By which the loss is multiplied, and the gradients divided, so that small
+# gradients do not vanish in float16. A constant power of two: the optimiser's
+# state, and so a checkpoint, is the same as under the other policies.
+FLOAT16_LOSS_SCALE = 2.0**12
 
 
 @keras.saving.register_keras_serializable(package="capsules")
@@ -38,8 +42,22 @@ class FlooredExponentialDecay(keras.optimizers.schedules.LearningRateSchedule):
         }
 
 
+def make_schedule(hparams):
+    """The learning rate by step, see `FlooredExponentialDecay`.
+
+    Args:
+      hparams: `HParams`.
+    """
+    return FlooredExponentialDecay(
+        hparams.learning_rate, hparams.decay_rate, hparams.decay_steps
+    )
+
+
 def make_optimizer(hparams):
     """Adam (beta 0.9 and 0.999, epsilon 1e-8) with the decaying rate.
+
+    Under the policy mixed_float16 it scales the loss by `FLOAT16_LOSS_SCALE`;
+    `compile(auto_scale_loss=False)` keeps Keras from doing so as well.
 
     Args:
       hparams: `HParams`.
@@ -47,11 +65,11 @@ def make_optimizer(hparams):
     Returns:
       `keras.optimizers.Adam`.
     """
+    is_float16 = keras.config.dtype_policy().compute_dtype == "float16"
     return keras.optimizers.Adam(
-        FlooredExponentialDecay(
-            hparams.learning_rate, hparams.decay_rate, hparams.decay_steps
-        ),
+        make_schedule(hparams),
         beta_1=ADAM_BETAS[0],
         beta_2=ADAM_BETAS[1],
         epsilon=ADAM_EPSILON,
+        loss_scale_factor=FLOAT16_LOSS_SCALE if is_float16 else None,
     )

@@ -33,9 +33,10 @@ class WriteSummaries(_StepCallback):
     the next step.
     """
 
-    def __init__(self, start, writer, config):
+    def __init__(self, start, writer, config, schedule):
         super().__init__(start)
         self._writer = writer
+        self._schedule = schedule
         self._every = config.summary_step
         self._batch_size = config.batch_size
 
@@ -48,9 +49,10 @@ class WriteSummaries(_StepCallback):
         before, start = self._last
         self._last = (step, time.monotonic())
         seconds = self._last[1] - start
-        rate = keras.ops.convert_to_numpy(self.model.optimizer.learning_rate)
         scalars = training_scalars(logs, self._batch_size)
-        scalars["learning_rate"] = float(rate)
+        # Not the optimiser's: asking the model would fetch all weights on
+        # backends that keep them elsewhere during `fit`.
+        scalars["learning_rate"] = float(self._schedule(step))
         scalars["images_per_second"] = (
             (step - before) * self._batch_size / seconds
         )
@@ -95,8 +97,27 @@ class ShowProgress(_StepCallback):
         )
 
 
+class StopAfterSignal(_StepCallback):
+    """Ends `fit` after the step in which a signal came; must come first.
+
+    The processes of a cluster end after the same step, whichever of them the
+    signal went to.
+    """
+
+    def __init__(self, start, stop, parallel):
+        super().__init__(start)
+        self._stop = stop
+        self._parallel = parallel
+
+    def on_step(self, step, logs):
+        number = self._parallel.largest(self._stop.number or 0)
+        if number:
+            self._stop.number = number
+            self.model.stop_training = True
+
+
 class Save(_StepCallback):
-    """Calls `save(step)` every `save_step` steps, at the last, and to stop."""
+    """Calls `save(model, step)`: every `save_step` steps, and at the end."""
 
     def __init__(self, start, config, save, stop):
         super().__init__(start)
@@ -110,8 +131,7 @@ class Save(_StepCallback):
         if stopping or step % self._every == 0 or step == self._max_steps:
             # Asking for the model brings its weights up to date on backends
             # that keep them elsewhere during `fit`.
-            self.model.stop_training = stopping
-            self._save(step)
+            self._save(self.model, step)
 
 
 class RequireFiniteLoss(_StepCallback):

@@ -9,8 +9,12 @@ from training.evaluator import Evaluator, score
 from training.summaries import SummaryWriter, evaluation_scalars
 
 
-def evaluate_once(config):
+def evaluate_once(config, parallel):
     """Evaluates the checkpoint that `config.checkpoint` names.
+
+    Args:
+      config: `Config`.
+      parallel: `parallel.OneDevice` or a subclass: what to compute on.
 
     Returns:
       `Score`.
@@ -22,8 +26,10 @@ def evaluate_once(config):
         )
     # First, lest they fail after the work.
     step = step_of(config.checkpoint)
-    writer = _test_writer(config) if config.summary_dir else None
-    result = score(*Evaluator(config).predict(config.checkpoint))
+    writer = None
+    if config.summary_dir and parallel.is_first:
+        writer = _test_writer(config)
+    result = score(*Evaluator(config, parallel).predict(config.checkpoint))
     print(result)
     if writer is not None:
         writer.scalars(evaluation_scalars(result), step)
@@ -37,7 +43,7 @@ def step_of(path):
     return checkpoint.read_metadata(path).step
 
 
-def evaluate_ensemble(config):
+def evaluate_ensemble(config, parallel):
     """Evaluates checkpoints, and the sum of their logits.
 
     `{}` in `config.checkpoint` stands for 0 to `num_trials` - 1.
@@ -49,7 +55,7 @@ def evaluate_ensemble(config):
       UserError: if a checkpoint is missing: it lists those that were found.
     """
     paths = _ensemble_paths(config.checkpoint, config.num_trials)
-    evaluator = Evaluator(config)
+    evaluator = Evaluator(config, parallel)
     members, total = [], 0.0
     first_targets = None
     for path in paths:
@@ -90,7 +96,7 @@ def _ensemble_paths(pattern, num_trials):
     return paths
 
 
-def evaluate_continuously(config):
+def evaluate_continuously(config, parallel):
     """Evaluates each checkpoint of a training job, as they come.
 
     Looks into `<summary_dir>/train` every `eval_interval` seconds and
@@ -102,9 +108,14 @@ def evaluate_continuously(config):
       UserError: if no checkpoint comes at all, or one does not work.
     """
     config.require_summary_dir()
+    if not parallel.is_alone:
+        raise UserError(
+            "waiting for checkpoints is for one process: leave out "
+            "--num_processes, or name a --checkpoint"
+        )
     directory = pathlib.Path(config.summary_dir) / "train"
     writer = _test_writer(config)
-    evaluator = Evaluator(config)
+    evaluator = Evaluator(config, parallel)
     last_step, last_time = -1, time.monotonic()
     print(f"Waiting for checkpoints in {directory}", flush=True)
     while True:

@@ -13,6 +13,7 @@ from progress import Progress
 from training import checkpoint, tf1_format
 from training.architecture import Architecture
 from training.config import EVAL_BATCH_SIZE
+from training.parallel import OneDevice
 from training.provenance import require_unseen
 
 
@@ -70,12 +71,14 @@ def score(labels, logits, num_targets):
     )
 
 
-def predict(model, pipeline):
-    """The model's logits for every example of a pipeline, and the labels.
+def predict(predictor, pipeline, batch_size):
+    """The logits for every example of a pipeline, and the labels.
 
     Args:
-      model: `keras.Model`.
+      predictor: function from the dict x of a batch to its logits, see
+        `OneDevice.predictor`.
       pipeline: `Pipeline`.
+      batch_size: int.
 
     Returns:
       Pair of float32 arrays [N, classes]: labels (k-hot) and logits.
@@ -85,14 +88,27 @@ def predict(model, pipeline):
     progress = Progress(0, num_examples, name="image")
     done = 0
     # NumPy arrays: not every backend takes tensors of TensorFlow here.
-    batches = pipeline.evaluation_batches(EVAL_BATCH_SIZE)
+    batches = pipeline.evaluation_batches(batch_size)
     with pipeline.user_errors():
         for x, y in batches.as_numpy_iterator():
-            logits.append(model.predict_on_batch(x)[keys.LOGITS])
             labels.append(y[keys.LOGITS])
-            done += len(labels[-1])
+            size = len(labels[-1])
+            # All batches have one size, which splits over the devices: the
+            # last is filled up, and what filled it does not count.
+            full = {name: _fill(array, batch_size) for name, array in x.items()}
+            logits.append(predictor(full)[:size])
+            done += size
             progress.update(done, {})
     return np.concatenate(labels), np.concatenate(logits)
+
+
+def _fill(array, size):
+    """Repeats the last row until there are `size` rows."""
+    return np.pad(
+        array,
+        [(0, size - len(array))] + [(0, 0)] * (array.ndim - 1),
+        mode="edge",
+    )
 
 
 class Evaluator:
@@ -104,13 +120,16 @@ class Evaluator:
 
     Args:
       config: `Config`.
+      parallel: `parallel.OneDevice`, the default, or one of its subclasses:
+        what to compute on.
     """
 
-    def __init__(self, config):
+    def __init__(self, config, parallel=None):
         self._config = config
+        self._parallel = parallel or OneDevice()
         self._overrides = parse_overrides(config.hparams_override)
         self._pipelines = {}
-        self._built = None  # the last (architecture, model)
+        self._built = None  # the last (architecture, model, predictor)
 
     def predict(self, path):
         """Labels and logits of the checkpoint at `path`.
@@ -122,8 +141,11 @@ class Evaluator:
         Raises:
           UserError: as `open`.
         """
-        model, pipeline = self.open(path)
-        return *predict(model, pipeline), pipeline.spec.num_targets
+        _, pipeline = self.open(path)
+        _, _, predictor = self._built
+        batch_size = self._parallel.round_up(EVAL_BATCH_SIZE)
+        labels, logits = predict(predictor, pipeline, batch_size)
+        return labels, logits, pipeline.spec.num_targets
 
     def open(self, path):
         """The network of the checkpoint at `path`, and the data for it.
@@ -159,7 +181,10 @@ class Evaluator:
     def _model(self, architecture):
         # Continuous evaluation meets the same network again and again.
         if self._built is None or self._built[0] != architecture:
-            self._built = (architecture, architecture.build())
+            with self._parallel.building():
+                model = architecture.build()
+            predictor = self._parallel.predictor(model)
+            self._built = (architecture, model, predictor)
         return self._built[1]
 
     def _pipeline(self, num_targets):

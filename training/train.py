@@ -1,14 +1,18 @@
 """Training: `fit` on the batches of the remaining steps, with resume."""
 
+import contextlib
+import dataclasses
 import pathlib
 import shlex
 import time
 
 import keras
 
+from durable import make_folder
 from errors import Interrupted, UserError
 from input_data import registry
-from models.optimizer import make_optimizer
+from input_data.pipeline import Pipeline
+from models.optimizer import make_optimizer, make_schedule
 from training import checkpoint, tf1_format
 from training.architecture import Architecture
 from training.callbacks import (
@@ -16,16 +20,18 @@ from training.callbacks import (
     Save,
     ShowProgress,
     StartNextMean,
+    StopAfterSignal,
     WriteSummaries,
     WriteVerboseSummaries,
 )
-from training.devices import strategy_scope
+from training.config import Config
+from training.parallel import OneDevice
 from training.process import StopSignal, sole_trainer
 from training.provenance import require_unseen
 from training.summaries import SummaryWriter
 
 
-def train(config):
+def train(config, parallel=None):
     """Trains to `max_steps`, from the newest checkpoint if there is one.
 
     Checkpoints and event files go to `<summary_dir>/train`: one checkpoint
@@ -34,37 +40,30 @@ def train(config):
 
     Args:
       config: `Config`.
+      parallel: `parallel.OneDevice`, the default, or one of its subclasses:
+        what to compute on.
 
     Raises:
       UserError: for settings, data or checkpoints that do not work, and if
         the loss becomes infinite or NaN.
       Interrupted: after a signal.
     """
-    config.require_summary_dir()
-    pipeline = registry.load(
-        config.dataset_name,
-        config.split,
-        config.data_options(config.num_targets or 1),
-    )
-    architecture = Architecture.asked_for(config, pipeline.spec)
-    print(
-        f"Training {architecture.model} on {config.dataset_name}: "
-        f"{pipeline.num_images} images"
-    )
-    directory = pathlib.Path(config.summary_dir) / "train"
-    _make_directory(directory)
-    with sole_trainer(directory), StopSignal() as stop:
-        checkpoint.remove_partial(directory)
-        with strategy_scope(config.num_gpus, config.batch_size):
-            model = architecture.build(config.seed)
-            model.compile(optimizer=make_optimizer(architecture.hparams))
-            start = _resume(directory, model, architecture, config, pipeline)
+    job = _prepare(config, parallel or OneDevice())
+    with _holding(job), StopSignal() as stop:
+        with job.parallel.building():
+            model = job.architecture.build(config.seed)
+            model.compile(
+                optimizer=make_optimizer(job.architecture.hparams),
+                # Done by the optimiser: see `make_optimizer`.
+                auto_scale_loss=False,
+            )
+            start = _resume(job, model)
         began = time.monotonic()
         if start < config.max_steps:
-            _fit(model, pipeline, start, directory, architecture, config, stop)
+            _fit(job, model, start, stop)
     seconds = time.monotonic() - began
     step = int(keras.ops.convert_to_numpy(model.optimizer.iterations))
-    path = checkpoint.path_of(directory, step)
+    path = checkpoint.path_of(job.directory, step)
     if stop.number is not None and step < config.max_steps:
         raise Interrupted(f"Stopped at step {step}, saved {path}", stop.number)
     if step != config.max_steps:
@@ -80,24 +79,69 @@ def train(config):
         )
 
 
-def _make_directory(directory):
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
+@dataclasses.dataclass(frozen=True)
+class _Job:
+    """What one training is about: settings, data, network and devices."""
+
+    config: Config
+    parallel: OneDevice
+    pipeline: Pipeline
+    architecture: Architecture
+    directory: pathlib.Path
+
+    def metadata(self, step):
+        """What the checkpoint of a step says of itself."""
+        return checkpoint.Metadata(
+            step, self.architecture, _training_settings(self.config)
+        )
+
+
+def _prepare(config, parallel):
+    config.require_summary_dir()
+    parallel.require_even_split(config.batch_size)
+    pipeline = registry.load(
+        config.dataset_name,
+        config.split,
+        config.data_options(config.num_targets or 1),
+    )
+    architecture = Architecture.asked_for(config, pipeline.spec)
+    if architecture.hparams.verbose and not parallel.is_alone:
         raise UserError(
-            f"--summary_dir: {directory} cannot be made: {error.strerror}"
-        ) from None
+            "verbose=true looks into the network of a process that trains by "
+            "itself: leave it out with --num_processes"
+        )
+    print(
+        f"Training {architecture.model} on {config.dataset_name}: "
+        f"{pipeline.num_images} images"
+    )
+    directory = make_folder(pathlib.Path(config.summary_dir) / "train")
+    return _Job(config, parallel, pipeline, architecture, directory)
 
 
-def _resume(directory, model, architecture, config, pipeline):
+@contextlib.contextmanager
+def _holding(job):
+    """Keeps other jobs out of the folder; one process does it for all."""
+    if not job.parallel.is_first:
+        yield
+        return
+    with sole_trainer(job.directory):
+        checkpoint.remove_partial(job.directory)
+        yield
+
+
+def _resume(job, model):
     """Loads the newest sound checkpoint; returns the step to go on from."""
-    newest = _newest_sound(directory)
-    if newest is None:
-        return _initialize(model, architecture, config, pipeline)
-    step, path = newest
+    newest = None
+    if job.parallel.is_first:
+        newest = _newest_sound(job.directory)
+    step = job.parallel.from_first(newest)
+    if step is None:
+        return _initialize(job, model)
+    config = job.config
+    path = checkpoint.path_of(job.directory, step)
     metadata = checkpoint.read_metadata(path)
-    _require_same_network(path, metadata.architecture, architecture)
-    require_unseen(path, metadata, config, pipeline)
+    _require_same_network(path, metadata.architecture, job.architecture)
+    require_unseen(path, metadata, config, job.pipeline)
     if not metadata.training.get("optimizer_state", True):
         raise UserError(
             f"{path} was converted from weights alone, so that a training "
@@ -111,7 +155,7 @@ def _resume(directory, model, architecture, config, pipeline):
         )
     checkpoint.load(path, model)
     print(f"Resuming from {path}")
-    differences = metadata.architecture.training_differences(architecture)
+    differences = metadata.architecture.training_differences(job.architecture)
     # A converted TF1 checkpoint does not tell how it was trained.
     if "converted_from" not in metadata.training:
         differences += [
@@ -126,7 +170,7 @@ def _resume(directory, model, architecture, config, pipeline):
 
 
 def _newest_sound(directory):
-    """(step, path) of the newest checkpoint that is not damaged, or None.
+    """The step of the newest checkpoint that is not damaged, or None.
 
     Damaged ones that are newer get other names: their steps will be done
     again, and they must not count as checkpoints to keep.
@@ -142,7 +186,7 @@ def _newest_sound(directory):
         else:
             for newer in damaged:
                 print(f"Renamed it to {checkpoint.set_aside(newer)}")
-            return step, path
+            return step
     if found:
         raise UserError(
             f"all checkpoints in {directory} are damaged: name another "
@@ -151,7 +195,7 @@ def _newest_sound(directory):
     return None
 
 
-def _initialize(model, architecture, config, pipeline):
+def _initialize(job, model):
     """Loads `init_checkpoint`, if there is one; returns the first step.
 
     Weights, the optimiser's moments and the step are taken, so that training
@@ -160,17 +204,17 @@ def _initialize(model, architecture, config, pipeline):
     only the weights are taken, and the step is 0: Adam corrects its moments
     for the number of steps that they have seen.
     """
-    path = config.init_checkpoint
+    config, path = job.config, job.config.init_checkpoint
     if path is None:
         return 0
     if tf1_format.is_tf1(path):
         source = tf1_format.Tf1Checkpoint(path)
-        source.load(model, architecture)
+        source.load(model, job.architecture)
         step = source.step if source.has_slots else 0
     else:
         metadata = checkpoint.read_metadata(path)
-        _require_same_network(path, metadata.architecture, architecture)
-        require_unseen(path, metadata, config, pipeline)
+        _require_same_network(path, metadata.architecture, job.architecture)
+        require_unseen(path, metadata, config, job.pipeline)
         checkpoint.load(path, model)
         step = metadata.step
         if not metadata.training.get("optimizer_state", True):
@@ -209,39 +253,53 @@ def _training_settings(config):
         "seed": config.seed,
         "batch_size": config.batch_size,
         "max_steps": config.max_steps,
+        "dtype_policy": config.dtype_policy,
     }
 
 
-def _fit(model, pipeline, start, directory, architecture, config, stop):
-    def metadata(step):
-        return checkpoint.Metadata(
-            step, architecture, _training_settings(config)
-        )
-
-    def save(step):
-        checkpoint.save(directory, model, metadata(step), config.keep)
-
-    writer = SummaryWriter(directory)
-    writer.hparams(metadata(start))
-    callbacks = [
-        ShowProgress(start, config.max_steps),
-        WriteSummaries(start, writer, config),
-        Save(start, config, save, stop),
-        StartNextMean(start, config.summary_step),
-    ]
-    if not config.allow_nonfinite:
-        # Before anything is written or saved of such a step.
-        callbacks.insert(
-            0, RequireFiniteLoss(start, directory, pipeline, config)
-        )
-    if architecture.hparams.verbose:
-        callbacks.append(WriteVerboseSummaries(start, writer, pipeline, config))
-    with pipeline.user_errors():
+def _fit(job, model, start, stop):
+    config = job.config
+    batches = job.pipeline.training_batches(
+        config.batch_size, config.seed, start, config.max_steps
+    )
+    with job.pipeline.user_errors():
         model.fit(
-            pipeline.training_batches(
-                config.batch_size, config.seed, start, config.max_steps
-            ),
-            callbacks=callbacks,
+            job.parallel.own_part(batches),
+            callbacks=_callbacks(job, start, stop),
             shuffle=False,  # the pipeline shuffles
             verbose=0,  # ShowProgress shows it
         )
+
+
+def _callbacks(job, start, stop):
+    """What happens after a step, in this order."""
+    config = job.config
+    callbacks = [StopAfterSignal(start, stop, job.parallel)]
+    if not config.allow_nonfinite:
+        # Before anything is written or saved of such a step.
+        callbacks.append(
+            RequireFiniteLoss(start, job.directory, job.pipeline, config)
+        )
+    if job.parallel.is_first:
+
+        def save(model, step):
+            with job.parallel.by_itself():
+                checkpoint.save(
+                    job.directory, model, job.metadata(step), config.keep
+                )
+
+        writer = SummaryWriter(job.directory)
+        writer.hparams(job.metadata(start))
+        callbacks += [
+            ShowProgress(start, config.max_steps),
+            WriteSummaries(
+                start, writer, config, make_schedule(job.architecture.hparams)
+            ),
+            Save(start, config, save, stop),
+        ]
+        if job.architecture.hparams.verbose:
+            callbacks.append(
+                WriteVerboseSummaries(start, writer, job.pipeline, config)
+            )
+    # Last: the others read the means.
+    return [*callbacks, StartNextMean(start, config.summary_step)]

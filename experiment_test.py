@@ -825,48 +825,6 @@ def test_a_summary_dir_that_cannot_be_made(tmp_path):
         experiment.run(small("/proc/capsules"))
 
 
-def test_two_devices_train_as_one(tmp_path):
-    """MirroredStrategy, with two logical CPU devices in the place of GPUs."""
-    script = """
-import sys
-import tensorflow as tf
-cpu = tf.config.list_physical_devices("CPU")[0]
-half = tf.config.LogicalDeviceConfiguration()
-tf.config.set_logical_device_configuration(cpu, [half, half])
-devices = tf.config.list_logical_devices("CPU")
-tf.config.list_logical_devices = lambda kind: devices
-import experiment
-from training.config import Config
-from training.evaluator import Evaluator
-for num_gpus in (1, 2):
-    for max_steps in (4, 8):
-        experiment.run(Config(
-            summary_dir=f"{sys.argv[1]}/{num_gpus}",
-            hparams_override="num_prime_capsules=1",
-            batch_size=8,
-            num_gpus=num_gpus,
-            max_steps=max_steps,
-            summary_step=1,
-        ))
-"""
-    process = subprocess.run(
-        [sys.executable, "-c", script, tmp_path],
-        cwd=ROOT,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert process.returncode == 0, process.stderr
-    assert process.stdout.count("Resuming from") == 2
-    one, two = (scalars(tmp_path / n / "train") for n in ("1", "2"))
-    assert list(one["total_loss"]) == list(range(1, 9))
-    for tag in ("total_loss", "reconstruction_error", "accuracy"):
-        np.testing.assert_allclose(
-            list(one[tag].values()), list(two[tag].values()), atol=1e-6
-        )
-
-
 @pytest.mark.parametrize("num_targets", [1, 2])
 def test_verbose_adds_weights_activations_and_images(tmp_path, num_targets):
     experiment.run(

@@ -8,7 +8,9 @@ import contextlib
 import logging
 import os
 import re
+import socket
 import sys
+import time
 import traceback
 
 import keras
@@ -60,6 +62,8 @@ def joined(command, address=None, num_processes=None, index=None):
         print(f"{command}: {error}", file=sys.stderr, flush=True)
         os._exit(1)
 
+    if index > 0:
+        _wait_for_first(address)
     try:
         # Not keras.distribution.initialize, which waits for 100 seconds
         # before it notices that a process has died.
@@ -130,6 +134,23 @@ def _settings(address, num_processes, index):
             "10.0.0.1:1234"
         )
     return address, num_processes, index
+
+
+def _wait_for_first(address):
+    """Waits until the first process listens: JAX would end by SIGABRT."""
+    host, _, port = address.rpartition(":")
+    last = time.monotonic() + START_TIMEOUT
+    while True:
+        try:
+            socket.create_connection((host, int(port)), timeout=5).close()
+            return
+        except OSError as error:
+            if time.monotonic() > last:
+                raise UserError(
+                    f"the first process cannot be reached at {address} within "
+                    f"{START_TIMEOUT} seconds: {error}"
+                ) from None
+        time.sleep(0.2)
 
 
 def _from_environment(name):

@@ -7,8 +7,9 @@ SMALLEST_LEARNING_RATE = 1e-6
 ADAM_BETAS = (0.9, 0.999)
 ADAM_EPSILON = 1e-8
 # By which the loss is multiplied, and the gradients divided, so that small
-# gradients do not vanish in float16. A constant power of two: the optimiser's
-# state, and so a checkpoint, is the same as under the other policies.
+# gradients do not vanish in float16: those of the default network's weights
+# have medians of 2e-7 to 7e-4 and a maximum of 2e-3. A constant, so that the
+# optimiser's state, and a checkpoint, is the same as under other policies.
 FLOAT16_LOSS_SCALE = 2.0**12
 
 

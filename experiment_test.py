@@ -299,14 +299,14 @@ def test_a_checkpoint_that_is_removed_while_it_is_evaluated_counts(
 ):
     experiment.run(small(tmp_path))
     path = checkpoint.path_of(tmp_path / "train", 3)
-    predict = Evaluator.predict
+    open_checkpoint = Evaluator.open
 
-    def predict_and_lose(self, given):
-        result = predict(self, given)
+    def open_and_lose(self, given):
+        result = open_checkpoint(self, given)
         shutil.rmtree(given)
         return result
 
-    monkeypatch.setattr(Evaluator, "predict", predict_and_lose)
+    monkeypatch.setattr(Evaluator, "open", open_and_lose)
     capsys.readouterr()
     experiment.run(Config(train=False, summary_dir=str(tmp_path), **QUICK))
     assert "ckpt-3:\nTotal wrong" in capsys.readouterr().out

@@ -22,7 +22,6 @@ import sys
 # TensorFlow's start-up notes would bury the output.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-import tensorflow as tf
 from absl import app, flags
 
 import shared_flags
@@ -162,8 +161,7 @@ def _write_images(folder, files, step):
     """Writes PNG files as images of TensorBoard."""
     writer = SummaryWriter(folder)
     for name, content in files.items():
-        image = tf.io.decode_png(content, channels=3).numpy()
-        writer.image(pathlib.Path(name).stem, image, step)
+        writer.image(pathlib.Path(name).stem, content, step)
 
 
 def main(argv):

@@ -5,8 +5,17 @@ import time
 
 from errors import UserError
 from training import checkpoint, tf1_format
-from training.evaluator import Evaluator, score
+from training.evaluator import Evaluator, predict, score
+from training.mistake_images import (
+    MAX_CLASSES,
+    confusion_matrix_png,
+    wrong_predictions_png,
+)
+from training.mistakes import confusion_matrix, first_mistakes
 from training.summaries import SummaryWriter, evaluation_scalars
+
+# Images of one `wrong_predictions` summary.
+_NUM_MISTAKES = 25
 
 
 def evaluate_once(config):
@@ -23,10 +32,12 @@ def evaluate_once(config):
     # First, lest they fail after the work.
     step = step_of(config.checkpoint)
     writer = _test_writer(config) if config.summary_dir else None
-    result = score(*Evaluator(config).predict(config.checkpoint))
+    model, pipeline = Evaluator(config).open(config.checkpoint)
+    labels, logits = predict(model, pipeline)
+    result = score(labels, logits, pipeline.spec.num_targets)
     print(result)
     if writer is not None:
-        writer.scalars(evaluation_scalars(result), step)
+        _summarise(writer, pipeline, labels, logits, result, step)
     return result
 
 
@@ -116,7 +127,7 @@ def evaluate_continuously(config):
             try:
                 # A training with --keep may remove it from here on.
                 metadata = checkpoint.read_metadata(path)
-                result = score(*evaluator.predict(path))
+                model, pipeline = evaluator.open(path)
             except UserError as error:
                 removed = not path.is_dir()  # by a training with --keep
                 damaged = isinstance(error, checkpoint.DamagedError)
@@ -124,9 +135,11 @@ def evaluate_continuously(config):
                     raise
                 print(f"Warning: {error}; not evaluated", flush=True)
                 continue
+            labels, logits = predict(model, pipeline)
+            result = score(labels, logits, pipeline.spec.num_targets)
             print(f"{path}:")
             print(result, flush=True)
-            writer.scalars(evaluation_scalars(result), step)
+            _summarise(writer, pipeline, labels, logits, result, step)
             writer.hparams(metadata)
             last_time = time.monotonic()
             last = metadata.training["max_steps"]
@@ -146,6 +159,33 @@ def evaluate_continuously(config):
     print(
         f"No new checkpoint in {directory} for {config.eval_timeout:g} seconds"
     )
+
+
+def _summarise(writer, pipeline, labels, logits, result, step):
+    """Writes the counts and pictures of one evaluation for TensorBoard.
+
+    Args:
+      writer: `SummaryWriter`.
+      pipeline: `Pipeline` of the test images.
+      labels: float32 [N, classes], k-hot.
+      logits: float32 [N, classes].
+      result: `Score`.
+      step: int, of the checkpoint.
+    """
+    writer.scalars(evaluation_scalars(result), step)
+    spec = pipeline.spec
+    num_classes = spec.shape.num_classes
+    names = pipeline.class_names or [str(n) for n in range(num_classes)]
+    if num_classes <= MAX_CLASSES:
+        matrix = confusion_matrix(labels, logits, spec.num_targets)
+        title = f"Step {step}: {result.wrong} of {result.num_examples} wrong"
+        png = confusion_matrix_png(matrix, names, title)
+        writer.image("confusion_matrix", png, step)
+    mistakes = first_mistakes(pipeline, labels, logits, _NUM_MISTAKES)
+    if mistakes:
+        title = f"Step {step}: {len(mistakes)} of {result.wrong} wrong"
+        png = wrong_predictions_png(mistakes, names, title)
+        writer.image("wrong_predictions", png, step)
 
 
 def _test_writer(config):

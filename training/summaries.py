@@ -72,10 +72,11 @@ class SummaryWriter:
                 {k: v for k, v in settings.items() if v is not None}
             )
 
-    def image(self, tag, image, step):
-        """Writes an image, uint8 [H, W, 1] in grey or [H, W, 3]."""
+    def image(self, tag, png, step):
+        """Writes a picture, the bytes of a PNG file."""
+        image = tf.io.decode_png(png, channels=3)
         with self._writing():
-            tf.summary.image(tag, image[np.newaxis], step)
+            tf.summary.image(tag, image[tf.newaxis], step)
 
     def weights(self, model, step):
         """Writes mean, stddev, min, max and a histogram of each weight."""

@@ -584,11 +584,12 @@ def test_training_writes_the_references_scalars(tmp_path):
 
 
 def test_settings_are_in_the_hparams_table_of_both_jobs(tmp_path):
-    experiment.run(small(tmp_path, model="baseline", seed=3))
-    experiment.run(Config(train=False, summary_dir=str(tmp_path), seed=3))
+    run = tmp_path / "base"
+    experiment.run(small(run, model="baseline", seed=3))
+    experiment.run(Config(train=False, summary_dir=str(run), seed=3))
     rows = []
     for job in ("train", "test"):
-        events = EventAccumulator(str(tmp_path / job))
+        events = EventAccumulator(str(run / job))
         events.Reload()
         content = events.SummaryMetadata(
             metadata.SESSION_START_INFO_TAG
@@ -596,7 +597,8 @@ def test_settings_are_in_the_hparams_table_of_both_jobs(tmp_path):
         start = metadata.parse_session_start_info_plugin_data(content)
         rows.append((start.group_name, dict(start.hparams)))
     assert rows[0] == rows[1]
-    values = rows[0][1]
+    name, values = rows[0]
+    assert re.fullmatch("base [0-9a-f]{6}", name)
     assert values["model"].string_value == "baseline"
     assert values["seed"].number_value == 3
     assert values["learning_rate"].number_value == 0.001

@@ -13,6 +13,9 @@ from drawing import SCREEN_DPI, WRONG_COLOUR, png, to_rgb
 MAX_CLASSES = 100
 _STYLE = {"font.size": 8, "axes.titlesize": 8, "figure.titlesize": 9}
 _CELL_INCHES = 0.34
+_LARGEST_FONT = 11
+# Size of a font of which one character fits in a cell.
+_CELL_POINTS = 33
 # White text on cells that are darker than this share of a row.
 _DARK_SHARE = 0.35
 # Rare mistakes are seen beside many right predictions.
@@ -53,14 +56,20 @@ def confusion_matrix_png(matrix, class_names, title):
         axes.set_xlabel("predicted class")
         axes.set_ylabel("true class")
         axes.set_title(title)
-        for row, column in np.argwhere(matrix):
+        counts = {
+            (row, column): f"{matrix[row, column]:.5g}"
+            for row, column in np.argwhere(matrix)
+        }
+        longest = max(map(len, counts.values()), default=1)
+        for (row, column), count in counts.items():
             dark = shares[row, column] > _DARK_SHARE
             wrong_or_right = WRONG_COLOUR if row != column else "black"
             axes.text(
                 column,
                 row,
-                f"{matrix[row, column]:.5g}",
+                count,
                 color="white" if dark else wrong_or_right,
+                fontsize=min(_LARGEST_FONT, _CELL_POINTS / longest),
                 horizontalalignment="center",
                 verticalalignment="center",
             )

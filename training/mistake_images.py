@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
-from drawing import SCREEN_DPI, WRONG_COLOUR, png, to_rgb
+from drawing import SCREEN_DPI, png, to_rgb
 
 # With more the counts of a confusion matrix could not be read.
 MAX_CLASSES = 100
@@ -17,7 +17,7 @@ _LARGEST_FONT = 11
 # Size of a font of which one character fits in a cell.
 _CELL_POINTS = 33
 # White text on cells that are darker than this share of a row.
-_DARK_SHARE = 0.35
+_DARK_SHARE = 0.2
 # Rare mistakes are seen beside many right predictions.
 _POWER = 0.4
 _COLUMNS = 5
@@ -62,13 +62,12 @@ def confusion_matrix_png(matrix, class_names, title):
         }
         longest = max(map(len, counts.values()), default=1)
         for (row, column), count in counts.items():
-            dark = shares[row, column] > _DARK_SHARE
-            wrong_or_right = WRONG_COLOUR if row != column else "black"
+            is_dark = shares[row, column] > _DARK_SHARE
             axes.text(
                 column,
                 row,
                 count,
-                color="white" if dark else wrong_or_right,
+                color="white" if is_dark else "black",
                 fontsize=min(_LARGEST_FONT, _CELL_POINTS / longest),
                 horizontalalignment="center",
                 verticalalignment="center",

@@ -183,7 +183,7 @@ def _summarise(writer, pipeline, labels, logits, result, step):
         writer.image("confusion_matrix", png, step)
     mistakes = first_mistakes(pipeline, labels, logits, _NUM_MISTAKES)
     if mistakes:
-        title = f"Step {step}: {len(mistakes)} of {result.wrong} mistakes"
+        title = f"Step {step}: first {len(mistakes)} of {result.wrong} wrong"
         png = wrong_predictions_png(mistakes, names, title)
         writer.image("wrong_predictions", png, step)
 

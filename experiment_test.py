@@ -299,14 +299,14 @@ def test_a_checkpoint_that_is_removed_while_it_is_evaluated_counts(
 ):
     experiment.run(small(tmp_path))
     path = checkpoint.path_of(tmp_path / "train", 3)
-    predict = Evaluator.predict
+    open_checkpoint = Evaluator.open
 
-    def predict_and_lose(self, given):
-        result = predict(self, given)
+    def open_and_lose(self, given):
+        result = open_checkpoint(self, given)
         shutil.rmtree(given)
         return result
 
-    monkeypatch.setattr(Evaluator, "predict", predict_and_lose)
+    monkeypatch.setattr(Evaluator, "open", open_and_lose)
     capsys.readouterr()
     experiment.run(Config(train=False, summary_dir=str(tmp_path), **QUICK))
     assert "ckpt-3:\nTotal wrong" in capsys.readouterr().out
@@ -474,8 +474,8 @@ def test_ensemble_prints_its_own_and_each_members_error(
     total = np.zeros((250, 10))
     for trial in range(3):
         path = tmp_path / f"run{trial}" / "train" / "model.ckpt-30"
-        labels, logits, targets = evaluator.predict(path)
-        assert targets == num_targets
+        labels, logits, pipeline = evaluator.predict(path)
+        assert pipeline.spec.num_targets == num_targets
         total += logits
     largest = np.sort(np.argsort(-total, axis=1)[:, :num_targets])
     wanted = np.sort(np.argsort(-labels, axis=1)[:, :num_targets])
@@ -584,11 +584,12 @@ def test_training_writes_the_references_scalars(tmp_path):
 
 
 def test_settings_are_in_the_hparams_table_of_both_jobs(tmp_path):
-    experiment.run(small(tmp_path, model="baseline", seed=3))
-    experiment.run(Config(train=False, summary_dir=str(tmp_path), seed=3))
+    run = tmp_path / "base"
+    experiment.run(small(run, model="baseline", seed=3))
+    experiment.run(Config(train=False, summary_dir=str(run), seed=3))
     rows = []
     for job in ("train", "test"):
-        events = EventAccumulator(str(tmp_path / job))
+        events = EventAccumulator(str(run / job))
         events.Reload()
         content = events.SummaryMetadata(
             metadata.SESSION_START_INFO_TAG
@@ -596,7 +597,8 @@ def test_settings_are_in_the_hparams_table_of_both_jobs(tmp_path):
         start = metadata.parse_session_start_info_plugin_data(content)
         rows.append((start.group_name, dict(start.hparams)))
     assert rows[0] == rows[1]
-    values = rows[0][1]
+    name, values = rows[0]
+    assert re.fullmatch("base [0-9a-f]{6}", name)
     assert values["model"].string_value == "baseline"
     assert values["seed"].number_value == 3
     assert values["learning_rate"].number_value == 0.001

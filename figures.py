@@ -22,7 +22,6 @@ import os
 import pathlib
 import sys
 
-import tensorflow as tf
 from absl import app, flags
 
 import shared_flags
@@ -162,8 +161,7 @@ def _write_images(folder, files, step):
     """Writes PNG files as images of TensorBoard."""
     writer = SummaryWriter(folder)
     for name, content in files.items():
-        image = tf.io.decode_png(content, channels=3).numpy()
-        writer.image(pathlib.Path(name).stem, image, step)
+        writer.image(pathlib.Path(name).stem, content, step)
 
 
 def main(argv):

@@ -104,8 +104,8 @@ def test_files_of_every_kind(tmp_path, network):
     folder = f"{tmp_path}/folder"
     assert [line.partition(" Unknown")[0] for line in errors] == [
         f"predict.py: {tmp_path}/empty is a folder without files",
-        f"predict.py: {folder}/d.txt is not a sound PNG, JPEG, BMP or GIF "
-        "image:",
+        f"predict.py: {folder}/d.txt is not a sound PNG, JPEG, BMP, GIF or "
+        "WebP image:",
         f"predict.py: {missing} cannot be read: No such file or directory",
     ]
     found = {d["file"]: d for d in map(json.loads, output.splitlines())}

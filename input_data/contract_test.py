@@ -26,6 +26,12 @@ CASES = {
     "svhn": (tiny_files.write_svhn, {}, (32, 32, 3, 10)),
     "tfds:tiny_photos": (tiny_files.prepare_tfds, {}, (20, 24, 3, 4)),
 }
+NAMED_CLASSES = {
+    "cifar10": ("airplane", "truck"),
+    "images": ("class0", "class2"),
+    "norb": ("animal", "car"),
+    "tfds:tiny_photos": ("0", "3"),
+}
 STANDARDISED = ("cifar10", "norb")
 RUNS = [
     (name, num_targets)
@@ -109,6 +115,12 @@ def test_spec_and_training_batches(data_set):
     shape = expected_shape(name, num_targets)
     assert pipeline.spec.shape == keys.ImageShape(*shape)
     assert pipeline.spec.num_targets == num_targets
+    names = pipeline.class_names
+    if name in NAMED_CLASSES:
+        assert len(names) == pipeline.spec.shape.num_classes
+        assert (names[0], names[-1]) == NAMED_CLASSES[name]
+    else:
+        assert names is None
     dataset = pipeline.training_batches(BATCH_SIZE, 3, 0, 6)
     x_spec, _ = dataset.element_spec
     assert x_spec[keys.IMAGES] == tf.TensorSpec(

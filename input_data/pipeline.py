@@ -18,9 +18,11 @@ class Pipeline(abc.ABC):
       num_images: int, the images (or stored pairs) that training draws from.
       split_seed: int, the seed that decided which images are for training
         and which for evaluation; None if no seed does.
+      class_names: list of strings, or None if the classes are numbers.
     """
 
     split_seed = None
+    class_names = None
 
     def __init__(self, spec, num_images):
         self.spec = spec

@@ -6,7 +6,16 @@ import time
 from errors import UserError
 from training import checkpoint, tf1_format
 from training.evaluator import Evaluator, score
+from training.mistake_images import (
+    MAX_CLASSES,
+    confusion_matrix_png,
+    wrong_predictions_png,
+)
+from training.mistakes import confusion_matrix, first_mistakes
 from training.summaries import SummaryWriter, evaluation_scalars
+
+# Images of one `wrong_predictions` summary.
+_NUM_MISTAKES = 25
 
 
 def evaluate_once(config, parallel):
@@ -29,10 +38,13 @@ def evaluate_once(config, parallel):
     writer = None
     if config.summary_dir and parallel.is_first:
         writer = _test_writer(config)
-    result = score(*Evaluator(config, parallel).predict(config.checkpoint))
+    labels, logits, pipeline = Evaluator(config, parallel).predict(
+        config.checkpoint
+    )
+    result = score(labels, logits, pipeline.spec.num_targets)
     print(result)
     if writer is not None:
-        writer.scalars(evaluation_scalars(result), step)
+        _summarise(writer, pipeline, labels, logits, result, step)
     return result
 
 
@@ -59,7 +71,8 @@ def evaluate_ensemble(config, parallel):
     members, total = [], 0.0
     first_targets = None
     for path in paths:
-        labels, logits, num_targets = evaluator.predict(path)
+        labels, logits, pipeline = evaluator.predict(path)
+        num_targets = pipeline.spec.num_targets
         first_targets = first_targets or num_targets
         if num_targets != first_targets:
             raise UserError(
@@ -127,7 +140,7 @@ def evaluate_continuously(config, parallel):
             try:
                 # A training with --keep may remove it from here on.
                 metadata = checkpoint.read_metadata(path)
-                result = score(*evaluator.predict(path))
+                labels, logits, pipeline = evaluator.predict(path)
             except UserError as error:
                 removed = not path.is_dir()  # by a training with --keep
                 damaged = isinstance(error, checkpoint.DamagedError)
@@ -135,9 +148,10 @@ def evaluate_continuously(config, parallel):
                     raise
                 print(f"Warning: {error}; not evaluated", flush=True)
                 continue
+            result = score(labels, logits, pipeline.spec.num_targets)
             print(f"{path}:")
             print(result, flush=True)
-            writer.scalars(evaluation_scalars(result), step)
+            _summarise(writer, pipeline, labels, logits, result, step)
             writer.hparams(metadata)
             last_time = time.monotonic()
             last = metadata.training["max_steps"]
@@ -157,6 +171,33 @@ def evaluate_continuously(config, parallel):
     print(
         f"No new checkpoint in {directory} for {config.eval_timeout:g} seconds"
     )
+
+
+def _summarise(writer, pipeline, labels, logits, result, step):
+    """Writes the counts and pictures of one evaluation for TensorBoard.
+
+    Args:
+      writer: `SummaryWriter`.
+      pipeline: `Pipeline` of the test images.
+      labels: float32 [N, classes], k-hot.
+      logits: float32 [N, classes].
+      result: `Score`.
+      step: int, of the checkpoint.
+    """
+    writer.scalars(evaluation_scalars(result), step)
+    spec = pipeline.spec
+    num_classes = spec.shape.num_classes
+    names = pipeline.class_names or [str(n) for n in range(num_classes)]
+    if num_classes <= MAX_CLASSES:
+        matrix = confusion_matrix(labels, logits, spec.num_targets)
+        title = f"Step {step}: {result.wrong} of {result.num_examples} wrong"
+        png = confusion_matrix_png(matrix, names, title)
+        writer.image("confusion_matrix", png, step)
+    mistakes = first_mistakes(pipeline, labels, logits, _NUM_MISTAKES)
+    if mistakes:
+        title = f"Step {step}: first {len(mistakes)} of {result.wrong} wrong"
+        png = wrong_predictions_png(mistakes, names, title)
+        writer.image("wrong_predictions", png, step)
 
 
 def _test_writer(config):

@@ -136,7 +136,7 @@ class Evaluator:
 
         Returns:
           Tuple of labels and logits, both float32 [N, classes], and the
-          number of targets.
+          `Pipeline` that the images came from.
 
         Raises:
           UserError: as `open`.
@@ -145,7 +145,7 @@ class Evaluator:
         _, _, predictor = self._built
         batch_size = self._parallel.round_up(EVAL_BATCH_SIZE)
         labels, logits = predict(predictor, pipeline, batch_size)
-        return labels, logits, pipeline.spec.num_targets
+        return labels, logits, pipeline
 
     def open(self, path):
         """The network of the checkpoint at `path`, and the data for it.

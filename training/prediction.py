@@ -164,8 +164,9 @@ def predict_files(files, network, prepare, num_targets, complain):
     """
 
     def read(name):
+        called = "standard input" if name == STANDARD_INPUT else name
         try:
-            return prepare(_read_bytes(name), name)
+            return prepare(_read_bytes(name), called)
         except UserError as error:
             return error
 

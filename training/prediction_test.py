@@ -116,6 +116,9 @@ def test_standard_input(monkeypatch, capsys):
     assert found.name == "-"
     np.testing.assert_allclose(found.values, [0.3, 0.7], atol=1e-6)
     assert capsys.readouterr().err == ""  # too few for a progress bar
+    errors = []  # all of it was read
+    assert not list(predict_files(["-"], Mean(), prepare, 1, errors.append))
+    assert [str(e) for e in errors] == ["standard input is bad"]
 
 
 def test_numbers_that_are_not_finite(tmp_path):

@@ -2,6 +2,9 @@
 
 import contextlib
 import dataclasses
+import hashlib
+import json
+import pathlib
 
 import keras
 import numpy as np
@@ -21,11 +24,12 @@ class SummaryWriter:
     Every method raises UserError if they cannot be written.
 
     Args:
-      directory: path; made with the first scalar.
+      directory: path, `<summary_dir>/train` or another folder beside it; made
+        with the first scalar.
     """
 
     def __init__(self, directory):
-        self._directory = directory
+        self._directory = pathlib.Path(directory)
         with self._user_errors():
             self._writer = tf.summary.create_file_writer(str(directory))
 
@@ -56,7 +60,8 @@ class SummaryWriter:
         """Writes a run's settings for the HParams page of TensorBoard.
 
         The training and the evaluating job of a run write the same, so that
-        both their scalars stand in one row.
+        both their scalars stand in one row. The row has the name of the run's
+        folder, and a number that tells runs of the same name apart.
 
         Args:
           metadata: `checkpoint.Metadata`; its step does not matter.
@@ -67,15 +72,18 @@ class SummaryWriter:
             **dataclasses.asdict(metadata.architecture.hparams),
             **metadata.training,
         }
+        settings = {k: v for k, v in settings.items() if v is not None}
+        described = json.dumps(settings, sort_keys=True).encode()
+        number = hashlib.sha256(described).hexdigest()[:6]
+        run = self._directory.resolve().parent.name
         with self._writing():
-            hparams_plugin.hparams(
-                {k: v for k, v in settings.items() if v is not None}
-            )
+            hparams_plugin.hparams(settings, trial_id=f"{run} {number}")
 
-    def image(self, tag, image, step):
-        """Writes an image, uint8 [H, W, 1] in grey or [H, W, 3]."""
+    def image(self, tag, png, step):
+        """Writes a picture, the bytes of a PNG file."""
+        image = tf.io.decode_png(png, channels=3)
         with self._writing():
-            tf.summary.image(tag, image[np.newaxis], step)
+            tf.summary.image(tag, image[tf.newaxis], step)
 
     def weights(self, model, step):
         """Writes mean, stddev, min, max and a histogram of each weight."""

@@ -16,7 +16,19 @@ from input_data.splits import Split, num_held_out, select
 from input_data.standardised_crops import StandardisedCrops, distort_colours
 from input_data.tfds import tfds_images
 
-NUM_CLASSES = 10
+CLASS_NAMES = [
+    "airplane",
+    "automobile",
+    "bird",
+    "cat",
+    "deer",
+    "dog",
+    "frog",
+    "horse",
+    "ship",
+    "truck",
+]
+NUM_CLASSES = len(CLASS_NAMES)
 IMAGE_SIZE = 32
 DEPTH = 3
 CROP_SIZE = (24, 24)
@@ -47,7 +59,9 @@ def load(split, options):
     """
     data = read_cifar10(options.data_dir, split is not Split.TEST)
     part = select(split, data, data, num_held_out(len(data)))
-    return StandardisedCrops(part, CROP_SIZE, distort, options.eval_size)
+    pipeline = StandardisedCrops(part, CROP_SIZE, distort, options.eval_size)
+    pipeline.class_names = CLASS_NAMES
+    return pipeline
 
 
 def distort(images, step, seed):

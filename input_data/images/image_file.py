@@ -1,4 +1,4 @@
-"""Decodes image files: PNG, JPEG, BMP and GIF, grey or coloured."""
+"""Decodes image files: PNG, JPEG, BMP, GIF and WebP, grey or coloured."""
 
 import numpy as np
 import tensorflow as tf
@@ -15,7 +15,7 @@ def decode(content, name, color, invert=False):
     What is transparent becomes black, inverted or not.
 
     Args:
-      content: bytes, a PNG, JPEG, BMP or GIF file.
+      content: bytes, a PNG, JPEG, BMP, GIF or WebP file.
       name: what to call the file in a message.
       color: bool, whether to give three channels, else one.
       invert: bool, whether to turn dark to bright and bright to dark.
@@ -31,15 +31,16 @@ def decode(content, name, color, invert=False):
             image = tf.io.decode_image(content, expand_animations=False)
         except tf.errors.InvalidArgumentError as error:
             raise UserError(
-                f"{name} is not a sound PNG, JPEG, BMP or GIF image: "
+                f"{name} is not a sound PNG, JPEG, BMP, GIF or WebP image: "
                 f"{_reason(error)}"
             ) from None
     return _convert_channels(image.numpy(), color, invert)
 
 
 def _reason(error):
-    """What TensorFlow says, without the names of its functions."""
-    return error.message.split("}} ")[-1].split(" [Op:")[0]
+    """What TensorFlow says, without its functions and its list of formats."""
+    reason = error.message.split("}} ")[-1].split(" [Op:")[0]
+    return reason.split(" One of ")[0]
 
 
 def _convert_channels(image, color, invert):

@@ -1,3 +1,5 @@
+import base64
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -5,6 +7,10 @@ import tensorflow as tf
 from errors import UserError
 from input_data.images.image_file import decode
 
+WEBP = (
+    "UklGRjoAAABXRUJQVlA4TC0AAAAvAkAAAC8gECBIV25DQFB03XICAYJ05eY/QGxybBUo"
+    "ZBsBTu0ekxO6iP7H9AIA"
+)
 RAMP = np.arange(0, 240, 10, dtype=np.uint8).reshape(4, 6, 1)
 
 
@@ -35,7 +41,27 @@ def test_dark_on_transparent_paper_inverts_to_bright_on_black():
     )
 
 
-def test_no_images():
-    for content in (b"", b"hello", png(RAMP)[:60]):
-        with pytest.raises(UserError, match="^a.png is not a sound PNG, JPEG"):
-            decode(content, "a.png", False)
+def test_webp():
+    # 3x2 pixels, lossless: red, green, blue above black, grey, white.
+    content = base64.b64decode(WEBP)
+    red, green, blue = np.eye(3, dtype=int) * 255
+    np.testing.assert_array_equal(
+        decode(content, "x", True),
+        [[red, green, blue], [[0] * 3, [128] * 3, [255] * 3]],
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "Input is empty."),
+        (b"hello", "Unknown image file format."),
+        (png(RAMP)[:60], "Invalid PNG data, size 60"),
+    ],
+)
+def test_no_images(content, reason):
+    with pytest.raises(UserError) as error:
+        decode(content, "a.png", False)
+    assert str(error.value) == (
+        f"a.png is not a sound PNG, JPEG, BMP, GIF or WebP image: {reason}"
+    )

@@ -68,6 +68,7 @@ def load(split, options):
         _read(files, len(classes), options.image_size, options.color),
         options,
     )
+    pipeline.class_names = classes
     if drawn:
         pipeline.split_seed = options.seed
     return pipeline

@@ -22,6 +22,7 @@ from input_data.randomness import Stream, step_seed
 from input_data.splits import Split, num_held_out, select
 from input_data.standardised_crops import StandardisedCrops, distort_colours
 
+CLASS_NAMES = ["animal", "human", "airplane", "truck", "car"]
 RESIZED = 48
 CROP_SIZE = (32, 32)
 _RESIZE_BATCH = 1000
@@ -53,7 +54,9 @@ def load(split, options):
         images, labels = read_records(_find(options.data_dir, training))
     data = LabelledImages(shrink(images), labels, NUM_CLASSES)
     part = select(split, data, data, num_held_out(len(data)))
-    return StandardisedCrops(part, CROP_SIZE, distort, options.eval_size)
+    pipeline = StandardisedCrops(part, CROP_SIZE, distort, options.eval_size)
+    pipeline.class_names = CLASS_NAMES
+    return pipeline
 
 
 def distort(images, step, seed):

@@ -69,7 +69,9 @@ def load(name, split, options):
         cut = len(data) - num_held_out(len(data))
         train, test = data[:cut], data[cut:]
     part = select(split, train, test, num_held_out(len(train)))
-    return make_pipeline(part, options)
+    pipeline = make_pipeline(part, options)
+    pipeline.class_names = label.names
+    return pipeline
 
 
 def read(name, split_name, num_classes):

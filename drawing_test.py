@@ -3,8 +3,8 @@ import pytest
 import tensorflow as tf
 from matplotlib.figure import Figure
 
+import drawing
 from errors import UserError
-from visualisation import drawing
 
 RNG = np.random.default_rng(5)
 

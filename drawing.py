@@ -8,8 +8,9 @@ from matplotlib.figure import Figure
 
 from errors import UserError
 
-# Enough for print at the width of a page.
-DOTS_PER_INCH = 200
+# Enough for print at the width of a page; enough for TensorBoard.
+PRINT_DPI = 200
+SCREEN_DPI = 120
 # White pixels between the images of a mosaic.
 GAP = 2
 WRONG_COLOUR = "crimson"
@@ -118,20 +119,27 @@ def mosaic_png(rows, title, row_labels, column_labels, wrong_columns=()):
         return png(figure)
 
 
-def png(figure):
+def png(figure, dpi=PRINT_DPI):
     """The bytes of a PNG file of a `matplotlib.figure.Figure`.
+
+    Args:
+      figure: `matplotlib.figure.Figure`.
+      dpi: int, dots per inch.
+
+    Returns:
+      bytes.
 
     Raises:
       UserError: if it has too many pixels.
     """
-    if DOTS_PER_INCH * max(figure.get_size_inches()) >= _MAX_PIXELS:
+    if dpi * max(figure.get_size_inches()) >= _MAX_PIXELS:
         raise UserError(
             "so many examples do not fit in a picture: choose a smaller "
             "--num_examples"
         )
     buffer = io.BytesIO()
     # As large as labels of any length need.
-    figure.savefig(buffer, format="png", dpi=DOTS_PER_INCH, bbox_inches="tight")
+    figure.savefig(buffer, format="png", dpi=dpi, bbox_inches="tight")
     return buffer.getvalue()
 
 

@@ -18,12 +18,14 @@ from models.capsule import (
 from models.hparams import HParams
 from models.optimizer import make_optimizer
 
+MNIST = keys.ImageShape(28, 28, 1, 10)
+
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
     """What is computed: images [batch_size, *shape] through `hparams`."""
 
-    shape: keys.ImageShape = keys.ImageShape(28, 28, 1, 10)
+    shape: keys.ImageShape = MNIST
     hparams: HParams = dataclasses.field(default_factory=HParams)
     batch_size: int = 128
 

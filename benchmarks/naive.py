@@ -5,6 +5,8 @@ keeps the capsules of every iteration. The weights, and so the results, are
 those of the layers in `layers`; time and memory are not.
 """
 
+import unittest.mock
+
 import keras
 from keras import ops
 
@@ -86,16 +88,8 @@ def _last(iteration, logits, count):
     return results.read(count - 1)
 
 
-class NaiveModel(CapsuleModel):
-    """`CapsuleModel` of the naive layers."""
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        naive = {
-            "conv_capsule1": NaiveConvSlimCapsule,
-            "capsule2": NaiveCapsule,
-        }
-        for name, layer_class in naive.items():
-            config = getattr(self, name).get_config()
-            delattr(self, name)  # or its lack of weights draws a warning
-            setattr(self, name, layer_class.from_config(config))
+def naive_model(*args, **kwargs):
+    """A `CapsuleModel` of the naive layers, by its arguments."""
+    naive = {"Capsule": NaiveCapsule, "ConvSlimCapsule": NaiveConvSlimCapsule}
+    with unittest.mock.patch.multiple(layers, **naive):
+        return CapsuleModel(*args, **kwargs)

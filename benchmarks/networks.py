@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from benchmarks.naive import NaiveModel
+from benchmarks.naive import naive_model
 from input_data import features as keys
 from layers.initial_weights import like_the_reference
 from models.capsule import (
@@ -76,8 +76,8 @@ def _compiled_convolutions(setting):
     return model
 
 
-def _compiled_capsules(model_class, setting):
-    model = model_class(setting.shape, 1, setting.hparams)
+def _compiled_capsules(make_model, setting):
+    model = make_model(setting.shape, 1, setting.hparams)
     x, _ = examples(setting, 1)
     model({keys.IMAGES: x[keys.IMAGES][:1]})  # creates every weight
     model.compile(optimizer=make_optimizer(setting.hparams))
@@ -86,7 +86,7 @@ def _compiled_capsules(model_class, setting):
 
 NETWORKS = {
     "convolutions": _compiled_convolutions,
-    "naive": lambda setting: _compiled_capsules(NaiveModel, setting),
+    "naive": lambda setting: _compiled_capsules(naive_model, setting),
     "ours": lambda setting: _compiled_capsules(CapsuleModel, setting),
 }
 

@@ -2,7 +2,7 @@
 
   python benchmarks/train_benchmark.py
   python benchmarks/train_benchmark.py --inference --json=inference.json
-  KERAS_BACKEND=jax python benchmarks/train_benchmark.py --networks=convolutions,ours
+  KERAS_BACKEND=jax python benchmarks/train_benchmark.py --networks=naive,ours
 
 Compares, for each policy of number types, three networks on equal batches:
 
@@ -15,10 +15,11 @@ Compares, for each policy of number types, three networks on equal batches:
 
 With --inference it compares `predict`, without labels, in place of `fit`.
 
-Blocks of --steps steps of the networks alternate in one process for each
-policy; images/s is the median over --rounds blocks, and the ratios are medians
-of the ratios within a round. Peak memory is that of a process for each network
-(on a GPU, of the device) that does three steps and nothing else.
+Blocks of --steps steps of all networks and policies alternate in one process:
+images/s is the median over --rounds blocks, and the ratios are medians of the
+ratios within a round, to the convolutions and the naive step of the same
+policy and to the naive step in float32. Peak memory is that of a process of
+its own (on a GPU, of the device) that does three steps and nothing else.
 """
 
 import argparse
@@ -60,16 +61,14 @@ def main(arguments=None):
     )
     machine = measuring.in_own_process(measuring.machine)
     print(", ".join(f"{name}: {value}" for name, value in machine.items()))
-    rows = []
-    for policy in arguments.policies.split(","):
-        rows += compare(
-            policy,
-            arguments.networks.split(","),
-            setting,
-            arguments.inference,
-            arguments.steps,
-            arguments.rounds,
-        )
+    rows = compare(
+        arguments.policies.split(","),
+        arguments.networks.split(","),
+        setting,
+        arguments.inference,
+        arguments.steps,
+        arguments.rounds,
+    )
     measuring.show_table(rows)
     if arguments.json:
         measuring.write_json(
@@ -82,49 +81,52 @@ def main(arguments=None):
         )
 
 
-def compare(policy, names, setting, inference, steps, rounds):
-    """One row for each network, measured in processes of their own."""
-    found = measuring.in_own_process(
-        _seconds, policy, names, setting, inference, steps, rounds
+def compare(policies, names, setting, inference, steps, rounds):
+    """One row for each policy and network, measured in other processes."""
+    cases = [(policy, name) for policy in policies for name in names]
+    seconds = measuring.in_own_process(
+        _seconds, cases, setting, inference, steps, rounds
     )
-    rows = []
-    for name in names:
-        row = {
+
+    def ratio(case, other):
+        if other not in cases:
+            return None
+        return measuring.median_ratio(seconds[other], seconds[case])
+
+    return [
+        {
             "policy": policy,
             "network": name,
-            "images/s": setting.batch_size / statistics.median(found[name]),
+            "images/s": setting.batch_size
+            / statistics.median(seconds[policy, name]),
+            "of convolutions": ratio((policy, name), (policy, "convolutions")),
+            "of naive": ratio((policy, name), (policy, "naive")),
+            "of naive float32": ratio((policy, name), ("float32", "naive")),
+            "peak MB": measuring.in_own_process(
+                _peak, policy, name, setting, inference
+            ),
         }
-        for other in ("convolutions", "naive"):
-            row[f"of {other}"] = (
-                measuring.median_ratio(found[other], found[name])
-                if other in names
-                else None
-            )
-        row["peak MB"] = measuring.in_own_process(
-            _peak, policy, name, setting, inference
-        )
-        rows.append(row)
-    return rows
+        for policy, name in cases
+    ]
 
 
-def _seconds(policy, names, setting, inference, steps, rounds):
-    """Lists of seconds for a step, by the network's name."""
-    keras.config.set_dtype_policy(policy)
+def _seconds(cases, setting, inference, steps, rounds):
+    """Lists of seconds for a step, by policy and network."""
     measurements = {
-        name: _measurement(name, setting, inference, steps) for name in names
+        case: _measurement(*case, setting, inference, steps) for case in cases
     }
     return measuring.alternate(measurements, rounds)
 
 
 def _peak(policy, name, setting, inference):
-    keras.config.set_dtype_policy(policy)
-    _measurement(name, setting, inference, STEPS_FOR_MEMORY)()
+    _measurement(policy, name, setting, inference, STEPS_FOR_MEMORY)()
     return measuring.peak_megabytes()
 
 
-def _measurement(name, setting, inference, steps):
+def _measurement(policy, name, setting, inference, steps):
     """A function that does `steps` steps and gives the seconds of one."""
     x, y = examples(setting, steps)
+    keras.config.set_dtype_policy(policy)
     model = NETWORKS[name](setting)
     if inference:
         images = {"images": x["images"]}

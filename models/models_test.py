@@ -210,7 +210,9 @@ def test_the_loss_is_classification_plus_reconstruction(
     x, y = example_batch(SMALL, num_targets)
     logs = model.train_on_batch(x, y, return_dict=True)
     outputs = {k: ops.convert_to_numpy(v) for k, v in model(x).items()}
-    logits, target = outputs[keys.LOGITS], y[keys.LOGITS]
+    # float64, or 1 - p below is rounded away.
+    logits = outputs[keys.LOGITS].astype("float64")
+    target = y[keys.LOGITS]
     if loss_type == "margin":
         cost = 0.5 * target * np.maximum(0, 0.9 - logits) ** 2
         cost += 0.25 * (1 - target) * np.maximum(0, logits - 0.1) ** 2

@@ -19,8 +19,6 @@ from layers.routing import (
     dynamic_routing,
     leaky_softmax,
     lengths,
-    linear_routing,
-    linear_routing_couplings,
     routing_couplings,
     squash,
 )
@@ -37,8 +35,6 @@ __all__ = [
     "dynamic_routing",
     "leaky_softmax",
     "lengths",
-    "linear_routing",
-    "linear_routing_couplings",
     "margin_loss",
     "mask_capsules",
     "reconstruction_loss",

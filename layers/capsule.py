@@ -4,7 +4,11 @@ import keras
 from keras import ops
 
 from layers.initial_weights import constant_bias, truncated_normal
-from layers.routing import dynamic_routing, routing_couplings
+from layers.routing import (
+    dynamic_routing,
+    linear_routing,
+    linear_routing_couplings,
+)
 
 
 def require_positive(**arguments):
@@ -46,9 +50,6 @@ class _RoutedLayer(keras.layers.Layer):
             initializer=constant_bias(),
         )
 
-    def _route(self, votes):
-        return dynamic_routing(votes, self.biases, self.num_routing, self.leaky)
-
     def get_config(self):
         return {
             **super().get_config(),
@@ -63,9 +64,9 @@ class _RoutedLayer(keras.layers.Layer):
 class Capsule(_RoutedLayer):
     """Fully connected capsules: every input capsule votes for every output.
 
-    votes[b, i, o, :] = inputs[b, i, :] @ weights[i, :, o, :], then
-    `dynamic_routing` over the input capsules (the paper's section 2; the
-    DigitCaps of its section 4).
+    votes[b, i, o, :] = inputs[b, i, :] @ weights[i, :, o, :], routed over the
+    input capsules (the paper's section 2; the DigitCaps of its section 4) by
+    `linear_routing`, which does not form them.
 
     Weights, with I input capsules of a atoms: `weights` [I, a, O * A],
     truncated normal of stddev 0.1, and `biases` [O, A], 0.1 at the start.
@@ -106,7 +107,9 @@ class Capsule(_RoutedLayer):
         )
 
     def call(self, inputs):
-        return self._route(self._votes(inputs))
+        return linear_routing(
+            inputs, self.kernel, self.biases, self.num_routing, self.leaky
+        )
 
     def couplings(self, inputs):
         """How the built layer routes its input capsules to its outputs.
@@ -118,21 +121,9 @@ class Capsule(_RoutedLayer):
           float32 tensor [num_routing, B, I, O]: the coupling coefficients of
           each routing iteration.
         """
-        return routing_couplings(
-            self._votes(inputs), self.biases, self.num_routing, self.leaky
+        return linear_routing_couplings(
+            inputs, self.kernel, self.biases, self.num_routing, self.leaky
         )
-
-    def _votes(self, inputs):
-        """[B, I, a] -> [B, I, O, A]."""
-        by_capsule = ops.transpose(inputs, (1, 0, 2))  # [I, B, a]
-        votes = ops.matmul(by_capsule, self.kernel)  # [I, B, O * A]
-        votes = ops.reshape(
-            votes,
-            (inputs.shape[1], -1, self.num_capsules, self.num_atoms),
-        )
-        # By way of [B, O, I, A], the order in which routing works: it swaps
-        # the axes back, and the two swaps cancel in a compiled graph.
-        return ops.swapaxes(ops.transpose(votes, (1, 2, 0, 3)), 1, 2)
 
     def compute_output_shape(self, input_shape):
         return (input_shape[0], self.num_capsules, self.num_atoms)
@@ -239,7 +230,7 @@ class ConvSlimCapsule(_RoutedLayer):
             ),
         )
         votes = ops.transpose(votes, (0, 2, 3, 1, 4, 5))  # [B, h, w, I, O, A]
-        return self._route(votes)
+        return dynamic_routing(votes, self.biases, self.num_routing, self.leaky)
 
     def compute_output_shape(self, input_shape):
         def positions(size):

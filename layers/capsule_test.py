@@ -200,6 +200,50 @@ def test_layers_in_mixed_bfloat16(layer, shape):
     )
 
 
+# bfloat16 has 8 bits: each rounding is off by up to 0.4%, and what is summed
+# over many of them by less, unless the terms nearly cancel.
+BFLOAT16_BOUND = 0.01
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (layers.Capsule(10, 16), (4, 200, 8)),
+        (layers.Capsule(10, 16, leaky=True), (4, 200, 8)),
+        (layers.ConvSlimCapsule(4, 8, 3, strides=2), (2, 7, 7, 6, 8)),
+        (layers.ConvSlimCapsule(8, 8, 3, num_routing=1), (2, 7, 7, 1, 32)),
+    ],
+)
+def test_gradients_in_mixed_bfloat16_are_close(layer, shape):
+    generator = np.random.default_rng(13)
+    layer.build(shape)
+    inputs = generator.normal(size=shape) * 0.3
+    weights = [generator.normal(size=w.shape) * 0.1 for w in layer.weights]
+    cotangent = generator.normal(size=layer.compute_output_shape(shape))
+    found = {}
+    for policy in ("float32", "mixed_bfloat16"):
+        config = {**layer.get_config(), "dtype": policy}
+        found[policy] = _value_and_gradients_by_call(
+            type(layer).from_config(config), inputs, weights, cotangent
+        )
+    for mixed, full in zip(*reversed(found.values()), strict=True):
+        error = np.linalg.norm(mixed - full) / np.linalg.norm(full)
+        assert 0 < error < BFLOAT16_BOUND
+
+
+def _value_and_gradients_by_call(layer, inputs, weights, cotangent):
+    """As one list, through `__call__`, which casts as the policy says."""
+    layer.build(inputs.shape)
+
+    def call(x, *values):
+        mapping = list(zip(layer.weights, values, strict=True))
+        with keras.StatelessScope(state_mapping=mapping):
+            return ops.cast(layer(x), "float32")
+
+    value, gradients = value_and_gradients(call, [inputs, *weights], cotangent)
+    return [value, *gradients]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

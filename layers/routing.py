@@ -74,15 +74,25 @@ def leaky_softmax(logits, axis=-1):
     Returns:
       Tensor of the shape and type of `logits`.
     """
-    logits = ops.convert_to_tensor(logits)
-    # exp(l_o) / (1 + sum_o exp(l_o)), stabilised by the largest logit, the
-    # fixed one included.
-    largest = ops.stop_gradient(
-        ops.maximum(ops.max(logits, axis=axis, keepdims=True), 0.0)
-    )
+    return _softmax(ops.convert_to_tensor(logits), axis, leaky=True)
+
+
+def _softmax(logits, axis, leaky):
+    """exp(l_o) / sum_o exp(l_o), the sum with exp(0) more if leaky.
+
+    Written out also where a backend has a softmax of its own: over an axis
+    that is not the last, TensorFlow's takes three times as long.
+    """
+    # The largest logit, the fixed one included, is taken off for stability.
+    largest = ops.max(logits, axis=axis, keepdims=True)
+    if leaky:
+        largest = ops.maximum(largest, 0.0)
+    largest = ops.stop_gradient(largest)
     exponentials = ops.exp(logits - largest)
     total = ops.sum(exponentials, axis=axis, keepdims=True)
-    return exponentials / (total + ops.exp(-largest))
+    if leaky:
+        total = total + ops.exp(-largest)
+    return exponentials / total
 
 
 def dynamic_routing(votes, biases, num_routing=3, leaky=False):
@@ -114,8 +124,9 @@ def dynamic_routing(votes, biases, num_routing=3, leaky=False):
       ValueError: if `num_routing` is less than 1, or the last two axes of
         `votes` are not those of `biases`.
     """
-    activations, _ = _route(votes, biases, num_routing, leaky)
-    return ops.cast(activations, votes.dtype)
+    formed = _FormedVotes(votes, biases)
+    capsules, _ = _route(formed, biases, num_routing, leaky)
+    return ops.cast(capsules, votes.dtype)
 
 
 def routing_couplings(votes, biases, num_routing=3, leaky=False):
@@ -127,65 +138,186 @@ def routing_couplings(votes, biases, num_routing=3, leaky=False):
       float32 tensor [num_routing, ..., I, O]. Over O the couplings sum to 1,
       or to less if leaky.
     """
-    _, couplings = _route(votes, biases, num_routing, leaky)
-    # Of the first iteration only the number that all of them are is known.
-    shape = (*ops.shape(votes)[:-3], votes.shape[-2], votes.shape[-3])
-    stacked = ops.stack([ops.broadcast_to(c, shape) for c in couplings])
-    return ops.swapaxes(stacked, -2, -1)
+    formed = _FormedVotes(votes, biases)
+    return _stacked_couplings(formed, biases, num_routing, leaky)
+
+
+def linear_routing(inputs, weights, biases, num_routing=3, leaky=False):
+    """`dynamic_routing` of votes that are linear in the input capsules.
+
+    The votes inputs[b, i, :] @ weights[i, :, o, :] are never formed: both
+    sums over them are products with the weights,
+
+      sum over I of c * votes = (c * inputs) @ weights
+      <votes, v> = <inputs, weights @ v>
+
+    and the largest tensors have B * O * I * a numbers, not B * O * I * A.
+
+    Args:
+      inputs: tensor [B, I, a], the input capsules of a atoms.
+      weights: tensor [I, a, O * A].
+      biases: tensor [O, A].
+      num_routing: int >= 1, the number of iterations.
+      leaky: bool, whether couplings come from `leaky_softmax`.
+
+    Returns:
+      Tensor [B, O, A] of the type of `inputs`, otherwise as
+      `dynamic_routing`.
+
+    Raises:
+      ValueError: if `num_routing` is less than 1.
+    """
+    linear = _LinearVotes(inputs, weights, biases)
+    capsules, _ = _route(linear, biases, num_routing, leaky)
+    return ops.cast(capsules, inputs.dtype)
+
+
+def linear_routing_couplings(
+    inputs, weights, biases, num_routing=3, leaky=False
+):
+    """The couplings c of every iteration of `linear_routing`.
+
+    Args and raises: as `linear_routing`.
+
+    Returns:
+      float32 tensor [num_routing, B, I, O].
+    """
+    linear = _LinearVotes(inputs, weights, biases)
+    return _stacked_couplings(linear, biases, num_routing, leaky)
 
 
 def _route(votes, biases, num_routing, leaky):
     """Routing by agreement, see `dynamic_routing`.
 
+    `votes` is `_FormedVotes` or `_LinearVotes`.
+
     Returns:
       Tuple of the float32 output capsules [..., O, A] of the last iteration,
-      and the list of each iteration's couplings: float32 [..., O, I], of the
-      first iteration a float.
+      and the list of each iteration's couplings: float32 in the order of axes
+      of `votes`, of the first iteration a float.
     """
     if num_routing < 1:
         raise ValueError(
             f"num_routing must be at least 1. Received: {num_routing}"
         )
-    if len(votes.shape) < 3 or tuple(votes.shape[-2:]) != tuple(biases.shape):
-        raise ValueError(
-            "votes must have the shape [..., inputs, outputs, atoms] and "
-            "biases [outputs, atoms]. Received: votes of shape "
-            f"{tuple(votes.shape)}, biases of shape {tuple(biases.shape)}"
-        )
+    num_outputs = biases.shape[0]
     biases = ops.cast(biases, "float32")
-    # [..., O, I, A]: both sums below are then batched matrix products, which
-    # neither copy the votes nor write a product of their size.
-    votes = ops.swapaxes(votes, -3, -2)
-    num_outputs = votes.shape[-3]
 
     # The softmax of zeros is known: no need to multiply by it vote by vote.
     uniform = 1.0 / (num_outputs + 1 if leaky else num_outputs)
-    summed = ops.cast(ops.sum(votes, axis=-2), "float32") * uniform
-    activations = squash(summed + biases)
+    capsules = squash(votes.sum() * uniform + biases)
     all_couplings = [uniform]
     logits = None
     for _ in range(num_routing - 1):
-        agreement = _agreement(votes, activations)
+        agreement = votes.agreement(capsules)
         logits = agreement if logits is None else logits + agreement
-        couplings = (
-            leaky_softmax(logits, axis=-2)
-            if leaky
-            else ops.softmax(logits, axis=-2)
-        )
-        activations = squash(_weighted_sum(couplings, votes) + biases)
+        couplings = _softmax(logits, votes.outputs_axis, leaky)
+        capsules = squash(votes.weighted_sum(couplings) + biases)
         all_couplings.append(couplings)
-    return activations, all_couplings
+    return capsules, all_couplings
 
 
-def _agreement(votes, activations):
-    """<votes, v>: [..., O, I, A], [..., O, A] -> float32 [..., O, I]."""
-    v = ops.expand_dims(ops.cast(activations, votes.dtype), -1)
-    product = ops.matmul(votes, v)  # [..., O, I, 1]
-    return ops.cast(ops.squeeze(product, axis=-1), "float32")
+def _stacked_couplings(votes, biases, num_routing, leaky):
+    """The couplings of every iteration: float32 [num_routing, ..., I, O]."""
+    _, couplings = _route(votes, biases, num_routing, leaky)
+    # Of the first iteration only the number that all of them are is known.
+    shape = votes.couplings_shape()
+    stacked = ops.stack([ops.broadcast_to(c, shape) for c in couplings])
+    return ops.moveaxis(stacked, votes.outputs_axis, -1)
 
 
-def _weighted_sum(couplings, votes):
-    """sum_I c * votes: [..., O, I], [..., O, I, A] -> float32 [..., O, A]."""
-    c = ops.expand_dims(ops.cast(couplings, votes.dtype), -2)
-    product = ops.matmul(c, votes)  # [..., O, 1, A]
-    return ops.cast(ops.squeeze(product, axis=-2), "float32")
+class _FormedVotes:
+    """Votes [..., I, O, A] as they are; couplings are [..., O, I].
+
+    In the order [..., O, I, A] both sums over votes are batched matrix
+    products, which neither copy the votes nor write a product of their size.
+    """
+
+    outputs_axis = -2
+
+    def __init__(self, votes, biases):
+        if len(votes.shape) < 3 or tuple(votes.shape[-2:]) != tuple(
+            biases.shape
+        ):
+            raise ValueError(
+                "votes must have the shape [..., inputs, outputs, atoms] and "
+                "biases [outputs, atoms]. Received: votes of shape "
+                f"{tuple(votes.shape)}, biases of shape {tuple(biases.shape)}"
+            )
+        self._votes = ops.swapaxes(votes, -3, -2)
+
+    def couplings_shape(self):
+        return ops.shape(self._votes)[:-1]
+
+    def sum(self):
+        """Over the input capsules: float32 [..., O, A]."""
+        return ops.cast(ops.sum(self._votes, axis=-2), "float32")
+
+    def agreement(self, capsules):
+        """<votes, v>: [..., O, A] -> float32 [..., O, I]."""
+        v = ops.expand_dims(ops.cast(capsules, self._votes.dtype), -1)
+        product = ops.matmul(self._votes, v)  # [..., O, I, 1]
+        return ops.cast(ops.squeeze(product, axis=-1), "float32")
+
+    def weighted_sum(self, couplings):
+        """sum_I c * votes: [..., O, I] -> float32 [..., O, A]."""
+        c = ops.expand_dims(ops.cast(couplings, self._votes.dtype), -2)
+        product = ops.matmul(c, self._votes)  # [..., O, 1, A]
+        return ops.cast(ops.squeeze(product, axis=-2), "float32")
+
+
+class _LinearVotes:
+    """Votes inputs @ weights, never formed; couplings are [O, B, I]."""
+
+    outputs_axis = -3
+
+    def __init__(self, inputs, weights, biases):
+        _, self._num_inputs, self._num_atoms = inputs.shape
+        self._outputs = tuple(biases.shape)  # O, A
+        self._inputs = inputs
+        self._weights = weights
+        # From here on input atoms stand before input capsules: a coupling
+        # then multiplies along rows, and products are summed over rows.
+        self._inputs_by_atom = ops.transpose(inputs, (0, 2, 1))  # [B, a, I]
+        by_output = ops.reshape(weights, (*weights.shape[:2], *self._outputs))
+        self._weights_by_output = ops.reshape(  # [O, A, a * I]
+            ops.transpose(by_output, (2, 3, 1, 0)), (*self._outputs, -1)
+        )
+
+    def couplings_shape(self):
+        return (
+            self._outputs[0],
+            ops.shape(self._inputs)[0],
+            self._num_inputs,
+        )
+
+    def sum(self):
+        """Over the input capsules: float32 [B, O, A]."""
+        size = self._num_inputs * self._num_atoms
+        product = ops.matmul(
+            ops.reshape(self._inputs, (-1, size)),
+            ops.reshape(self._weights, (size, -1)),
+        )
+        return ops.cast(ops.reshape(product, (-1, *self._outputs)), "float32")
+
+    def agreement(self, capsules):
+        """<inputs, weights @ v>: [B, O, A] -> float32 [O, B, I]."""
+        v = ops.cast(ops.transpose(capsules, (1, 0, 2)), self._inputs.dtype)
+        product = ops.reshape(
+            ops.matmul(v, self._weights_by_output),
+            (self._outputs[0], -1, self._num_atoms, self._num_inputs),
+        )
+        agreement = ops.sum(product * self._inputs_by_atom, axis=2)
+        return ops.cast(agreement, "float32")
+
+    def weighted_sum(self, couplings):
+        """(c * inputs) @ weights: [O, B, I] -> float32 [B, O, A]."""
+        c = ops.expand_dims(ops.cast(couplings, self._inputs.dtype), 2)
+        weighted = ops.reshape(
+            c * self._inputs_by_atom,
+            (self._outputs[0], -1, self._num_atoms * self._num_inputs),
+        )
+        product = ops.matmul(
+            weighted, ops.swapaxes(self._weights_by_output, 1, 2)
+        )
+        return ops.cast(ops.transpose(product, (1, 0, 2)), "float32")

@@ -210,7 +210,9 @@ def test_the_loss_is_classification_plus_reconstruction(
     x, y = example_batch(SMALL, num_targets)
     logs = model.train_on_batch(x, y, return_dict=True)
     outputs = {k: ops.convert_to_numpy(v) for k, v in model(x).items()}
-    logits, target = outputs[keys.LOGITS].astype("float64"), y[keys.LOGITS]
+    # float64, or 1 - p below is rounded away.
+    logits = outputs[keys.LOGITS].astype("float64")
+    target = y[keys.LOGITS]
     if loss_type == "margin":
         cost = 0.5 * target * np.maximum(0, 0.9 - logits) ** 2
         cost += 0.25 * (1 - target) * np.maximum(0, logits - 0.1) ** 2
@@ -250,6 +252,41 @@ def test_mixed_bfloat16_keeps_logits_and_weights_in_float32():
             assert {w.dtype for w in model.weights} == {"float32"}
     finally:
         keras.config.set_dtype_policy("float32")
+
+
+# Relative to the norm of the loss, or of one weight's gradient. The first
+# layers' gradients carry the roundings of all layers.
+BFLOAT16_LOSS_BOUND = 0.02
+BFLOAT16_GRADIENT_BOUND = 0.1
+
+
+@pytest.mark.parametrize("num_targets", [1, 2])
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_mixed_bfloat16_gives_about_the_losses_and_gradients(name, num_targets):
+    hparams = HParams(num_prime_capsules=4, conv_channels=16)
+    x, y = example_batch(SMALL, num_targets, size=16)
+    weights, found = None, {}
+    for policy in ("float32", "mixed_bfloat16"):
+        keras.config.set_dtype_policy(policy)
+        try:
+            model = build_model(name, SMALL, num_targets, hparams)
+        finally:
+            keras.config.set_dtype_policy("float32")
+        weights = weights or model.get_weights()
+        model.set_weights(weights)
+        # At a learning rate of 1 a step subtracts the gradients.
+        model.compile(optimizer=keras.optimizers.SGD(1.0))
+        loss = model.train_on_batch(x, y)
+        after = model.get_weights()
+        gradients = [w - a for w, a in zip(weights, after, strict=True)]
+        found[policy] = [np.asarray(loss), *gradients]
+    full, mixed = found.values()
+    errors = [
+        np.linalg.norm(b - a) / np.linalg.norm(a)
+        for a, b in zip(full, mixed, strict=True)
+    ]
+    assert 0 < errors[0] < BFLOAT16_LOSS_BOUND
+    assert max(errors[1:]) < BFLOAT16_GRADIENT_BOUND
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,108 @@
+"""The networks that are compared: convolutions alone, naive, and ours."""
+
+import dataclasses
+
+import keras
+import numpy as np
+from keras import ops
+
+from benchmarks.naive import naive_model
+from input_data import features as keys
+from layers.initial_weights import like_the_reference
+from models.capsule import (
+    CONV_STDDEV,
+    KERNEL_SIZE,
+    PRIMARY_STRIDES,
+    CapsuleModel,
+)
+from models.hparams import HParams
+from models.optimizer import make_optimizer
+
+MNIST = keys.ImageShape(28, 28, 1, 10)
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What is computed: images [batch_size, *shape] through `hparams`."""
+
+    shape: keys.ImageShape = MNIST
+    hparams: HParams = dataclasses.field(default_factory=HParams)
+    batch_size: int = 128
+
+
+class ConvolutionsAlone(keras.Model):
+    """The capsule network's two convolutions, and next to nothing else.
+
+    Its output and its loss are the mean square of the second convolution;
+    they are trained by plain gradient descent, which reads and writes each
+    weight once.
+    """
+
+    def __init__(self, hparams):
+        super().__init__()
+        options = {
+            "padding": hparams.padding.lower(),
+            "data_format": "channels_last",
+        }
+        self.conv1 = keras.layers.Conv2D(
+            hparams.conv_channels,
+            KERNEL_SIZE,
+            activation="relu",
+            **options,
+            **like_the_reference(CONV_STDDEV),
+        )
+        self.conv2 = keras.layers.Conv2D(
+            hparams.num_prime_capsules * hparams.primary_atoms,
+            KERNEL_SIZE,
+            strides=PRIMARY_STRIDES,
+            **options,
+            **like_the_reference(),
+        )
+
+    def call(self, x):
+        features = self.conv2(self.conv1(x[keys.IMAGES]))
+        features = ops.cast(features, "float32")
+        return ops.mean(ops.square(features), axis=(1, 2, 3))
+
+    def compute_loss(
+        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
+    ):
+        return ops.mean(y_pred)
+
+
+def _compiled_convolutions(setting):
+    model = ConvolutionsAlone(setting.hparams)
+    model.compile(optimizer=keras.optimizers.SGD(1e-6))
+    return model
+
+
+def _compiled_capsules(make_model, setting):
+    model = make_model(setting.shape, 1, setting.hparams)
+    x, _ = examples(setting, 1)
+    model({keys.IMAGES: x[keys.IMAGES][:1]})  # creates every weight
+    model.compile(optimizer=make_optimizer(setting.hparams))
+    return model
+
+
+NETWORKS = {
+    "convolutions": _compiled_convolutions,
+    "naive": lambda setting: _compiled_capsules(naive_model, setting),
+    "ours": lambda setting: _compiled_capsules(CapsuleModel, setting),
+}
+
+
+def examples(setting, steps):
+    """(x, y) of `steps` equal batches of random images."""
+    generator = np.random.default_rng(0)
+    shape, size = setting.shape, setting.batch_size
+    labels = np.arange(size) % shape.num_classes
+    images = generator.uniform(
+        size=(size, shape.height, shape.width, shape.depth)
+    )
+    images = np.tile(images.astype("float32"), (steps, 1, 1, 1))
+    labels = np.tile(labels.astype("int32"), steps)
+    one_hot = np.eye(shape.num_classes, dtype="float32")[labels]
+    return (
+        {keys.IMAGES: images, keys.RECONS_LABEL: labels},
+        {keys.LOGITS: one_hot, keys.RECONS: images},
+    )

@@ -162,6 +162,8 @@ def _draw_entropy(subject, entropy, num_examples):
                 xytext=(0, 6),
                 textcoords="offset points",
                 horizontalalignment="center",
+                # The line goes down to the next point, under its number.
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
             )
         axes.axhline(
             np.log(shares), linestyle="--", color="grey", label="equal shares"

@@ -32,7 +32,7 @@ import keras
 from input_data import registry
 from input_data.splits import Split
 from models.hparams import HParams, parse_overrides
-from models.optimizer import make_optimizer
+from models.optimizer import make_optimizer, make_schedule
 from training.architecture import Architecture
 from training.callbacks import (
     VERBOSE_EVERY,
@@ -66,7 +66,7 @@ def main():
         blocks = _AlternatingBlocks(
             [
                 ShowProgress(0, num_steps),
-                WriteSummaries(0, writer, config),
+                WriteSummaries(0, writer, config, make_schedule(hparams)),
                 StartNextMean(0, config.summary_step),
             ],
             config.summary_step,

@@ -9,11 +9,14 @@ import pathlib
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorboard.plugins.histogram.metadata import create_summary_metadata
 from tensorboard.plugins.hparams import api as hparams_plugin
 
 from errors import UserError
 from input_data import features as keys
 
+# Of one histogram, as TensorFlow has them.
+_NUM_BUCKETS = 30
 # Images of one `reconstruction` summary.
 _NUM_IMAGES = 10
 
@@ -95,7 +98,7 @@ class SummaryWriter:
                     label = "stddev" if name == "std" else name
                     value = getattr(values, name)()
                     tf.summary.scalar(f"{tag}/{label}", value, step)
-                tf.summary.histogram(f"{tag}/histogram", values, step)
+                _write_histogram(f"{tag}/histogram", values, step)
 
     def activations(self, model, x, step):
         """Writes a histogram and the share of zeros of what layers give."""
@@ -103,7 +106,7 @@ class SummaryWriter:
         with self._writing():
             for name, tensor in activations.items():
                 values = _to_numpy(tensor)
-                tf.summary.histogram(f"{name}/activation", values, step)
+                _write_histogram(f"{name}/activation", values, step)
                 tf.summary.scalar(
                     f"{name}/sparsity", np.mean(values == 0), step
                 )
@@ -134,6 +137,20 @@ class SummaryWriter:
                 step,
                 max_outputs=_NUM_IMAGES,
             )
+
+
+def _write_histogram(tag, values, step):
+    """As tf.summary.histogram, which takes gigabytes for millions of values.
+
+    Infinite values and NaN are left out.
+    """
+    counts, edges = np.histogram(values[np.isfinite(values)], _NUM_BUCKETS)
+    tf.summary.write(
+        tag,
+        np.stack([edges[:-1], edges[1:], counts], axis=1),
+        step,
+        create_summary_metadata(display_name=None, description=None),
+    )
 
 
 def _to_numpy(tensor):

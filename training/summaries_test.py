@@ -1,0 +1,51 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from training import summaries
+
+
+def written(folder, write):
+    """The values of the one summary that a function writes."""
+    writer = tf.summary.create_file_writer(str(folder))
+    with writer.as_default():
+        write()
+    writer.close()
+    (path,) = folder.iterdir()
+    (value,) = [
+        value
+        for event in tf.compat.v1.train.summary_iterator(str(path))
+        for value in event.summary.value
+    ]
+    return value
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 5), (1000,), (1,)])
+def test_histograms_are_tensorflows(tmp_path, shape):
+    values = np.random.default_rng(0).normal(size=shape).astype("float32")
+    ours = written(
+        tmp_path / "ours",
+        lambda: summaries._write_histogram("a/b", values, 7),
+    )
+    theirs = written(
+        tmp_path / "theirs", lambda: tf.summary.histogram("a/b", values, 7)
+    )
+    assert ours.tag == theirs.tag
+    assert ours.metadata.plugin_data == theirs.metadata.plugin_data
+    ours, theirs = (tf.make_ndarray(v.tensor) for v in (ours, theirs))
+    if values.size == 1:  # ours has an interval around it, theirs none
+        assert ours[:, 2].sum() == theirs[:, 2].sum() == 1
+        return
+    np.testing.assert_allclose(ours[:, :2], theirs[:, :2], atol=1e-6)
+    np.testing.assert_array_equal(ours[:, 2], theirs[:, 2])
+
+
+def test_histograms_leave_out_what_is_not_finite(tmp_path):
+    values = np.array([1.0, np.nan, 2.0, np.inf], "float32")
+    value = written(
+        tmp_path / "a", lambda: summaries._write_histogram("a", values, 1)
+    )
+    buckets = tf.make_ndarray(value.tensor)
+    assert buckets[0, 0] == 1
+    assert buckets[-1, 1] == 2
+    assert buckets[:, 2].sum() == 2

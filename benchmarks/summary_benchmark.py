@@ -5,10 +5,11 @@
 
 In one training of the default model, blocks of `--summary_step` steps without
 summaries and with them alternate: the scalars, their running means and the
-progress on the terminal. Two measures:
+progress on the terminal. Three measures:
 
-  blocks     the median over `--repeats` pairs of blocks of how much longer
-             the steps with summaries take; noisy on a busy machine
+  time       how much longer a block with summaries takes, the median and the
+             quartiles over `--repeats` pairs; noisy on a busy machine
+  processor  the same for the processor time of this process
   callbacks  the time inside the callbacks, of the time of those blocks
 
 Verbose summaries are written at every tenth scalar and timed alone.
@@ -93,16 +94,19 @@ def _parse_arguments():
     parser.add_argument("--batch_size", type=int, default=Config.batch_size)
     parser.add_argument("--hparams_override", default="")
     parser.add_argument("--json", type=pathlib.Path, help="file to write")
-    parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument(
+        "--repeats", type=int, default=10, help="pairs of blocks, 2 or more"
+    )
     parser.add_argument("--summary_step", type=int, default=Config.summary_step)
     return parser.parse_args()
 
 
 class _AlternatingBlocks(keras.callbacks.Callback):
-    """Calls callbacks in every second block of steps, and times all blocks.
+    """Calls callbacks in half of the blocks of steps, and times all blocks.
 
     Attributes:
       seconds: pair of lists, of the blocks without callbacks and with them.
+      processor_seconds: the same, of processor time.
       inside: list of the seconds inside the callbacks, of the latter.
     """
 
@@ -111,6 +115,7 @@ class _AlternatingBlocks(keras.callbacks.Callback):
         self._callbacks = callbacks
         self._size = size
         self.seconds = ([], [])
+        self.processor_seconds = ([], [])
         self.inside = []
 
     def set_model(self, model):
@@ -128,7 +133,8 @@ class _AlternatingBlocks(keras.callbacks.Callback):
         if not math.isfinite(logs["loss"]):
             raise SystemExit("the loss is not finite")
         block, place = divmod(batch, self._size)
-        with_callbacks = block % 2
+        # Without, with, with, without: a machine that slows down favours none.
+        with_callbacks = (block + 1) // 2 % 2
         before = time.perf_counter()
         if with_callbacks:
             for callback in self._callbacks:
@@ -137,6 +143,9 @@ class _AlternatingBlocks(keras.callbacks.Callback):
         self._inside += now - before
         if place == self._size - 1:
             self.seconds[with_callbacks].append(now - self._began)
+            self.processor_seconds[with_callbacks].append(
+                time.process_time() - self._processor_began
+            )
             if with_callbacks:
                 self.inside.append(self._inside)
             self._begin_block()
@@ -144,6 +153,7 @@ class _AlternatingBlocks(keras.callbacks.Callback):
     def _begin_block(self):
         self._inside = 0.0
         self._began = time.perf_counter()
+        self._processor_began = time.process_time()
 
 
 def _verbose_seconds(model, writer, pipeline, config, repeats):
@@ -161,32 +171,39 @@ def _verbose_seconds(model, writer, pipeline, config, repeats):
 
 def _result(blocks, verbose, config):
     without, with_summaries = (times[_WARM_UP:] for times in blocks.seconds)
-    inside = blocks.inside[_WARM_UP:]
     step = statistics.median(without) / config.summary_step
-    ratios = [b / a for a, b in zip(without, with_summaries, strict=True)]
-    every = VERBOSE_EVERY * config.summary_step
+    verbose_step = VERBOSE_EVERY * config.summary_step * step
+    inside = sum(blocks.inside[_WARM_UP:])
     return {
         "batch_size": config.batch_size,
         "summary_step": config.summary_step,
-        "repeats": len(ratios),
+        "repeats": len(without),
         "step_seconds": step,
-        "blocks_percent": 100 * (statistics.median(ratios) - 1),
-        "blocks_percent_of_each": [100 * (ratio - 1) for ratio in ratios],
-        "callbacks_percent": 100 * sum(inside) / sum(with_summaries),
+        "time_percent": _percent_more(blocks.seconds),
+        "processor_percent": _percent_more(blocks.processor_seconds),
+        "callbacks_percent": 100 * inside / sum(with_summaries),
         "verbose_seconds": statistics.median(verbose),
-        "verbose_percent": 100 * statistics.median(verbose) / (every * step),
+        "verbose_percent": 100 * statistics.median(verbose) / verbose_step,
     }
 
 
+def _percent_more(seconds):
+    """Quartiles of what the second of each pair takes beyond the first."""
+    pairs = list(zip(*seconds, strict=True))[_WARM_UP:]
+    return statistics.quantiles([100 * (b / a - 1) for a, b in pairs])
+
+
 def _show(result):
-    each = result["blocks_percent_of_each"]
     print(
         f"a step of {result['batch_size']} images: "
         f"{1000 * result['step_seconds']:.1f} ms\n"
         f"summaries every {result['summary_step']} steps, "
-        f"{result['repeats']} repeats\n"
-        f"  blocks    {result['blocks_percent']:8.2f}% of a step "
-        f"({min(each):.2f} to {max(each):.2f})\n"
+        f"{result['repeats']} repeats"
+    )
+    for name in ("time", "processor"):
+        low, median, high = result[f"{name}_percent"]
+        print(f"  {name:9} {median:8.2f}% of a step ({low:.2f} to {high:.2f})")
+    print(
         f"  callbacks {result['callbacks_percent']:8.2f}%\n"
         f"verbose every {VERBOSE_EVERY * result['summary_step']} steps\n"
         f"  alone     {result['verbose_percent']:8.2f}% "

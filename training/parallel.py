@@ -54,6 +54,11 @@ def _on_jax(num_gpus, device):
             f"{wanted}--num_gpus={num_gpus}, but jax finds {number} GPU"
             f"{'' if number == 1 else 's'} here"
         )
+    if local[0].platform == "cpu":
+        print(
+            "Note: convolutions on CPUs are slower on JAX than on TensorFlow "
+            "(KERAS_BACKEND=tensorflow)"
+        )
     if num_gpus == jax.process_count() == 1:
         return OneDevice()
     return ShardedDevices()

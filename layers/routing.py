@@ -275,7 +275,8 @@ class _LinearVotes:
         _, self._num_inputs, self._num_atoms = inputs.shape
         self._outputs = tuple(biases.shape)  # O, A
         self._inputs = inputs
-        self._weights = weights
+        # A variable would be cast at each use.
+        self._weights = weights = ops.convert_to_tensor(weights)
         # From here on input atoms stand before input capsules: a coupling
         # then multiplies along rows, and products are summed over rows.
         self._inputs_by_atom = ops.transpose(inputs, (0, 2, 1))  # [B, a, I]

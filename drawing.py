@@ -14,7 +14,12 @@ SCREEN_DPI = 120
 # White pixels between the images of a mosaic.
 GAP = 2
 WRONG_COLOUR = "crimson"
-_STYLE = {"font.size": 8, "axes.titlesize": 9, "figure.titlesize": 10}
+_STYLE = {
+    "font.size": 8,
+    "axes.titlesize": 9,
+    "figure.titlesize": 10,
+    "text.parse_math": False,  # a name may have a $ in it
+}
 _CELL_INCHES = 0.62
 # Pixels on a side at which Matplotlib gives up, with some left for labels.
 _MAX_PIXELS = 2**16 - 2**12
@@ -134,8 +139,8 @@ def png(figure, dpi=PRINT_DPI):
     """
     if dpi * max(figure.get_size_inches()) >= _MAX_PIXELS:
         raise UserError(
-            "so many examples do not fit in a picture: choose a smaller "
-            "--num_examples"
+            "so many images do not fit in a picture: choose fewer "
+            "(--num_examples of figures.py)"
         )
     buffer = io.BytesIO()
     # As large as labels of any length need.

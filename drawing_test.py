@@ -78,5 +78,5 @@ def test_a_mosaic_is_a_png_with_room_for_its_labels():
 
 
 def test_too_large_a_picture_is_refused():
-    with pytest.raises(UserError, match="smaller --num_examples"):
+    with pytest.raises(UserError, match="choose fewer"):
         drawing.png(Figure(figsize=(400, 2)))

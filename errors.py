@@ -23,3 +23,7 @@ class Interrupted(BaseException):
     def __init__(self, message, signal_number):
         super().__init__(message)
         self.signal_number = signal_number
+
+
+class InterruptedAtOnce(Interrupted):
+    """A second signal came: the step was not finished."""

@@ -198,7 +198,10 @@ def run(config):
         if config.deterministic:
             devices.make_deterministic()
         keras.config.set_dtype_policy(config.dtype_policy)
-        _run(config, parallel.make(config.num_gpus, config.device))
+        on = parallel.make(
+            config.num_gpus, config.device, config.gpu_memory_limit
+        )
+        _run(config, on)
 
 
 def _run(config, on):

@@ -742,7 +742,7 @@ def test_evaluation_refuses_what_contradicts_the_checkpoint(tmp_path):
         ),
         ({"train": False, "checkpoint": "x{}"}, "names an ensemble by {}"),
         ({"train": False, "checkpoint": "x"}, "there is no checkpoint x"),
-        ({"num_gpus": 64}, "--num_gpus=64, but there are"),
+        ({"num_gpus": 64}, "--num_gpus=64, but tensorflow finds"),
         ({"num_trials": 2}, "--num_trials is for evaluation"),
         (
             {"dataset": "digits", "data_dir": "x"},

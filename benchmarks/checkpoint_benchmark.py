@@ -22,7 +22,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from input_data import registry
 from input_data.splits import Split
 from models.hparams import HParams
-from models.optimizer import make_optimizer
+from models.optimizer import compile_model
 from training import checkpoint
 from training.architecture import Architecture
 from training.config import Config
@@ -41,7 +41,7 @@ def main():
     pipeline = registry.load("digits", Split.TRAIN, registry.Options())
     architecture = Architecture("capsule", pipeline.spec.shape, 1, HParams())
     model = architecture.build()
-    model.compile(optimizer=make_optimizer(architecture.hparams))
+    compile_model(model, architecture.hparams)
     batches = pipeline.training_batches(arguments.batch_size, 0, 0, 1)
     ((x, y),) = batches.as_numpy_iterator()
     model.train_on_batch(x, y)

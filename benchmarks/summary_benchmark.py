@@ -33,7 +33,7 @@ import keras
 from input_data import registry
 from input_data.splits import Split
 from models.hparams import HParams, parse_overrides
-from models.optimizer import make_optimizer, make_schedule
+from models.optimizer import compile_model, make_schedule
 from training.architecture import Architecture
 from training.callbacks import (
     VERBOSE_EVERY,
@@ -59,7 +59,7 @@ def main():
     hparams = HParams(**parse_overrides(arguments.hparams_override))
     architecture = Architecture("capsule", pipeline.spec.shape, 1, hparams)
     model = architecture.build()
-    model.compile(optimizer=make_optimizer(hparams))
+    compile_model(model, hparams)
     pairs = _WARM_UP + arguments.repeats
     num_steps = 2 * pairs * config.summary_step
     with tempfile.TemporaryDirectory() as folder:

@@ -50,7 +50,7 @@ class Metadata:
       step: int, optimiser steps taken.
       architecture: `Architecture`.
       training: dict, the settings of the run that wrote it: dataset,
-        validate, seed, batch_size, max_steps.
+        seed, batch_size, dtype_policy and the like.
     """
 
     step: int

@@ -8,6 +8,7 @@ import contextlib
 import logging
 import os
 import re
+import signal
 import socket
 import sys
 import time
@@ -15,7 +16,7 @@ import traceback
 
 import keras
 
-from errors import UserError
+from errors import InterruptedAtOnce, UserError
 
 # Seconds without a sign of life after which a process counts as dead, and
 # until which all must have come at the start.
@@ -57,10 +58,10 @@ def joined(command, address=None, num_processes=None, index=None):
     # It tells of every connection.
     logging.getLogger("jax").setLevel(logging.WARNING)
 
-    def leave(error):
+    def leave(error, code=1):
         sys.stdout.flush()
         print(f"{command}: {error}", file=sys.stderr, flush=True)
-        os._exit(1)
+        os._exit(code)
 
     if index > 0:
         _wait_for_first(address)
@@ -73,6 +74,8 @@ def joined(command, address=None, num_processes=None, index=None):
             index,
             initialization_timeout=START_TIMEOUT,
             heartbeat_timeout_seconds=HEARTBEAT_TIMEOUT,
+            # Slurm and others would choose the GPUs against --device.
+            cluster_detection_method="deactivate",
         )
     except RuntimeError as error:
         leave(
@@ -84,8 +87,10 @@ def joined(command, address=None, num_processes=None, index=None):
             yield
     except UserError as error:
         leave(error)
+    except InterruptedAtOnce as stop:
+        leave(stop, 128 + stop.signal_number)
     except KeyboardInterrupt:
-        leave("interrupted")
+        leave("interrupted", 128 + signal.SIGINT)
     except Exception as error:
         # JAX has no type of its own for the end of a connection.
         if not _LOST_CONNECTION.search(str(error)):
@@ -99,11 +104,8 @@ def joined(command, address=None, num_processes=None, index=None):
 
 def _settings(address, num_processes, index):
     """(address, number, index), or None for a process by itself."""
-    address = address or os.environ.get(ADDRESS_VARIABLE)
     if num_processes is None:
         num_processes = _from_environment(NUMBER_VARIABLE)
-    if index is None:
-        index = _from_environment(INDEX_VARIABLE)
     if num_processes is None or num_processes == 1:
         if address is not None or index:
             raise UserError(
@@ -111,6 +113,9 @@ def _settings(address, num_processes, index):
                 f"--num_processes, or {NUMBER_VARIABLE}: at least 2"
             )
         return None
+    address = address or os.environ.get(ADDRESS_VARIABLE)
+    if index is None:
+        index = _from_environment(INDEX_VARIABLE)
     if keras.backend.backend() != "jax":
         raise UserError(
             f"--num_processes={num_processes} needs KERAS_BACKEND=jax; it is "

@@ -122,7 +122,7 @@ def _choose_on_jax(device, indices, count, gpu_memory_limit):
     else:
         # JAX takes a share, and counts GPUs only by starting them.
         total = min(_gpu_memory(indices, device, gpu_memory_limit))
-        os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] = str(
+        os.environ["XLA_CLIENT_MEM_FRACTION"] = str(
             min(1.0, gpu_memory_limit / total)
         )
 
@@ -140,9 +140,9 @@ def _gpu_memory(indices, device, gpu_memory_limit):
             check=True,
             text=True,
         ).stdout
-    except (OSError, subprocess.CalledProcessError):
-        output = ""
-    memory = [int(line) for line in output.split()]
+        memory = [int(line) for line in output.split()]
+    except (OSError, subprocess.CalledProcessError, ValueError):
+        memory = []  # none, or GPUs without a memory of their own
     _require_gpus(len(memory), device, indices, gpu_memory_limit)
     return memory[indices.start : indices.stop]
 

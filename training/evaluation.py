@@ -12,18 +12,21 @@ from training.mistake_images import (
     wrong_predictions_png,
 )
 from training.mistakes import confusion_matrix, first_mistakes
+from training.parallel import OneDevice
 from training.summaries import SummaryWriter, evaluation_scalars
 
 # Images of one `wrong_predictions` summary.
 _NUM_MISTAKES = 25
+_ONE_DEVICE = OneDevice()
 
 
-def evaluate_once(config, parallel):
+def evaluate_once(config, parallel=_ONE_DEVICE):
     """Evaluates the checkpoint that `config.checkpoint` names.
 
     Args:
       config: `Config`.
-      parallel: `parallel.OneDevice` or a subclass: what to compute on.
+      parallel: `parallel.OneDevice`, the default, or one of its subclasses:
+        what to compute on.
 
     Returns:
       `Score`.
@@ -55,7 +58,7 @@ def step_of(path):
     return checkpoint.read_metadata(path).step
 
 
-def evaluate_ensemble(config, parallel):
+def evaluate_ensemble(config, parallel=_ONE_DEVICE):
     """Evaluates checkpoints, and the sum of their logits.
 
     `{}` in `config.checkpoint` stands for 0 to `num_trials` - 1.
@@ -109,7 +112,7 @@ def _ensemble_paths(pattern, num_trials):
     return paths
 
 
-def evaluate_continuously(config, parallel):
+def evaluate_continuously(config, parallel=_ONE_DEVICE):
     """Evaluates each checkpoint of a training job, as they come.
 
     Looks into `<summary_dir>/train` every `eval_interval` seconds and

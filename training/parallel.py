@@ -14,12 +14,13 @@ from errors import UserError
 from input_data import features as keys
 
 
-def make(num_gpus=1, device=None):
+def make(num_gpus=1, device=None, gpu_memory_limit=None):
     """The devices that `devices.computing_on` chose, and those of a cluster.
 
     Args:
       num_gpus: int, devices of this process.
       device: string, as for `computing_on`.
+      gpu_memory_limit: int, as for `computing_on`.
 
     Returns:
       `OneDevice`, or one of its subclasses.
@@ -30,7 +31,8 @@ def make(num_gpus=1, device=None):
     """
     backend = keras.backend.backend()
     if backend == "jax":
-        return _on_jax(num_gpus, device)
+        needs_gpu = device not in (None, "cpu") or gpu_memory_limit is not None
+        return _on_jax(num_gpus, device, needs_gpu)
     if num_gpus == 1:
         return OneDevice()
     if backend != "tensorflow":
@@ -42,12 +44,16 @@ def make(num_gpus=1, device=None):
     return MirroredDevices(tf.config.list_logical_devices(kind)[:num_gpus])
 
 
-def _on_jax(num_gpus, device):
+def _on_jax(num_gpus, device, needs_gpu):
     import jax
 
-    local = jax.local_devices()
+    try:
+        local = jax.local_devices()
+    except RuntimeError as error:  # JAX for GPUs, and none that it may use
+        reason = str(error).strip().split("\n")[0]
+        raise UserError(f"jax cannot use the devices here: {reason}") from None
     is_gpu = local[0].platform == "gpu"
-    if len(local) < num_gpus or (device not in (None, "cpu") and not is_gpu):
+    if len(local) < num_gpus or (needs_gpu and not is_gpu):
         number = len(local) if is_gpu else 0
         wanted = f"--device={device} " if device is not None else ""
         raise UserError(

@@ -5,7 +5,7 @@ import fcntl
 import os
 import signal
 
-from errors import Interrupted, UserError
+from errors import InterruptedAtOnce, UserError
 
 
 @contextlib.contextmanager
@@ -63,7 +63,7 @@ class StopSignal:
 
     def _note(self, number, frame):
         if self.number is not None:
-            raise Interrupted(
+            raise InterruptedAtOnce(
                 "Stopped at once: the steps since the last checkpoint are lost",
                 number,
             )

@@ -49,3 +49,12 @@ def test_histograms_leave_out_what_is_not_finite(tmp_path):
     assert buckets[0, 0] == 1
     assert buckets[-1, 1] == 2
     assert buckets[:, 2].sum() == 2
+
+
+def test_histograms_of_values_a_rounding_apart(tmp_path):
+    value = np.float32(0.101)
+    values = np.array([value, np.nextafter(value, np.float32(1))])
+    written_value = written(
+        tmp_path / "a", lambda: summaries._write_histogram("a", values, 1)
+    )
+    assert tf.make_ndarray(written_value.tensor)[:, 2].sum() == 2

@@ -12,7 +12,7 @@ from durable import make_folder
 from errors import Interrupted, UserError
 from input_data import registry
 from input_data.pipeline import Pipeline
-from models.optimizer import make_optimizer, make_schedule
+from models.optimizer import compile_model, make_schedule
 from training import checkpoint, tf1_format
 from training.architecture import Architecture
 from training.callbacks import (
@@ -52,11 +52,7 @@ def train(config, parallel=None):
     with _holding(job), StopSignal() as stop:
         with job.parallel.building():
             model = job.architecture.build(config.seed)
-            model.compile(
-                optimizer=make_optimizer(job.architecture.hparams),
-                # Done by the optimiser: see `make_optimizer`.
-                auto_scale_loss=False,
-            )
+            compile_model(model, job.architecture.hparams)
             start = _resume(job, model)
         began = time.monotonic()
         if start < config.max_steps:

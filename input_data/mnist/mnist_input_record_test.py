@@ -259,13 +259,12 @@ def test_damage_is_reported_as_such_while_evaluating(tmp_path):
     flip(path, path.stat().st_size - 300)
     pipeline = load(Split.TEST, data_dir=str(tmp_path))
 
-    class Model:
-        def predict_on_batch(self, x):
-            return {keys.LOGITS: np.zeros((len(x[keys.IMAGES]), 10))}
+    def predictor(x):
+        return np.zeros((len(x[keys.IMAGES]), 10))
 
     message = r"test_0shifted_mnist.tfrecords is damaged: the data of record 7 "
     with pytest.raises(UserError, match=message):
-        predict(Model(), pipeline)
+        predict(predictor, pipeline, batch_size=100)
 
 
 def test_damage_is_reported_as_such_while_training(tmp_path):

@@ -26,6 +26,7 @@ START_TIMEOUT = 300
 ADDRESS_VARIABLE = "KERAS_DISTRIBUTION_JOB_ADDRESSES"
 NUMBER_VARIABLE = "KERAS_DISTRIBUTION_NUM_PROCESSES"
 INDEX_VARIABLE = "KERAS_DISTRIBUTION_PROCESS_ID"
+_LARGEST_PORT = 65535
 _LOST_CONNECTION = re.compile("gloo|nccl|heartbeat|coordination", re.IGNORECASE)
 
 
@@ -133,7 +134,7 @@ def _settings(address, num_processes, index):
         )
     address = address.split(",")[0]
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not port.isdigit() or int(port) > _LARGEST_PORT:
         raise UserError(
             f"--coordinator_address={address} should be HOST:PORT, such as "
             "10.0.0.1:1234"

@@ -31,8 +31,7 @@ def make(num_gpus=1, device=None, gpu_memory_limit=None):
     """
     backend = keras.backend.backend()
     if backend == "jax":
-        needs_gpu = device not in (None, "cpu") or gpu_memory_limit is not None
-        return _on_jax(num_gpus, device, needs_gpu)
+        return _on_jax(num_gpus, device, gpu_memory_limit)
     if num_gpus == 1:
         return OneDevice()
     if backend != "tensorflow":
@@ -44,7 +43,7 @@ def make(num_gpus=1, device=None, gpu_memory_limit=None):
     return MirroredDevices(tf.config.list_logical_devices(kind)[:num_gpus])
 
 
-def _on_jax(num_gpus, device, needs_gpu):
+def _on_jax(num_gpus, device, gpu_memory_limit):
     import jax
 
     try:
@@ -53,9 +52,12 @@ def _on_jax(num_gpus, device, needs_gpu):
         reason = str(error).strip().split("\n")[0]
         raise UserError(f"jax cannot use the devices here: {reason}") from None
     is_gpu = local[0].platform == "gpu"
+    needs_gpu = device not in (None, "cpu") or gpu_memory_limit is not None
     if len(local) < num_gpus or (needs_gpu and not is_gpu):
         number = len(local) if is_gpu else 0
         wanted = f"--device={device} " if device is not None else ""
+        if gpu_memory_limit is not None:
+            wanted += f"--gpu_memory_limit={gpu_memory_limit} "
         raise UserError(
             f"{wanted}--num_gpus={num_gpus}, but jax finds {number} GPU"
             f"{'' if number == 1 else 's'} here"

@@ -265,6 +265,12 @@ def test_wrong_clusters(tmp_path):
 def test_wrong_clusters_on_jax(tmp_path, backend):
     flags = [f"--summary_dir={tmp_path}", *SMALL, "--num_processes=2"]
     assert "needs --coordinator_address" in error_of(backend, *flags)
+    assert "--coordinator_address=here:65536 should be HOST:PORT" in error_of(
+        backend,
+        *flags,
+        "--coordinator_address=here:65536",
+        "--process_index=1",
+    )
     flags.append("--coordinator_address=nowhere")
     assert "needs --process_index" in error_of(backend, *flags)
     assert "should be HOST:PORT" in error_of(

@@ -62,6 +62,25 @@ def test_capsule_equals_loops(num_routing, leaky):
     )
 
 
+# From 17 on several outputs make a block; of 35 the last block is smaller.
+@pytest.mark.parametrize("num_capsules", [1, 16, 17, 35])
+def test_capsule_with_any_number_of_outputs_equals_loops(num_capsules):
+    layer = layers.Capsule(num_capsules, 2)
+    generator = np.random.default_rng(13)
+    inputs = generator.normal(size=(2, 4, 3))
+    layer.build(inputs.shape)
+    weights = [
+        generator.normal(size=weight.shape) * 0.5
+        for weight in layer.trainable_weights
+    ]
+    check_layer(
+        layer,
+        inputs,
+        weights,
+        lambda *arguments: numpy_oracle.capsule(*arguments, 3, False),
+    )
+
+
 @pytest.mark.parametrize("leaky", [False, True])
 def test_couplings_of_a_capsule_layer_equal_loops(leaky):
     layer = layers.Capsule(3, 4, num_routing=3, leaky=leaky)

@@ -11,12 +11,18 @@ Source: S. Sabour, N. Frosst, G. Hinton, "Dynamic Routing Between Capsules",
 NIPS 2017, https://arxiv.org/abs/1710.09829 ("the paper" in this package).
 """
 
-from keras import ops
+import math
+
+from keras import backend, ops
 
 # Added to the squared length under the reciprocal square root. It makes value
 # and gradient exactly 0 for a zero capsule and stays below float32 rounding
 # for every length >= 1e-4.
 _EPSILON = 1e-16
+
+# `linear_routing` takes the outputs in at most so many blocks: one for each of
+# 100 classes would make a graph of many thousand operations.
+_MAX_BLOCKS = 16
 
 
 def _squared_length_and_reciprocal(capsules):
@@ -267,7 +273,14 @@ class _FormedVotes:
 
 
 class _LinearVotes:
-    """Votes inputs @ weights, never formed; couplings are [O, B, I]."""
+    """Votes inputs @ weights, never formed; couplings are [O, B, I].
+
+    In float32 the outputs are taken in blocks, of one each up to `_MAX_BLOCKS`
+    outputs: products of the size [B, a, I] stay in a processor's cache, where
+    those of all outputs at once would be written to memory and read again.
+    Shorter types have one block, as the gradients of blocks are summed in the
+    type itself, which rounds at every addition.
+    """
 
     outputs_axis = -3
 
@@ -280,10 +293,19 @@ class _LinearVotes:
         # From here on input atoms stand before input capsules: a coupling
         # then multiplies along rows, and products are summed over rows.
         self._inputs_by_atom = ops.transpose(inputs, (0, 2, 1))  # [B, a, I]
+        wide = backend.standardize_dtype(inputs.dtype) == "float32"
+        num_blocks = _MAX_BLOCKS if wide else 1
+        self._block_size = math.ceil(self._outputs[0] / num_blocks)
         by_output = ops.reshape(weights, (*weights.shape[:2], *self._outputs))
-        self._weights_by_output = ops.reshape(  # [O, A, a * I]
+        by_output = ops.reshape(  # [O, A, a * I]
             ops.transpose(by_output, (2, 3, 1, 0)), (*self._outputs, -1)
         )
+        self._weight_blocks = self._blocks(by_output)
+
+    def _blocks(self, by_output):
+        """[O, ...] -> list of [outputs of a block, ...]."""
+        starts = range(self._block_size, self._outputs[0], self._block_size)
+        return ops.split(by_output, list(starts)) if starts else [by_output]
 
     def couplings_shape(self):
         return (
@@ -304,21 +326,31 @@ class _LinearVotes:
     def agreement(self, capsules):
         """<inputs, weights @ v>: [B, O, A] -> float32 [O, B, I]."""
         v = ops.cast(ops.transpose(capsules, (1, 0, 2)), self._inputs.dtype)
-        product = ops.reshape(
-            ops.matmul(v, self._weights_by_output),
-            (self._outputs[0], -1, self._num_atoms, self._num_inputs),
+        blocks = zip(self._blocks(v), self._weight_blocks, strict=True)
+        agreement = ops.concatenate(
+            [self._agreement_of_block(*block) for block in blocks]
         )
-        agreement = ops.sum(product * self._inputs_by_atom, axis=2)
         return ops.cast(agreement, "float32")
+
+    def _agreement_of_block(self, v, weights):
+        product = ops.reshape(
+            ops.matmul(v, weights),
+            (v.shape[0], -1, self._num_atoms, self._num_inputs),
+        )
+        return ops.sum(product * self._inputs_by_atom, axis=2)
 
     def weighted_sum(self, couplings):
         """(c * inputs) @ weights: [O, B, I] -> float32 [B, O, A]."""
         c = ops.expand_dims(ops.cast(couplings, self._inputs.dtype), 2)
-        weighted = ops.reshape(
-            c * self._inputs_by_atom,
-            (self._outputs[0], -1, self._num_atoms * self._num_inputs),
-        )
-        product = ops.matmul(
-            weighted, ops.swapaxes(self._weights_by_output, 1, 2)
+        blocks = zip(self._blocks(c), self._weight_blocks, strict=True)
+        product = ops.concatenate(
+            [self._weighted_sum_of_block(*block) for block in blocks]
         )
         return ops.cast(ops.transpose(product, (1, 0, 2)), "float32")
+
+    def _weighted_sum_of_block(self, c, weights):
+        weighted = ops.reshape(
+            c * self._inputs_by_atom,
+            (c.shape[0], -1, self._num_atoms * self._num_inputs),
+        )
+        return ops.matmul(weighted, ops.swapaxes(weights, 1, 2))

@@ -256,6 +256,19 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, capsys):
     assert checkpoint.find_all(tmp_path / "train")[-1][0] == 6
 
 
+def test_weights_that_are_not_finite_are_not_saved(tmp_path):
+    # Infinite in float32: the loss of the first step is finite, what it makes
+    # of the weights is not.
+    config = small(
+        tmp_path, hparams_override=f"{SMALL},learning_rate=1e39", max_steps=1
+    )
+    with pytest.raises(UserError, match="no longer finite at step 1, which is"):
+        experiment.run(config)
+    assert not checkpoint.find_all(tmp_path / "train")
+    experiment.run(dataclasses.replace(config, allow_nonfinite=True))
+    assert checkpoint.find_all(tmp_path / "train")[-1][0] == 1
+
+
 def test_a_damaged_newest_checkpoint_is_passed_over(tmp_path, capsys):
     config = small(tmp_path, max_steps=6, save_step=2)
     experiment.run(config)

@@ -5,6 +5,7 @@ import math
 import time
 
 import keras
+import numpy as np
 
 from errors import UserError
 from progress import Progress
@@ -134,8 +135,12 @@ class Save(_StepCallback):
             self._save(self.model, step)
 
 
-class RequireFiniteLoss(_StepCallback):
-    """Raises UserError at the first step whose loss is infinite or NaN."""
+class RequireFinite(_StepCallback):
+    """Raises UserError at the first step whose loss is infinite or NaN.
+
+    The loss of a step is that of the weights before it: what is to be saved
+    goes through `require_weights` as well.
+    """
 
     def __init__(self, start, directory, pipeline, config):
         super().__init__(start)
@@ -144,13 +149,23 @@ class RequireFiniteLoss(_StepCallback):
         self._config = config
 
     def on_step(self, step, logs):
-        if math.isfinite(logs["loss"]):
-            return
+        if not math.isfinite(logs["loss"]):
+            self._stop(f"the loss is {logs['loss']} at step {step}", step)
+
+    def require_weights(self, model, step):
+        """Raises UserError if one that the step gave is infinite or NaN."""
+        for variable in model.trainable_variables:
+            if not np.isfinite(keras.ops.convert_to_numpy(variable)).all():
+                self._stop(
+                    f"{variable.path} is no longer finite at step {step}", step
+                )
+
+    def _stop(self, reason, step):
         examples = self._pipeline.training_indices(
             step - 1, self._config.batch_size, self._config.seed
         ).numpy()
         raise UserError(
-            f"the loss is {logs['loss']} at step {step}, which is not saved. "
+            f"{reason}, which is not saved. "
             f"Training images of its batch: {', '.join(map(str, examples))}. "
             f"Last sound checkpoint: {self._last_sound()}; its weights may "
             "have begun to diverge. A smaller learning_rate may help; "

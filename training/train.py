@@ -16,7 +16,7 @@ from models.optimizer import compile_model, make_schedule
 from training import checkpoint, tf1_format
 from training.architecture import Architecture
 from training.callbacks import (
-    RequireFiniteLoss,
+    RequireFinite,
     Save,
     ShowProgress,
     StartNextMean,
@@ -271,14 +271,15 @@ def _callbacks(job, start, stop):
     """What happens after a step, in this order."""
     config = job.config
     callbacks = [StopAfterSignal(start, stop, job.parallel)]
+    finite = RequireFinite(start, job.directory, job.pipeline, config)
     if not config.allow_nonfinite:
         # Before anything is written or saved of such a step.
-        callbacks.append(
-            RequireFiniteLoss(start, job.directory, job.pipeline, config)
-        )
+        callbacks.append(finite)
     if job.parallel.is_first:
 
         def save(model, step):
+            if not config.allow_nonfinite:
+                finite.require_weights(model, step)
             with job.parallel.by_itself():
                 checkpoint.save(
                     job.directory, model, job.metadata(step), config.keep

@@ -14,7 +14,7 @@ SCREEN_DPI = 120
 # White pixels between the images of a mosaic.
 GAP = 2
 WRONG_COLOUR = "crimson"
-_STYLE = {
+STYLE = {
     "font.size": 8,
     "axes.titlesize": 9,
     "figure.titlesize": 10,
@@ -105,7 +105,7 @@ def mosaic_png(rows, title, row_labels, column_labels, wrong_columns=()):
     height, width, _ = canvas.shape
     columns = len(rows[0])
     inches_per_pixel = _CELL_INCHES * columns / width
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(
             figsize=(width * inches_per_pixel, height * inches_per_pixel)
         )
@@ -122,6 +122,32 @@ def mosaic_png(rows, title, row_labels, column_labels, wrong_columns=()):
         for number in wrong_columns:
             axes.get_xticklabels()[number].set_color(WRONG_COLOUR)
         return png(figure)
+
+
+def right_beside_wrong_png(columns, title, column_labels, num_right):
+    """A mosaic of examples, one column each, the wrong ones on the right.
+
+    Args:
+      columns: list of dicts of equal keys, from row label to RGB image, or
+        None for an empty place.
+      title: string.
+      column_labels: list of strings.
+      num_right: int, how many of the columns are of right predictions.
+
+    Returns:
+      The bytes of a PNG file.
+
+    Raises:
+      UserError: if the picture would be too large for a file.
+    """
+    row_labels = list(columns[0])
+    return mosaic_png(
+        [[column[label] for column in columns] for label in row_labels],
+        title,
+        row_labels,
+        column_labels,
+        wrong_columns=range(num_right, len(columns)),
+    )
 
 
 def png(figure, dpi=PRINT_DPI):

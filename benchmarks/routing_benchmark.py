@@ -11,7 +11,6 @@ median of the ratios of their speeds within a round. A step computes the
 gradients of the weights and of the input capsules.
 """
 
-import argparse
 import dataclasses
 import os
 import pathlib
@@ -26,7 +25,7 @@ import numpy as np
 from keras import ops
 
 import layers
-from benchmarks import measuring
+from benchmarks import command_line, measuring
 from benchmarks.naive import NaiveCapsule
 
 
@@ -52,32 +51,21 @@ VARIED = {
 
 def main(arguments=None):
     """Measures, prints, and writes what was asked for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = command_line.make_parser(__doc__, steps=5, rounds=5)
     parser.add_argument("--policy", default="float32")
-    parser.add_argument("--steps", type=int, default=5, help="of a block")
-    parser.add_argument("--rounds", type=int, default=5)
     for name, values in VARIED.items():
-        parser.add_argument(f"--{name}", type=_numbers, default=values)
-    parser.add_argument("--json", help="file to write")
+        parser.add_argument(
+            f"--{name}", type=command_line.numbers, default=values
+        )
     arguments = parser.parse_args(arguments)
     machine = measuring.machine()
-    print(", ".join(f"{name}: {value}" for name, value in machine.items()))
+    command_line.show_machine(machine)
     keras.config.set_dtype_policy(arguments.policy)
     varied = {name: getattr(arguments, name) for name in VARIED}
     rows = [
         _row(case, arguments.steps, arguments.rounds) for case in _cases(varied)
     ]
-    measuring.show_table(rows)
-    if arguments.json:
-        measuring.write_json(
-            arguments.json, rows, machine=machine, policy=arguments.policy
-        )
-
-
-def _numbers(text):
-    return tuple(int(number) for number in text.split(","))
+    command_line.report(rows, machine, arguments)
 
 
 def _cases(varied):

@@ -10,7 +10,6 @@ measured in a process of its own; "peak MB" is that process's (on GPUs, the
 first one's).
 """
 
-import argparse
 import dataclasses
 import os
 import pathlib
@@ -22,10 +21,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import keras
 
-from benchmarks import measuring
-from benchmarks.networks import MNIST, NETWORKS, Setting, examples
+from benchmarks import command_line, measuring
+from benchmarks.networks import MNIST, NETWORKS, examples
 from errors import UserError
-from models.hparams import HParams, parse_overrides
 from training import devices, parallel
 
 DEVICES = (1, 2, 4)
@@ -35,26 +33,22 @@ IMAGE_SIZES = (24, 28, 32, 40, 48)
 
 def main(arguments=None):
     """Measures, prints, and writes what was asked for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = command_line.make_parser(__doc__, steps=3, rounds=3)
     parser.add_argument("--policy", default="float32")
     parser.add_argument("--device", default="cpu", help="cpu or gpu")
-    parser.add_argument("--devices", type=_numbers, default=DEVICES)
-    parser.add_argument("--batch_sizes", type=_numbers, default=BATCH_SIZES)
-    parser.add_argument("--image_sizes", type=_numbers, default=IMAGE_SIZES)
-    parser.add_argument("--batch_size", type=int, default=128)
-    parser.add_argument("--steps", type=int, default=3, help="of a block")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--hparams_override", default="")
-    parser.add_argument("--json", help="file to write")
+    for name, values in (
+        ("devices", DEVICES),
+        ("batch_sizes", BATCH_SIZES),
+        ("image_sizes", IMAGE_SIZES),
+    ):
+        parser.add_argument(
+            f"--{name}", type=command_line.numbers, default=values
+        )
+    command_line.add_setting(parser)
     arguments = parser.parse_args(arguments)
-    default = Setting(
-        hparams=HParams(**parse_overrides(arguments.hparams_override)),
-        batch_size=arguments.batch_size,
-    )
+    default = command_line.setting(arguments)
     machine = measuring.in_own_process(measuring.machine)
-    print(", ".join(f"{name}: {value}" for name, value in machine.items()))
+    command_line.show_machine(machine)
     cases = [(count, default) for count in arguments.devices]
     cases += [
         (1, dataclasses.replace(default, batch_size=size))
@@ -86,20 +80,7 @@ def main(arguments=None):
             print(f"not measured: {error}")
         else:
             rows.append(row)
-    measuring.show_table(rows)
-    if arguments.json:
-        measuring.write_json(
-            arguments.json,
-            rows,
-            machine=machine,
-            policy=arguments.policy,
-            hparams=arguments.hparams_override,
-        )
-
-
-def _numbers(text):
-    """Reads "1,2,4"; nothing gives no number."""
-    return tuple(int(number) for number in filter(None, text.split(",")))
+    command_line.report(rows, machine, arguments)
 
 
 def _row(policy, device, count, setting, steps, rounds):

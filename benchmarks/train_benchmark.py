@@ -22,7 +22,6 @@ policy and to the naive step in float32. Peak memory is that of a process of
 its own (on a GPU, of the device) that does three steps and nothing else.
 """
 
-import argparse
 import os
 import pathlib
 import statistics
@@ -33,9 +32,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import keras
 
-from benchmarks import measuring
-from benchmarks.networks import NETWORKS, Setting, examples
-from models.hparams import HParams, parse_overrides
+from benchmarks import command_line, measuring
+from benchmarks.networks import NETWORKS, examples
 
 POLICIES = ("float32", "mixed_bfloat16")
 STEPS_FOR_MEMORY = 3
@@ -43,42 +41,23 @@ STEPS_FOR_MEMORY = 3
 
 def main(arguments=None):
     """Measures, prints, and writes what was asked for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = command_line.make_parser(__doc__, steps=3, rounds=9)
     parser.add_argument("--inference", action="store_true")
     parser.add_argument("--policies", default=",".join(POLICIES))
     parser.add_argument("--networks", default=",".join(NETWORKS))
-    parser.add_argument("--batch_size", type=int, default=128)
-    parser.add_argument("--steps", type=int, default=3, help="of a block")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--hparams_override", default="")
-    parser.add_argument("--json", help="file to write")
+    command_line.add_setting(parser)
     arguments = parser.parse_args(arguments)
-    setting = Setting(
-        hparams=HParams(**parse_overrides(arguments.hparams_override)),
-        batch_size=arguments.batch_size,
-    )
     machine = measuring.in_own_process(measuring.machine)
-    print(", ".join(f"{name}: {value}" for name, value in machine.items()))
+    command_line.show_machine(machine)
     rows = compare(
         arguments.policies.split(","),
         arguments.networks.split(","),
-        setting,
+        command_line.setting(arguments),
         arguments.inference,
         arguments.steps,
         arguments.rounds,
     )
-    measuring.show_table(rows)
-    if arguments.json:
-        measuring.write_json(
-            arguments.json,
-            rows,
-            machine=machine,
-            inference=arguments.inference,
-            batch_size=arguments.batch_size,
-            hparams=arguments.hparams_override,
-        )
+    command_line.report(rows, machine, arguments)
 
 
 def compare(policies, names, setting, inference, steps, rounds):

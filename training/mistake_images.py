@@ -7,16 +7,11 @@ import numpy as np
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
-from drawing import SCREEN_DPI, png, to_rgb
+from drawing import SCREEN_DPI, STYLE, png, to_rgb
 
 # With more the counts of a confusion matrix could not be read.
 MAX_CLASSES = 100
-_STYLE = {
-    "font.size": 8,
-    "axes.titlesize": 8,
-    "figure.titlesize": 9,
-    "text.parse_math": False,  # a name may have a $ in it
-}
+_STYLE = {**STYLE, "axes.titlesize": 8}
 _CELL_INCHES = 0.34
 _LARGEST_FONT = 11
 # Size of a font of which one character fits in a cell.

@@ -1,6 +1,6 @@
 """Overlapping digits taken apart, as in the paper's figure 5."""
 
-from drawing import mosaic_png, to_rgb, two_colours, verdict
+from drawing import right_beside_wrong_png, to_rgb, two_colours, verdict
 from errors import UserError
 
 # Examples classified right, and as many classified wrong.
@@ -80,18 +80,15 @@ def make(subject, num_examples=NUM_EXAMPLES):
         )
     right, wrong = subject.right_and_wrong(num_examples)
     examples = right + wrong
-    columns = [panels(subject, example) for example in examples]
-    row_labels = list(columns[0])
     return {
-        "multimnist.png": mosaic_png(
-            [[column[label] for column in columns] for label in row_labels],
+        "multimnist.png": right_beside_wrong_png(
+            [panels(subject, example) for example in examples],
             f"Two digits in one image: {subject.name}\n"
             "First class in magenta, second in green",
-            row_labels,
             [
                 f"{verdict(example)}\nnot there\n{absent_class(example)}"
                 for example in examples
             ],
-            wrong_columns=range(len(right), len(examples)),
+            len(right),
         )
     }

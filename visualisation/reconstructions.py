@@ -1,6 +1,6 @@
 """Input, target and remake of examples, as in the paper's figure 3."""
 
-from drawing import mosaic_png, to_rgb, verdict
+from drawing import right_beside_wrong_png, to_rgb, verdict
 
 # Examples classified right, and as many classified wrong.
 NUM_EXAMPLES = 6
@@ -51,22 +51,19 @@ def make(subject, num_examples=NUM_EXAMPLES):
     subject.require_decoder()
     right, wrong = subject.right_and_wrong(num_examples)
     examples = right + wrong
-    columns = [panels(subject, example) for example in examples]
-    row_labels = list(columns[0])
-    rows = [
-        [_shown(column[label]) for column in columns] for label in row_labels
-    ]
     return {
-        "reconstructions.png": mosaic_png(
-            rows,
+        "reconstructions.png": right_beside_wrong_png(
+            [_shown(panels(subject, example)) for example in examples],
             f"Reconstructions: {subject.name}\n"
             f"{len(right)} right and {len(wrong)} wrong predictions",
-            row_labels,
             [verdict(example) for example in examples],
-            wrong_columns=range(len(right), len(examples)),
+            len(right),
         )
     }
 
 
-def _shown(image):
-    return None if image is None else to_rgb(image)
+def _shown(images):
+    return {
+        label: None if image is None else to_rgb(image)
+        for label, image in images.items()
+    }

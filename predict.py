@@ -27,9 +27,9 @@ from training.export import export
 from training.prediction import (
     JsonLines,
     Table,
+    class_names_of,
     list_files,
     load_network,
-    parse_class_names,
     predict_files,
     trained_on,
 )
@@ -46,7 +46,8 @@ def define_flags():
         "class_names",
         None,
         "Names of the classes, separated by commas, in the order of their "
-        "numbers. Default: the numbers, from 0.",
+        "numbers. Default: those of the data set that the checkpoint was "
+        "trained on; the numbers, from 0, if it has none.",
     )
     flags.DEFINE_string(
         "dataset",
@@ -134,7 +135,7 @@ def run(settings, arguments):
 def _predict(settings, arguments, network, metadata):
     """Predicts files; returns the exit code."""
     shape = metadata.architecture.shape
-    names = parse_class_names(settings.class_names, shape.num_classes)
+    names = class_names_of(metadata, settings.class_names)
     dataset = trained_on(settings.checkpoint, metadata, settings.dataset)
     num_targets = settings.num_targets or metadata.architecture.num_targets
     if shape.depth not in (1, 3):

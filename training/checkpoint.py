@@ -51,11 +51,14 @@ class Metadata:
       architecture: `Architecture`.
       training: dict, the settings of the run that wrote it: dataset,
         seed, batch_size, dtype_policy and the like.
+      class_names: list of strings, or None if the classes are numbers, or
+        not known by name.
     """
 
     step: int
     architecture: Architecture
     training: dict
+    class_names: list | None = None
 
 
 def path_of(directory, step):
@@ -164,6 +167,7 @@ def read_metadata(path):
             step=values["step"],
             architecture=Architecture.from_json(values["architecture"]),
             training=values["training"],
+            class_names=values.get("class_names"),
         )
     except (KeyError, TypeError, UserError) as error:
         raise UserError(
@@ -240,6 +244,7 @@ def _write(path, model, metadata):
         "step": metadata.step,
         "architecture": metadata.architecture.to_json(),
         "training": metadata.training,
+        "class_names": metadata.class_names,
         "versions": {
             "keras": keras.__version__,
             "backend": keras.backend.backend(),

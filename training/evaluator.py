@@ -14,7 +14,7 @@ from training import checkpoint, tf1_format
 from training.architecture import Architecture
 from training.config import EVAL_BATCH_SIZE
 from training.parallel import OneDevice
-from training.provenance import require_unseen
+from training.provenance import require_same_classes, require_unseen
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,6 +174,7 @@ class Evaluator:
             )
             self._require_same_shape(path, architecture, pipeline)
             require_unseen(path, metadata, self._config, pipeline)
+            require_same_classes(path, metadata, self._config, pipeline)
             model = self._model(architecture)
             checkpoint.load(path, model)
         return model, pipeline

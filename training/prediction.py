@@ -295,12 +295,12 @@ class JsonLines:
         )
 
 
-def parse_class_names(names, num_classes):
-    """The names of the classes, by default their numbers.
+def class_names_of(metadata, names):
+    """The names of a network's classes, by default their numbers.
 
     Args:
-      names: list of strings, or None.
-      num_classes: int.
+      metadata: `Metadata` of its checkpoint, which may know them.
+      names: list of strings, the names that the user gives, or None.
 
     Returns:
       List of strings.
@@ -308,8 +308,10 @@ def parse_class_names(names, num_classes):
     Raises:
       UserError: if there are not as many, or two are equal.
     """
+    num_classes = metadata.architecture.shape.num_classes
     if not names:
-        return [str(number) for number in range(num_classes)]
+        numbers = [str(number) for number in range(num_classes)]
+        return metadata.class_names or numbers
     if len(names) != num_classes:
         raise UserError(
             f"--class_names has {len(names)} names, but the network has "

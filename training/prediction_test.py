@@ -15,9 +15,9 @@ from training.prediction import (
     JsonLines,
     Prediction,
     Table,
+    class_names_of,
     list_files,
     load_network,
-    parse_class_names,
     predict_files,
     trained_on,
 )
@@ -198,12 +198,19 @@ def test_json_of_logits(capsys):
 
 
 def test_class_names():
-    assert parse_class_names(None, 3) == ["0", "1", "2"]
-    assert parse_class_names(NAMES, 3) == NAMES
-    with pytest.raises(UserError, match="has 3 names.* has 10 classes"):
-        parse_class_names(NAMES, 10)
-    with pytest.raises(UserError, match="a name twice"):
-        parse_class_names(["a", "b", "a"], 3)
+    architecture = Architecture(
+        "capsule", ImageShape(28, 28, 1, 3), 1, HParams()
+    )
+    numbers = Metadata(1, architecture, {})
+    named = Metadata(1, architecture, {}, ["p", "q", "r"])
+    assert class_names_of(numbers, None) == ["0", "1", "2"]
+    assert class_names_of(named, None) == ["p", "q", "r"]
+    for metadata in (numbers, named):
+        assert class_names_of(metadata, NAMES) == NAMES
+        with pytest.raises(UserError, match="has 2 names.* has 3 classes"):
+            class_names_of(metadata, NAMES[:2])
+        with pytest.raises(UserError, match="a name twice"):
+            class_names_of(metadata, ["a", "b", "a"])
 
 
 def test_the_data_set_of_the_training():

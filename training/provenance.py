@@ -1,6 +1,26 @@
-"""Keeps images that a checkpoint was trained on out of its evaluation."""
+"""Whether a checkpoint may be used with the images of a job."""
 
 from errors import UserError
+
+
+def require_same_classes(path, metadata, config, pipeline):
+    """Refuses a checkpoint whose classes have other names, or another order.
+
+    Args and jobs: as `require_unseen`.
+
+    Raises:
+      UserError: if both know the names of the classes of the same data set,
+        and they differ.
+    """
+    before, now = metadata.class_names, pipeline.class_names
+    if metadata.training.get("dataset") != config.dataset_name:
+        return
+    if None not in (before, now) and before != now:
+        raise UserError(
+            f"{path} was trained on the classes {', '.join(before)}, but "
+            f"those of --dataset={config.dataset_name} here are "
+            f"{', '.join(now)}: the same names are needed, in the same order"
+        )
 
 
 def require_unseen(path, metadata, config, pipeline):

@@ -27,7 +27,7 @@ from training.callbacks import (
 from training.config import Config
 from training.parallel import OneDevice
 from training.process import StopSignal, sole_trainer
-from training.provenance import require_unseen
+from training.provenance import require_same_classes, require_unseen
 from training.summaries import SummaryWriter
 
 
@@ -88,7 +88,10 @@ class _Job:
     def metadata(self, step):
         """What the checkpoint of a step says of itself."""
         return checkpoint.Metadata(
-            step, self.architecture, _training_settings(self.config)
+            step,
+            self.architecture,
+            _training_settings(self.config),
+            self.pipeline.class_names,
         )
 
 
@@ -138,6 +141,7 @@ def _resume(job, model):
     metadata = checkpoint.read_metadata(path)
     _require_same_network(path, metadata.architecture, job.architecture)
     require_unseen(path, metadata, config, job.pipeline)
+    require_same_classes(path, metadata, config, job.pipeline)
     if not metadata.training.get("optimizer_state", True):
         raise UserError(
             f"{path} was converted from weights alone, so that a training "
@@ -211,6 +215,7 @@ def _initialize(job, model):
         metadata = checkpoint.read_metadata(path)
         _require_same_network(path, metadata.architecture, job.architecture)
         require_unseen(path, metadata, config, job.pipeline)
+        require_same_classes(path, metadata, config, job.pipeline)
         checkpoint.load(path, model)
         step = metadata.step
         if not metadata.training.get("optimizer_state", True):

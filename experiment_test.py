@@ -596,10 +596,14 @@ def test_training_writes_the_references_scalars(tmp_path):
     )
 
 
-def test_settings_are_in_the_hparams_table_of_both_jobs(tmp_path):
+@pytest.mark.parametrize("named", [False, True])
+def test_settings_are_in_the_hparams_table_of_both_jobs(tmp_path, named):
     run = tmp_path / "base"
     experiment.run(small(run, model="baseline", seed=3))
-    experiment.run(Config(train=False, summary_dir=str(run), seed=3))
+    path = str(checkpoint.path_of(run / "train", 3)) if named else None
+    experiment.run(
+        Config(train=False, summary_dir=str(run), seed=3, checkpoint=path)
+    )
     rows = []
     for job in ("train", "test"):
         events = EventAccumulator(str(run / job))

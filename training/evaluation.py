@@ -48,6 +48,8 @@ def evaluate_once(config, parallel=_ONE_DEVICE):
     print(result)
     if writer is not None:
         _summarise(writer, pipeline, labels, logits, result, step)
+        if not tf1_format.is_tf1(config.checkpoint):  # which tells nothing
+            writer.hparams(checkpoint.read_metadata(config.checkpoint))
     return result
 
 

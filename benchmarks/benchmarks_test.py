@@ -9,6 +9,7 @@ import layers
 from benchmarks import (
     measuring,
     networks,
+    profile_benchmark,
     routing_benchmark,
     scaling_benchmark,
     train_benchmark,
@@ -106,6 +107,54 @@ def test_measurements_alternate_and_ratios_are_by_round():
     assert "".join(calls) == "ab" + "abbaab"
     assert found == {"a": [1.0, 2.0, 8.0], "b": [2.0, 2.0, 2.0]}
     assert measuring.median_ratio(found["a"], found["b"]) == 1.0
+
+
+def test_time_of_operations_side_by_side_is_shared():
+    scope = "capsule_model_1/"
+    operations = [
+        (f"{scope}conv1_1/Relu", 10, 20),
+        (f"gradient_tape/{scope}conv1_1/convolution/Conv2D", 15, 35),
+        (f"{scope}capsule2/MatMul_1", 15, 20),
+        (f"{scope}Square", 40, 43),
+        ("adam/Mul_10", 43, 50),
+        ("div_no_nan", 43, 50),
+    ]
+    # 10-15 conv1 alone, 15-20 a third each, 20-35 the gradient, 35-40 none.
+    assert profile_benchmark.by_part(operations, {"conv1", "capsule2"}) == {
+        "conv1": pytest.approx(5 + 5 / 3),
+        "conv1 gradient": pytest.approx(5 / 3 + 15),
+        "capsule2": pytest.approx(5 / 3),
+        "no operation": 5,
+        "rest": 3 + 3.5,
+        "optimiser": 3.5,
+    }
+
+
+@pytest.mark.parametrize(
+    "inference",
+    [False, True] if keras.backend.backend() == "tensorflow" else [],
+)
+def test_a_profile_has_every_layer(inference, tmp_path, capsys):
+    file = tmp_path / "result.json"
+    profile_benchmark.main(
+        [
+            f"--hparams_override={OVERRIDE}",
+            "--batch_size=2",
+            "--steps=2",
+            "--rounds=2",
+            f"--json={file}",
+            *(["--inference"] if inference else []),
+        ]
+    )
+    rows = json.loads(file.read_text())["rows"]
+    parts = {row["part"] for row in rows}
+    layers = {"conv1", "conv_capsule1", "capsule2", "recons"}
+    expected = layers | {"no operation", "rest"}
+    if not inference:
+        expected |= {f"{layer} gradient" for layer in layers} | {"optimiser"}
+    assert parts == expected
+    assert sum(row["%"] for row in rows) == pytest.approx(100)
+    assert len(capsys.readouterr().out.splitlines()) == 2 + len(rows)
 
 
 def in_this_process(function, *arguments):

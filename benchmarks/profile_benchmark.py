@@ -1,0 +1,141 @@
+"""Where the time of a step goes, layer by layer, by TensorFlow's profiler.
+
+  python benchmarks/profile_benchmark.py
+  python benchmarks/profile_benchmark.py --inference --policy=mixed_bfloat16
+
+The capsule model as it trains, or with --inference as it predicts. While
+several operations run side by side each counts with its part of the time, so
+that the rows add up to the step; what no operation explains is Python, the
+data and waiting. TensorFlow only, operations on the CPU only.
+"""
+
+import collections
+import os
+import pathlib
+import re
+import sys
+import tempfile
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+import keras
+import tensorflow as tf
+from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+from benchmarks import command_line, measuring
+from benchmarks.networks import NETWORKS, examples
+
+# An operation's event is called by its name in the graph and its type.
+_OPERATION = re.compile(r"(?:StatefulPartitionedCall/)?([^: ]+):\w+")
+_GRADIENT = "gradient_tape/"
+# Numbers at the end make the names of scopes differ.
+_LAYER = re.compile(r"capsule_model(?:_\d+)*/(\w+?)(?:_\d+)*/")
+_OPTIMISER = re.compile(r"adam(?:_\d+)*/")
+_PICOSECONDS_PER_MS = 1e9
+
+
+def main(arguments=None):
+    """Measures, prints, and writes what was asked for."""
+    parser = command_line.make_parser(__doc__, steps=5, rounds=3)
+    parser.add_argument("--inference", action="store_true")
+    parser.add_argument("--policy", default="float32")
+    command_line.add_setting(parser)
+    arguments = parser.parse_args(arguments)
+    if keras.backend.backend() != "tensorflow":
+        sys.exit("profile_benchmark.py needs KERAS_BACKEND=tensorflow")
+    machine = measuring.machine()
+    command_line.show_machine(machine)
+    keras.config.set_dtype_policy(arguments.policy)
+    setting = command_line.setting(arguments)
+    x, y = examples(setting, arguments.steps)
+    model = NETWORKS["ours"](setting)
+    if arguments.inference:
+        x = {"images": x["images"]}
+
+    def measure():
+        if arguments.inference:
+            measuring.inference_seconds(model, x, setting.batch_size)
+        else:
+            measuring.training_seconds(model, x, y, setting.batch_size)
+
+    for _ in range(2):
+        measure()
+    layers = {layer.name for layer in model.layers}
+    steps = arguments.steps * arguments.rounds
+    total = collections.Counter()
+    for _ in range(arguments.rounds):
+        total.update(by_part(_profiled(measure), layers))
+    rows = [
+        {
+            "part": part,
+            "ms/step": picoseconds / _PICOSECONDS_PER_MS / steps,
+            "%": 100 * picoseconds / total.total(),
+        }
+        for part, picoseconds in total.most_common()
+    ]
+    command_line.report(rows, machine, arguments)
+
+
+def _profiled(function):
+    """The operations that a function runs: list of (name, start, end)."""
+    with tempfile.TemporaryDirectory() as folder:
+        with tf.profiler.experimental.Profile(folder):
+            function()
+        (path,) = pathlib.Path(folder).glob("**/*.xplane.pb")
+        space = xplane_pb2.XSpace.FromString(path.read_bytes())
+    operations = []
+    for plane in space.planes:
+        for line in plane.lines:
+            for event in line.events:
+                name = plane.event_metadata[event.metadata_id].name
+                match = _OPERATION.fullmatch(name)
+                if match:
+                    start = line.timestamp_ns * 1000 + event.offset_ps
+                    operations.append(
+                        (match[1], start, start + event.duration_ps)
+                    )
+    return operations
+
+
+def by_part(operations, layers):
+    """The time from the first operation to the last, by what it was spent on.
+
+    Args:
+      operations: list of (name, start, end).
+      layers: names of the model's layers.
+
+    Returns:
+      `Counter` from part to time, in the unit of the operations. Parts are
+      layers, their gradients, "optimiser", "no operation" for the time in
+      which none ran, and "rest": lengths, loss and metrics.
+    """
+    changes = sorted(
+        (time, sign, _part(name, layers))
+        for name, start, end in operations
+        for time, sign in ((start, 1), (end, -1))
+    )
+    total = collections.Counter()
+    running = collections.Counter()
+    last = changes[0][0]
+    for time, sign, part in changes:
+        elapsed, last = time - last, time
+        number = running.total()
+        if number:
+            for name, count in running.items():
+                total[name] += elapsed * count / number
+        else:
+            total["no operation"] += elapsed
+        running[part] += sign
+    return +total
+
+
+def _part(name, layers):
+    layer = _LAYER.match(name.removeprefix(_GRADIENT))
+    if layer and layer[1] in layers:
+        return layer[1] + (" gradient" if name.startswith(_GRADIENT) else "")
+    return "optimiser" if _OPTIMISER.match(name) else "rest"
+
+
+if __name__ == "__main__":
+    main()

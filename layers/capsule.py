@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from layers.convolution import convolution
 from layers.initial_weights import constant_bias, truncated_normal
 from layers.routing import (
     dynamic_routing,
@@ -212,12 +213,8 @@ class ConvSlimCapsule(_RoutedLayer):
             ops.transpose(inputs, (0, 3, 1, 2, 4)),
             (-1, height, width, atoms),
         )
-        votes = ops.conv(
-            images,
-            self.kernel,
-            strides=self.strides,
-            padding=self.padding.lower(),
-            data_format="channels_last",
+        votes = convolution(
+            images, self.kernel, self.strides, self.padding.lower()
         )
         votes = ops.reshape(
             votes,

@@ -24,6 +24,7 @@ import experiment
 from errors import UserError
 from input_data import features as keys
 from input_data import registry
+from input_data.mnist import mnist_shift
 from input_data.mnist.mnist_files import write_mnist
 from input_data.splits import Split
 from training import checkpoint
@@ -723,6 +724,41 @@ def test_resuming_with_other_training_settings_says_so(tmp_path, capsys):
     assert "seed was 0 and is 4 from here on" in output
     with pytest.raises(UserError, match=r"ckpt-5 is beyond --max_steps=4"):
         experiment.run(small(tmp_path, max_steps=4))
+
+
+def test_resuming_on_another_data_set_is_refused(tmp_path):
+    write_mnist(tmp_path, 40, 130)
+    experiment.run(small(tmp_path))
+    path = tmp_path / "train" / "model.ckpt-3"
+    other = small(tmp_path, max_steps=5, data_dir=str(tmp_path))
+    with pytest.raises(UserError, match="trained on digits, not on mnist.*--i"):
+        experiment.run(other)
+    assert [step for step, _ in checkpoint.find_all(path.parent)] == [3]
+    experiment.run(
+        dataclasses.replace(
+            other,
+            summary_dir=str(tmp_path / "new"),
+            init_checkpoint=str(path),
+        )
+    )
+
+
+def test_training_on_pair_records_says_what_evaluation_counts(tmp_path, capsys):
+    write_mnist(tmp_path, 20, 20)
+    job = mnist_shift.Job(
+        data_dir=str(tmp_path),
+        split=Split.TRAIN,
+        shift=2,
+        pad=0,
+        num_pairs=1,
+        max_shard=20,
+        multi_targets=True,
+    )
+    mnist_shift.generate(job)
+    prefix = tmp_path / "multitrain_2shifted_mnist.tfrecords@1"
+    experiment.run(small(tmp_path / "run", num_targets=2, data_dir=str(prefix)))
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("which evaluates on the records of --data_dir")
 
 
 def test_evaluation_refuses_what_contradicts_the_checkpoint(tmp_path):

@@ -280,7 +280,11 @@ def _read_json(path):
         values = json.loads(description.read_text())
     except FileNotFoundError:
         # The folder of checkpoints, not one of them?
-        if find_all(path) or list(path.glob("*.index")):
+        if (
+            find_all(path)
+            or find_all(path / "train")
+            or list(path.glob("*.index"))
+        ):
             raise UserError(_not_there(path)) from None
         raise DamagedError(f"{path} has no {JSON_FILE}") from None
     except (OSError, ValueError) as error:
@@ -305,6 +309,8 @@ def _read_json(path):
 
 def _not_there(path):
     folder = path if path.is_dir() else path.parent
+    if find_all(folder / "train"):  # a --summary_dir
+        folder = folder / "train"
     found = [str(there) for _, there in find_all(folder)]
     # TF1 checkpoints are named by what their files have in common.
     found += sorted(str(p.with_suffix("")) for p in folder.glob("*.index"))

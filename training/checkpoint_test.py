@@ -58,6 +58,15 @@ def test_weights_slots_and_step_come_back_bit_for_bit(saved):
     assert max(abs(slot).max() for slot in state(other)[-4:]) > 0
 
 
+@pytest.mark.parametrize("given", ["", "train", "train/model.ckpt-3"])
+def test_what_is_no_checkpoint_lists_those_below(tmp_path, given):
+    path = checkpoint.save(
+        tmp_path / "train", make_model(), Metadata(0, ARCHITECTURE, {})
+    )
+    with pytest.raises(UserError, match=f"there is no .*; found {path}$"):
+        checkpoint.read_metadata(tmp_path / given)
+
+
 def test_a_model_without_optimiser_takes_the_weights(saved):
     path, model = saved
     plain = ARCHITECTURE.build(seed=9)

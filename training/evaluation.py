@@ -135,7 +135,11 @@ def evaluate_continuously(config, parallel=_ONE_DEVICE):
     writer = _test_writer(config)
     evaluator = Evaluator(config, parallel)
     last_step, last_time = -1, time.monotonic()
-    print(f"Waiting for checkpoints in {directory}", flush=True)
+    print(
+        f"Waiting for checkpoints in {directory}, until the training's last "
+        f"step or {config.eval_timeout:g} seconds without a new one",
+        flush=True,
+    )
     while True:
         is_final = False
         for step, path in checkpoint.find_all(directory):

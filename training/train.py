@@ -11,6 +11,7 @@ import keras
 from durable import make_folder
 from errors import Interrupted, UserError
 from input_data import registry
+from input_data.mnist.records import names_shards
 from input_data.pipeline import Pipeline
 from models.optimizer import compile_model, make_schedule
 from training import checkpoint, tf1_format
@@ -73,6 +74,11 @@ def train(config, parallel=None):
             "Evaluate by: python experiment.py "
             f"{shlex.join(config.evaluation_flags())}"
         )
+        if names_shards(config.data_dir or ""):
+            print(
+                "which evaluates on the records of --data_dir, those of the "
+                "training: for a test error name test records there"
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,6 +146,7 @@ def _resume(job, model):
     path = checkpoint.path_of(job.directory, step)
     metadata = checkpoint.read_metadata(path)
     _require_same_network(path, metadata.architecture, job.architecture)
+    _require_same_data_set(path, metadata, config)
     require_unseen(path, metadata, config, job.pipeline)
     require_same_classes(path, metadata, config, job.pipeline)
     if not metadata.training.get("optimizer_state", True):
@@ -240,6 +247,16 @@ def _require_same_network(path, saved, asked):
         raise UserError(
             f"{path} is of another architecture: {listed}. Ask for the same, "
             "or name another --summary_dir."
+        )
+
+
+def _require_same_data_set(path, metadata, config):
+    before = metadata.training.get("dataset")
+    if before not in (None, config.dataset_name):
+        raise UserError(
+            f"{path} was trained on {before}, not on {config.dataset_name}: "
+            "name that by --dataset and --data_dir, or another --summary_dir, "
+            f"and --init_checkpoint={path} to start from these weights"
         )
 
 

@@ -22,7 +22,9 @@ def fit(image, shape, dataset):
     It keeps its proportions: it is resized to the largest size that fits and
     padded with black on two sides. For a network that was trained on crops of
     photographs (cifar10, norb), it takes the place of the photograph, of
-    which the middle is cut out and standardised.
+    which the middle is cut out and standardised. Folders of images and sets
+    of TFDS are resized without regard to proportions; so is the image for a
+    network that was trained on one.
 
     Args:
       image: uint8 array [H, W, 1 or 3]. A network of another depth, such as
@@ -37,6 +39,8 @@ def fit(image, shape, dataset):
         image = np.repeat(image, shape.depth, axis=-1)
     size = (shape.height, shape.width)
     with tf.device("CPU:0"):
+        if dataset == "images" or dataset.startswith("tfds:"):
+            return unit_range(resize(image, size)).numpy()
         if dataset not in _SIZE_BEFORE_CROP:
             return unit_range(pad_to_proportions(image, size)).numpy()
         scale = _SIZE_BEFORE_CROP[dataset]

@@ -21,9 +21,17 @@ if __name__ == "__main__":
     # As a command it finds the project's packages from any folder.
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
-import apache_beam as beam
+try:
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+except ImportError as error:
+    if __name__ != "__main__":
+        raise
+    sys.exit(
+        f"mnist_shift_beam.py: {error}: install Apache Beam by "
+        "pip install -r requirements-beam.txt"
+    )
 from absl import app, flags
-from apache_beam.options.pipeline_options import PipelineOptions
 
 import durable
 from errors import UserError

@@ -32,7 +32,8 @@ shared_flags.define()
 flags.DEFINE_bool(
     "allow_nonfinite",
     Config.allow_nonfinite,
-    "Whether training goes on when the loss becomes infinite or NaN.",
+    "Whether training goes on when the loss or a weight becomes infinite "
+    "or NaN.",
 )
 flags.DEFINE_integer(
     "batch_size",

@@ -263,7 +263,7 @@ def test_weights_that_are_not_finite_are_not_saved(tmp_path):
     config = small(
         tmp_path, hparams_override=f"{SMALL},learning_rate=1e39", max_steps=1
     )
-    with pytest.raises(UserError, match="no longer finite at step 1, which is"):
+    with pytest.raises(UserError, match="no longer finite after step 1, which"):
         experiment.run(config)
     assert not checkpoint.find_all(tmp_path / "train")
     experiment.run(dataclasses.replace(config, allow_nonfinite=True))

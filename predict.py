@@ -144,12 +144,13 @@ def _predict(settings, arguments, network, metadata):
             "image serves as all of them",
             file=sys.stderr,
         )
+    stretched = metadata.training.get("image_size") is not None
     complain = _Complaints()
     files = list_files(arguments, complain)
 
     def prepare(content, name):
         image = decode(content, name, shape.depth == 3, settings.invert)
-        return fit(image, shape, dataset)
+        return fit(image, shape, dataset, stretched)
 
     has_capsules = keys.CAPSULES in network.output
     if settings.format == "json":

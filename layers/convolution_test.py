@@ -8,6 +8,7 @@ from keras import ops
 from layers.convolution import convolution
 from layers.gradients import value_and_gradients
 
+ON_TENSORFLOW = keras.backend.backend() == "tensorflow"
 # Strides beyond the kernel leave rows out; SAME then crops instead of padding.
 CASES = list(
     itertools.product(
@@ -38,7 +39,7 @@ def example(size, kernel_size, strides, padding):
 
 @pytest.mark.parametrize(
     ("padding", "strides", "size", "kernel_size"),
-    CASES if keras.backend.backend() == "tensorflow" else [],
+    CASES if ON_TENSORFLOW else [],
 )
 def test_kernel_gradient_is_that_of_each_number(
     padding, strides, size, kernel_size
@@ -79,3 +80,31 @@ def test_value_and_gradients_are_those_of_the_plain_convolution(
     np.testing.assert_array_equal(value, plain_value)
     for ours, theirs in zip(gradients, plain_gradients, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+@pytest.mark.parametrize("padding", ["valid", "same"] if ON_TENSORFLOW else [])
+def test_second_derivatives_are_those_of_the_plain_convolution(padding):
+    images, kernel, gradient = example((8, 6), 3, 2, padding)
+
+    def image_gradient(function):
+        """d/dimages of sum(function * gradient), as a function of both."""
+        import tensorflow as tf
+
+        def compute(images, kernel):
+            with tf.GradientTape() as tape:
+                tape.watch(images)
+                outputs = function(images, kernel, 2, padding) ** 2
+            return tape.gradient(outputs, images, gradient)
+
+        return compute
+
+    (value, gradients), (plain_value, plain_gradients) = (
+        value_and_gradients(
+            image_gradient(function), [images, kernel], np.ones_like(images)
+        )
+        for function in (convolution, plain)
+    )
+    np.testing.assert_allclose(value, plain_value, atol=1e-4)
+    for ours, theirs in zip(gradients, plain_gradients, strict=True):
+        assert np.abs(theirs).max() > 1
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-3)

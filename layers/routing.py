@@ -15,6 +15,8 @@ import math
 
 from keras import backend, ops
 
+from layers.hardware import is_tensorflow_on_cpu
+
 # Added to the squared length under the reciprocal square root. It makes value
 # and gradient exactly 0 for a zero capsule and stays below float32 rounding
 # for every length >= 1e-4.
@@ -275,11 +277,11 @@ class _FormedVotes:
 class _LinearVotes:
     """Votes inputs @ weights, never formed; couplings are [O, B, I].
 
-    In float32 the outputs are taken in blocks, of one each up to `_MAX_BLOCKS`
-    outputs: products of the size [B, a, I] stay in a processor's cache, where
-    those of all outputs at once would be written to memory and read again.
-    Shorter types have one block, as the gradients of blocks are summed in the
-    type itself, which rounds at every addition.
+    On CPUs the outputs are taken in blocks, of one each up to `_MAX_BLOCKS`
+    outputs: products of the size [B, a, I] stay in the cache, where those of
+    all outputs at once would be written to memory and read again. This is for
+    float32: the gradients of blocks are summed in the type of the inputs, and
+    shorter ones would round at every addition.
     """
 
     outputs_axis = -3
@@ -293,8 +295,9 @@ class _LinearVotes:
         # From here on input atoms stand before input capsules: a coupling
         # then multiplies along rows, and products are summed over rows.
         self._inputs_by_atom = ops.transpose(inputs, (0, 2, 1))  # [B, a, I]
-        wide = backend.standardize_dtype(inputs.dtype) == "float32"
-        num_blocks = _MAX_BLOCKS if wide else 1
+        is_float32 = backend.standardize_dtype(inputs.dtype) == "float32"
+        in_blocks = is_float32 and is_tensorflow_on_cpu()
+        num_blocks = _MAX_BLOCKS if in_blocks else 1
         self._block_size = math.ceil(self._outputs[0] / num_blocks)
         by_output = ops.reshape(weights, (*weights.shape[:2], *self._outputs))
         by_output = ops.reshape(  # [O, A, a * I]

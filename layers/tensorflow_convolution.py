@@ -6,11 +6,6 @@ import tensorflow as tf
 GRADIENT_SCOPE = "kernel_gradient"
 
 
-def is_faster():
-    """Whether TensorFlow computes on CPUs."""
-    return not tf.config.list_logical_devices("GPU")
-
-
 def convolution(images, kernel, strides, padding):
     """`tf.nn.conv2d`, but for how the gradient of the kernel is computed.
 
@@ -26,18 +21,28 @@ def convolution(images, kernel, strides, padding):
     padding = padding.upper()
 
     @tf.custom_gradient
-    def with_kernel_gradient(outputs, kernel):
+    def convolve(images, kernel):
+        outputs = tf.nn.conv2d(images, kernel, strides, padding)
+
         def gradient(upstream):
-            size = kernel.shape[0]
-            return upstream, kernel_gradient(
-                images, upstream, size, strides, padding
+            # Keras' fixed sizes, where the gradient may have lost them.
+            upstream = tf.ensure_shape(upstream, outputs.shape)
+            of_images = tf.raw_ops.Conv2DBackpropInput(
+                input_sizes=tf.shape(images),
+                filter=kernel,
+                out_backprop=upstream,
+                strides=[1, strides, strides, 1],
+                padding=padding,
             )
+            of_kernel = kernel_gradient(
+                images, upstream, kernel.shape[0], strides, padding
+            )
+            return of_images, of_kernel
 
         return outputs, gradient
 
-    # The gradient of the images stays TensorFlow's own.
-    outputs = tf.nn.conv2d(images, tf.stop_gradient(kernel), strides, padding)
-    return with_kernel_gradient(outputs, kernel)
+    # A variable would be no argument of it.
+    return convolve(images, tf.convert_to_tensor(kernel))
 
 
 def kernel_gradient(images, gradient, kernel_size, strides, padding):
@@ -47,8 +52,9 @@ def kernel_gradient(images, gradient, kernel_size, strides, padding):
                        images[b, s * i + y, s * j + x, c] * gradient[b, i, j, o]
 
     is a convolution of images [C, H, W, B] with the kernel [h, w, B, O],
-    dilated by the strides s. It takes about as long as the convolution of the
-    images itself, where `Conv2DBackpropFilter` takes up to twice as long.
+    dilated by the strides s. With oneDNN and the paper's sizes it takes about
+    as long as the convolution of the images itself, where
+    `Conv2DBackpropFilter` takes up to twice as long.
 
     Args:
       images: tensor [B, H, W, C].

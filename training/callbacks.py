@@ -127,49 +127,60 @@ class Save(_StepCallback):
         self._save = save
         self._stop = stop
 
-    def on_step(self, step, logs):
+    def is_due(self, step):
+        """Whether the step that is done is one to save."""
         stopping = self._stop.number is not None
-        if stopping or step % self._every == 0 or step == self._max_steps:
+        return stopping or step % self._every == 0 or step == self._max_steps
+
+    def on_step(self, step, logs):
+        if self.is_due(step):
             # Asking for the model brings its weights up to date on backends
             # that keep them elsewhere during `fit`.
             self._save(self.model, step)
 
 
 class RequireFinite(_StepCallback):
-    """Raises UserError at the first step whose loss is infinite or NaN.
+    """Raises UserError when a number is infinite or NaN, before it is saved.
 
-    The loss of a step is that of the weights before it: what is to be saved
-    goes through `require_weights` as well.
+    The loss is looked at after every step. It is that of the weights before
+    the step: after a step to save, weights and the optimiser's slots are
+    looked at, too.
     """
 
-    def __init__(self, start, directory, pipeline, config):
+    def __init__(self, start, directory, pipeline, config, save):
         super().__init__(start)
         self._directory = directory
         self._pipeline = pipeline
         self._config = config
+        self._save = save
 
     def on_step(self, step, logs):
         if not math.isfinite(logs["loss"]):
-            self._stop(f"the loss is {logs['loss']} at step {step}", step)
+            examples = self._pipeline.training_indices(
+                step - 1, self._config.batch_size, self._config.seed
+            ).numpy()
+            self._stop(
+                f"the loss is {logs['loss']} at step {step}, which is not "
+                "saved. Training images of its batch: "
+                f"{', '.join(map(str, examples))}"
+            )
+        if self._save.is_due(step):
+            self._require_finite_variables(step)
 
-    def require_weights(self, model, step):
-        """Raises UserError if one that the step gave is infinite or NaN."""
-        for variable in model.trainable_variables:
+    def _require_finite_variables(self, step):
+        model = self.model
+        for variable in [*model.variables, *model.optimizer.variables]:
             if not np.isfinite(keras.ops.convert_to_numpy(variable)).all():
                 self._stop(
-                    f"{variable.path} is no longer finite at step {step}", step
+                    f"{variable.path} is no longer finite after step {step}, "
+                    "which is not saved"
                 )
 
-    def _stop(self, reason, step):
-        examples = self._pipeline.training_indices(
-            step - 1, self._config.batch_size, self._config.seed
-        ).numpy()
+    def _stop(self, reason):
         raise UserError(
-            f"{reason}, which is not saved. "
-            f"Training images of its batch: {', '.join(map(str, examples))}. "
-            f"Last sound checkpoint: {self._last_sound()}; its weights may "
-            "have begun to diverge. A smaller learning_rate may help; "
-            "--allow_nonfinite goes on regardless."
+            f"{reason}. Last sound checkpoint: {self._last_sound()}; its "
+            "weights may have begun to diverge. A smaller learning_rate may "
+            "help; --allow_nonfinite goes on regardless."
         )
 
     def _last_sound(self):

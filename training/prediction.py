@@ -204,7 +204,7 @@ def _predict(network, images):
     if not np.isfinite(values).all():
         raise UserError(
             "the network gives numbers that are not finite: its weights were "
-            "saved after the loss of its training had become infinite or NaN"
+            "saved by a training with --allow_nonfinite"
         )
     return values
 

@@ -145,8 +145,8 @@ def _resume(job, model):
     config = job.config
     path = checkpoint.path_of(job.directory, step)
     metadata = checkpoint.read_metadata(path)
-    _require_same_network(path, metadata.architecture, job.architecture)
     _require_same_data_set(path, metadata, config)
+    _require_same_network(path, metadata.architecture, job.architecture)
     require_unseen(path, metadata, config, job.pipeline)
     require_same_classes(path, metadata, config, job.pipeline)
     if not metadata.training.get("optimizer_state", True):
@@ -267,6 +267,7 @@ def _training_settings(config):
         "shift": config.shift,
         "pad": config.pad,
         "distort": config.distort,
+        "image_size": config.image_size,
         "validate": config.validate,
         "seed": config.seed,
         "batch_size": config.batch_size,
@@ -292,21 +293,21 @@ def _fit(job, model, start, stop):
 def _callbacks(job, start, stop):
     """What happens after a step, in this order."""
     config = job.config
+
+    def save_checkpoint(model, step):
+        with job.parallel.by_itself():
+            checkpoint.save(
+                job.directory, model, job.metadata(step), config.keep
+            )
+
     callbacks = [StopAfterSignal(start, stop, job.parallel)]
-    finite = RequireFinite(start, job.directory, job.pipeline, config)
+    save = Save(start, config, save_checkpoint, stop)
     if not config.allow_nonfinite:
-        # Before anything is written or saved of such a step.
-        callbacks.append(finite)
+        # In every process, and before anything is written or saved.
+        callbacks.append(
+            RequireFinite(start, job.directory, job.pipeline, config, save)
+        )
     if job.parallel.is_first:
-
-        def save(model, step):
-            if not config.allow_nonfinite:
-                finite.require_weights(model, step)
-            with job.parallel.by_itself():
-                checkpoint.save(
-                    job.directory, model, job.metadata(step), config.keep
-                )
-
         writer = SummaryWriter(job.directory)
         writer.hparams(job.metadata(start))
         callbacks += [
@@ -314,7 +315,7 @@ def _callbacks(job, start, stop):
             WriteSummaries(
                 start, writer, config, make_schedule(job.architecture.hparams)
             ),
-            Save(start, config, save, stop),
+            save,
         ]
         if job.architecture.hparams.verbose:
             callbacks.append(

@@ -16,21 +16,21 @@ _SIZE_BEFORE_CROP = {
 }
 
 
-def fit(image, shape, dataset):
+def fit(image, shape, dataset, stretched=False):
     """An image as the network takes it.
 
     It keeps its proportions: it is resized to the largest size that fits and
     padded with black on two sides. For a network that was trained on crops of
     photographs (cifar10, norb), it takes the place of the photograph, of
-    which the middle is cut out and standardised. Folders of images and sets
-    of TFDS are resized without regard to proportions; so is the image for a
-    network that was trained on one.
+    which the middle is cut out and standardised.
 
     Args:
       image: uint8 array [H, W, 1 or 3]. A network of another depth, such as
         norb's two views, gets the one channel as each of its own.
       shape: `features.ImageShape` of the network.
       dataset: name of the data set that the network was trained on.
+      stretched: bool, whether the images of the training were resized to a
+        given size without regard to their proportions. So is this one then.
 
     Returns:
       float32 array [height, width, depth] of `shape`.
@@ -39,7 +39,7 @@ def fit(image, shape, dataset):
         image = np.repeat(image, shape.depth, axis=-1)
     size = (shape.height, shape.width)
     with tf.device("CPU:0"):
-        if dataset == "images" or dataset.startswith("tfds:"):
+        if stretched:
             return unit_range(resize(image, size)).numpy()
         if dataset not in _SIZE_BEFORE_CROP:
             return unit_range(pad_to_proportions(image, size)).numpy()

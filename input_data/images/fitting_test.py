@@ -46,13 +46,12 @@ def test_images_of_the_size_stay_as_they_are():
     )
 
 
-@pytest.mark.parametrize("dataset", ["images", "tfds:rock_paper_scissors"])
-def test_is_stretched_for_networks_that_were_trained_so(dataset):
+def test_is_stretched_for_networks_that_were_trained_so():
     image = np.zeros((24, 12, 1), np.uint8)
     image[:, 6:] = 255
     expected = np.zeros((12, 12, 1), np.float32)
     expected[:, 6:] = 1
-    fitted = fit(image, ImageShape(12, 12, 1, 3), dataset)
+    fitted = fit(image, ImageShape(12, 12, 1, 3), "images", stretched=True)
     np.testing.assert_allclose(
         fitted[:, [0, 1, 2, 3, 8, 9, 10, 11]],
         expected[:, [0, 1, 2, 3, 8, 9, 10, 11]],

@@ -15,6 +15,5 @@ def is_tensorflow_on_cpu():
         return False
     import tensorflow as tf
 
-    return os.environ.get(
-        "TF_ENABLE_ONEDNN_OPTS"
-    ) != "0" and not tf.config.list_logical_devices("GPU")
+    has_onednn = os.environ.get("TF_ENABLE_ONEDNN_OPTS") != "0"
+    return has_onednn and not tf.config.list_logical_devices("GPU")

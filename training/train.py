@@ -255,8 +255,9 @@ def _require_same_data_set(path, metadata, config):
     if before not in (None, config.dataset_name):
         raise UserError(
             f"{path} was trained on {before}, not on {config.dataset_name}: "
-            "name that by --dataset and --data_dir, or another --summary_dir, "
-            f"and --init_checkpoint={path} to start from these weights"
+            f"go on with {before} by --dataset and --data_dir, or name "
+            f"another --summary_dir, and --init_checkpoint={path} to start "
+            "from these weights"
         )
 
 

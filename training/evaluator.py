@@ -14,7 +14,7 @@ from training import checkpoint, tf1_format
 from training.architecture import Architecture
 from training.config import EVAL_BATCH_SIZE
 from training.parallel import OneDevice
-from training.provenance import require_same_classes, require_unseen
+from training.provenance import require_usable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,8 +173,7 @@ class Evaluator:
                 self._config.num_targets or architecture.num_targets
             )
             self._require_same_shape(path, architecture, pipeline)
-            require_unseen(path, metadata, self._config, pipeline)
-            require_same_classes(path, metadata, self._config, pipeline)
+            require_usable(path, metadata, self._config, pipeline)
             model = self._model(architecture)
             checkpoint.load(path, model)
         return model, pipeline

@@ -3,28 +3,8 @@
 from errors import UserError
 
 
-def require_same_classes(path, metadata, config, pipeline):
-    """Refuses a checkpoint whose classes have other names, or another order.
-
-    Args and jobs: as `require_unseen`.
-
-    Raises:
-      UserError: if both know the names of the classes of the same data set,
-        and they differ.
-    """
-    before, now = metadata.class_names, pipeline.class_names
-    if metadata.training.get("dataset") != config.dataset_name:
-        return
-    if None not in (before, now) and before != now:
-        raise UserError(
-            f"{path} was trained on the classes {', '.join(before)}, but "
-            f"those of --dataset={config.dataset_name} here are "
-            f"{', '.join(now)}: the same names are needed, in the same order"
-        )
-
-
-def require_unseen(path, metadata, config, pipeline):
-    """Refuses a checkpoint that has seen images which a job holds out.
+def require_usable(path, metadata, config, pipeline):
+    """Refuses a checkpoint that does not go with the images of a job.
 
     The jobs are: evaluating it, resuming it, and starting a training from it.
 
@@ -35,12 +15,18 @@ def require_unseen(path, metadata, config, pipeline):
       pipeline: `Pipeline` of the job.
 
     Raises:
-      UserError: if the checkpoint was trained on the same data set, but
-        without the `validate` of the job, or split by another seed.
+      UserError: if the checkpoint was trained on the same data set, but on
+        images that the job holds out, or on classes of other names or in
+        another order.
     """
-    before = metadata.training
-    if before.get("dataset") != config.dataset_name:
+    if metadata.training.get("dataset") != config.dataset_name:
         return
+    _require_unseen(path, metadata, config, pipeline)
+    _require_same_classes(path, metadata, config, pipeline)
+
+
+def _require_unseen(path, metadata, config, pipeline):
+    before = metadata.training
     if config.validate and before.get("validate") is False:
         raise UserError(
             f"{path} was trained without --validate, on the very images that "
@@ -52,4 +38,14 @@ def require_unseen(path, metadata, config, pipeline):
             f"{path} was trained with --seed={before.get('seed')}, which "
             "decided what images are for training: take the same seed, or "
             "split the images into folders train and test"
+        )
+
+
+def _require_same_classes(path, metadata, config, pipeline):
+    before, now = metadata.class_names, pipeline.class_names
+    if None not in (before, now) and before != now:
+        raise UserError(
+            f"{path} was trained on the classes {', '.join(before)}, but "
+            f"those of --dataset={config.dataset_name} here are "
+            f"{', '.join(now)}: the same names are needed, in the same order"
         )

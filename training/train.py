@@ -28,7 +28,7 @@ from training.callbacks import (
 from training.config import Config
 from training.parallel import OneDevice
 from training.process import StopSignal, sole_trainer
-from training.provenance import require_same_classes, require_unseen
+from training.provenance import require_usable
 from training.summaries import SummaryWriter
 
 
@@ -147,8 +147,7 @@ def _resume(job, model):
     metadata = checkpoint.read_metadata(path)
     _require_same_data_set(path, metadata, config)
     _require_same_network(path, metadata.architecture, job.architecture)
-    require_unseen(path, metadata, config, job.pipeline)
-    require_same_classes(path, metadata, config, job.pipeline)
+    require_usable(path, metadata, config, job.pipeline)
     if not metadata.training.get("optimizer_state", True):
         raise UserError(
             f"{path} was converted from weights alone, so that a training "
@@ -221,8 +220,7 @@ def _initialize(job, model):
     else:
         metadata = checkpoint.read_metadata(path)
         _require_same_network(path, metadata.architecture, job.architecture)
-        require_unseen(path, metadata, config, job.pipeline)
-        require_same_classes(path, metadata, config, job.pipeline)
+        require_usable(path, metadata, config, job.pipeline)
         checkpoint.load(path, model)
         step = metadata.step
         if not metadata.training.get("optimizer_state", True):

@@ -6,7 +6,7 @@
 README.md shows the reference's commands; --help lists the flags.
 """
 
-import startup  # noqa: F401 - must be the first
+from common import startup  # noqa: F401 - must be the first
 
 # isort: split
 import math
@@ -17,15 +17,16 @@ import sys
 import keras
 from absl import app, flags
 
-import shared_flags
-from errors import Interrupted, UserError
-from training import cluster, devices, parallel
-from training.config import Config
-from training.evaluation import (
+from common import shared_flags
+from common.errors import Interrupted, UserError
+from devices import choice as devices
+from devices import cluster, parallel
+from evaluation.jobs import (
     evaluate_continuously,
     evaluate_ensemble,
     evaluate_once,
 )
+from training.config import Config
 from training.train import train
 
 shared_flags.define()

@@ -21,16 +21,16 @@ from tensorboard.backend.event_processing.event_accumulator import (
 from tensorboard.plugins.hparams import metadata
 
 import experiment
-from errors import UserError
+from checkpoints import checkpoint
+from checkpoints.checkpoint_test import flip_bit, rewrite
+from common.errors import UserError
+from evaluation.evaluator import Evaluator
 from input_data import features as keys
 from input_data import registry
 from input_data.mnist import mnist_shift
-from input_data.mnist.mnist_files import write_mnist
 from input_data.splits import Split
-from training import checkpoint
-from training.checkpoint_test import flip_bit, rewrite
+from testing.mnist_files import write_mnist
 from training.config import Config
-from training.evaluator import Evaluator
 
 ROOT = pathlib.Path(experiment.__file__).parent
 # A capsule network that trains a step in a few milliseconds.

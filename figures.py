@@ -15,7 +15,7 @@ Names of figures:
 They go to --output_dir; files of the same names there are replaced.
 """
 
-import startup  # noqa: F401 - must be the first
+from common import startup  # noqa: F401 - must be the first
 
 # isort: split
 import os
@@ -24,11 +24,11 @@ import sys
 
 from absl import app, flags
 
-import shared_flags
-from errors import UserError
-from training.devices import computing_on
-from training.evaluation import step_of
-from training.evaluator import Evaluator
+from common import shared_flags
+from common.errors import UserError
+from devices.choice import computing_on
+from evaluation.evaluator import Evaluator
+from evaluation.jobs import step_of
 from training.summaries import SummaryWriter
 from visualisation import (
     embedding,

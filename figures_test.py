@@ -11,14 +11,15 @@ from tensorboard.backend.event_processing.event_accumulator import (
 )
 
 import figures
-from errors import UserError
+from checkpoints import checkpoint
+from checkpoints.architecture import Architecture
+from checkpoints.tf1 import tf1_format
+from common.errors import UserError
 from input_data.features import ImageShape
 from models.hparams import HParams
 from models.optimizer import make_optimizer
-from training import checkpoint, tf1_format
-from training.architecture import Architecture
+from testing.tiny_subject import HPARAMS
 from training.config import Config
-from visualisation.tiny_subject import HPARAMS
 
 DIGITS = ImageShape(28, 28, 1, 10)
 PAIRS = ImageShape(36, 36, 1, 10)

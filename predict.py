@@ -8,7 +8,7 @@
 --help lists the flags.
 """
 
-import startup  # noqa: F401 - must be the first
+from common import startup  # noqa: F401 - must be the first
 
 # isort: split
 import os
@@ -17,14 +17,10 @@ import sys
 
 from absl import app, flags, logging
 
-from errors import UserError
-from input_data import features as keys
-from input_data.images.fitting import fit
-from input_data.images.image_file import decode
-from input_data.registry import is_valid_name, valid_names
-from training.devices import computing_on
-from training.export import export
-from training.prediction import (
+from common.errors import UserError
+from devices.choice import computing_on
+from evaluation.export import export
+from evaluation.prediction import (
     JsonLines,
     Table,
     class_names_of,
@@ -33,6 +29,10 @@ from training.prediction import (
     predict_files,
     trained_on,
 )
+from input_data import features as keys
+from input_data.images.fitting import fit
+from input_data.images.image_file import decode
+from input_data.registry import is_valid_name, valid_names
 
 
 def define_flags():

@@ -13,14 +13,14 @@ import pytest
 import tensorflow as tf
 
 import predict
-from errors import UserError
+from checkpoints import checkpoint
+from checkpoints.architecture import Architecture
+from checkpoints.checkpoint_test import make_model
+from common.errors import UserError
 from input_data import features as keys
 from input_data.features import ImageShape
 from input_data.images.fitting_test import blob, shrink
 from models.hparams import HParams
-from training import checkpoint
-from training.architecture import Architecture
-from training.checkpoint_test import make_model
 
 ROOT = pathlib.Path(__file__).parent
 ARCHITECTURE = Architecture(

@@ -19,12 +19,12 @@ import time
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+from checkpoints import checkpoint
+from checkpoints.architecture import Architecture
 from input_data import registry
 from input_data.splits import Split
 from models.hparams import HParams
 from models.optimizer import compile_model
-from training import checkpoint
-from training.architecture import Architecture
 from training.config import Config
 
 

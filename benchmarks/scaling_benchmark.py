@@ -23,8 +23,9 @@ import keras
 
 from benchmarks import command_line, measuring
 from benchmarks.networks import MNIST, NETWORKS, examples
-from errors import UserError
-from training import devices, parallel
+from common.errors import UserError
+from devices import choice as devices
+from devices import parallel
 
 DEVICES = (1, 2, 4)
 BATCH_SIZES = (16, 32, 64, 128, 256)

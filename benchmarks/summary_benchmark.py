@@ -30,11 +30,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import keras
 
+from checkpoints.architecture import Architecture
 from input_data import registry
 from input_data.splits import Split
 from models.hparams import HParams, parse_overrides
 from models.optimizer import compile_model, make_schedule
-from training.architecture import Architecture
 from training.callbacks import (
     VERBOSE_EVERY,
     ShowProgress,

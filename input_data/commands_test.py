@@ -9,8 +9,8 @@ import time
 import pytest
 
 import experiment
-from errors import UserError
-from input_data import tiny_files
+from common.errors import UserError
+from testing import tiny_files
 from training.config import Config
 
 ROOT = pathlib.Path(__file__).parents[1]

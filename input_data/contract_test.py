@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from errors import UserError
+from common.errors import UserError
 from input_data import features as keys
-from input_data import tiny_files
 from input_data.registry import DATASETS, SINGLE_TARGET, Options, load
 from input_data.splits import Split
+from testing import tiny_files
 
 BATCH_SIZE = 4
 # For each data set: what writes its files, what else it is asked for, and the

@@ -4,7 +4,7 @@ import math
 
 import tensorflow as tf
 
-from errors import UserError
+from common.errors import UserError
 from input_data.photo_distortion import central_crop, random_crop
 from input_data.randomness import Stream, step_seed
 

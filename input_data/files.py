@@ -5,7 +5,7 @@ import os
 import pathlib
 import zlib
 
-from errors import UserError
+from common.errors import UserError
 
 
 def read_bytes(path):

@@ -6,7 +6,7 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from errors import UserError
+from common.errors import UserError
 from input_data import features as keys
 from input_data.distortion import (
     crop_middle,

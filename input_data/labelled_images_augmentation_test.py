@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from errors import UserError
+from common.errors import UserError
 from input_data import features as keys
 from input_data import registry
 from input_data.labelled_images import LabelledImages, make_pipeline

@@ -13,8 +13,8 @@ import zlib
 
 import numpy as np
 
-import durable
-from errors import UserError
+from common import durable
+from common.errors import UserError
 from input_data.files import read_bytes
 
 _HEADER_SIZE = 128

@@ -5,7 +5,7 @@ import zlib
 import numpy as np
 import pytest
 
-from errors import UserError
+from common.errors import UserError
 from input_data.matlab import read_mat, write_mat
 
 HEADER = b"MATLAB 5.0".ljust(124) + b"\x00\x01IM"

@@ -3,7 +3,7 @@
 import math
 import os
 
-from errors import UserError
+from common.errors import UserError
 
 # The rest is for the network, its gradients and the program.
 _SHARE_FOR_DATA = 0.5

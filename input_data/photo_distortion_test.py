@@ -2,7 +2,7 @@ import numpy as np
 import tensorflow as tf
 
 from input_data import photo_distortion
-from input_data.distribution_checks import check_uniform
+from testing.distribution_checks import check_uniform
 
 COUNT = 4000
 SEED = tf.constant([3, 5], tf.int64)

@@ -5,7 +5,7 @@ import contextlib
 
 import tensorflow as tf
 
-from errors import UserError
+from common.errors import UserError
 from input_data import features as keys
 from input_data.randomness import shuffled_indices
 

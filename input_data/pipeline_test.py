@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from errors import UserError
+from common.errors import UserError
 from input_data import features as keys
 from input_data import registry
 from input_data.labelled_images import (

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from errors import UserError
+from common.errors import UserError
 from input_data.affnist import affnist
 from input_data.cifar10 import cifar10
 from input_data.digits import digits

@@ -11,7 +11,7 @@ import pathlib
 
 import numpy as np
 
-from errors import UserError
+from common.errors import UserError
 from input_data.crc32c import MIN_BYTES, masked_crc32c
 
 _LENGTH = 8

@@ -6,9 +6,9 @@ import pytest
 from keras import ops
 
 import layers
-from layers import numpy_oracle
-from layers.gradients import value_and_gradients
 from layers.routing_test import assert_gradients_close
+from testing import numpy_oracle
+from testing.gradients import value_and_gradients
 
 RNG = np.random.default_rng(11)
 

@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from layers.convolution import convolution
-from layers.gradients import value_and_gradients
+from testing.gradients import value_and_gradients
 
 ON_TENSORFLOW = keras.backend.backend() == "tensorflow"
 # Strides beyond the kernel leave rows out; SAME then crops instead of padding.

@@ -3,9 +3,9 @@ import pytest
 from keras import ops
 
 import layers
-from layers import numpy_oracle
-from layers.gradients import value_and_gradients
 from layers.routing_test import assert_gradients_close
+from testing import numpy_oracle
+from testing.gradients import value_and_gradients
 
 LABELS = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]], "float32")
 LOGITS = np.array([[0.5, 0.3, 0.05], [0.0, 0.95, 0.2]], "float32")

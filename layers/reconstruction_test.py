@@ -4,7 +4,7 @@ import pytest
 from keras import ops
 
 import layers
-from layers.gradients import value_and_gradients
+from testing.gradients import value_and_gradients
 
 RNG = np.random.default_rng(13)
 CAPSULES = RNG.normal(size=(3, 4, 5)).astype("float32")

@@ -4,8 +4,8 @@ import pytest
 from keras import ops
 
 import layers
-from layers import numpy_oracle
-from layers.gradients import value_and_gradients
+from testing import numpy_oracle
+from testing.gradients import value_and_gradients
 
 RNG = np.random.default_rng(7)
 VOTES = RNG.normal(size=(5, 3, 4))  # I, O, A

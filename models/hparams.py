@@ -3,7 +3,7 @@
 import dataclasses
 import math
 
-from errors import UserError
+from common.errors import UserError
 from layers import CLASSIFICATION_LOSSES
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from errors import UserError
+from common.errors import UserError
 from input_data.features import ImageShape
 from models.hparams import HParams, parse_overrides
 from models.registry import build_model

@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from errors import UserError
+from common.errors import UserError
 from models.hparams import HParams, parse_overrides
 
 

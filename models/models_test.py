@@ -3,12 +3,12 @@ import numpy as np
 import pytest
 from keras import ops
 
-from errors import UserError
+from common.errors import UserError
 from input_data import features as keys
 from input_data.features import ImageShape
-from layers import numpy_oracle
 from models.hparams import HParams
 from models.registry import MODELS, build_model
+from testing import numpy_oracle
 
 MNIST = ImageShape(28, 28, 1, 10)
 CIFAR = ImageShape(24, 24, 3, 10)

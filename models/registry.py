@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from errors import UserError
+from common.errors import UserError
 from input_data import features as keys
 from models.baseline import BaselineModel
 from models.capsule import CapsuleModel

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from errors import UserError
+from common.errors import UserError
 from layers.reconstruction import HIDDEN_UNITS
 from models import baseline, capsule
 

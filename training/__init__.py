@@ -1,1 +1,1 @@
-"""Training, checkpoints, evaluation and ensembles."""
+"""Training: from a config to checkpoints and summaries."""

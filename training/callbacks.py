@@ -7,9 +7,9 @@ import time
 import keras
 import numpy as np
 
-from errors import UserError
-from progress import Progress
-from training import checkpoint
+from checkpoints import checkpoint
+from common.errors import UserError
+from common.progress import Progress
 from training.summaries import training_scalars
 
 # Verbose summaries are written with every tenth point of the curves.

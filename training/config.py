@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from errors import UserError
+from common.errors import UserError
 from input_data.registry import Options
 from input_data.splits import Split
 

@@ -5,7 +5,7 @@ import fcntl
 import os
 import signal
 
-from errors import InterruptedAtOnce, UserError
+from common.errors import InterruptedAtOnce, UserError
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorboard.plugins.histogram.metadata import create_summary_metadata
 from tensorboard.plugins.hparams import api as hparams_plugin
 
-from errors import UserError
+from common.errors import UserError
 from input_data import features as keys
 
 # Of one histogram, as TensorFlow has them.

@@ -8,14 +8,17 @@ import time
 
 import keras
 
-from durable import make_folder
-from errors import Interrupted, UserError
+from checkpoints import checkpoint
+from checkpoints.architecture import Architecture
+from checkpoints.provenance import require_usable
+from checkpoints.tf1 import tf1_format
+from common.durable import make_folder
+from common.errors import Interrupted, UserError
+from devices.parallel import OneDevice
 from input_data import registry
 from input_data.mnist.records import names_shards
 from input_data.pipeline import Pipeline
 from models.optimizer import compile_model, make_schedule
-from training import checkpoint, tf1_format
-from training.architecture import Architecture
 from training.callbacks import (
     RequireFinite,
     Save,
@@ -26,9 +29,7 @@ from training.callbacks import (
     WriteVerboseSummaries,
 )
 from training.config import Config
-from training.parallel import OneDevice
 from training.process import StopSignal, sole_trainer
-from training.provenance import require_usable
 from training.summaries import SummaryWriter
 
 

@@ -9,8 +9,8 @@ import tensorflow as tf
 from google.protobuf import text_format
 from tensorboard.plugins import projector
 
-from drawing import to_rgb
-from errors import UserError
+from common.errors import UserError
+from visualisation.drawing import to_rgb
 
 NUM_EXAMPLES = 1000
 TENSORS_FILE = "capsules.tsv"

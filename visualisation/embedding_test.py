@@ -6,9 +6,9 @@ import tensorflow as tf
 from google.protobuf import text_format
 from tensorboard.plugins import projector
 
-from errors import UserError
+from common.errors import UserError
+from testing.tiny_subject import make_subject
 from visualisation import embedding
-from visualisation.tiny_subject import make_subject
 
 
 @pytest.mark.parametrize("num_targets", [1, 2])

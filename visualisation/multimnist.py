@@ -1,7 +1,12 @@
 """Overlapping digits taken apart, as in the paper's figure 5."""
 
-from drawing import right_beside_wrong_png, to_rgb, two_colours, verdict
-from errors import UserError
+from common.errors import UserError
+from visualisation.drawing import (
+    right_beside_wrong_png,
+    to_rgb,
+    two_colours,
+    verdict,
+)
 
 # Examples classified right, and as many classified wrong.
 NUM_EXAMPLES = 5

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from errors import UserError
+from common.errors import UserError
+from testing.tiny_subject import decoder_in_numpy, make_subject
 from visualisation import multimnist
 from visualisation.subject_test import example_of
-from visualisation.tiny_subject import decoder_in_numpy, make_subject
 
 
 def test_the_absent_class_is_neither_label_nor_prediction():

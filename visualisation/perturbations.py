@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from drawing import mosaic_png, to_rgb
-from errors import UserError
+from common.errors import UserError
+from visualisation.drawing import mosaic_png, to_rgb
 
 # The paper's figure 4: from -0.25 to 0.25 by 0.05.
 OFFSETS = np.arange(-5, 6) * 0.05

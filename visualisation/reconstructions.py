@@ -1,6 +1,6 @@
 """Input, target and remake of examples, as in the paper's figure 3."""
 
-from drawing import right_beside_wrong_png, to_rgb, verdict
+from visualisation.drawing import right_beside_wrong_png, to_rgb, verdict
 
 # Examples classified right, and as many classified wrong.
 NUM_EXAMPLES = 6

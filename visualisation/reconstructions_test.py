@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from errors import UserError
+from common.errors import UserError
+from testing.tiny_subject import decoder_in_numpy, make_subject
 from visualisation import reconstructions
-from visualisation.tiny_subject import decoder_in_numpy, make_subject
 
 
 @pytest.mark.parametrize("num_targets", [1, 2])

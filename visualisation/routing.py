@@ -7,9 +7,9 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from drawing import png, to_rgb
-from errors import UserError
+from common.errors import UserError
 from training.config import EVAL_BATCH_SIZE
+from visualisation.drawing import png, to_rgb
 
 # Examples with heat maps; the entropy is a mean over one batch.
 NUM_EXAMPLES = 4

@@ -2,10 +2,10 @@ import keras
 import numpy as np
 import pytest
 
-from errors import UserError
-from layers import numpy_oracle
+from common.errors import UserError
+from testing import numpy_oracle
+from testing.tiny_subject import make_subject
 from visualisation import routing
-from visualisation.tiny_subject import make_subject
 
 
 def couplings_in_numpy(subject, images):

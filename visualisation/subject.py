@@ -5,7 +5,7 @@ import dataclasses
 import keras
 import numpy as np
 
-from errors import UserError
+from common.errors import UserError
 from input_data import features as keys
 from input_data.pipeline import Pipeline
 from models.capsule import CapsuleModel

@@ -3,13 +3,13 @@ import itertools
 import numpy as np
 import pytest
 
-from errors import UserError
-from visualisation.subject import Example
-from visualisation.tiny_subject import (
+from common.errors import UserError
+from testing.tiny_subject import (
     NUM_EXAMPLES,
     decoder_in_numpy,
     make_subject,
 )
+from visualisation.subject import Example
 
 
 def example_of(lengths, labels):

@@ -7,7 +7,7 @@ with image uint8 [1600, N], each column an image row by row, and label_int
 
 import numpy as np
 
-from errors import UserError
+from common.errors import UserError
 from input_data.files import listing, paths_in, require_folder
 from input_data.labelled_images import LabelledImages, make_pipeline
 from input_data.matlab import read_mat, write_mat

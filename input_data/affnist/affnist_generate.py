@@ -26,8 +26,8 @@ import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
-import durable
-from errors import UserError
+from common import durable
+from common.errors import UserError
 from input_data.affnist.affnist import IMAGE_SIZE, file_name, write_file
 from input_data.digits import digits
 from input_data.labelled_images import LabelledImages

@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
 
-import durable
-from errors import UserError
+from common import durable
+from common.errors import UserError
 from input_data import features as keys
-from input_data import tiny_files
 from input_data.affnist import affnist, affnist_generate
 from input_data.labelled_images import LabelledImages
 from input_data.registry import Options
 from input_data.splits import Split
+from testing import tiny_files
 
 
 def square(top, left, height, width):

@@ -7,7 +7,7 @@ for the label, then 1,024 bytes each of red, green and blue, row by row).
 import numpy as np
 import tensorflow as tf
 
-from errors import UserError
+from common.errors import UserError
 from input_data.files import listing, read_bytes, require_folder
 from input_data.labelled_images import LabelledImages
 from input_data.photo_distortion import random_crop, random_flip

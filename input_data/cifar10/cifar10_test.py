@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from errors import UserError
+from common.errors import UserError
 from input_data import features as keys
-from input_data import tiny_files
 from input_data.cifar10 import cifar10
-from input_data.distribution_checks import check_equally_often, check_uniform
 from input_data.registry import Options
 from input_data.splits import Split
+from testing import tiny_files
+from testing.distribution_checks import check_equally_often, check_uniform
 
 
 def standardise(image):

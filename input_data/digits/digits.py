@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
-from errors import UserError
+from common.errors import UserError
 from input_data.labelled_images import (
     SINGLE_SHIFT,
     LabelledImages,

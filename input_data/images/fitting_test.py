@@ -3,7 +3,7 @@ import pytest
 
 from input_data.features import ImageShape
 from input_data.images.fitting import fit, pad_to_proportions
-from input_data.tiny_files import random_images
+from testing.tiny_files import random_images
 
 
 def shrink(square, factor):

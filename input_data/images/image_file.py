@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from errors import UserError
+from common.errors import UserError
 
 # ITU-R BT.601, as in tf.image.rgb_to_grayscale.
 _GREY_WEIGHTS = np.array([0.2989, 0.5870, 0.1140], np.float32)

@@ -6,7 +6,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from errors import UserError
+from common.errors import UserError
 from input_data.files import paths_in, read_bytes, require_folder
 from input_data.images.image_file import decode
 from input_data.labelled_images import LabelledImages, make_pipeline

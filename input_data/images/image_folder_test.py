@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from errors import UserError
+from common.errors import UserError
 from input_data import features as keys
 from input_data.images import image_folder
 from input_data.registry import Options
 from input_data.splits import Split
-from input_data.tiny_files import random_images, write_png
+from testing.tiny_files import random_images, write_png
 
 # Written by Pillow: grey 4x6 with the values 0, 10, ... 230; and the same as
 # red, halved as green, and 255 less it as blue.

@@ -10,7 +10,7 @@ import struct
 
 import numpy as np
 
-from errors import UserError
+from common.errors import UserError
 from input_data.files import read_bytes
 
 _UNSIGNED_BYTE = 8

@@ -4,7 +4,7 @@ import struct
 import numpy as np
 import pytest
 
-from errors import UserError
+from common.errors import UserError
 from input_data.mnist.idx import read_idx
 
 IMAGES = np.random.default_rng(1).integers(0, 256, (5, 4, 3)).astype(np.uint8)

@@ -1,6 +1,6 @@
 """MNIST: from its idx files, the reference's record files, or TFDS."""
 
-from errors import UserError
+from common.errors import UserError
 from input_data.files import listing, require_folder
 from input_data.labelled_images import (
     SINGLE_SHIFT,

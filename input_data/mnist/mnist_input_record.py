@@ -32,7 +32,7 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
-from errors import UserError
+from common.errors import UserError
 from input_data import features as keys
 from input_data.files import require_folder
 from input_data.labelled_images import (

@@ -5,14 +5,14 @@ import pytest
 import tensorflow as tf
 
 import experiment
-from errors import UserError
+from common.errors import UserError
+from evaluation.evaluator import predict
 from input_data import features as keys
 from input_data import registry
 from input_data.mnist import records
 from input_data.registry import Options
 from input_data.splits import Split
 from training.config import Config
-from training.evaluator import predict
 from training.train import train
 
 SIZE = 28

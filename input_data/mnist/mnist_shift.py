@@ -35,14 +35,14 @@ if __name__ == "__main__":
 import tensorflow as tf
 from absl import app, flags
 
-import durable
-from errors import UserError
+from common import durable
+from common.errors import UserError
+from common.progress import Progress
 from input_data.digits import digits
 from input_data.mnist import mnist, records
 from input_data.mnist.expansion import DigitPairs, ShiftedDigits
 from input_data.splits import Split
 from input_data.tfrecords import FRAME_OVERHEAD, TFRecordFiles
-from progress import Progress
 
 DATASETS = ("mnist", "digits")
 # Records that are made at once: little memory, and few calls for each.

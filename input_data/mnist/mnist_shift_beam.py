@@ -33,8 +33,8 @@ except ImportError as error:
     )
 from absl import app, flags
 
-import durable
-from errors import UserError
+from common import durable
+from common.errors import UserError
 from input_data.mnist import mnist_shift
 
 

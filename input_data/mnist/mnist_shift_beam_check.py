@@ -13,7 +13,7 @@ import sys
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from errors import UserError
+from common.errors import UserError
 from input_data.mnist import mnist_shift, mnist_shift_beam
 from input_data.mnist.mnist_shift import Job
 from input_data.splits import Split

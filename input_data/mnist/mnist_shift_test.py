@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import durable
-from errors import UserError
+from common import durable
+from common.errors import UserError
 from input_data import features as keys
 from input_data import registry
 from input_data.digits import digits

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from errors import UserError
+from common.errors import UserError
 from input_data import features as keys
 from input_data import registry
-from input_data.mnist.mnist_files import write_mnist
 from input_data.splits import Split
+from testing.mnist_files import write_mnist
 
 
 def load(folder, split, **options):

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
-from errors import UserError
+from common.errors import UserError
 from input_data.files import paths_in
 
 NUM_CLASSES = 10

@@ -8,7 +8,7 @@ test."
 import numpy as np
 import tensorflow as tf
 
-from errors import UserError
+from common.errors import UserError
 from input_data.files import listing, require_folder
 from input_data.labelled_images import LabelledImages
 from input_data.norb import norb_tfds

@@ -21,8 +21,8 @@ if __name__ == "__main__":
 
 from absl import app, flags
 
-import durable
-from errors import UserError
+from common import durable
+from common.errors import UserError
 from input_data.norb import norb_matrix, norb_tfds
 from input_data.norb.norb_input_record import file_name, write_records
 

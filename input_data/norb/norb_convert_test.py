@@ -6,12 +6,12 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-import durable
-from errors import UserError
-from input_data import tiny_files
+from common import durable
+from common.errors import UserError
 from input_data.norb import norb_convert, norb_matrix
 from input_data.norb.norb_input_record import read_records
 from input_data.tfds import tfds_images
+from testing import tiny_files
 
 BYTE, INTEGER, FLOAT = 0x1E3D4C55, 0x1E3D4C54, 0x1E3D4C51
 

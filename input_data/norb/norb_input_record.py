@@ -11,8 +11,8 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-import durable
-from errors import UserError
+from common import durable
+from common.errors import UserError
 
 NUM_CLASSES = 5
 IMAGE_SIZE = 96

@@ -10,7 +10,7 @@ import struct
 
 import numpy as np
 
-from errors import UserError
+from common.errors import UserError
 from input_data.files import listing, read_bytes, require_folder
 from input_data.norb.norb_input_record import (
     DEPTH,

@@ -2,10 +2,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from errors import UserError
+from common.errors import UserError
 from input_data import features as keys
-from input_data import tiny_files
-from input_data.distribution_checks import check_equally_often, check_uniform
 from input_data.norb import norb
 from input_data.norb.norb_input_record import (
     StereoImages,
@@ -14,6 +12,8 @@ from input_data.norb.norb_input_record import (
 )
 from input_data.registry import Options
 from input_data.splits import Split
+from testing import tiny_files
+from testing.distribution_checks import check_equally_often, check_uniform
 
 
 def write_raw_records(path, *records):

@@ -9,7 +9,7 @@ y [N, 1], where 10 stands for the digit 0).
 
 import numpy as np
 
-from errors import UserError
+from common.errors import UserError
 from input_data.files import listing, require_folder
 from input_data.labelled_images import LabelledImages, make_pipeline
 from input_data.matlab import read_mat

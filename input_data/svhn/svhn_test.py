@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from errors import UserError
+from common.errors import UserError
 from input_data import features as keys
-from input_data import tiny_files
 from input_data.registry import Options
 from input_data.splits import Split
 from input_data.svhn import svhn
+from testing import tiny_files
 
 
 def test_label_ten_is_the_digit_zero(tmp_path):

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from errors import UserError
+from common.errors import UserError
 from input_data.labelled_images import LabelledImages, make_pipeline
 from input_data.memory import require_memory
 from input_data.resizing import resize

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from errors import UserError
+from common.errors import UserError
 from input_data import features as keys
-from input_data import tiny_files
 from input_data.cifar10 import cifar10
 from input_data.mnist import mnist
 from input_data.norb import norb
@@ -17,6 +16,7 @@ from input_data.registry import Options, load
 from input_data.splits import Split
 from input_data.svhn import svhn
 from input_data.tfds import tfds_images
+from testing import tiny_files
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""Checkpoints, ours and TF1's: written whole, opened, verified."""

@@ -1,0 +1,51 @@
+"""Whether a checkpoint may be used with the images of a job."""
+
+from common.errors import UserError
+
+
+def require_usable(path, metadata, config, pipeline):
+    """Refuses a checkpoint that does not go with the images of a job.
+
+    The jobs are: evaluating it, resuming it, and starting a training from it.
+
+    Args:
+      path: path of the checkpoint, for the message.
+      metadata: its `checkpoint.Metadata`.
+      config: `Config` of the job.
+      pipeline: `Pipeline` of the job.
+
+    Raises:
+      UserError: if the checkpoint was trained on the same data set, but on
+        images that the job holds out, or on classes of other names or in
+        another order.
+    """
+    if metadata.training.get("dataset") != config.dataset_name:
+        return
+    _require_unseen(path, metadata, config, pipeline)
+    _require_same_classes(path, metadata, config, pipeline)
+
+
+def _require_unseen(path, metadata, config, pipeline):
+    before = metadata.training
+    if config.validate and before.get("validate") is False:
+        raise UserError(
+            f"{path} was trained without --validate, on the very images that "
+            "--validate holds out: leave it out here, or train with it from "
+            "the start"
+        )
+    if pipeline.split_seed not in (None, before.get("seed")):
+        raise UserError(
+            f"{path} was trained with --seed={before.get('seed')}, which "
+            "decided what images are for training: take the same seed, or "
+            "split the images into folders train and test"
+        )
+
+
+def _require_same_classes(path, metadata, config, pipeline):
+    before, now = metadata.class_names, pipeline.class_names
+    if None not in (before, now) and before != now:
+        raise UserError(
+            f"{path} was trained on the classes {', '.join(before)}, but "
+            f"those of --dataset={config.dataset_name} here are "
+            f"{', '.join(now)}: the same names are needed, in the same order"
+        )

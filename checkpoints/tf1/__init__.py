@@ -1,0 +1,1 @@
+"""TF1 checkpoints of the reference: reading, writing, converting."""

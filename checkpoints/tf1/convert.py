@@ -1,0 +1,172 @@
+"""Converts TF1 checkpoints of the reference into ours, and ours into TF1's.
+
+SRC says which; the flags describe the network of a TF1 checkpoint, which
+does not describe itself:
+
+  python -m checkpoints.tf1.convert DIR/model.ckpt-600000 OUT \
+      --hparams_override=num_prime_capsules=64,padding=SAME,remake=false \
+      --height=24 --width=24 --depth=3
+  python -m checkpoints.tf1.convert OUT/model.ckpt-600000 BACK
+"""
+
+import argparse
+import os
+import pathlib
+import sys
+
+from checkpoints import checkpoint
+from checkpoints.architecture import Architecture
+from checkpoints.tf1 import tf1_format
+from common.errors import UserError
+from input_data.features import ImageShape
+from models.hparams import HParams, parse_overrides
+from models.optimizer import make_optimizer
+from models.registry import MODELS
+
+
+def import_tf1(source, directory, architecture):
+    """Converts a TF1 checkpoint into one of ours.
+
+    What a TF1 checkpoint does not tell, the data set and settings it was
+    trained with, is None in the new one. If it has no Adam moments,
+    `optimizer_state` is false there: the moments are zeros, and a training
+    may start from the weights but not resume.
+
+    Args:
+      source: path, the prefix of the TF1 checkpoint's files.
+      directory: path, where `model.ckpt-<step>` is made.
+      architecture: `Architecture`.
+
+    Returns:
+      The path of the new checkpoint.
+
+    Raises:
+      UserError: if the source does not fit, or the new one exists or cannot
+        be written.
+    """
+    tf1 = tf1_format.Tf1Checkpoint(source)
+    tf1_format.free_path(directory, tf1.step)
+    model = _compiled(architecture)
+    tf1.load(model, architecture)
+    # Ours must agree with itself on the step, moments or not.
+    model.optimizer.iterations.assign(tf1.step)
+    unknown = ("dataset", "validate", "seed", "batch_size", "max_steps")
+    training = {
+        **dict.fromkeys(unknown),
+        "converted_from": str(source),
+        "optimizer_state": tf1.has_slots,
+    }
+    metadata = checkpoint.Metadata(tf1.step, architecture, training)
+    return checkpoint.save(directory, model, metadata)
+
+
+def export_tf1(source, directory):
+    """Converts a checkpoint of ours into a TF1 checkpoint.
+
+    Args:
+      source: path of a checkpoint directory.
+      directory: path, where the files `model.ckpt-<step>.*` are made.
+
+    Returns:
+      The path that names the new checkpoint.
+
+    Raises:
+      UserError: as `save` does, and if the source cannot be read.
+    """
+    metadata = checkpoint.read_metadata(source)
+    # Refuses models that TF1 does not have before any work is done.
+    tf1_format.layouts_of(metadata.architecture)
+    model = _compiled(metadata.architecture)
+    checkpoint.load(source, model)
+    return tf1_format.save(
+        directory,
+        model,
+        metadata.architecture,
+        metadata.step,
+        with_slots=metadata.training.get("optimizer_state", True),
+    )
+
+
+def _compiled(architecture):
+    model = architecture.build()
+    model.compile(optimizer=make_optimizer(architecture.hparams))
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+# The settings that a TF1 checkpoint does not tell, with MNIST's as defaults.
+_NETWORK_FLAGS = {
+    "model": "capsule",
+    "hparams_override": "",
+    "height": 28,
+    "width": 28,
+    "depth": 1,
+    "num_classes": 10,
+    "num_targets": 1,
+}
+_CHOICES = {"model": sorted(MODELS), "num_targets": (1, 2)}
+
+
+def _count(text):
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return int(text)
+
+
+def _parse(arguments):
+    parser = argparse.ArgumentParser(
+        prog="python -m checkpoints.tf1.convert",
+        description="Converts a TF1 checkpoint of the reference into one of "
+        "this project, or back.",
+        epilog="The flags describe the network of a TF1 SRC; one of ours "
+        "describes itself.",
+    )
+    parser.add_argument("SRC", help="the checkpoint to convert")
+    parser.add_argument("DST", help="folder to make model.ckpt-<step> in")
+    for name, default in _NETWORK_FLAGS.items():
+        parser.add_argument(
+            f"--{name}",
+            type=_count if isinstance(default, int) else str,
+            choices=_CHOICES.get(name),
+            help=f"default: {default!r}",
+        )
+    return parser.parse_args(arguments)
+
+
+def _convert(asked):
+    given = {
+        name: getattr(asked, name)
+        for name in _NETWORK_FLAGS
+        if getattr(asked, name) is not None
+    }
+    if not tf1_format.is_tf1(asked.SRC):
+        if given and pathlib.Path(asked.SRC).is_dir():
+            flags = ", ".join(f"--{name}" for name in given)
+            raise UserError(f"{asked.SRC} describes itself: leave out {flags}")
+        return export_tf1(asked.SRC, asked.DST)
+    values = {**_NETWORK_FLAGS, **given}
+    architecture = Architecture(
+        model=values["model"],
+        shape=ImageShape(
+            *(
+                values[name]
+                for name in ("height", "width", "depth", "num_classes")
+            )
+        ),
+        num_targets=values["num_targets"],
+        hparams=HParams(**parse_overrides(values["hparams_override"])),
+    )
+    return import_tf1(asked.SRC, asked.DST, architecture)
+
+
+def main(arguments=None):
+    """Runs the conversion; a user's error is one message and exit 1."""
+    try:
+        print(_convert(_parse(arguments)))
+    except UserError as error:
+        sys.exit(f"tf1_checkpoint: {error}")
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    main()

@@ -1,0 +1,615 @@
+"""TF1 checkpoints: the optimiser's state, errors, conversion, and the jobs."""
+
+import dataclasses
+import json
+import pathlib
+
+import h5py
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from checkpoints import checkpoint
+from checkpoints.tf1 import convert as tf1_checkpoint
+from checkpoints.tf1.tf1_format import Tf1Checkpoint, is_tf1, save
+from common.errors import UserError
+from evaluation.jobs import (
+    evaluate_continuously,
+    evaluate_ensemble,
+    evaluate_once,
+)
+from experiment import run
+from models.optimizer import make_optimizer
+from testing.tf1_examples import (
+    architecture_of,
+    assert_same,
+    positions_of,
+    random_variables,
+    read,
+    shapes_of,
+    v1,
+    write,
+)
+from training.config import Config
+from training.train import train
+
+STEP = 7
+
+# The optimiser's state, and back to TF1.
+
+
+def compiled(architecture):
+    model = architecture.build()
+    model.compile(optimizer=make_optimizer(architecture.hparams))
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def ours_of(name, array, architecture):
+    """A TF1 array in our order, element by element."""
+    height, width, depth, _ = dataclasses.astuple(architecture.shape)
+    rows, columns = positions_of(architecture)
+    flattened = {
+        # name: axis, (outermost, row, column sizes there)
+        "capsule2/weights": (
+            0,
+            (architecture.hparams.num_prime_capsules, rows, columns),
+        ),
+        "recons/recons_3/weights": (1, (depth, height, width)),
+        "recons/recons_3/biases": (0, (depth, height, width)),
+        "fc1/weights": (0, (256, rows, columns)),
+    }
+    if name == "conv_capsule1/biases":
+        return array[:, :, 0, 0]
+    if name not in flattened:
+        return array
+    axis, (channels, rows, columns) = flattened[name]
+    ours = np.full_like(array, np.nan)
+    for channel in range(channels):
+        for row in range(rows):
+            for column in range(columns):
+                there = (channel * rows + row) * columns + column
+                here = (row * columns + column) * channels + channel
+                if axis == 0:
+                    ours[here] = array[there]
+                else:
+                    ours[:, here] = array[:, there]
+    return ours
+
+
+def assert_holds(model, values, architecture):
+    """The model has the weights and Adam moments of TF1 variables."""
+    moments = model.optimizer.variables[1:]  # after the step: m, v, m, v...
+    names = [
+        variable.path.partition("/")[2]
+        .replace("kernel", "weights")
+        .replace("bias", "biases")
+        .replace("biaseses", "biases")
+        for variable in model.trainable_variables
+    ]
+    assert set(names) == set(shapes_of(architecture))
+    for index, name in enumerate(names):
+        for variable, suffix, label in (
+            (model.trainable_variables[index], "", ""),
+            (moments[2 * index], "/Adam", "momentum"),
+            (moments[2 * index + 1], "/Adam_1", "velocity"),
+        ):
+            assert variable.path.endswith(label)
+            expected = ours_of(name, values[name + suffix], architecture)
+            np.testing.assert_array_equal(
+                np.asarray(variable), expected, err_msg=name + suffix
+            )
+
+
+@pytest.mark.parametrize("model_name", ["capsule", "baseline"])
+def test_adam_moments_land_on_their_weights(tmp_path, model_name):
+    architecture = architecture_of(depth=3, model=model_name)
+    values = random_variables(architecture)
+    prefix = write(tmp_path / "model.ckpt-7", values)
+    model = compiled(architecture)
+
+    Tf1Checkpoint(prefix).load(model, architecture)
+
+    assert_holds(model, values, architecture)
+    assert int(model.optimizer.iterations) == STEP
+
+
+@pytest.mark.parametrize("model_name", ["capsule", "baseline"])
+def test_tf1_to_ours_to_tf1_is_the_same_checkpoint(tmp_path, model_name):
+    architecture = architecture_of(depth=2, model=model_name)
+    values = random_variables(architecture)
+    prefix = write(tmp_path / "model.ckpt-7", values)
+
+    ours = tf1_checkpoint.import_tf1(prefix, tmp_path / "ours", architecture)
+    exported = tf1_checkpoint.export_tf1(ours, tmp_path / "tf1")
+
+    assert exported == tmp_path / "tf1" / "model.ckpt-7"
+    assert_same(read(exported), values)
+    # Nothing but the two checkpoints is left.
+    assert [path.name for path in (tmp_path / "ours").iterdir()] == [ours.name]
+    assert sorted(path.name for path in (tmp_path / "tf1").iterdir()) == [
+        "model.ckpt-7.data-00000-of-00001",
+        "model.ckpt-7.index",
+    ]
+
+
+def test_without_moments_only_weights_and_step_are_converted(tmp_path):
+    architecture = architecture_of()
+    values = random_variables(architecture, slots=False)
+    prefix = write(tmp_path / "model.ckpt-7", values)
+
+    ours = tf1_checkpoint.import_tf1(prefix, tmp_path / "ours", architecture)
+
+    metadata = checkpoint.read_metadata(ours)
+    assert metadata.step == STEP
+    assert metadata.architecture == architecture
+    assert metadata.training == {
+        "dataset": None,
+        "validate": None,
+        "seed": None,
+        "batch_size": None,
+        "max_steps": None,
+        "converted_from": prefix,
+        "optimizer_state": False,
+    }
+    exported = tf1_checkpoint.export_tf1(ours, tmp_path / "tf1")
+    assert_same(read(exported), values)
+
+
+def test_powers_of_the_betas_alone_are_no_optimiser_state(tmp_path):
+    architecture = architecture_of()
+    values = random_variables(architecture, slots=False)
+    values["beta1_power"] = values["beta2_power"] = np.float32(0.5)
+    prefix = write(tmp_path / "model.ckpt-7", values)
+    model = compiled(architecture)
+    Tf1Checkpoint(prefix).load(model, architecture)
+    assert int(model.optimizer.iterations) == 0
+
+
+def test_other_powers_than_the_step_s_are_noted(tmp_path, capsys):
+    architecture = architecture_of()
+    values = random_variables(architecture)
+    values["beta2_power"] = np.float32(0.5)
+    prefix = write(tmp_path / "model.ckpt-7", values)
+    model = compiled(architecture)
+    Tf1Checkpoint(prefix).load(model, architecture)
+    assert "beta2_power is 0.5, but after global_step=7" in (
+        capsys.readouterr().out
+    )
+
+
+def test_tf1_saver_and_adam_go_on_from_an_export(tmp_path):
+    """One update of TF1's own Adam equals one of ours, all state restored."""
+    architecture = architecture_of(depth=2)
+    values = random_variables(architecture)
+    prefix = write(tmp_path / "model.ckpt-7", values)
+    ours = tf1_checkpoint.import_tf1(prefix, tmp_path / "ours", architecture)
+    exported = tf1_checkpoint.export_tf1(ours, tmp_path / "tf1")
+    random = np.random.default_rng(3)
+    gradients = {
+        name: random.normal(0.0, 0.02, shape).astype("float32")
+        for name, shape in shapes_of(architecture).items()
+    }
+
+    with tf.Graph().as_default(), v1.Session() as session:
+        step = v1.get_variable(
+            "global_step",
+            [],
+            initializer=v1.constant_initializer(0),
+            trainable=False,
+        )
+        variables = {
+            name: v1.get_variable(name, shape)
+            for name, shape in shapes_of(architecture).items()
+        }
+        rate = v1.train.exponential_decay(0.001, step, 2000, 0.96)
+        update = v1.train.AdamOptimizer(v1.maximum(rate, 1e-6)).apply_gradients(
+            [(gradients[name], variables[name]) for name in variables], step
+        )
+        v1.train.Saver().restore(session, str(exported))
+        session.run(update)
+        updated = session.run({v.op.name: v for v in v1.global_variables()})
+    assert updated["global_step"] == STEP + 1
+
+    model = compiled(architecture)
+    checkpoint.load(ours, model)
+    model.optimizer.apply(
+        [
+            ours_of(tf1_name, gradients[tf1_name], architecture)
+            for tf1_name in gradients
+        ]
+    )
+    saved = save(tmp_path / "next", model, architecture, STEP + 1)
+    after = read(saved)
+    assert after.keys() == updated.keys()
+    for name, value in updated.items():
+        np.testing.assert_allclose(
+            after[name], value, rtol=1e-5, atol=2e-8, err_msg=name
+        )
+
+
+def test_older_format_in_one_file(tmp_path):
+    architecture = architecture_of()
+    values = random_variables(architecture)
+    prefix = write(
+        tmp_path / "model.ckpt-7", values, version=v1.train.SaverDef.V1
+    )
+    assert pathlib.Path(prefix).is_file()
+    assert is_tf1(prefix)
+    model = compiled(architecture)
+    Tf1Checkpoint(prefix).load(model, architecture)
+    assert_holds(model, values, architecture)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_whole_number_steps(tmp_path, dtype):
+    architecture = architecture_of()
+    values = random_variables(architecture, slots=False)
+    values["global_step"] = np.array(600000, dtype)
+    prefix = write(tmp_path / "model.ckpt-600000", values)
+    assert Tf1Checkpoint(prefix).step == 600000
+
+
+# Errors.
+
+
+def load_error(prefix, architecture):
+    """The message of loading; the model must be left as it was."""
+    model = compiled(architecture)
+    before = [np.asarray(weight) for weight in model.weights]
+    with pytest.raises(UserError) as error:
+        Tf1Checkpoint(prefix).load(model, architecture)
+    for old, weight in zip(before, model.weights, strict=True):
+        np.testing.assert_array_equal(old, np.asarray(weight))
+    assert int(model.optimizer.iterations) == 0
+    assert str(prefix) in str(error.value)
+    return str(error.value)
+
+
+def test_every_missing_and_unexpected_variable_is_named(tmp_path):
+    architecture = architecture_of()
+    values = random_variables(architecture)
+    for name in ("conv1/biases", "capsule2/weights/Adam_1", "beta1_power"):
+        del values[name]
+    values["extra/weights"] = np.zeros((2, 3), "float32")
+    message = load_error(write(tmp_path / "m", values), architecture)
+    lines = message.split("\n  ")[1:]
+    assert lines == [
+        "missing: beta1_power []",
+        "missing: capsule2/weights/Adam_1 [12, 8, 48]",
+        "missing: conv1/biases [256]",
+        "unexpected: extra/weights [2, 3]",
+    ]
+
+
+def test_the_explanation_comes_first_and_moments_are_listed_too(tmp_path):
+    there = architecture_of(num_prime_capsules=3, remake=False)
+    values = random_variables(there)
+    asked = architecture_of(remake=False)
+    message = load_error(write(tmp_path / "m", values), asked)
+    assert message.split("\n  ")[1] == (
+        "num_prime_capsules=3 is in the checkpoint, 2 was asked for"
+    )
+    for name in ("capsule2/weights", "capsule2/weights/Adam_1"):
+        assert (
+            f"wrong shape: {name} is [18, 8, 48], should be [12, 8, 48]"
+        ) in message
+
+
+def test_other_number_types_are_refused(tmp_path):
+    architecture = architecture_of()
+    values = random_variables(architecture, slots=False)
+    values["conv1/biases"] = values["conv1/biases"].astype("float64")
+    message = load_error(write(tmp_path / "m", values), architecture)
+    assert "conv1/biases is float64, should be float32" in message
+
+
+@pytest.mark.parametrize("step", [1.5, -1.0, np.nan, np.inf])
+def test_steps_that_are_none(tmp_path, step):
+    architecture = architecture_of()
+    values = random_variables(architecture, slots=False)
+    values["global_step"] = np.float32(step)
+    message = load_error(write(tmp_path / "m", values), architecture)
+    assert "global_step is" in message
+
+
+def test_checkpoints_of_something_else(tmp_path):
+    architecture = architecture_of()
+    prefix = write(tmp_path / "m", {"other": np.float32([1.0, 2.0])})
+    message = load_error(prefix, architecture)
+    assert "has no single number global_step" in message
+    assert "other" in message
+
+
+def test_files_that_are_no_checkpoints(tmp_path):
+    text = tmp_path / "model.ckpt-1"
+    text.write_text("not a checkpoint")
+    index = tmp_path / "model.ckpt-2.index"
+    index.write_text("not an index")
+    for path in (text, index.with_suffix("")):
+        assert is_tf1(path)
+        assert "cannot be read as a TF1" in load_error(path, architecture_of())
+
+
+def test_name_of_a_file_instead_of_the_prefix(tmp_path):
+    architecture = architecture_of()
+    values = random_variables(architecture, slots=False)
+    write(tmp_path / "model.ckpt-7", values)
+    for ending in (".index", ".data-00000-of-00001"):
+        path = tmp_path / f"model.ckpt-7{ending}"
+        assert load_error(path, architecture).endswith(
+            f"is named by {tmp_path / 'model.ckpt-7'}"
+        )
+
+
+def test_damaged_files_are_refused(tmp_path):
+    architecture = architecture_of(remake=False)
+    values = random_variables(architecture)
+    prefix = pathlib.Path(write(tmp_path / "model.ckpt-7", values))
+    model = compiled(architecture)  # with an optimiser everything is read
+    before = [np.asarray(weight) for weight in model.weights]
+    for ending in (".index", ".data-00000-of-00001"):
+        file = prefix.with_name(prefix.name + ending)
+        whole = file.read_bytes()
+        size = len(whole)
+        flipped = bytearray(whole)
+        flipped[size // 2] ^= 4
+        cuts = [whole[:end] for end in (0, 1, size // 3, size - 1)]
+        for damaged in (*cuts, bytes(flipped)):
+            file.write_bytes(damaged)
+            with pytest.raises(UserError, match=r"model\.ckpt-7"):
+                Tf1Checkpoint(prefix).load(model, architecture)
+        file.unlink()
+        if ending == ".index":
+            assert not is_tf1(prefix)
+        else:
+            with pytest.raises(UserError, match=r"model\.ckpt-7"):
+                Tf1Checkpoint(prefix).load(model, architecture)
+        file.write_bytes(whole)
+    for old, weight in zip(before, model.weights, strict=True):
+        np.testing.assert_array_equal(old, np.asarray(weight))
+
+
+def test_conversion_never_overwrites(tmp_path):
+    architecture = architecture_of(remake=False)
+    values = random_variables(architecture)
+    prefix = write(tmp_path / "model.ckpt-7", values)
+    with pytest.raises(UserError, match=r"model\.ckpt-7.* exists"):
+        tf1_checkpoint.import_tf1(prefix, tmp_path, architecture)
+    ours = tf1_checkpoint.import_tf1(prefix, tmp_path / "ours", architecture)
+    before = (ours / checkpoint.JSON_FILE).read_bytes()
+    with pytest.raises(UserError, match=r"model\.ckpt-7.* exists"):
+        tf1_checkpoint.import_tf1(prefix, tmp_path / "ours", architecture)
+    for directory in (tmp_path, tmp_path / "ours"):
+        with pytest.raises(UserError, match=r"model\.ckpt-7.* exists"):
+            tf1_checkpoint.export_tf1(ours, directory)
+    assert (ours / checkpoint.JSON_FILE).read_bytes() == before
+    assert_same(read(prefix), values)
+
+
+def test_export_that_cannot_be_written_leaves_nothing(tmp_path):
+    architecture = architecture_of(remake=False)
+    values = random_variables(architecture)
+    prefix = write(tmp_path / "model.ckpt-7", values)
+    ours = tf1_checkpoint.import_tf1(prefix, tmp_path / "ours", architecture)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot be written"):
+        tf1_checkpoint.export_tf1(ours, tmp_path / "file")
+    assert (tmp_path / "file").read_text() == ""
+
+
+def test_an_interrupted_export_is_done_again(tmp_path):
+    architecture = architecture_of(remake=False)
+    values = random_variables(architecture)
+    prefix = write(tmp_path / "model.ckpt-7", values)
+    ours = tf1_checkpoint.import_tf1(prefix, tmp_path / "ours", architecture)
+    partial = tmp_path / "tf1" / ".model.ckpt-7.partial"
+    partial.mkdir(parents=True)
+    (partial / "model.ckpt-7.data-00000-of-00001").write_bytes(b"half")
+    exported = tf1_checkpoint.export_tf1(ours, tmp_path / "tf1")
+    assert_same(read(exported), values)
+    assert len(list((tmp_path / "tf1").iterdir())) == 2
+
+
+# The command, and the jobs that take a checkpoint.
+
+
+def test_command_converts_both_ways(tmp_path, capsys):
+    architecture = architecture_of(depth=3, padding="VALID", leaky=True)
+    values = random_variables(architecture)
+    prefix = write(tmp_path / "model.ckpt-7", values)
+    flags = ["--height=20", "--width=22", "--depth=3", "--num_classes=3"]
+    hparams = "--hparams_override=num_prime_capsules=2,leaky=true"
+    tf1_checkpoint.main([prefix, str(tmp_path / "ours"), hparams, *flags])
+    ours = tmp_path / "ours" / "model.ckpt-7"
+    assert capsys.readouterr().out == f"{ours}\n"
+    assert checkpoint.read_metadata(ours).architecture == architecture
+    tf1_checkpoint.main([str(ours), str(tmp_path / "tf1")])
+    exported = tmp_path / "tf1" / "model.ckpt-7"
+    assert capsys.readouterr().out == f"{exported}\n"
+    assert_same(read(exported), values)
+
+    for arguments, message in (
+        ([str(ours), str(tmp_path / "x"), "--depth=3"], "leave out --depth"),
+        ([str(tmp_path / "none"), str(tmp_path / "x")], "no checkpoint"),
+        ([prefix, str(tmp_path / "x"), hparams], "depth=3 is in the"),
+    ):
+        with pytest.raises(SystemExit, match=message):
+            tf1_checkpoint.main(arguments)
+    with pytest.raises(SystemExit):
+        tf1_checkpoint.main([prefix, str(tmp_path / "x"), "--depth=0"])
+    assert not (tmp_path / "x").exists()
+
+
+def digits_network():
+    return architecture_of(height=28, width=28, classes=10, remake=False)
+
+
+DIGITS = {
+    "dataset": "digits",
+    "eval_size": 20,
+    "hparams_override": "num_prime_capsules=2,remake=false",
+}
+
+
+def test_evaluation_of_one_and_of_an_ensemble(tmp_path, capsys):
+    architecture = digits_network()
+    for member in range(2):
+        values = random_variables(architecture, seed=member)
+        write(tmp_path / f"digits{member}" / "model.ckpt-7", values)
+    pattern = str(tmp_path / "digits{}" / "model.ckpt-7")
+    config = Config(train=False, checkpoint=pattern, num_trials=2, **DIGITS)
+    members, total = evaluate_ensemble(config)
+    assert total.num_examples == 20
+    for member in range(2):
+        one = dataclasses.replace(
+            config,
+            checkpoint=pattern.replace("{}", str(member)),
+            num_trials=1,
+            summary_dir=str(tmp_path / "summaries"),
+        )
+        assert evaluate_once(one) == members[member]
+    assert list((tmp_path / "summaries" / "test").iterdir())
+    # The same network, converted, may be a member beside them.
+    tf1_checkpoint.import_tf1(
+        pattern.replace("{}", "0"), tmp_path / "digits2", architecture
+    )
+    members, _ = evaluate_ensemble(dataclasses.replace(config, num_trials=3))
+    assert members[2] == members[0]
+    with pytest.raises(UserError, match=r"missing checkpoints: .*digits3"):
+        evaluate_ensemble(dataclasses.replace(config, num_trials=4))
+    with pytest.raises(UserError, match="num_prime_capsules=2 is in the"):
+        evaluate_once(
+            dataclasses.replace(
+                config,
+                checkpoint=pattern.replace("{}", "0"),
+                hparams_override="num_prime_capsules=3,remake=false",
+            )
+        )
+
+
+def test_continuous_evaluation_passes_tf1_checkpoints_by(tmp_path, capsys):
+    architecture = digits_network()
+    directory = tmp_path / "train"
+    write(directory / "model.ckpt-6", random_variables(architecture, step=6))
+    prefix = write(tmp_path / "model.ckpt-7", random_variables(architecture))
+    tf1_checkpoint.import_tf1(prefix, directory, architecture)
+    # Nor does it end at a converted one, whose last step nobody knows.
+    evaluate_continuously(
+        Config(
+            train=False,
+            summary_dir=str(tmp_path),
+            eval_interval=0.0,
+            eval_timeout=0.0,
+            **DIGITS,
+        )
+    )
+    output = capsys.readouterr().out
+    assert "model.ckpt-7:" in output
+    assert "model.ckpt-6:" not in output
+    assert "No new checkpoint" in output
+
+
+def training_config(directory, max_steps, **settings):
+    return Config(
+        summary_dir=str(directory),
+        max_steps=max_steps,
+        batch_size=4,
+        save_step=1,
+        **DIGITS,
+        **settings,
+    )
+
+
+@pytest.fixture
+def two_steps(tmp_path):
+    """The checkpoints of an uninterrupted training of two steps."""
+    train(training_config(tmp_path / "whole", 2))
+    return tmp_path / "whole" / "train"
+
+
+def last_weights(directory):
+    arrays = {}
+
+    def keep(name, item):
+        if isinstance(item, h5py.Dataset):
+            arrays[name] = item[()]
+
+    path = pathlib.Path(directory) / "train" / "model.ckpt-2"
+    with h5py.File(path / checkpoint.WEIGHTS_FILE) as file:
+        file.visititems(keep)
+    return arrays
+
+
+def test_training_goes_on_from_init_checkpoint(tmp_path, two_steps, capsys):
+    """From ours and from its export: as if it had never stopped."""
+    ours = two_steps / "model.ckpt-1"
+    exported = tf1_checkpoint.export_tf1(ours, tmp_path / "tf1")
+    for name, source in (("a", ours), ("b", exported)):
+        train(training_config(tmp_path / name, 2, init_checkpoint=str(source)))
+        assert f"Starting from {source} at step 1" in capsys.readouterr().out
+        assert_same(
+            last_weights(tmp_path / name), last_weights(tmp_path / "whole")
+        )
+        metadata = checkpoint.read_metadata(
+            tmp_path / name / "train" / "model.ckpt-2"
+        )
+        assert metadata.training["seed"] == 0
+
+    # It resumes from its own checkpoint, whatever --init_checkpoint says.
+    train(training_config(tmp_path / "a", 3, init_checkpoint="nowhere"))
+    assert "Resuming from" in capsys.readouterr().out
+
+    with pytest.raises(UserError, match=r"at step 1.*ask for more steps"):
+        train(training_config(tmp_path / "c", 1, init_checkpoint=str(ours)))
+    with pytest.raises(UserError, match="no checkpoint"):
+        train(training_config(tmp_path / "c", 1, init_checkpoint="nowhere"))
+    assert not checkpoint.find_all(tmp_path / "c" / "train")
+
+
+def test_without_moments_training_starts_at_step_0(tmp_path, capsys):
+    architecture = digits_network()
+    values = random_variables(architecture, slots=False)
+    prefix = write(tmp_path / "model.ckpt-7", values)
+    converted = tf1_checkpoint.import_tf1(
+        prefix, tmp_path / "converted" / "train", architecture
+    )
+    for name, source in (("a", prefix), ("b", converted)):
+        train(training_config(tmp_path / name, 2, init_checkpoint=str(source)))
+        assert f"Starting from {source} at step 0" in capsys.readouterr().out
+    a, b = last_weights(tmp_path / "a"), last_weights(tmp_path / "b")
+    assert_same(a, b)
+    # Two steps of Adam move a weight by about 0.002 from where it was.
+    model = architecture.build()
+    checkpoint.load(tmp_path / "a" / "train" / "model.ckpt-2", model)
+    biases = np.asarray(model.capsule2.biases)
+    moved = np.abs(biases - values["capsule2/biases"])
+    assert 0.0 < moved.max() < 0.005
+
+    with pytest.raises(UserError, match="by --init_checkpoint"):
+        train(training_config(tmp_path / "converted", 9))
+
+
+def test_init_checkpoint_is_for_training():
+    with pytest.raises(UserError, match="--init_checkpoint is for training"):
+        run(Config(train=False, init_checkpoint="x"))
+
+
+def test_a_converted_checkpoint_is_evaluated_and_resumed(tmp_path, capsys):
+    architecture = digits_network()
+    prefix = write(tmp_path / "model.ckpt-7", random_variables(architecture))
+    directory = tmp_path / "run" / "train"
+    path = tf1_checkpoint.import_tf1(prefix, directory, architecture)
+    evaluated = Config(train=False, checkpoint=str(path), eval_size=20)
+    for either in (path, prefix):
+        with pytest.raises(UserError, match="does not tell which data"):
+            evaluate_once(
+                dataclasses.replace(evaluated, checkpoint=str(either))
+            )
+    evaluate_once(dataclasses.replace(evaluated, dataset="digits"))
+    train(training_config(tmp_path / "run", 8))
+    output = capsys.readouterr().out
+    assert f"Resuming from {path}" in output
+    assert "Note:" not in output  # nothing is known to differ
+    description = directory / "model.ckpt-8" / checkpoint.JSON_FILE
+    assert json.loads(description.read_text())["training"]["seed"] == 0

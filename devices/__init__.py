@@ -1,0 +1,1 @@
+"""Which devices a job computes on: one, several, several machines."""

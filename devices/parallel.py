@@ -1,0 +1,268 @@
+"""Data parallelism: several devices that compute each batch together.
+
+`make` gives one of three classes with the same methods: every device has all
+weights and a part of each batch.
+"""
+
+import contextlib
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from common.errors import UserError
+from input_data import features as keys
+
+
+def make(num_gpus=1, device=None, gpu_memory_limit=None):
+    """The devices that `devices.computing_on` chose, and those of a cluster.
+
+    Args:
+      num_gpus: int, devices of this process.
+      device: string, as for `computing_on`.
+      gpu_memory_limit: int, as for `computing_on`.
+
+    Returns:
+      `OneDevice`, or one of its subclasses.
+
+    Raises:
+      UserError: if the devices are not there, or the backend cannot use
+        several.
+    """
+    backend = keras.backend.backend()
+    if backend == "jax":
+        return _on_jax(num_gpus, device, gpu_memory_limit)
+    if num_gpus == 1:
+        return OneDevice()
+    if backend != "tensorflow":
+        raise UserError(
+            f"--num_gpus={num_gpus} needs KERAS_BACKEND=tensorflow or jax; it "
+            f"is {backend}"
+        )
+    kind = "CPU" if device == "cpu" else "GPU"
+    return MirroredDevices(tf.config.list_logical_devices(kind)[:num_gpus])
+
+
+def _on_jax(num_gpus, device, gpu_memory_limit):
+    import jax
+
+    try:
+        local = jax.local_devices()
+    except RuntimeError as error:  # JAX for GPUs, and none that it may use
+        reason = str(error).strip().split("\n")[0]
+        raise UserError(f"jax cannot use the devices here: {reason}") from None
+    is_gpu = local[0].platform == "gpu"
+    needs_gpu = device not in (None, "cpu") or gpu_memory_limit is not None
+    if len(local) < num_gpus or (needs_gpu and not is_gpu):
+        number = len(local) if is_gpu else 0
+        wanted = f"--device={device} " if device is not None else ""
+        if gpu_memory_limit is not None:
+            wanted += f"--gpu_memory_limit={gpu_memory_limit} "
+        raise UserError(
+            f"{wanted}--num_gpus={num_gpus}, but jax finds {number} GPU"
+            f"{'' if number == 1 else 's'} here"
+        )
+    if local[0].platform == "cpu":
+        print(
+            "Note: convolutions on CPUs are slower on JAX than on TensorFlow "
+            "(KERAS_BACKEND=tensorflow)"
+        )
+    if num_gpus == jax.process_count() == 1:
+        return OneDevice()
+    return ShardedDevices()
+
+
+class OneDevice:
+    """The plain case, and what the others share.
+
+    Attributes:
+      count: int, devices in all, of every process.
+      is_first: bool, whether this process writes files.
+      is_alone: bool, whether there is no other process.
+    """
+
+    count = 1
+    is_first = True
+    is_alone = True
+
+    def require_even_split(self, batch_size):
+        """Raises UserError unless a batch can be split over the devices."""
+        if batch_size % self.count:
+            raise UserError(
+                f"--batch_size={batch_size} cannot be split evenly over "
+                f"{self.count} devices"
+            )
+
+    def round_up(self, batch_size):
+        """The next larger batch size that splits evenly over the devices."""
+        return -(-batch_size // self.count) * self.count
+
+    def building(self):
+        """A context in which models are built, compiled and loaded."""
+        return contextlib.nullcontext()
+
+    def by_itself(self):
+        """A context in which this process needs no other one: for saving."""
+        return contextlib.nullcontext()
+
+    def own_part(self, batches):
+        """The rows of each batch that this process computes.
+
+        Args:
+          batches: `tf.data.Dataset` of (x, y), batches of a known size.
+        """
+        return batches
+
+    def predictor(self, model):
+        """A function that computes a batch's logits.
+
+        Args:
+          model: `keras.Model`, built in `building`.
+
+        Returns:
+          Function from the dict x of NumPy arrays [B, ...], where `count`
+          divides B, to the logits: NumPy array [B, classes]. It uses the
+          weights that the model has when it is called.
+        """
+        return lambda x: model.predict_on_batch(x)[keys.LOGITS]
+
+    def from_first(self, value):
+        """What the first process gives, an int >= 0 or None, in all of them."""
+        return value
+
+    def largest(self, value):
+        """The largest of the ints that the processes give."""
+        return value
+
+
+class MirroredDevices(OneDevice):
+    """Several devices of one machine, on TensorFlow.
+
+    Args:
+      devices: list of logical devices.
+    """
+
+    def __init__(self, devices):
+        # It tells of every collective operation.
+        tf.get_logger().setLevel("WARNING")
+        self._strategy = tf.distribute.MirroredStrategy(
+            [device.name for device in devices]
+        )
+        self.count = len(devices)
+
+    def building(self):
+        return self._strategy.scope()
+
+    def predictor(self, model):
+        @tf.function
+        def logits(x):
+            return model(x)[keys.LOGITS]
+
+        def predict(x):
+            def rows_of_replica(array):
+                parts = np.split(array, self.count)
+                return (
+                    self._strategy.experimental_distribute_values_from_function(
+                        lambda context: tf.constant(
+                            parts[context.replica_id_in_sync_group]
+                        )
+                    )
+                )
+
+            split = {name: rows_of_replica(array) for name, array in x.items()}
+            results = self._strategy.run(logits, args=(split,))
+            parts = self._strategy.experimental_local_results(results)
+            return np.concatenate([part.numpy() for part in parts])
+
+        return predict
+
+
+class ShardedDevices(OneDevice):
+    """All devices of this process and of the others in its cluster, on JAX."""
+
+    def __init__(self):
+        import jax
+
+        self.count = jax.device_count()
+        self.is_first = jax.process_index() == 0
+        self.is_alone = jax.process_count() == 1
+        # Keras looks it up when it makes a variable and when it takes a batch,
+        # of which each process then gives its part.
+        self._distribution = keras.distribution.DataParallel(
+            auto_shard_dataset=False  # `own_part` does, and keeps the length
+        )
+        keras.distribution.set_distribution(self._distribution)
+
+    @contextlib.contextmanager
+    def by_itself(self):
+        # Keras makes an optimiser, to look at its attributes, when it saves;
+        # variables of all devices would wait for the other processes.
+        keras.distribution.set_distribution(None)
+        try:
+            yield
+        finally:
+            keras.distribution.set_distribution(self._distribution)
+
+    def own_part(self, batches):
+        import jax
+
+        if self.is_alone:
+            return batches
+
+        def rows(tensor):
+            size = tensor.shape[0] // jax.process_count()
+            return tensor[size * jax.process_index() :][:size]
+
+        return batches.map(
+            lambda *batch: tf.nest.map_structure(rows, batch)
+        ).prefetch(tf.data.AUTOTUNE)
+
+    def predictor(self, model):
+        import jax
+
+        mesh = self._distribution.device_mesh.backend_mesh
+        replicated = jax.sharding.NamedSharding(
+            mesh, jax.sharding.PartitionSpec()
+        )
+
+        def logits(weights, x):
+            outputs, _ = model.stateless_call(*weights, x)
+            return outputs[keys.LOGITS]
+
+        # Every process gets the logits of all.
+        compiled = jax.jit(logits, out_shardings=replicated)
+
+        def predict(x):
+            weights = [
+                [variable.value for variable in variables]
+                for variables in (
+                    model.trainable_variables,
+                    model.non_trainable_variables,
+                )
+            ]
+            parts = {
+                name: jax.make_array_from_process_local_data(
+                    self._distribution.get_data_layout(
+                        array.shape
+                    ).backend_layout,
+                    np.split(array, jax.process_count())[jax.process_index()],
+                )
+                for name, array in x.items()
+            }
+            return np.asarray(compiled(weights, parts))
+
+        return predict
+
+    def from_first(self, value):
+        first = int(self._of_all_processes(-1 if value is None else value)[0])
+        return None if first < 0 else first
+
+    def largest(self, value):
+        return int(self._of_all_processes(value).max())
+
+    def _of_all_processes(self, value):
+        from jax.experimental import multihost_utils
+
+        return np.reshape(
+            multihost_utils.process_allgather(np.int32(value)), (-1,)
+        )

@@ -1,0 +1,1 @@
+"""Evaluation of checkpoints, predictions of files, export."""

@@ -1,0 +1,252 @@
+"""Predictions of checkpoints, and how many of them are right."""
+
+import dataclasses
+
+import numpy as np
+
+import layers
+from checkpoints import checkpoint
+from checkpoints.architecture import Architecture
+from checkpoints.provenance import require_usable
+from checkpoints.tf1 import tf1_format
+from common.errors import UserError
+from common.progress import Progress
+from devices.parallel import OneDevice
+from input_data import features as keys
+from input_data import registry
+from models.hparams import parse_overrides
+from training.config import EVAL_BATCH_SIZE
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """Counts of right and wrong predictions.
+
+    Attributes:
+      num_examples: int, all that were evaluated.
+      correct: int, all classes of the example are right.
+      almost_correct: int, at least one is.
+    """
+
+    num_examples: int
+    correct: int
+    almost_correct: int
+
+    @property
+    def wrong(self):
+        """How many are not correct."""
+        return self.num_examples - self.correct
+
+    @property
+    def almost_wrong(self):
+        """How many are not even almost correct."""
+        return self.num_examples - self.almost_correct
+
+    def __str__(self):
+        percent = 100.0 * self.wrong / self.num_examples
+        return (
+            f"Total wrong predictions: {self.wrong}, "
+            f"wrong percent: {percent:.2f}%"
+        )
+
+
+def score(labels, logits, num_targets):
+    """Counts right predictions; logits that are not finite are wrong.
+
+    Args:
+      labels: array [N, classes], k-hot.
+      logits: array [N, classes].
+      num_targets: int, the number of labels of each example.
+
+    Returns:
+      `Score`.
+    """
+    finite = np.isfinite(logits).all(axis=-1)
+
+    def count(function):
+        values = np.asarray(function(labels, logits, num_targets))
+        return int(values[finite].sum())
+
+    return Score(
+        len(labels), count(layers.correct), count(layers.almost_correct)
+    )
+
+
+def predict(predictor, pipeline, batch_size):
+    """The logits for every example of a pipeline, and the labels.
+
+    Args:
+      predictor: function from the dict x of a batch to its logits, see
+        `OneDevice.predictor`.
+      pipeline: `Pipeline`.
+      batch_size: int.
+
+    Returns:
+      Pair of float32 arrays [N, classes]: labels (k-hot) and logits.
+    """
+    labels, logits = [], []
+    num_examples = pipeline.spec.num_examples
+    progress = Progress(0, num_examples, name="image")
+    done = 0
+    # NumPy arrays: not every backend takes tensors of TensorFlow here.
+    batches = pipeline.evaluation_batches(batch_size)
+    with pipeline.user_errors():
+        for x, y in batches.as_numpy_iterator():
+            labels.append(y[keys.LOGITS])
+            size = len(labels[-1])
+            # All batches have one size, which splits over the devices: the
+            # last is filled up, and what filled it does not count.
+            full = {name: _fill(array, batch_size) for name, array in x.items()}
+            logits.append(predictor(full)[:size])
+            done += size
+            progress.update(done, {})
+    return np.concatenate(labels), np.concatenate(logits)
+
+
+def _fill(array, size):
+    """Repeats the last row until there are `size` rows."""
+    return np.pad(
+        array,
+        [(0, size - len(array))] + [(0, 0)] * (array.ndim - 1),
+        mode="edge",
+    )
+
+
+class Evaluator:
+    """Evaluates checkpoints on one split of one data set.
+
+    The network is the one that each checkpoint describes; settings on the
+    command line that contradict it are refused. A TF1 checkpoint describes
+    none: its network is that of the command line and the data set.
+
+    Args:
+      config: `Config`.
+      parallel: `parallel.OneDevice`, the default, or one of its subclasses:
+        what to compute on.
+    """
+
+    def __init__(self, config, parallel=None):
+        self._config = config
+        self._parallel = parallel or OneDevice()
+        self._overrides = parse_overrides(config.hparams_override)
+        self._pipelines = {}
+        self._built = None  # the last (architecture, model, predictor)
+
+    def predict(self, path):
+        """Labels and logits of the checkpoint at `path`.
+
+        Returns:
+          Tuple of labels and logits, both float32 [N, classes], and the
+          `Pipeline` that the images came from.
+
+        Raises:
+          UserError: as `open`.
+        """
+        _, pipeline = self.open(path)
+        _, _, predictor = self._built
+        batch_size = self._parallel.round_up(EVAL_BATCH_SIZE)
+        labels, logits = predict(predictor, pipeline, batch_size)
+        return labels, logits, pipeline
+
+    def open(self, path):
+        """The network of the checkpoint at `path`, and the data for it.
+
+        Returns:
+          Pair of the `keras.Model` with the checkpoint's weights, and the
+          `Pipeline`. The next call may give the model other weights.
+
+        Raises:
+          UserError: if there is no such checkpoint, it is damaged, or it does
+            not fit the settings or the data set.
+        """
+        if tf1_format.is_tf1(path):
+            self._require_named_data(path)
+            source = tf1_format.Tf1Checkpoint(path)
+            pipeline = self._pipeline(self._config.num_targets or 1)
+            architecture = Architecture.asked_for(self._config, pipeline.spec)
+            model = self._model(architecture)
+            source.load(model, architecture)
+        else:
+            metadata = checkpoint.read_metadata(path)
+            self._refuse_contradictions(path, metadata)
+            architecture = metadata.architecture
+            pipeline = self._pipeline(
+                self._config.num_targets or architecture.num_targets
+            )
+            self._require_same_shape(path, architecture, pipeline)
+            require_usable(path, metadata, self._config, pipeline)
+            model = self._model(architecture)
+            checkpoint.load(path, model)
+        return model, pipeline
+
+    def _model(self, architecture):
+        # Continuous evaluation meets the same network again and again.
+        if self._built is None or self._built[0] != architecture:
+            with self._parallel.building():
+                model = architecture.build()
+            predictor = self._parallel.predictor(model)
+            self._built = (architecture, model, predictor)
+        return self._built[1]
+
+    def _pipeline(self, num_targets):
+        if num_targets not in self._pipelines:
+            config = self._config
+            self._pipelines[num_targets] = registry.load(
+                config.dataset_name,
+                config.split,
+                config.data_options(num_targets),
+            )
+        return self._pipelines[num_targets]
+
+    def _refuse_contradictions(self, path, metadata):
+        config, architecture = self._config, metadata.architecture
+        asked = {"model": config.model, **self._overrides}
+        # Other hyper-parameters do not matter any more.
+        saved = {
+            "model": architecture.model,
+            **{
+                name: getattr(architecture.hparams, name)
+                for name in architecture.network_hparams
+            },
+        }
+        known = metadata.training["dataset"]
+        if known is None:  # converted from TF1
+            self._require_named_data(path)
+        elif config.dataset is None:
+            asked["dataset"] = config.dataset_name
+            saved["dataset"] = known
+        contradictions = [
+            f"{name} is {saved[name]} in the checkpoint, {value} was asked for"
+            for name, value in asked.items()
+            if value is not None and saved.get(name, value) != value
+        ]
+        if not contradictions:
+            return
+        advice = "Leave out what the checkpoint knows by itself."
+        if asked.get("dataset") not in (None, saved.get("dataset")):
+            advice = "Name the data to evaluate on by --dataset and --data_dir."
+        raise UserError(f"{path}: {'; '.join(contradictions)}. {advice}")
+
+    def _require_named_data(self, path):
+        if self._config.dataset is None and self._config.data_dir is None:
+            raise UserError(
+                f"{path} does not tell which data it is for: name them by "
+                "--dataset and --data_dir"
+            )
+
+    def _require_same_shape(self, path, architecture, pipeline):
+        spec = pipeline.spec
+        if architecture.shape != spec.shape:
+            raise UserError(
+                f"{path} is for {_describe(architecture.shape)} with "
+                f"--num_targets={architecture.num_targets}, but "
+                f"{self._config.dataset_name} with --num_targets="
+                f"{spec.num_targets} has {_describe(spec.shape)}"
+            )
+
+
+def _describe(shape):
+    return (
+        f"images of {shape.height}x{shape.width}x{shape.depth} in "
+        f"{shape.num_classes} classes"
+    )

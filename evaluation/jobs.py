@@ -1,0 +1,214 @@
+"""Evaluation: of one checkpoint, of each new one, and of an ensemble."""
+
+import pathlib
+import time
+
+from checkpoints import checkpoint
+from checkpoints.tf1 import tf1_format
+from common.errors import UserError
+from devices.parallel import OneDevice
+from evaluation.evaluator import Evaluator, score
+from evaluation.mistake_images import (
+    MAX_CLASSES,
+    confusion_matrix_png,
+    wrong_predictions_png,
+)
+from evaluation.mistakes import confusion_matrix, first_mistakes
+from training.summaries import SummaryWriter, evaluation_scalars
+
+# Images of one `wrong_predictions` summary.
+_NUM_MISTAKES = 25
+_ONE_DEVICE = OneDevice()
+
+
+def evaluate_once(config, parallel=_ONE_DEVICE):
+    """Evaluates the checkpoint that `config.checkpoint` names.
+
+    Args:
+      config: `Config`.
+      parallel: `parallel.OneDevice`, the default, or one of its subclasses:
+        what to compute on.
+
+    Returns:
+      `Score`.
+    """
+    if "{}" in config.checkpoint:
+        raise UserError(
+            f"--checkpoint={config.checkpoint} names an ensemble by {{}}: say "
+            "of how many checkpoints by --num_trials"
+        )
+    # First, lest they fail after the work.
+    step = step_of(config.checkpoint)
+    writer = None
+    if config.summary_dir and parallel.is_first:
+        writer = _test_writer(config)
+    labels, logits, pipeline = Evaluator(config, parallel).predict(
+        config.checkpoint
+    )
+    result = score(labels, logits, pipeline.spec.num_targets)
+    print(result)
+    if writer is not None:
+        _summarise(writer, pipeline, labels, logits, result, step)
+        if not tf1_format.is_tf1(config.checkpoint):  # which tells nothing
+            writer.hparams(checkpoint.read_metadata(config.checkpoint))
+    return result
+
+
+def step_of(path):
+    """The step of a checkpoint, ours or TF1's."""
+    if tf1_format.is_tf1(path):
+        return tf1_format.Tf1Checkpoint(path).step
+    return checkpoint.read_metadata(path).step
+
+
+def evaluate_ensemble(config, parallel=_ONE_DEVICE):
+    """Evaluates checkpoints, and the sum of their logits.
+
+    `{}` in `config.checkpoint` stands for 0 to `num_trials` - 1.
+
+    Returns:
+      Pair of the list of each member's `Score` and the ensemble's `Score`.
+
+    Raises:
+      UserError: if a checkpoint is missing: it lists those that were found.
+    """
+    paths = _ensemble_paths(config.checkpoint, config.num_trials)
+    evaluator = Evaluator(config, parallel)
+    members, total = [], 0.0
+    first_targets = None
+    for path in paths:
+        labels, logits, pipeline = evaluator.predict(path)
+        num_targets = pipeline.spec.num_targets
+        first_targets = first_targets or num_targets
+        if num_targets != first_targets:
+            raise UserError(
+                f"{path} is for {num_targets} targets but {paths[0]} for "
+                f"{first_targets}: they cannot form an ensemble unless "
+                "--num_targets says which images to take"
+            )
+        members.append(score(labels, logits, num_targets))
+        print(f"{path}: {members[-1]}")
+        total = total + logits
+    result = score(labels, total, num_targets)
+    print(f"Ensemble of {len(paths)}:")
+    print(result)
+    return members, result
+
+
+def _ensemble_paths(pattern, num_trials):
+    if "{}" not in pattern:
+        raise UserError(
+            f"--num_trials={num_trials} needs {{}} in --checkpoint, where the "
+            f"numbers 0 to {num_trials - 1} go; it is {pattern}"
+        )
+    paths = [
+        pathlib.Path(pattern.replace("{}", str(trial)))
+        for trial in range(num_trials)
+    ]
+    found = [path for path in paths if path.is_dir() or tf1_format.is_tf1(path)]
+    if len(found) < num_trials:
+        missing = [str(path) for path in paths if path not in found]
+        raise UserError(
+            f"missing checkpoints: {', '.join(missing)}; found: "
+            f"{', '.join(map(str, found)) or 'none'}"
+        )
+    return paths
+
+
+def evaluate_continuously(config, parallel=_ONE_DEVICE):
+    """Evaluates each checkpoint of a training job, as they come.
+
+    Looks into `<summary_dir>/train` every `eval_interval` seconds and
+    evaluates every checkpoint that is there, once and in the order of steps.
+    Ends when the training's last step is evaluated, or after `eval_timeout`
+    seconds without a new one.
+
+    Raises:
+      UserError: if no checkpoint comes at all, or one does not work.
+    """
+    config.require_summary_dir()
+    if not parallel.is_alone:
+        raise UserError(
+            "waiting for checkpoints is for one process: leave out "
+            "--num_processes, or name a --checkpoint"
+        )
+    directory = pathlib.Path(config.summary_dir) / "train"
+    writer = _test_writer(config)
+    evaluator = Evaluator(config, parallel)
+    last_step, last_time = -1, time.monotonic()
+    print(
+        f"Waiting for checkpoints in {directory}, until the training's last "
+        f"step or {config.eval_timeout:g} seconds without a new one",
+        flush=True,
+    )
+    while True:
+        is_final = False
+        for step, path in checkpoint.find_all(directory):
+            if step <= last_step:
+                continue
+            last_step, is_final = step, False
+            try:
+                # A training with --keep may remove it from here on.
+                metadata = checkpoint.read_metadata(path)
+                labels, logits, pipeline = evaluator.predict(path)
+            except UserError as error:
+                removed = not path.is_dir()  # by a training with --keep
+                damaged = isinstance(error, checkpoint.DamagedError)
+                if not removed and not damaged:
+                    raise
+                print(f"Warning: {error}; not evaluated", flush=True)
+                continue
+            result = score(labels, logits, pipeline.spec.num_targets)
+            print(f"{path}:")
+            print(result, flush=True)
+            _summarise(writer, pipeline, labels, logits, result, step)
+            writer.hparams(metadata)
+            last_time = time.monotonic()
+            last = metadata.training["max_steps"]
+            # A training that went on has later ones than its first last.
+            is_final = last is not None and step >= last
+        if is_final:
+            return
+        time_left = last_time + config.eval_timeout - time.monotonic()
+        if time_left < 0:
+            break
+        time.sleep(min(config.eval_interval, time_left))
+    if last_step < 0:
+        raise UserError(
+            f"no checkpoint came to {directory} in {config.eval_timeout:g} "
+            "seconds"
+        )
+    print(
+        f"No new checkpoint in {directory} for {config.eval_timeout:g} seconds"
+    )
+
+
+def _summarise(writer, pipeline, labels, logits, result, step):
+    """Writes the counts and pictures of one evaluation for TensorBoard.
+
+    Args:
+      writer: `SummaryWriter`.
+      pipeline: `Pipeline` of the test images.
+      labels: float32 [N, classes], k-hot.
+      logits: float32 [N, classes].
+      result: `Score`.
+      step: int, of the checkpoint.
+    """
+    writer.scalars(evaluation_scalars(result), step)
+    spec = pipeline.spec
+    num_classes = spec.shape.num_classes
+    names = pipeline.class_names or [str(n) for n in range(num_classes)]
+    if num_classes <= MAX_CLASSES:
+        matrix = confusion_matrix(labels, logits, spec.num_targets)
+        title = f"Step {step}: {result.wrong} of {result.num_examples} wrong"
+        png = confusion_matrix_png(matrix, names, title)
+        writer.image("confusion_matrix", png, step)
+    mistakes = first_mistakes(pipeline, labels, logits, _NUM_MISTAKES)
+    if mistakes:
+        title = f"Step {step}: first {len(mistakes)} of {result.wrong} wrong"
+        png = wrong_predictions_png(mistakes, names, title)
+        writer.image("wrong_predictions", png, step)
+
+
+def _test_writer(config):
+    return SummaryWriter(pathlib.Path(config.summary_dir) / "test")

@@ -1,0 +1,234 @@
+import io
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from checkpoints.architecture import Architecture
+from checkpoints.checkpoint import Metadata
+from common.errors import UserError
+from evaluation import prediction
+from evaluation.prediction import (
+    JsonLines,
+    Prediction,
+    Table,
+    class_names_of,
+    list_files,
+    load_network,
+    predict_files,
+    trained_on,
+)
+from input_data.features import ImageShape
+from models.hparams import HParams
+
+ABSENT = Prediction("b.png", np.array([0.5, 0.12345678, 0.2], "float32"), 1)
+PRESENT = Prediction("a.png", np.array([0.1, 0.2, 0.9], "float32"), 1)
+NAMES = ["zero", "one", "two"]
+
+
+class Mean:
+    """A network that says what the mean of each image is, and remembers."""
+
+    def __init__(self):
+        self.batches = []
+
+    def predict_on_batch(self, images):
+        self.batches.append(len(images))
+        mean = images.mean(axis=(1, 2, 3))
+        return {"logits": np.stack([mean, 1 - mean], axis=-1)}
+
+
+def prepare(content, name):
+    if not content.isdigit():
+        raise UserError(f"{name} is bad")
+    return np.full((2, 2, 1), int(content) / 1000, "float32")
+
+
+def write(folder, contents):
+    for name, content in contents.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(str(content))
+
+
+def test_files_of_folders_in_order_without_hidden_ones(tmp_path):
+    names = ["b.png", "a.png", "deep/er/c.png", ".hidden", ".folder/d.png"]
+    write(tmp_path / "some", dict.fromkeys(names, 1))
+    (tmp_path / "empty").mkdir()
+    errors = []
+    arguments = [str(tmp_path / n) for n in ("some", "no.png", "empty")]
+    files = list_files([*arguments, "-"], errors.append)
+    some = f"{tmp_path}/some/"
+    assert files == [
+        f"{some}a.png",
+        f"{some}b.png",
+        f"{some}deep/er/c.png",
+        f"{tmp_path}/no.png",
+        "-",
+    ]
+    assert [str(e) for e in errors] == [
+        f"{tmp_path}/empty is a folder without files"
+    ]
+
+
+def test_many_files_in_batches_the_bad_ones_named(tmp_path, capsys):
+    write(tmp_path, {f"{n:03d}": n for n in range(250)})
+    write(tmp_path, {"007": "x", "130": "x"})
+    files = [*list_files([str(tmp_path)], None), str(tmp_path / "none")]
+    network, errors = Mean(), []
+    found = list(predict_files(files, network, prepare, 1, errors.append))
+    good = [n for n in range(250) if n not in (7, 130)]
+    assert [p.name for p in found] == [f"{tmp_path}/{n:03d}" for n in good]
+    np.testing.assert_allclose(
+        [p.values[0] for p in found], np.array(good) / 1000, atol=1e-6
+    )
+    assert network.batches == [99, 99, 50]
+    assert [str(e) for e in errors] == [
+        f"{tmp_path}/007 is bad",
+        f"{tmp_path}/130 is bad",
+        f"{tmp_path}/none cannot be read: No such file or directory",
+    ]
+    output, progress = capsys.readouterr()
+    assert output == ""
+    assert "image 251/251" in progress
+
+
+def test_no_more_than_a_batch_is_read_ahead(tmp_path):
+    write(tmp_path, {f"{n:03d}": n for n in range(250)})
+    read = []
+
+    def note(content, name):
+        read.append(name)
+        return prepare(content, name)
+
+    files = list_files([str(tmp_path)], None)
+    predictions = predict_files(files, Mean(), note, 1, None)
+    next(predictions)
+    assert len(read) == prediction.EVAL_BATCH_SIZE
+    predictions.close()
+
+
+def test_standard_input(monkeypatch, capsys):
+    stdin = io.TextIOWrapper(io.BytesIO(b"300"))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    (found,) = predict_files(["-"], Mean(), prepare, 1, None)
+    assert found.name == "-"
+    np.testing.assert_allclose(found.values, [0.3, 0.7], atol=1e-6)
+    assert capsys.readouterr().err == ""  # too few for a progress bar
+    errors = []  # all of it was read
+    assert not list(predict_files(["-"], Mean(), prepare, 1, errors.append))
+    assert [str(e) for e in errors] == ["standard input is bad"]
+
+
+def test_numbers_that_are_not_finite(tmp_path):
+    write(tmp_path, {"a": 1})
+
+    class Broken:
+        def predict_on_batch(self, images):
+            return {"logits": np.array([[np.nan, 0.0]])}
+
+    files = [str(tmp_path / "a")]
+    with pytest.raises(UserError, match="not finite"):
+        list(predict_files(files, Broken(), prepare, 1, None))
+
+
+def test_the_largest_values_of_equals_the_lower_class():
+    values = np.array([0.2, 0.6, 0.1, 0.6, 0.7])
+    assert Prediction("x", values, 1).classes == [4]
+    assert Prediction("x", values, 2).classes == [4, 1]
+    assert Prediction("x", values, 2).num_present == 2
+    assert ABSENT.num_present == 0  # 0.5 is not longer than 0.5
+
+
+def test_table(capsys):
+    table = Table(["a.png", "b.png", "unread.png"], NAMES, 1, True)
+    table.print(PRESENT)
+    table.print(ABSENT)
+    assert capsys.readouterr().out.splitlines() == [
+        "file        class   length     zero      one      two",
+        "a.png       two      0.900    0.100    0.200    0.900",
+        "b.png       zero     0.500    0.500    0.123    0.200  "
+        "no capsule is longer than 0.5",
+    ]
+
+
+def test_table_of_two_targets(capsys):
+    table = Table(["c"], NAMES, 2, True)
+    table.print(Prediction("c", PRESENT.values, 2))
+    assert capsys.readouterr().out.splitlines() == [
+        "file  class   length  class   length     zero      one      two",
+        "c     two      0.900  one      0.200    0.100    0.200    0.900  "
+        "only one capsule is longer than 0.5",
+    ]
+
+
+def test_table_of_logits(capsys):
+    table = Table(["c"], ["0", "1"], 1, False)
+    table.print(Prediction("c", np.array([-12.5, 0.25]), 1))
+    assert capsys.readouterr().out.splitlines() == [
+        "file  class    logit        0        1",
+        "c     1        0.250  -12.500    0.250",
+    ]
+
+
+def test_json(capsys):
+    printer = JsonLines(NAMES, has_capsules=True)
+    printer.print(ABSENT)
+    printer.print(Prediction("c", PRESENT.values, 2))
+    absent, two = map(json.loads, capsys.readouterr().out.splitlines())
+    assert absent == {
+        "file": "b.png",
+        "predictions": [{"class": "zero", "length": 0.5, "present": False}],
+        "lengths": {"zero": 0.5, "one": 0.1234568, "two": 0.2},
+    }
+    assert two["predictions"] == [
+        {"class": "two", "length": 0.9, "present": True},
+        {"class": "one", "length": 0.2, "present": False},
+    ]
+
+
+def test_json_of_logits(capsys):
+    JsonLines(["0", "1"], False).print(Prediction("c", np.array([-2, 3.5]), 1))
+    assert json.loads(capsys.readouterr().out) == {
+        "file": "c",
+        "predictions": [{"class": "1", "logit": 3.5}],
+        "logits": {"0": -2.0, "1": 3.5},
+    }
+
+
+def test_class_names():
+    architecture = Architecture(
+        "capsule", ImageShape(28, 28, 1, 3), 1, HParams()
+    )
+    numbers = Metadata(1, architecture, {})
+    named = Metadata(1, architecture, {}, ["p", "q", "r"])
+    assert class_names_of(numbers, None) == ["0", "1", "2"]
+    assert class_names_of(named, None) == ["p", "q", "r"]
+    for metadata in (numbers, named):
+        assert class_names_of(metadata, NAMES) == NAMES
+        with pytest.raises(UserError, match="has 2 names.* has 3 classes"):
+            class_names_of(metadata, NAMES[:2])
+        with pytest.raises(UserError, match="a name twice"):
+            class_names_of(metadata, ["a", "b", "a"])
+
+
+def test_the_data_set_of_the_training():
+    architecture = Architecture(
+        "capsule", ImageShape(28, 28, 1, 10), 1, HParams()
+    )
+    known = Metadata(1, architecture, {"dataset": "norb"})
+    converted = Metadata(1, architecture, {"dataset": None})
+    assert trained_on("x", known, None) == "norb"
+    assert trained_on("x", known, "norb") == "norb"
+    assert trained_on("x", converted, "mnist") == "mnist"
+    with pytest.raises(UserError, match="trained on norb: leave --dataset out"):
+        trained_on("x", known, "mnist")
+    with pytest.raises(UserError, match="x does not tell.*by --dataset"):
+        trained_on("x", converted, None)
+
+
+def test_tf1_checkpoints_are_to_be_converted(tmp_path):
+    (tmp_path / "model.ckpt-1.index").write_bytes(b"")
+    with pytest.raises(UserError, match="python -m checkpoints.tf1.convert"):
+        load_network(tmp_path / "model.ckpt-1")

@@ -1,0 +1,149 @@
+"""TF1 checkpoints as the reference writes them: for tests only.
+
+Names and shapes are written out here from the reference's, and TF1's own
+Saver writes the files.
+"""
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from checkpoints.architecture import Architecture
+from input_data.features import ImageShape
+from models.hparams import HParams
+
+v1 = tf.compat.v1
+
+
+def architecture_of(
+    height=20,
+    width=22,
+    depth=1,
+    classes=3,
+    model="capsule",
+    num_targets=1,
+    **hparams,
+):
+    """A small network, by default on images that are not square."""
+    hparams = {"num_prime_capsules": 2, **hparams}
+    return Architecture(
+        model,
+        ImageShape(height, width, depth, classes),
+        num_targets,
+        HParams(**hparams),
+    )
+
+
+# The reference's variables, by hand: the positions of the primary capsules
+# (of the last pool) that an image of the tests leaves.
+POSITIONS = {
+    ("capsule", "VALID", 20, 22): (2, 3),
+    ("capsule", "SAME", 11, 13): (6, 7),
+    ("capsule", "SAME", 20, 22): (10, 11),
+    ("capsule", "VALID", 28, 28): (6, 6),
+    ("baseline", "VALID", 20, 22): (2, 3),
+    ("baseline", "SAME", 11, 13): (3, 4),
+    ("baseline", "SAME", 20, 22): (5, 6),
+}
+
+
+def positions_of(architecture):
+    """Rows and columns before the fully connected layer."""
+    shape = architecture.shape
+    return POSITIONS[
+        architecture.model,
+        architecture.hparams.padding,
+        shape.height,
+        shape.width,
+    ]
+
+
+def shapes_of(architecture):
+    """Dict from the reference's name to shape, the weights alone."""
+    height, width, depth, classes = dataclasses.astuple(architecture.shape)
+    rows, columns = positions_of(architecture)
+    types = architecture.hparams.num_prime_capsules
+    if architecture.model == "baseline":
+        return {
+            "conv1/weights": (5, 5, depth, 512),
+            "conv1/biases": (512,),
+            "conv2/weights": (5, 5, 512, 256),
+            "conv2/biases": (256,),
+            "fc1/weights": (256 * rows * columns, 1024),
+            "fc1/biases": (1024,),
+            "softmax_layer/weights": (1024, classes),
+            "softmax_layer/biases": (classes,),
+        }
+    shapes = {
+        "conv1/weights": (9, 9, depth, 256),
+        "conv1/biases": (256,),
+        "conv_capsule1/weights": (9, 9, 256, types * 8),
+        "conv_capsule1/biases": (types, 8, 1, 1),
+        "capsule2/weights": (types * rows * columns, 8, classes * 16),
+        "capsule2/biases": (classes, 16),
+    }
+    if architecture.hparams.remake:
+        pixels = height * width * depth
+        shapes |= {
+            "recons/recons_1/weights": (classes * 16, 512),
+            "recons/recons_1/biases": (512,),
+            "recons/recons_2/weights": (512, 1024),
+            "recons/recons_2/biases": (1024,),
+            "recons/recons_3/weights": (1024, pixels),
+            "recons/recons_3/biases": (pixels,),
+        }
+    return shapes
+
+
+def random_variables(architecture, seed=0, slots=True, step=7):
+    """Everything in a TF1 checkpoint, all of it different numbers."""
+    random = np.random.default_rng(seed)
+    values = {}
+    for name, shape in shapes_of(architecture).items():
+        # Large enough that capsules are neither all 0 nor all 1 long.
+        scale = 0.3 if name == "capsule2/weights" else 0.05
+        if name.endswith("biases"):
+            scale = 0.2
+        values[name] = scale * random.standard_normal(shape, "float32")
+        if slots:
+            values[name + "/Adam"] = 1e-3 * random.standard_normal(
+                shape, "float32"
+            )
+            values[name + "/Adam_1"] = 1e-3 * random.random(shape, "float32")
+    if slots:
+        values["beta1_power"] = 0.9 ** (step + 1)
+        values["beta2_power"] = 0.999 ** (step + 1)
+    values["global_step"] = float(step)
+    return {name: np.float32(value) for name, value in values.items()}
+
+
+def write(prefix, values, version=v1.train.SaverDef.V2):
+    """Saves a dict from name to array by TF1's Saver; returns the prefix."""
+    with tf.Graph().as_default(), v1.Session() as session:
+        variables = [
+            v1.get_variable(name, initializer=value)
+            for name, value in values.items()
+        ]
+        session.run(v1.global_variables_initializer())
+        v1.train.Saver(variables, write_version=version).save(
+            session, str(prefix), write_meta_graph=False
+        )
+    return str(prefix)
+
+
+def read(prefix):
+    """Dict from name to array, all of a checkpoint."""
+    reader = tf.train.load_checkpoint(str(prefix))
+    return {
+        name: reader.get_tensor(name)
+        for name in reader.get_variable_to_shape_map()
+    }
+
+
+def assert_same(values, expected):
+    """Two dicts of arrays are equal bit for bit."""
+    assert values.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(values[name], value, err_msg=name)
+        assert values[name].dtype == value.dtype

@@ -1,0 +1,189 @@
+"""What all figures are drawn with: mosaics of images, labels, PNG files."""
+
+import io
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+from common.errors import UserError
+
+# Enough for print at the width of a page; enough for TensorBoard.
+PRINT_DPI = 200
+SCREEN_DPI = 120
+# White pixels between the images of a mosaic.
+GAP = 2
+WRONG_COLOUR = "crimson"
+STYLE = {
+    "font.size": 8,
+    "axes.titlesize": 9,
+    "figure.titlesize": 10,
+    "text.parse_math": False,  # a name may have a $ in it
+}
+_CELL_INCHES = 0.62
+# Pixels on a side at which Matplotlib gives up, with some left for labels.
+_MAX_PIXELS = 2**16 - 2**12
+
+
+def to_rgb(image):
+    """An image of any depth and range as one that can be shown.
+
+    Args:
+      image: float [H, W, C]. One channel becomes grey, three are colours, any
+        other number stand side by side in grey. Standardised images, whose
+        values leave [0, 1], are scaled to it; others stay as they are.
+
+    Returns:
+      float array [H, W or W * C, 3], values in [0, 1].
+    """
+    lowest, highest = image.min(), image.max()
+    if lowest < 0 or highest > 1:
+        image = (image - lowest) / max(highest - lowest, 1e-12)
+    if image.shape[-1] == 3:
+        return image
+    side_by_side = np.concatenate(np.moveaxis(image, -1, 0), axis=1)
+    return np.repeat(side_by_side[..., None], 3, axis=-1)
+
+
+def two_colours(first, second):
+    """Two grey images in one: the first in magenta, the second in green.
+
+    Where both are bright it is white. Unlike the red and green of the paper's
+    figure 5, colour-blind readers can tell these apart.
+
+    Args:
+      first: float [H, W, C] in [0, 1]; channels are averaged.
+      second: float [H, W, C] in [0, 1].
+
+    Returns:
+      float array [H, W, 3].
+    """
+    magenta, green = first.mean(axis=-1), second.mean(axis=-1)
+    return np.stack([magenta, green, magenta], axis=-1)
+
+
+def mosaic(rows):
+    """Images in rows and columns, white lines between them.
+
+    Args:
+      rows: list of rows, each a list of equally many RGB images [H, W, 3] of
+        one size, or None for an empty place.
+
+    Returns:
+      float array [height, width, 3].
+    """
+    height, width, _ = next(
+        i for row in rows for i in row if i is not None
+    ).shape
+    step_y, step_x = height + GAP, width + GAP
+    canvas = np.ones((len(rows) * step_y - GAP, len(rows[0]) * step_x - GAP, 3))
+    for y, row in enumerate(rows):
+        for x, image in enumerate(row):
+            if image is not None:
+                top, left = y * step_y, x * step_x
+                canvas[top : top + height, left : left + width] = image
+    return canvas
+
+
+def mosaic_png(rows, title, row_labels, column_labels, wrong_columns=()):
+    """A mosaic with a title and a label for each row and column.
+
+    Args:
+      rows: as of `mosaic`.
+      title: string.
+      row_labels: list of strings.
+      column_labels: list of strings.
+      wrong_columns: numbers of the columns whose label is shown as an error.
+
+    Returns:
+      The bytes of a PNG file.
+
+    Raises:
+      UserError: if the picture would be too large for a file.
+    """
+    canvas = mosaic(rows)
+    height, width, _ = canvas.shape
+    columns = len(rows[0])
+    inches_per_pixel = _CELL_INCHES * columns / width
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(
+            figsize=(width * inches_per_pixel, height * inches_per_pixel)
+        )
+        # The whole figure: labels stand around it.
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.imshow(canvas, interpolation="nearest")
+        axes.set_title(title, pad=8)
+        axes.set_yticks(_centres(len(rows), height), row_labels)
+        axes.set_xticks(_centres(columns, width), column_labels)
+        axes.xaxis.tick_top()
+        axes.tick_params(length=0)
+        for spine in axes.spines.values():
+            spine.set_visible(False)
+        for number in wrong_columns:
+            axes.get_xticklabels()[number].set_color(WRONG_COLOUR)
+        return png(figure)
+
+
+def right_beside_wrong_png(columns, title, column_labels, num_right):
+    """A mosaic of examples, one column each, the wrong ones on the right.
+
+    Args:
+      columns: list of dicts of equal keys, from row label to RGB image, or
+        None for an empty place.
+      title: string.
+      column_labels: list of strings.
+      num_right: int, how many of the columns are of right predictions.
+
+    Returns:
+      The bytes of a PNG file.
+
+    Raises:
+      UserError: if the picture would be too large for a file.
+    """
+    row_labels = list(columns[0])
+    return mosaic_png(
+        [[column[label] for column in columns] for label in row_labels],
+        title,
+        row_labels,
+        column_labels,
+        wrong_columns=range(num_right, len(columns)),
+    )
+
+
+def png(figure, dpi=PRINT_DPI):
+    """The bytes of a PNG file of a `matplotlib.figure.Figure`.
+
+    Args:
+      figure: `matplotlib.figure.Figure`.
+      dpi: int, dots per inch.
+
+    Returns:
+      bytes.
+
+    Raises:
+      UserError: if it has too many pixels.
+    """
+    if dpi * max(figure.get_size_inches()) >= _MAX_PIXELS:
+        raise UserError(
+            "so many images do not fit in a picture: choose fewer "
+            "(--num_examples of figures.py)"
+        )
+    buffer = io.BytesIO()
+    # As large as labels of any length need.
+    figure.savefig(buffer, format="png", dpi=dpi, bbox_inches="tight")
+    return buffer.getvalue()
+
+
+def verdict(example):
+    """True and predicted classes of an `Example`, as the label of a column."""
+    labels, predictions = (
+        " and ".join(map(str, classes))
+        for classes in (example.labels, example.predictions)
+    )
+    return f"true\n{labels}\npredicted\n{predictions}"
+
+
+def _centres(count, size):
+    """Middles of `count` cells that fill `size` pixels, gaps between them."""
+    step = (size + GAP) / count
+    return [number * step + (step - GAP - 1) / 2 for number in range(count)]

@@ -45,7 +45,8 @@ def measure(flags):
     setting = command_line.setting(flags)
     model = NETWORKS["ours"](setting)
     x, y = examples(setting, 1)
-    logs = model.train_on_batch(x, y, return_dict=True)
+    history = model.fit(x, y, setting.batch_size, verbose=0).history
+    logs = {name: values[-1] for name, values in history.items()}
     pipeline = registry.load("digits", Split.TRAIN, registry.Options())
     with tempfile.TemporaryDirectory() as folder:
         writer = SummaryWriter(folder)
@@ -87,7 +88,7 @@ def _row(name, every, seconds):
         100 * writing / (every * step)
         for writing, step in zip(seconds[name], seconds["step"], strict=True)
     ]
-    low, median, high = statistics.quantiles(shares)
+    low, median, high = statistics.quantiles(shares, method="inclusive")
     return {
         "summaries": name,
         "every": every,

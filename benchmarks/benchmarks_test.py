@@ -22,7 +22,7 @@ from benchmarks import (
 )
 from benchmarks.naive import NaiveCapsule, NaiveConvSlimCapsule
 from input_data import features as keys
-from models.hparams import HParams
+from models.capsule import HParams
 
 OURS = networks.NETWORKS["ours"]
 TINY_FLAGS = (

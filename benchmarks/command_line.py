@@ -8,7 +8,8 @@ import keras
 
 from benchmarks import measuring
 from benchmarks.networks import Setting
-from models.hparams import HParams, parse_overrides
+from models.capsule import HParams
+from models.hparams import parse_overrides
 
 # Flags of the benchmarks of a network: what `setting` reads.
 SETTING = {"batch_size": Setting.batch_size, "hparams_override": ""}
@@ -60,7 +61,7 @@ def _kind(default):
 
 def setting(flags, **others):
     """The `Setting` that the flags of `SETTING` ask for, and `others`."""
-    hparams = HParams(**parse_overrides(flags.hparams_override))
+    hparams = HParams(**parse_overrides(HParams, flags.hparams_override))
     batch_size = others.pop("batch_size", flags.batch_size)
     return Setting(hparams=hparams, batch_size=batch_size, **others)
 

@@ -38,7 +38,7 @@ from input_data.mnist import (
 )
 from input_data.mnist.records import PAIR
 from input_data.norb import norb
-from input_data.registry import Options
+from input_data.options import Options
 from input_data.splits import Split
 from input_data.standardised_crops import StandardisedCrops
 
@@ -80,7 +80,7 @@ def _rows(flags, data, folder):
     single = expansion.ShiftedDigits(data, shift=2, pad=0)
     count = min(6 * flags.records, single.num_records)
     yield row("writing single records", _written(single, path, count), loop)
-    records = mnist_input_record.SingleRecords(path, Options())
+    records = mnist_input_record.SingleRecords(path, Options(num_targets=1))
     yield row("single records", best(_batches(records)), loop)
     path.unlink()
 
@@ -109,7 +109,8 @@ def _pipelines(data):
     """Names and pipelines of images in memory."""
 
     def memory(**options):
-        return make_pipeline(data, Options(**options), SINGLE_SHIFT)
+        options = Options(**{"num_targets": 1, **options})
+        return make_pipeline(data, options, SINGLE_SHIFT)
 
     def random(*shape):
         pixels = np.random.default_rng(0).integers(0, 256, (10000, *shape))
@@ -126,9 +127,10 @@ def _pipelines(data):
     ):
         crop = module.CROP_SIZE, module.distort, 100
         yield name, StandardisedCrops(random(*shape), *crop)
+    single = Options(num_targets=1)
     # SVHN, folders of images and tfds:NAME share this pipeline.
-    yield "svhn, 32x32x3", make_pipeline(random(32, 32, 3), Options())
-    yield "affnist, 40x40", make_pipeline(random(40, 40, 1), Options())
+    yield "svhn, 32x32x3", make_pipeline(random(32, 32, 3), single)
+    yield "affnist, 40x40", make_pipeline(random(40, 40, 1), single)
 
 
 def _rate(work, seconds):

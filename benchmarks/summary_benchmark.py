@@ -19,6 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from benchmarks import command_line, measuring
 from benchmarks.networks import NETWORKS, examples
 from input_data import registry
+from input_data.options import Options
 from input_data.splits import Split
 from models.optimizer import make_schedule
 from training.callbacks import (
@@ -47,7 +48,7 @@ def measure(flags):
     x, y = examples(setting, 1)
     history = model.fit(x, y, setting.batch_size, verbose=0).history
     logs = {name: values[-1] for name, values in history.items()}
-    pipeline = registry.load("digits", Split.TRAIN, registry.Options())
+    pipeline = registry.load("digits", Split.TRAIN, Options(num_targets=1))
     with tempfile.TemporaryDirectory() as folder:
         writer = SummaryWriter(folder)
         scalars = [

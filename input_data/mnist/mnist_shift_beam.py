@@ -1,6 +1,6 @@
 r"""mnist_shift on Apache Beam: the same files, made by many machines.
 
-  pip install -r requirements-beam.txt
+  pip install '.[beam]'
   python input_data/mnist/mnist_shift_beam.py --data_dir=DIR --split=train \
       --multi_targets --shift=4 --pad=4 --num_pairs=1000 --max_shard=100000 \
       --runner=DirectRunner
@@ -29,7 +29,7 @@ except ImportError as error:
         raise
     sys.exit(
         f"mnist_shift_beam.py: {error}: install Apache Beam by "
-        "pip install -r requirements-beam.txt"
+        "pip install '.[beam]'"
     )
 from absl import app, flags
 

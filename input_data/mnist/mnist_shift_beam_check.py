@@ -1,6 +1,6 @@
 """Checks mnist_shift_beam; apart from the other tests, for it needs Beam.
 
-  pip install -r requirements-beam.txt pytest
+  pip install '.[beam,tests]'
   python -m pytest input_data/mnist/mnist_shift_beam_check.py
 
 pytest runs it only by its name, as that does not end in _test.py.

@@ -103,7 +103,7 @@ def _prepare(config, parallel):
     pipeline = registry.load(
         config.dataset_name,
         config.split(train=True),
-        dataclasses.replace(config, num_targets=config.num_targets or 1),
+        config,
     )
     architecture = Architecture.asked_for(config, pipeline.spec)
     if architecture.hparams.verbose and not parallel.is_alone:

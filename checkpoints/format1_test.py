@@ -70,14 +70,6 @@ def test_a_training_goes_on_from_it_as_it_did(tmp_path, capsys):
     }
     expected = EXPECTED["sum of absolute values at step 202"]
     assert sums == pytest.approx(expected, rel=1e-4)
-    # It is a step on: a lost slot would show.
-    assert sums != pytest.approx(
-        {
-            name: np.abs(array.astype(float)).sum()
-            for name, array in arrays_of(source).items()
-        },
-        rel=1e-3,
-    )
     assert wrong(path) == EXPECTED["wrong"]["202"]
 
 

@@ -18,13 +18,13 @@ They go to --output_dir; files of the same names there are replaced.
 from common import startup  # noqa: F401 - must be the first
 
 # isort: split
-import os
 import pathlib
 import sys
 
 from absl import app, flags
 
 from common import shared_flags
+from common.durable import make_folder, whole_file
 from common.errors import UserError
 from devices.choice import computing_on
 from evaluation.evaluator import Evaluator
@@ -109,10 +109,10 @@ def draw(names, config, output_dir, num_examples=None):
                 f"unknown figure {name!r}; valid names: {', '.join(FIGURES)}"
             )
     # Known before the work, not after it.
-    output_dir = _make_folder(output_dir)
+    output_dir = make_folder(output_dir)
     summaries = None
     if config.summary_dir:
-        summaries = _make_folder(pathlib.Path(config.summary_dir) / "figures")
+        summaries = make_folder(pathlib.Path(config.summary_dir) / "figures")
     model, pipeline = Evaluator(config).open(config.checkpoint)
     checkpoint = pathlib.Path(config.checkpoint).name
     subject = Subject(model, pipeline, f"{config.dataset_name}, {checkpoint}")
@@ -128,32 +128,12 @@ def draw(names, config, output_dir, num_examples=None):
     return paths
 
 
-def _make_folder(path):
-    path = pathlib.Path(path)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        if not os.access(path, os.W_OK):
-            raise PermissionError("no permission to write")
-    except OSError as error:
-        raise UserError(
-            f"{path} cannot be written: {error.strerror or error}"
-        ) from None
-    return path
-
-
 def _write(folder, files):
     """Writes a dict from name to bytes; gives the paths."""
     paths = [folder / name for name in files]
     for path, content in zip(paths, files.values(), strict=True):
-        partial = path.with_name(f".{path.name}.partial")
-        try:
+        with whole_file(path, replace=True) as partial:
             partial.write_bytes(content)
-            partial.replace(path)
-        except OSError as error:
-            partial.unlink(missing_ok=True)
-            raise UserError(
-                f"{path} cannot be written: {error.strerror or error}"
-            ) from None
     return paths
 
 

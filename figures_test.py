@@ -143,17 +143,15 @@ def test_data_of_another_shape(tmp_path):
 def test_a_folder_that_cannot_be_written(tmp_path):
     path = save(tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="file cannot be written: File exists"):
+    with pytest.raises(UserError, match="file cannot be made: File exists"):
         draw(["routing"], path, tmp_path / "file")
-    with pytest.raises(UserError, match="below cannot be written: Not a dir"):
+    with pytest.raises(UserError, match="below cannot be made: Not a dir"):
         draw(["routing"], path, tmp_path / "file" / "below")
     (tmp_path / "out" / "routing.png").mkdir(parents=True)
     with pytest.raises(UserError, match="routing.png cannot be written: Is a"):
         draw(["routing"], path, tmp_path / "out")
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["routing.png"]
-    with pytest.raises(
-        UserError, match="file/figures cannot be written: Not a"
-    ):
+    with pytest.raises(UserError, match="file/figures cannot be made: Not a"):
         draw(
             ["routing"],
             path,

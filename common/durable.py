@@ -134,11 +134,13 @@ def make_folder(path):
     """Makes a folder if it is not there, and returns its `pathlib.Path`.
 
     Raises:
-      UserError: if it cannot be made.
+      UserError: if it cannot be made or must not be written to.
     """
     folder = pathlib.Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise UserError(f"there is no permission to write to {folder}")
     except OSError as error:
         raise UserError(
             f"the folder {folder} cannot be made: {error.strerror}"

@@ -23,12 +23,12 @@ import sys
 
 from absl import app, flags
 
+import checkpoints
 from common import shared_flags
 from common.durable import make_folder, whole_file
 from common.errors import UserError
 from devices.choice import computing_on
 from evaluation.evaluator import Evaluator
-from evaluation.jobs import step_of
 from training.summaries import SummaryWriter
 from visualisation import (
     embedding,
@@ -113,9 +113,10 @@ def draw(names, config, output_dir, num_examples=None):
     summaries = None
     if config.summary_dir:
         summaries = make_folder(pathlib.Path(config.summary_dir) / "figures")
-    model, pipeline = Evaluator(config).open(config.checkpoint)
-    checkpoint = pathlib.Path(config.checkpoint).name
-    subject = Subject(model, pipeline, f"{config.dataset_name}, {checkpoint}")
+    checkpoint = checkpoints.open(config.checkpoint)
+    model, pipeline = Evaluator(config).load(checkpoint)
+    title = f"{config.dataset_name}, {checkpoint.path.name}"
+    subject = Subject(model, pipeline, title)
     counts = {} if num_examples is None else {"num_examples": num_examples}
     paths = []
     for name in dict.fromkeys(names):
@@ -124,7 +125,7 @@ def draw(names, config, output_dir, num_examples=None):
         if summaries and name == _EMBEDDING:
             _write(summaries, files)
         elif summaries:
-            _write_images(summaries, files, step_of(config.checkpoint))
+            _write_images(summaries, files, checkpoint.step)
     return paths
 
 

@@ -16,9 +16,9 @@ from checkpoints.checkpoint import JSON_FILE, WEIGHTS_FILE
 from common import durable
 from common.errors import UserError
 from input_data.features import ImageShape
-from models.hparams import HParams
+from models.capsule import HParams
 from models.models_test import example_batch
-from models.optimizer import make_optimizer
+from models.optimizer import compile_model
 
 SHAPE = ImageShape(18, 17, 2, 3)
 ARCHITECTURE = Architecture(
@@ -33,7 +33,7 @@ METADATA = Metadata(2, ARCHITECTURE, TRAINING)
 
 def make_model(architecture=ARCHITECTURE, seed=0, steps=0):
     model = architecture.build(seed)
-    model.compile(optimizer=make_optimizer(architecture.hparams))
+    compile_model(model)
     model.optimizer.build(model.trainable_variables)
     for _ in range(steps):
         model.train_on_batch(*example_batch(SHAPE, 1))
@@ -70,7 +70,7 @@ def test_weights_slots_and_step_come_back_bit_for_bit(saved, is_built):
     path, model = saved
     other = make_model(seed=9)
     if not is_built:
-        other.compile(optimizer=make_optimizer(ARCHITECTURE.hparams))
+        compile_model(other)
     checkpoints.open(path).load(other, ARCHITECTURE)
     assert_same_state(other, model)
     assert int(other.optimizer.iterations) == 2

@@ -7,8 +7,6 @@ import re
 import shutil
 import socket
 
-import tensorflow as tf
-
 from common.errors import UserError
 
 
@@ -75,6 +73,8 @@ def user_errors(name, advice=""):
       name: of what is written, for the message.
       advice: string, how the message ends.
     """
+    import tensorflow as tf
+
     try:
         yield
     except (OSError, tf.errors.OpError) as error:
@@ -84,10 +84,10 @@ def user_errors(name, advice=""):
 
 
 def _reason(error):
-    if isinstance(error, tf.errors.OpError):
-        # Without the names of functions and temporary files.
-        return error.message.split(" [Op:")[0].split("; ")[-1]
-    return error.strerror or error
+    if isinstance(error, OSError):
+        return error.strerror or error
+    # TensorFlow's, without the names of functions and temporary files.
+    return error.message.split(" [Op:")[0].split("; ")[-1]
 
 
 def refuse_existing(path):

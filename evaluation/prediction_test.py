@@ -20,7 +20,7 @@ from evaluation.prediction import (
     trained_on,
 )
 from input_data.features import ImageShape
-from models.hparams import HParams
+from models.capsule import HParams
 from testing.tf1_examples import write
 
 ABSENT = Prediction("b.png", np.array([0.5, 0.12345678, 0.2], "float32"), 1)

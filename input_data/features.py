@@ -7,6 +7,7 @@ x, the input of a model:
                 standardises each image
   recons_label  int32 [B], the class of the first target
   spare_label   int32 [B], the class of the second target, if there are two
+  step          int64 [B], in training: the steps before this one
 
 y, what its outputs are compared with:
   logits        float32 [B, classes], the k-hot labels
@@ -19,6 +20,7 @@ import dataclasses
 IMAGES = "images"
 RECONS_LABEL = "recons_label"
 SPARE_LABEL = "spare_label"
+STEP = "step"
 LOGITS = "logits"
 RECONS = "recons"
 SPARE_RECONS = "spare_recons"

@@ -1,7 +1,5 @@
 """Data sets by the name that `--dataset` takes."""
 
-import dataclasses
-
 from common.errors import UserError
 from input_data.affnist import affnist
 from input_data.cifar10 import cifar10
@@ -9,6 +7,7 @@ from input_data.digits import digits
 from input_data.images import image_folder
 from input_data.mnist import mnist
 from input_data.norb import norb
+from input_data.options import Options
 from input_data.svhn import svhn
 from input_data.tfds import tfds_images
 
@@ -29,37 +28,6 @@ TFDS_PREFIX = "tfds:"
 SINGLE_TARGET = ("affnist", "cifar10", "norb", "svhn")
 # Those that `shift`, `pad` and `distort` do not apply to.
 _FIXED_CROPS = ("cifar10", "norb")
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """What a data set is asked for beside its split.
-
-    Attributes:
-      data_dir: path of its files, or None.
-      num_targets: int, objects in each image: 1 or 2.
-      seed: int, fixes what is drawn for evaluation.
-      eval_size: int, how many examples to evaluate, at most.
-      image_size: int, the height and width to which images of any size are
-        resized, or None.
-      color: bool, whether images of any kind keep their colours.
-      shift: int, pixels that a training image moves at most along each axis;
-        None for the default: 2 for digits and mnist, with two targets 4, else
-        0.
-      pad: int, black pixels added on each side; None for the default, 0, or
-        with two targets 4.
-      distort: bool, whether digits are cropped, and turned in training.
-    """
-
-    data_dir: str | None = None
-    num_targets: int = 1
-    seed: int = 0
-    eval_size: int = 10000
-    image_size: int | None = None
-    color: bool = False
-    shift: int | None = None
-    pad: int | None = None
-    distort: bool = False
 
 
 def load(name, split, options):

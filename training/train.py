@@ -16,7 +16,7 @@ from devices.parallel import OneDevice
 from input_data import registry
 from input_data.mnist.records import names_shards
 from input_data.pipeline import Pipeline
-from models.optimizer import compile_model, make_schedule
+from models.optimizer import compile_model
 from training.callbacks import (
     RequireFinite,
     Save,
@@ -52,7 +52,7 @@ def train(config, parallel=None):
     with _holding(job), StopSignal() as stop:
         with job.parallel.building():
             model = job.architecture.build(config.seed)
-            compile_model(model, job.architecture.hparams)
+            compile_model(model, config.max_steps)
             start = _resume(job, model)
         began = time.monotonic()
         if start < config.max_steps:
@@ -70,8 +70,7 @@ def train(config, parallel=None):
         print(
             f"{step - start} steps in {seconds:.0f} s, {rate:,.0f} images/s\n"
             f"Curves: tensorboard --logdir={shlex.quote(config.summary_dir)}\n"
-            "Evaluate by: python experiment.py "
-            f"{shlex.join(config.evaluation_flags())}"
+            f"Evaluate by: {config.evaluation_command()}"
         )
         if names_shards(config.data_dir or ""):
             print(
@@ -95,7 +94,7 @@ class _Job:
         return checkpoints.Metadata(
             step,
             self.architecture,
-            _training_settings(self.config),
+            self.config.recorded(),
             self.pipeline.class_names,
         )
 
@@ -105,8 +104,8 @@ def _prepare(config, parallel):
     parallel.require_even_split(config.batch_size)
     pipeline = registry.load(
         config.dataset_name,
-        config.split,
-        config.data_options(config.num_targets or 1),
+        config.split(train=True),
+        dataclasses.replace(config, num_targets=config.num_targets or 1),
     )
     architecture = Architecture.asked_for(config, pipeline.spec)
     if architecture.hparams.verbose and not parallel.is_alone:
@@ -164,7 +163,7 @@ def _resume(job, model):
     if "converted_from" not in source.training:
         differences += [
             (name, source.training.get(name, value), value)
-            for name, value in _training_settings(config).items()
+            for name, value in config.recorded().items()
             if name != "max_steps" and source.training.get(name, value) != value
         ]
     for name, before, now in differences:
@@ -209,22 +208,6 @@ def _require_same_data_set(source, config):
         )
 
 
-def _training_settings(config):
-    """What a checkpoint records of the run beside its architecture."""
-    return {
-        "dataset": config.dataset_name,
-        "shift": config.shift,
-        "pad": config.pad,
-        "distort": config.distort,
-        "image_size": config.image_size,
-        "validate": config.validate,
-        "seed": config.seed,
-        "batch_size": config.batch_size,
-        "max_steps": config.max_steps,
-        "dtype_policy": config.dtype_policy,
-    }
-
-
 def _fit(job, model, start, stop):
     config = job.config
     batches = job.pipeline.training_batches(
@@ -259,11 +242,10 @@ def _callbacks(job, start, stop):
     if job.parallel.is_first:
         writer = SummaryWriter(job.directory)
         writer.hparams(job.metadata(start))
+        schedule = job.architecture.make_schedule(config.max_steps)
         callbacks += [
             ShowProgress(start, config.max_steps),
-            WriteSummaries(
-                start, writer, config, make_schedule(job.architecture.hparams)
-            ),
+            WriteSummaries(start, writer, config, schedule),
             save,
         ]
         if job.architecture.hparams.verbose:

@@ -22,7 +22,7 @@ from evaluation.jobs import (
     evaluate_once,
 )
 from experiment import run
-from models.optimizer import make_optimizer
+from models.optimizer import compile_model
 from testing import tf1_examples
 from testing.tf1_examples import (
     assert_same,
@@ -46,7 +46,7 @@ architecture_of = functools.partial(
 
 def compiled(architecture):
     model = architecture.build()
-    model.compile(optimizer=make_optimizer(architecture.hparams))
+    compile_model(model)
     model.optimizer.build(model.trainable_variables)
     return model
 

@@ -15,9 +15,9 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+import checkpoints
 from benchmarks import command_line, measuring
 from benchmarks.networks import NETWORKS, examples
-from checkpoints import checkpoint
 from checkpoints.architecture import Architecture
 from training.config import Config
 
@@ -34,9 +34,9 @@ def measure(flags):
 
         def save():
             step = int(model.optimizer.iterations)
-            metadata = checkpoint.Metadata(step, architecture, {})
+            metadata = checkpoints.Metadata(step, architecture, {})
             # Loading takes steps back, which are not saved twice.
-            return checkpoint.save(
+            return checkpoints.save(
                 tempfile.mkdtemp(dir=folder), model, metadata
             )
 
@@ -44,17 +44,17 @@ def measure(flags):
             return measuring.training_seconds(model, x, y, setting.batch_size)
 
         step()
-        path = save()
+        saved = checkpoints.open(save())
         found = measuring.alternate(
             {
                 "step": step,
                 "save": measuring.timed(save),
-                "verify": measuring.timed(checkpoint.verify, path),
-                "load": measuring.timed(checkpoint.load, path, model),
+                "open": measuring.timed(checkpoints.open, saved.path),
+                "load": measuring.timed(saved.load, model, architecture),
             },
             flags.rounds,
         )
-        size = sum(file.stat().st_size for file in path.iterdir())
+        size = sum(file.stat().st_size for file in saved.path.iterdir())
     medians = {name: statistics.median(found[name]) for name in found}
     share = medians["save"] / (Config.save_step * medians["step"])
     return [

@@ -23,21 +23,20 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import command_line
-from input_data.cifar10 import cifar10
-from input_data.digits import digits
+from input_data.datasets import (
+    cifar10,
+    digits,
+    mnist,
+    mnist_record_files,
+    norb,
+)
+from input_data.formats.mnist_records import PAIR
+from input_data.generators import expansion, shifted_records
 from input_data.labelled_images import (
     SINGLE_SHIFT,
     LabelledImages,
     make_pipeline,
 )
-from input_data.mnist import (
-    expansion,
-    mnist,
-    mnist_input_record,
-    mnist_shift,
-)
-from input_data.mnist.records import PAIR
-from input_data.norb import norb
 from input_data.options import Options
 from input_data.splits import Split
 from input_data.standardised_crops import StandardisedCrops
@@ -80,7 +79,7 @@ def _rows(flags, data, folder):
     single = expansion.ShiftedDigits(data, shift=2, pad=0)
     count = min(6 * flags.records, single.num_records)
     yield row("writing single records", _written(single, path, count), loop)
-    records = mnist_input_record.SingleRecords(path, Options(num_targets=1))
+    records = mnist_record_files.single_records(path, Options())
     yield row("single records", best(_batches(records)), loop)
     path.unlink()
 
@@ -94,7 +93,7 @@ def _rows(flags, data, folder):
     )
     yield row("writing pair records", rate, pair_loop)
     options = Options(data_dir=f"{folder}/multi.tfrecords@1", num_targets=2)
-    records = mnist_input_record.PairRecords(options)
+    records = mnist_record_files.PairRecords(options)
     yield row("pair records", best(_batches(records)), loop)
 
 
@@ -109,8 +108,7 @@ def _pipelines(data):
     """Names and pipelines of images in memory."""
 
     def memory(**options):
-        options = Options(**{"num_targets": 1, **options})
-        return make_pipeline(data, options, SINGLE_SHIFT)
+        return make_pipeline(data, Options(**options), SINGLE_SHIFT)
 
     def random(*shape):
         pixels = np.random.default_rng(0).integers(0, 256, (10000, *shape))
@@ -127,10 +125,9 @@ def _pipelines(data):
     ):
         crop = module.CROP_SIZE, module.distort, 100
         yield name, StandardisedCrops(random(*shape), *crop)
-    single = Options(num_targets=1)
     # SVHN, folders of images and tfds:NAME share this pipeline.
-    yield "svhn, 32x32x3", make_pipeline(random(32, 32, 3), single)
-    yield "affnist, 40x40", make_pipeline(random(40, 40, 1), single)
+    yield "svhn, 32x32x3", make_pipeline(random(32, 32, 3), Options())
+    yield "affnist, 40x40", make_pipeline(random(40, 40, 1), Options())
 
 
 def _rate(work, seconds):
@@ -208,7 +205,7 @@ def _pair_loop(data, writer):
 def _written(contents, path, count):
     """Records per second of writing `count` records as mnist_shift does."""
     start = time.perf_counter()
-    mnist_shift.write_records(contents, 0, count, path)
+    shifted_records.write_records(contents, 0, count, path)
     return count / (time.perf_counter() - start)
 
 

@@ -48,7 +48,7 @@ def measure(flags):
     x, y = examples(setting, 1)
     history = model.fit(x, y, setting.batch_size, verbose=0).history
     logs = {name: values[-1] for name, values in history.items()}
-    pipeline = registry.load("digits", Split.TRAIN, Options(num_targets=1))
+    pipeline = registry.load("digits", Split.TRAIN, Options())
     with tempfile.TemporaryDirectory() as folder:
         writer = SummaryWriter(folder)
         scalars = [

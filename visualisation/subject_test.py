@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 
 import numpy as np
@@ -43,7 +44,8 @@ def test_classes_have_the_names_of_the_data_set(monkeypatch):
         "predicted": "3 and 1",
     }
     names = ["cat", "truck", "bird", "a name that is far too long"]
-    monkeypatch.setattr(subject.pipeline, "class_names", names)
+    spec = dataclasses.replace(subject.pipeline.spec, class_names=names)
+    monkeypatch.setattr(subject.pipeline, "spec", spec)
     assert subject.verdict(example) == {
         "true": "a name that i… and cat",
         "predicted": "a name that i… and truck",
@@ -101,7 +103,7 @@ def test_redrawing_masks_all_but_the_class():
 
 def test_with_a_true_label_it_is_the_models_own_remake():
     subject = make_subject(2)
-    ((x, _),) = subject.pipeline.evaluation_batches(5).take(1)
+    ((x, _),) = subject.pipeline.evaluation_batches(5, stop=5)
     outputs = subject.model(x)
     examples = itertools.islice(subject.examples(), 5)
     for number, example in enumerate(examples):

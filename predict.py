@@ -17,8 +17,8 @@ import sys
 
 from absl import app, flags, logging
 
+import devices
 from common.errors import UserError
-from devices.choice import computing_on
 from evaluation.export import export
 from evaluation.prediction import (
     JsonLines,
@@ -122,7 +122,7 @@ def run(settings, arguments):
             "nothing to do: name images, folders of images, or - for standard "
             "input; or --export"
         )
-    with computing_on():
+    with devices.use(devices.Settings(), "predict.py"):
         network, metadata = load_network(settings.checkpoint)
         if settings.export is not None:
             export(settings.export, network)

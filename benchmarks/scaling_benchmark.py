@@ -21,11 +21,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import keras
 
+import devices
 from benchmarks import command_line, measuring
 from benchmarks.networks import MNIST, NETWORKS, examples
 from common.errors import UserError
-from devices import choice as devices
-from devices import parallel
 
 DEVICES = (1, 2, 4)
 BATCH_SIZES = (16, 32, 64, 128, 256)
@@ -87,8 +86,8 @@ def main(arguments=None):
 def _row(policy, device, count, setting, steps, rounds):
     keras.config.set_dtype_policy(policy)
     x, y = examples(setting, steps)
-    with devices.computing_on(device, count):
-        on = parallel.make(count, device)
+    settings = devices.Settings(device=device, num_gpus=count)
+    with devices.use(settings, "scaling_benchmark.py") as on:
         on.require_even_split(setting.batch_size)
         with on.building():
             model = NETWORKS["ours"](setting)

@@ -44,8 +44,8 @@ def define_flags():
     )
     flags.register_validator(
         "dataset",
-        lambda name: name is None or registry.is_valid_name(name),
-        f"should be one of {registry.valid_names()}",
+        lambda name: name is None or is_valid_name(name),
+        f"should be one of {valid_names()}",
     )
     flags.DEFINE_string(
         "export",

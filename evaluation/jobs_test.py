@@ -1,3 +1,5 @@
+import types
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -30,7 +32,7 @@ def test_summaries_of_an_evaluation(tmp_path, num_targets, num_wrong):
         labels,
         logits,
         score(labels, logits, num_targets),
-        17,
+        types.SimpleNamespace(step=17, architecture=None),
     )
     assert len(list(tmp_path.iterdir())) == 1
     events = EventAccumulator(str(tmp_path), size_guidance={"tensors": 0})

@@ -1,10 +1,9 @@
-"""Predictions of checkpoints, and how many of them are right."""
+"""The networks of checkpoints, with the images to evaluate them on."""
 
 import dataclasses
 
 import numpy as np
 
-import layers
 from checkpoints.architecture import Architecture
 from common.errors import UserError
 from common.progress import Progress
@@ -13,60 +12,6 @@ from input_data import features as keys
 from input_data import registry
 from models.hparams import parse_overrides
 from training.config import EVAL_BATCH_SIZE
-
-
-@dataclasses.dataclass(frozen=True)
-class Score:
-    """Counts of right and wrong predictions.
-
-    Attributes:
-      num_examples: int, all that were evaluated.
-      correct: int, all classes of the example are right.
-      almost_correct: int, at least one is.
-    """
-
-    num_examples: int
-    correct: int
-    almost_correct: int
-
-    @property
-    def wrong(self):
-        """How many are not correct."""
-        return self.num_examples - self.correct
-
-    @property
-    def almost_wrong(self):
-        """How many are not even almost correct."""
-        return self.num_examples - self.almost_correct
-
-    def __str__(self):
-        percent = 100.0 * self.wrong / self.num_examples
-        return (
-            f"Total wrong predictions: {self.wrong}, "
-            f"wrong percent: {percent:.2f}%"
-        )
-
-
-def score(labels, logits, num_targets):
-    """Counts right predictions; logits that are not finite are wrong.
-
-    Args:
-      labels: array [N, classes], k-hot.
-      logits: array [N, classes].
-      num_targets: int, the number of labels of each example.
-
-    Returns:
-      `Score`.
-    """
-    finite = np.isfinite(logits).all(axis=-1)
-
-    def count(function):
-        values = np.asarray(function(labels, logits, num_targets))
-        return int(values[finite].sum())
-
-    return Score(
-        len(labels), count(layers.correct), count(layers.almost_correct)
-    )
 
 
 def predict(predictor, pipeline, batch_size):

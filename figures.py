@@ -15,44 +15,37 @@ Names of figures:
 They go to --output_dir; files of the same names there are replaced.
 """
 
-from common import startup  # noqa: F401 - must be the first
-
-# isort: split
+import importlib
 import os
 import pathlib
 import sys
 
 from absl import app, flags
 
-from common import shared_flags
+import common.flags
 from common.errors import UserError
-from devices.choice import computing_on
-from evaluation.evaluator import Evaluator
-from evaluation.jobs import step_of
-from training.summaries import SummaryWriter
-from visualisation import (
-    embedding,
-    multimnist,
-    perturbations,
-    reconstructions,
-    routing,
-)
-from visualisation.subject import Subject
+from common.fields import meanings
+from common.startup import load_backend
+from input_data.options import Options
+from training.config import Config
 
-FIGURES = {
-    "reconstructions": reconstructions.make,
-    "perturbations": perturbations.make,
-    "multimnist": multimnist.make,
-    "routing": routing.make,
-    "embedding": embedding.make,
-}
+# name: the module of visualisation whose `make` draws it.
+FIGURES = (
+    "reconstructions",
+    "perturbations",
+    "multimnist",
+    "routing",
+    "embedding",
+)
 # Its files are for the projector, not pictures to look at.
 _EMBEDDING = "embedding"
+# The flags that figures.py shares with experiment.py.
+_SHARED_FLAGS = (*meanings(Options), "hparams_override", "model")
 
 
 def define_flags():
     """Defines the flags: of this command, so when it runs as one."""
-    shared_flags.define()
+    common.flags.define(Config, _SHARED_FLAGS)
     flags.DEFINE_string(
         "checkpoint",
         None,
@@ -65,11 +58,9 @@ def define_flags():
     flags.DEFINE_integer(
         "num_examples",
         None,
-        "Examples in each figure. Default: reconstructions "
-        f"{reconstructions.NUM_EXAMPLES} right and as many wrong ones, "
-        f"perturbations {perturbations.NUM_EXAMPLES} classes, multimnist "
-        f"{multimnist.NUM_EXAMPLES} and {multimnist.NUM_EXAMPLES}, routing "
-        f"{routing.NUM_EXAMPLES}, embedding {embedding.NUM_EXAMPLES}.",
+        "Examples in each figure. Default: reconstructions 6 right and as many "
+        "wrong ones, perturbations 10 classes, multimnist 5 and 5, routing 4, "
+        "embedding 1000.",
         lower_bound=1,
     )
     flags.DEFINE_string(
@@ -108,6 +99,10 @@ def draw(names, config, output_dir, num_examples=None):
             raise UserError(
                 f"unknown figure {name!r}; valid names: {', '.join(FIGURES)}"
             )
+    from evaluation.evaluator import Evaluator
+    from evaluation.jobs import step_of
+    from visualisation.subject import Subject
+
     # Known before the work, not after it.
     output_dir = _make_folder(output_dir)
     summaries = None
@@ -119,7 +114,8 @@ def draw(names, config, output_dir, num_examples=None):
     counts = {} if num_examples is None else {"num_examples": num_examples}
     paths = []
     for name in dict.fromkeys(names):
-        files = FIGURES[name](subject, **counts)
+        figure = importlib.import_module(f"visualisation.{name}")
+        files = figure.make(subject, **counts)
         paths += _write(output_dir, files)
         if summaries and name == _EMBEDDING:
             _write(summaries, files)
@@ -159,6 +155,8 @@ def _write(folder, files):
 
 def _write_images(folder, files, step):
     """Writes PNG files as images of TensorBoard."""
+    from training.summaries import SummaryWriter
+
     writer = SummaryWriter(folder)
     for name, content in files.items():
         writer.image(pathlib.Path(name).stem, content, step)
@@ -169,10 +167,13 @@ def main(argv):
     if len(argv) < 2:
         raise app.UsageError(f"name figures to draw: {', '.join(FIGURES)}")
     try:
+        load_backend()
+        from devices.choice import computing_on
+
         with computing_on():
             paths = draw(
                 argv[1:],
-                shared_flags.config_of_flags(train=False),
+                common.flags.settings_of(Config, train=False),
                 flags.FLAGS.output_dir,
                 flags.FLAGS.num_examples,
             )

@@ -16,9 +16,9 @@ from checkpoints.architecture import Architecture
 from checkpoints.tf1 import tf1_format
 from common.errors import UserError
 from input_data.features import ImageShape
-from models.hparams import HParams
-from models.optimizer import make_optimizer
-from testing.tiny_subject import HPARAMS
+from models.optimizer import compile_model
+from testing import small_models
+from testing.small_models import small_hparams
 from training.config import Config
 
 DIGITS = ImageShape(28, 28, 1, 10)
@@ -27,10 +27,10 @@ TRAINING = {"dataset": "digits", "validate": False, "seed": 0, "max_steps": 0}
 
 
 def make_model(shape=DIGITS, num_targets=1, model="capsule", **hparams):
-    hparams = HParams(**{**HPARAMS, **hparams})
+    hparams = small_hparams(model, **hparams)
     architecture = Architecture(model, shape, num_targets, hparams)
     network = architecture.build(seed=3)
-    network.compile(optimizer=make_optimizer(hparams))
+    compile_model(network)
     network.optimizer.build(network.trainable_variables)
     return network, architecture
 
@@ -90,7 +90,7 @@ def test_a_tf1_checkpoint_gives_the_same_figures(tmp_path):
         str(theirs),
         tmp_path / "theirs",
         dataset="digits",
-        hparams_override=",".join(f"{k}={v}" for k, v in HPARAMS.items()),
+        hparams_override=small_models.overrides("capsule"),
     )
     for one, other in zip(first, second, strict=True):
         assert one.name == other.name

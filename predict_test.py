@@ -20,7 +20,7 @@ from common.errors import UserError
 from input_data import features as keys
 from input_data.features import ImageShape
 from input_data.transforms.fitting_test import blob, shrink
-from models.hparams import HParams
+from models.capsule import HParams
 
 ROOT = pathlib.Path(__file__).parent
 ARCHITECTURE = Architecture(

@@ -16,7 +16,7 @@ from benchmarks import (
 )
 from benchmarks.naive import NaiveCapsule, NaiveConvSlimCapsule
 from input_data import features as keys
-from models.hparams import HParams
+from models.capsule import HParams
 
 OVERRIDE = "num_prime_capsules=2,conv_channels=2"
 TINY = networks.Setting(

@@ -23,7 +23,7 @@ from checkpoints import checkpoint
 from checkpoints.architecture import Architecture
 from input_data import registry
 from input_data.splits import Split
-from models.hparams import HParams
+from models.capsule import HParams
 from models.optimizer import compile_model
 from training.config import Config
 
@@ -41,7 +41,7 @@ def main():
     pipeline = registry.load("digits", Split.TRAIN, registry.Options())
     architecture = Architecture("capsule", pipeline.spec.shape, 1, HParams())
     model = architecture.build()
-    compile_model(model, architecture.hparams)
+    compile_model(model)
     batches = pipeline.training_batches(arguments.batch_size, 0, 0, 1)
     ((x, y),) = batches.as_numpy_iterator()
     model.train_on_batch(x, y)

@@ -4,7 +4,8 @@ import argparse
 
 from benchmarks import measuring
 from benchmarks.networks import Setting
-from models.hparams import HParams, parse_overrides
+from models.capsule import HParams
+from models.hparams import parse_overrides
 
 
 def make_parser(description, steps, rounds):
@@ -36,7 +37,7 @@ def add_setting(parser):
 def setting(arguments):
     """The `Setting` that the flags ask for."""
     return Setting(
-        hparams=HParams(**parse_overrides(arguments.hparams_override)),
+        hparams=HParams(**parse_overrides(HParams, arguments.hparams_override)),
         batch_size=arguments.batch_size,
     )
 

@@ -14,8 +14,8 @@ from models.capsule import (
     KERNEL_SIZE,
     PRIMARY_STRIDES,
     CapsuleModel,
+    HParams,
 )
-from models.hparams import HParams
 from models.optimizer import compile_model
 
 MNIST = keys.ImageShape(28, 28, 1, 10)
@@ -80,7 +80,7 @@ def _compiled_capsules(make_model, setting):
     model = make_model(setting.shape, 1, setting.hparams)
     x, _ = examples(setting, 1)
     model({keys.IMAGES: x[keys.IMAGES][:1]})  # creates every weight
-    compile_model(model, setting.hparams)
+    compile_model(model)
     return model
 
 

@@ -33,7 +33,8 @@ import keras
 from checkpoints.architecture import Architecture
 from input_data import registry
 from input_data.splits import Split
-from models.hparams import HParams, parse_overrides
+from models.capsule import HParams
+from models.hparams import parse_overrides
 from models.optimizer import compile_model, make_schedule
 from training.callbacks import (
     VERBOSE_EVERY,
@@ -56,10 +57,10 @@ def main():
         batch_size=arguments.batch_size, summary_step=arguments.summary_step
     )
     pipeline = registry.load("digits", Split.TRAIN, registry.Options())
-    hparams = HParams(**parse_overrides(arguments.hparams_override))
+    hparams = HParams(**parse_overrides(HParams, arguments.hparams_override))
     architecture = Architecture("capsule", pipeline.spec.shape, 1, hparams)
     model = architecture.build()
-    compile_model(model, hparams)
+    compile_model(model)
     pairs = _WARM_UP + arguments.repeats
     num_steps = 2 * pairs * config.summary_step
     with tempfile.TemporaryDirectory() as folder:

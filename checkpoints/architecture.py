@@ -2,11 +2,23 @@
 
 import dataclasses
 
+from common.errors import UserError
 from input_data.features import ImageShape
-from models.hparams import HParams, parse_overrides
-from models.registry import MODELS, build_model
+from models.hparams import BaseHParams, parse_overrides
+from models.registry import build_model, model_class
 
 DEFAULT_MODEL = "capsule"
+# Checkpoints were once written with the hyper-parameters of all models, these
+# among them, whatever the model.
+_ONCE_OF_ALL = {
+    "class_atoms",
+    "conv_channels",
+    "leaky",
+    "num_prime_capsules",
+    "primary_atoms",
+    "remake",
+    "routing",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,13 +29,14 @@ class Architecture:
       model: string, a key of `models.registry.MODELS`.
       shape: `ImageShape`, the images and number of classes.
       num_targets: int, how many objects an image shows.
-      hparams: `HParams`; those that only matter for training included.
+      hparams: the model's `HParams`; those that only matter for training
+        included.
     """
 
     model: str
     shape: ImageShape
     num_targets: int
-    hparams: HParams
+    hparams: BaseHParams
 
     @classmethod
     def asked_for(cls, config, spec):
@@ -36,23 +49,54 @@ class Architecture:
         Raises:
           UserError: for hyper-parameters that are unknown or out of range.
         """
-        return cls(
-            model=config.model or DEFAULT_MODEL,
-            shape=spec.shape,
-            num_targets=spec.num_targets,
-            hparams=HParams(**parse_overrides(config.hparams_override)),
+        return cls.described(
+            config.model or DEFAULT_MODEL,
+            spec.shape,
+            spec.num_targets,
+            config.hparams_override,
         )
+
+    @classmethod
+    def described(cls, model, shape, num_targets, overrides):
+        """The network of a model's name and a string of hyper-parameters.
+
+        Raises:
+          UserError: for hyper-parameters that are unknown or out of range.
+        """
+        hparams_class = model_class(model).HParams
+        values = parse_overrides(hparams_class, overrides)
+        return cls(model, shape, num_targets, hparams_class(**values))
 
     @property
     def network_hparams(self):
         """Names of the hyper-parameters that matter to the network itself."""
-        return MODELS[self.model].network_hparams
+        return type(self.hparams).network_names()
 
     def build(self, seed=0):
         """The `keras.Model`, with initial weights of the seed."""
         return build_model(
             self.model, self.shape, self.num_targets, self.hparams, seed
         )
+
+    def make_schedule(self, max_steps):
+        """The learning rate by step of a training of so many steps."""
+        return model_class(self.model).make_schedule(self.hparams, max_steps)
+
+    def tf1_variables(self):
+        """The weights that a TF1 checkpoint of it has, by their names there.
+
+        Raises:
+          UserError: for a model that the reference does not have.
+        """
+        variables = model_class(self.model).tf1_variables(
+            self.shape, self.hparams
+        )
+        if variables is None:
+            raise UserError(
+                f"model {self.model} has no TF1 checkpoints: the reference "
+                "does not have it"
+            )
+        return variables
 
     def to_json(self):
         """The architecture as a dict for json."""
@@ -65,11 +109,18 @@ class Architecture:
         Raises:
           KeyError, TypeError, UserError: if `values` are not of that form.
         """
+        hparams_class = model_class(values["model"]).HParams
+        known = {field.name for field in dataclasses.fields(hparams_class)}
+        hparams = {
+            name: value
+            for name, value in values["hparams"].items()
+            if name in known or name not in _ONCE_OF_ALL
+        }
         return cls(
             model=values["model"],
             shape=ImageShape(**values["shape"]),
             num_targets=values["num_targets"],
-            hparams=HParams(**values["hparams"]),
+            hparams=hparams_class(**hparams),
         )
 
     def network_differences(self, other):

@@ -5,7 +5,8 @@ import pytest
 
 from checkpoints.architecture import Architecture
 from input_data.features import ImageShape
-from models.hparams import HParams
+from models import baseline
+from models.capsule import HParams
 
 ONE = Architecture("capsule", ImageShape(28, 28, 1, 10), 1, HParams())
 
@@ -27,7 +28,9 @@ def test_json_round_trip():
         (with_hparams(routing=1), [("routing", 3, 1)]),
         (with_hparams(learning_rate=0.5), []),
         (
-            dataclasses.replace(ONE, model="baseline"),
+            dataclasses.replace(
+                ONE, model="baseline", hparams=baseline.HParams()
+            ),
             [("model", "capsule", "baseline")],
         ),
         (dataclasses.replace(ONE, num_targets=2), [("num_targets", 1, 2)]),
@@ -50,10 +53,42 @@ def test_training_differences():
 
 
 def test_the_baseline_has_hyper_parameters_of_its_own():
-    baseline = dataclasses.replace(ONE, model="baseline")
-    without_remake = dataclasses.replace(
-        baseline, hparams=HParams(remake=False, routing=1)
-    )
-    assert baseline.network_differences(without_remake) == []
-    same = dataclasses.replace(baseline, hparams=HParams(padding="SAME"))
-    assert baseline.network_differences(same) == [("padding", "VALID", "SAME")]
+    shape = ImageShape(28, 28, 1, 10)
+    one = Architecture("baseline", shape, 1, baseline.HParams())
+    same = Architecture("baseline", shape, 1, baseline.HParams(padding="SAME"))
+    assert one.network_differences(same) == [("padding", "VALID", "SAME")]
+    assert not hasattr(one.hparams, "routing")
+
+
+def test_json_with_the_hyper_parameters_of_all_models():
+    """As checkpoints were written once, whatever the model."""
+    once = {
+        "class_atoms": 16,
+        "conv_channels": 256,
+        "decay_rate": 0.96,
+        "decay_steps": 2000,
+        "leaky": False,
+        "learning_rate": 0.5,
+        "loss_type": "softmax",
+        "num_prime_capsules": 32,
+        "padding": "SAME",
+        "primary_atoms": 8,
+        "remake": True,
+        "routing": 3,
+        "verbose": False,
+    }
+    for model, hparams in (
+        ("capsule", HParams(**once)),
+        (
+            "baseline",
+            baseline.HParams(
+                learning_rate=0.5, loss_type="softmax", padding="SAME"
+            ),
+        ),
+    ):
+        values = {**dataclasses.replace(ONE, model=model).to_json()}
+        values["hparams"] = once
+        assert Architecture.from_json(values).hparams == hparams
+        values["hparams"] = {**once, "of_the_future": 1}
+        with pytest.raises(TypeError, match="of_the_future"):
+            Architecture.from_json(values)

@@ -16,9 +16,9 @@ from checkpoints.checkpoint import (
 )
 from common.errors import UserError
 from input_data.features import ImageShape
-from models.hparams import HParams
+from models.capsule import HParams
 from models.models_test import example_batch
-from models.optimizer import make_optimizer
+from models.optimizer import compile_model
 
 SHAPE = ImageShape(18, 17, 2, 3)
 ARCHITECTURE = Architecture(
@@ -29,7 +29,7 @@ TRAINING = {"dataset": "digits", "seed": 3, "max_steps": 2}
 
 def make_model(architecture=ARCHITECTURE, seed=0, steps=0):
     model = architecture.build(seed)
-    model.compile(optimizer=make_optimizer(architecture.hparams))
+    compile_model(model)
     model.optimizer.build(model.trainable_variables)
     for _ in range(steps):
         model.train_on_batch(*example_batch(SHAPE, 1))
@@ -252,7 +252,7 @@ def test_a_wrong_step_is_noticed(saved):
 def test_a_model_whose_optimiser_is_not_built_takes_its_state(saved):
     path, model = saved
     other = ARCHITECTURE.build(seed=9)
-    other.compile(optimizer=make_optimizer(ARCHITECTURE.hparams))
+    compile_model(other)
     checkpoint.load(path, other)
     for ours, theirs in zip(state(other), state(model), strict=True):
         np.testing.assert_array_equal(ours, theirs)

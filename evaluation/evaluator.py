@@ -125,7 +125,6 @@ class Evaluator:
     def __init__(self, config, parallel=None):
         self._config = config
         self._parallel = parallel or OneDevice()
-        self._overrides = parse_overrides(config.hparams_override)
         self._pipelines = {}
         self._built = None  # the last (architecture, model, predictor)
 
@@ -190,14 +189,18 @@ class Evaluator:
             config = self._config
             self._pipelines[num_targets] = registry.load(
                 config.dataset_name,
-                config.split,
-                config.data_options(num_targets),
+                config.split(train=False),
+                dataclasses.replace(config, num_targets=num_targets),
             )
         return self._pipelines[num_targets]
 
     def _refuse_contradictions(self, path, metadata):
         config, architecture = self._config, metadata.architecture
-        asked = {"model": config.model, **self._overrides}
+        asked = {"model": config.model}
+        if config.model in (None, architecture.model):
+            asked |= parse_overrides(
+                type(architecture.hparams), config.hparams_override
+            )
         # Other hyper-parameters do not matter any more.
         saved = {
             "model": architecture.model,

@@ -12,7 +12,7 @@ from common.errors import UserError
 from evaluation.export import export, functional
 from input_data import features as keys
 from input_data.features import ImageShape
-from models.hparams import HParams
+from models.capsule import HParams
 from models.registry import MODELS, build_model
 
 ROOT = pathlib.Path(layers.__file__).parents[1]

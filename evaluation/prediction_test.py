@@ -20,7 +20,7 @@ from evaluation.prediction import (
     trained_on,
 )
 from input_data.features import ImageShape
-from models.hparams import HParams
+from models.capsule import HParams
 
 ABSENT = Prediction("b.png", np.array([0.5, 0.12345678, 0.2], "float32"), 1)
 PRESENT = Prediction("a.png", np.array([0.1, 0.2, 0.9], "float32"), 1)

@@ -1,36 +1,124 @@
-"""What a data set is asked for: imports nothing heavy."""
+"""What a data set is asked for: the data flags, their defaults and bounds."""
 
 import dataclasses
+
+from common.fields import field
+from input_data.splits import Split
+
+
+def _is_data_set(name):
+    from input_data import registry
+
+    return registry.is_valid_name(name)
+
+
+def _data_flag(default, help_text, **meaning):
+    """A field that decides which images there are, and how they look."""
+    return field(
+        default, help_text, **{"recorded": True, "evaluated": True, **meaning}
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What a data set is asked for beside its split.
+    """The data flags; a new one is added here, and to the data sets it is for.
 
-    Attributes:
-      data_dir: path of its files, or None.
-      dataset: its name, or None for the default.
-      num_targets: int, objects in each image: 1 or 2; None for 1.
-      seed: int, fixes what is drawn for evaluation.
-      eval_size: int, how many examples to evaluate, at most.
-      image_size: int, the height and width to which images of any size are
-        resized, or None.
-      color: bool, whether images of any kind keep their colours.
-      shift: int, pixels that a training image moves at most along each axis;
-        None for the default: 2 for digits and mnist, with two targets 4, else
-        0.
-      pad: int, black pixels added on each side; None for the default, 0, or
-        with two targets 4.
-      distort: bool, whether digits are cropped, and turned in training.
+    None stands for "not given": what is meant then depends on the data set.
     """
 
-    data_dir: str | None = None
-    dataset: str | None = None
-    num_targets: int | None = None
-    seed: int = 0
-    eval_size: int = 10000
-    image_size: int | None = None
-    color: bool = False
-    shift: int | None = None
-    pad: int | None = None
-    distort: bool = False
+    color: bool = _data_flag(
+        False,
+        "With --dataset=images: whether images keep their colours; else they "
+        "become grey.",
+    )
+    data_dir: str | None = _data_flag(
+        None,
+        "Folder with the files of the data set; or PREFIX.tfrecords@10, record "
+        "files of pairs in 10 shards, for two targets.",
+        recorded=False,
+    )
+    dataset: str | None = _data_flag(
+        None,
+        "Data set: affnist, cifar10, digits, images, mnist, norb, svhn, "
+        "tfds:NAME, where tfds:NAME is an image classification set of "
+        "TensorFlow Datasets and images is a folder with one sub-folder for "
+        "each class. Default: mnist if --data_dir is given, else the embedded "
+        "digits.",
+        is_valid=_is_data_set,
+        valid="one of affnist, cifar10, digits, images, mnist, norb, svhn, "
+        "tfds:NAME",
+        default_text="mnist with --data_dir, else digits",
+    )
+    distort: bool = _data_flag(
+        False,
+        "Whether to crop digits by 4 pixels: in training at random, and turned "
+        "by up to 15 degrees; else from the middle.",
+    )
+    eval_size: int = _data_flag(
+        10000,
+        "Examples to evaluate: at most the images or records there are; pairs "
+        "that are made on the fly may be any number.",
+        at_least=1,
+        at_most=10**9,
+        recorded=False,
+    )
+    image_size: int | None = _data_flag(
+        None,
+        "With --dataset=images and tfds:NAME: height and width, in pixels, to "
+        "which images are resized. Default: as they are, if all have one size.",
+        at_least=1,
+        at_most=10**5,
+        default_text="as the images are",
+    )
+    num_targets: int | None = _data_flag(
+        None,
+        "Objects in each image, 1 or 2. Default: 1, in evaluation the "
+        "checkpoint's.",
+        at_least=1,
+        at_most=2,
+        recorded=False,
+        default_text="1; in evaluation the checkpoint's",
+    )
+    pad: int | None = _data_flag(
+        None,
+        "Black pixels to add on each side of a digit. Default: 0, with two "
+        "targets 4.",
+        at_least=0,
+        at_most=10**5,
+        default_text="0; with two targets 4",
+    )
+    seed: int = _data_flag(
+        0,
+        "Seed of the initial weights, the batches and the test pairs.",
+        at_least=0,
+        at_most=2**32 - 1,
+    )
+    shift: int | None = _data_flag(
+        None,
+        "Pixels by which a training image moves at most, along each axis; of "
+        "record files the shift in their name. Default: 2 for digits and "
+        "mnist, with two targets 4, else 0.",
+        at_least=0,
+        at_most=10**5,
+        default_text="2 for digits and mnist, with two targets 4, else 0",
+    )
+    validate: bool = _data_flag(
+        False,
+        "Whether training leaves out a part of the training images, and "
+        "evaluation uses exactly that part.",
+    )
+
+    @property
+    def dataset_name(self):
+        """The data set: with files and no name it is MNIST.
+
+        So the reference's commands, where MNIST is the default, work as they
+        are; without files it is the embedded digits.
+        """
+        if self.dataset is not None:
+            return self.dataset
+        return "digits" if self.data_dir is None else "mnist"
+
+    def split(self, train):
+        """The `Split` that a job reads that trains, or evaluates."""
+        return Split.choose(train, self.validate)

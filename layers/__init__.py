@@ -1,21 +1,16 @@
 """Capsule layers, losses and metrics for Keras 3, on any of its backends."""
 
-from layers.capsule import Capsule, ConvSlimCapsule
-from layers.losses import (
+from .capsule import Capsule, ConvSlimCapsule, Length
+from .losses import (
     CLASSIFICATION_LOSSES,
     margin_loss,
     reconstruction_loss,
     sigmoid_loss,
     softmax_loss,
 )
-from layers.metrics import (
-    Accuracy,
-    AlmostAccuracy,
-    almost_correct,
-    correct,
-)
-from layers.reconstruction import Reconstruction, mask_capsules
-from layers.routing import (
+from .metrics import Accuracy, AlmostAccuracy, almost_correct, correct
+from .reconstruction import Reconstruction, mask_capsules
+from .routing import (
     dynamic_routing,
     leaky_softmax,
     lengths,
@@ -23,12 +18,15 @@ from layers.routing import (
     squash,
 )
 
+__version__ = "1.0.0"
+
 __all__ = [
     "CLASSIFICATION_LOSSES",
     "Accuracy",
     "AlmostAccuracy",
     "Capsule",
     "ConvSlimCapsule",
+    "Length",
     "Reconstruction",
     "almost_correct",
     "correct",

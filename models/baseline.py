@@ -1,23 +1,45 @@
 """The convolutional baseline that the reference compares with."""
 
+import dataclasses
+from typing import ClassVar
+
 import keras
 
 from input_data import features as keys
 from layers.initial_weights import like_the_reference
 from models.classifier import Classifier
+from models.hparams import BaseHParams, loss_type, padding, size
+from models.tf1_variables import Tf1Variable, convolved, layer, plain
 
-CONV_CHANNELS = (512, 256)
 KERNEL_SIZE = 5
 CONV_STDDEV = 0.05
 POOL_SIZE = 2
-DENSE_UNITS = 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class HParams(BaseHParams):
+    """Hyper-parameters of the baseline, with the reference's defaults."""
+
+    # In the reference all models share theirs.
+    UNUSED: ClassVar = ("leaky", "num_prime_capsules", "remake", "routing")
+
+    dense_units: int = size(1024, "units of the dense layer")
+    first_channels: int = size(512, "channels of the first convolution")
+    loss_type: str = loss_type()
+    padding: str = padding()
+    second_channels: int = size(256, "channels of the second convolution")
+
+    @property
+    def channels(self):
+        """Of both convolutions."""
+        return self.first_channels, self.second_channels
 
 
 class BaselineModel(Classifier):
     """Two convolutions with max pooling, then two dense layers.
 
-    conv 5x5 to 512 and conv 5x5 to 256 channels, each relu and 2x2 max pool
-    with stride 2; dense 1024 relu; dense `num_classes`, linear.
+    conv 5x5 to `first_channels` and to `second_channels`, each relu and 2x2 max
+    pool with stride 2; dense `dense_units`, relu; dense `num_classes`, linear.
 
     Call arguments:
       x: dict with `images` [B, H, W, C].
@@ -32,11 +54,10 @@ class BaselineModel(Classifier):
       **kwargs: of `keras.Model`.
     """
 
-    # As in `CapsuleModel`.
-    network_hparams = ("padding",)
+    HParams = HParams
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
-        super().__init__(num_targets, hparams, **kwargs)
+        super().__init__(shape, num_targets, hparams, **kwargs)
         self.convolutions = [
             keras.layers.Conv2D(
                 channels,
@@ -47,7 +68,7 @@ class BaselineModel(Classifier):
                 name=f"conv{number}",
                 **like_the_reference(stddev=CONV_STDDEV),
             )
-            for number, channels in enumerate(CONV_CHANNELS, start=1)
+            for number, channels in enumerate(hparams.channels, start=1)
         ]
         self.pool = keras.layers.MaxPooling2D(
             POOL_SIZE,
@@ -57,7 +78,7 @@ class BaselineModel(Classifier):
         )
         self.flatten = keras.layers.Flatten(data_format="channels_last")
         self.fc1 = keras.layers.Dense(
-            DENSE_UNITS,
+            hparams.dense_units,
             activation="relu",
             name="fc1",
             **like_the_reference(),
@@ -89,8 +110,29 @@ class BaselineModel(Classifier):
         if hparams.padding == "SAME":
             return 1
         size = 1
-        for _ in CONV_CHANNELS:
+        for _ in hparams.channels:
             # A pool that rounds up makes `size` from one pixel more than
             # twice the size before.
             size = (size - 1) * POOL_SIZE + 1 + KERNEL_SIZE - 1
         return size
+
+    @classmethod
+    def tf1_variables(cls, shape, hparams):
+        def positions(pixels):
+            for _ in hparams.channels:
+                pixels = convolved(pixels, KERNEL_SIZE, 1, hparams.padding)
+                pixels = convolved(pixels, POOL_SIZE, POOL_SIZE, "SAME")
+            return pixels
+
+        kernel = (KERNEL_SIZE, KERNEL_SIZE)
+        first, second = hparams.channels
+        units = hparams.dense_units
+        pooled = (second, positions(shape.height), positions(shape.width))
+        return {
+            **layer("conv1", (*kernel, shape.depth), first),
+            **layer("conv2", (*kernel, first), second),
+            # Rows: channel, row, column there; row, column, channel here.
+            "fc1/weights": Tf1Variable((pooled, (units,)), (1, 2, 0, 3)),
+            "fc1/biases": plain(units),
+            **layer("softmax_layer", (units,), shape.num_classes),
+        }

@@ -1,17 +1,66 @@
 """The capsule network of the paper's section 4."""
 
+import dataclasses
+import math
+from typing import ClassVar
+
 import keras
 from keras import ops
 
 import layers
+from common.fields import field
 from input_data import features as keys
 from layers.initial_weights import like_the_reference
-from models.classifier import Classifier
+from layers.reconstruction import HIDDEN_UNITS
+from models.classifier import Classifier, Routing
+from models.hparams import (
+    MOST_ITERATIONS,
+    BaseHParams,
+    loss_type,
+    padding,
+    size,
+)
+from models.tf1_variables import Tf1Variable, convolved, layer, plain
 
 # The paper's figure 1.
 KERNEL_SIZE = 9
 CONV_STDDEV = 0.05
 PRIMARY_STRIDES = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class HParams(BaseHParams):
+    """Hyper-parameters of the capsule model, with the reference's defaults."""
+
+    PRESETS: ClassVar = {
+        # The paper's section 7: the smaller network for SVHN.
+        "svhn": {
+            "conv_channels": 64,
+            "num_prime_capsules": 16,
+            "primary_atoms": 6,
+            "class_atoms": 8,
+        },
+    }
+
+    class_atoms: int = size(16, "atoms of a class capsule")
+    conv_channels: int = size(256, "channels of the convolution")
+    leaky: bool = field(
+        False,
+        "leaky softmax in the routing: an input capsule may be routed nowhere",
+        network=True,
+    )
+    loss_type: str = loss_type()
+    num_prime_capsules: int = size(32, "types of primary capsules")
+    padding: str = padding()
+    primary_atoms: int = size(8, "atoms of a primary capsule")
+    remake: bool = field(
+        True,
+        "reconstruct the image from the class capsule, and train on it",
+        network=True,
+    )
+    routing: int = size(
+        3, "routing iterations of the class capsules", at_most=MOST_ITERATIONS
+    )
 
 
 class CapsuleModel(Classifier):
@@ -40,21 +89,11 @@ class CapsuleModel(Classifier):
       **kwargs: of `keras.Model`.
     """
 
-    # Those that are part of what the network computes: weights that were
-    # trained with one value are not for another.
-    network_hparams = (
-        "class_atoms",
-        "conv_channels",
-        "leaky",
-        "num_prime_capsules",
-        "padding",
-        "primary_atoms",
-        "remake",
-        "routing",
-    )
+    HParams = HParams
+    shows_capsules = True
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
-        super().__init__(num_targets, hparams, **kwargs)
+        super().__init__(shape, num_targets, hparams, **kwargs)
         self.conv1 = keras.layers.Conv2D(
             hparams.conv_channels,
             KERNEL_SIZE,
@@ -102,19 +141,15 @@ class CapsuleModel(Classifier):
             "capsule2": capsules,
         }
 
-    def couplings(self, images):
-        """How strongly each primary capsule is coupled to each class.
+    @property
+    def decoder(self):
+        """The layer that redraws an image; None without `remake`."""
+        return self.recons
 
-        Args:
-          images: float32 [B, H, W, C].
-
-        Returns:
-          float32 tensor [routing, B, h, w, types, classes]: the coupling
-          coefficients of each routing iteration.
-        """
+    def routing_of(self, images):
         primary = self.activations(images)["conv_capsule1"]
         couplings = self.capsule2.couplings(self.flatten(primary))
-        return ops.reshape(
+        by_position = ops.reshape(
             couplings,
             (
                 self.capsule2.num_routing,
@@ -123,6 +158,7 @@ class CapsuleModel(Classifier):
                 self.capsule2.num_capsules,
             ),
         )
+        return Routing(by_position, self.capsule2.leaky)
 
     def call(self, x):
         capsules = self.activations(x[keys.IMAGES])["capsule2"]
@@ -150,3 +186,42 @@ class CapsuleModel(Classifier):
         if hparams.padding == "SAME":
             return 1
         return 2 * KERNEL_SIZE - 1
+
+    @classmethod
+    def tf1_variables(cls, shape, hparams):
+        def positions(pixels):
+            pixels = convolved(pixels, KERNEL_SIZE, 1, hparams.padding)
+            return convolved(
+                pixels, KERNEL_SIZE, PRIMARY_STRIDES, hparams.padding
+            )
+
+        kernel = (KERNEL_SIZE, KERNEL_SIZE)
+        types, atoms = hparams.num_prime_capsules, hparams.primary_atoms
+        primary = (types, positions(shape.height), positions(shape.width))
+        classes = (shape.num_classes, hparams.class_atoms)
+        variables = {
+            **layer("conv1", (*kernel, shape.depth), hparams.conv_channels),
+            "conv_capsule1/weights": plain(
+                *kernel, hparams.conv_channels, types * atoms
+            ),
+            "conv_capsule1/biases": plain(types, atoms, 1, 1),
+            # Input capsules: type, row, column there; row, column, type here.
+            "capsule2/weights": Tf1Variable(
+                (primary, (atoms,), (math.prod(classes),)), (1, 2, 0, 3, 4)
+            ),
+            "capsule2/biases": plain(*classes),
+        }
+        if not hparams.remake:
+            return variables
+        # Pixels: channel, row, column there; row, column, channel here.
+        pixels = (shape.depth, shape.height, shape.width)
+        first, second = HIDDEN_UNITS
+        return {
+            **variables,
+            **layer("recons/recons_1", (math.prod(classes),), first),
+            **layer("recons/recons_2", (first,), second),
+            "recons/recons_3/weights": Tf1Variable(
+                ((second,), pixels), (0, 2, 3, 1)
+            ),
+            "recons/recons_3/biases": Tf1Variable((pixels,), (1, 2, 0)),
+        }

@@ -1,9 +1,26 @@
-"""What all models share: how outputs are scored, in training and testing."""
+"""What all models share: losses, metrics, optimiser, what figures may ask."""
+
+import typing
 
 import keras
+import numpy as np
 
 import layers
 from input_data import features as keys
+from models import optimizer
+from models.hparams import BaseHParams
+
+
+class Routing(typing.NamedTuple):
+    """How a network routes its primary capsules to its class capsules.
+
+    Attributes:
+      couplings: float32 tensor [iterations, B, h, w, types, classes].
+      leaky: bool, whether the couplings of a capsule may sum to less than 1.
+    """
+
+    couplings: typing.Any
+    leaky: bool
 
 
 class _MeanOverBatch(keras.losses.Loss):
@@ -20,26 +37,42 @@ class _MeanOverBatch(keras.losses.Loss):
 class Classifier(keras.Model):
     """A model with `logits`, and perhaps reconstructions, that trains by `fit`.
 
-    The loss is the classification loss of `hparams.loss_type` plus one
-    reconstruction loss for each target that the outputs redraw. The running
-    means that `fit` reports are named as the reference's summaries, except
-    that its counts of right predictions per batch are shares here:
+    The loss is `classification_loss` plus one reconstruction loss for each
+    target that the outputs redraw. The running means that `fit` reports are
+    named as the reference's summaries, except that its counts of right
+    predictions per batch are shares here:
 
       loss, batch_classification_cost, reconstruction_error (if the outputs
       redraw the image), accuracy, almost_accuracy
 
+    A subclass has a file of its own with its hyper-parameters, and a line in
+    `models.registry`. It gives `activations` and `call`, and overrides what
+    else is its own.
+
+    Attributes:
+      HParams: its hyper-parameters, a subclass of `BaseHParams`.
+      TAKES_ANY_SIZE: bool, whether its weights fit images of other sizes.
+      shows_capsules: bool, whether its outputs have `capsules`, whose lengths
+        are the logits.
+      decoder: layer that is called with capsules and labels and redraws
+        images, or None.
+
     Args:
+      shape: `features.ImageShape`, the images and number of classes.
       num_targets: int, how many objects an image shows.
       hparams: `HParams`.
       **kwargs: of `keras.Model`.
     """
 
-    def __init__(self, num_targets, hparams, **kwargs):
+    HParams = BaseHParams
+    TAKES_ANY_SIZE = False
+    shows_capsules = False
+    decoder = None
+
+    def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(**kwargs)
         self.num_targets = num_targets
-        self._classification_loss = layers.CLASSIFICATION_LOSSES[
-            hparams.loss_type
-        ]
+        self.hparams = hparams
         self._mean_over_batch = _MeanOverBatch(name="mean_over_batch")
         self._cost = keras.metrics.Mean(name="batch_classification_cost")
         self._accuracy = layers.Accuracy(num_targets, name="accuracy")
@@ -48,16 +81,44 @@ class Classifier(keras.Model):
         )
         self._reconstruction_error = None
 
+    def create_weights(self, shape):
+        """Creates every weight, by one call on an empty image."""
+        size = (1, shape.height, shape.width, shape.depth)
+        self({keys.IMAGES: np.zeros(size, "float32")})
+
     def track_reconstructions(self):
         """To be called by models whose outputs include reconstructions."""
         self._reconstruction_error = keras.metrics.Mean(
             name="reconstruction_error"
         )
 
+    def activations(self, images):
+        """What each layer gives, by its name, for verbose summaries."""
+        raise NotImplementedError
+
+    def classification_loss(self, labels, outputs, step):
+        """The loss of each example without that of reconstructions.
+
+        Args:
+          labels: float32 [B, classes], k-hot.
+          outputs: dict, what `call` gave.
+          step: int64 [B], the steps of the whole training before this one,
+            those before a resume included; None outside of training.
+
+        Returns:
+          float32 tensor [B].
+        """
+        loss = layers.CLASSIFICATION_LOSSES[self.hparams.loss_type]
+        return loss(labels, outputs[keys.LOGITS])
+
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
-        cost = self._classification_loss(y[keys.LOGITS], y_pred[keys.LOGITS])
+        # The step comes with the batch: JAX would take the optimiser's as a
+        # constant when it traces this.
+        cost = self.classification_loss(
+            y[keys.LOGITS], y_pred, x.get(keys.STEP)
+        )
         self._cost.update_state(cost)
         if self._reconstruction_error is not None:
             error = sum(
@@ -72,3 +133,39 @@ class Classifier(keras.Model):
         for metric in (self._accuracy, self._almost):
             metric.update_state(y[keys.LOGITS], y_pred[keys.LOGITS])
         return self.get_metrics_result()
+
+    def routing_of(self, images):
+        """The `Routing` of images [B, H, W, C]; None if there is none."""
+
+    @classmethod
+    def make_schedule(cls, hparams, max_steps=None):
+        """The learning rate by step, see `optimizer.make_schedule`."""
+        return optimizer.make_schedule(hparams, max_steps)
+
+    @classmethod
+    def make_optimizer(cls, hparams, max_steps=None):
+        """The optimiser; by default the reference's Adam.
+
+        Args:
+          hparams: `HParams`.
+          max_steps: int, steps of the whole training, for schedules that end.
+        """
+        return optimizer.make_adam(cls.make_schedule(hparams, max_steps))
+
+    @classmethod
+    def smallest_image(cls, hparams):
+        """Height and width below which the convolutions leave nothing."""
+        return 1
+
+    @classmethod
+    def tf1_variables(cls, shape, hparams):
+        """The weights that a TF1 checkpoint of the reference has.
+
+        Args:
+          shape: `features.ImageShape`.
+          hparams: `HParams`.
+
+        Returns:
+          dict from the reference's name to `Tf1Variable`; None if the
+          reference does not have this model.
+        """

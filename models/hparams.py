@@ -1,202 +1,162 @@
-"""Hyper-parameters: names, defaults, allowed values, override strings."""
+"""Hyper-parameters: those that all models share, and override strings."""
 
 import dataclasses
-import math
+from typing import ClassVar
 
 from common.errors import UserError
-from layers import CLASSIFICATION_LOSSES
+from common.fields import (
+    as_text,
+    did_you_mean,
+    field,
+    meanings,
+    parse,
+    require_allowed,
+    shortened,
+)
+from layers.losses import CLASSIFICATION_LOSSES
 
-
-def _positive(value):
-    return value > 0
-
-
-def _at_least_one(value):
-    return value >= 1
-
-
-def _field(default, help_text, is_valid=None, valid=None):
-    """A field with its meaning and, where not every value will do, which."""
-    return dataclasses.field(
-        default=default,
-        metadata={"help": help_text, "is_valid": is_valid, "valid": valid},
-    )
-
-
-def _choice(default, help_text, *choices):
-    return _field(
-        default,
-        help_text,
-        lambda value: value in choices,
-        "one of " + ", ".join(choices),
-    )
+# Of one layer: more would make a graph, or weights, of no use to anybody.
+MOST_ITERATIONS = 100
+MOST_UNITS = 2**16
 
 
 @dataclasses.dataclass(frozen=True)
-class HParams:
-    """Hyper-parameters of every model, with the reference's defaults.
+class BaseHParams:
+    """What every model has; each model's own class adds what is its own.
+
+    Attributes:
+      PRESETS: dict from name to named sets of values, for preset=NAME.
+      UNUSED: names of the reference's hyper-parameters that its commands may
+        give to this model too, which has no use for them.
 
     Raises:
       UserError: for a value out of range.
     """
 
-    class_atoms: int = _field(
-        16,
-        "atoms of a class capsule",
-        _at_least_one,
-        "at least 1",
+    PRESETS: ClassVar = {}
+    UNUSED: ClassVar = ()
+
+    decay_rate: float = field(
+        0.96, "factor of schedule=exponential for `decay_steps`", above=0
     )
-    conv_channels: int = _field(
-        256,
-        "channels of the capsule model's convolution",
-        _at_least_one,
-        "at least 1",
+    decay_steps: int = field(
+        2000, "steps for one decay factor", at_least=1, at_most=10**12
     )
-    decay_rate: float = _field(
-        0.96, "learning rate decay factor", _positive, "greater than 0"
+    learning_rate: float = field(
+        0.001, "Adam's learning rate at step 0", above=0
     )
-    decay_steps: int = _field(
-        2000, "steps for one decay factor", _at_least_one, "at least 1"
+    schedule: str = field(
+        "exponential",
+        "the rate by step: exponential is max(1e-6, learning_rate * "
+        "decay_rate^(step / decay_steps)), as in the reference; cosine and "
+        "linear fall to 0 at --max_steps",
+        choices=("exponential", "cosine", "linear"),
     )
-    leaky: bool = _field(False, "leaky softmax in the routing")
-    learning_rate: float = _field(
-        0.001, "Adam learning rate at step 0", _positive, "greater than 0"
+    verbose: bool = field(
+        False, "more summaries: weights, activations, reconstructions"
     )
-    loss_type: str = _choice(
-        "margin", "classification loss", *CLASSIFICATION_LOSSES
-    )
-    num_prime_capsules: int = _field(
-        32, "types of primary capsules", _at_least_one, "at least 1"
-    )
-    padding: str = _choice(
-        "VALID", "padding of the convolutions", "VALID", "SAME"
-    )
-    primary_atoms: int = _field(
-        8,
-        "atoms of a primary capsule",
-        _at_least_one,
-        "at least 1",
-    )
-    remake: bool = _field(True, "reconstruct the image, and train on it")
-    routing: int = _field(
-        3,
-        "routing iterations of the last layer",
-        _at_least_one,
-        "at least 1",
-    )
-    verbose: bool = _field(False, "more summaries")
 
     def __post_init__(self):
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            is_valid = field.metadata["is_valid"]
-            if is_valid and not is_valid(value):
-                raise UserError(
-                    f"hyper-parameter {field.name}={value} must be "
-                    f"{field.metadata['valid']}"
-                )
+        require_allowed(self, "hyper-parameter")
+
+    @classmethod
+    def network_names(cls):
+        """Names of those that are part of what the network computes."""
+        return [
+            name
+            for name, (_, _, meaning) in meanings(cls).items()
+            if meaning.network
+        ]
 
 
-# Named sets of values, for preset=name among the overrides.
-PRESETS = {
-    # The paper's section 7: the smaller network for SVHN.
-    "svhn": {
-        "conv_channels": 64,
-        "num_prime_capsules": 16,
-        "primary_atoms": 6,
-        "class_atoms": 8,
-    },
-}
+def size(default, help_text, at_most=MOST_UNITS):
+    """A field for a number of things that a network has, at least one."""
+    return field(default, help_text, at_least=1, at_most=at_most, network=True)
 
 
-def parse_overrides(overrides):
+def padding():
+    """A field for the padding of a network's convolutions."""
+    return field(
+        "VALID",
+        "padding of the convolutions",
+        choices=("VALID", "SAME"),
+        network=True,
+    )
+
+
+def loss_type():
+    """A field for one of the reference's losses."""
+    return field(
+        "margin", "classification loss", choices=tuple(CLASSIFICATION_LOSSES)
+    )
+
+
+def parse_overrides(hparams_class, overrides):
     """Reads a string such as "routing=1,leaky=true,loss_type=softmax".
 
-    preset=NAME stands for the values of `PRESETS`; a value that is also given
-    by its own name goes before the preset's, in whatever order they stand.
+    preset=NAME stands for a set of values; a value that is also given by its
+    own name goes before the preset's, in whatever order they stand.
 
     Args:
+      hparams_class: the model's subclass of `BaseHParams`.
       overrides: string of comma-separated name=value pairs; may be empty.
 
     Returns:
-      dict from name to value, of the types that `HParams` declares.
+      dict from name to value, of the types that `hparams_class` declares.
 
     Raises:
       UserError: for an unknown name or preset, a value of the wrong type, a
         name that is given twice, or a pair without "=".
     """
-    fields = {field.name: field for field in dataclasses.fields(HParams)}
-    values, preset = {}, None
+    known = meanings(hparams_class)
+    values, preset, given = {}, {}, set()
     for pair in filter(None, (p.strip() for p in overrides.split(","))):
         name, equals, text = (part.strip() for part in pair.partition("="))
         if not equals:
             raise UserError(
-                f"--hparams_override: {pair!r} is not of the form name=value"
+                f"--hparams_override: '{shortened(pair)}' is not of the form "
+                "name=value"
             )
-        if name not in (*fields, "preset"):
-            raise UserError(
-                f"--hparams_override: unknown hyper-parameter {name!r}; valid "
-                f"names:\n{_describe_all()}"
-            )
-        if name in values or (name == "preset" and preset is not None):
+        if name in given:
             raise UserError(f"--hparams_override: {name} is given twice")
-        if name == "preset":
-            preset = _parse_preset(text)
+        given.add(name)
+        if name == "preset" and hparams_class.PRESETS:
+            preset = _find_preset(hparams_class, text)
+        elif name in hparams_class.UNUSED:
+            print(f"Note: this model has no {name}; it is passed over")
+        elif name not in known:
+            raise UserError(
+                "--hparams_override: unknown hyper-parameter "
+                f"'{shortened(name)}'"
+                f"{did_you_mean(name, [*known, 'preset'])}; valid names:\n"
+                f"{_describe_all(hparams_class)}"
+            )
         else:
-            values[name] = _parse_value(name, text, fields[name].type)
-    return {**(preset or {}), **values}
+            try:
+                values[name] = parse(known[name][0], text)
+            except ValueError as error:
+                raise UserError(
+                    f"--hparams_override: {name}={shortened(text)} {error}"
+                ) from None
+    return {**preset, **values}
 
 
-def _describe_all():
+def _describe_all(hparams_class):
     lines = [
-        f"  {field.name}={_as_text(field.default)}: {field.metadata['help']}"
-        for field in dataclasses.fields(HParams)
+        f"  {name}={as_text(default)}: {meaning.help}"
+        for name, (_, default, meaning) in sorted(
+            meanings(hparams_class).items()
+        )
     ]
-    lines.append(f"  preset: {' or '.join(sorted(PRESETS))}")
+    if hparams_class.PRESETS:
+        lines.append(f"  preset: {' or '.join(sorted(hparams_class.PRESETS))}")
     return "\n".join(lines)
 
 
-def _as_text(value):
-    """A value as an override would have it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _parse_preset(name):
-    if name not in PRESETS:
+def _find_preset(hparams_class, name):
+    if name not in hparams_class.PRESETS:
         raise UserError(
-            f"--hparams_override: unknown preset {name!r}; valid names: "
-            f"{', '.join(sorted(PRESETS))}"
+            f"--hparams_override: unknown preset '{shortened(name)}'; valid "
+            f"names: {', '.join(sorted(hparams_class.PRESETS))}"
         )
-    return PRESETS[name]
-
-
-def _parse_value(name, text, wanted):
-    try:
-        return _PARSERS[wanted](text)
-    except ValueError:
-        raise UserError(
-            f"--hparams_override: {name}={text} is not {_TYPE_NAMES[wanted]}"
-        ) from None
-
-
-def _parse_bool(text):
-    values = {"true": True, "1": True, "false": False, "0": False}
-    if text.lower() not in values:
-        raise ValueError(text)
-    return values[text.lower()]
-
-
-def _parse_float(text):
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(text)
-    return value
-
-
-_PARSERS = {bool: _parse_bool, int: int, float: _parse_float, str: str}
-_TYPE_NAMES = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "a word",
-}
+    return hparams_class.PRESETS[name]

@@ -6,9 +6,11 @@ from keras import ops
 from common.errors import UserError
 from input_data import features as keys
 from input_data.features import ImageShape
-from models.hparams import HParams
-from models.registry import MODELS, build_model
+from models import baseline
+from models.capsule import HParams
+from models.registry import MODELS, build_model, model_class
 from testing import numpy_oracle
+from testing.small_models import small_hparams
 
 MNIST = ImageShape(28, 28, 1, 10)
 CIFAR = ImageShape(24, 24, 3, 10)
@@ -29,11 +31,11 @@ WEIGHT_COUNTS = {
     ],
     # 25*512+512 + 25*512*256+256 + 4*4*256*1024+1024 + 1024*10+10
     "baseline": [
-        (MNIST, HParams(), 13_312 + 3_277_056 + 4_195_328 + 10_250),
+        (MNIST, baseline.HParams(), 13_312 + 3_277_056 + 4_195_328 + 10_250),
         # 25*3*512+512, ..., 6*6*256*1024+1024
         (
             CIFAR,
-            HParams(padding="SAME"),
+            baseline.HParams(padding="SAME"),
             38_912 + 3_277_056 + 9_438_208 + 10_250,
         ),
     ],
@@ -65,7 +67,7 @@ def test_weight_counts(name):
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_the_seed_fixes_the_initial_weights(name):
-    hparams = HParams(num_prime_capsules=1)
+    hparams = small_hparams(name)
 
     def weights(seed):
         return build_model(name, SMALL, 1, hparams, seed).get_weights()
@@ -84,7 +86,7 @@ def test_the_seed_fixes_the_initial_weights(name):
     ],
 )
 def test_initial_weights_are_the_references(name, stddevs):
-    model = build_model(name, MNIST, 1, HParams())
+    model = build_model(name, MNIST, 1, model_class(name).HParams())
     kernels = [w for w in model.get_weights() if np.ptp(w) > 0]
     biases = [w for w in model.get_weights() if np.ptp(w) == 0]
     for kernel, stddev in zip(kernels, stddevs, strict=True):
@@ -146,7 +148,7 @@ def test_capsule_model_is_made_of_the_papers_parts(leaky, padding):
 
 def test_baseline_is_made_of_the_references_parts():
     shape = ImageShape(17, 16, 2, 3)
-    model = build_model("baseline", shape, 1, HParams())
+    model = build_model("baseline", shape, 1, small_hparams("baseline"))
     x, _ = example_batch(shape, 1, size=2)
     hidden = x[keys.IMAGES].astype("float64")
     weights = [w.astype("float64") for w in model.get_weights()]
@@ -204,7 +206,7 @@ def test_reconstructions_follow_the_labels_or_else_the_longest(num_targets):
 def test_the_loss_is_classification_plus_reconstruction(
     name, loss_type, num_targets
 ):
-    hparams = HParams(num_prime_capsules=1, loss_type=loss_type)
+    hparams = small_hparams(name, loss_type=loss_type)
     model = build_model(name, SMALL, num_targets, hparams)
     model.compile(optimizer=keras.optimizers.SGD(0.0))
     x, y = example_batch(SMALL, num_targets)
@@ -242,7 +244,7 @@ def test_mixed_bfloat16_keeps_logits_and_weights_in_float32():
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
         for name in sorted(MODELS):
-            model = build_model(name, SMALL, 1, HParams(num_prime_capsules=1))
+            model = build_model(name, SMALL, 1, small_hparams(name))
             model.compile(optimizer=keras.optimizers.SGD(0.01))
             x, y = example_batch(SMALL, 1)
             logs = model.train_on_batch(x, y, return_dict=True)
@@ -263,7 +265,12 @@ BFLOAT16_GRADIENT_BOUND = 0.1
 @pytest.mark.parametrize("num_targets", [1, 2])
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_mixed_bfloat16_gives_about_the_losses_and_gradients(name, num_targets):
-    hparams = HParams(num_prime_capsules=4, conv_channels=16)
+    hparams = {
+        "capsule": HParams(num_prime_capsules=4, conv_channels=16),
+        "baseline": baseline.HParams(
+            first_channels=32, second_channels=16, dense_units=64
+        ),
+    }[name]
     x, y = example_batch(SMALL, num_targets, size=16)
     weights, found = None, {}
     for policy in ("float32", "mixed_bfloat16"):
@@ -299,7 +306,7 @@ def test_mixed_bfloat16_gives_about_the_losses_and_gradients(name, num_targets):
     ],
 )
 def test_the_smallest_image_is_stated_and_works(name, padding, smallest):
-    hparams = HParams(num_prime_capsules=1, padding=padding, remake=False)
+    hparams = small_hparams(name, padding=padding)
     build_model(name, ImageShape(smallest, 40, 1, 2), 1, hparams)
     if smallest > 1:
         too_small = ImageShape(40, smallest - 1, 1, 2)

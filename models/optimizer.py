@@ -1,7 +1,9 @@
-"""The reference's optimiser: Adam under an exponentially decaying rate."""
+"""The reference's optimiser, Adam, and how its learning rate changes."""
 
 import keras
 from keras import ops
+
+from common.errors import UserError
 
 SMALLEST_LEARNING_RATE = 1e-6
 ADAM_BETAS = (0.9, 0.999)
@@ -44,31 +46,51 @@ class FlooredExponentialDecay(keras.optimizers.schedules.LearningRateSchedule):
         }
 
 
-def make_schedule(hparams):
-    """The learning rate by step, see `FlooredExponentialDecay`.
+def make_schedule(hparams, max_steps=None):
+    """The learning rate by step that `hparams.schedule` names.
 
     Args:
-      hparams: `HParams`.
+      hparams: `hparams.BaseHParams`.
+      max_steps: int, where cosine and linear reach 0.
+
+    Returns:
+      `keras.optimizers.schedules.LearningRateSchedule`.
+
+    Raises:
+      UserError: for a schedule that ends without `max_steps`.
     """
-    return FlooredExponentialDecay(
-        hparams.learning_rate, hparams.decay_rate, hparams.decay_steps
+    if hparams.schedule == "exponential":
+        return FlooredExponentialDecay(
+            hparams.learning_rate, hparams.decay_rate, hparams.decay_steps
+        )
+    if max_steps is None:
+        raise UserError(
+            f"schedule={hparams.schedule} ends at --max_steps, which is not "
+            "known here"
+        )
+    if hparams.schedule == "cosine":
+        return keras.optimizers.schedules.CosineDecay(
+            hparams.learning_rate, max_steps
+        )
+    return keras.optimizers.schedules.PolynomialDecay(
+        hparams.learning_rate, max_steps, end_learning_rate=0.0
     )
 
 
-def make_optimizer(hparams):
-    """Adam (beta 0.9 and 0.999, epsilon 1e-8) with the decaying rate.
+def make_adam(schedule):
+    """Adam (beta 0.9 and 0.999, epsilon 1e-8).
 
     Under the policy mixed_float16 it scales the loss by `FLOAT16_LOSS_SCALE`.
 
     Args:
-      hparams: `HParams`.
+      schedule: the learning rate by step.
 
     Returns:
       `keras.optimizers.Adam`.
     """
     is_float16 = keras.config.dtype_policy().compute_dtype == "float16"
     return keras.optimizers.Adam(
-        make_schedule(hparams),
+        schedule,
         beta_1=ADAM_BETAS[0],
         beta_2=ADAM_BETAS[1],
         epsilon=ADAM_EPSILON,
@@ -76,12 +98,14 @@ def make_optimizer(hparams):
     )
 
 
-def compile_model(model, hparams):
-    """Compiles a model with `make_optimizer`.
+def compile_model(model, max_steps=None):
+    """Compiles a model with its own optimiser, whose variables it makes.
 
     Args:
-      model: `keras.Model`.
-      hparams: `HParams`.
+      model: `classifier.Classifier`.
+      max_steps: int, steps of the whole training, for schedules that end.
     """
+    made = model.make_optimizer(model.hparams, max_steps)
     # The optimiser scales the loss itself where that is needed.
-    model.compile(optimizer=make_optimizer(hparams), auto_scale_loss=False)
+    model.compile(optimizer=made, auto_scale_loss=False)
+    made.build(model.trainable_variables)

@@ -6,11 +6,12 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
+from common.errors import UserError
 from input_data import features as keys
 from input_data.features import ImageShape
-from models.hparams import HParams
+from models.capsule import HParams
 from models.models_test import example_batch
-from models.optimizer import make_optimizer
+from models.optimizer import compile_model, make_schedule
 from models.registry import build_model
 
 
@@ -24,17 +25,31 @@ from models.registry import build_model
     ],
 )
 def test_learning_rate(step, rate):
-    schedule = make_optimizer(HParams())._learning_rate
+    schedule = make_schedule(HParams())
     np.testing.assert_allclose(float(schedule(step)), rate, rtol=1e-5)
 
 
 def test_schedule_serialises():
-    schedule = make_optimizer(HParams(decay_steps=7))._learning_rate
+    schedule = make_schedule(HParams(decay_steps=7))
     copy = keras.saving.deserialize_keras_object(
         keras.saving.serialize_keras_object(schedule)
     )
     assert copy.get_config() == schedule.get_config()
     assert float(copy(5)) == float(schedule(5))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "half"), [("cosine", 0.001 / 2), ("linear", 0.001 / 2)]
+)
+def test_schedules_that_end_reach_zero_at_the_last_step(schedule, half):
+    rate = make_schedule(HParams(schedule=schedule), max_steps=50)
+    assert [float(rate(step)) for step in (0, 25, 50)] == pytest.approx(
+        [0.001, half, 0.0], abs=1e-9
+    )
+    quarter = {"cosine": (1 + 0.5**0.5) / 2, "linear": 0.75}[schedule]
+    assert float(rate(12.5)) == pytest.approx(0.001 * quarter, rel=1e-5)
+    with pytest.raises(UserError, match="ends at --max_steps"):
+        make_schedule(HParams(schedule=schedule))
 
 
 def float64_loss(weights, x, y, routing):
@@ -100,7 +115,7 @@ def test_five_steps_equal_a_float64_computation():
         decay_rate=0.8,
     )
     model = build_model("capsule", shape, 1, hparams, seed=4)
-    model.compile(optimizer=make_optimizer(hparams))
+    compile_model(model)
     x, y = example_batch(shape, 1, size=6)
     weights = [
         tf.constant(ops.convert_to_numpy(w), tf.float64)

@@ -1,14 +1,36 @@
-"""Models by the name that `--model` takes."""
+"""Models by the name that `--model` takes.
 
-import keras
-import numpy as np
+This file imports none of them, so that flags are parsed without TensorFlow.
+"""
+
+import importlib
+import math
 
 from common.errors import UserError
-from input_data import features as keys
-from models.baseline import BaselineModel
-from models.capsule import CapsuleModel
+from common.fields import did_you_mean
 
-MODELS = {"capsule": CapsuleModel, "baseline": BaselineModel}
+# name: (module, class); a new model is one line here, its file and its test.
+MODELS = {
+    "baseline": ("models.baseline", "BaselineModel"),
+    "capsule": ("models.capsule", "CapsuleModel"),
+}
+# In float32, with its gradient and Adam's moments, 32 GB.
+_MOST_WEIGHTS = 2 * 10**9
+
+
+def model_class(name):
+    """The class of a model, a `classifier.Classifier`.
+
+    Raises:
+      UserError: for an unknown name.
+    """
+    if name not in MODELS:
+        raise UserError(
+            f"unknown model {name!r}{did_you_mean(name, MODELS)}; valid "
+            f"names: {', '.join(sorted(MODELS))}"
+        )
+    module, class_name = MODELS[name]
+    return getattr(importlib.import_module(module), class_name)
 
 
 def build_model(name, shape, num_targets, hparams, seed=0):
@@ -21,33 +43,40 @@ def build_model(name, shape, num_targets, hparams, seed=0):
       name: string, a key of `MODELS`.
       shape: `features.ImageShape`, the images and number of classes.
       num_targets: int, how many objects an image shows.
-      hparams: `HParams`.
+      hparams: the model's hyper-parameters.
       seed: int, of the initial weights.
 
     Returns:
       A built `keras.Model`.
 
     Raises:
-      UserError: for an unknown name, or images too small for the network.
+      UserError: for an unknown name, images too small for the network, or a
+        network of too many weights.
     """
-    if name not in MODELS:
-        raise UserError(
-            f"unknown model {name!r}; valid names: {', '.join(sorted(MODELS))}"
-        )
-    smallest = MODELS[name].smallest_image(hparams)
+    cls = model_class(name)
+    smallest = cls.smallest_image(hparams)
     if min(shape.height, shape.width) < smallest:
         raise UserError(
             f"images of {shape.height}x{shape.width} are too small for model "
             f"{name} with padding={hparams.padding}: the smallest size that "
             f"works is {smallest}x{smallest}"
         )
+    _require_sane_size(cls, name, shape, hparams)
+    import keras
+
     keras.utils.set_random_seed(seed)
-    model = MODELS[name](shape, num_targets, hparams, name=name)
-    # One call on an empty image creates every weight.
-    example = {
-        keys.IMAGES: np.zeros(
-            (1, shape.height, shape.width, shape.depth), "float32"
-        )
-    }
-    model(example)
+    model = cls(shape, num_targets, hparams, name=name)
+    model.create_weights(shape)
     return model
+
+
+def _require_sane_size(cls, name, shape, hparams):
+    """Counts the weights of the network before any of them is made."""
+    variables = cls.tf1_variables(shape, hparams) or {}
+    count = sum(math.prod(v.shape) for v in variables.values())
+    if count > _MOST_WEIGHTS:
+        raise UserError(
+            f"model {name} with these hyper-parameters and images of "
+            f"{shape.height}x{shape.width} would have {count:,} weights; at "
+            f"most {_MOST_WEIGHTS:,} are possible"
+        )

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from checkpoints.architecture import Architecture
 from input_data.features import ImageShape
-from models.hparams import HParams
+from models.registry import model_class
 
 v1 = tf.compat.v1
 
@@ -26,12 +26,13 @@ def architecture_of(
     **hparams,
 ):
     """A small network, by default on images that are not square."""
-    hparams = {"num_prime_capsules": 2, **hparams}
+    if model == "capsule":
+        hparams = {"num_prime_capsules": 2, **hparams}
     return Architecture(
         model,
         ImageShape(height, width, depth, classes),
         num_targets,
-        HParams(**hparams),
+        model_class(model).HParams(**hparams),
     )
 
 

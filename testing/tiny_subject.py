@@ -5,16 +5,10 @@ import numpy as np
 
 from input_data import registry
 from input_data.splits import Split
-from models.hparams import HParams
 from models.registry import build_model
+from testing.small_models import small_hparams
 from visualisation.subject import Subject
 
-HPARAMS = {
-    "conv_channels": 3,
-    "num_prime_capsules": 2,
-    "primary_atoms": 4,
-    "class_atoms": 5,
-}
 NUM_EXAMPLES = 130
 
 
@@ -29,7 +23,7 @@ def make_subject(num_targets=1, model="capsule", **hparams):
         model,
         pipeline.spec.shape,
         num_targets,
-        HParams(**{**HPARAMS, **hparams}),
+        small_hparams(model, **hparams),
         seed=3,
     )
     return Subject(network, pipeline, "digits, tiny")

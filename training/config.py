@@ -1,107 +1,185 @@
 """What a job is asked to do: the command line's flags, frozen."""
 
 import dataclasses
+import math
 
 from common.errors import UserError
-from input_data.registry import Options
-from input_data.splits import Split
+from common.fields import field, meanings
+from common.flags import command_line
+from input_data.options import Options
+from models.registry import MODELS
 
 # Images in an evaluation batch, as in the reference.
 EVAL_BATCH_SIZE = 100
+# Above it a batch of the smallest images would not fit in memory.
+_LARGEST_BATCH = 2**17
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
-    """The flags of experiment.py, by their names there, with their defaults.
+class Config(Options):
+    """The flags of experiment.py: those of the data, and these.
 
     None stands for "not given": for the data set, the model and the number of
     targets the default then depends on the job.
     """
 
-    allow_nonfinite: bool = False
-    batch_size: int = 128
-    checkpoint: str | None = None
-    color: bool = False
-    coordinator_address: str | None = None
-    data_dir: str | None = None
-    dataset: str | None = None
-    deterministic: bool = False
-    device: str | None = None
-    distort: bool = False
-    dtype_policy: str = "float32"
-    eval_interval: float = 60.0
-    eval_size: int = 10000
-    eval_timeout: float = 6 * 3600.0
-    gpu_memory_limit: int | None = None
-    hparams_override: str = ""
-    image_size: int | None = None
-    init_checkpoint: str | None = None
-    keep: int = 0
-    max_steps: int = 1000
-    model: str | None = None
-    num_gpus: int = 1
-    num_processes: int | None = None
-    num_targets: int | None = None
-    num_trials: int = 1
-    pad: int | None = None
-    process_index: int | None = None
-    save_step: int = 1500
-    seed: int = 0
-    shift: int | None = None
-    summary_dir: str | None = None
-    summary_step: int = 10
-    train: bool = True
-    validate: bool = False
+    allow_nonfinite: bool = field(
+        False,
+        "Whether training goes on when the loss or a weight becomes infinite "
+        "or NaN.",
+    )
+    batch_size: int = field(
+        128,
+        "Images in a training batch, split over the GPUs.",
+        at_least=1,
+        at_most=_LARGEST_BATCH,
+        recorded=True,
+    )
+    checkpoint: str | None = field(
+        None,
+        "With --train=false: the checkpoint to evaluate once. {} in it stands "
+        "for the members of an ensemble, see --num_trials. A TF1 checkpoint of "
+        "the reference is named by the prefix of its files, such as "
+        "DIR/model.ckpt-1; --model, --hparams_override and the data set must "
+        "describe its network.",
+    )
+    coordinator_address: str | None = field(
+        None,
+        "With --num_processes: HOST:PORT of the first process, which all can "
+        "reach. Default: the environment variable "
+        "KERAS_DISTRIBUTION_JOB_ADDRESSES.",
+    )
+    deterministic: bool = field(
+        False,
+        "Whether GPUs, too, repeat a run bit for bit; slower. CPUs always do.",
+    )
+    device: str | None = field(
+        None,
+        "Where to compute: cpu, gpu, or gpu:1 for the second GPU; with "
+        "--num_gpus the first of them, and of cpu as many logical devices. "
+        "Default: the first GPU if there is one, else the CPU.",
+        is_valid=lambda name: (
+            name in ("cpu", "gpu")
+            or (name.startswith("gpu:") and name[4:].isdecimal())
+        ),
+        valid="cpu, gpu or gpu:NUMBER",
+        default_text="the first GPU, else the CPU",
+    )
+    dtype_policy: str = field(
+        "float32",
+        "Precision of the layers' arithmetic. Weights, lengths, softmax and "
+        "losses are always float32.",
+        choices=("float32", "mixed_bfloat16", "mixed_float16"),
+        recorded=True,
+        evaluated=True,
+    )
+    eval_interval: float = field(
+        60.0,
+        "Seconds between looks for a new checkpoint.",
+        at_least=0.0,
+        is_valid=math.isfinite,
+        valid="a finite number",
+    )
+    eval_timeout: float = field(
+        6 * 3600.0,
+        "Seconds after which continuous evaluation ends if no new checkpoint "
+        "comes.",
+        at_least=0.0,
+        is_valid=lambda value: not math.isnan(value),
+        valid="a number",
+    )
+    gpu_memory_limit: int | None = field(
+        None,
+        "Megabytes of each GPU to use at most, so that two jobs can share "
+        "one. Default: as much as is needed.",
+        at_least=1,
+        default_text="as needed",
+    )
+    hparams_override: str = field(
+        "",
+        "Hyper-parameters as name=value,name=value. preset=svhn stands for "
+        "the paper's smaller network for SVHN; values given beside it go "
+        "before its own.",
+    )
+    init_checkpoint: str | None = field(
+        None,
+        "Checkpoint, also a TF1 one, to start a training from that has none "
+        "of its own yet: weights, step and Adam's moments; from one without "
+        "moments only the weights, at step 0.",
+    )
+    keep: int = field(
+        0,
+        "How many of the newest checkpoints to keep; 0 keeps all.",
+        at_least=0,
+    )
+    max_steps: int = field(
+        1000,
+        "Training steps in all, those before a resume included.",
+        at_least=1,
+        at_most=10**12,
+        recorded=True,
+    )
+    model: str | None = field(
+        None,
+        "Model. Default: capsule, in evaluation the checkpoint's.",
+        choices=tuple(sorted(MODELS)),
+        default_text="capsule; in evaluation the checkpoint's",
+    )
+    num_gpus: int = field(
+        1, "GPUs of this machine to use together.", at_least=1
+    )
+    num_processes: int | None = field(
+        None,
+        "Processes that do the job together, on one or more machines, each "
+        "with --num_gpus; needs KERAS_BACKEND=jax. Default: the environment "
+        "variable KERAS_DISTRIBUTION_NUM_PROCESSES, else 1.",
+        at_least=1,
+        default_text="1",
+    )
+    num_trials: int = field(
+        1,
+        "With --train=false: how many checkpoints form an ensemble; the "
+        "numbers from 0 take the place of {} in --checkpoint.",
+        at_least=1,
+        at_most=10**5,
+    )
+    process_index: int | None = field(
+        None,
+        "With --num_processes: which of them this is, from 0. Default: the "
+        "environment variable KERAS_DISTRIBUTION_PROCESS_ID.",
+        at_least=0,
+    )
+    save_step: int = field(
+        1500,
+        "Steps from one checkpoint to the next; the last step is always saved.",
+        at_least=1,
+    )
+    summary_dir: str | None = field(
+        None,
+        "Folder of the experiment: checkpoints and TensorBoard files of "
+        "training go to its folder train, those of evaluation to test.",
+        evaluated=True,
+    )
+    summary_step: int = field(
+        10,
+        "Steps from one point of the training curves to the next, each a mean.",
+        at_least=1,
+    )
+    train: bool = field(True, "Whether to train; else to evaluate.")
 
-    @property
-    def dataset_name(self):
-        """The data set: with files and no name it is MNIST.
+    def recorded(self):
+        """What a checkpoint records of the run beside its architecture."""
+        values = {
+            name: getattr(self, name)
+            for name, (_, _, meaning) in meanings(self).items()
+            if meaning.recorded
+        }
+        return {**values, "dataset": self.dataset_name}
 
-        So the reference's commands, where MNIST is the default, work as they
-        are; without files it is the embedded digits.
-        """
-        if self.dataset is not None:
-            return self.dataset
-        return "digits" if self.data_dir is None else "mnist"
-
-    @property
-    def split(self):
-        """The `Split` that the job reads."""
-        return Split.choose(self.train, self.validate)
-
-    def data_options(self, num_targets):
-        """The `registry.Options` of the job."""
-        return Options(
-            data_dir=self.data_dir,
-            num_targets=num_targets,
-            seed=self.seed,
-            eval_size=self.eval_size,
-            shift=self.shift,
-            pad=self.pad,
-            distort=self.distort,
-            image_size=self.image_size,
-            color=self.color,
-        )
-
-    def evaluation_flags(self):
-        """Flags of the command that evaluates what this job trains."""
-        names = (
-            "summary_dir",
-            "data_dir",
-            "dataset",
-            "color",
-            "distort",
-            "image_size",
-            "pad",
-            "seed",
-            "validate",
-        )
-        defaults = {f.name: f.default for f in dataclasses.fields(Config)}
-        return ["--train=false"] + [
-            f"--{name}={getattr(self, name)}"
-            for name in names
-            if getattr(self, name) != defaults[name]
-        ]
+    def evaluation_command(self):
+        """The command that evaluates what this job trains."""
+        flags = command_line(self, lambda meaning: meaning.evaluated)
+        return f"python experiment.py --train=false {flags}"
 
     def require_summary_dir(self):
         """Raises UserError if there is no folder to write to."""

@@ -17,7 +17,7 @@ from common.errors import Interrupted, UserError
 from devices.parallel import OneDevice
 from input_data import registry
 from input_data.pipeline import Pipeline
-from models.optimizer import compile_model, make_schedule
+from models.optimizer import compile_model
 from training.callbacks import (
     RequireFinite,
     Save,
@@ -53,7 +53,7 @@ def train(config, parallel=None):
     with _holding(job), StopSignal() as stop:
         with job.parallel.building():
             model = job.architecture.build(config.seed)
-            compile_model(model, job.architecture.hparams)
+            compile_model(model, config.max_steps)
             start = _resume(job, model)
         began = time.monotonic()
         if start < config.max_steps:
@@ -71,8 +71,7 @@ def train(config, parallel=None):
         print(
             f"{step - start} steps in {seconds:.0f} s, {rate:,.0f} images/s\n"
             f"Curves: tensorboard --logdir={shlex.quote(config.summary_dir)}\n"
-            "Evaluate by: python experiment.py "
-            f"{shlex.join(config.evaluation_flags())}"
+            f"Evaluate by: {config.evaluation_command()}"
         )
         if job.pipeline.spec.note is not None:
             print(job.pipeline.spec.note)
@@ -93,7 +92,7 @@ class _Job:
         return checkpoint.Metadata(
             step,
             self.architecture,
-            _training_settings(self.config),
+            self.config.recorded(),
             self.pipeline.spec.class_names,
         )
 
@@ -103,8 +102,8 @@ def _prepare(config, parallel):
     parallel.require_even_split(config.batch_size)
     pipeline = registry.load(
         config.dataset_name,
-        config.split,
-        config.data_options(config.num_targets or 1),
+        config.split(train=True),
+        dataclasses.replace(config, num_targets=config.num_targets or 1),
     )
     architecture = Architecture.asked_for(config, pipeline.spec)
     if architecture.hparams.verbose and not parallel.is_alone:
@@ -163,7 +162,7 @@ def _resume(job, model):
     if "converted_from" not in metadata.training:
         differences += [
             (name, metadata.training.get(name, value), value)
-            for name, value in _training_settings(config).items()
+            for name, value in config.recorded().items()
             if name != "max_steps"
             and metadata.training.get(name, value) != value
         ]
@@ -256,22 +255,6 @@ def _require_same_data_set(path, metadata, config):
         )
 
 
-def _training_settings(config):
-    """What a checkpoint records of the run beside its architecture."""
-    return {
-        "dataset": config.dataset_name,
-        "shift": config.shift,
-        "pad": config.pad,
-        "distort": config.distort,
-        "image_size": config.image_size,
-        "validate": config.validate,
-        "seed": config.seed,
-        "batch_size": config.batch_size,
-        "max_steps": config.max_steps,
-        "dtype_policy": config.dtype_policy,
-    }
-
-
 def _fit(job, model, start, stop):
     config = job.config
     batches = job.pipeline.training_batches(
@@ -306,11 +289,10 @@ def _callbacks(job, start, stop):
     if job.parallel.is_first:
         writer = SummaryWriter(job.directory)
         writer.hparams(job.metadata(start))
+        schedule = job.architecture.make_schedule(config.max_steps)
         callbacks += [
             ShowProgress(start, config.max_steps),
-            WriteSummaries(
-                start, writer, config, make_schedule(job.architecture.hparams)
-            ),
+            WriteSummaries(start, writer, config, schedule),
             save,
         ]
         if job.architecture.hparams.verbose:

@@ -19,8 +19,7 @@ from checkpoints.architecture import Architecture
 from checkpoints.tf1 import tf1_format
 from common.errors import UserError
 from input_data.features import ImageShape
-from models.hparams import HParams, parse_overrides
-from models.optimizer import make_optimizer
+from models.optimizer import compile_model
 from models.registry import MODELS
 
 
@@ -75,7 +74,7 @@ def export_tf1(source, directory):
     """
     metadata = checkpoint.read_metadata(source)
     # Refuses models that TF1 does not have before any work is done.
-    tf1_format.layouts_of(metadata.architecture)
+    metadata.architecture.tf1_variables()
     model = _compiled(metadata.architecture)
     checkpoint.load(source, model)
     return tf1_format.save(
@@ -89,8 +88,8 @@ def export_tf1(source, directory):
 
 def _compiled(architecture):
     model = architecture.build()
-    model.compile(optimizer=make_optimizer(architecture.hparams))
-    model.optimizer.build(model.trainable_variables)
+    # Any number of steps will do: there is none to train.
+    compile_model(model, max_steps=1)
     return model
 
 
@@ -145,16 +144,16 @@ def _convert(asked):
             raise UserError(f"{asked.SRC} describes itself: leave out {flags}")
         return export_tf1(asked.SRC, asked.DST)
     values = {**_NETWORK_FLAGS, **given}
-    architecture = Architecture(
-        model=values["model"],
-        shape=ImageShape(
+    architecture = Architecture.described(
+        values["model"],
+        ImageShape(
             *(
                 values[name]
                 for name in ("height", "width", "depth", "num_classes")
             )
         ),
-        num_targets=values["num_targets"],
-        hparams=HParams(**parse_overrides(values["hparams_override"])),
+        values["num_targets"],
+        values["hparams_override"],
     )
     return import_tf1(asked.SRC, asked.DST, architecture)
 

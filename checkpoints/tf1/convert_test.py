@@ -19,7 +19,7 @@ from evaluation.jobs import (
     evaluate_once,
 )
 from experiment import run
-from models.optimizer import make_optimizer
+from models.optimizer import compile_model
 from testing.tf1_examples import (
     architecture_of,
     assert_same,
@@ -40,7 +40,7 @@ STEP = 7
 
 def compiled(architecture):
     model = architecture.build()
-    model.compile(optimizer=make_optimizer(architecture.hparams))
+    compile_model(model)
     model.optimizer.build(model.trainable_variables)
     return model
 

@@ -7,7 +7,7 @@ number of targets cannot.
 
 import dataclasses
 
-from models.tf1_variables import tf1_variables
+from models.registry import model_class
 
 # Square images up to this size are tried as an explanation.
 _LARGEST_IMAGE = 128
@@ -104,6 +104,8 @@ def _read_off(shapes, asked):
         return (shape[axis] if len(shape) > axis else 0) or default
 
     hparams = asked.hparams
+    if model != asked.model:
+        hparams = model_class(model).HParams(padding=hparams.padding)
     if model == "capsule":
         hparams = dataclasses.replace(
             hparams,
@@ -126,10 +128,7 @@ def _resized(architecture, size):
 
 
 def _fits(shapes, architecture):
-    variables = tf1_variables(
-        architecture.model, architecture.shape, architecture.hparams
-    )
     return all(
         shapes.get(name) == variable.shape
-        for name, variable in variables.items()
+        for name, variable in architecture.tf1_variables().items()
     )

@@ -21,7 +21,7 @@ from checkpoints.tf1.mismatch import describe_mismatch
 from common.durable import flush
 from common.errors import UserError
 from models.optimizer import ADAM_BETAS
-from models.tf1_variables import tf1_name, tf1_variables
+from models.tf1_variables import tf1_name
 
 STEP = "global_step"
 # beta ** (step + 1) after `step` updates.
@@ -88,7 +88,7 @@ class Tf1Checkpoint:
             shape or type, all listed, and for a damaged file. The model is
             then as it was.
         """
-        layouts = layouts_of(architecture)
+        layouts = architecture.tf1_variables()
         self._require_match(layouts, architecture)
         optimizer = getattr(model, "optimizer", None)
         targets = _weights(model)
@@ -222,7 +222,7 @@ def save(directory, model, architecture, step, with_slots=True):
 
 def _tf1_values(model, architecture, step, with_slots):
     """Dict from the reference's name to array, everything its Saver wants."""
-    layouts = layouts_of(architecture)
+    layouts = architecture.tf1_variables()
     values = {
         name: layouts[name].to_tf1(keras.ops.convert_to_numpy(variable))
         for name, variable in _weights(model).items()
@@ -245,13 +245,6 @@ def _write(prefix, values):
             shape_and_slices=[""] * len(values),
             tensors=[tf.constant(value) for value in values.values()],
         )
-
-
-def layouts_of(architecture):
-    """The `Tf1Variable` of each weight, by the reference's name."""
-    return tf1_variables(
-        architecture.model, architecture.shape, architecture.hparams
-    )
 
 
 def _weights(model):

@@ -63,10 +63,12 @@ def plan_shards(job):
     total = _contents(job).num_records
     if not job.multi_targets:
         return [
-            Shard(mnist_records.single_name(job.split, job.shift), 0, total)
+            Shard(
+                mnist_records.single_name(Split(job.split), job.shift), 0, total
+            )
         ]
     count = -(-total // job.max_shard) if job.max_shard else 1
-    name = mnist_records.pairs_name(job.split, job.shift)
+    name = mnist_records.pairs_name(Split(job.split), job.shift)
     return [
         Shard(
             mnist_records.shard_name(name, shard, count),
@@ -263,13 +265,13 @@ def _write_in_worker(job, shard):
 def _contents(job):
     """The records of a job; kept, as one process writes many shards."""
     if job.dataset == "digits":
-        data = digits.read_split(job.split)
+        data = digits.read_split(Split(job.split))
     else:
-        data = mnist.read_split(job.split, job.data_dir)
+        data = mnist.read_split(Split(job.split), job.data_dir)
     if not job.multi_targets:
         return ShiftedDigits(data, job.shift, job.pad)
     return DigitPairs(
-        data, job.shift, job.pad, job.num_pairs, job.seed, job.split
+        data, job.shift, job.pad, job.num_pairs, job.seed, Split(job.split)
     )
 
 

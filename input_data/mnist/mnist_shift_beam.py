@@ -1,6 +1,6 @@
 r"""mnist_shift.py on Apache Beam: the same files, made by many machines.
 
-  pip install -r requirements-beam.txt
+  pip install '.[beam]'
   python input_data/mnist/mnist_shift_beam.py --data_dir=DIR --split=train \
       --multi_targets --shift=4 --pad=4 --num_pairs=1000 --max_shard=100000 \
       --runner=DirectRunner
@@ -21,7 +21,8 @@ if __name__ == "__main__":
 from absl import app, flags
 
 from common.errors import UserError
-from input_data.generators.job import define_flags, job_of_flags
+from common.flags import define, settings_of
+from input_data.generators.job import Job
 
 
 def main(argv):
@@ -29,16 +30,17 @@ def main(argv):
     try:
         from input_data.generators import beam
 
-        beam.generate(job_of_flags(), beam.beam_options(argv[1:]))
+        beam.generate(settings_of(Job), beam.beam_options(argv[1:]))
     except ImportError as error:
         sys.exit(
             f"mnist_shift_beam.py: {error}: install Apache Beam by "
-            "pip install -r requirements-beam.txt"
+            "pip install '.[beam]'"
         )
     except UserError as error:
         sys.exit(f"mnist_shift_beam.py: {error}")
 
 
 if __name__ == "__main__":
-    define_flags()
+    define(Job)
+    flags.mark_flag_as_required("data_dir")
     app.run(main, flags_parser=lambda argv: flags.FLAGS(argv, known_only=True))

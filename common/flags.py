@@ -1,0 +1,101 @@
+"""Flags of the command line, made from the fields of a settings class."""
+
+import shlex
+
+from absl import flags
+
+from common.fields import meanings
+
+# The flags count as those of the command that defines them, for its --help.
+flags.disclaim_key_flags()
+
+
+def define(settings_class, names=None, flag_values=flags.FLAGS):
+    """Defines a flag for each field, with its type, default, help and bounds.
+
+    Args:
+      settings_class: dataclass of `fields.field`s.
+      names: names of fields, or None for all.
+      flag_values: absl's `FlagValues`.
+    """
+    for name, (kind, default, meaning) in meanings(settings_class).items():
+        if names is not None and name not in names:
+            continue
+        if meaning.choices:
+            flags.DEFINE_enum(
+                name,
+                default,
+                list(meaning.choices),
+                meaning.help,
+                flag_values=flag_values,
+            )
+            continue
+        bounds = {}
+        if kind in (int, float):
+            bounds = {
+                "lower_bound": meaning.at_least,
+                "upper_bound": meaning.at_most,
+            }
+        _DEFINE[kind](
+            name, default, meaning.help, flag_values=flag_values, **bounds
+        )
+        if meaning.is_valid is not None:
+            flags.register_validator(
+                name,
+                meaning.allows,
+                f"must be {meaning.allowed}",
+                flag_values=flag_values,
+            )
+
+
+_DEFINE = {
+    bool: flags.DEFINE_bool,
+    int: flags.DEFINE_integer,
+    float: flags.DEFINE_float,
+    str: flags.DEFINE_string,
+}
+
+
+def settings_of(settings_class, flag_values=flags.FLAGS, **others):
+    """The settings that the flags give.
+
+    Args:
+      settings_class: dataclass of `fields.field`s.
+      flag_values: absl's `FlagValues`, parsed.
+      **others: values of fields that no flag gives.
+    """
+    given = {
+        name: flag_values[name].value
+        for name in meanings(settings_class)
+        if name in flag_values
+    }
+    return settings_class(**{**given, **others})
+
+
+def parse(settings_class, arguments):
+    """The settings that command-line arguments give, without a command.
+
+    Raises:
+      absl.flags.Error: for a flag that is unknown or a value out of range.
+    """
+    flag_values = flags.FlagValues()
+    define(settings_class, flag_values=flag_values)
+    flag_values(["", *arguments])
+    return settings_of(settings_class, flag_values)
+
+
+def command_line(settings, is_wanted):
+    """The flags of a command that gives these settings, those not default.
+
+    Args:
+      settings: dataclass of `fields.field`s.
+      is_wanted: function of a `Meaning`, which fields to take.
+
+    Returns:
+      String, quoted for a shell.
+    """
+    return shlex.join(
+        f"--{name}={getattr(settings, name)}"
+        for name, (_, default, meaning) in meanings(settings).items()
+        if is_wanted(meaning) and getattr(settings, name) != default
+    )

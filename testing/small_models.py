@@ -1,0 +1,24 @@
+"""Sizes of each model with which a training step takes milliseconds."""
+
+from models.registry import model_class
+
+SIZES = {
+    "baseline": {"first_channels": 4, "second_channels": 3, "dense_units": 8},
+    "capsule": {
+        "conv_channels": 3,
+        "num_prime_capsules": 2,
+        "primary_atoms": 4,
+        "class_atoms": 5,
+    },
+}
+
+
+def small_hparams(name, **values):
+    """The hyper-parameters of a small network of a model, and others."""
+    return model_class(name).HParams(**{**SIZES[name], **values})
+
+
+def overrides(name, **values):
+    """The same as a string for --hparams_override."""
+    pairs = {**SIZES[name], **values}.items()
+    return ",".join(f"{key}={str(value).lower()}" for key, value in pairs)

@@ -27,7 +27,8 @@ from common.errors import UserError
 from evaluation.evaluator import Evaluator
 from input_data import features as keys
 from input_data import registry
-from input_data.mnist import mnist_shift
+from input_data.generators import shifted_records
+from input_data.generators.job import Job
 from input_data.splits import Split
 from testing.mnist_files import write_mnist
 from training.config import Config
@@ -245,10 +246,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, capsys):
     ]
     ((x, _),) = batches
     labels = np.concatenate(
-        [
-            x[keys.RECONS_LABEL].numpy()
-            for x, _ in pipeline.evaluation_batches(100)
-        ]
+        [x[keys.RECONS_LABEL] for x, _ in pipeline.evaluation_batches(100)]
     )
     np.testing.assert_array_equal(labels[indices], x[keys.RECONS_LABEL])
     assert "Last sound checkpoint: none yet" in message
@@ -393,7 +391,7 @@ def test_validation_evaluates_exactly_what_training_left_out(tmp_path):
     labels, _, _ = Evaluator(config).predict(path)
     held_out = registry.load("digits", Split.VALID_TEST, registry.Options())
     expected = np.concatenate(
-        [y[keys.LOGITS].numpy() for _, y in held_out.evaluation_batches(100)]
+        [y[keys.LOGITS] for _, y in held_out.evaluation_batches(100)]
     )
     np.testing.assert_array_equal(labels, expected)
     test_labels, _, _ = Evaluator(Config(train=False)).predict(path)
@@ -745,7 +743,7 @@ def test_resuming_on_another_data_set_is_refused(tmp_path):
 
 def test_training_on_pair_records_says_what_evaluation_counts(tmp_path, capsys):
     write_mnist(tmp_path, 20, 20)
-    job = mnist_shift.Job(
+    job = Job(
         data_dir=str(tmp_path),
         split=Split.TRAIN,
         shift=2,
@@ -754,7 +752,7 @@ def test_training_on_pair_records_says_what_evaluation_counts(tmp_path, capsys):
         max_shard=20,
         multi_targets=True,
     )
-    mnist_shift.generate(job)
+    shifted_records.generate(job)
     prefix = tmp_path / "multitrain_2shifted_mnist.tfrecords@1"
     experiment.run(small(tmp_path / "run", num_targets=2, data_dir=str(prefix)))
     last = capsys.readouterr().out.splitlines()[-1]

@@ -19,7 +19,7 @@ from checkpoints.checkpoint_test import make_model
 from common.errors import UserError
 from input_data import features as keys
 from input_data.features import ImageShape
-from input_data.images.fitting_test import blob, shrink
+from input_data.transforms.fitting_test import blob, shrink
 from models.capsule import HParams
 
 ROOT = pathlib.Path(__file__).parent

@@ -33,7 +33,7 @@ def _require_unseen(path, metadata, config, pipeline):
             "--validate holds out: leave it out here, or train with it from "
             "the start"
         )
-    if pipeline.split_seed not in (None, before.get("seed")):
+    if pipeline.spec.split_seed not in (None, before.get("seed")):
         raise UserError(
             f"{path} was trained with --seed={before.get('seed')}, which "
             "decided what images are for training: take the same seed, or "
@@ -42,8 +42,8 @@ def _require_unseen(path, metadata, config, pipeline):
 
 
 def _require_same_classes(path, metadata, config, pipeline):
-    before, now = metadata.class_names, pipeline.class_names
-    if None not in (before, now) and before != now:
+    before, now = metadata.class_names, pipeline.spec.class_names
+    if None not in (before, now) and list(before) != list(now):
         raise UserError(
             f"{path} was trained on the classes {', '.join(before)}, but "
             f"those of --dataset={config.dataset_name} here are "

@@ -88,18 +88,15 @@ def predict(predictor, pipeline, batch_size):
     num_examples = pipeline.spec.num_examples
     progress = Progress(0, num_examples, name="image")
     done = 0
-    # NumPy arrays: not every backend takes tensors of TensorFlow here.
-    batches = pipeline.evaluation_batches(batch_size)
-    with pipeline.user_errors():
-        for x, y in batches.as_numpy_iterator():
-            labels.append(y[keys.LOGITS])
-            size = len(labels[-1])
-            # All batches have one size, which splits over the devices: the
-            # last is filled up, and what filled it does not count.
-            full = {name: _fill(array, batch_size) for name, array in x.items()}
-            logits.append(predictor(full)[:size])
-            done += size
-            progress.update(done, {})
+    for x, y in pipeline.evaluation_batches(batch_size):
+        labels.append(y[keys.LOGITS])
+        size = len(labels[-1])
+        # All batches have one size, which splits over the devices: the last is
+        # filled up, and what filled it does not count.
+        full = {name: _fill(array, batch_size) for name, array in x.items()}
+        logits.append(predictor(full)[:size])
+        done += size
+        progress.update(done, {})
     return np.concatenate(labels), np.concatenate(logits)
 
 

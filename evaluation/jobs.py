@@ -197,7 +197,7 @@ def _summarise(writer, pipeline, labels, logits, result, step):
     writer.scalars(evaluation_scalars(result), step)
     spec = pipeline.spec
     num_classes = spec.shape.num_classes
-    names = pipeline.class_names or [str(n) for n in range(num_classes)]
+    names = spec.class_names or [str(n) for n in range(num_classes)]
     if num_classes <= MAX_CLASSES:
         matrix = confusion_matrix(labels, logits, spec.num_targets)
         title = f"Step {step}: {result.wrong} of {result.num_examples} wrong"

@@ -15,7 +15,7 @@ from common.errors import UserError
 from common.progress import Progress
 from evaluation.export import functional
 from input_data import features as keys
-from input_data.files import read_bytes
+from input_data.formats.files import read_bytes
 from training.config import EVAL_BATCH_SIZE
 
 STANDARD_INPUT = "-"

@@ -16,7 +16,6 @@ from common.durable import make_folder
 from common.errors import Interrupted, UserError
 from devices.parallel import OneDevice
 from input_data import registry
-from input_data.mnist.records import names_shards
 from input_data.pipeline import Pipeline
 from models.optimizer import compile_model
 from training.callbacks import (
@@ -74,11 +73,8 @@ def train(config, parallel=None):
             f"Curves: tensorboard --logdir={shlex.quote(config.summary_dir)}\n"
             f"Evaluate by: {config.evaluation_command()}"
         )
-        if names_shards(config.data_dir or ""):
-            print(
-                "which evaluates on the records of --data_dir, those of the "
-                "training: for a test error name test records there"
-            )
+        if job.pipeline.spec.note is not None:
+            print(job.pipeline.spec.note)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +93,7 @@ class _Job:
             step,
             self.architecture,
             self.config.recorded(),
-            self.pipeline.class_names,
+            self.pipeline.spec.class_names,
         )
 
 
@@ -117,7 +113,7 @@ def _prepare(config, parallel):
         )
     print(
         f"Training {architecture.model} on {config.dataset_name}: "
-        f"{pipeline.num_images} images"
+        f"{pipeline.spec.num_images} images"
     )
     directory = make_folder(pathlib.Path(config.summary_dir) / "train")
     return _Job(config, parallel, pipeline, architecture, directory)

@@ -46,12 +46,18 @@ def evaluate_once(config, parallel=_ONE_DEVICE):
         config.checkpoint
     )
     result = score(labels, logits, pipeline.spec.num_targets)
-    print(result)
+    _print(result, config)
     if writer is not None:
         _summarise(writer, pipeline, labels, logits, result, step)
         if not tf1_format.is_tf1(config.checkpoint):  # which tells nothing
             writer.hparams(checkpoint.read_metadata(config.checkpoint))
     return result
+
+
+def _print(result, config):
+    print(result, flush=True)
+    if config.pairs != "overlap":
+        print(result.measures, flush=True)
 
 
 def step_of(path):
@@ -87,7 +93,8 @@ def evaluate_ensemble(config, parallel=_ONE_DEVICE):
                 "--num_targets says which images to take"
             )
         members.append(score(labels, logits, num_targets))
-        print(f"{path}: {members[-1]}")
+        print(f"{path}: ", end="")
+        _print(members[-1], config)
         total = total + logits
     result = score(labels, total, num_targets)
     print(f"Ensemble of {len(paths)}:")
@@ -160,7 +167,7 @@ def evaluate_continuously(config, parallel=_ONE_DEVICE):
                 continue
             result = score(labels, logits, pipeline.spec.num_targets)
             print(f"{path}:")
-            print(result, flush=True)
+            _print(result, config)
             _summarise(writer, pipeline, labels, logits, result, step)
             writer.hparams(metadata)
             last_time = time.monotonic()

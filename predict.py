@@ -136,9 +136,7 @@ def _predict(settings, arguments, network, metadata):
     """Predicts files; returns the exit code."""
     shape = metadata.architecture.shape
     names = class_names_of(metadata, settings.class_names)
-    data_set = registry.find(
-        trained_on(settings.checkpoint, metadata, settings.dataset)
-    )
+    data_set = registry.find(trained_on(metadata, settings.dataset))
     num_targets = settings.num_targets or metadata.architecture.num_targets
     if shape.depth not in (1, 3):
         print(

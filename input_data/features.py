@@ -7,8 +7,7 @@ x, the input of a model:
                 standardises each image
   recons_label  int32 [B], the class of the first target
   spare_label   int32 [B], the class of the second target, if there are two
-  step          int64 [B], in training: the steps done before this batch's, for
-                losses that depend on it
+  step          int64 [B], in training: the steps before this one
 
 y, what its outputs are compared with:
   logits        float32 [B, classes], the k-hot labels

@@ -7,21 +7,15 @@ import dataclasses
 import importlib
 
 from common.errors import UserError
+from input_data.names import (
+    MODULES,
+    TFDS_MODULE,
+    TFDS_PREFIX,
+    is_valid_name,
+    valid_names,
+)
 from input_data.options import Options
 
-# The module of each, which has a `DataSet` named DATA_SET.
-MODULES = {
-    "affnist": "input_data.datasets.affnist",
-    "cifar10": "input_data.datasets.cifar10",
-    "digits": "input_data.datasets.digits",
-    "images": "input_data.datasets.image_folder",
-    "mnist": "input_data.datasets.mnist",
-    "norb": "input_data.datasets.norb",
-    "svhn": "input_data.datasets.svhn",
-}
-# tfds:NAME is the set of that name in TensorFlow Datasets.
-TFDS_PREFIX = "tfds:"
-_TFDS_MODULE = "input_data.datasets.tfds_images"
 _ALL = 10**9  # images, more than there are
 
 
@@ -79,20 +73,8 @@ def find(name):
         )
     if name in MODULES:
         return importlib.import_module(MODULES[name]).DATA_SET
-    tfds_images = importlib.import_module(_TFDS_MODULE)
+    tfds_images = importlib.import_module(TFDS_MODULE)
     return tfds_images.data_set(name.removeprefix(TFDS_PREFIX))
-
-
-def is_valid_name(name):
-    """Whether a data set has this name; TFDS's names are not looked up."""
-    return name in MODULES or (
-        name.startswith(TFDS_PREFIX) and name != TFDS_PREFIX
-    )
-
-
-def valid_names():
-    """All names, for a message."""
-    return f"{', '.join(sorted(MODULES))}, {TFDS_PREFIX}NAME"
 
 
 def _check_options(name, data_set, options):

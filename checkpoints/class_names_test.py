@@ -1,10 +1,12 @@
+"""The names of classes, from a training to the jobs on its checkpoint."""
+
 import dataclasses
 
 import pytest
 
 import experiment
 import predict
-from checkpoints import checkpoint
+from checkpoints import path_of
 from common.errors import UserError
 from predict_test import settings
 from testing.tiny_files import random_images, write_png
@@ -21,12 +23,12 @@ def write_folder(root, names):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """The settings of a training on the classes cat and dog."""
-    root = tmp_path_factory.mktemp("provenance")
+    root = tmp_path_factory.mktemp("trained")
     config = Config(
         dataset="images",
         data_dir=write_folder(root / "pets", ["cat", "dog"]),
         summary_dir=str(root / "run"),
-        hparams_override="num_prime_capsules=1,remake=false",
+        hparams_override="conv_channels=2,num_prime_capsules=1,remake=false",
         batch_size=4,
         max_steps=1,
     )
@@ -34,12 +36,12 @@ def trained(tmp_path_factory):
     return config
 
 
-def path_of(config):
-    return checkpoint.path_of(f"{config.summary_dir}/train", 1)
+def checkpoint_of(config):
+    return str(path_of(f"{config.summary_dir}/train", 1))
 
 
 def test_predictions_have_the_names_of_the_classes(trained, capsys):
-    asked = settings(checkpoint=path_of(trained))
+    asked = settings(checkpoint=checkpoint_of(trained))
     assert predict.run(asked, [f"{trained.data_dir}/dog/0.png"]) == 0
     header, row = capsys.readouterr().out.splitlines()
     assert header.split() == ["file", "class", "length", "cat", "dog"]
@@ -48,19 +50,14 @@ def test_predictions_have_the_names_of_the_classes(trained, capsys):
 
 def test_other_classes_are_refused(trained, tmp_path):
     other = write_folder(tmp_path / "pets", ["dog", "wolf"])
-    for changes in (
-        {"train": False, "checkpoint": str(path_of(trained))},
-        {"max_steps": 2},
-        {
-            "max_steps": 2,
-            "summary_dir": str(tmp_path / "new"),
-            "init_checkpoint": str(path_of(trained)),
-        },
-    ):
-        config = dataclasses.replace(trained, **changes)
+    path = checkpoint_of(trained)
+    evaluation = {"train": False, "checkpoint": path}
+    new = {"summary_dir": str(tmp_path / "new"), "init_checkpoint": path}
+    for changes in (evaluation, {"max_steps": 2}, {"max_steps": 2, **new}):
+        config = dataclasses.replace(trained, data_dir=other, **changes)
         with pytest.raises(
             UserError,
             match="on the classes cat, dog, but .*images here are dog, wolf",
         ):
-            experiment.run(dataclasses.replace(config, data_dir=other))
-        experiment.run(config)
+            experiment.run(config)
+    experiment.run(dataclasses.replace(trained, **evaluation))

@@ -5,8 +5,6 @@ experiment is J. Su's (https://kexue.fm/archives/4819, 2018), whose code puts
 one digit below the other.
 """
 
-import dataclasses
-
 import numpy as np
 import tensorflow as tf
 
@@ -54,18 +52,15 @@ class SeparatePairs(Pipeline):
         if not len(first):
             raise UserError("pairs need images of at least two classes")
         self._pairs = tf.constant([first, second[first]], tf.int64)
-        shape = singles.spec.shape
-        doubled = ("height", "width")[self._axis - 1]
+        spec = singles.spec
+        size = [spec.shape.height, spec.shape.width]
+        size[self._axis - 1] *= 2
         super().__init__(
-            dataclasses.replace(
-                singles.spec,
-                shape=dataclasses.replace(
-                    shape, **{doubled: 2 * getattr(shape, doubled)}
-                ),
-                num_targets=2,
-                num_examples=len(first),
-            ),
             singles._source,
+            size,
+            num_targets=2,
+            num_examples=len(first),
+            split_seed=spec.split_seed,
         )
 
     def _training_batch(self, step, batch_size, seed):

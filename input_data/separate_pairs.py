@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from common.errors import UserError
 from input_data import features as keys
-from input_data.pipeline import Pipeline, two_target_batch
+from input_data.pipeline import Pipeline
 from input_data.randomness import Stream, step_seed
 
 # The axis of [B, H, W, C] along which the second image follows the first.
@@ -76,12 +76,11 @@ class SeparatePairs(Pipeline):
             labels.append(x[keys.RECONS_LABEL])
         blank = tf.zeros_like(images[0])
         first, second = images
-        return two_target_batch(
+        return self._batch(
             tf.concat([first, second], self._axis),
             [
                 tf.concat([first, blank], self._axis),
                 tf.concat([blank, second], self._axis),
             ],
             labels,
-            self.spec.shape.num_classes,
         )

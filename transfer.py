@@ -18,6 +18,7 @@ import sys
 from absl import app, flags
 
 import common.flags
+import devices
 from common.errors import UserError
 from common.fields import meanings
 from common.startup import load_backend
@@ -42,12 +43,12 @@ def define_flags():
     )
 
 
-def run(arguments, config, output_dir, num_examples):
+def run(models, config, output_dir, num_examples):
     """Measures, draws and writes.
 
     Args:
-      arguments: list of strings, NAME=CHECKPOINT.
-      config: `Config`: data, pairs, and number of trials.
+      models: dict, as `models_of` gives it.
+      config: `Config`: data and pairs.
       output_dir: path of a folder, made if it is not there.
       num_examples: int, pairs in the figure.
 
@@ -55,10 +56,9 @@ def run(arguments, config, output_dir, num_examples):
       List of the paths of the files.
 
     Raises:
-      UserError: for arguments, checkpoints or data that do not work, or a
-        folder that cannot be written.
+      UserError: for checkpoints or data that do not work, or a folder that
+        cannot be written.
     """
-    models = _models(arguments, config.num_trials)
     from common.durable import make_folder, whole_file
     from evaluation.transfer import measure
     from visualisation import transfer
@@ -75,7 +75,17 @@ def run(arguments, config, output_dir, num_examples):
     return [folder / name for name in files]
 
 
-def _models(arguments, num_trials):
+def models_of(arguments, num_trials):
+    """Dict from name to paths of checkpoints, one for each trial.
+
+    Args:
+      arguments: list of strings, NAME=CHECKPOINT.
+      num_trials: int, numbers that take the place of {} in a checkpoint.
+
+    Raises:
+      UserError: for an argument of another form, a name that is given twice,
+        or several trials of one checkpoint.
+    """
     models = {}
     for argument in arguments:
         name, equals, checkpoint = argument.partition("=")
@@ -99,13 +109,13 @@ def main(argv):
     if len(argv) < 2:
         raise app.UsageError("name models to compare: NAME=CHECKPOINT")
     try:
+        config = common.flags.settings_of(Config, train=False)
+        models = models_of(argv[1:], config.num_trials)
         load_backend()
-        from devices.choice import computing_on
-
-        with computing_on():
+        with devices.use(devices.Settings(), "transfer.py"):
             paths = run(
-                argv[1:],
-                common.flags.settings_of(Config, train=False),
+                models,
+                config,
                 flags.FLAGS.output_dir,
                 flags.FLAGS.num_examples,
             )

@@ -1,6 +1,9 @@
 """Checkpoints of single digits, evaluated on pairs of them."""
 
 import json
+import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -75,19 +78,14 @@ def test_the_command_compares_models_on_the_same_pairs(tmp_path):
     pooling = save(tmp_path, "pooling")
     out = tmp_path / "out"
     shared = f"{tmp_path}/shared_capsule{{}}/model.ckpt-0"
-    paths = transfer.run(
-        [f"ours={shared}", f"rival={pooling.replace('pooling0', 'pooling{}')}"],
-        Config(train=False, pairs="beside", eval_size=25, num_trials=1),
-        out,
-        num_examples=4,
-    )
-    assert sorted(paths) == sorted(out.iterdir())
-    transfer.run(
-        [f"ours={shared}"],
-        Config(train=False, pairs="beside", eval_size=25, num_trials=2),
-        out,
-        num_examples=4,
-    )
+    config = Config(train=False, pairs="beside", eval_size=25)
+    for arguments, num_trials in (
+        ([f"ours={shared}", f"rival={pooling}"], 1),
+        ([f"ours={shared}"], 2),
+    ):
+        models = transfer.models_of(arguments, num_trials)
+        paths = transfer.run(models, config, out, num_examples=4)
+        assert sorted(paths) == sorted(out.iterdir())
     results = json.loads((out / "transfer.json").read_text())
     assert (results["dataset"], results["pairs"]) == ("digits", "beside")
     runs = results["runs"]["ours"]
@@ -106,15 +104,31 @@ def test_the_command_compares_models_on_the_same_pairs(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "settings", "message"),
+    ("arguments", "num_trials", "message"),
     [
-        (["/tmp/x"], {}, "/tmp/x is not of the form NAME=CHECKPOINT"),
-        (["a=x", "a=y"], {}, "a is given twice"),
-        (["a=x"], {"num_trials": 2}, r"needs \{\} in a=x, .* 0 to 1 go"),
-        (["a=x"], {"pairs": "overlap"}, "--pairs must be below or beside"),
+        (["/tmp/x"], 1, "/tmp/x is not of the form NAME=CHECKPOINT"),
+        (["a=x", "a=y"], 1, "a is given twice"),
+        (["a=x"], 2, r"needs \{\} in a=x, .* 0 to 1 go"),
     ],
 )
-def test_wrong_arguments_are_one_line(tmp_path, arguments, settings, message):
-    config = Config(train=False, **{"pairs": "below", **settings})
+def test_wrong_arguments_are_one_line(arguments, num_trials, message):
     with pytest.raises(UserError, match=message):
-        transfer.run(arguments, config, tmp_path, 4)
+        transfer.models_of(arguments, num_trials)
+
+
+def test_pairs_that_overlap_are_another_experiment(tmp_path):
+    with pytest.raises(UserError, match="--pairs must be below or beside"):
+        transfer.run({"a": ["x"]}, Config(train=False), tmp_path, 4)
+
+
+def test_the_command_line(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "transfer.py", "x", f"--output_dir={tmp_path}"],
+        cwd=pathlib.Path(transfer.__file__).parent,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "transfer.py: x is not of the form NAME=CHECKPOINT\n"
+    )

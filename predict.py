@@ -17,6 +17,7 @@ from absl import app, flags, logging
 import devices
 from common.errors import UserError
 from common.startup import load_backend
+from input_data.names import is_valid_name, valid_names
 
 # What takes long to import is imported in functions, so that --help and a
 # wrong flag are answered at once.

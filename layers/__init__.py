@@ -11,6 +11,7 @@ from .losses import (
 from .metrics import Accuracy, AlmostAccuracy, almost_correct, correct
 from .reconstruction import Reconstruction, mask_capsules
 from .routing import (
+    RoutingRule,
     dynamic_routing,
     leaky_softmax,
     lengths,
@@ -28,6 +29,7 @@ __all__ = [
     "ConvSlimCapsule",
     "Length",
     "Reconstruction",
+    "RoutingRule",
     "almost_correct",
     "correct",
     "dynamic_routing",

@@ -77,13 +77,14 @@ def make_schedule(hparams, max_steps=None):
     )
 
 
-def make_adam(schedule):
-    """Adam (beta 0.9 and 0.999, epsilon 1e-8).
+def make_adam(schedule, epsilon=ADAM_EPSILON):
+    """Adam (beta 0.9 and 0.999).
 
     Under the policy mixed_float16 it scales the loss by `FLOAT16_LOSS_SCALE`.
 
     Args:
       schedule: the learning rate by step.
+      epsilon: float, that of the reference by default.
 
     Returns:
       `keras.optimizers.Adam`.
@@ -93,7 +94,7 @@ def make_adam(schedule):
         schedule,
         beta_1=ADAM_BETAS[0],
         beta_2=ADAM_BETAS[1],
-        epsilon=ADAM_EPSILON,
+        epsilon=epsilon,
         loss_scale_factor=FLOAT16_LOSS_SCALE if is_float16 else None,
     )
 

@@ -13,6 +13,7 @@ from common.fields import did_you_mean
 MODELS = {
     "baseline": ("models.baseline", "BaselineModel"),
     "capsule": ("models.capsule", "CapsuleModel"),
+    "efficient_capsule": ("models.efficient_capsule", "EfficientCapsuleModel"),
 }
 # In float32, with its gradient and Adam's moments, 32 GB.
 _MOST_WEIGHTS = 2 * 10**9
@@ -58,8 +59,8 @@ def build_model(name, shape, num_targets, hparams, seed=0):
     if min(shape.height, shape.width) < smallest:
         raise UserError(
             f"images of {shape.height}x{shape.width} are too small for model "
-            f"{name} with padding={hparams.padding}: the smallest size that "
-            f"works is {smallest}x{smallest}"
+            f"{name}{_padding(hparams)}: the smallest size that works is "
+            f"{smallest}x{smallest}"
         )
     _require_sane_size(cls, name, shape, hparams)
     import keras
@@ -68,6 +69,12 @@ def build_model(name, shape, num_targets, hparams, seed=0):
     model = cls(shape, num_targets, hparams, name=name)
     model.create_weights(shape)
     return model
+
+
+def _padding(hparams):
+    """What a message says of the padding of a network that has a choice."""
+    padding = getattr(hparams, "padding", None)
+    return f" with padding={padding}" if padding else ""
 
 
 def _require_sane_size(cls, name, shape, hparams):

@@ -10,6 +10,13 @@ SIZES = {
         "primary_atoms": 4,
         "class_atoms": 5,
     },
+    "efficient_capsule": {
+        "first_channels": 4,
+        "middle_channels": 3,
+        "num_prime_capsules": 3,
+        "primary_atoms": 2,
+        "class_atoms": 4,
+    },
 }
 
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from common.errors import UserError
 from input_data import features as keys
+from input_data.augmentation import augment
 from input_data.distortion import (
     crop_middle,
     distort_for_training,
@@ -84,9 +85,10 @@ def make_pipeline(data, options, default_shift=0):
         return ShiftedImages(
             data,
             options.eval_size,
-            _default(options.shift, default_shift),
+            _default(options.shift, 0 if options.augment else default_shift),
             _default(options.pad, SINGLE_PAD),
             options.distort,
+            options.augment,
         )
     refuse_distorted_pairs(options)
     return OverlappingPairs(
@@ -99,9 +101,12 @@ def make_pipeline(data, options, default_shift=0):
 
 
 def refuse_distorted_pairs(options):
-    """Raises UserError if pairs are to be distorted."""
-    if options.distort:
-        raise UserError("--distort is for one target, not for --num_targets=2")
+    """Raises UserError if pairs are to be distorted or augmented."""
+    for flag in ("distort", "augment"):
+        if getattr(options, flag):
+            raise UserError(
+                f"--{flag} is for one target, not for --num_targets=2"
+            )
 
 
 def _default(value, default):
@@ -131,7 +136,8 @@ class SingleObjects(Pipeline):
     Every image is padded by `pad` pixels on each side. In training it moves
     by a row and a column offset, each uniform in [-shift, shift]: the
     distribution of the reference's 25 copies of each image for a shift of 2.
-    At last comes, with `distort`, the reference's distortion.
+    Then comes, with `augment`, `augmentation.augment`, and at last, with
+    `distort`, the reference's distortion.
 
     Args:
       shape: (height, width, depth) of the stored images.
@@ -141,13 +147,22 @@ class SingleObjects(Pipeline):
       shift: int, pixels.
       pad: int, pixels.
       distort: bool.
+      augment: bool.
 
     Raises:
       UserError: if the images are too small to be distorted.
     """
 
     def __init__(
-        self, shape, num_classes, num_images, eval_size, shift, pad, distort
+        self,
+        shape,
+        num_classes,
+        num_images,
+        eval_size,
+        shift,
+        pad,
+        distort,
+        augment=False,
     ):
         height, width, depth = shape
         size = (height + 2 * pad, width + 2 * pad)
@@ -164,6 +179,7 @@ class SingleObjects(Pipeline):
         self._shift = shift
         self._pad = pad
         self._distort = distort
+        self._augment = augment
 
     @abc.abstractmethod
     def _take(self, indices):
@@ -178,6 +194,8 @@ class SingleObjects(Pipeline):
             offset_seed = step_seed(seed, Stream.SHIFT, step)
             offsets = random_offsets(offset_seed, batch_size, self._shift)
             images = shift_images(images, offsets, self._shift)
+        if self._augment:
+            images = augment(images, seed, step)
         if self._distort:
             images = distort_for_training(images, seed, step)
         return self._batch(images, labels)
@@ -205,6 +223,7 @@ class ShiftedImages(SingleObjects):
         shift=SINGLE_SHIFT,
         pad=SINGLE_PAD,
         distort=False,
+        augment=False,
     ):
         super().__init__(
             data.images.shape[1:],
@@ -214,6 +233,7 @@ class ShiftedImages(SingleObjects):
             shift,
             pad,
             distort,
+            augment,
         )
         self._arrays = ImageTensors(data)
 

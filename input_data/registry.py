@@ -26,7 +26,7 @@ TFDS_PREFIX = "tfds:"
 # Photographs have no black background, and affNIST's digits take up all of
 # the image: two of them cannot overlap as the paper's section 6 has it.
 SINGLE_TARGET = ("affnist", "cifar10", "norb", "svhn")
-# Those that `shift`, `pad` and `distort` do not apply to.
+# Those that `shift`, `pad`, `distort` and `augment` do not apply to.
 _FIXED_CROPS = ("cifar10", "norb")
 
 
@@ -87,6 +87,6 @@ def _check_options(name, options):
             f"--color is for --dataset=images: images of {name} are as they are"
         )
     if name in _FIXED_CROPS:
-        for flag in ("shift", "pad", "distort"):
+        for flag in ("shift", "pad", "distort", "augment"):
             if getattr(options, flag) != getattr(Options, flag):
                 raise UserError(f"--{flag} does not apply to --dataset={name}")

@@ -184,6 +184,7 @@ class SingleRecords(SingleObjects):
             shift=0,
             pad=0,
             distort=options.distort,
+            augment=options.augment,
         )
 
     def _take(self, indices):

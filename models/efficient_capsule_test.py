@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from keras import ops
 
+import checkpoints
 import experiment
 from checkpoints.architecture import Architecture
 from common.errors import UserError
+from evaluation.evaluator import Evaluator, score
 from evaluation.export import functional
 from evaluation.prediction import load_network
 from input_data import features as keys
@@ -269,13 +271,11 @@ def test_it_learns_digits_and_predicts_as_its_checkpoint(tmp_path):
     )
     experiment.run(settings)
     path = tmp_path / "train" / "model.ckpt-60"
-    from evaluation.evaluator import Evaluator, score
-
     evaluator = Evaluator(settings)
-    labels, logits, pipeline = evaluator.predict(str(path))
+    labels, logits, pipeline = evaluator.predict(checkpoints.open(path))
     assert score(labels, logits, 1).correct > 0.5 * len(labels)
     network, _ = load_network(str(path))
-    ((x, _),) = pipeline.evaluation_batches(20).take(1).as_numpy_iterator()
+    ((x, _),) = pipeline.evaluation_batches(20, stop=20)
     predicted = network.predict_on_batch(x[keys.IMAGES])[keys.LOGITS]
     np.testing.assert_allclose(predicted, logits[:20], atol=1e-6)
 

@@ -13,6 +13,10 @@ import dataclasses
 
 import numpy as np
 
+# Longer capsules say that their class is in the image. The paper's margin
+# loss (section 3) pulls lengths to 0.9 or more, or to 0.1 or less.
+PRESENT_LENGTH = 0.5
+
 
 @dataclasses.dataclass(frozen=True)
 class Score:
@@ -22,11 +26,14 @@ class Score:
       num_examples: int, all that were evaluated.
       correct: int, all classes of the example are right.
       almost_correct: int, at least one is.
+      confident: int, all are right and have values above `PRESENT_LENGTH`,
+        as lengths and probabilities of classes that are there should.
     """
 
     num_examples: int
     correct: int
     almost_correct: int
+    confident: int
 
     @property
     def wrong(self):
@@ -45,12 +52,26 @@ class Score:
             f"wrong percent: {percent:.2f}%"
         )
 
+    @property
+    def measures(self):
+        """Both measures of pairs that were put together, for people."""
+        right, confident = (
+            f"{count} of {self.num_examples} ({count / self.num_examples:.2%})"
+            for count in (self.correct, self.confident)
+        )
+        return (
+            f"Both classes right: {right}; and both above {PRESENT_LENGTH}: "
+            f"{confident}"
+        )
+
 
 def score(labels, logits, num_targets):
     """The `Score` of predictions."""
     hits = _num_hits(labels, logits, num_targets)
-    correct, almost = (int((hits >= n).sum()) for n in (num_targets, 1))
-    return Score(len(labels), correct, almost)
+    correct = hits == num_targets
+    above = ((logits > PRESENT_LENGTH) | (labels == 0)).all(axis=-1)
+    counts = (correct, hits > 0, correct & above)
+    return Score(len(labels), *(int(count.sum()) for count in counts))
 
 
 def wrong_examples(labels, logits, num_targets):

@@ -108,9 +108,9 @@ class Evaluator:
         )
         if architecture is None:
             architecture = Architecture.asked_for(config, pipeline.spec)
-        self._require_same_shape(checkpoint.path, architecture, pipeline)
+        fitted = self._fitted(checkpoint.path, architecture, pipeline)
         checkpoint.require_usable(config, pipeline)
-        model = self._model(architecture)
+        model = self._model(fitted)
         checkpoint.load(model, architecture)
         return model, pipeline
 
@@ -173,15 +173,28 @@ class Evaluator:
             f"{checkpoint.path}: {'; '.join(contradictions)}. {advice}"
         )
 
-    def _require_same_shape(self, path, architecture, pipeline):
-        spec = pipeline.spec
-        if architecture.shape != spec.shape:
-            raise UserError(
-                f"{path} is for {_describe(architecture.shape)} with "
-                f"--num_targets={architecture.num_targets}, but "
-                f"{self._config.dataset_name} with --num_targets="
-                f"{spec.num_targets} has {_describe(spec.shape)}"
+    def _fitted(self, path, architecture, pipeline):
+        """The network for the images' size, if its weights are for any."""
+        spec, shape = pipeline.spec, architecture.shape
+        if shape == spec.shape:
+            return architecture
+        resized = dataclasses.replace(
+            shape, height=spec.shape.height, width=spec.shape.width
+        )
+        if resized == spec.shape and architecture.takes_any_size:
+            return dataclasses.replace(architecture, shape=resized)
+        reason = ""
+        if resized == spec.shape:
+            reason = (
+                f": the weights of model {architecture.model} depend on the "
+                "size of the images"
             )
+        raise UserError(
+            f"{path} is for {_describe(shape)} with "
+            f"--num_targets={architecture.num_targets}, but "
+            f"{self._config.dataset_name} with --num_targets="
+            f"{spec.num_targets} has {_describe(spec.shape)}{reason}"
+        )
 
 
 def _describe(shape):

@@ -78,6 +78,15 @@ class Architecture:
             self.model, self.shape, self.num_targets, self.hparams, seed
         )
 
+    def for_images(self, shape):
+        """The same network for images of another size, if it takes them."""
+        if not model_class(self.model).TAKES_ANY_SIZE:
+            return self
+        size = {"height": shape.height, "width": shape.width}
+        return dataclasses.replace(
+            self, shape=dataclasses.replace(self.shape, **size)
+        )
+
     def make_schedule(self, max_steps):
         """The learning rate by step of a training of so many steps."""
         return model_class(self.model).make_schedule(self.hparams, max_steps)
@@ -146,9 +155,12 @@ class Architecture:
         )
 
     def _network(self):
+        shape = dataclasses.asdict(self.shape)
+        if model_class(self.model).TAKES_ANY_SIZE:
+            del shape["height"], shape["width"]
         return {
             "model": self.model,
-            **dataclasses.asdict(self.shape),
+            **shape,
             "num_targets": self.num_targets,
             **{
                 name: getattr(self.hparams, name)

@@ -163,6 +163,7 @@ class Evaluator:
         )
         if architecture is None:
             architecture = Architecture.asked_for(config, pipeline.spec)
+        architecture = architecture.for_images(pipeline.spec.shape)
         self._require_same_shape(checkpoint.path, architecture, pipeline)
         checkpoint.require_usable(config, pipeline)
         model = self._model(architecture)

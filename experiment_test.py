@@ -784,6 +784,7 @@ def test_a_users_error_is_one_line(monkeypatch):
         ),
         ("experiment.py", "--help", "--max_steps: Training steps in all"),
         ("figures.py", "--help", "--output_dir: Folder for the files"),
+        ("predict.py", "--format=xml", "should be one of <table|json>"),
     ],
 )
 def test_flags_are_parsed_without_tensorflow(

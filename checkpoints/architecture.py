@@ -72,19 +72,15 @@ class Architecture:
         """Names of the hyper-parameters that matter to the network itself."""
         return type(self.hparams).network_names()
 
+    @property
+    def takes_any_size(self):
+        """Whether the same weights are for images of every size."""
+        return model_class(self.model).takes_any_size(self.hparams)
+
     def build(self, seed=0):
         """The `keras.Model`, with initial weights of the seed."""
         return build_model(
             self.model, self.shape, self.num_targets, self.hparams, seed
-        )
-
-    def for_images(self, shape):
-        """The same network for images of another size, if it takes them."""
-        if not model_class(self.model).TAKES_ANY_SIZE:
-            return self
-        size = {"height": shape.height, "width": shape.width}
-        return dataclasses.replace(
-            self, shape=dataclasses.replace(self.shape, **size)
         )
 
     def make_schedule(self, max_steps):
@@ -156,7 +152,7 @@ class Architecture:
 
     def _network(self):
         shape = dataclasses.asdict(self.shape)
-        if model_class(self.model).TAKES_ANY_SIZE:
+        if self.takes_any_size:
             del shape["height"], shape["width"]
         return {
             "model": self.model,

@@ -42,7 +42,6 @@ class ToyModel(Classifier):
     """A convolution and the mean of its outputs over all positions."""
 
     HParams = ToyHParams
-    TAKES_ANY_SIZE = True
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)
@@ -64,6 +63,10 @@ class ToyModel(Classifier):
         step = keras.ops.cast(step, "float32")
         loss = layers.CLASSIFICATION_LOSSES["softmax"]
         return 1000 * step + (1 + step) * loss(labels, outputs[keys.LOGITS])
+
+    @classmethod
+    def takes_any_size(cls, hparams):
+        return True
 
     @classmethod
     def make_optimizer(cls, hparams, max_steps=None):
@@ -165,6 +168,6 @@ def test_its_hyper_parameters_are_its_own():
 
 def test_an_unknown_model_lists_the_valid_names():
     with pytest.raises(
-        UserError, match=r"'capsul' \(did you mean capsule.*baseline, capsule"
+        UserError, match=r"'capsul' \(did you mean capsule.*baseline, capsule, "
     ):
         model_class("capsul")

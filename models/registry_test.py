@@ -2,25 +2,20 @@
 
 import dataclasses
 import json
-import pathlib
 import re
 
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
-from tensorboard.backend.event_processing.event_accumulator import (
-    EventAccumulator,
-)
 
 import checkpoints
 import experiment
 import layers
 import predict
 from checkpoints.architecture import Architecture
-from checkpoints.checkpoint import JSON_FILE
 from common.errors import UserError
 from common.fields import field
+from experiment_test import assert_same_state, at, scalars
 from input_data import features as keys
 from input_data.features import ImageShape
 from models.classifier import Classifier
@@ -79,16 +74,6 @@ def _toy(monkeypatch):
     monkeypatch.setitem(MODELS, "toy", (__name__, "ToyModel"))
 
 
-def costs(folder):
-    """The classification cost by step."""
-    events = EventAccumulator(str(folder), size_guidance={"tensors": 0})
-    events.Reload()
-    return {
-        event.step: float(tf.make_ndarray(event.tensor_proto))
-        for event in events.Tensors("batch_classification_cost")
-    }
-
-
 @pytest.mark.usefixtures("_toy")
 def test_a_model_from_outside_does_what_all_do(tmp_path, capsys):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
@@ -106,12 +91,13 @@ def test_a_model_from_outside_does_what_all_do(tmp_path, capsys):
         )
     # The loss sees the true step, also after a resume.
     for folder in (whole, parts):
-        seen = {k: v // 1000 for k, v in costs(folder / "train").items()}
-        assert seen == {step: step - 1 for step in range(1, 6)}
-    # A resumed training ends with the bits of one that never stopped: the
-    # checksum of the weights and of the momenta is among these.
-    path, other = (str(f / "train" / "model.ckpt-5") for f in (whole, parts))
-    assert described(path) == described(other)
+        cost = scalars(folder / "train")["batch_classification_cost"]
+        assert {step: value // 1000 for step, value in cost.items()} == {
+            step: step - 1 for step in range(1, 6)
+        }
+    # A resumed training ends with the bits of one that never stopped.
+    assert_same_state(at(whole, 5), at(parts, 5))
+    path = str(at(whole, 5))
     opened = checkpoints.open(path)
     assert opened.architecture.hparams == ToyHParams(units=3, momentum=0.5)
 
@@ -140,10 +126,6 @@ def test_a_model_from_outside_does_what_all_do(tmp_path, capsys):
     np.testing.assert_allclose(
         list(printed["logits"].values()), logits[0], rtol=1e-4, atol=1e-6
     )
-
-
-def described(path):
-    return (pathlib.Path(path) / JSON_FILE).read_text()
 
 
 @pytest.mark.usefixtures("_toy")

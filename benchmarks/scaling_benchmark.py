@@ -19,11 +19,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import keras
 
+import devices
 from benchmarks import command_line, measuring
 from benchmarks.networks import MNIST, NETWORKS, examples
 from common.errors import UserError
-from devices import choice as devices
-from devices import parallel
 
 DEFAULTS = {"devices": 1, "batch_size": 128, "image_size": 28}
 FLAGS = {
@@ -55,8 +54,8 @@ def _row(flags, case):
     shape = dataclasses.replace(MNIST, height=size, width=size)
     setting = command_line.setting(flags, batch_size=batch_size, shape=shape)
     x, y = examples(setting, flags.steps)
-    with devices.computing_on(flags.device, case["devices"]):
-        on = parallel.make(case["devices"], flags.device)
+    settings = devices.Settings(device=flags.device, num_gpus=case["devices"])
+    with devices.use(settings, "scaling_benchmark.py") as on:
         on.require_even_split(batch_size)
         with on.building():
             model = NETWORKS["ours"](setting)

@@ -6,18 +6,14 @@ import numpy as np
 import tensorflow as tf
 
 from common.errors import UserError
-from input_data import features as keys
 from input_data.memory import require_memory_for_padded
-from input_data.pipeline import (
-    Pipeline,
-    single_target_batch,
-    two_target_batch,
-)
+from input_data.pipeline import Pipeline
 from input_data.randomness import (
     Stream,
     random_offsets,
     step_seed,
 )
+from input_data.transforms.augmentation import augment
 from input_data.transforms.distortion import (
     crop_middle,
     distort_for_training,
@@ -90,14 +86,18 @@ def make_pipeline(data, options, default_shift=0, **of_split):
         refuse_distorted_pairs(options)
         options = _with_defaults(options, PAIR_SHIFT, PAIR_PAD)
         return OverlappingPairs(data, options, **of_split)
-    options = _with_defaults(options, default_shift, SINGLE_PAD)
+    shift = 0 if options.augment else default_shift
+    options = _with_defaults(options, shift, SINGLE_PAD)
     return SingleObjects(ImageTensors(data), options, **of_split)
 
 
 def refuse_distorted_pairs(options):
-    """Raises UserError if pairs are to be distorted."""
-    if options.distort:
-        raise UserError("--distort is for one target, not for --num_targets=2")
+    """Raises UserError if pairs are to be distorted or augmented."""
+    for flag in ("distort", "augment"):
+        if getattr(options, flag):
+            raise UserError(
+                f"--{flag} is for one target, not for --num_targets=2"
+            )
 
 
 def _with_defaults(options, shift, pad):
@@ -139,7 +139,8 @@ class SingleObjects(Pipeline):
     Every image is padded by `pad` pixels on each side. In training it moves
     by a row and a column offset, each uniform in [-shift, shift]: the
     distribution of the reference's 25 copies of each image for a shift of 2.
-    At last comes, with `distort`, the reference's distortion.
+    Then comes, with `augment`, Efficient-CapsNet's augmentation, and at last,
+    with `distort`, the reference's distortion.
 
     Args:
       source: `ImageTensors`, or what has its methods and attributes.
@@ -151,22 +152,16 @@ class SingleObjects(Pipeline):
     """
 
     def __init__(self, source, options, **of_split):
-        height, width, depth = source.shape
+        height, width, _ = source.shape
         size = (height + 2 * options.pad, width + 2 * options.pad)
         if options.distort:
             size = distorted_size(*size)
-        spec = keys.Spec(
-            keys.ImageShape(*size, depth, source.num_classes),
-            num_targets=1,
-            num_examples=min(options.eval_size, len(source)),
-            num_images=len(source),
-            class_names=source.class_names,
-            **of_split,
-        )
-        super().__init__(spec, source)
+        num_examples = min(options.eval_size, len(source))
+        super().__init__(source, size, 1, num_examples, **of_split)
         self._shift = options.shift
         self._pad = options.pad
         self._distort = options.distort
+        self._augment = options.augment
 
     def _training_batch(self, step, batch_size, seed):
         images, labels = self._source.take(
@@ -177,21 +172,22 @@ class SingleObjects(Pipeline):
             offset_seed = step_seed(seed, Stream.SHIFT, step)
             offsets = random_offsets(offset_seed, batch_size, self._shift)
             images = shift_images(images, offsets, self._shift)
+        if self._augment:
+            images = augment(images, seed, step)
         if self._distort:
             images = distort_for_training(images, seed, step)
-        return self._batch(images, labels)
+        return self._alone(images, labels)
 
     def _evaluation_batch(self, indices):
         images, labels = self._source.take(indices)
         images = pad_images(images, self._pad)
         if self._distort:
             images = crop_middle(images)
-        return self._batch(images, labels)
+        return self._alone(images, labels)
 
-    def _batch(self, images, labels):
-        return single_target_batch(
-            unit_range(images), labels, self.spec.shape.num_classes
-        )
+    def _alone(self, images, labels):
+        images = unit_range(images)
+        return self._batch(images, [images], [labels])
 
 
 class OverlappingPairs(Pipeline):
@@ -214,22 +210,17 @@ class OverlappingPairs(Pipeline):
     """
 
     def __init__(self, data, options, **of_split):
-        height, width, depth = data.images.shape[1:]
-        border = 2 * options.pad
-        spec = keys.Spec(
-            keys.ImageShape(
-                height + border, width + border, depth, data.num_classes
-            ),
+        order, starts, counts = group_by_class(data)
+        height, width, _ = data.images.shape[1:]
+        super().__init__(
+            ImageTensors(data[order]),
+            (height + 2 * options.pad, width + 2 * options.pad),
             num_targets=2,
             num_examples=options.eval_size,
-            num_images=len(data),
-            class_names=data.class_names,
             **of_split,
         )
         self._shift = options.shift
         self._pad = options.pad
-        order, starts, counts = group_by_class(data)
-        super().__init__(spec, ImageTensors(data[order]))
         self._counts = tf.constant(counts, tf.int64)
         self._starts = tf.constant(starts, tf.int64)
         # Where the image that was at each place before the sort is now.
@@ -283,11 +274,10 @@ class OverlappingPairs(Pipeline):
         merged = tf.minimum(
             tf.cast(shifted[0], tf.int32) + tf.cast(shifted[1], tf.int32), 255
         )
-        return two_target_batch(
+        return self._batch(
             unit_range(merged),
             [unit_range(images) for images in shifted],
             labels,
-            self.spec.shape.num_classes,
         )
 
     def _partners(self, first, draws):

@@ -22,6 +22,7 @@ def require_usable(path, metadata, config, pipeline):
     if metadata.training.get("dataset") != config.dataset_name:
         return
     _require_unseen(path, metadata, config, pipeline)
+    _require_same_division(path, metadata, pipeline)
     _require_same_classes(path, metadata, config, pipeline)
 
 
@@ -39,6 +40,19 @@ def _require_unseen(path, metadata, config, pipeline):
             "decided what images are for training: take the same seed, or "
             "split the images into folders train and test"
         )
+
+
+def _require_same_division(path, metadata, pipeline):
+    before = metadata.training.get("split_digests", {})
+    for purpose, digest in pipeline.spec.split_digests.items():
+        if before.get(purpose) != digest:
+            raise UserError(
+                f"{path} was trained on images that were divided otherwise: "
+                f"since then files came or went (or the program's way of "
+                f"dividing them changed), so that some it was trained on would "
+                f"be held out for {purpose}. Put the files back, or split them "
+                "into folders train and test"
+            )
 
 
 def _require_same_classes(path, metadata, config, pipeline):

@@ -8,11 +8,13 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from absl import flags
 
 from common.errors import UserError
+from common.flags import parse
 from input_data import features as keys
 from input_data.options import Options
-from input_data.registry import MODULES, find, load
+from input_data.registry import MODULES, find, load, valid_names
 from input_data.splits import Split
 from testing import tiny_files
 
@@ -216,6 +218,12 @@ def test_three_targets_are_refused():
 def test_unknown_name_lists_the_valid_ones(name):
     with pytest.raises(UserError, match=r"cifar10, digits.*tfds:NAME"):
         load(name, Split.TRAIN, Options())
+
+
+def test_the_flag_knows_the_names():
+    with pytest.raises(flags.Error, match=f"one of {valid_names()}"):
+        parse(Options, ["--dataset=nothing"])
+    assert parse(Options, ["--dataset=tfds:x"]).dataset == "tfds:x"
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,9 @@ class Spec:
       class_names: tuple of strings, or None if the classes are numbers.
       split_seed: int, the seed that decided which images are for training
         and which for evaluation; None if no seed does.
+      split_digests: dict from "test" or "validation" to a string, for each
+        time that a data set was divided: as long as it stays the same, no
+        image has changed sides.
       note: string, what to say besides where the command is printed that
         evaluates what was trained on these images; None if nothing.
     """
@@ -71,4 +74,5 @@ class Spec:
     num_images: int
     class_names: tuple[str, ...] | None = None
     split_seed: int | None = None
+    split_digests: dict[str, str] = dataclasses.field(default_factory=dict)
     note: str | None = None

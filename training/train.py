@@ -92,7 +92,10 @@ class _Job:
         return checkpoint.Metadata(
             step,
             self.architecture,
-            self.config.recorded(),
+            {
+                **self.config.recorded(),
+                "split_digests": self.pipeline.spec.split_digests,
+            },
             self.pipeline.spec.class_names,
         )
 

@@ -146,5 +146,9 @@ def find(data_dir, *names, hint=""):
 def listing(folder):
     """The first few names in a folder, for a message."""
     names = [path.name for path in paths_in(folder)]
-    more = ", ..." if len(names) > 10 else ""
-    return (", ".join(names[:10]) or "nothing") + more
+    return shortened(names, 10) or "nothing"
+
+
+def shortened(names, count=3):
+    """The first few of a list of names, for a message."""
+    return ", ".join(names[:count] + ["..."] * (len(names) > count))

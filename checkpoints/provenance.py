@@ -26,6 +26,18 @@ def require_usable(path, metadata, config, pipeline):
     _require_same_classes(path, metadata, config, pipeline)
 
 
+def division_settings(spec):
+    """What a checkpoint records of how images were divided.
+
+    Args:
+      spec: `features.Spec` of the images.
+    """
+    return {
+        f"divided_for_{purpose}": digest
+        for purpose, digest in spec.split_digests.items()
+    }
+
+
 def _require_unseen(path, metadata, config, pipeline):
     before = metadata.training
     if config.validate and before.get("validate") is False:
@@ -43,14 +55,13 @@ def _require_unseen(path, metadata, config, pipeline):
 
 
 def _require_same_division(path, metadata, pipeline):
-    before = metadata.training.get("split_digests", {})
-    for purpose, digest in pipeline.spec.split_digests.items():
-        if before.get(purpose) != digest:
+    for name, digest in division_settings(pipeline.spec).items():
+        if metadata.training.get(name) != digest:
             raise UserError(
                 f"{path} was trained on images that were divided otherwise: "
                 f"since then files came or went (or the program's way of "
                 f"dividing them changed), so that some it was trained on would "
-                f"be held out for {purpose}. Put the files back, or split them "
+                f"be held out. Put the files back, or split them "
                 "into folders train and test"
             )
 

@@ -1,4 +1,5 @@
 import dataclasses
+import shutil
 
 import pytest
 
@@ -64,3 +65,42 @@ def test_other_classes_are_refused(trained, tmp_path):
         ):
             experiment.run(dataclasses.replace(config, data_dir=other))
         experiment.run(config)
+
+
+def add_images(root, count):
+    for seed in range(count):
+        (image,) = random_images(1, 18, 18, seed=100 + seed)
+        write_png(root / "cat" / f"added{seed}.png", image[..., None])
+
+
+def test_files_that_come_leave_the_others_where_they_are(trained, tmp_path):
+    shutil.copytree(trained.data_dir, tmp_path / "pets")
+    add_images(tmp_path / "pets", 20)
+    config = dataclasses.replace(
+        trained,
+        train=False,
+        checkpoint=str(path_of(trained)),
+        data_dir=str(tmp_path / "pets"),
+    )
+    experiment.run(config)
+
+
+def test_images_that_would_change_sides_are_refused(trained, tmp_path):
+    data_dir = tmp_path / "pets"
+    for name in ("cat", "dog"):
+        for number in range(2):
+            (image,) = random_images(1, 18, 18, seed=number)
+            write_png(data_dir / name / f"{number}.png", image[..., None])
+    config = dataclasses.replace(
+        trained, data_dir=str(data_dir), summary_dir=str(tmp_path / "run")
+    )
+    experiment.run(config)
+    evaluation = dataclasses.replace(
+        config, train=False, checkpoint=str(path_of(config))
+    )
+    experiment.run(evaluation)
+    # Of two the nearest was held out by need; of many others are by chance.
+    add_images(data_dir, 20)
+    for changes in (evaluation, dataclasses.replace(config, max_steps=2)):
+        with pytest.raises(UserError, match="were divided otherwise: since"):
+            experiment.run(changes)

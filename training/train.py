@@ -10,7 +10,7 @@ import keras
 
 from checkpoints import checkpoint
 from checkpoints.architecture import Architecture
-from checkpoints.provenance import require_usable
+from checkpoints.provenance import division_settings, require_usable
 from checkpoints.tf1 import tf1_format
 from common.durable import make_folder
 from common.errors import Interrupted, UserError
@@ -94,7 +94,7 @@ class _Job:
             self.architecture,
             {
                 **self.config.recorded(),
-                "split_digests": self.pipeline.spec.split_digests,
+                **division_settings(self.pipeline.spec),
             },
             self.pipeline.spec.class_names,
         )

@@ -10,6 +10,8 @@ import zlib
 from common.errors import UserError
 from input_data import memory
 
+_CHUNK = 2**20
+
 
 @contextlib.contextmanager
 def opened(path):
@@ -52,11 +54,16 @@ def read_bytes(path, limit=None):
       UserError: naming the file, if it has more, or as `opened`.
     """
     limit = memory.available() if limit is None else limit
+    chunks, size = [], 0
     with opened(path) as file:
-        content = file.read(limit + 1)
-    if len(content) > limit:
-        raise UserError(f"{path} is too large: it has more than {limit} bytes")
-    return content
+        while chunk := file.read(_CHUNK):
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > limit:
+                raise UserError(
+                    f"{path} is too large: it has over {limit:,} bytes"
+                )
+    return b"".join(chunks)
 
 
 def require_regular(path):

@@ -12,8 +12,8 @@ from common.errors import UserError
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")
 # Those of other files are not looked at in a folder of images.
 SUFFIXES = (".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".gif", ".webp")
-# Twice what the largest cameras give: read from the header, before anything
-# is unpacked. A few bytes can announce any number.
+# 16,384 x 8,192, which no usual camera gives. A few bytes can announce any
+# number, so that the header is read before anything is unpacked.
 MAX_PIXELS = 2**27
 # No format takes more bytes for those than PNG: four channels of two each.
 MAX_BYTES = 8 * MAX_PIXELS
@@ -55,12 +55,6 @@ def decoded(content, name, color, invert=False):
     large = width * height > _LARGE
     with _one_at_a_time if large else contextlib.nullcontext():
         yield _convert(_pixels(content, name), color, invert)
-
-
-def decode(content, name, color, invert=False):
-    """The image of `decoded`, for where none other is unpacked beside it."""
-    with decoded(content, name, color, invert) as image:
-        return image
 
 
 def _open(content, name):

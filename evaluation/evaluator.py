@@ -5,13 +5,11 @@ import dataclasses
 import numpy as np
 
 import layers
-from checkpoints import checkpoint
 from checkpoints.architecture import Architecture
-from checkpoints.provenance import require_usable
-from checkpoints.tf1 import tf1_format
 from common.errors import UserError
 from common.progress import Progress
 from devices.parallel import OneDevice
+from evaluation.prediction import PRESENT_LENGTH
 from input_data import features as keys
 from input_data import registry
 from models.hparams import parse_overrides
@@ -26,11 +24,14 @@ class Score:
       num_examples: int, all that were evaluated.
       correct: int, all classes of the example are right.
       almost_correct: int, at least one is.
+      confident: int, all are right and have values above `PRESENT_LENGTH`,
+        as lengths and probabilities of classes that are there should.
     """
 
     num_examples: int
     correct: int
     almost_correct: int
+    confident: int
 
     @property
     def wrong(self):
@@ -49,6 +50,18 @@ class Score:
             f"wrong percent: {percent:.2f}%"
         )
 
+    @property
+    def measures(self):
+        """Both measures of pairs that were put together, for people."""
+        right, confident = (
+            f"{count} of {self.num_examples} ({count / self.num_examples:.2%})"
+            for count in (self.correct, self.confident)
+        )
+        return (
+            f"Both classes right: {right}; and both above {PRESENT_LENGTH}: "
+            f"{confident}"
+        )
+
 
 def score(labels, logits, num_targets):
     """Counts right predictions; logits that are not finite are wrong.
@@ -62,13 +75,16 @@ def score(labels, logits, num_targets):
       `Score`.
     """
     finite = np.isfinite(logits).all(axis=-1)
-
-    def count(function):
-        values = np.asarray(function(labels, logits, num_targets))
-        return int(values[finite].sum())
-
+    correct, almost_correct = (
+        np.asarray(function(labels, logits, num_targets)) * finite
+        for function in (layers.correct, layers.almost_correct)
+    )
+    above = (logits > PRESENT_LENGTH) | (labels == 0)
     return Score(
-        len(labels), count(layers.correct), count(layers.almost_correct)
+        num_examples=len(labels),
+        correct=int(correct.sum()),
+        almost_correct=int(almost_correct.sum()),
+        confident=int((correct * above.all(axis=-1)).sum()),
     )
 
 
@@ -128,51 +144,48 @@ class Evaluator:
         self._pipelines = {}
         self._built = None  # the last (architecture, model, predictor)
 
-    def predict(self, path):
-        """Labels and logits of the checkpoint at `path`.
+    def predict(self, checkpoint):
+        """Labels and logits of an opened checkpoint.
 
         Returns:
           Tuple of labels and logits, both float32 [N, classes], and the
           `Pipeline` that the images came from.
 
         Raises:
-          UserError: as `open`.
+          UserError: as `load`.
         """
-        _, pipeline = self.open(path)
+        _, pipeline = self.load(checkpoint)
         _, _, predictor = self._built
         batch_size = self._parallel.round_up(EVAL_BATCH_SIZE)
         labels, logits = predict(predictor, pipeline, batch_size)
         return labels, logits, pipeline
 
-    def open(self, path):
-        """The network of the checkpoint at `path`, and the data for it.
+    def load(self, checkpoint):
+        """The network of a checkpoint, and the data for it.
+
+        Args:
+          checkpoint: as `checkpoints.open` gives it.
 
         Returns:
           Pair of the `keras.Model` with the checkpoint's weights, and the
           `Pipeline`. The next call may give the model other weights.
 
         Raises:
-          UserError: if there is no such checkpoint, it is damaged, or it does
-            not fit the settings or the data set.
+          UserError: if the checkpoint does not fit the settings or the data
+            set, or cannot be read.
         """
-        if tf1_format.is_tf1(path):
-            self._require_named_data(path)
-            source = tf1_format.Tf1Checkpoint(path)
-            pipeline = self._pipeline(self._config.num_targets or 1)
-            architecture = Architecture.asked_for(self._config, pipeline.spec)
-            model = self._model(architecture)
-            source.load(model, architecture)
-        else:
-            metadata = checkpoint.read_metadata(path)
-            self._refuse_contradictions(path, metadata)
-            architecture = metadata.architecture
-            pipeline = self._pipeline(
-                self._config.num_targets or architecture.num_targets
-            )
-            self._require_same_shape(path, architecture, pipeline)
-            require_usable(path, metadata, self._config, pipeline)
-            model = self._model(architecture)
-            checkpoint.load(path, model)
+        config, architecture = self._config, checkpoint.architecture
+        self._refuse_contradictions(checkpoint)
+        pipeline = self._pipeline(
+            config.num_targets
+            or (architecture.num_targets if architecture else 1)
+        )
+        if architecture is None:
+            architecture = Architecture.asked_for(config, pipeline.spec)
+        architecture = self._fitted(checkpoint.path, architecture, pipeline)
+        checkpoint.require_usable(config, pipeline)
+        model = self._model(architecture)
+        checkpoint.load(model, architecture)
         return model, pipeline
 
     def _model(self, architecture):
@@ -194,8 +207,16 @@ class Evaluator:
             )
         return self._pipelines[num_targets]
 
-    def _refuse_contradictions(self, path, metadata):
-        config, architecture = self._config, metadata.architecture
+    def _refuse_contradictions(self, checkpoint):
+        config, architecture = self._config, checkpoint.architecture
+        known = checkpoint.training.get("dataset")
+        if known is None and config.dataset is None and config.data_dir is None:
+            raise UserError(
+                f"{checkpoint.path} does not tell which data it is for: name "
+                "them by --dataset and --data_dir"
+            )
+        if architecture is None:
+            return
         asked = {"model": config.model}
         if config.model in (None, architecture.model):
             asked |= parse_overrides(
@@ -209,10 +230,7 @@ class Evaluator:
                 for name in architecture.network_hparams
             },
         }
-        known = metadata.training["dataset"]
-        if known is None:  # converted from TF1
-            self._require_named_data(path)
-        elif config.dataset is None:
+        if known is not None and config.dataset is None:
             asked["dataset"] = config.dataset_name
             saved["dataset"] = known
         contradictions = [
@@ -225,24 +243,32 @@ class Evaluator:
         advice = "Leave out what the checkpoint knows by itself."
         if asked.get("dataset") not in (None, saved.get("dataset")):
             advice = "Name the data to evaluate on by --dataset and --data_dir."
-        raise UserError(f"{path}: {'; '.join(contradictions)}. {advice}")
+        raise UserError(
+            f"{checkpoint.path}: {'; '.join(contradictions)}. {advice}"
+        )
 
-    def _require_named_data(self, path):
-        if self._config.dataset is None and self._config.data_dir is None:
-            raise UserError(
-                f"{path} does not tell which data it is for: name them by "
-                "--dataset and --data_dir"
+    def _fitted(self, path, architecture, pipeline):
+        """The network for the images' size, if its weights are for any."""
+        spec, shape = pipeline.spec, architecture.shape
+        if shape == spec.shape:
+            return architecture
+        resized = dataclasses.replace(
+            shape, height=spec.shape.height, width=spec.shape.width
+        )
+        if resized == spec.shape and architecture.takes_any_size:
+            return dataclasses.replace(architecture, shape=resized)
+        reason = ""
+        if resized == spec.shape:
+            reason = (
+                f": the weights of model {architecture.model} depend on the "
+                "size of the images"
             )
-
-    def _require_same_shape(self, path, architecture, pipeline):
-        spec = pipeline.spec
-        if architecture.shape != spec.shape:
-            raise UserError(
-                f"{path} is for {_describe(architecture.shape)} with "
-                f"--num_targets={architecture.num_targets}, but "
-                f"{self._config.dataset_name} with --num_targets="
-                f"{spec.num_targets} has {_describe(spec.shape)}"
-            )
+        raise UserError(
+            f"{path} is for {_describe(shape)} with "
+            f"--num_targets={architecture.num_targets}, but "
+            f"{self._config.dataset_name} with --num_targets="
+            f"{spec.num_targets} has {_describe(spec.shape)}{reason}"
+        )
 
 
 def _describe(shape):

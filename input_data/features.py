@@ -7,8 +7,7 @@ x, the input of a model:
                 standardises each image
   recons_label  int32 [B], the class of the first target
   spare_label   int32 [B], the class of the second target, if there are two
-  step          int64 [B], in training: the steps done before this batch's, for
-                losses that depend on it
+  step          int64 [B], in training: the steps before this one
 
 y, what its outputs are compared with:
   logits        float32 [B, classes], the k-hot labels
@@ -61,9 +60,9 @@ class Spec:
       class_names: tuple of strings, or None if the classes are numbers.
       split_seed: int, the seed that decided which images are for training
         and which for evaluation; None if no seed does.
-      split_digests: dict from "test" or "validation" to a string, for each
-        time that a data set was divided: as long as it stays the same, no
-        image has changed sides.
+      divisions: dict from the name by which a checkpoint records how images
+        were divided, for testing or for validation, to a digest of that: as
+        long as it stays the same, no image has changed sides.
       note: string, what to say besides where the command is printed that
         evaluates what was trained on these images; None if nothing.
     """
@@ -74,5 +73,5 @@ class Spec:
     num_images: int
     class_names: tuple[str, ...] | None = None
     split_seed: int | None = None
-    split_digests: dict[str, str] = dataclasses.field(default_factory=dict)
+    divisions: dict[str, str] = dataclasses.field(default_factory=dict)
     note: str | None = None

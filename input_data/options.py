@@ -3,13 +3,8 @@
 import dataclasses
 
 from common.fields import field
+from input_data.names import is_valid_name, valid_names
 from input_data.splits import Split
-
-
-def _is_data_set(name):
-    from input_data import registry
-
-    return registry.is_valid_name(name)
 
 
 def _data_flag(default, help_text, **meaning):
@@ -26,6 +21,14 @@ class Options:
     None stands for "not given": what is meant then depends on the data set.
     """
 
+    augment: bool = _data_flag(
+        False,
+        "Whether training images of one object are varied as Efficient-CapsNet "
+        "has it: half of them turned by up to 30 degrees, all moved within "
+        "their margins, squeezed in width by up to a quarter, and a random "
+        "square of 4x4 pixels erased. The default of --shift is then 0.",
+        evaluated=False,
+    )
     color: bool = _data_flag(
         False,
         "With --dataset=images: whether images keep their colours; else they "
@@ -39,14 +42,12 @@ class Options:
     )
     dataset: str | None = _data_flag(
         None,
-        "Data set: affnist, cifar10, digits, images, mnist, norb, svhn, "
-        "tfds:NAME, where tfds:NAME is an image classification set of "
-        "TensorFlow Datasets and images is a folder with one sub-folder for "
-        "each class. Default: mnist if --data_dir is given, else the embedded "
-        "digits.",
-        is_valid=_is_data_set,
-        valid="one of affnist, cifar10, digits, images, mnist, norb, svhn, "
-        "tfds:NAME",
+        f"Data set: {valid_names()}, where tfds:NAME is an image "
+        "classification set of TensorFlow Datasets and images is a folder with "
+        "one sub-folder for each class. Default: mnist if --data_dir is given, "
+        "else the embedded digits.",
+        is_valid=is_valid_name,
+        valid=f"one of {valid_names()}",
         default_text="mnist with --data_dir, else digits",
     )
     distort: bool = _data_flag(
@@ -86,6 +87,17 @@ class Options:
         at_least=0,
         at_most=10**5,
         default_text="0; with two targets 4",
+    )
+    pairs: str = _data_flag(
+        "overlap",
+        "With --num_targets=2, how two objects share an image: overlap, merged "
+        "as in MultiMNIST; below or beside, for --train=false and any data "
+        "set: two test images put together, the second below or beside the "
+        "first, so that the image has twice the height or width. A checkpoint "
+        "of single objects can be evaluated on them if its network takes "
+        "images of any size.",
+        choices=("overlap", "below", "beside"),
+        recorded=False,
     )
     seed: int = _data_flag(
         0,

@@ -3,24 +3,20 @@
 Imports no data set, and so no TensorFlow, before one is asked for.
 """
 
+import dataclasses
 import importlib
 
 from common.errors import UserError
+from input_data.names import (
+    MODULES,
+    TFDS_MODULE,
+    TFDS_PREFIX,
+    is_valid_name,
+    valid_names,
+)
 from input_data.options import Options
 
-# The module of each, which has a `DataSet` named DATA_SET.
-MODULES = {
-    "affnist": "input_data.datasets.affnist",
-    "cifar10": "input_data.datasets.cifar10",
-    "digits": "input_data.datasets.digits",
-    "images": "input_data.datasets.image_folder",
-    "mnist": "input_data.datasets.mnist",
-    "norb": "input_data.datasets.norb",
-    "svhn": "input_data.datasets.svhn",
-}
-# tfds:NAME is the set of that name in TensorFlow Datasets.
-TFDS_PREFIX = "tfds:"
-_TFDS_MODULE = "input_data.datasets.tfds_images"
+_ALL = 10**9  # images, more than there are
 
 
 def load(name, split, options):
@@ -39,9 +35,30 @@ def load(name, split, options):
         or not for this data set, options that are for other data sets, or
         files that are missing or damaged.
     """
+    if options.pairs != "overlap":
+        return _separate_pairs(name, split, options)
     data_set = find(name)
     _check_options(name, data_set, options)
     return data_set.load(split, options)
+
+
+def _separate_pairs(name, split, options):
+    """Pairs of the images of one object, whatever the data set."""
+    from input_data.separate_pairs import SeparatePairs
+
+    if options.num_targets != 2:
+        raise UserError(
+            f"--pairs={options.pairs} puts two images together: add "
+            "--num_targets=2"
+        )
+    if split.is_training:
+        raise UserError(
+            f"--pairs={options.pairs} is for evaluation: add --train=false"
+        )
+    of_all = dataclasses.replace(
+        options, num_targets=1, pairs="overlap", eval_size=_ALL
+    )
+    return SeparatePairs(load(name, split, of_all), options)
 
 
 def find(name):
@@ -56,20 +73,8 @@ def find(name):
         )
     if name in MODULES:
         return importlib.import_module(MODULES[name]).DATA_SET
-    tfds_images = importlib.import_module(_TFDS_MODULE)
+    tfds_images = importlib.import_module(TFDS_MODULE)
     return tfds_images.data_set(name.removeprefix(TFDS_PREFIX))
-
-
-def is_valid_name(name):
-    """Whether a data set has this name; TFDS's names are not looked up."""
-    return name in MODULES or (
-        name.startswith(TFDS_PREFIX) and name != TFDS_PREFIX
-    )
-
-
-def valid_names():
-    """All names, for a message."""
-    return f"{', '.join(sorted(MODULES))}, {TFDS_PREFIX}NAME"
 
 
 def _check_options(name, data_set, options):
@@ -89,7 +94,7 @@ def _check_options(name, data_set, options):
         raise UserError(
             f"--color is for --dataset=images: images of {name} are as they are"
         )
-    for flag in ("shift", "pad", "distort"):
+    for flag in ("shift", "pad", "distort", "augment"):
         given = getattr(options, flag) != getattr(Options, flag)
         if given and not data_set.moves:
             raise UserError(f"--{flag} does not apply to --dataset={name}")

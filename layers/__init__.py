@@ -11,11 +11,19 @@ from .losses import (
 from .metrics import Accuracy, AlmostAccuracy, almost_correct, correct
 from .reconstruction import Reconstruction, mask_capsules
 from .routing import (
+    RoutingRule,
     dynamic_routing,
     leaky_softmax,
     lengths,
     routing_couplings,
     squash,
+)
+from .self_attention import (
+    DepthwiseCapsule,
+    SelfAttentionCapsule,
+    exponential_squash,
+    self_attention,
+    self_attention_routing,
 )
 
 __version__ = "1.0.0"
@@ -26,17 +34,23 @@ __all__ = [
     "AlmostAccuracy",
     "Capsule",
     "ConvSlimCapsule",
+    "DepthwiseCapsule",
     "Length",
     "Reconstruction",
+    "RoutingRule",
+    "SelfAttentionCapsule",
     "almost_correct",
     "correct",
     "dynamic_routing",
+    "exponential_squash",
     "leaky_softmax",
     "lengths",
     "margin_loss",
     "mask_capsules",
     "reconstruction_loss",
     "routing_couplings",
+    "self_attention",
+    "self_attention_routing",
     "sigmoid_loss",
     "softmax_loss",
     "squash",

@@ -1,9 +1,11 @@
 """What all models share: losses, metrics, optimiser, what figures may ask."""
 
+import math
 import typing
 
 import keras
 import numpy as np
+from keras import ops
 
 import layers
 from input_data import features as keys
@@ -51,7 +53,6 @@ class Classifier(keras.Model):
 
     Attributes:
       HParams: its hyper-parameters, a subclass of `BaseHParams`.
-      TAKES_ANY_SIZE: bool, whether its weights fit images of other sizes.
       shows_capsules: bool, whether its outputs have `capsules`, whose lengths
         are the logits.
       decoder: layer that is called with capsules and labels and redraws
@@ -65,7 +66,6 @@ class Classifier(keras.Model):
     """
 
     HParams = BaseHParams
-    TAKES_ANY_SIZE = False
     shows_capsules = False
     decoder = None
 
@@ -96,6 +96,36 @@ class Classifier(keras.Model):
         """What each layer gives, by its name, for verbose summaries."""
         raise NotImplementedError
 
+    def capsule_outputs(self, x, capsules):
+        """What a model of capsules gives, with what its decoder redraws.
+
+        Args:
+          x: dict, the input. Without labels in it the longest capsules are
+            redrawn.
+          capsules: tensor [B, classes, atoms].
+
+        Returns:
+          dict: logits, the lengths; capsules; and with a `decoder` recons,
+          with two targets spare_recons.
+        """
+        logits = layers.lengths(capsules)
+        outputs = {keys.LOGITS: logits, keys.CAPSULES: capsules}
+        if self.decoder is not None:
+            labels = self._labels(x, logits)
+            for recons, label in zip(
+                keys.RECONS_BY_TARGET, labels, strict=False
+            ):
+                outputs[recons] = self.decoder(capsules, label)
+        return outputs
+
+    def _labels(self, x, logits):
+        """The capsules to redraw: those of the labels, else the longest."""
+        names = keys.LABEL_BY_TARGET[: self.num_targets]
+        if all(x.get(name) is not None for name in names):
+            return [x[name] for name in names]
+        longest = ops.argsort(-logits, axis=-1)
+        return [longest[:, target] for target in range(self.num_targets)]
+
     def classification_loss(self, labels, outputs, step):
         """The loss of each example without that of reconstructions.
 
@@ -111,6 +141,18 @@ class Classifier(keras.Model):
         loss = layers.CLASSIFICATION_LOSSES[self.hparams.loss_type]
         return loss(labels, outputs[keys.LOGITS])
 
+    def reconstruction_loss(self, images, reconstructions):
+        """The loss of each example for one target that is redrawn.
+
+        Args:
+          images: tensor [B, H, W, C], pixels in [0, 1].
+          reconstructions: tensor of the same shape.
+
+        Returns:
+          float32 tensor [B].
+        """
+        return layers.reconstruction_loss(images, reconstructions)
+
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
@@ -122,7 +164,7 @@ class Classifier(keras.Model):
         self._cost.update_state(cost)
         if self._reconstruction_error is not None:
             error = sum(
-                layers.reconstruction_loss(y[name], y_pred[name])
+                self.reconstruction_loss(y[name], y_pred[name])
                 for name in keys.RECONS_BY_TARGET[: self.num_targets]
             )
             self._reconstruction_error.update_state(error)
@@ -156,6 +198,22 @@ class Classifier(keras.Model):
     def smallest_image(cls, hparams):
         """Height and width below which the convolutions leave nothing."""
         return 1
+
+    @classmethod
+    def takes_any_size(cls, hparams):
+        """Whether the same weights are for images of every size."""
+        return False
+
+    @classmethod
+    def num_weights(cls, shape, hparams):
+        """How many weights the network has, counted before they are made.
+
+        Args:
+          shape: `features.ImageShape`.
+          hparams: `HParams`.
+        """
+        variables = cls.tf1_variables(shape, hparams) or {}
+        return sum(math.prod(v.shape) for v in variables.values())
 
     @classmethod
     def tf1_variables(cls, shape, hparams):

@@ -4,7 +4,6 @@ This file imports none of them, so that flags are parsed without TensorFlow.
 """
 
 import importlib
-import math
 
 from common.errors import UserError
 from common.fields import did_you_mean
@@ -13,6 +12,9 @@ from common.fields import did_you_mean
 MODELS = {
     "baseline": ("models.baseline", "BaselineModel"),
     "capsule": ("models.capsule", "CapsuleModel"),
+    "pooling": ("models.pooling", "PoolingModel"),
+    "shared_capsule": ("models.shared_capsule", "SharedCapsuleModel"),
+    "efficient_capsule": ("models.efficient_capsule", "EfficientCapsuleModel"),
 }
 # In float32, with its gradient and Adam's moments, 32 GB.
 _MOST_WEIGHTS = 2 * 10**9
@@ -56,10 +58,12 @@ def build_model(name, shape, num_targets, hparams, seed=0):
     cls = model_class(name)
     smallest = cls.smallest_image(hparams)
     if min(shape.height, shape.width) < smallest:
+        padding = getattr(hparams, "padding", None)
+        with_padding = f" with padding={padding}" if padding else ""
         raise UserError(
             f"images of {shape.height}x{shape.width} are too small for model "
-            f"{name} with padding={hparams.padding}: the smallest size that "
-            f"works is {smallest}x{smallest}"
+            f"{name}{with_padding}: the smallest size that works is "
+            f"{smallest}x{smallest}"
         )
     _require_sane_size(cls, name, shape, hparams)
     import keras
@@ -72,8 +76,7 @@ def build_model(name, shape, num_targets, hparams, seed=0):
 
 def _require_sane_size(cls, name, shape, hparams):
     """Counts the weights of the network before any of them is made."""
-    variables = cls.tf1_variables(shape, hparams) or {}
-    count = sum(math.prod(v.shape) for v in variables.values())
+    count = cls.num_weights(shape, hparams)
     if count > _MOST_WEIGHTS:
         raise UserError(
             f"model {name} with these hyper-parameters and images of "

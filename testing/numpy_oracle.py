@@ -8,9 +8,9 @@ is how `numerical_gradients` perturbs all entries of an argument at once.
 import numpy as np
 
 
-def squash(s, constant=1):
-    """[P, A] -> [P, A]: s / |s| * |s|^2 / (constant + |s|^2)."""
-    norm = np.sqrt((s**2).sum(axis=1, keepdims=True))
+def squash(s, constant=1, epsilon=0):
+    """[P, A]: s / n * n^2 / (constant + n^2), where n^2 = |s|^2 + epsilon."""
+    norm = np.sqrt((s**2).sum(axis=1, keepdims=True) + epsilon)
     return s / norm * norm**2 / (constant + norm**2)
 
 
@@ -36,6 +36,7 @@ def routing_steps(
     replace=False,
     direction=False,
     constant=1,
+    epsilon=0,
 ):
     """[P, I, O, A], [P, O, A] -> [P, O, A] and couplings [R, P, I, O].
 
@@ -56,7 +57,7 @@ def routing_steps(
             s = biases[:, o].copy()
             for i in range(inputs):
                 s += couplings[:, i, o, None] * votes[:, i, o]
-            v[:, o] = compared[:, o] = squash(s, constant)
+            v[:, o] = compared[:, o] = squash(s, constant, epsilon)
             if direction:
                 norm = np.sqrt((s**2).sum(axis=1, keepdims=True))
                 compared[:, o] = s / norm
@@ -69,19 +70,23 @@ def routing_steps(
     return v, np.stack(all_couplings)
 
 
-def capsule(inputs, weights, biases, num_routing, leaky):
-    """[P, I, a], [P, I, a, O * A], [P, O, A] -> [P, O, A]."""
+def capsule(inputs, weights, biases, num_routing, leaky, **rule):
+    """[P, I, a], [P, I or 1, a, O * A], [P, O, A] -> [P, O, A].
+
+    Weights of one input capsule are those of all.
+    """
     copies, num_inputs, input_atoms = inputs.shape
     _, outputs, atoms = biases.shape
+    weights = [weights[:, i % weights.shape[1]] for i in range(num_inputs)]
     votes = np.zeros((copies, num_inputs, outputs, atoms))
     for i in range(num_inputs):
         for o in range(outputs):
             for atom in range(atoms):
                 for k in range(input_atoms):
                     votes[:, i, o, atom] += (
-                        inputs[:, i, k] * weights[:, i, k, o * atoms + atom]
+                        inputs[:, i, k] * weights[i][:, k, o * atoms + atom]
                     )
-    return routing(votes, biases, num_routing, leaky)
+    return routing(votes, biases, num_routing, leaky, **rule)
 
 
 def conv_slim_capsule(
@@ -130,6 +135,52 @@ def same_padding(length, size, strides):
     positions = -(-length // strides)
     total = max((positions - 1) * strides + size - length, 0)
     return total // 2, total - total // 2
+
+
+def exponential_squash(s):
+    """[P, A] -> [P, A]: (1 - exp(-|s|)) s / |s|, and 0 where |s| is 0."""
+    norm = np.sqrt((s**2).sum(axis=1, keepdims=True))
+    return (1 - np.exp(-norm)) * s / np.where(norm > 0, norm, 1)
+
+
+def depthwise_capsule(inputs, kernel, bias, atoms):
+    """[P, H, W, C], [P, k, l, C], [P, C] -> [P, C / atoms, atoms]."""
+    _, rows, columns, channels = kernel.shape
+    s = bias.copy()
+    for row in range(rows):
+        for column in range(columns):
+            s += inputs[:, row, column] * kernel[:, row, column]
+    capsules = np.zeros((len(s), channels // atoms, atoms))
+    for number in range(channels // atoms):
+        first = number * atoms
+        capsules[:, number] = exponential_squash(s[:, first : first + atoms])
+    return capsules
+
+
+def self_attention_capsule(inputs, weights, biases):
+    """[P, I, a], [P, O, I, a, A], [P, O, I] -> [P, O, A]."""
+    copies, outputs, num_inputs, input_atoms, atoms = weights.shape
+    votes = np.zeros((copies, outputs, num_inputs, atoms))
+    for o in range(outputs):
+        for i in range(num_inputs):
+            for k in range(input_atoms):
+                votes[:, o, i] += inputs[:, i, k, None] * weights[:, o, i, k]
+    agreement = np.zeros((copies, outputs, num_inputs))
+    for o in range(outputs):
+        for i in range(num_inputs):
+            for k in range(num_inputs):
+                agreement[:, o, i] += (votes[:, o, i] * votes[:, o, k]).sum(
+                    axis=1
+                )
+    agreement /= np.sqrt(atoms)
+    capsules = np.zeros((copies, outputs, atoms))
+    for i in range(num_inputs):
+        couplings = softmax(agreement[:, :, i], False) + biases[:, :, i]
+        for o in range(outputs):
+            capsules[:, o] += couplings[:, o, None] * votes[:, o, i]
+    for o in range(outputs):
+        capsules[:, o] = exponential_squash(capsules[:, o])
+    return capsules
 
 
 def numerical_gradients(function, arguments, cotangent, step=1e-5):

@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 
 import numpy as np
@@ -33,6 +34,23 @@ def test_predictions(lengths, labels, predictions, is_right):
     example = example_of(lengths, labels)
     assert example.predictions == predictions
     assert example.is_right == is_right
+
+
+def test_classes_have_the_names_of_the_data_set(monkeypatch):
+    subject = make_subject(2)
+    example = example_of([0.1, 0.9, 0.2, 0.8], (3, 0))
+    assert subject.verdict(example) == {
+        "true": "3 and 0",
+        "predicted": "3 and 1",
+    }
+    names = ["cat", "truck", "bird", "a name that is far too long"]
+    spec = dataclasses.replace(subject.pipeline.spec, class_names=names)
+    monkeypatch.setattr(subject.pipeline, "spec", spec)
+    assert subject.verdict(example) == {
+        "true": "a name that i… and cat",
+        "predicted": "a name that i… and truck",
+    }
+    assert subject.names_of([3], str) == names[3]
 
 
 @pytest.mark.parametrize("num_targets", [1, 2])

@@ -38,7 +38,7 @@ def load(split, options):
 
     Returns:
       `Pipeline`; its spec's `split_seed` is the seed if that decides the
-      split, and `split_digests` then has that of each division.
+      split, and `divisions` then has the digest of each.
 
     Raises:
       UserError: naming the folder or file, if there are fewer than two
@@ -51,7 +51,7 @@ def load(split, options):
             "of images for each class"
         )
     root = require_folder(options.data_dir)
-    digests, left_out = {}, []
+    divisions, left_out = {}, []
     if [folder.name for folder in _folders(root)] == _SPLIT_FOLDERS:
         classes = _classes(root / "train")
         train, test = (
@@ -61,9 +61,11 @@ def load(split, options):
     else:
         classes = _classes(root)
         files = _list_files(root, classes, left_out)
-        train, test, digests["test"] = divide(files, options.seed, "test", root)
+        train, test, divisions["divided_for_test"] = divide(
+            files, options.seed, "test", root
+        )
     if split.is_held_out:
-        train, test, digests["validation"] = divide(
+        train, test, divisions["divided_for_validation"] = divide(
             train, options.seed, "validation", root
         )
     if left_out:
@@ -78,8 +80,8 @@ def load(split, options):
     return make_pipeline(
         data,
         options,
-        split_seed=options.seed if digests else None,
-        split_digests=digests,
+        split_seed=options.seed if divisions else None,
+        divisions=divisions,
     )
 
 

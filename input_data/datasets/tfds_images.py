@@ -82,14 +82,14 @@ def load(name, split, options):
     data = _read_split(builder, wanted, label.num_classes, size)
     data = dataclasses.replace(data, class_names=tuple(label.names))
     # Which images are the last ones, another version of the set may change.
-    digests, digest = {}, f"{builder.info.full_name}:{count}"
+    divisions, digest = {}, f"{builder.info.full_name}:{count}"
     if not test_name:
-        digests["test"] = digest
+        divisions["divided_for_test"] = digest
         cut = len(data) - default_num_held_out(len(data))
         data = data[cut:] if split is Split.TEST else data[:cut]
     if split.is_held_out:
-        digests["validation"] = digest
-    return make_pipeline(select(split, data), options, split_digests=digests)
+        divisions["divided_for_validation"] = digest
+    return make_pipeline(select(split, data), options, divisions=divisions)
 
 
 def read(name, training, num_classes, class_names=None):

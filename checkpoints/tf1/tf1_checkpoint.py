@@ -10,15 +10,15 @@ names, `global_step` and, unless somebody stripped them, Adam's moments
 import contextlib
 import pathlib
 import re
-import shutil
+import types
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from checkpoints import checkpoint
+from checkpoints.folder import path_of
 from checkpoints.tf1.mismatch import describe_mismatch
-from common.durable import flush
+from common.durable import remove_leftovers, user_errors, whole
 from common.errors import UserError
 from models.optimizer import ADAM_BETAS
 from models.tf1_variables import tf1_name
@@ -43,11 +43,13 @@ def is_tf1(path):
 
 
 class Tf1Checkpoint:
-    """A TF1 checkpoint that was opened.
+    """A TF1 checkpoint that was opened; it tells little of itself.
 
     Attributes:
+      path: `pathlib.Path`, the prefix of its files.
       step: int, the training steps taken: `global_step`.
       has_slots: bool, whether Adam's moments are in it.
+      architecture, training, class_names: None, {} and None.
 
     Args:
       path: path, the prefix of its files.
@@ -56,22 +58,29 @@ class Tf1Checkpoint:
       UserError: if it is not a TF1 checkpoint, or has no `global_step`.
     """
 
+    architecture = None
+    training = types.MappingProxyType({})
+    class_names = None
+
     def __init__(self, path):
-        self._path = str(path)
-        one_file = _ONE_FILE.fullmatch(self._path)
+        self.path = pathlib.Path(path)
+        one_file = _ONE_FILE.fullmatch(str(path))
         if one_file:
             raise UserError(
                 f"{path} is one file of a TF1 checkpoint, which is named by "
                 f"{one_file.group(1)}"
             )
         with self._errors():
-            self._reader = tf.train.load_checkpoint(self._path)
+            self._reader = tf.train.load_checkpoint(str(path))
             shapes = self._reader.get_variable_to_shape_map()
         self._shapes = {name: tuple(shape) for name, shape in shapes.items()}
         self.has_slots = any(
             name.endswith(tuple(SLOTS)) for name in self._shapes
         )
         self.step = self._read_step()
+
+    def require_usable(self, config, pipeline):
+        """Refuses nothing: what it was trained on nobody knows."""
 
     def load(self, model, architecture):
         """Gives a model the checkpoint's weights.
@@ -136,7 +145,7 @@ class Tf1Checkpoint:
         if lines:
             listed = "\n  ".join(lines)
             raise UserError(
-                f"{self._path} is not a checkpoint of the network that was "
+                f"{self.path} is not a checkpoint of the network that was "
                 f"asked for:\n  {listed}"
             )
 
@@ -144,7 +153,7 @@ class Tf1Checkpoint:
         if self._shapes.get(STEP) != ():
             names = ", ".join(sorted(self._shapes)) or "none"
             raise UserError(
-                f"{self._path} is not a TF1 checkpoint of the reference: it "
+                f"{self.path} is not a TF1 checkpoint of the reference: it "
                 f"has no single number {STEP}. Its variables: {names}"
             )
         with self._errors():
@@ -153,7 +162,7 @@ class Tf1Checkpoint:
         is_number = value.dtype.kind in "fiu" and np.isfinite(value)
         if not is_number or value < 0 or value != int(value):
             raise UserError(
-                f"{self._path}: {STEP} is {value}, which is not a number of "
+                f"{self.path}: {STEP} is {value}, which is not a number of "
                 "steps"
             )
         return int(value)
@@ -164,7 +173,7 @@ class Tf1Checkpoint:
             power = beta ** (self.step + 1)
             if not abs(values[name] - power) <= _POWER_TOLERANCE:
                 print(
-                    f"Note: {self._path}: {name} is {values[name]:.6g}, but "
+                    f"Note: {self.path}: {name} is {values[name]:.6g}, but "
                     f"after {STEP}={self.step} it would be {power:.6g}. "
                     "Adam's bias correction goes on from the step."
                 )
@@ -175,7 +184,7 @@ class Tf1Checkpoint:
             yield
         except _READ_ERRORS as error:
             raise UserError(
-                f"{self._path} cannot be read as a TF1 checkpoint: {error}"
+                f"{self.path} cannot be read as a TF1 checkpoint: {error}"
             ) from error
 
 
@@ -196,27 +205,12 @@ def save(directory, model, architecture, step, with_slots=True):
       UserError: if one of that name exists, or it cannot be written.
     """
     final = free_path(directory, step)
-    partial = final.with_name(f".{final.name}.partial")
-    try:
-        if partial.exists():  # left by a process that was killed
-            shutil.rmtree(partial)
-        partial.mkdir(parents=True)
-        _write(
-            partial / final.name,
-            _tf1_values(model, architecture, step, with_slots),
-        )
-        # The index, by which readers find a checkpoint, comes last.
-        written = sorted(
-            partial.iterdir(), key=lambda path: path.suffix == ".index"
-        )
-        for path in written:
-            flush(path)
-            path.rename(final.with_name(path.name))
-        partial.rmdir()
-        flush(final.parent)
-    except (OSError, tf.errors.OpError) as error:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise UserError(f"{final} cannot be written: {error}") from error
+    with user_errors(final):
+        final.parent.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(final.parent)
+        # The index, by which readers find a checkpoint, comes last by name.
+        with whole(final) as partial:
+            _write(partial, _tf1_values(model, architecture, step, with_slots))
     return final
 
 
@@ -274,7 +268,7 @@ def free_path(directory, step):
     Raises:
       UserError: if there is something of that name.
     """
-    path = checkpoint.path_of(directory, step)
+    path = path_of(directory, step)
     data = path.with_name(path.name + _DATA)
     for item in (path, _index(path), data):
         if item.exists():

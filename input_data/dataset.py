@@ -12,7 +12,7 @@ class DataSet:
       load: function of a `Split` and `Options` that returns a `Pipeline`.
       two_targets: bool, whether two of its images can overlap: photographs
         have no black background, and affNIST's digits take up all of it.
-      moves: bool, whether `shift`, `pad` and `distort` apply.
+      moves: bool, whether `shift`, `pad`, `distort` and `augment` apply.
       resizes: bool, whether `image_size` applies.
       colors: bool, whether `color` applies.
       photograph_size: (height, width) of the photographs whose middle a

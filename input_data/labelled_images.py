@@ -13,6 +13,7 @@ from input_data.randomness import (
     random_offsets,
     step_seed,
 )
+from input_data.transforms.augmentation import augment
 from input_data.transforms.distortion import (
     crop_middle,
     distort_for_training,
@@ -85,14 +86,18 @@ def make_pipeline(data, options, default_shift=0, **of_split):
         refuse_distorted_pairs(options)
         options = _with_defaults(options, PAIR_SHIFT, PAIR_PAD)
         return OverlappingPairs(data, options, **of_split)
-    options = _with_defaults(options, default_shift, SINGLE_PAD)
+    shift = 0 if options.augment else default_shift
+    options = _with_defaults(options, shift, SINGLE_PAD)
     return SingleObjects(ImageTensors(data), options, **of_split)
 
 
 def refuse_distorted_pairs(options):
-    """Raises UserError if pairs are to be distorted."""
-    if options.distort:
-        raise UserError("--distort is for one target, not for --num_targets=2")
+    """Raises UserError if pairs are to be distorted or augmented."""
+    for flag in ("distort", "augment"):
+        if getattr(options, flag):
+            raise UserError(
+                f"--{flag} is for one target, not for --num_targets=2"
+            )
 
 
 def _with_defaults(options, shift, pad):
@@ -134,7 +139,8 @@ class SingleObjects(Pipeline):
     Every image is padded by `pad` pixels on each side. In training it moves
     by a row and a column offset, each uniform in [-shift, shift]: the
     distribution of the reference's 25 copies of each image for a shift of 2.
-    At last comes, with `distort`, the reference's distortion.
+    Then comes, with `augment`, Efficient-CapsNet's augmentation, and at last,
+    with `distort`, the reference's distortion.
 
     Args:
       source: `ImageTensors`, or what has its methods and attributes.
@@ -155,6 +161,7 @@ class SingleObjects(Pipeline):
         self._shift = options.shift
         self._pad = options.pad
         self._distort = options.distort
+        self._augment = options.augment
 
     def _training_batch(self, step, batch_size, seed):
         images, labels = self._source.take(
@@ -165,6 +172,8 @@ class SingleObjects(Pipeline):
             offset_seed = step_seed(seed, Stream.SHIFT, step)
             offsets = random_offsets(offset_seed, batch_size, self._shift)
             images = shift_images(images, offsets, self._shift)
+        if self._augment:
+            images = augment(images, seed, step)
         if self._distort:
             images = distort_for_training(images, seed, step)
         return self._alone(images, labels)

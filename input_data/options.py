@@ -21,6 +21,14 @@ class Options:
     None stands for "not given": what is meant then depends on the data set.
     """
 
+    augment: bool = _data_flag(
+        False,
+        "Whether training images of one object are varied as Efficient-CapsNet "
+        "has it: half of them turned by up to 30 degrees, all moved within "
+        "their margins, squeezed in width by up to a quarter, and a random "
+        "square of 4x4 pixels erased. The default of --shift is then 0.",
+        evaluated=False,
+    )
     color: bool = _data_flag(
         False,
         "With --dataset=images: whether images keep their colours; else they "
@@ -90,7 +98,6 @@ class Options:
         "images of any size.",
         choices=("overlap", "below", "beside"),
         recorded=False,
-        evaluated=False,
     )
     seed: int = _data_flag(
         0,

@@ -17,6 +17,7 @@ class Stream(enum.IntEnum):
     FLIP = 6
     BRIGHTNESS = 7
     CONTRAST = 8
+    AUGMENTATION = 9
 
 
 def step_seed(seed, stream, step):

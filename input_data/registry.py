@@ -94,7 +94,7 @@ def _check_options(name, data_set, options):
         raise UserError(
             f"--color is for --dataset=images: images of {name} are as they are"
         )
-    for flag in ("shift", "pad", "distort"):
+    for flag in ("shift", "pad", "distort", "augment"):
         given = getattr(options, flag) != getattr(Options, flag)
         if given and not data_set.moves:
             raise UserError(f"--{flag} does not apply to --dataset={name}")

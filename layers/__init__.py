@@ -18,6 +18,13 @@ from .routing import (
     routing_couplings,
     squash,
 )
+from .self_attention import (
+    DepthwiseCapsule,
+    SelfAttentionCapsule,
+    exponential_squash,
+    self_attention,
+    self_attention_routing,
+)
 
 __version__ = "1.0.0"
 
@@ -27,18 +34,23 @@ __all__ = [
     "AlmostAccuracy",
     "Capsule",
     "ConvSlimCapsule",
+    "DepthwiseCapsule",
     "Length",
     "Reconstruction",
     "RoutingRule",
+    "SelfAttentionCapsule",
     "almost_correct",
     "correct",
     "dynamic_routing",
+    "exponential_squash",
     "leaky_softmax",
     "lengths",
     "margin_loss",
     "mask_capsules",
     "reconstruction_loss",
     "routing_couplings",
+    "self_attention",
+    "self_attention_routing",
     "sigmoid_loss",
     "softmax_loss",
     "squash",

@@ -1,6 +1,7 @@
 """Capsule layers: fully connected, and convolutional with shared kernels."""
 
 import dataclasses
+import math
 
 import keras
 from keras import ops
@@ -215,6 +216,10 @@ class Capsule(_RoutedLayer):
             self._votes(inputs), self.biases, self.num_routing, self.rule
         )
 
+    def multiply_adds(self, input_shape):
+        """Products with weights for one example: those of its votes."""
+        return math.prod(self.kernel.shape)
+
     def compute_output_shape(self, input_shape):
         return (input_shape[0], self.num_capsules, self.num_atoms)
 
@@ -320,6 +325,12 @@ class ConvSlimCapsule(_RoutedLayer):
         )
         votes = ops.transpose(votes, (0, 2, 3, 1, 4, 5))  # [B, h, w, I, O, A]
         return self._route(FormedVotes(votes))
+
+    def multiply_adds(self, input_shape):
+        """Products with weights for one example: those of its votes."""
+        _, rows, columns, *_ = self.compute_output_shape(input_shape)
+        types = input_shape[3]
+        return rows * columns * types * math.prod(self.kernel.shape)
 
     def compute_output_shape(self, input_shape):
         def positions(size):

@@ -38,6 +38,9 @@ class Reconstruction(keras.layers.Layer):
       height: int, image height in pixels.
       width: int, image width in pixels.
       depth: int, image channels.
+      he_normal: bool, whether weights begin as those of Efficient-CapsNet,
+        he-normal and before the sigmoid Glorot normal, with biases of 0; else
+        as the reference's.
       **kwargs: of `keras.layers.Layer`.
 
     Call arguments:
@@ -51,19 +54,20 @@ class Reconstruction(keras.layers.Layer):
         the capsules do not have three axes of which the last two are known.
     """
 
-    def __init__(self, height, width, depth, **kwargs):
+    def __init__(self, height, width, depth, he_normal=False, **kwargs):
         super().__init__(**kwargs)
         require_positive(height=height, width=width, depth=depth)
         self.height = height
         self.width = width
         self.depth = depth
+        self.he_normal = he_normal
         activations = ("relu", "relu", "sigmoid")
         units = (*HIDDEN_UNITS, height * width * depth)
         self.dense = [
             keras.layers.Dense(
                 size,
                 activation=activation,
-                **like_the_reference(),
+                **_initial_weights(activation, he_normal),
                 dtype=self.dtype_policy,
                 name=f"recons_{number}",
             )
@@ -101,4 +105,12 @@ class Reconstruction(keras.layers.Layer):
             "height": self.height,
             "width": self.width,
             "depth": self.depth,
+            "he_normal": self.he_normal,
         }
+
+
+def _initial_weights(activation, he_normal):
+    if not he_normal:
+        return like_the_reference()
+    relu = activation == "relu"
+    return {"kernel_initializer": "he_normal" if relu else "glorot_normal"}

@@ -162,23 +162,7 @@ class CapsuleModel(Classifier):
 
     def call(self, x):
         capsules = self.activations(x[keys.IMAGES])["capsule2"]
-        logits = layers.lengths(capsules)
-        outputs = {keys.LOGITS: logits, keys.CAPSULES: capsules}
-        if self.recons is not None:
-            labels = self._labels(x, logits)
-            for recons, label in zip(
-                keys.RECONS_BY_TARGET, labels, strict=False
-            ):
-                outputs[recons] = self.recons(capsules, label)
-        return outputs
-
-    def _labels(self, x, logits):
-        """The capsules to redraw: those of the labels, else the longest."""
-        names = keys.LABEL_BY_TARGET[: self.num_targets]
-        if all(x.get(name) is not None for name in names):
-            return [x[name] for name in names]
-        longest = ops.argsort(-logits, axis=-1)
-        return [longest[:, target] for target in range(self.num_targets)]
+        return self.capsule_outputs(x, capsules)
 
     @classmethod
     def smallest_image(cls, hparams):

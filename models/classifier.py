@@ -5,6 +5,7 @@ import typing
 
 import keras
 import numpy as np
+from keras import ops
 
 import layers
 from input_data import features as keys
@@ -95,6 +96,36 @@ class Classifier(keras.Model):
         """What each layer gives, by its name, for verbose summaries."""
         raise NotImplementedError
 
+    def capsule_outputs(self, x, capsules):
+        """What a model of capsules gives, with what its decoder redraws.
+
+        Args:
+          x: dict, the input. Without labels in it the longest capsules are
+            redrawn.
+          capsules: tensor [B, classes, atoms].
+
+        Returns:
+          dict: logits, the lengths; capsules; and with a `decoder` recons,
+          with two targets spare_recons.
+        """
+        logits = layers.lengths(capsules)
+        outputs = {keys.LOGITS: logits, keys.CAPSULES: capsules}
+        if self.decoder is not None:
+            labels = self._labels(x, logits)
+            for recons, label in zip(
+                keys.RECONS_BY_TARGET, labels, strict=False
+            ):
+                outputs[recons] = self.decoder(capsules, label)
+        return outputs
+
+    def _labels(self, x, logits):
+        """The capsules to redraw: those of the labels, else the longest."""
+        names = keys.LABEL_BY_TARGET[: self.num_targets]
+        if all(x.get(name) is not None for name in names):
+            return [x[name] for name in names]
+        longest = ops.argsort(-logits, axis=-1)
+        return [longest[:, target] for target in range(self.num_targets)]
+
     def classification_loss(self, labels, outputs, step):
         """The loss of each example without that of reconstructions.
 
@@ -110,6 +141,18 @@ class Classifier(keras.Model):
         loss = layers.CLASSIFICATION_LOSSES[self.hparams.loss_type]
         return loss(labels, outputs[keys.LOGITS])
 
+    def reconstruction_loss(self, images, reconstructions):
+        """The loss of each example for one target that is redrawn.
+
+        Args:
+          images: tensor [B, H, W, C], pixels in [0, 1].
+          reconstructions: tensor of the same shape.
+
+        Returns:
+          float32 tensor [B].
+        """
+        return layers.reconstruction_loss(images, reconstructions)
+
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
@@ -121,7 +164,7 @@ class Classifier(keras.Model):
         self._cost.update_state(cost)
         if self._reconstruction_error is not None:
             error = sum(
-                layers.reconstruction_loss(y[name], y_pred[name])
+                self.reconstruction_loss(y[name], y_pred[name])
                 for name in keys.RECONS_BY_TARGET[: self.num_targets]
             )
             self._reconstruction_error.update_state(error)

@@ -20,29 +20,45 @@ FLOAT16_LOSS_SCALE = 2.0**10
 class FlooredExponentialDecay(keras.optimizers.schedules.LearningRateSchedule):
     """max(1e-6, learning_rate * decay_rate ^ (step / decay_steps)).
 
-    The exponent is continuous and the step is the one before the update.
+    The step is the one before the update.
 
     Args:
       learning_rate: float, the rate at step 0.
       decay_rate: float, the factor for `decay_steps` steps.
       decay_steps: int.
+      smallest: float, the floor.
+      staircase: bool, whether the exponent is rounded down to whole numbers:
+        the rate of epochs; else it is continuous.
     """
 
-    def __init__(self, learning_rate, decay_rate, decay_steps):
+    def __init__(
+        self,
+        learning_rate,
+        decay_rate,
+        decay_steps,
+        smallest=SMALLEST_LEARNING_RATE,
+        staircase=False,
+    ):
         self.learning_rate = learning_rate
         self.decay_rate = decay_rate
         self.decay_steps = decay_steps
+        self.smallest = smallest
+        self.staircase = staircase
 
     def __call__(self, step):
         exponent = ops.cast(step, "float32") / self.decay_steps
+        if self.staircase:
+            exponent = ops.floor(exponent)
         rate = self.learning_rate * ops.power(self.decay_rate, exponent)
-        return ops.maximum(rate, SMALLEST_LEARNING_RATE)
+        return ops.maximum(rate, self.smallest)
 
     def get_config(self):
         return {
             "learning_rate": self.learning_rate,
             "decay_rate": self.decay_rate,
             "decay_steps": self.decay_steps,
+            "smallest": self.smallest,
+            "staircase": self.staircase,
         }
 
 

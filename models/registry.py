@@ -14,6 +14,7 @@ MODELS = {
     "capsule": ("models.capsule", "CapsuleModel"),
     "pooling": ("models.pooling", "PoolingModel"),
     "shared_capsule": ("models.shared_capsule", "SharedCapsuleModel"),
+    "efficient_capsule": ("models.efficient_capsule", "EfficientCapsuleModel"),
 }
 # In float32, with its gradient and Adam's moments, 32 GB.
 _MOST_WEIGHTS = 2 * 10**9

@@ -137,6 +137,52 @@ def same_padding(length, size, strides):
     return total // 2, total - total // 2
 
 
+def exponential_squash(s):
+    """[P, A] -> [P, A]: (1 - exp(-|s|)) s / |s|, and 0 where |s| is 0."""
+    norm = np.sqrt((s**2).sum(axis=1, keepdims=True))
+    return (1 - np.exp(-norm)) * s / np.where(norm > 0, norm, 1)
+
+
+def depthwise_capsule(inputs, kernel, bias, atoms):
+    """[P, H, W, C], [P, k, l, C], [P, C] -> [P, C / atoms, atoms]."""
+    _, rows, columns, channels = kernel.shape
+    s = bias.copy()
+    for row in range(rows):
+        for column in range(columns):
+            s += inputs[:, row, column] * kernel[:, row, column]
+    capsules = np.zeros((len(s), channels // atoms, atoms))
+    for number in range(channels // atoms):
+        first = number * atoms
+        capsules[:, number] = exponential_squash(s[:, first : first + atoms])
+    return capsules
+
+
+def self_attention_capsule(inputs, weights, biases):
+    """[P, I, a], [P, O, I, a, A], [P, O, I] -> [P, O, A]."""
+    copies, outputs, num_inputs, input_atoms, atoms = weights.shape
+    votes = np.zeros((copies, outputs, num_inputs, atoms))
+    for o in range(outputs):
+        for i in range(num_inputs):
+            for k in range(input_atoms):
+                votes[:, o, i] += inputs[:, i, k, None] * weights[:, o, i, k]
+    agreement = np.zeros((copies, outputs, num_inputs))
+    for o in range(outputs):
+        for i in range(num_inputs):
+            for k in range(num_inputs):
+                agreement[:, o, i] += (votes[:, o, i] * votes[:, o, k]).sum(
+                    axis=1
+                )
+    agreement /= np.sqrt(atoms)
+    capsules = np.zeros((copies, outputs, atoms))
+    for i in range(num_inputs):
+        couplings = softmax(agreement[:, :, i], False) + biases[:, :, i]
+        for o in range(outputs):
+            capsules[:, o] += couplings[:, o, None] * votes[:, o, i]
+    for o in range(outputs):
+        capsules[:, o] = exponential_squash(capsules[:, o])
+    return capsules
+
+
 def numerical_gradients(function, arguments, cotangent, step=1e-5):
     """Gradients of sum(function(*arguments) * cotangent), entry by entry.
 

@@ -20,6 +20,13 @@ SIZES = {
         "second_channels": 6,
         "class_atoms": 5,
     },
+    "efficient_capsule": {
+        "first_channels": 4,
+        "middle_channels": 3,
+        "num_prime_capsules": 3,
+        "primary_atoms": 2,
+        "class_atoms": 4,
+    },
 }
 
 

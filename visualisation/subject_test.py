@@ -58,9 +58,7 @@ def test_examples_are_the_test_images_in_order(num_targets):
     subject = make_subject(num_targets)
     examples = list(subject.examples())
     assert len(examples) == NUM_EXAMPLES
-    ((x, y),) = subject.pipeline.evaluation_batches(
-        NUM_EXAMPLES
-    ).as_numpy_iterator()
+    ((x, y),) = subject.pipeline.evaluation_batches(NUM_EXAMPLES)
     outputs = subject.model(x)
     for number in (0, 7, 99, 100, NUM_EXAMPLES - 1):
         example = examples[number]

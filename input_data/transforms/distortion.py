@@ -62,15 +62,16 @@ def crop_middle(images):
     return central_crop(images, distorted_size(*images.shape[1:3]))
 
 
-def rotate(images, angles):
+def rotate(images, angles, interpolation="NEAREST"):
     """Turns each image about its centre; what comes in is black.
 
-    Pixels are those nearest, as in tf.contrib.image.rotate, which the
-    reference calls.
+    By default pixels are those nearest, as in tf.contrib.image.rotate, which
+    the reference calls.
 
     Args:
       images: uint8 or float32 [B, H, W, C].
       angles: float32 [B], radians, counter-clockwise.
+      interpolation: "NEAREST" or "BILINEAR".
 
     Returns:
       Tensor of the shape and type of `images`.
@@ -93,7 +94,7 @@ def rotate(images, angles):
         transforms=tf.stack(transforms, axis=1),
         output_shape=(height, width),
         fill_value=0.0,
-        interpolation="NEAREST",
+        interpolation=interpolation,
         fill_mode="CONSTANT",
     )
     return tf.ensure_shape(turned, images.shape)

@@ -1,0 +1,84 @@
+"""Compares all models on one data set, under one budget of time or steps.
+
+  python compare.py --output_dir=/tmp/comparison --dataset=digits --steps=300
+  python compare.py --output_dir=/tmp/mnist --data_dir=DIR --minutes=20 \
+    --seeds=3 --settings="efficient_capsule --augment --batch_size=64"
+
+Each model trains by its own hyper-parameters, loss, optimiser and schedule;
+--settings MODEL FLAGS gives flags of experiment.py to one of them, --settings
+"all FLAGS" to all. Every run is a training in a process of its own, in
+<output_dir>/MODEL/SEED. What was found is in <output_dir>/comparison.json as
+soon as a run ends; at the end come a table and two pictures. A comparison that
+was interrupted goes on by the same command, and one with more --seeds or
+--models adds them.
+
+weights are the trainable ones; multiply-adds are those of one forward pass
+without the decoder (comparison/multiply_adds.py has the rule); peak memory is
+that of the process that trains, on a GPU of the device.
+"""
+
+import shlex
+import signal
+import sys
+
+import absl.flags
+from absl import app
+
+from common import flags
+from common.errors import Interrupted, UserError
+from common.startup import load_backend
+from comparison.settings import Settings, own_flags
+
+_SETTINGS = "settings"
+
+
+def run(settings, lines=()):
+    """Does a comparison, or goes on with it.
+
+    Args:
+      settings: `Settings`.
+      lines: list of strings, values of --settings.
+
+    Raises:
+      UserError: for settings that do not work.
+      Interrupted: after a signal.
+    """
+    settings.require_complete()
+    own = own_flags(lines)
+    load_backend()
+    from comparison.compare import compare
+
+    def stop(number, frame):
+        raise Interrupted("Stopped; what was trained is saved", number)
+
+    signals = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.signal(number, stop) for number in signals}
+    try:
+        compare(settings, own)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def main(argv):
+    """Compares by the flags; a user's error is one line and exit 1."""
+    if len(argv) > 1:
+        raise app.UsageError(f"not a flag: {' '.join(argv[1:])}")
+    try:
+        run(flags.settings_of(Settings), absl.flags.FLAGS[_SETTINGS].value)
+    except UserError as error:
+        sys.exit(f"compare.py: {error}")
+    except Interrupted as stop:
+        print(f"{stop}\nGo on by: {shlex.join(['python', *sys.argv])}")
+        sys.exit(128 + stop.signal_number)
+
+
+if __name__ == "__main__":
+    flags.define(Settings)
+    absl.flags.DEFINE_multi_string(
+        _SETTINGS,
+        [],
+        "A model's name, or all, then flags of experiment.py for it alone, "
+        "such as 'baseline --batch_size=64'. May be given several times.",
+    )
+    app.run(main)

@@ -1,0 +1,162 @@
+"""The command line of compare.py, and what it leaves."""
+
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import compare
+from common.errors import UserError
+from comparison.run import _seconds_at
+from comparison.settings import Settings
+from testing.small_models import overrides
+
+ROOT = pathlib.Path(compare.__file__).parent
+STEPS = 400
+OWN = [
+    "all --batch_size=4",
+    *(
+        f"{name} --hparams_override={overrides(name)}"
+        for name in ("baseline", "efficient_capsule")
+    ),
+]
+
+
+def settings(folder, **values):
+    given = {
+        "dataset": "digits",
+        "eval_size": 20,
+        "models": "baseline,efficient_capsule",
+        "output_dir": str(folder),
+        "points": 4,
+        "steps": STEPS,
+        **values,
+    }
+    return Settings(**given)
+
+
+def start(folder):
+    given = settings(folder)
+    names = ("dataset", "eval_size", "models", "output_dir", "points", "steps")
+    return subprocess.Popen(
+        [
+            *(sys.executable, ROOT / "compare.py"),
+            *(f"--{name}={getattr(given, name)}" for name in names),
+            *(f"--settings={line}" for line in OWN),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def read(folder):
+    return json.loads((folder / "comparison.json").read_text())
+
+
+@pytest.mark.slow
+def test_an_interrupted_comparison_goes_on(tmp_path, capfd):
+    folder = tmp_path / "comparison"
+    process = start(folder)
+    first = folder / "baseline" / "0" / "train" / "model.ckpt-100"
+    while not first.is_dir() and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    output, errors = process.communicate(timeout=300)
+    assert process.returncode == 128 + signal.SIGTERM, errors
+    assert "Go on by: python " in output
+    assert "efficient_capsule, seed" not in output
+
+    process = start(folder)
+    output, errors = process.communicate(timeout=600)
+    assert process.returncode == 0, errors
+    assert "Resuming from" in output
+    assert "| efficient_capsule |" in output
+    content = read(folder)
+    assert content["budget"] == {"minutes": None, "points": 4, "steps": STEPS}
+    for name in ("baseline", "efficient_capsule"):
+        (run,) = content["models"][name]["runs"].values()
+        steps = [point["step"] for point in run["points"]]
+        assert steps == [100, 200, 300, 400]
+        seconds = [point["seconds"] for point in run["points"]]
+        assert seconds == sorted(seconds)
+        assert 0 < seconds[0] < run["training_seconds"]
+        assert run["examples"] == 20
+        assert run["wrong"] == run["points"][-1]["wrong"] < 20
+        assert run["peak_megabytes"] > 10
+        assert run["training_images_per_second"] > 1
+        assert run["inference_images_per_second"] > 1
+        assert run["network"]["weights"] > 100
+
+    # Nothing is done again, and what is asked for must be the same.
+    before = (folder / "comparison.json").stat().st_mtime_ns
+    (folder / "error_by_time.png").unlink()
+    capfd.readouterr()
+    compare.run(settings(folder), OWN)
+    output, _ = capfd.readouterr()
+    assert "| efficient_capsule |" in output
+    assert "seed 0" not in output
+    assert (folder / "error_by_time.png").is_file()
+    assert (folder / "comparison.json").stat().st_mtime_ns == before
+    with pytest.raises(UserError, match="was begun with --steps=400, not 7"):
+        compare.run(settings(folder, steps=7), OWN)
+    with pytest.raises(UserError, match="begun with baseline by .*, not"):
+        compare.run(settings(folder), OWN[:1])
+
+
+def test_a_time_budget_becomes_steps(tmp_path, monkeypatch):
+    from comparison import compare as module
+
+    asked = []
+
+    def in_own_process(function, config, *arguments):
+        asked.append((function.__name__, config.model, *arguments))
+        if function is module.measure_speed:
+            return {"baseline": 8.0, "efficient_capsule": 0.5}[config.model]
+        asked[-1] += (config.max_steps, config.seed, config.save_step)
+        raise UserError("no steps were done")
+
+    monkeypatch.setattr(module, "in_own_process", in_own_process)
+    for name in ("baseline", "efficient_capsule"):
+        given = settings(tmp_path, steps=None, minutes=2.0, models=name, seed=3)
+        with pytest.raises(UserError, match=f"{name}, seed 3: no steps"):
+            compare.run(given)
+    assert asked == [
+        ("measure_speed", "baseline", 12),
+        ("measure_speed", "baseline", 8 * 12),
+        ("train_and_evaluate", "baseline", 8 * 120, 3, 240),
+        ("measure_speed", "efficient_capsule", 12),
+        ("train_and_evaluate", "efficient_capsule", 60, 3, 15),
+    ]
+    # Measured once: a comparison that goes on has the same steps.
+    assert read(tmp_path)["models"]["baseline"]["steps"] == 8 * 120
+
+
+def test_seconds_until_a_step():
+    rates = {10: 5.0, 20: 10.0, 30: 20.0}  # images/s, of batches of 2
+    found = [_seconds_at(step, rates, 2) for step in (10, 20, 25, 30, 34)]
+    assert found == pytest.approx([4.0, 6.0, 6.5, 7.0, 7.4])
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"budget": {}}'])
+def test_a_file_that_is_no_comparison_is_named(tmp_path, content):
+    (tmp_path / "comparison.json").write_text(content)
+    with pytest.raises(UserError, match="comparison.json does not describe"):
+        compare.run(settings(tmp_path), OWN)
+    assert (tmp_path / "comparison.json").read_text() == content
+
+
+def test_help_is_light():
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", ROOT / "compare.py", "--help"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "--settings" in done.stdout
+    for heavy in ("tensorflow", "keras", "matplotlib", "numpy"):
+        assert f" {heavy}\n" not in done.stderr

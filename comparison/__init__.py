@@ -1,0 +1,1 @@
+"""Every model on one data set under one budget: runs, table, pictures."""

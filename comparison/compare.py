@@ -1,0 +1,170 @@
+"""A comparison: its runs one after the other, what was found kept as JSON."""
+
+import dataclasses
+import json
+import math
+import pathlib
+
+from common import flags
+from common.durable import make_folder, whole_file
+from common.errors import UserError
+from comparison import table
+from comparison.run import in_own_process, measure_speed, train_and_evaluate
+from comparison.settings import training
+
+JSON_FILE = "comparison.json"
+# With --minutes the speed is measured by so many steps, and then for so long.
+_FIRST_STEPS = 12
+_SECONDS = 20
+_MOST_SHARE = 0.1
+# Points of the curves of each run.
+_SUMMARIES = 100
+
+
+def compare(settings, own):
+    """Does all runs that are not there yet; prints the table; draws.
+
+    Runs are ordinary trainings in `<output_dir>/<model>/<seed>`, which go on
+    where they were interrupted.
+
+    Args:
+      settings: `settings.Settings`.
+      own: dict from model to flags, see `settings.own_flags`.
+
+    Raises:
+      UserError: for settings that do not work, or that are not those with
+        which the folder's comparison was begun.
+    """
+    settings.require_complete()
+    trainings = {name: training(settings, name, own) for name in settings.names}
+    folder = make_folder(settings.output_dir)
+    found = _Found(folder / JSON_FILE, settings)
+    for name, config in trainings.items():
+        found.begin(name, config)
+    # Seed by seed: an early look compares all models.
+    for seed in range(settings.seed, settings.seed + settings.seeds):
+        for name, config in trainings.items():
+            if found.has(name, seed):
+                continue
+            print(f"{name}, seed {seed}:", flush=True)
+            try:
+                if found.steps(name) is None:
+                    found.set_steps(name, _steps(config, settings.minutes))
+                run = dataclasses.replace(
+                    config,
+                    summary_dir=str(folder / name / str(seed)),
+                    seed=seed,
+                    **_intervals(found.steps(name), settings.points),
+                )
+                found.add(name, seed, in_own_process(train_and_evaluate, run))
+            except UserError as error:
+                raise UserError(f"{name}, seed {seed}: {error}") from error
+    _report(folder, settings, found.models)
+
+
+def _intervals(steps, points):
+    return {
+        "max_steps": steps,
+        "save_step": math.ceil(steps / points),
+        "summary_step": math.ceil(steps / _SUMMARIES),
+    }
+
+
+def _steps(config, minutes):
+    """As many training steps as are done in so many minutes."""
+    rate = in_own_process(measure_speed, config, _FIRST_STEPS)
+    # A longer look, of fast models; of short budgets a small part.
+    seconds = min(_SECONDS, _MOST_SHARE * 60 * minutes)
+    more = int(rate * seconds)
+    if more > _FIRST_STEPS:
+        rate = in_own_process(measure_speed, config, more)
+    return max(1, round(60 * minutes * rate))
+
+
+class _Found:
+    """What was found so far, and its file, written after each change.
+
+    Attributes:
+      models: dict from name to a dict of flags, steps and runs by seed.
+
+    Args:
+      path: `pathlib.Path` of the file, which may not be there.
+      settings: `settings.Settings`.
+    """
+
+    def __init__(self, path, settings):
+        self._path = path
+        self._budget = {"minutes": settings.minutes, "steps": settings.steps}
+        self._budget["points"] = settings.points
+        self.models = {}
+        if path.exists():
+            self._read()
+
+    def _read(self):
+        try:
+            content = json.loads(self._path.read_text())
+            budget, self.models = content["budget"], content["models"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"{self._path} does not describe a comparison: {error}"
+            ) from error
+        for name, before in budget.items():
+            if before != self._budget[name]:
+                raise UserError(
+                    f"{self._path} was begun with --{name}={before}, not "
+                    f"{self._budget[name]}: give the same, or name another "
+                    "--output_dir"
+                )
+
+    def begin(self, name, config):
+        """Notes how a model is trained; it must be as before."""
+        given = flags.command_line(
+            dataclasses.replace(config, seed=0), lambda meaning: True
+        )
+        entry = self.models.setdefault(
+            name, {"flags": given, "steps": self._budget["steps"], "runs": {}}
+        )
+        if entry["flags"] != given:
+            raise UserError(
+                f"{self._path} was begun with {name} by {entry['flags']}, not "
+                f"{given}: give the same, or name another --output_dir"
+            )
+
+    def steps(self, name):
+        """The steps of each run of a model; None if not known yet."""
+        return self.models[name]["steps"]
+
+    def set_steps(self, name, steps):
+        """Notes the steps of a model, for all its runs."""
+        self.models[name]["steps"] = steps
+        self._write()
+
+    def has(self, name, seed):
+        """Whether a run is there."""
+        return str(seed) in self.models[name]["runs"]
+
+    def add(self, name, seed, run):
+        """Notes a run."""
+        self.models[name]["runs"][str(seed)] = run
+        self._write()
+
+    def _write(self):
+        content = {"budget": self._budget, "models": self.models}
+        with whole_file(self._path, replace=True) as partial:
+            partial.write_text(json.dumps(content, indent=2) + "\n")
+
+
+def _report(folder, settings, models):
+    models = {name: models[name] for name in settings.names}
+    budget = (
+        f"{settings.minutes:g} minutes"
+        if settings.steps is None
+        else f"{settings.steps:,} steps"
+    )
+    title = f"{settings.dataset_name}, {budget} each"
+    print(f"\n{title}:\n{table.as_markdown(table.rows(models))}")
+    for name, content in table.pictures(models, title).items():
+        path = pathlib.Path(folder) / name
+        with whole_file(path, replace=True) as partial:
+            partial.write_bytes(content)
+        print(path)

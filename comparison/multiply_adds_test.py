@@ -1,0 +1,74 @@
+import keras
+import pytest
+
+from comparison.multiply_adds import multiply_adds
+from input_data import features as keys
+from input_data.features import ImageShape
+from models.classifier import Classifier
+from models.hparams import BaseHParams
+from models.registry import MODELS, build_model, model_class
+from testing.small_models import small_hparams
+
+MNIST = ImageShape(28, 28, 1, 10)
+
+# By hand: positions of the output times weights of the kernel.
+SABOUR = 20 * 20 * 81 * 256 + 6 * 6 * 81 * 256 * 256 + 1152 * 8 * 160
+EFFICIENT = (
+    24 * 24 * 25 * 32
+    + 22 * 22 * 9 * 32 * 64
+    + 20 * 20 * 9 * 64 * 64
+    + 9 * 9 * 9 * 64 * 128
+    + 81 * 128
+    + 16 * 8 * 160
+)
+BASELINE = 24 * 24 * 25 * 512 + 8 * 8 * 25 * 512 * 256 + 4096 * 1024 + 1024 * 10
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "millions"),
+    [
+        ("capsule", SABOUR, 201),
+        ("efficient_capsule", EFFICIENT, 30),
+        ("baseline", BASELINE, 221),
+    ],
+)
+def test_published_networks(name, expected, millions):
+    model = build_model(name, MNIST, 1, model_class(name).HParams())
+    found = multiply_adds(model, MNIST)
+    assert found == expected
+    assert round(found / 1e6) == millions
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_every_model_has_them_for_any_number_of_targets(name):
+    shape = ImageShape(18, 20, 2, 3)
+    one, two = (
+        multiply_adds(
+            build_model(name, shape, targets, small_hparams(name)), shape
+        )
+        for targets in (1, 2)
+    )
+    assert one == two > 1000
+
+
+def test_types_of_input_capsules_share_a_kernel():
+    import layers
+
+    layer = layers.ConvSlimCapsule(2, 3, kernel_size=3, strides=2)
+    shape = (None, 7, 5, 4, 6)
+    layer.build(shape)
+    # 3x2 positions, 4 types, a kernel of 3x3 from 6 atoms to 2 * 3.
+    assert layer.multiply_adds(shape) == 3 * 2 * 4 * 9 * 6 * 6
+
+
+def test_a_layer_without_a_rule_is_named():
+    class Unknown(Classifier):
+        def __init__(self):
+            super().__init__(MNIST, 1, BaseHParams())
+            self.layer = keras.layers.PReLU()
+
+        def call(self, x):
+            return {keys.LOGITS: self.layer(x[keys.IMAGES])}
+
+    with pytest.raises(TypeError, match="PReLU has weights, but no method"):
+        multiply_adds(Unknown(), MNIST)

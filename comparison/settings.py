@@ -1,0 +1,177 @@
+"""What compare.py is asked for, and the training that each run is."""
+
+import dataclasses
+import math
+import shlex
+
+from absl import flags as absl_flags
+
+from common import flags
+from common.errors import UserError
+from common.fields import did_you_mean, field, meanings
+from input_data.options import Options
+from models.registry import MODELS
+from training.config import Config
+
+# In --settings: for every model.
+ALL_MODELS = "all"
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(Options):
+    """The flags of compare.py: those of the data, and these."""
+
+    minutes: float | None = field(
+        None,
+        "Budget: minutes of training for each run. They become steps by the "
+        "speed of each model, which is measured first.",
+        at_least=0.001,
+        is_valid=math.isfinite,
+        valid="a finite number",
+    )
+    models: str | None = field(
+        None,
+        "Names of the models to compare, separated by commas. Default: all.",
+        default_text="all",
+    )
+    output_dir: str | None = field(
+        None,
+        "Folder for the comparison: comparison.json, two pictures, and a "
+        "folder for each run.",
+    )
+    points: int = field(
+        5,
+        "Checkpoints of each run that are evaluated, the last included: "
+        "points of the curve of errors.",
+        at_least=2,
+        at_most=1000,
+    )
+    seeds: int = field(
+        1,
+        "Runs of each model, with the seeds --seed, --seed + 1, and so on.",
+        at_least=1,
+        at_most=10**5,
+    )
+    steps: int | None = field(
+        None,
+        "Budget: training steps of each run.",
+        at_least=1,
+        at_most=10**12,
+    )
+
+    @property
+    def names(self):
+        """The names of the models, in the order of the table.
+
+        Raises:
+          UserError: for a name that is unknown.
+        """
+        if self.models is None:
+            return sorted(MODELS)
+        names = list(dict.fromkeys(filter(None, self.models.split(","))))
+        for name in names:
+            _require_model(name)
+        return names
+
+    def require_complete(self):
+        """Raises UserError unless there are a folder and one budget."""
+        if not self.output_dir:
+            raise UserError(
+                "--output_dir is required: the folder for the comparison, for "
+                "instance --output_dir=/tmp/comparison"
+            )
+        if (self.minutes is None) == (self.steps is None):
+            raise UserError(
+                "give one budget for each run: either --minutes or --steps"
+            )
+
+
+def own_flags(lines):
+    """The flags of each model that --settings gives.
+
+    Args:
+      lines: list of strings, a model's name or "all", then flags of
+        experiment.py.
+
+    Returns:
+      dict from name to list of flags, in the order in which they were given.
+
+    Raises:
+      UserError: for a name that is unknown.
+    """
+    found = {}
+    for line in lines:
+        try:
+            name, *arguments = shlex.split(line)
+        except ValueError as error:
+            raise UserError(
+                f"--settings={line} is not a model's name and flags: {error}"
+            ) from None
+        if name != ALL_MODELS:
+            _require_model(name)
+        found.setdefault(name, []).extend(arguments)
+    return found
+
+
+def training(settings, name, own):
+    """The training of a model, without its folder, steps and seed.
+
+    Args:
+      settings: `Settings`.
+      name: string, the model.
+      own: dict, what `own_flags` gives.
+
+    Returns:
+      `Config`.
+
+    Raises:
+      UserError: for flags that are wrong, or not for single models.
+    """
+    shared = Options(
+        **{option: getattr(settings, option) for option in meanings(Options)}
+    )
+    arguments = shlex.split(flags.command_line(shared, lambda meaning: True))
+    given = [*own.get(ALL_MODELS, ()), *own.get(name, ())]
+    common = flags.parse(Config, arguments)
+    try:
+        config = flags.parse(Config, [*arguments, *given])
+    except absl_flags.Error as error:
+        raise UserError(f"--settings of {name}: {error}") from None
+    for flag in _OF_THE_COMPARISON:
+        if getattr(config, flag) != getattr(common, flag):
+            raise UserError(
+                f"--settings of {name}: --{flag} is not for single models"
+            )
+    return dataclasses.replace(config, model=name)
+
+
+# What a comparison decides, or all of its models must have in common.
+_OF_THE_COMPARISON = (
+    "checkpoint",
+    "data_dir",
+    "dataset",
+    "eval_size",
+    "image_size",
+    "init_checkpoint",
+    "keep",
+    "max_steps",
+    "model",
+    "num_processes",
+    "num_targets",
+    "num_trials",
+    "pad",
+    "save_step",
+    "seed",
+    "summary_dir",
+    "summary_step",
+    "train",
+    "validate",
+)
+
+
+def _require_model(name):
+    if name not in MODELS:
+        raise UserError(
+            f"unknown model {name!r}{did_you_mean(name, MODELS)}; valid "
+            f"names: {', '.join(sorted(MODELS))}"
+        )

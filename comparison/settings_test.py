@@ -1,0 +1,61 @@
+import pytest
+
+from common.errors import UserError
+from comparison.settings import Settings, own_flags, training
+from models.registry import MODELS
+
+
+def test_all_models_are_compared_unless_some_are_named():
+    assert Settings().names == sorted(MODELS)
+    assert Settings(models="capsule,baseline").names == ["capsule", "baseline"]
+    with pytest.raises(UserError, match="'capsul' .did you mean capsule"):
+        _ = Settings(models="capsul").names
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"steps": 3}, "--output_dir is required"),
+        ({"output_dir": "x"}, "either --minutes or --steps"),
+        ({"output_dir": "x", "steps": 3, "minutes": 1.0}, "either --minutes"),
+    ],
+)
+def test_a_folder_and_one_budget_are_needed(values, message):
+    with pytest.raises(UserError, match=message):
+        Settings(**values).require_complete()
+
+
+def test_a_model_has_the_data_flags_and_its_own():
+    settings = Settings(dataset="digits", shift=1, augment=True, steps=3)
+    own = own_flags(
+        [
+            "all --batch_size=16 --dtype_policy=mixed_bfloat16",
+            "baseline --batch_size=32 --noaugment "
+            "--hparams_override='dense_units=8, first_channels=4'",
+        ]
+    )
+    capsule = training(settings, "capsule", own)
+    baseline = training(settings, "baseline", own)
+    for config in (capsule, baseline):
+        assert config.dataset == "digits"
+        assert config.shift == 1
+        assert config.dtype_policy == "mixed_bfloat16"
+    assert (capsule.batch_size, baseline.batch_size) == (16, 32)
+    assert (capsule.augment, baseline.augment) == (True, False)
+    assert (capsule.model, baseline.model) == ("capsule", "baseline")
+    assert baseline.hparams_override == "dense_units=8, first_channels=4"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("baselin --shift=1", "unknown model 'baselin'"),
+        ("baseline --shift='1", "is not a model's name and flags"),
+        ("baseline --nonsense=1", "--settings of baseline: .*nonsense"),
+        ("all --max_steps=7", "--max_steps is not for single models"),
+        ("baseline --dataset=mnist", "--dataset is not for single models"),
+    ],
+)
+def test_wrong_settings_are_named(line, message):
+    with pytest.raises(UserError, match=message):
+        training(Settings(), "baseline", own_flags([line]))

@@ -1,0 +1,304 @@
+"""Efficient-CapsNet: few weights, and routing by self-attention in one step.
+
+Source: V. Mazzia, F. Salvetti, M. Chiaberge, "Efficient-CapsNet: capsule
+network with self-attention routing", Scientific Reports 11, 14634 (2021),
+https://arxiv.org/abs/2101.12491, and the authors' code.
+"""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+import layers
+from common.fields import field
+from input_data import features as keys
+from models import optimizer
+from models.classifier import Classifier, Routing
+from models.hparams import BaseHParams, size
+
+# Images of this height and width begin with a wide convolution, as those of
+# smallNORB do.
+LARGE_IMAGE = 48
+# Convolutions halve the map until no more is left, as far as there are any.
+LARGEST_MAP = 9
+# Below it nothing would be left: 5x5, two of 3x3, and 3x3 with stride 2.
+SMALLEST_IMAGE = 11
+# 0.0005 * 784, as the authors have it: of the mean of the squared errors.
+RECONSTRUCTION_WEIGHT = 0.392
+ADAM_EPSILON = 1e-7
+SMALLEST_LEARNING_RATE = 5e-5
+# Keras' default.
+LEAKY_SLOPE = 0.3
+
+
+@dataclasses.dataclass(frozen=True)
+class HParams(BaseHParams):
+    """Hyper-parameters of Efficient-CapsNet, with the authors' values."""
+
+    class_atoms: int = size(16, "atoms of a class capsule")
+    decay_rate: float = field(
+        0.97, "factor of schedule=exponential for `decay_steps`", above=0
+    )
+    decay_steps: int = field(
+        3750,
+        "steps for one decay factor; 3750 are the authors' epoch, 60,000 "
+        "images in batches of 16",
+        at_least=1,
+        at_most=10**12,
+    )
+    first_channels: int = size(32, "channels of the first convolution")
+    learning_rate: float = field(
+        5e-4, "Adam's learning rate at step 0", above=0
+    )
+    middle_channels: int = size(64, "channels of the second and third")
+    normalization: str = field(
+        "batch",
+        "what follows each convolution: batch normalisation after relu, or "
+        "instance normalisation after leaky relu, as for smallNORB",
+        choices=("batch", "instance"),
+        network=True,
+    )
+    num_prime_capsules: int = size(16, "primary capsules")
+    primary_atoms: int = size(8, "atoms of a primary capsule")
+    remake: bool = field(
+        True,
+        "reconstruct the image from the class capsule, and train on it",
+        network=True,
+    )
+    schedule: str = field(
+        "exponential",
+        "the rate by step: exponential is max(5e-5, learning_rate * "
+        "decay_rate^floor(step / decay_steps)), as the authors have it; cosine "
+        "and linear fall to 0 at --max_steps",
+        choices=("exponential", "cosine", "linear"),
+    )
+
+    @property
+    def channels(self):
+        """Of the four convolutions: the last ones become primary capsules."""
+        return (
+            self.first_channels,
+            self.middle_channels,
+            self.middle_channels,
+            self.num_prime_capsules * self.primary_atoms,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """The convolutions for images of one size, all without padding.
+
+    Attributes:
+      kernel_sizes: tuple of 4 ints.
+      strides: tuple of 4 ints.
+      primary_kernel: (rows, columns) of the primary capsules' kernel.
+    """
+
+    kernel_sizes: tuple
+    strides: tuple
+    primary_kernel: tuple
+
+
+def layout(height, width):
+    """The network for any size of images; the published ones for theirs.
+
+    The first convolution is 5x5, of images of at least 48x48 7x7 with stride
+    2; three of 3x3 follow. Of these as many have stride 2, the last ones, but
+    at least one, as it takes to leave a map of at most 9 pixels along the
+    shorter side. The primary capsules' kernel is as large as the map; where
+    the first convolution is 5x5 it is odd, as 5x5 on MultiMNIST's map of 6x6.
+
+    Args:
+      height: int, pixels, at least `SMALLEST_IMAGE`.
+      width: int, as the height.
+
+    Returns:
+      `Layout`.
+    """
+    is_large = min(height, width) >= LARGE_IMAGE
+    kernel_sizes = (7 if is_large else 5, 3, 3, 3)
+    for halved in (1, 2, 3):
+        strides = (2 if is_large else 1, *(1,) * (3 - halved), *(2,) * halved)
+        left = [height, width]
+        for kernel, stride in zip(kernel_sizes, strides, strict=True):
+            left = [(pixels - kernel) // stride + 1 for pixels in left]
+        if min(left) <= LARGEST_MAP:
+            break
+    if not is_large:
+        left = [pixels - (pixels + 1) % 2 for pixels in left]
+    return Layout(kernel_sizes, strides, tuple(left))
+
+
+class EfficientCapsuleModel(Classifier):
+    """Four convolutions, primary capsules, self-attention, and a decoder.
+
+    Each convolution is followed by normalisation; `layout` has their sizes.
+    `num_prime_capsules` primary capsules from a depthwise convolution as large
+    as the map; one class capsule of `class_atoms` atoms per class by
+    self-attention; logits are their lengths (`layers.lengths`; the authors add
+    1e-7 under the root). With `remake`, a decoder redraws the image from the
+    capsule of each label.
+
+    Call arguments:
+      x: dict with `images` [B, H, W, C] and, for the decoder, `recons_label`
+        [B] and with two targets `spare_label` [B]. Without labels the longest
+        capsules are redrawn.
+      training: bool, whether batches are normalised by their own statistics,
+        which move the saved ones; else by the saved ones.
+
+    Returns (from a call) a dict:
+      logits: float32 [B, classes].
+      capsules: [B, classes, class_atoms], the class capsules.
+      recons, with two targets also spare_recons: [B, H, W, C], if `remake`.
+
+    Args:
+      shape: `features.ImageShape`, the images and number of classes.
+      num_targets: int, how many objects an image shows.
+      hparams: `HParams`.
+      **kwargs: of `keras.Model`.
+    """
+
+    HParams = HParams
+    shows_capsules = True
+
+    def __init__(self, shape, num_targets, hparams, **kwargs):
+        super().__init__(shape, num_targets, hparams, **kwargs)
+        sizes = layout(shape.height, shape.width)
+        self.convolutions = [
+            keras.layers.Conv2D(
+                channels,
+                kernel_size,
+                strides=strides,
+                activation=_activation(hparams),
+                kernel_initializer="he_normal",
+                data_format="channels_last",
+                name=f"conv{number}",
+            )
+            for number, (channels, kernel_size, strides) in enumerate(
+                zip(
+                    hparams.channels,
+                    sizes.kernel_sizes,
+                    sizes.strides,
+                    strict=True,
+                ),
+                start=1,
+            )
+        ]
+        self.normalizations = [
+            _normalization(hparams, name=f"norm{number}")
+            for number in range(1, len(self.convolutions) + 1)
+        ]
+        self.primary_capsule = layers.DepthwiseCapsule(
+            hparams.primary_atoms, sizes.primary_kernel, name="primary_capsule"
+        )
+        self.class_capsule = layers.SelfAttentionCapsule(
+            shape.num_classes, hparams.class_atoms, name="class_capsule"
+        )
+        self.recons = None
+        if hparams.remake:
+            self.recons = layers.Reconstruction(
+                *(shape.height, shape.width, shape.depth),
+                he_normal=True,
+                name="recons",
+            )
+            self.track_reconstructions()
+
+    def activations(self, images, training=False):
+        """What each layer gives, by its name: the last are class capsules."""
+        found = {}
+        hidden = images
+        for convolution, normalization in zip(
+            self.convolutions, self.normalizations, strict=True
+        ):
+            found[convolution.name] = convolution(hidden)
+            hidden = normalization(
+                found[convolution.name], **_mode(normalization, training)
+            )
+        primary = self.primary_capsule(hidden)
+        found["primary_capsule"] = primary
+        found["class_capsule"] = self.class_capsule(primary)
+        return found
+
+    @property
+    def decoder(self):
+        """The layer that redraws an image; None without `remake`."""
+        return self.recons
+
+    def routing_of(self, images):
+        """Attention as couplings: of one iteration, at one position."""
+        primary = self.activations(images)["primary_capsule"]
+        attention = self.class_capsule.attention(primary)
+        return Routing(attention[None, :, None, None], leaky=False)
+
+    def call(self, x, training=False):
+        activations = self.activations(x[keys.IMAGES], training)
+        return self.capsule_outputs(x, activations["class_capsule"])
+
+    def classification_loss(self, labels, outputs, step):
+        """The margin loss, summed over the classes and not halved."""
+        loss = layers.margin_loss(labels, outputs[keys.LOGITS])
+        return 2.0 * labels.shape[-1] * loss
+
+    def reconstruction_loss(self, images, reconstructions):
+        """0.392 times the mean over the pixels of the squared difference."""
+        difference = ops.cast(reconstructions, "float32") - images
+        pixels = tuple(range(1, len(images.shape)))
+        return RECONSTRUCTION_WEIGHT * ops.mean(
+            ops.square(difference), axis=pixels
+        )
+
+    @classmethod
+    def make_schedule(cls, hparams, max_steps=None):
+        if hparams.schedule != "exponential":
+            return optimizer.make_schedule(hparams, max_steps)
+        return optimizer.FlooredExponentialDecay(
+            hparams.learning_rate,
+            hparams.decay_rate,
+            hparams.decay_steps,
+            smallest=SMALLEST_LEARNING_RATE,
+            staircase=True,
+        )
+
+    @classmethod
+    def make_optimizer(cls, hparams, max_steps=None):
+        schedule = cls.make_schedule(hparams, max_steps)
+        return optimizer.make_adam(schedule, ADAM_EPSILON)
+
+    @classmethod
+    def smallest_image(cls, hparams):
+        return SMALLEST_IMAGE
+
+
+def _activation(hparams):
+    if hparams.normalization == "batch":
+        return "relu"
+    return keras.layers.LeakyReLU(negative_slope=LEAKY_SLOPE)
+
+
+def _normalization(hparams, name):
+    if hparams.normalization == "instance":
+        # Each channel is a group of its own.
+        return keras.layers.GroupNormalization(groups=-1, name=name)
+    return keras.layers.BatchNormalization(
+        synchronized=_is_mirrored(), name=name
+    )
+
+
+def _mode(normalization, training):
+    """Arguments of a call: only batches are normalised in two ways."""
+    if isinstance(normalization, keras.layers.BatchNormalization):
+        return {"training": training}
+    return {}
+
+
+def _is_mirrored():
+    """Whether TensorFlow computes each batch on several devices.
+
+    Their batches then have the statistics of all parts, as with JAX.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return tf.distribute.has_strategy()

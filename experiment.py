@@ -12,6 +12,7 @@ import sys
 
 from absl import app
 
+import devices
 from common import flags
 from common.errors import Interrupted, UserError
 from common.startup import load_backend
@@ -34,25 +35,8 @@ def run(config):
     load_backend()
     import keras
 
-    from devices import choice, cluster, parallel
-
-    with (
-        choice.computing_on(
-            config.device, config.num_gpus, config.gpu_memory_limit
-        ),
-        cluster.joined(
-            "experiment.py",
-            config.coordinator_address,
-            config.num_processes,
-            config.process_index,
-        ),
-    ):
-        if config.deterministic:
-            choice.make_deterministic()
+    with devices.use(config, "experiment.py") as on:
         keras.config.set_dtype_policy(config.dtype_policy)
-        on = parallel.make(
-            config.num_gpus, config.device, config.gpu_memory_limit
-        )
         _run(config, on)
 
 

@@ -22,6 +22,7 @@ import sys
 from absl import app, flags
 
 import common.flags
+import devices
 from common.durable import make_folder, whole_file
 from common.errors import UserError
 from common.fields import meanings
@@ -149,9 +150,7 @@ def main(argv):
         raise app.UsageError(f"name figures to draw: {', '.join(FIGURES)}")
     try:
         load_backend()
-        from devices.choice import computing_on
-
-        with computing_on():
+        with devices.use(devices.Settings(), "figures.py"):
             paths = draw(
                 argv[1:],
                 common.flags.settings_of(Config, train=False),

@@ -8,31 +8,19 @@
 --help lists the flags.
 """
 
-from common import startup  # noqa: F401 - must be the first
-
-# isort: split
 import os
 import signal
 import sys
 
 from absl import app, flags, logging
 
+import devices
 from common.errors import UserError
-from devices.choice import computing_on
-from evaluation.export import export
-from evaluation.prediction import (
-    JsonLines,
-    Table,
-    class_names_of,
-    list_files,
-    load_network,
-    predict_files,
-    trained_on,
-)
-from input_data import features as keys
-from input_data import registry
-from input_data.formats.image_file import decode
-from input_data.transforms.fitting import fit
+from common.startup import load_backend
+from input_data.names import is_valid_name, valid_names
+
+# What takes long to import is imported in functions, so that --help and a
+# wrong flag are answered at once.
 
 
 def define_flags():
@@ -57,8 +45,8 @@ def define_flags():
     )
     flags.register_validator(
         "dataset",
-        lambda name: name is None or registry.is_valid_name(name),
-        f"should be one of {registry.valid_names()}",
+        lambda name: name is None or is_valid_name(name),
+        f"should be one of {valid_names()}",
     )
     flags.DEFINE_string(
         "export",
@@ -122,31 +110,42 @@ def run(settings, arguments):
             "nothing to do: name images, folders of images, or - for standard "
             "input; or --export"
         )
-    with computing_on():
-        network, metadata = load_network(settings.checkpoint)
+    load_backend()
+    from evaluation import export, prediction
+
+    with devices.use(devices.Settings(), "predict.py"):
+        network, checkpoint = prediction.load_network(settings.checkpoint)
         if settings.export is not None:
-            export(settings.export, network)
+            export.export(settings.export, network)
             print(f"Exported to {settings.export}", file=sys.stderr)
         if not arguments:
             return 0
-        return _predict(settings, arguments, network, metadata)
+        return _predict(settings, arguments, network, checkpoint)
 
 
-def _predict(settings, arguments, network, metadata):
+def _predict(settings, arguments, network, checkpoint):
     """Predicts files; returns the exit code."""
-    shape = metadata.architecture.shape
-    names = class_names_of(metadata, settings.class_names)
-    data_set = registry.find(trained_on(metadata, settings.dataset))
-    num_targets = settings.num_targets or metadata.architecture.num_targets
+    from evaluation import prediction
+    from input_data import features as keys
+    from input_data import registry
+    from input_data.formats.image_file import decode
+    from input_data.transforms.fitting import fit
+
+    shape = checkpoint.architecture.shape
+    names = prediction.class_names_of(checkpoint, settings.class_names)
+    data_set = registry.find(
+        prediction.trained_on(checkpoint, settings.dataset)
+    )
+    num_targets = settings.num_targets or checkpoint.architecture.num_targets
     if shape.depth not in (1, 3):
         print(
             f"Note: the network takes {shape.depth} views of an object; each "
             "image serves as all of them",
             file=sys.stderr,
         )
-    stretched = metadata.training.get("image_size") is not None
+    stretched = checkpoint.training.get("image_size") is not None
     complain = _Complaints()
-    files = list_files(arguments, complain)
+    files = prediction.list_files(arguments, complain)
 
     def prepare(content, name):
         image = decode(content, name, shape.depth == 3, settings.invert)
@@ -154,13 +153,13 @@ def _predict(settings, arguments, network, metadata):
 
     has_capsules = keys.CAPSULES in network.output
     if settings.format == "json":
-        printer = JsonLines(names, has_capsules)
+        printer = prediction.JsonLines(names, has_capsules)
     else:
-        printer = Table(files, names, num_targets, has_capsules)
-    for prediction in predict_files(
+        printer = prediction.Table(files, names, num_targets, has_capsules)
+    for predicted in prediction.predict_files(
         files, network, prepare, num_targets, complain
     ):
-        printer.print(prediction)
+        printer.print(predicted)
     sys.stdout.flush()
     return 1 if complain.number else 0
 

@@ -1,4 +1,6 @@
+import functools
 import json
+import os
 
 import keras
 import numpy as np
@@ -7,18 +9,26 @@ from keras import ops
 
 import layers
 from benchmarks import (
+    checkpoint_benchmark,
+    command_line,
+    input_benchmark,
     measuring,
     networks,
     profile_benchmark,
     routing_benchmark,
     scaling_benchmark,
+    summary_benchmark,
     train_benchmark,
 )
 from benchmarks.naive import NaiveCapsule, NaiveConvSlimCapsule
 from input_data import features as keys
 from models.capsule import HParams
 
-OVERRIDE = "num_prime_capsules=2,conv_channels=2"
+OURS = networks.NETWORKS["ours"]
+TINY_FLAGS = (
+    "--hparams_override=num_prime_capsules=2,conv_channels=2",
+    "--batch_size=2",
+)
 TINY = networks.Setting(
     keys.ImageShape(20, 19, 2, 3),
     HParams(num_prime_capsules=2, conv_channels=4),
@@ -130,93 +140,114 @@ def test_time_of_operations_side_by_side_is_shared():
     }
 
 
-@pytest.mark.parametrize(
-    "inference",
-    [False, True] if keras.backend.backend() == "tensorflow" else [],
-)
-def test_a_profile_has_every_layer(inference, tmp_path, capsys):
-    file = tmp_path / "result.json"
-    profile_benchmark.main(
-        [
-            f"--hparams_override={OVERRIDE}",
-            "--batch_size=2",
-            "--steps=2",
-            "--rounds=2",
-            f"--json={file}",
-            *(["--inference"] if inference else []),
-        ]
-    )
-    rows = json.loads(file.read_text())["rows"]
-    parts = {row["part"] for row in rows}
-    layers = {"conv1", "conv_capsule1", "capsule2", "recons"}
-    expected = layers | {"no operation", "rest"}
-    if not inference:
-        expected |= {f"{layer} gradient" for layer in layers} | {"optimiser"}
-    assert parts == expected
-    assert sum(row["%"] for row in rows) == pytest.approx(100)
-    assert len(capsys.readouterr().out.splitlines()) == 2 + len(rows)
-
-
 def in_this_process(function, *arguments):
     return function(*arguments)
 
 
-@pytest.mark.parametrize(
-    ("benchmark", "arguments", "num_rows"),
-    [
-        (
-            train_benchmark,
-            [f"--hparams_override={OVERRIDE}", "--policies=mixed_bfloat16"],
-            3,
-        ),
-        (
-            train_benchmark,
-            [
-                f"--hparams_override={OVERRIDE}",
-                "--policies=float32",
-                "--inference",
-            ],
-            3,
-        ),
-        (
-            routing_benchmark,
-            ["--inputs=6,9", "--outputs=2", "--batch=2", "--iterations=1,3"],
-            3,
-        ),
-        (
-            scaling_benchmark,
-            [
-                f"--hparams_override={OVERRIDE}",
-                "--devices=1",
-                "--batch_sizes=2,4",
-                "--image_sizes=18",
-            ],
-            4,
-        ),
-    ],
-)
-def test_benchmarks_run(
-    benchmark, arguments, num_rows, tmp_path, monkeypatch, capsys
-):
+@functools.cache
+def compiled(setting, policy):
+    assert policy == keras.config.dtype_policy().name
+    return OURS(setting)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Runs a benchmark with flags; gives the rows that it wrote."""
     # Processes of their own would each import TensorFlow first.
     monkeypatch.setattr(measuring, "in_own_process", in_this_process)
-    sizes = ["--steps=1", "--rounds=1"]
-    if benchmark is not routing_benchmark:
-        sizes.append("--batch_size=2")
-    file = tmp_path / "result.json"
+    # Tracing the functions of a model takes seconds.
+    monkeypatch.setitem(
+        networks.NETWORKS,
+        "ours",
+        lambda setting: compiled(setting, keras.config.dtype_policy().name),
+    )
     policy = keras.config.dtype_policy()
+    file = tmp_path / "result.json"
+
+    def function(benchmark, *flags):
+        command_line.run(
+            benchmark.measure,
+            benchmark.FLAGS,
+            benchmark.__doc__,
+            [*flags, "--rounds=2", f"--json={file}"],
+        )
+        result = json.loads(file.read_text())
+        assert result["machine"]["cores"] >= 1
+        *_, names = capsys.readouterr().out.splitlines()[: -len(result["rows"])]
+        assert names.split() == " ".join(result["rows"][0]).split()
+        for row in result["rows"]:
+            for value in row.values():
+                assert value is None or isinstance(value, str) or value > 0
+        return result["rows"]
+
+    yield function
+    keras.config.set_dtype_policy(policy)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [["--inference"], []] if keras.backend.backend() == "tensorflow" else [],
+)
+def test_a_profile_has_every_layer(flags, run):
+    rows = run(profile_benchmark, *TINY_FLAGS, "--steps=2", *flags)
+    layers = {"conv1", "conv_capsule1", "capsule2", "recons"}
+    expected = layers | {"no operation", "rest"}
+    if not flags:
+        expected |= {f"{layer} gradient" for layer in layers} | {"optimiser"}
+    assert {row["part"] for row in rows} == expected
+    assert sum(row["%"] for row in rows) == pytest.approx(100)
+
+
+def test_training_and_inference_beside_the_convolutions(run):
+    flags = [*TINY_FLAGS, "--steps=1"]
+    rows = run(
+        train_benchmark,
+        *flags,
+        "--networks=convolutions,ours",
+        "--policies=float32",
+    )
+    assert [row["network"] for row in rows] == ["convolutions", "ours"]
+    assert rows[0]["of convolutions"] == 1
+    assert rows[1]["of naive"] is None
+    rows = run(train_benchmark, *flags, "--inference")
+    assert [(row["policy"], row["network"]) for row in rows] == [
+        (policy, name)
+        for policy in ("float32", "mixed_bfloat16")
+        for name in ("convolutions", "naive", "ours")
+    ]
+
+
+def test_numbers_are_varied_one_at_a_time(run):
+    rows = run(
+        *(routing_benchmark, "--inputs=6,9", "--outputs=2", "--batch=2"),
+        *("--iterations=1,3", "--steps=1"),
+    )
+    sizes = [(row["iterations"], row["inputs"]) for row in rows]
+    assert sizes == [(3, 6), (1, 6), (3, 9)]
+    rows = run(
+        *(scaling_benchmark, TINY_FLAGS[0], "--devices=1", "--steps=1"),
+        *("--batch_size=2", "--image_size=28"),
+    )
+    assert len(rows) == 1
+
+
+def test_shares_of_a_training(run):
+    (row,) = run(checkpoint_benchmark, *TINY_FLAGS, "--steps=1")
+    assert row["% of 1500 steps"] == pytest.approx(
+        100 * row["save s"] / (1500 * row["step s"])
+    )
+    rows = run(summary_benchmark, *TINY_FLAGS, "--summary_step=1")
+    assert [row["every"] for row in rows] == [1, 10]
+
+
+def test_input_pipelines(run, monkeypatch):
+    monkeypatch.setattr(input_benchmark, "NUM_IMAGES", 200)
+    affinity = os.sched_getaffinity(0)
     try:
-        benchmark.main([*arguments, *sizes, f"--json={file}"])
+        rows = run(input_benchmark, "--seconds=0.001", "--records=20")
     finally:
-        keras.config.set_dtype_policy(policy)
-    result = json.loads(file.read_text())
-    assert len(result["rows"]) == num_rows
-    assert result["machine"]["cores"] >= 1
-    printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == 1 + 1 + num_rows  # machine, names of columns
-    for row in result["rows"]:
-        for value in row.values():
-            assert value is None or isinstance(value, str) or value > 0
+        os.sched_setaffinity(0, affinity)
+    assert len(rows) == len({row["what"] for row in rows}) == 14
 
 
 def test_a_process_of_its_own_gives_what_the_function_gives():

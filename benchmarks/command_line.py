@@ -1,67 +1,108 @@
-"""What the command lines of several benchmarks share: flags and results."""
+"""The command line of every benchmark: its flags, the machine, its rows."""
 
 import argparse
+import json
+import pathlib
+
+import keras
 
 from benchmarks import measuring
 from benchmarks.networks import Setting
 from models.capsule import HParams
 from models.hparams import parse_overrides
 
+# Flags of the benchmarks of a network: what `setting` reads.
+SETTING = {"batch_size": Setting.batch_size, "hparams_override": ""}
 
-def make_parser(description, steps, rounds):
-    """A parser that knows --steps, --rounds and --json.
+
+def run(measure, defaults, description, arguments=None):
+    """Measures what the flags ask for; prints it, and writes it for --json.
 
     Args:
-      description: string, printed as it is.
-      steps: int, the steps of a block if no flag says otherwise.
-      rounds: int, the blocks if no flag says otherwise.
-
-    Returns:
-      `argparse.ArgumentParser`.
+      measure: function of the flags, an `argparse.Namespace`; gives the rows,
+        dicts of equal keys. The policy of a flag `policy` is set before.
+      defaults: dict of the flags by their names: a number or a string, False
+        for a switch, or a tuple, which "1,2" replaces.
+      description: string for --help, printed as it is.
+      arguments: list of strings, or None for those of this process.
     """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--steps", type=int, default=steps, help="of a block")
-    parser.add_argument("--rounds", type=int, default=rounds)
-    parser.add_argument("--json", help="file to write")
-    return parser
-
-
-def add_setting(parser):
-    """Adds the flags that `setting` reads."""
-    parser.add_argument("--batch_size", type=int, default=Setting.batch_size)
-    parser.add_argument("--hparams_override", default="")
-
-
-def setting(arguments):
-    """The `Setting` that the flags ask for."""
-    return Setting(
-        hparams=HParams(**parse_overrides(HParams, arguments.hparams_override)),
-        batch_size=arguments.batch_size,
-    )
-
-
-def numbers(text):
-    """Reads "1,2,4"; nothing gives no number."""
-    return tuple(int(number) for number in filter(None, text.split(",")))
-
-
-def show_machine(machine):
-    """Prints what `measuring.machine` gives, in one line."""
+    for name, default in defaults.items():
+        parser.add_argument(f"--{name}", **_kind(default))
+    parser.add_argument("--json", default="", help="file to write")
+    flags = parser.parse_args(arguments)
+    # This process may leave all of a GPU's memory to others.
+    machine = measuring.in_own_process(measuring.machine)
     print(", ".join(f"{name}: {value}" for name, value in machine.items()))
+    if "policy" in defaults:
+        keras.config.set_dtype_policy(flags.policy)
+    rows = measure(flags)
+    show_table(rows)
+    if flags.json:
+        content = {"machine": machine, "flags": vars(flags), "rows": rows}
+        text = json.dumps(content, indent=2)
+        pathlib.Path(flags.json).write_text(text + "\n")
 
 
-def report(rows, machine, arguments):
-    """Prints the table, and writes it if --json asks for it.
+def _kind(default):
+    if default is False:
+        return {"action": "store_true"}
+    kind = type(default)
+    if kind is tuple:
+        item = type(default[0])
+
+        def kind(text):
+            return tuple(map(item, filter(None, text.split(","))))
+
+    return {"type": kind, "default": default, "help": f"default: {default}"}
+
+
+def setting(flags, **others):
+    """The `Setting` that the flags of `SETTING` ask for, and `others`."""
+    hparams = HParams(**parse_overrides(HParams, flags.hparams_override))
+    batch_size = others.pop("batch_size", flags.batch_size)
+    return Setting(hparams=hparams, batch_size=batch_size, **others)
+
+
+def varied(defaults, flags):
+    """A case of the defaults, and each that differs from it in one number.
 
     Args:
-      rows: list of dicts of equal keys.
-      machine: what `measuring.machine` gave.
-      arguments: the flags, which the file records.
+      defaults: dict from name to number.
+      flags: those of these names have the numbers to vary; where they do not
+        name the default, their first takes its place.
+
+    Returns:
+      List of dicts from name to number.
     """
-    measuring.show_table(rows)
-    if arguments.json:
-        flags = {**vars(arguments)}
-        del flags["json"]
-        measuring.write_json(arguments.json, rows, machine=machine, flags=flags)
+    values = {name: getattr(flags, name) for name in defaults}
+    default = {
+        name: number if number in values[name] else values[name][0]
+        for name, number in defaults.items()
+    }
+    return [default] + [
+        {**default, name: number}
+        for name in defaults
+        for number in values[name]
+        if number != default[name]
+    ]
+
+
+def show_table(rows):
+    """Prints dicts of equal keys, one line each, floats with 3 digits."""
+    cells = [list(rows[0])]
+    cells += [[_text(value) for value in row.values()] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for line in cells:
+        pairs = zip(line, widths, strict=True)
+        print("  ".join(text.rjust(width) for text, width in pairs))
+
+
+def _text(value):
+    if value is None:
+        return "-"
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -1,29 +1,44 @@
-"""What benchmarks share: timing blocks of steps, memory, processes, tables."""
+"""What benchmarks share: timing blocks of steps, processes, memory."""
 
-import json
 import multiprocessing
 import os
 import pathlib
 import platform
+import re
 import statistics
 import time
 
 import keras
 from keras import ops
 
+from input_data import features as keys
 
-def training_seconds(model, x, y, batch_size):
+
+def training_seconds(model, x, y, batch_size, callbacks=()):
     """Seconds for each step of one pass of `fit` over the examples."""
     clock = _Clock()
-    model.fit(x, y, batch_size, shuffle=False, verbose=0, callbacks=[clock])
+    callbacks = [clock, *callbacks]
+    model.fit(x, y, batch_size, shuffle=False, verbose=0, callbacks=callbacks)
     return clock.seconds / clock.steps
 
 
 def inference_seconds(model, x, batch_size):
-    """Seconds for each batch of one pass of `predict` over the examples."""
+    """Seconds for each batch of one pass of `predict`, without labels."""
     clock = _Clock()
-    model.predict(x, batch_size, verbose=0, callbacks=[clock])
+    images = {keys.IMAGES: x[keys.IMAGES]}
+    model.predict(images, batch_size, verbose=0, callbacks=[clock])
     return clock.seconds / clock.steps
+
+
+def timed(function, *arguments):
+    """A function that gives the seconds that one call takes."""
+
+    def seconds():
+        start = time.perf_counter()
+        function(*arguments)
+        return time.perf_counter() - start
+
+    return seconds
 
 
 class _Clock(keras.callbacks.Callback):
@@ -91,85 +106,55 @@ def in_own_process(function, *arguments):
 
 def peak_megabytes():
     """The most memory that the GPU gave this process, or else it has had."""
-    backend = keras.backend.backend()
-    if backend == "tensorflow":
-        import tensorflow as tf
-
-        if tf.config.list_logical_devices("GPU"):
-            info = tf.config.experimental.get_memory_info("GPU:0")
-            return info["peak"] / 1e6
-    elif backend == "jax":
-        import jax
-
-        statistics_of_gpu = jax.local_devices()[0].memory_stats()
-        if statistics_of_gpu:
-            return statistics_of_gpu["peak_bytes_in_use"] / 1e6
-    else:
-        import torch
-
-        if torch.cuda.is_available():
-            return torch.cuda.max_memory_allocated() / 1e6
+    gpu = _gpu()
+    if gpu is not None:
+        return gpu[1] / 1e6
     status = pathlib.Path("/proc/self/status").read_text()
-    (line,) = (s for s in status.splitlines() if s.startswith("VmHWM"))
-    return int(line.split()[1]) * 1024 / 1e6
+    return int(_value(status, "VmHWM").split()[0]) * 1024 / 1e6
 
 
 def machine():
     """What computed: backend, device, processor and versions, as a dict."""
     backend = keras.backend.backend()
-    version = __import__(backend).__version__
+    gpu = _gpu()
+    info = pathlib.Path("/proc/cpuinfo").read_text()
+    cpu = _value(info, "model name") or platform.processor()
     return {
-        "backend": f"{backend} {version}",
+        "backend": f"{backend} {__import__(backend).__version__}",
         "keras": keras.__version__,
-        "device": _device(backend),
+        "device": cpu if gpu is None else gpu[0],
         "cores": len(os.sched_getaffinity(0)),
     }
 
 
-def _device(backend):
+def _gpu():
+    """Name of the first GPU and the most bytes it has given, None without."""
+    backend = keras.backend.backend()
     if backend == "tensorflow":
         import tensorflow as tf
 
-        gpus = tf.config.list_physical_devices("GPU")
-        if gpus:
-            details = tf.config.experimental.get_device_details(gpus[0])
-            return details.get("device_name", "GPU")
+        if tf.config.list_logical_devices("GPU"):
+            gpu = tf.config.list_physical_devices("GPU")[0]
+            details = tf.config.experimental.get_device_details(gpu)
+            memory = tf.config.experimental.get_memory_info("GPU:0")
+            return details.get("device_name", "GPU"), memory["peak"]
     elif backend == "jax":
         import jax
 
-        if jax.default_backend() != "cpu":
-            return jax.local_devices()[0].device_kind
+        device = jax.local_devices()[0]
+        if device.platform != "cpu":
+            memory = device.memory_stats()
+            return device.device_kind, memory["peak_bytes_in_use"]
     else:
         import torch
 
         if torch.cuda.is_available():
-            return torch.cuda.get_device_name()
-    info = pathlib.Path("/proc/cpuinfo").read_text()
-    for line in info.splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor()
+            memory = torch.cuda.max_memory_allocated()
+            return torch.cuda.get_device_name(), memory
+    return None
 
 
-def show_table(rows):
-    """Prints dicts of equal keys, one line each, floats with 3 digits."""
-    cells = [list(rows[0])]
-    cells += [[_text(value) for value in row.values()] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for line in cells:
-        pairs = zip(line, widths, strict=True)
-        print("  ".join(text.rjust(width) for text, width in pairs))
-
-
-def _text(value):
-    if value is None:
-        return "-"
-    if not isinstance(value, float):
-        return str(value)
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def write_json(path, rows, **more):
-    """Writes the rows, the machine and what else the benchmark knows."""
-    content = {**more, "rows": rows}
-    pathlib.Path(path).write_text(json.dumps(content, indent=2) + "\n")
+def _value(text, name):
+    """What stands after a name and a colon, "" without."""
+    match = re.search(rf"^{name}\s*:\s*(.*)$", text, re.MULTILINE)
+    return match[1] if match else ""

@@ -10,13 +10,11 @@ data and waiting. TensorFlow only, operations on the CPU only.
 """
 
 import collections
-import os
 import pathlib
 import re
 import sys
 import tempfile
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import keras
@@ -27,6 +25,13 @@ from benchmarks import command_line, measuring
 from benchmarks.networks import NETWORKS, examples
 from layers.tensorflow_convolution import GRADIENT_SCOPE
 
+FLAGS = {
+    "inference": False,
+    "policy": "float32",
+    "steps": 5,
+    "rounds": 3,
+    **command_line.SETTING,
+}
 # An operation's event is called by its name in the graph and its type.
 _OPERATION = re.compile(r"(?:StatefulPartitionedCall/)?([^: ]+):\w+")
 _GRADIENT = "gradient_tape/"
@@ -36,38 +41,28 @@ _OPTIMISER = re.compile(r"adam(?:_\d+)*/")
 _PICOSECONDS_PER_MS = 1e9
 
 
-def main(arguments=None):
-    """Measures, prints, and writes what was asked for."""
-    parser = command_line.make_parser(__doc__, steps=5, rounds=3)
-    parser.add_argument("--inference", action="store_true")
-    parser.add_argument("--policy", default="float32")
-    command_line.add_setting(parser)
-    arguments = parser.parse_args(arguments)
+def measure(flags):
+    """One row for each part of a step, that of the most time first."""
     if keras.backend.backend() != "tensorflow":
         sys.exit("profile_benchmark.py needs KERAS_BACKEND=tensorflow")
-    machine = measuring.machine()
-    command_line.show_machine(machine)
-    keras.config.set_dtype_policy(arguments.policy)
-    setting = command_line.setting(arguments)
-    x, y = examples(setting, arguments.steps)
+    setting = command_line.setting(flags)
+    x, y = examples(setting, flags.steps)
     model = NETWORKS["ours"](setting)
-    if arguments.inference:
-        x = {"images": x["images"]}
 
-    def measure():
-        if arguments.inference:
+    def block():
+        if flags.inference:
             measuring.inference_seconds(model, x, setting.batch_size)
         else:
             measuring.training_seconds(model, x, y, setting.batch_size)
 
     for _ in range(2):
-        measure()
+        block()
     layers = {layer.name for layer in model.layers}
-    steps = arguments.steps * arguments.rounds
     total = collections.Counter()
-    for _ in range(arguments.rounds):
-        total.update(by_part(_profiled(measure), layers))
-    rows = [
+    for _ in range(flags.rounds):
+        total.update(by_part(_profiled(block), layers))
+    steps = flags.steps * flags.rounds
+    return [
         {
             "part": part,
             "ms/step": picoseconds / _PICOSECONDS_PER_MS / steps,
@@ -75,7 +70,6 @@ def main(arguments=None):
         }
         for part, picoseconds in total.most_common()
     ]
-    command_line.report(rows, machine, arguments)
 
 
 def _profiled(function):
@@ -141,4 +135,4 @@ def _part(name, layers):
 
 
 if __name__ == "__main__":
-    main()
+    command_line.run(measure, FLAGS, __doc__)

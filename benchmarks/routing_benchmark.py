@@ -11,13 +11,10 @@ median of the ratios of their speeds within a round. A step computes the
 gradients of the weights and of the input capsules.
 """
 
-import dataclasses
-import os
 import pathlib
 import statistics
 import sys
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import keras
@@ -28,75 +25,38 @@ import layers
 from benchmarks import command_line, measuring
 from benchmarks.naive import NaiveCapsule
 
-
-@dataclasses.dataclass(frozen=True)
-class Case:
-    """The size of a layer and of its batch."""
-
-    iterations: int = 3
-    inputs: int = 1152
-    outputs: int = 10
-    batch: int = 128
-    input_atoms: int = 8
-    output_atoms: int = 16
-
-
-VARIED = {
+LAYER = {"iterations": 3, "inputs": 1152, "outputs": 10, "batch": 128}
+INPUT_ATOMS, OUTPUT_ATOMS = 8, 16
+FLAGS = {
     "iterations": (1, 2, 3, 5),
     "inputs": (288, 576, 1152, 2304),
     "outputs": (5, 10, 20, 40),
     "batch": (16, 32, 64, 128, 256),
+    "policy": "float32",
+    "steps": 5,
+    "rounds": 5,
 }
 
 
-def main(arguments=None):
-    """Measures, prints, and writes what was asked for."""
-    parser = command_line.make_parser(__doc__, steps=5, rounds=5)
-    parser.add_argument("--policy", default="float32")
-    for name, values in VARIED.items():
-        parser.add_argument(
-            f"--{name}", type=command_line.numbers, default=values
-        )
-    arguments = parser.parse_args(arguments)
-    machine = measuring.machine()
-    command_line.show_machine(machine)
-    keras.config.set_dtype_policy(arguments.policy)
-    varied = {name: getattr(arguments, name) for name in VARIED}
-    rows = [
-        _row(case, arguments.steps, arguments.rounds) for case in _cases(varied)
-    ]
-    command_line.report(rows, machine, arguments)
-
-
-def _cases(varied):
-    """The default case, and each that differs from it in one number."""
-    default = Case(
-        **{
-            name: getattr(Case, name)
-            if getattr(Case, name) in values
-            else values[0]
-            for name, values in varied.items()
-        }
-    )
-    return [default] + [
-        dataclasses.replace(default, **{name: value})
-        for name, values in varied.items()
-        for value in values
-        if value != getattr(default, name)
-    ]
+def measure(flags):
+    """One row for each size of the layer."""
+    cases = command_line.varied(LAYER, flags)
+    return [_row(case, flags.steps, flags.rounds) for case in cases]
 
 
 def _row(case, steps, rounds):
-    measurements = {
-        "ours": _measurement(layers.Capsule, case, steps),
-        "naive": _measurement(NaiveCapsule, case, steps),
-    }
-    seconds = measuring.alternate(measurements, rounds)
+    seconds = measuring.alternate(
+        {
+            "ours": _measurement(layers.Capsule, case, steps),
+            "naive": _measurement(NaiveCapsule, case, steps),
+        },
+        rounds,
+    )
     ours = statistics.median(seconds["ours"])
     return {
-        **dataclasses.asdict(case),
+        **case,
         "ms": 1000 * ours,
-        "us/example": 1e6 * ours / case.batch,
+        "us/example": 1e6 * ours / case["batch"],
         "of naive": measuring.median_ratio(seconds["naive"], seconds["ours"]),
     }
 
@@ -104,16 +64,16 @@ def _row(case, steps, rounds):
 def _measurement(layer_class, case, steps):
     """A function that does `steps` steps and gives the seconds of one."""
     capsules = np.random.default_rng(0).normal(
-        size=(case.batch, case.inputs, case.input_atoms)
+        size=(case["batch"], case["inputs"], INPUT_ATOMS)
     )
     capsules = np.tile(capsules.astype("float32"), (steps, 1, 1))
     layer = layer_class(
-        case.outputs, case.output_atoms, num_routing=case.iterations
+        case["outputs"], OUTPUT_ATOMS, num_routing=case["iterations"]
     )
-    model = RoutingAlone(layer, case.input_atoms)
+    model = RoutingAlone(layer)
     model.compile(optimizer=keras.optimizers.SGD(1e-6))
     return lambda: measuring.training_seconds(
-        model, capsules, capsules[:, 0], case.batch
+        model, capsules, capsules[:, 0], case["batch"]
     )
 
 
@@ -123,10 +83,10 @@ class RoutingAlone(keras.Model):
     The weights make the gradients of the input capsules part of the step.
     """
 
-    def __init__(self, layer, input_atoms):
+    def __init__(self, layer):
         super().__init__()
         self.layer = layer
-        self.factors = self.add_weight(shape=(input_atoms,), initializer="ones")
+        self.factors = self.add_weight(shape=(INPUT_ATOMS,), initializer="ones")
 
     def call(self, capsules):
         return self.layer(capsules * self.factors)
@@ -138,4 +98,4 @@ class RoutingAlone(keras.Model):
 
 
 if __name__ == "__main__":
-    main()
+    command_line.run(measure, FLAGS, __doc__)

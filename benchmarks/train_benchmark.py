@@ -22,12 +22,10 @@ policy and to the naive step in float32. Peak memory is that of a process of
 its own (on a GPU, of the device) that does three steps and nothing else.
 """
 
-import os
 import pathlib
 import statistics
 import sys
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import keras
@@ -35,36 +33,23 @@ import keras
 from benchmarks import command_line, measuring
 from benchmarks.networks import NETWORKS, examples
 
-POLICIES = ("float32", "mixed_bfloat16")
+FLAGS = {
+    "inference": False,
+    "policies": ("float32", "mixed_bfloat16"),
+    "networks": tuple(NETWORKS),
+    "steps": 3,
+    "rounds": 9,
+    **command_line.SETTING,
+}
 STEPS_FOR_MEMORY = 3
 
 
-def main(arguments=None):
-    """Measures, prints, and writes what was asked for."""
-    parser = command_line.make_parser(__doc__, steps=3, rounds=9)
-    parser.add_argument("--inference", action="store_true")
-    parser.add_argument("--policies", default=",".join(POLICIES))
-    parser.add_argument("--networks", default=",".join(NETWORKS))
-    command_line.add_setting(parser)
-    arguments = parser.parse_args(arguments)
-    machine = measuring.in_own_process(measuring.machine)
-    command_line.show_machine(machine)
-    rows = compare(
-        arguments.policies.split(","),
-        arguments.networks.split(","),
-        command_line.setting(arguments),
-        arguments.inference,
-        arguments.steps,
-        arguments.rounds,
-    )
-    command_line.report(rows, machine, arguments)
-
-
-def compare(policies, names, setting, inference, steps, rounds):
+def measure(flags):
     """One row for each policy and network, measured in other processes."""
-    cases = [(policy, name) for policy in policies for name in names]
+    setting = command_line.setting(flags)
+    cases = [(p, name) for p in flags.policies for name in flags.networks]
     seconds = measuring.in_own_process(
-        _seconds, cases, setting, inference, steps, rounds
+        _seconds, cases, setting, flags.inference, flags.steps, flags.rounds
     )
 
     def ratio(case, other):
@@ -82,7 +67,7 @@ def compare(policies, names, setting, inference, steps, rounds):
             "of naive": ratio((policy, name), (policy, "naive")),
             "of naive float32": ratio((policy, name), ("float32", "naive")),
             "peak MB": measuring.in_own_process(
-                _peak, policy, name, setting, inference
+                _peak, policy, name, setting, flags.inference
             ),
         }
         for policy, name in cases
@@ -104,16 +89,13 @@ def _peak(policy, name, setting, inference):
 
 def _measurement(policy, name, setting, inference, steps):
     """A function that does `steps` steps and gives the seconds of one."""
-    x, y = examples(setting, steps)
     keras.config.set_dtype_policy(policy)
-    model = NETWORKS[name](setting)
+    model, size = NETWORKS[name](setting), setting.batch_size
+    x, y = examples(setting, steps)
     if inference:
-        images = {"images": x["images"]}
-        return lambda: measuring.inference_seconds(
-            model, images, setting.batch_size
-        )
-    return lambda: measuring.training_seconds(model, x, y, setting.batch_size)
+        return lambda: measuring.inference_seconds(model, x, size)
+    return lambda: measuring.training_seconds(model, x, y, size)
 
 
 if __name__ == "__main__":
-    main()
+    command_line.run(measure, FLAGS, __doc__)

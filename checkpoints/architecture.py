@@ -72,6 +72,11 @@ class Architecture:
         """Names of the hyper-parameters that matter to the network itself."""
         return type(self.hparams).network_names()
 
+    @property
+    def takes_any_size(self):
+        """Whether the same weights are for images of every size."""
+        return model_class(self.model).takes_any_size(self.hparams)
+
     def build(self, seed=0):
         """The `keras.Model`, with initial weights of the seed."""
         return build_model(

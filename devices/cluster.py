@@ -31,29 +31,27 @@ _LOST_CONNECTION = re.compile("gloo|nccl|heartbeat|coordination", re.IGNORECASE)
 
 
 @contextlib.contextmanager
-def joined(command, address=None, num_processes=None, index=None):
+def joined(settings, command):
     """A context in which this process is one of a cluster, if asked for.
 
-    Where an argument is None, Keras' environment variable of the same meaning
+    Where a setting is None, Keras' environment variable of the same meaning
     is taken. A UserError, an error of another process and its death end this
     process at once, with a message: a tidy end would wait for the others, who
     wait for this one. (JAX may be first to notice: then the message is its
     own and the process ends by SIGABRT.)
 
     Args:
+      settings: `devices.Settings`.
       command: string, the name of the program, before messages.
-      address: string, "host:port" of the first process.
-      num_processes: int; with 1 there is no cluster.
-      index: int, which of the processes this is.
 
     Raises:
       UserError: for settings that do not work.
     """
-    settings = _settings(address, num_processes, index)
-    if settings is None:
+    member = _membership(settings)
+    if member is None:
         yield
         return
-    address, num_processes, index = settings
+    address, num_processes, index = member
     import jax
 
     # It tells of every connection.
@@ -103,8 +101,10 @@ def joined(command, address=None, num_processes=None, index=None):
         )
 
 
-def _settings(address, num_processes, index):
+def _membership(settings):
     """(address, number, index), or None for a process by itself."""
+    address, index = settings.coordinator_address, settings.process_index
+    num_processes = settings.num_processes
     if num_processes is None:
         num_processes = _from_environment(NUMBER_VARIABLE)
     if num_processes is None or num_processes == 1:

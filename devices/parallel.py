@@ -5,22 +5,22 @@ weights and a part of each batch.
 """
 
 import contextlib
+import sys
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from common.errors import UserError
+from devices import choice
 from input_data import features as keys
 
 
-def make(num_gpus=1, device=None, gpu_memory_limit=None):
-    """The devices that `devices.computing_on` chose, and those of a cluster.
+def make(settings):
+    """The devices that `choice` made, and those of a cluster.
 
     Args:
-      num_gpus: int, devices of this process.
-      device: string, as for `computing_on`.
-      gpu_memory_limit: int, as for `computing_on`.
+      settings: `devices.Settings`.
 
     Returns:
       `OneDevice`, or one of its subclasses.
@@ -29,21 +29,21 @@ def make(num_gpus=1, device=None, gpu_memory_limit=None):
       UserError: if the devices are not there, or the backend cannot use
         several.
     """
-    backend = keras.backend.backend()
+    backend, number = keras.backend.backend(), settings.num_gpus
     if backend == "jax":
-        return _on_jax(num_gpus, device, gpu_memory_limit)
-    if num_gpus == 1:
+        return _on_jax(settings)
+    if number == 1:
         return OneDevice()
     if backend != "tensorflow":
         raise UserError(
-            f"--num_gpus={num_gpus} needs KERAS_BACKEND=tensorflow or jax; it "
-            f"is {backend}"
+            f"--num_gpus={number} needs KERAS_BACKEND=tensorflow or jax; it is "
+            f"{backend}"
         )
-    kind = "CPU" if device == "cpu" else "GPU"
-    return MirroredDevices(tf.config.list_logical_devices(kind)[:num_gpus])
+    kind = "CPU" if settings.device == "cpu" else "GPU"
+    return MirroredDevices(tf.config.list_logical_devices(kind)[:number])
 
 
-def _on_jax(num_gpus, device, gpu_memory_limit):
+def _on_jax(settings):
     import jax
 
     try:
@@ -51,23 +51,17 @@ def _on_jax(num_gpus, device, gpu_memory_limit):
     except RuntimeError as error:  # JAX for GPUs, and none that it may use
         reason = str(error).strip().split("\n")[0]
         raise UserError(f"jax cannot use the devices here: {reason}") from None
-    is_gpu = local[0].platform == "gpu"
-    needs_gpu = device not in (None, "cpu") or gpu_memory_limit is not None
-    if len(local) < num_gpus or (needs_gpu and not is_gpu):
-        number = len(local) if is_gpu else 0
-        wanted = f"--device={device} " if device is not None else ""
-        if gpu_memory_limit is not None:
-            wanted += f"--gpu_memory_limit={gpu_memory_limit} "
-        raise UserError(
-            f"{wanted}--num_gpus={num_gpus}, but jax finds {number} GPU"
-            f"{'' if number == 1 else 's'} here"
-        )
     if local[0].platform == "cpu":
+        if settings.device != "cpu":
+            choice.require_gpus(settings, 0, 1)
         print(
             "Note: convolutions on CPUs are slower on JAX than on TensorFlow "
-            "(KERAS_BACKEND=tensorflow)"
+            "(KERAS_BACKEND=tensorflow)",
+            file=sys.stderr,
         )
-    if num_gpus == jax.process_count() == 1:
+    else:
+        choice.require_gpus(settings, len(local), settings.num_gpus)
+    if settings.num_gpus == jax.process_count() == 1:
         return OneDevice()
     return ShardedDevices()
 

@@ -3,7 +3,10 @@
 The backends that are not installed are left out of the lists below.
 """
 
+import dataclasses
+import functools
 import importlib.util
+import json
 import os
 import pathlib
 import re
@@ -13,24 +16,34 @@ import subprocess
 import sys
 import time
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+
+import checkpoints
+import experiment
+from common.errors import UserError
+from devices import Settings, choice, cluster, parallel
+from training.config import Config
 
 ROOT = pathlib.Path(__file__).parent.parent
 OTHERS = [name for name in ("jax", "torch") if importlib.util.find_spec(name)]
 ALL = ["tensorflow", *OTHERS]
 JAX = [name for name in OTHERS if name == "jax"]
-SMALL = [
-    "--hparams_override=num_prime_capsules=2,conv_channels=8",
-    "--batch_size=8",
-    "--summary_step=1",
-]
+SMALL = {
+    "hparams_override": "num_prime_capsules=2,conv_channels=8,class_atoms=4",
+    "batch_size": 8,
+    "summary_step": 1,
+}
+FLAGS = [f"--{name}={value}" for name, value in SMALL.items()]
+# Processes that start, wait or die together.
+slow = pytest.mark.slow
 
 
-def start(backend, *arguments):
+def start(backend, *command):
     return subprocess.Popen(
-        [sys.executable, "experiment.py", *map(str, arguments)],
+        [sys.executable, *map(str, command)],
         cwd=ROOT,
         env={
             **os.environ,
@@ -45,21 +58,18 @@ def start(backend, *arguments):
     )
 
 
-def run(backend, *arguments):
+def output_of(*processes):
+    """The first one's output; all must succeed."""
+    results = [process.communicate(timeout=300) for process in processes]
+    for process, (_, errors) in zip(processes, results, strict=True):
+        assert process.returncode == 0, errors
+    assert not any("wrong predictions" in output for output, _ in results[1:])
+    return results[0][0]
+
+
+def run(backend, *flags):
     """The output; the run must succeed."""
-    process = start(backend, *arguments)
-    output, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
-    return output
-
-
-def error_of(backend, *arguments):
-    """The last line of the errors; the run must fail without a traceback."""
-    process = start(backend, *arguments)
-    _, errors = process.communicate(timeout=300)
-    assert process.returncode == 1
-    assert "Traceback" not in errors
-    return errors.strip().split("\n")[-1]
+    return output_of(start(backend, "experiment.py", *flags))
 
 
 def losses(summary_dir):
@@ -78,30 +88,52 @@ def wrong(output):
     return int(count)
 
 
-def train_and_evaluate(backend, summary_dir, *arguments):
-    """Losses of 20 steps, and wrong predictions of an odd number of images."""
-    flags = [f"--summary_dir={summary_dir}", *arguments]
-    run(backend, *flags, *SMALL, "--max_steps=20")
-    output = run(
+def evaluation(summary_dir, step=20):
+    """Flags to evaluate an odd number of images."""
+    path = f"{summary_dir}/train/model.ckpt-{step}"
+    return ["--train=false", "--eval_size=357", f"--checkpoint={path}"]
+
+
+def train_and_evaluate(backend, summary_dir, *flags):
+    """Losses of 20 steps, and wrong predictions."""
+    run(
         backend,
+        f"--summary_dir={summary_dir}",
         *flags,
-        "--train=false",
-        "--eval_size=357",
-        f"--checkpoint={summary_dir}/train/model.ckpt-20",
+        *FLAGS,
+        "--max_steps=20",
     )
+    output = run(backend, *evaluation(summary_dir), *flags)
     return losses(summary_dir), wrong(output)
 
 
-@pytest.mark.parametrize("backend", ["tensorflow", *JAX])
-def test_two_devices_are_as_one(tmp_path, backend):
-    one, wrong_of_one = train_and_evaluate(backend, tmp_path / "one")
+@pytest.fixture(scope="module")
+def one_device(tmp_path_factory):
+    """Function from a backend to its results on one device."""
+
+    @functools.cache
+    def results(backend):
+        return train_and_evaluate(backend, tmp_path_factory.mktemp(backend))
+
+    return results
+
+
+def assert_same_losses(found, expected):
+    assert len(found) == 20
+    assert max(found) > min(found) + 1e-3  # it learned something
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "backend", ["tensorflow", *(pytest.param(b, marks=slow) for b in JAX)]
+)
+def test_two_devices_are_as_one(tmp_path, one_device, backend):
+    one, wrong_of_one = one_device(backend)
     two, wrong_of_two = train_and_evaluate(
-        backend, tmp_path / "two", "--device=cpu", "--num_gpus=2"
+        backend, tmp_path, "--device=cpu", "--num_gpus=2"
     )
-    assert len(one) == 20
-    assert max(one) > min(one) + 1e-3  # it learned something
-    np.testing.assert_allclose(one, two, rtol=0, atol=1e-5)
-    assert wrong_of_one == wrong_of_two
+    assert_same_losses(two, one)
+    assert wrong_of_two == wrong_of_one
 
 
 def free_port():
@@ -110,62 +142,58 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def start_two(backend, *arguments):
+def start_two(*flags):
     address = f"127.0.0.1:{free_port()}"
     return [
         start(
-            backend,
+            "jax",
+            "experiment.py",
             f"--coordinator_address={address}",
             "--num_processes=2",
             f"--process_index={index}",
-            *arguments,
+            *flags,
         )
         for index in range(2)
     ]
 
 
-def run_two(backend, *arguments):
+def run_two(*flags):
     """The first process's output; both must succeed."""
-    processes = start_two(backend, *arguments)
-    results = [process.communicate(timeout=300) for process in processes]
-    for process, (_, errors) in zip(processes, results, strict=True):
-        assert process.returncode == 0, errors
-    assert "wrong predictions" not in results[1][0]
-    return results[0][0]
+    return output_of(*start_two(*flags))
 
 
-@pytest.mark.parametrize("backend", JAX)
-def test_two_processes_are_as_one(tmp_path, backend):
-    one, wrong_of_one = train_and_evaluate(backend, tmp_path / "one")
-    flags = [f"--summary_dir={tmp_path}/two", *SMALL]
-    run_two(backend, *flags, "--max_steps=10")
-    assert "Resuming from" in run_two(backend, *flags, "--max_steps=20")
-    two = losses(tmp_path / "two")
-    np.testing.assert_allclose(one, two, rtol=0, atol=1e-5)
-    output = run_two(
-        backend,
-        f"--checkpoint={tmp_path}/two/train/model.ckpt-20",
-        "--train=false",
-        "--eval_size=357",
-    )
-    assert wrong(output) == wrong_of_one
+needs_jax = pytest.mark.parametrize("backend", JAX)
 
 
-def wait_for(path, processes):
+@slow
+@needs_jax
+def test_two_processes_are_as_one(tmp_path, one_device, backend):
+    one, wrong_of_one = one_device(backend)
+    flags = [f"--summary_dir={tmp_path}", *FLAGS]
+    run_two(*flags, "--max_steps=10")
+    assert "Resuming from" in run_two(*flags, "--max_steps=20")
+    assert_same_losses(losses(tmp_path), one)
+    assert wrong(run_two(*evaluation(tmp_path))) == wrong_of_one
+
+
+def train_for_long(summary_dir):
+    """Two processes that have saved twice, and their flags."""
+    flags = [f"--summary_dir={summary_dir}", *FLAGS, "--save_step=2"]
+    processes = start_two(*flags, "--max_steps=100000")
+    path = summary_dir / "train" / "model.ckpt-4"
     for _ in range(1200):
         if path.exists():
-            return
+            return processes, flags
         assert all(process.poll() is None for process in processes)
         time.sleep(0.1)
     raise AssertionError(f"{path} never came")
 
 
-@pytest.mark.parametrize("backend", JAX)
+@slow
+@needs_jax
 @pytest.mark.parametrize("killed", [0, 1])
 def test_a_killed_process_ends_the_other(tmp_path, backend, killed):
-    flags = [f"--summary_dir={tmp_path}", *SMALL, "--save_step=2"]
-    processes = start_two(backend, *flags, "--max_steps=100000")
-    wait_for(tmp_path / "train" / "model.ckpt-4", processes)
+    processes, flags = train_for_long(tmp_path)
     processes[killed].kill()
     began = time.monotonic()
     _, errors = processes[1 - killed].communicate(timeout=120)
@@ -174,19 +202,15 @@ def test_a_killed_process_ends_the_other(tmp_path, backend, killed):
     # Ours, or JAX's own if it is first.
     assert re.search("another one has died|another task died", errors)
     processes[killed].communicate()
-    steps = [
-        int(path.name.split("-")[1])
-        for path in (tmp_path / "train").glob("model.ckpt-*")
-    ]
-    output = run_two(backend, *flags, f"--max_steps={max(steps) + 2}")
-    assert f"Resuming from {tmp_path}/train/model.ckpt-{max(steps)}" in output
+    step, path = checkpoints.find_all(tmp_path / "train")[-1]
+    output = run_two(*flags, f"--max_steps={step + 2}")
+    assert f"Resuming from {path}" in output
 
 
-@pytest.mark.parametrize("backend", JAX)
+@slow
+@needs_jax
 def test_a_signal_to_one_process_stops_both(tmp_path, backend):
-    flags = [f"--summary_dir={tmp_path}", *SMALL, "--save_step=2"]
-    processes = start_two(backend, *flags, "--max_steps=100000")
-    wait_for(tmp_path / "train" / "model.ckpt-4", processes)
+    processes, _ = train_for_long(tmp_path)
     processes[1].send_signal(signal.SIGTERM)
     outputs = [process.communicate(timeout=120)[0] for process in processes]
     assert [p.returncode for p in processes] == [128 + signal.SIGTERM] * 2
@@ -196,103 +220,135 @@ def test_a_signal_to_one_process_stops_both(tmp_path, backend):
     assert pathlib.Path(saved[0]).is_dir()
 
 
+@slow
 @pytest.mark.parametrize("backend", OTHERS)
 def test_checkpoints_go_from_one_backend_to_another(tmp_path, backend):
-    flags = [f"--summary_dir={tmp_path}", *SMALL, "--save_step=3"]
+    flags = [f"--summary_dir={tmp_path}", *FLAGS]
     run(backend, *flags, "--max_steps=3")
     assert "Resuming from" in run("tensorflow", *flags, "--max_steps=6")
     assert "Resuming from" in run(backend, *flags, "--max_steps=9")
     assert len(losses(tmp_path)) == 9
-    counts = {
-        wrong(
-            run(
-                name,
-                "--train=false",
-                f"--checkpoint={tmp_path}/train/model.ckpt-9",
-            )
-        )
-        for name in ("tensorflow", backend)
-    }
+    names = ("tensorflow", backend)
+    counts = {wrong(run(name, *evaluation(tmp_path, 9))) for name in names}
     assert len(counts) == 1
 
 
+@slow
 @pytest.mark.parametrize("backend", OTHERS)
 def test_layers_on_the_other_backends(backend):
-    process = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "layers", "models"],
-        cwd=ROOT,
-        env={**os.environ, "KERAS_BACKEND": backend},
-        capture_output=True,
-        text=True,
-    )
-    assert process.returncode == 0, process.stdout
+    output_of(start(backend, "-m", "pytest", "-q", "layers", "models"))
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-def test_a_training_goes_on_in_another_precision(tmp_path, policy):
-    flags = [f"--summary_dir={tmp_path}", *SMALL]
-    run("tensorflow", *flags, "--max_steps=10", f"--dtype_policy={policy}")
-    output = run("tensorflow", *flags, "--max_steps=20")
-    assert f"Note: dtype_policy was {policy} and is float32" in output
-    float32, _ = train_and_evaluate("tensorflow", tmp_path / "float32")
-    mixed = losses(tmp_path)
+def test_a_training_goes_on_in_another_precision(
+    tmp_path, capsys, one_device, policy
+):
+    config = Config(summary_dir=str(tmp_path), max_steps=10, **SMALL)
+    experiment.run(dataclasses.replace(config, dtype_policy=policy))
+    experiment.run(dataclasses.replace(config, max_steps=20))
+    note = f"Note: dtype_policy was {policy} and is float32"
+    assert note in capsys.readouterr().out
+    mixed, (float32, _) = losses(tmp_path), one_device("tensorflow")
     np.testing.assert_allclose(mixed, float32, rtol=0.03)
     # It is not merely float32 under another name.
-    assert mixed[:10] != float32[:10]
+    assert mixed[:10] != pytest.approx(float32[:10], rel=1e-6)
+
+
+ERRORS = """
+import json
+import sys
+import devices
+from common.errors import UserError
+for settings in json.loads(sys.argv[1]):
+    try:
+        with devices.use(devices.Settings(**settings), "x"):
+            print("none")
+    except UserError as error:
+        print(error)
+"""
+
+
+def errors_of(backend, *settings):
+    """The message of each of some settings, one after the other."""
+    settings = json.dumps(settings)
+    return output_of(start(backend, "-c", ERRORS, settings)).splitlines()
 
 
 @pytest.mark.parametrize("backend", ALL)
-def test_devices_that_are_not_there(tmp_path, backend):
-    flags = [f"--summary_dir={tmp_path}", *SMALL]
-    assert "--device=gpu:1" in error_of(backend, *flags, "--device=gpu:1")
-    assert "0 GPUs" in error_of(backend, *flags, "--gpu_memory_limit=100")
-    message = error_of(backend, *flags, "--num_gpus=2")
-    assert "--num_gpus=2" in message
-    assert not list(tmp_path.iterdir())
-
-
-def test_wrong_clusters(tmp_path):
-    flags = [f"--summary_dir={tmp_path}", *SMALL]
-    assert "needs KERAS_BACKEND=jax" in error_of(
-        "tensorflow", *flags, "--num_processes=2"
-    )
-    assert "need --num_processes" in error_of(
-        "tensorflow", *flags, "--process_index=1"
-    )
-
-
-@pytest.mark.parametrize("backend", JAX)
-def test_wrong_clusters_on_jax(tmp_path, backend):
-    flags = [f"--summary_dir={tmp_path}", *SMALL, "--num_processes=2"]
-    assert "needs --coordinator_address" in error_of(backend, *flags)
-    assert "--coordinator_address=here:65536 should be HOST:PORT" in error_of(
+def test_devices_that_are_not_there(backend):
+    gpu, limit, two, index, deterministic = errors_of(
         backend,
-        *flags,
-        "--coordinator_address=here:65536",
-        "--process_index=1",
+        {"device": "gpu:1"},
+        {"gpu_memory_limit": 100},
+        {"num_gpus": 2},
+        {"process_index": 1},
+        {"device": "cpu", "deterministic": True},
     )
-    flags.append("--coordinator_address=nowhere")
-    assert "needs --process_index" in error_of(backend, *flags)
-    assert "should be HOST:PORT" in error_of(
-        backend, *flags, "--process_index=0"
-    )
+    assert gpu.startswith("--device=gpu:1")
+    assert "0 GPUs" in limit
+    assert limit.startswith("--gpu_memory_limit=100")
+    assert "--num_gpus=2" in two
+    assert "need --num_processes" in index
+    is_tensorflow = backend == "tensorflow"
+    assert is_tensorflow != ("needs KERAS_BACKEND=tens" in deterministic)
+
+
+def test_messages_name_what_was_asked_for():
+    settings = Settings(device="gpu:2", num_gpus=2, gpu_memory_limit=9)
+    with pytest.raises(
+        UserError,
+        match="--device=gpu:2 --num_gpus=2 --gpu_memory_limit=9, but "
+        "tensorflow finds 3 GPUs here",
+    ):
+        choice.require_gpus(settings, 3, 4)
+    choice.require_gpus(settings, 4, 4)
+    choice.require_gpus(Settings(), 0, 1)  # the CPU will do
+
+
+ADDRESS = "10.0.0.1:1234"
+
+
+@pytest.mark.parametrize(
+    ("backend", "settings", "message"),
+    [
+        ("tensorflow", {}, "needs KERAS_BACKEND=jax; it is tensorflow"),
+        ("jax", {}, "needs --coordinator_address"),
+        ("jax", {"coordinator_address": ADDRESS}, "needs --process_index"),
+        *(
+            (
+                "jax",
+                {"coordinator_address": address, "process_index": 1},
+                f"--coordinator_address={address} should be HOST:PORT",
+            )
+            for address in ("here:65536", "nowhere")
+        ),
+        (
+            "jax",
+            {"coordinator_address": ADDRESS, "process_index": 2},
+            "from 0 to 1; it is 2",
+        ),
+    ],
+)
+def test_wrong_clusters(monkeypatch, backend, settings, message):
+    monkeypatch.setattr(keras.backend, "backend", lambda: backend)
+    settings = Settings(num_processes=2, **settings)
+    with (
+        pytest.raises(UserError, match=message),
+        cluster.joined(settings, "experiment.py"),
+    ):
+        pass
 
 
 def test_a_first_process_that_cannot_be_reached(monkeypatch):
-    from common.errors import UserError
-    from devices import cluster
-
     monkeypatch.setattr(cluster, "START_TIMEOUT", 0.1)
     with pytest.raises(UserError, match=r"127.0.0.1:\d+ within 0.1 seconds"):
         cluster._wait_for_first(f"127.0.0.1:{free_port()}")
 
 
-def test_a_batch_that_does_not_split(tmp_path):
-    message = error_of(
-        "tensorflow",
-        f"--summary_dir={tmp_path}",
-        "--device=cpu",
-        "--num_gpus=2",
-        "--batch_size=7",
-    )
-    assert "--batch_size=7 cannot be split evenly over 2 devices" in message
+def test_a_batch_that_does_not_split():
+    several = parallel.OneDevice()
+    several.count = 2
+    several.require_even_split(8)
+    assert several.round_up(7) == 8
+    with pytest.raises(UserError, match="--batch_size=7 cannot be split even"):
+        several.require_even_split(7)

@@ -9,6 +9,7 @@ from checkpoints.architecture import Architecture
 from common.errors import UserError
 from common.progress import Progress
 from devices.parallel import OneDevice
+from evaluation.prediction import PRESENT_LENGTH
 from input_data import features as keys
 from input_data import registry
 from models.hparams import parse_overrides
@@ -23,11 +24,14 @@ class Score:
       num_examples: int, all that were evaluated.
       correct: int, all classes of the example are right.
       almost_correct: int, at least one is.
+      confident: int, all are right and have values above `PRESENT_LENGTH`,
+        as lengths and probabilities of classes that are there should.
     """
 
     num_examples: int
     correct: int
     almost_correct: int
+    confident: int
 
     @property
     def wrong(self):
@@ -46,6 +50,18 @@ class Score:
             f"wrong percent: {percent:.2f}%"
         )
 
+    @property
+    def measures(self):
+        """Both measures of pairs that were put together, for people."""
+        right, confident = (
+            f"{count} of {self.num_examples} ({count / self.num_examples:.2%})"
+            for count in (self.correct, self.confident)
+        )
+        return (
+            f"Both classes right: {right}; and both above {PRESENT_LENGTH}: "
+            f"{confident}"
+        )
+
 
 def score(labels, logits, num_targets):
     """Counts right predictions; logits that are not finite are wrong.
@@ -59,13 +75,16 @@ def score(labels, logits, num_targets):
       `Score`.
     """
     finite = np.isfinite(logits).all(axis=-1)
-
-    def count(function):
-        values = np.asarray(function(labels, logits, num_targets))
-        return int(values[finite].sum())
-
+    correct, almost_correct = (
+        np.asarray(function(labels, logits, num_targets)) * finite
+        for function in (layers.correct, layers.almost_correct)
+    )
+    above = (logits > PRESENT_LENGTH) | (labels == 0)
     return Score(
-        len(labels), count(layers.correct), count(layers.almost_correct)
+        num_examples=len(labels),
+        correct=int(correct.sum()),
+        almost_correct=int(almost_correct.sum()),
+        confident=int((correct * above.all(axis=-1)).sum()),
     )
 
 
@@ -163,7 +182,7 @@ class Evaluator:
         )
         if architecture is None:
             architecture = Architecture.asked_for(config, pipeline.spec)
-        self._require_same_shape(checkpoint.path, architecture, pipeline)
+        architecture = self._fitted(checkpoint.path, architecture, pipeline)
         checkpoint.require_usable(config, pipeline)
         model = self._model(architecture)
         checkpoint.load(model, architecture)
@@ -228,15 +247,28 @@ class Evaluator:
             f"{checkpoint.path}: {'; '.join(contradictions)}. {advice}"
         )
 
-    def _require_same_shape(self, path, architecture, pipeline):
-        spec = pipeline.spec
-        if architecture.shape != spec.shape:
-            raise UserError(
-                f"{path} is for {_describe(architecture.shape)} with "
-                f"--num_targets={architecture.num_targets}, but "
-                f"{self._config.dataset_name} with --num_targets="
-                f"{spec.num_targets} has {_describe(spec.shape)}"
+    def _fitted(self, path, architecture, pipeline):
+        """The network for the images' size, if its weights are for any."""
+        spec, shape = pipeline.spec, architecture.shape
+        if shape == spec.shape:
+            return architecture
+        resized = dataclasses.replace(
+            shape, height=spec.shape.height, width=spec.shape.width
+        )
+        if resized == spec.shape and architecture.takes_any_size:
+            return dataclasses.replace(architecture, shape=resized)
+        reason = ""
+        if resized == spec.shape:
+            reason = (
+                f": the weights of model {architecture.model} depend on the "
+                "size of the images"
             )
+        raise UserError(
+            f"{path} is for {_describe(shape)} with "
+            f"--num_targets={architecture.num_targets}, but "
+            f"{self._config.dataset_name} with --num_targets="
+            f"{spec.num_targets} has {_describe(spec.shape)}{reason}"
+        )
 
 
 def _describe(shape):

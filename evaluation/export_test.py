@@ -14,6 +14,7 @@ from input_data import features as keys
 from input_data.features import ImageShape
 from models.capsule import HParams
 from models.registry import MODELS, build_model
+from testing.small_models import small_hparams
 
 ROOT = pathlib.Path(layers.__file__).parents[1]
 SHAPE = ImageShape(18, 20, 2, 3)
@@ -38,7 +39,8 @@ print([name for name in sys.modules if name.split(".")[0] in ours])
 """
 
 
-def make(name="capsule", num_targets=1, hparams=SMALL):
+def make(name="capsule", num_targets=1):
+    hparams = SMALL if name == "capsule" else small_hparams(name)
     model = build_model(name, SHAPE, num_targets, hparams, seed=6)
     # The longest capsule shall not be the same for all images.
     model.set_weights([weights * 3 for weights in model.get_weights()])

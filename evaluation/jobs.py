@@ -43,10 +43,16 @@ def evaluate_once(config, parallel=_ONE_DEVICE):
         writer = _test_writer(config)
     labels, logits, pipeline = Evaluator(config, parallel).predict(checkpoint)
     result = score(labels, logits, pipeline.spec.num_targets)
-    print(result)
+    _print(result, config)
     if writer is not None:
         _summarise(writer, pipeline, labels, logits, result, checkpoint)
     return result
+
+
+def _print(result, config):
+    print(result, flush=True)
+    if config.pairs != "overlap":
+        print(result.measures, flush=True)
 
 
 def evaluate_ensemble(config, parallel=_ONE_DEVICE):
@@ -75,7 +81,8 @@ def evaluate_ensemble(config, parallel=_ONE_DEVICE):
                 "--num_targets says which images to take"
             )
         members.append(score(labels, logits, num_targets))
-        print(f"{path}: {members[-1]}")
+        print(f"{path}: ", end="")
+        _print(members[-1], config)
         total = total + logits
     result = score(labels, total, num_targets)
     print(f"Ensemble of {len(paths)}:")
@@ -148,7 +155,7 @@ def evaluate_continuously(config, parallel=_ONE_DEVICE):
                 continue
             result = score(labels, logits, pipeline.spec.num_targets)
             print(f"{path}:")
-            print(result, flush=True)
+            _print(result, config)
             _summarise(writer, pipeline, labels, logits, result, checkpoint)
             last_time = time.monotonic()
             last = checkpoint.training["max_steps"]

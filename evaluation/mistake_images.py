@@ -7,11 +7,16 @@ import numpy as np
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
-from visualisation.drawing import SCREEN_DPI, STYLE, png, to_rgb
+from visualisation.drawing import (
+    SCREEN_DPI,
+    STYLE,
+    png,
+    shortened,
+    to_rgb,
+)
 
 # With more the counts of a confusion matrix could not be read.
 MAX_CLASSES = 100
-_STYLE = {**STYLE, "axes.titlesize": 8}
 _CELL_INCHES = 0.34
 _LARGEST_FONT = 11
 # Size of a font of which one character fits in a cell.
@@ -25,7 +30,6 @@ _IMAGE_INCHES = 1.4
 _TEXT_INCHES = 0.45
 # What fits above an image.
 _CHARACTERS = 21
-_LONGEST_NAME = 14
 
 
 def confusion_matrix_png(matrix, class_names, title):
@@ -42,10 +46,10 @@ def confusion_matrix_png(matrix, class_names, title):
     Returns:
       The bytes of a PNG file.
     """
-    names = [_shortened(name) for name in class_names]
+    names = [shortened(name) for name in class_names]
     shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
     inches = 1 + _CELL_INCHES * len(names)
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(inches, inches), layout="constrained")
         axes = figure.add_subplot()
         axes.imshow(shares, cmap="Blues", norm=PowerNorm(_POWER, 0, 1))
@@ -86,13 +90,13 @@ def wrong_predictions_png(mistakes, class_names, title):
     Returns:
       The bytes of a PNG file.
     """
-    names = [_shortened(name) for name in class_names]
+    names = [shortened(name) for name in class_names]
     images = [to_rgb(mistake.image) for mistake in mistakes]
     height, width, _ = images[0].shape
     columns = min(_COLUMNS, len(mistakes))
     rows = -(-len(mistakes) // columns)
     row_inches = _TEXT_INCHES + _IMAGE_INCHES * height / width
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(
             figsize=(_IMAGE_INCHES * columns, row_inches * rows),
             layout="constrained",
@@ -103,7 +107,7 @@ def wrong_predictions_png(mistakes, class_names, title):
             axes.set_axis_off()
         for axes, image, mistake in zip(grid, images, mistakes, strict=False):
             axes.imshow(image, interpolation="nearest")
-            axes.set_title(_verdict(mistake, names))
+            axes.set_title(_verdict(mistake, names), fontsize="medium")
         return png(figure, SCREEN_DPI)
 
 
@@ -119,9 +123,3 @@ def _verdict(mistake, names):
         textwrap.fill(f"{what} {' and '.join(classes)}", _CHARACTERS)
         for what, classes in (("true", labels), ("predicted", predictions))
     )
-
-
-def _shortened(name):
-    if len(name) <= _LONGEST_NAME:
-        return name
-    return f"{name[: _LONGEST_NAME - 1]}…"

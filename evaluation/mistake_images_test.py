@@ -46,14 +46,6 @@ def test_texts_tell_classes_and_values():
     )
 
 
-def test_names_that_are_too_long_are_cut():
-    assert [mistake_images._shortened(name) for name in NAMES] == [
-        "cat",
-        "automobile",
-        "a name that i…",
-    ]
-
-
 @pytest.mark.parametrize("depth", [1, 2, 3])
 @pytest.mark.parametrize("count", [1, 5, 7])
 def test_grids_of_any_depth_and_number(depth, count):

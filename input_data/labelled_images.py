@@ -6,13 +6,8 @@ import numpy as np
 import tensorflow as tf
 
 from common.errors import UserError
-from input_data import features as keys
 from input_data.memory import require_memory_for_padded
-from input_data.pipeline import (
-    Pipeline,
-    single_target_batch,
-    two_target_batch,
-)
+from input_data.pipeline import Pipeline
 from input_data.randomness import (
     Stream,
     random_offsets,
@@ -157,19 +152,12 @@ class SingleObjects(Pipeline):
     """
 
     def __init__(self, source, options, **of_split):
-        height, width, depth = source.shape
+        height, width, _ = source.shape
         size = (height + 2 * options.pad, width + 2 * options.pad)
         if options.distort:
             size = distorted_size(*size)
-        spec = keys.Spec(
-            keys.ImageShape(*size, depth, source.num_classes),
-            num_targets=1,
-            num_examples=min(options.eval_size, len(source)),
-            num_images=len(source),
-            class_names=source.class_names,
-            **of_split,
-        )
-        super().__init__(spec, source)
+        num_examples = min(options.eval_size, len(source))
+        super().__init__(source, size, 1, num_examples, **of_split)
         self._shift = options.shift
         self._pad = options.pad
         self._distort = options.distort
@@ -188,19 +176,18 @@ class SingleObjects(Pipeline):
             images = augment(images, seed, step)
         if self._distort:
             images = distort_for_training(images, seed, step)
-        return self._batch(images, labels)
+        return self._alone(images, labels)
 
     def _evaluation_batch(self, indices):
         images, labels = self._source.take(indices)
         images = pad_images(images, self._pad)
         if self._distort:
             images = crop_middle(images)
-        return self._batch(images, labels)
+        return self._alone(images, labels)
 
-    def _batch(self, images, labels):
-        return single_target_batch(
-            unit_range(images), labels, self.spec.shape.num_classes
-        )
+    def _alone(self, images, labels):
+        images = unit_range(images)
+        return self._batch(images, [images], [labels])
 
 
 class OverlappingPairs(Pipeline):
@@ -223,22 +210,17 @@ class OverlappingPairs(Pipeline):
     """
 
     def __init__(self, data, options, **of_split):
-        height, width, depth = data.images.shape[1:]
-        border = 2 * options.pad
-        spec = keys.Spec(
-            keys.ImageShape(
-                height + border, width + border, depth, data.num_classes
-            ),
+        order, starts, counts = group_by_class(data)
+        height, width, _ = data.images.shape[1:]
+        super().__init__(
+            ImageTensors(data[order]),
+            (height + 2 * options.pad, width + 2 * options.pad),
             num_targets=2,
             num_examples=options.eval_size,
-            num_images=len(data),
-            class_names=data.class_names,
             **of_split,
         )
         self._shift = options.shift
         self._pad = options.pad
-        order, starts, counts = group_by_class(data)
-        super().__init__(spec, ImageTensors(data[order]))
         self._counts = tf.constant(counts, tf.int64)
         self._starts = tf.constant(starts, tf.int64)
         # Where the image that was at each place before the sort is now.
@@ -292,11 +274,10 @@ class OverlappingPairs(Pipeline):
         merged = tf.minimum(
             tf.cast(shifted[0], tf.int32) + tf.cast(shifted[1], tf.int32), 255
         )
-        return two_target_batch(
+        return self._batch(
             unit_range(merged),
             [unit_range(images) for images in shifted],
             labels,
-            self.spec.shape.num_classes,
         )
 
     def _partners(self, first, draws):

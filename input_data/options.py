@@ -88,6 +88,17 @@ class Options:
         at_most=10**5,
         default_text="0; with two targets 4",
     )
+    pairs: str = _data_flag(
+        "overlap",
+        "With --num_targets=2, how two objects share an image: overlap, merged "
+        "as in MultiMNIST; below or beside, for --train=false and any data "
+        "set: two test images put together, the second below or beside the "
+        "first, so that the image has twice the height or width. A checkpoint "
+        "of single objects can be evaluated on them if its network takes "
+        "images of any size.",
+        choices=("overlap", "below", "beside"),
+        recorded=False,
+    )
     seed: int = _data_flag(
         0,
         "Seed of the initial weights, the batches and the test pairs.",

@@ -13,16 +13,26 @@ class Pipeline(abc.ABC):
     """One split of a data set, as batches under the feature contract.
 
     Args:
-      spec: `features.Spec`.
       source: where images come from, such as `labelled_images.ImageTensors`.
         Its `error` is the `UserError` that ended reading, or None.
+      size: (height, width) of the images as the network sees them.
+      num_targets: int.
+      num_examples: int, examples to evaluate.
+      **more: other attributes of the `Spec`.
 
     Attributes:
       spec: `features.Spec`.
     """
 
-    def __init__(self, spec, source):
-        self.spec = spec
+    def __init__(self, source, size, num_targets, num_examples, **more):
+        self.spec = keys.Spec(
+            keys.ImageShape(*size, source.shape[-1], source.num_classes),
+            num_targets,
+            num_examples,
+            num_images=len(source),
+            class_names=source.class_names,
+            **more,
+        )
         self._source = source
 
     def training_batches(self, batch_size, seed, start, stop):
@@ -139,38 +149,17 @@ class Pipeline(abc.ABC):
     def _evaluation_batch(self, indices):
         """The batch (x, y) of the examples at `indices`, int64 [B]."""
 
+    def _batch(self, images, targets, labels):
+        """The batch (x, y) of some images.
 
-def single_target_batch(images, labels, num_classes):
-    """(x, y) of images that show one object: the image is its own target.
-
-    Args:
-      images: float32 [B, H, W, C].
-      labels: int32 [B].
-      num_classes: int.
-    """
-    x = {keys.IMAGES: images, keys.RECONS_LABEL: labels}
-    y = {keys.LOGITS: tf.one_hot(labels, num_classes), keys.RECONS: images}
-    return x, y
-
-
-def two_target_batch(merged, images, labels, num_classes):
-    """(x, y) of images that show two objects of different classes.
-
-    Args:
-      merged: float32 [B, H, W, C], both objects.
-      images: pair of float32 [B, H, W, C], each object alone.
-      labels: pair of int32 [B].
-      num_classes: int.
-    """
-    x = {
-        keys.IMAGES: merged,
-        keys.RECONS_LABEL: labels[0],
-        keys.SPARE_LABEL: labels[1],
-    }
-    y = {
-        keys.LOGITS: tf.one_hot(labels[0], num_classes)
-        + tf.one_hot(labels[1], num_classes),
-        keys.RECONS: images[0],
-        keys.SPARE_RECONS: images[1],
-    }
-    return x, y
+        Args:
+          images: float32 [B, H, W, C], all objects together.
+          targets: for each target float32 [B, H, W, C], that object alone.
+          labels: for each target int32 [B].
+        """
+        num_classes = self.spec.shape.num_classes
+        # The second names are for a second target, if there is one.
+        x = dict(zip(keys.LABEL_BY_TARGET, labels, strict=False))
+        y = dict(zip(keys.RECONS_BY_TARGET, targets, strict=False))
+        y[keys.LOGITS] = sum(tf.one_hot(label, num_classes) for label in labels)
+        return {keys.IMAGES: images, **x}, y

@@ -3,6 +3,7 @@
 Imports no data set, and so no TensorFlow, before one is asked for.
 """
 
+import dataclasses
 import importlib
 
 from common.errors import UserError
@@ -14,6 +15,8 @@ from input_data.names import (
     valid_names,
 )
 from input_data.options import Options
+
+_ALL = 10**9  # images, more than there are
 
 
 def load(name, split, options):
@@ -32,9 +35,30 @@ def load(name, split, options):
         or not for this data set, options that are for other data sets, or
         files that are missing or damaged.
     """
+    if options.pairs != "overlap":
+        return _separate_pairs(name, split, options)
     data_set = find(name)
     _check_options(name, data_set, options)
     return data_set.load(split, options)
+
+
+def _separate_pairs(name, split, options):
+    """Pairs of the images of one object, whatever the data set."""
+    from input_data.separate_pairs import SeparatePairs
+
+    if options.num_targets != 2:
+        raise UserError(
+            f"--pairs={options.pairs} puts two images together: add "
+            "--num_targets=2"
+        )
+    if split.is_training:
+        raise UserError(
+            f"--pairs={options.pairs} is for evaluation: add --train=false"
+        )
+    of_all = dataclasses.replace(
+        options, num_targets=1, pairs="overlap", eval_size=_ALL
+    )
+    return SeparatePairs(load(name, split, of_all), options)
 
 
 def find(name):

@@ -40,7 +40,7 @@ class Split(enum.Enum):
         return cls.TRAIN if train else cls.TEST
 
 
-def num_held_out(num_training):
+def default_num_held_out(num_training):
     """How many training images validation holds out: a fifth, at most 10,000.
 
     That is the reference's number for large sets, and leaves most of a
@@ -49,28 +49,26 @@ def num_held_out(num_training):
     return min(MAX_HELD_OUT, max(1, num_training // 5))
 
 
-def select(split, train, test, num_held_out):
-    """The part of a data set that a split stands for.
+def select(split, images, num_held_out=None):
+    """The part of the training or the test images that a split stands for.
 
     Args:
       split: `Split`.
-      train: sequence that can be sliced, the training images.
-      test: the test images.
+      images: sequence that can be sliced: those for testing if the split is
+        TEST, else those for training.
       num_held_out: int, how many of the training images, the last ones,
-        validation holds out.
+        validation holds out; by default `default_num_held_out`.
 
     Raises:
       UserError: if no image is left.
     """
-    part = {
-        Split.TRAIN: lambda: train,
-        Split.TEST: lambda: test,
-        Split.VALID_TRAIN: lambda: train[:-num_held_out],
-        Split.VALID_TEST: lambda: train[-num_held_out:],
-    }[split]()
-    if not len(part):
+    count = num_held_out or default_num_held_out(len(images))
+    if split.is_held_out:
+        first = split is Split.VALID_TRAIN
+        images = images[:-count] if first else images[-count:]
+    if not len(images):
         raise UserError(
             f"no images are left for {split.value}: validation holds out "
-            f"{num_held_out}"
+            f"{count}"
         )
-    return part
+    return images

@@ -2,9 +2,8 @@
 
 import tensorflow as tf
 
-from input_data import features as keys
 from input_data.labelled_images import ImageTensors
-from input_data.pipeline import Pipeline, single_target_batch
+from input_data.pipeline import Pipeline
 from input_data.randomness import Stream, step_seed
 from input_data.transforms.photo_distortion import (
     central_crop,
@@ -37,15 +36,8 @@ class StandardisedCrops(Pipeline):
     """
 
     def __init__(self, data, crop_size, distort, eval_size):
-        depth = data.images.shape[-1]
-        spec = keys.Spec(
-            keys.ImageShape(*crop_size, depth, data.num_classes),
-            num_targets=1,
-            num_examples=min(eval_size, len(data)),
-            num_images=len(data),
-            class_names=data.class_names,
-        )
-        super().__init__(spec, ImageTensors(data))
+        num_examples = min(eval_size, len(data))
+        super().__init__(ImageTensors(data), crop_size, 1, num_examples)
         self._crop_size = crop_size
         self._distort = distort
 
@@ -53,19 +45,16 @@ class StandardisedCrops(Pipeline):
         images, labels = self._source.take(
             self.training_indices(step, batch_size, seed)
         )
-        return self._batch(self._distort(images, step, seed), labels)
+        return self._standardised(self._distort(images, step, seed), labels)
 
     def _evaluation_batch(self, indices):
         images, labels = self._source.take(indices)
         crops = central_crop(images, self._crop_size)
-        return self._batch(tf.cast(crops, tf.float32), labels)
+        return self._standardised(tf.cast(crops, tf.float32), labels)
 
-    def _batch(self, crops, labels):
-        return single_target_batch(
-            tf.image.per_image_standardization(crops),
-            labels,
-            self.spec.shape.num_classes,
-        )
+    def _standardised(self, crops, labels):
+        images = tf.image.per_image_standardization(crops)
+        return self._batch(images, [images], [labels])
 
 
 def distort_colours(images, step, seed):

@@ -11,6 +11,7 @@ from .losses import (
 from .metrics import Accuracy, AlmostAccuracy, almost_correct, correct
 from .reconstruction import Reconstruction, mask_capsules
 from .routing import (
+    RoutingRule,
     dynamic_routing,
     leaky_softmax,
     lengths,
@@ -36,6 +37,7 @@ __all__ = [
     "DepthwiseCapsule",
     "Length",
     "Reconstruction",
+    "RoutingRule",
     "SelfAttentionCapsule",
     "almost_correct",
     "correct",

@@ -1,5 +1,6 @@
 """Capsule layers: fully connected, and convolutional with shared kernels."""
 
+import dataclasses
 import math
 
 import keras
@@ -8,7 +9,7 @@ from keras import ops
 from .convolution import convolution
 from .initial_weights import constant_bias, truncated_normal
 from .routing import RoutingRule, couplings_of, lengths, route
-from .votes import FormedVotes, LinearVotes
+from .votes import FormedVotes, LinearVotes, SharedVotes
 
 
 def require_positive(**arguments: int) -> None:
@@ -36,9 +37,30 @@ class Length(keras.layers.Layer):
 
 
 class _RoutedLayer(keras.layers.Layer):
-    """What both capsule layers share: output capsules, biases and routing."""
+    """What both capsule layers share: output capsules, weights and routing.
 
-    def __init__(self, num_capsules, num_atoms, num_routing, leaky, **kwargs):
+    Args:
+      num_capsules, num_atoms, num_routing, leaky: as of both layers.
+      rule: `RoutingRule` or a dict of its attributes, if the routing is not
+        the paper's; says whether it is leaky.
+      use_bias: bool, whether there are `biases`.
+      kernel_initializer: of `weights`, as layers of Keras take it; by default
+        the reference's.
+      **kwargs: of `keras.layers.Layer`.
+    """
+
+    def __init__(
+        self,
+        num_capsules,
+        num_atoms,
+        num_routing,
+        leaky,
+        *,
+        rule=None,
+        use_bias=True,
+        kernel_initializer=None,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         require_positive(
             num_capsules=num_capsules,
@@ -47,35 +69,53 @@ class _RoutedLayer(keras.layers.Layer):
         )
         if not isinstance(leaky, bool):
             raise ValueError(f"leaky must be a bool. Received: {leaky!r}")
+        if isinstance(rule, dict):
+            rule = RoutingRule(**rule)
+        if leaky and rule is not None and not rule.leaky:
+            raise ValueError("leaky is True, but rule is not leaky")
         self.num_capsules = num_capsules
         self.num_atoms = num_atoms
         self.num_routing = num_routing
-        self.leaky = leaky
-        self.rule = RoutingRule(leaky=leaky)
+        self.rule = rule or RoutingRule(leaky=leaky)
+        self.leaky = self.rule.leaky
+        self.use_bias = use_bias
+        self.kernel_initializer = (
+            truncated_normal()
+            if kernel_initializer is None
+            else keras.initializers.get(kernel_initializer)
+        )
 
     def _route(self, votes):
         return route(votes, self.biases, self.num_routing, self.rule)
 
     def _add_weights(self, shape):
-        """Creates `weights` of the given shape and `biases` [O, A]."""
+        """Creates `weights` of the given shape and `biases` [O, A], if any."""
         self.kernel = self.add_weight(
             name="weights",
             shape=shape,
-            initializer=truncated_normal(),
+            initializer=self.kernel_initializer,
         )
-        self.biases = self.add_weight(
-            name="biases",
-            shape=(self.num_capsules, self.num_atoms),
-            initializer=constant_bias(),
-        )
+        self.biases = None
+        if self.use_bias:
+            self.biases = self.add_weight(
+                name="biases",
+                shape=(self.num_capsules, self.num_atoms),
+                initializer=constant_bias(),
+            )
 
     def get_config(self):
+        is_plain = self.rule == RoutingRule(leaky=self.leaky)
         return {
             **super().get_config(),
             "num_capsules": self.num_capsules,
             "num_atoms": self.num_atoms,
             "num_routing": self.num_routing,
             "leaky": self.leaky,
+            "rule": None if is_plain else dataclasses.asdict(self.rule),
+            "use_bias": self.use_bias,
+            "kernel_initializer": keras.initializers.serialize(
+                self.kernel_initializer
+            ),
         }
 
 
@@ -85,48 +125,82 @@ class Capsule(_RoutedLayer):
 
     votes[b, i, o, :] = inputs[b, i, :] @ weights[i, :, o, :], routed over the
     input capsules (the paper's section 2; the DigitCaps of its section 4) by
-    `route`; `LinearVotes` does not form them.
+    `route`; they are not formed, see votes.py.
 
     Weights, with I input capsules of a atoms: `weights` [I, a, O * A],
     truncated normal of stddev 0.1, and `biases` [O, A], 0.1 at the start.
+
+    With `share_weights` all input capsules have the same, `weights`
+    [1, a, O * A], and I may be unknown and change from call to call. J. Su's
+    layer (https://kexue.fm/archives/5112) is
+
+      Capsule(
+          O, A, share_weights=True, use_bias=False,
+          kernel_initializer="glorot_uniform",
+          rule=RoutingRule(
+              logits="replace", compare="direction",
+              squash_constant=0.5, squash_epsilon=1e-7,
+          ),
+      )
 
     Args:
       num_capsules: int, O, the number of output capsules.
       num_atoms: int, A, the atoms of each.
       num_routing: int >= 1, routing iterations.
       leaky: bool, whether couplings may sum to less than 1.
-      **kwargs: of `keras.layers.Layer`.
+      share_weights: bool, whether all input capsules share their weights.
+      **kwargs: `rule`, `use_bias` and `kernel_initializer`, see
+        `_RoutedLayer`, and those of `keras.layers.Layer`.
 
     Input shape: [B, I, a]. Output shape: [B, O, A].
 
     Raises:
       ValueError: for arguments that are not positive integers, and at build
-        if the input does not have three axes of which the last two are known.
+        if the input does not have three axes, or an unknown number of atoms,
+        or of capsules whose weights are not shared.
     """
 
     def __init__(
-        self, num_capsules, num_atoms, num_routing=3, leaky=False, **kwargs
+        self,
+        num_capsules,
+        num_atoms,
+        num_routing=3,
+        leaky=False,
+        share_weights=False,
+        **kwargs,
     ):
         super().__init__(num_capsules, num_atoms, num_routing, leaky, **kwargs)
+        self.share_weights = share_weights
         self.input_spec = keras.layers.InputSpec(ndim=3)
 
     def build(self, input_shape):
-        if len(input_shape) != 3 or None in input_shape[1:]:
+        needed = input_shape[2:] if self.share_weights else input_shape[1:]
+        if len(input_shape) != 3 or None in needed:
+            known = "atoms" if self.share_weights else "capsules and atoms"
             raise ValueError(
                 f"{self.name} needs input of the shape (batch, capsules, "
-                "atoms) with known capsules and atoms. Received: "
-                f"{tuple(input_shape)}"
+                f"atoms) with known {known}. Received: {tuple(input_shape)}"
             )
         _, inputs, input_atoms = input_shape
         self._add_weights(
-            (inputs, input_atoms, self.num_capsules * self.num_atoms)
+            (
+                1 if self.share_weights else inputs,
+                input_atoms,
+                self.num_capsules * self.num_atoms,
+            )
         )
+        if self.share_weights:
+            inputs = None
         self.input_spec = keras.layers.InputSpec(
             shape=(None, inputs, input_atoms)
         )
 
+    def _votes(self, inputs):
+        votes = SharedVotes if self.share_weights else LinearVotes
+        return votes(inputs, self.kernel, self.num_capsules)
+
     def call(self, inputs):
-        return self._route(LinearVotes(inputs, self.kernel, self.num_capsules))
+        return self._route(self._votes(inputs))
 
     def couplings(self, inputs):
         """How the built layer routes its input capsules to its outputs.
@@ -138,8 +212,9 @@ class Capsule(_RoutedLayer):
           float32 tensor [num_routing, B, I, O]: the coupling coefficients of
           each routing iteration.
         """
-        votes = LinearVotes(inputs, self.kernel, self.num_capsules)
-        return couplings_of(votes, self.biases, self.num_routing, self.rule)
+        return couplings_of(
+            self._votes(inputs), self.biases, self.num_routing, self.rule
+        )
 
     def multiply_adds(self, input_shape):
         """Products with weights for one example: those of its votes."""
@@ -147,6 +222,9 @@ class Capsule(_RoutedLayer):
 
     def compute_output_shape(self, input_shape):
         return (input_shape[0], self.num_capsules, self.num_atoms)
+
+    def get_config(self):
+        return {**super().get_config(), "share_weights": self.share_weights}
 
 
 @keras.saving.register_keras_serializable(package="capsules")
@@ -170,7 +248,7 @@ class ConvSlimCapsule(_RoutedLayer):
       padding: "VALID" or "SAME", in either case.
       num_routing: int >= 1, routing iterations.
       leaky: bool, whether couplings may sum to less than 1.
-      **kwargs: of `keras.layers.Layer`.
+      **kwargs: as of `Capsule`.
 
     Input shape: [B, H, W, I, a]. Output shape: [B, h, w, O, A].
 

@@ -25,7 +25,7 @@ def _float32(*tensors):
 
 
 @_registered
-def margin_loss(labels, logits):
+def margin_loss(labels, logits, absent_weight=ABSENT_WEIGHT):
     """Margin loss: the paper's equation 4, scaled as in the reference.
 
     Per class 0.5 * T * max(0, 0.9 - l)^2 + 0.25 * (1 - T) * max(0, l - 0.1)^2,
@@ -35,6 +35,7 @@ def margin_loss(labels, logits):
     Args:
       labels: tensor [B, O], 1 for each class that is present, else 0.
       logits: tensor [B, O].
+      absent_weight: float, the paper's lambda; half of it is the 0.25 above.
 
     Returns:
       float32 tensor [B].
@@ -42,7 +43,7 @@ def margin_loss(labels, logits):
     labels, logits = _float32(labels, logits)
     present = ops.square(ops.relu(PRESENT_MARGIN - logits))
     absent = ops.square(ops.relu(logits - ABSENT_MARGIN))
-    cost = labels * present + ABSENT_WEIGHT * (1.0 - labels) * absent
+    cost = labels * present + absent_weight * (1.0 - labels) * absent
     return 0.5 * ops.mean(cost, axis=-1)
 
 

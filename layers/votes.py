@@ -3,7 +3,7 @@
 Routing asks for three things: the sum of the votes over the input capsules,
 their sum weighted by couplings, and their agreement with output capsules. How
 votes are kept, in which order of axes and whether at all, is decided here.
-The axes are named in routing.py. Both kinds of votes have:
+The axes are named in routing.py. All kinds of votes have:
 
   outputs       tuple (O, A)
   outputs_axis  which axis of their couplings is O
@@ -158,3 +158,58 @@ class LinearVotes:
             (c.shape[0], -1, self._num_atoms * self._num_inputs),
         )
         return ops.matmul(weighted, ops.swapaxes(weights, 1, 2))
+
+
+class SharedVotes:
+    """Votes by weights that all input capsules share, never formed.
+
+    votes[b, i] = inputs[b, i] @ weights; couplings are [B, O, I]. No weight
+    mentions I, which may be unknown and another in each call:
+
+      sum over I of c * votes = (sum over I of c * inputs) @ weights
+      <votes, v> = <inputs, weights @ v>
+
+    An iteration multiplies 2 * I * a * O + 2 * a * O * A numbers; to form the
+    votes would take I * a * O * A.
+
+    Args:
+      inputs: tensor [B, I, a], the input capsules of a atoms.
+      weights: tensor [1, a, O * A].
+      num_outputs: int, O.
+    """
+
+    outputs_axis = -2
+
+    def __init__(self, inputs, weights, num_outputs: int):
+        self.outputs = num_outputs, weights.shape[-1] // num_outputs
+        self.dtype = inputs.dtype
+        self._inputs = inputs
+        by_output = ops.reshape(weights, (-1, *self.outputs))
+        self._weights = ops.transpose(by_output, (1, 0, 2))  # [O, a, A]
+
+    def couplings_shape(self):
+        batch, num_inputs, _ = ops.shape(self._inputs)
+        return (batch, self.outputs[0], num_inputs)
+
+    def sum(self):
+        """Over the input capsules: float32 [B, O, A]."""
+        # In float32: bfloat16 would round at every addition.
+        total = ops.sum(ops.cast(self._inputs, "float32"), axis=1)
+        total = ops.cast(total, self.dtype)
+        product = ops.matmul(total, self._weights)  # [O, B, A]
+        return ops.cast(ops.transpose(product, (1, 0, 2)), "float32")
+
+    def agreement(self, capsules):
+        """<inputs, weights @ v>: [B, O, A] -> float32 [B, O, I]."""
+        v = ops.cast(ops.transpose(capsules, (1, 0, 2)), self.dtype)
+        product = ops.matmul(v, ops.swapaxes(self._weights, 1, 2))
+        product = ops.transpose(product, (1, 0, 2))  # [B, O, a]
+        agreement = ops.matmul(product, ops.swapaxes(self._inputs, 1, 2))
+        return ops.cast(agreement, "float32")
+
+    def weighted_sum(self, couplings):
+        """(c * inputs) @ weights: [B, O, I] -> float32 [B, O, A]."""
+        c = ops.cast(couplings, self.dtype)
+        weighted = ops.transpose(ops.matmul(c, self._inputs), (1, 0, 2))
+        product = ops.matmul(weighted, self._weights)  # [O, B, A]
+        return ops.cast(ops.transpose(product, (1, 0, 2)), "float32")

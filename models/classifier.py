@@ -1,5 +1,6 @@
 """What all models share: losses, metrics, optimiser, what figures may ask."""
 
+import math
 import typing
 
 import keras
@@ -52,7 +53,6 @@ class Classifier(keras.Model):
 
     Attributes:
       HParams: its hyper-parameters, a subclass of `BaseHParams`.
-      TAKES_ANY_SIZE: bool, whether its weights fit images of other sizes.
       shows_capsules: bool, whether its outputs have `capsules`, whose lengths
         are the logits.
       decoder: layer that is called with capsules and labels and redraws
@@ -66,7 +66,6 @@ class Classifier(keras.Model):
     """
 
     HParams = BaseHParams
-    TAKES_ANY_SIZE = False
     shows_capsules = False
     decoder = None
 
@@ -199,6 +198,22 @@ class Classifier(keras.Model):
     def smallest_image(cls, hparams):
         """Height and width below which the convolutions leave nothing."""
         return 1
+
+    @classmethod
+    def takes_any_size(cls, hparams):
+        """Whether the same weights are for images of every size."""
+        return False
+
+    @classmethod
+    def num_weights(cls, shape, hparams):
+        """How many weights the network has, counted before they are made.
+
+        Args:
+          shape: `features.ImageShape`.
+          hparams: `HParams`.
+        """
+        variables = cls.tf1_variables(shape, hparams) or {}
+        return sum(math.prod(v.shape) for v in variables.values())
 
     @classmethod
     def tf1_variables(cls, shape, hparams):

@@ -6,7 +6,7 @@ from keras import ops
 from common.errors import UserError
 from input_data import features as keys
 from input_data.features import ImageShape
-from models import baseline, efficient_capsule
+from models import baseline, efficient_capsule, pooling, shared_capsule
 from models.capsule import HParams
 from models.registry import MODELS, build_model, model_class
 from testing import numpy_oracle
@@ -41,6 +41,17 @@ WEIGHT_COUNTS = {
             38_912 + 3_277_056 + 9_438_208 + 10_250,
         ),
     ],
+    # 9*64+64 + 9*64*64+64 + 9*64*128+128 + 9*128*128+128, then 128*160, or
+    # 128*128+128 + 128*10+10
+    "shared_capsule": [
+        (MNIST, shared_capsule.HParams(), 279_488),
+        (
+            CIFAR,
+            shared_capsule.HParams(share_weights=False),
+            259_008 + 9 * 64 * 2 + 6 * 6 * 20_480,
+        ),
+    ],
+    "pooling": [(MNIST, pooling.HParams(), 276_810)],
     # With moving statistics; the paper's own counts, models of one test more.
     "efficient_capsule": [
         (MNIST, efficient_capsule.HParams(), 162_400 + 1_411_344),
@@ -72,6 +83,7 @@ def example_batch(shape, num_targets, size=4):
 def test_weight_counts(name):
     assert WEIGHT_COUNTS[name], f"no weight count for {name}"
     for shape, hparams, count in WEIGHT_COUNTS[name]:
+        assert model_class(name).num_weights(shape, hparams) == count
         model = build_model(name, shape, 1, hparams)
         assert model.count_params() == count
 
@@ -280,6 +292,10 @@ def test_mixed_bfloat16_gives_about_the_losses_and_gradients(name, num_targets):
         "capsule": HParams(num_prime_capsules=4, conv_channels=16),
         "baseline": baseline.HParams(
             first_channels=32, second_channels=16, dense_units=64
+        ),
+        "pooling": pooling.HParams(first_channels=16, second_channels=32),
+        "shared_capsule": shared_capsule.HParams(
+            first_channels=16, second_channels=32
         ),
     }[name]
     x, y = example_batch(SMALL, num_targets, size=16)

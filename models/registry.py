@@ -4,7 +4,6 @@ This file imports none of them, so that flags are parsed without TensorFlow.
 """
 
 import importlib
-import math
 
 from common.errors import UserError
 from common.fields import did_you_mean
@@ -13,6 +12,8 @@ from common.fields import did_you_mean
 MODELS = {
     "baseline": ("models.baseline", "BaselineModel"),
     "capsule": ("models.capsule", "CapsuleModel"),
+    "pooling": ("models.pooling", "PoolingModel"),
+    "shared_capsule": ("models.shared_capsule", "SharedCapsuleModel"),
     "efficient_capsule": ("models.efficient_capsule", "EfficientCapsuleModel"),
 }
 # In float32, with its gradient and Adam's moments, 32 GB.
@@ -57,9 +58,11 @@ def build_model(name, shape, num_targets, hparams, seed=0):
     cls = model_class(name)
     smallest = cls.smallest_image(hparams)
     if min(shape.height, shape.width) < smallest:
+        padding = getattr(hparams, "padding", None)
+        with_padding = f" with padding={padding}" if padding else ""
         raise UserError(
             f"images of {shape.height}x{shape.width} are too small for model "
-            f"{name}{_padding(hparams)}: the smallest size that works is "
+            f"{name}{with_padding}: the smallest size that works is "
             f"{smallest}x{smallest}"
         )
     _require_sane_size(cls, name, shape, hparams)
@@ -71,16 +74,9 @@ def build_model(name, shape, num_targets, hparams, seed=0):
     return model
 
 
-def _padding(hparams):
-    """What a message says of the padding of a network that has a choice."""
-    padding = getattr(hparams, "padding", None)
-    return f" with padding={padding}" if padding else ""
-
-
 def _require_sane_size(cls, name, shape, hparams):
     """Counts the weights of the network before any of them is made."""
-    variables = cls.tf1_variables(shape, hparams) or {}
-    count = sum(math.prod(v.shape) for v in variables.values())
+    count = cls.num_weights(shape, hparams)
     if count > _MOST_WEIGHTS:
         raise UserError(
             f"model {name} with these hyper-parameters and images of "

@@ -8,9 +8,9 @@ is how `numerical_gradients` perturbs all entries of an argument at once.
 import numpy as np
 
 
-def squash(s, constant=1):
-    """[P, A] -> [P, A]: s / |s| * |s|^2 / (constant + |s|^2)."""
-    norm = np.sqrt((s**2).sum(axis=1, keepdims=True))
+def squash(s, constant=1, epsilon=0):
+    """[P, A]: s / n * n^2 / (constant + n^2), where n^2 = |s|^2 + epsilon."""
+    norm = np.sqrt((s**2).sum(axis=1, keepdims=True) + epsilon)
     return s / norm * norm**2 / (constant + norm**2)
 
 
@@ -36,6 +36,7 @@ def routing_steps(
     replace=False,
     direction=False,
     constant=1,
+    epsilon=0,
 ):
     """[P, I, O, A], [P, O, A] -> [P, O, A] and couplings [R, P, I, O].
 
@@ -56,7 +57,7 @@ def routing_steps(
             s = biases[:, o].copy()
             for i in range(inputs):
                 s += couplings[:, i, o, None] * votes[:, i, o]
-            v[:, o] = compared[:, o] = squash(s, constant)
+            v[:, o] = compared[:, o] = squash(s, constant, epsilon)
             if direction:
                 norm = np.sqrt((s**2).sum(axis=1, keepdims=True))
                 compared[:, o] = s / norm
@@ -69,19 +70,23 @@ def routing_steps(
     return v, np.stack(all_couplings)
 
 
-def capsule(inputs, weights, biases, num_routing, leaky):
-    """[P, I, a], [P, I, a, O * A], [P, O, A] -> [P, O, A]."""
+def capsule(inputs, weights, biases, num_routing, leaky, **rule):
+    """[P, I, a], [P, I or 1, a, O * A], [P, O, A] -> [P, O, A].
+
+    Weights of one input capsule are those of all.
+    """
     copies, num_inputs, input_atoms = inputs.shape
     _, outputs, atoms = biases.shape
+    weights = [weights[:, i % weights.shape[1]] for i in range(num_inputs)]
     votes = np.zeros((copies, num_inputs, outputs, atoms))
     for i in range(num_inputs):
         for o in range(outputs):
             for atom in range(atoms):
                 for k in range(input_atoms):
                     votes[:, i, o, atom] += (
-                        inputs[:, i, k] * weights[:, i, k, o * atoms + atom]
+                        inputs[:, i, k] * weights[i][:, k, o * atoms + atom]
                     )
-    return routing(votes, biases, num_routing, leaky)
+    return routing(votes, biases, num_routing, leaky, **rule)
 
 
 def conv_slim_capsule(

@@ -10,6 +10,16 @@ SIZES = {
         "primary_atoms": 4,
         "class_atoms": 5,
     },
+    "pooling": {
+        "first_channels": 4,
+        "second_channels": 6,
+        "dense_units": 8,
+    },
+    "shared_capsule": {
+        "first_channels": 4,
+        "second_channels": 6,
+        "class_atoms": 5,
+    },
     "efficient_capsule": {
         "first_channels": 4,
         "middle_channels": 3,

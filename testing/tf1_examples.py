@@ -36,6 +36,19 @@ def architecture_of(
     )
 
 
+def small(model="capsule", **settings):
+    """A network of fewer channels, as `architecture_of`."""
+    sizes = {
+        "capsule": {"conv_channels": 16},
+        "baseline": {
+            "first_channels": 8,
+            "second_channels": 6,
+            "dense_units": 12,
+        },
+    }
+    return architecture_of(model=model, **{**sizes[model], **settings})
+
+
 # The reference's variables, by hand: the positions of the primary capsules
 # (of the last pool) that an image of the tests leaves.
 POSITIONS = {
@@ -64,19 +77,21 @@ def shapes_of(architecture):
     """Dict from the reference's name to shape, the weights alone."""
     height, width, depth, classes = dataclasses.astuple(architecture.shape)
     rows, columns = positions_of(architecture)
-    types = architecture.hparams.num_prime_capsules
-    channels = architecture.hparams.conv_channels
+    hparams = architecture.hparams
     if architecture.model == "baseline":
+        first, second = hparams.first_channels, hparams.second_channels
+        units = hparams.dense_units
         return {
-            "conv1/weights": (5, 5, depth, 512),
-            "conv1/biases": (512,),
-            "conv2/weights": (5, 5, 512, 256),
-            "conv2/biases": (256,),
-            "fc1/weights": (256 * rows * columns, 1024),
-            "fc1/biases": (1024,),
-            "softmax_layer/weights": (1024, classes),
+            "conv1/weights": (5, 5, depth, first),
+            "conv1/biases": (first,),
+            "conv2/weights": (5, 5, first, second),
+            "conv2/biases": (second,),
+            "fc1/weights": (second * rows * columns, units),
+            "fc1/biases": (units,),
+            "softmax_layer/weights": (units, classes),
             "softmax_layer/biases": (classes,),
         }
+    types, channels = hparams.num_prime_capsules, hparams.conv_channels
     shapes = {
         "conv1/weights": (9, 9, depth, channels),
         "conv1/biases": (channels,),
@@ -85,7 +100,7 @@ def shapes_of(architecture):
         "capsule2/weights": (types * rows * columns, 8, classes * 16),
         "capsule2/biases": (classes, 16),
     }
-    if architecture.hparams.remake:
+    if hparams.remake:
         pixels = height * width * depth
         shapes |= {
             "recons/recons_1/weights": (classes * 16, 512),

@@ -1,5 +1,7 @@
 """A small untrained network on the embedded digits: for tests only."""
 
+import functools
+
 import keras
 import numpy as np
 
@@ -12,8 +14,13 @@ from visualisation.subject import Subject
 NUM_EXAMPLES = 130
 
 
+@functools.cache
 def make_subject(num_targets=1, model="capsule", **hparams):
-    """A `Subject` with `NUM_EXAMPLES` examples, more than a batch."""
+    """A `Subject` with `NUM_EXAMPLES` examples, more than a batch.
+
+    Tests share it, as its functions take long to trace: one that changes
+    weights asks for hyper-parameters that no other does.
+    """
     pipeline = registry.load(
         "digits",
         Split.TEST,

@@ -21,6 +21,8 @@ STYLE = {
     "text.parse_math": False,  # a name may have a $ in it
 }
 _CELL_INCHES = 0.62
+_CHARACTER_INCHES = 0.07
+_LONGEST_NAME = 14
 # Pixels on a side at which Matplotlib gives up, with some left for labels.
 _MAX_PIXELS = 2**16 - 2**12
 
@@ -85,15 +87,16 @@ def mosaic(rows):
     return canvas
 
 
-def mosaic_png(rows, title, row_labels, column_labels, wrong_columns=()):
-    """A mosaic with a title and a label for each row and column.
+def mosaic_png(rows, title, row_labels, headings, wrong_columns=()):
+    """A mosaic with a title, a label for each row and lines above columns.
 
     Args:
       rows: as of `mosaic`.
       title: string.
       row_labels: list of strings.
-      column_labels: list of strings.
-      wrong_columns: numbers of the columns whose label is shown as an error.
+      headings: dict from the label of a line to its strings, one for each
+        column.
+      wrong_columns: numbers of the columns whose lines are shown as an error.
 
     Returns:
       The bytes of a PNG file.
@@ -104,7 +107,9 @@ def mosaic_png(rows, title, row_labels, column_labels, wrong_columns=()):
     canvas = mosaic(rows)
     height, width, _ = canvas.shape
     columns = len(rows[0])
-    inches_per_pixel = _CELL_INCHES * columns / width
+    longest = max(len(text) for line in headings.values() for text in line)
+    cell_inches = max(_CELL_INCHES, _CHARACTER_INCHES * longest)
+    inches_per_pixel = cell_inches * columns / width
     with matplotlib.rc_context(STYLE):
         figure = Figure(
             figsize=(width * inches_per_pixel, height * inches_per_pixel)
@@ -114,9 +119,19 @@ def mosaic_png(rows, title, row_labels, column_labels, wrong_columns=()):
         axes.imshow(canvas, interpolation="nearest")
         axes.set_title(title, pad=8)
         axes.set_yticks(_centres(len(rows), height), row_labels)
-        axes.set_xticks(_centres(columns, width), column_labels)
+        lines = zip(*headings.values(), strict=True)
+        axes.set_xticks(_centres(columns, width), map("\n".join, lines))
         axes.xaxis.tick_top()
         axes.tick_params(length=0)
+        axes.annotate(
+            "\n".join(headings),
+            (0, 1),
+            (-axes.yaxis.get_tick_padding(), axes.xaxis.get_tick_padding()),
+            xycoords="axes fraction",
+            textcoords="offset points",
+            horizontalalignment="right",
+            verticalalignment="bottom",
+        )
         for spine in axes.spines.values():
             spine.set_visible(False)
         for number in wrong_columns:
@@ -124,14 +139,15 @@ def mosaic_png(rows, title, row_labels, column_labels, wrong_columns=()):
         return png(figure)
 
 
-def right_beside_wrong_png(columns, title, column_labels, num_right):
+def right_beside_wrong_png(columns, title, headings, num_right):
     """A mosaic of examples, one column each, the wrong ones on the right.
 
     Args:
       columns: list of dicts of equal keys, from row label to RGB image, or
-        None for an empty place.
+        None for an empty place; rows without any image are left out.
       title: string.
-      column_labels: list of strings.
+      headings: list of dicts of equal keys, for each column the text of each
+        line above it.
       num_right: int, how many of the columns are of right predictions.
 
     Returns:
@@ -140,12 +156,17 @@ def right_beside_wrong_png(columns, title, column_labels, num_right):
     Raises:
       UserError: if the picture would be too large for a file.
     """
-    row_labels = list(columns[0])
+    rows = {name: [column[name] for column in columns] for name in columns[0]}
+    rows = {
+        name: images
+        for name, images in rows.items()
+        if any(image is not None for image in images)
+    }
     return mosaic_png(
-        [[column[label] for column in columns] for label in row_labels],
+        list(rows.values()),
         title,
-        row_labels,
-        column_labels,
+        list(rows),
+        {line: [heading[line] for heading in headings] for line in headings[0]},
         wrong_columns=range(num_right, len(columns)),
     )
 
@@ -174,13 +195,11 @@ def png(figure, dpi=PRINT_DPI):
     return buffer.getvalue()
 
 
-def verdict(example):
-    """True and predicted classes of an `Example`, as the label of a column."""
-    labels, predictions = (
-        " and ".join(map(str, classes))
-        for classes in (example.labels, example.predictions)
-    )
-    return f"true\n{labels}\npredicted\n{predictions}"
+def shortened(name):
+    """A class name that is not too long for a picture."""
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"{name[: _LONGEST_NAME - 1]}…"
 
 
 def _centres(count, size):

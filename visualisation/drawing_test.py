@@ -70,11 +70,42 @@ def test_labels_are_at_the_middles_of_the_images():
 def test_a_mosaic_is_a_png_with_room_for_its_labels():
     image = np.zeros((4, 4, 3))
     pngs = [
-        drawing.mosaic_png([[image]], "title", [label], ["column"])
-        for label in ("x", "a much longer label of the row")
+        drawing.mosaic_png([[image]], "title", [label], {line: [text]})
+        for label, line, text in (
+            ("x", "", "column"),
+            ("a much longer label of the row", "", "column"),
+            ("x", "a much longer label of the line", "column"),
+            ("x", "", "a column of wide cells"),
+        )
     ]
-    narrow, wide = (tf.io.decode_png(png).shape for png in pngs)
-    assert wide[1] > narrow[1] + 100
+    narrow, *wider = (tf.io.decode_png(png).shape[1] for png in pngs)
+    for width in wider:
+        assert width > narrow + 100
+
+
+def test_rows_without_an_image_are_left_out():
+    image = np.zeros((4, 4, 3))
+    heights = [
+        tf.io.decode_png(
+            drawing.right_beside_wrong_png(
+                [{"input": image, "remake": remake}] * 2,
+                "title",
+                [{"true": "7", "predicted": "3"}] * 2,
+                num_right=1,
+            )
+        ).shape[0]
+        for remake in (image, None)
+    ]
+    assert heights[1] < heights[0] - 100
+
+
+def test_names_that_are_too_long_are_cut():
+    names = ["cat", "automobile", "a name that is far too long"]
+    assert [drawing.shortened(name) for name in names] == [
+        "cat",
+        "automobile",
+        "a name that i…",
+    ]
 
 
 def test_too_large_a_picture_is_refused():

@@ -33,12 +33,13 @@ def vectors(examples):
     return np.stack([example.capsules.ravel() for example in examples])
 
 
-def metadata(examples):
+def metadata(subject, examples):
     """Text with a header and a line for each example: label, prediction."""
     lines = ["label\tprediction\tright"]
     for example in examples:
         labels, predictions = (
-            " ".join(map(str, sorted(classes)))
+            # Tabs are between the columns.
+            " ".join(subject.names_of(sorted(classes), str).split())
             for classes in (example.labels, example.predictions)
         )
         right = "yes" if example.is_right else "no"
@@ -94,7 +95,7 @@ def make(subject, num_examples=NUM_EXAMPLES):
     np.savetxt(table, vectors(examples), fmt="%.6g", delimiter="\t")
     return {
         TENSORS_FILE: table.getvalue(),
-        METADATA_FILE: metadata(examples).encode(),
+        METADATA_FILE: metadata(subject, examples).encode(),
         SPRITE_FILE: tf.io.encode_png(pixels).numpy(),
         CONFIG_FILE: _config(subject.name, height, width).encode(),
     }

@@ -27,8 +27,9 @@ def test_files_hold_capsules_labels_and_images(num_targets):
     assert header.split("\t") == ["label", "prediction", "right"]
     for line, example in zip(lines, examples, strict=True):
         label, prediction, right = line.split("\t")
-        assert label == " ".join(map(str, sorted(example.labels)))
-        assert prediction == " ".join(map(str, sorted(example.predictions)))
+        assert label == " and ".join(map(str, sorted(example.labels)))
+        predictions = map(str, sorted(example.predictions))
+        assert prediction == " and ".join(predictions)
         assert right == ("yes" if example.is_right else "no")
 
     pixels = tf.io.decode_png(files["sprite.png"]).numpy()

@@ -1,12 +1,7 @@
 """Overlapping digits taken apart, as in the paper's figure 5."""
 
 from common.errors import UserError
-from visualisation.drawing import (
-    right_beside_wrong_png,
-    to_rgb,
-    two_colours,
-    verdict,
-)
+from visualisation.drawing import right_beside_wrong_png, to_rgb, two_colours
 
 # Examples classified right, and as many classified wrong.
 NUM_EXAMPLES = 5
@@ -91,7 +86,10 @@ def make(subject, num_examples=NUM_EXAMPLES):
             f"Two digits in one image: {subject.name}\n"
             "First class in magenta, second in green",
             [
-                f"{verdict(example)}\nnot there\n{absent_class(example)}"
+                {
+                    **subject.verdict(example),
+                    "not there": subject.names_of([absent_class(example)]),
+                }
                 for example in examples
             ],
             len(right),

@@ -86,12 +86,12 @@ def _draw(subject, example, label):
     capsule = example.capsules[label]
     return mosaic_png(
         [[to_rgb(image) for image in row] for row in images],
-        f"Capsule of class {label}: each dimension moved around its value "
-        f"(in parentheses)\n{subject.name}",
+        f"Capsule of class {subject.names_of([label])}: each dimension moved "
+        f"around its value (in parentheses)\n{subject.name}",
         [
             # Adding 0 takes the sign from a rounded -0.
             f"dimension {number} ({round(float(value), 2) + 0.0:.2f})"
             for number, value in enumerate(capsule)
         ],
-        [f"{offset:+.2f}" if offset else "0" for offset in OFFSETS],
+        {"": [f"{offset:+.2f}" if offset else "0" for offset in OFFSETS]},
     )

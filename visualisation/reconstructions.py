@@ -1,6 +1,6 @@
-"""Input, target and remake of examples, as in the paper's figure 3."""
+"""Input and remake of examples, as in the paper's figure 3."""
 
-from visualisation.drawing import right_beside_wrong_png, to_rgb, verdict
+from visualisation.drawing import right_beside_wrong_png, to_rgb
 
 # Examples classified right, and as many classified wrong.
 NUM_EXAMPLES = 6
@@ -10,7 +10,8 @@ def panels(subject, example):
     """All images that one column shows.
 
     The remakes are drawn from the capsules of the labels, as in training, and
-    for a wrong prediction also from those of the predicted classes.
+    for a wrong prediction also from those of the predicted classes. Two
+    targets are shown, too; one is the input itself.
 
     Args:
       subject: `Subject`.
@@ -28,7 +29,8 @@ def panels(subject, example):
     for which, target, remake in zip(
         number, example.targets, of_labels, strict=True
     ):
-        images[f"target{which}"] = target
+        if which:
+            images[f"target{which}"] = target
         images[f"remake{which}"] = remake
     for which, remake in zip(number, of_predictions, strict=True):
         images[f"remake of\nprediction{which}"] = remake
@@ -56,7 +58,7 @@ def make(subject, num_examples=NUM_EXAMPLES):
             [_shown(panels(subject, example)) for example in examples],
             f"Reconstructions: {subject.name}\n"
             f"{len(right)} right and {len(wrong)} wrong predictions",
-            [verdict(example) for example in examples],
+            [subject.verdict(example) for example in examples],
             len(right),
         )
     }

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from common.errors import UserError
 from training.config import EVAL_BATCH_SIZE
-from visualisation.drawing import png, to_rgb
+from visualisation.drawing import STYLE, png, to_rgb
 
 # Examples with heat maps; the entropy is a mean over one batch.
 NUM_EXAMPLES = 4
@@ -23,9 +23,18 @@ def couplings_of(subject, images):
       images: float32 [N, H, W, C].
 
     Returns:
-      float32 array [iterations, N, h, w, types, classes].
+      Pair of a float32 array [iterations, N, h, w, types, classes], and bool,
+      whether they may sum to less than 1.
+
+    Raises:
+      UserError: if the network does not route.
     """
-    return keras.ops.convert_to_numpy(subject.model.couplings(images))
+    routing = subject.model.routing_of(images)
+    if routing is None:
+        raise UserError(
+            f"{subject.name} has no routing by agreement for the figure routing"
+        )
+    return keras.ops.convert_to_numpy(routing.couplings), routing.leaky
 
 
 def by_position(couplings):
@@ -68,7 +77,7 @@ def mean_entropy(couplings, leaky):
 def make(subject, num_examples=NUM_EXAMPLES):
     """Heat maps of a few examples, and the entropy over a batch of them.
 
-    The heat maps are those of the predicted class and of the class with the
+    The heat maps are those of the predicted classes and of the class with the
     longest capsule among the others.
 
     Args:
@@ -79,7 +88,8 @@ def make(subject, num_examples=NUM_EXAMPLES):
       Dict from file name to the bytes of a PNG file.
 
     Raises:
-      UserError: for more examples than a batch has.
+      UserError: for more examples than a batch has, or a network that does
+        not route.
     """
     if num_examples > EVAL_BATCH_SIZE:
         raise UserError(
@@ -87,7 +97,7 @@ def make(subject, num_examples=NUM_EXAMPLES):
             f"--num_examples={num_examples} is too much"
         )
     examples = list(itertools.islice(subject.examples(), EVAL_BATCH_SIZE))
-    couplings = couplings_of(
+    couplings, leaky = couplings_of(
         subject, np.stack([example.image for example in examples])
     )
     return {
@@ -98,46 +108,55 @@ def make(subject, num_examples=NUM_EXAMPLES):
         ),
         "routing_entropy.png": _draw_entropy(
             subject,
-            mean_entropy(couplings, subject.model.capsule2.leaky),
+            mean_entropy(couplings, leaky),
+            couplings.shape[-1] + leaky,
             len(examples),
         ),
     }
 
 
+def shown_classes(example):
+    """Classes with heat maps, and what each is: list of (class, string)."""
+    count = len(example.labels)
+    return [
+        *((label, "predicted") for label in example.ranking[:count]),
+        *((label, "not predicted") for label in example.ranking[count:][:1]),
+    ]
+
+
 def _draw_maps(subject, examples, maps):
-    """Two rows for each example; maps: [iterations, N, h, w, classes]."""
+    """Rows for the classes of each; maps: [iterations, N, h, w, classes]."""
     iterations = len(maps)
+    rows = [
+        (number, example, *shown)
+        for number, example in enumerate(examples)
+        for shown in shown_classes(example)
+    ]
     # White is the equal share of the first iteration.
     equal = float(maps[0].flat[0])
     reach = max(float(np.abs(maps - equal).max()), 0.01 * equal)
     scale = {"vmin": equal - reach, "vmax": equal + reach, "cmap": "RdBu_r"}
-    with matplotlib.rc_context({"font.size": 8}):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(
-            figsize=(1.3 * (iterations + 1) + 1.6, 2.5 * len(examples) + 0.8),
+            figsize=(1.3 * (iterations + 1) + 1.6, 1.25 * len(rows) + 0.8),
             layout="constrained",
         )
         figure.suptitle(
             "Coupling coefficients of the primary capsules, summed over their "
-            f"types\n{subject.name}",
-            fontsize=10,
+            f"types\n{subject.name}"
         )
-        grid = figure.subplots(2 * len(examples), iterations + 1, squeeze=False)
-        for number, example in enumerate(examples):
-            predicted = example.ranking[0]
-            other = example.ranking[subject.num_targets]
-            for row, (label, text) in enumerate(
-                [(predicted, "predicted"), (other, "not predicted")]
-            ):
-                axes = grid[2 * number + row]
-                axes[0].imshow(to_rgb(example.image))
-                axes[0].set_ylabel(
-                    f"class {label}\n({text})\n"
-                    f"length {example.lengths[label]:.2f}"
+        grid = figure.subplots(len(rows), iterations + 1, squeeze=False)
+        for axes, row in zip(grid, rows, strict=True):
+            number, example, label, text = row
+            axes[0].imshow(to_rgb(example.image))
+            axes[0].set_ylabel(
+                f"class {subject.names_of([label])}\n({text})\n"
+                f"length {example.lengths[label]:.2f}"
+            )
+            for iteration in range(iterations):
+                heat = axes[iteration + 1].imshow(
+                    maps[iteration, number, :, :, label], **scale
                 )
-                for iteration in range(iterations):
-                    heat = axes[iteration + 1].imshow(
-                        maps[iteration, number, :, :, label], **scale
-                    )
         for axes in grid.flat:
             axes.set_xticks([])
             axes.set_yticks([])
@@ -148,10 +167,9 @@ def _draw_maps(subject, examples, maps):
         return png(figure)
 
 
-def _draw_entropy(subject, entropy, num_examples):
-    shares = subject.model.capsule2.num_capsules + subject.model.capsule2.leaky
+def _draw_entropy(subject, entropy, shares, num_examples):
     iterations = np.arange(1, len(entropy) + 1)
-    with matplotlib.rc_context({"font.size": 8}):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(4.5, 3), layout="constrained")
         axes = figure.subplots()
         axes.plot(iterations, entropy, marker="o")
@@ -170,8 +188,7 @@ def _draw_entropy(subject, entropy, num_examples):
         )
         axes.set_title(
             f"Mean entropy of the couplings, {num_examples} images\n"
-            f"{subject.name}",
-            fontsize=9,
+            f"{subject.name}"
         )
         axes.set_xlabel("routing iteration")
         axes.set_ylabel("entropy (nats)")

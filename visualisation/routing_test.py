@@ -6,6 +6,7 @@ from common.errors import UserError
 from testing import numpy_oracle
 from testing.tiny_subject import make_subject
 from visualisation import routing
+from visualisation.subject_test import example_of
 
 
 def couplings_in_numpy(subject, images):
@@ -39,7 +40,8 @@ def test_couplings_equal_an_explicit_routing(leaky):
     for weight in subject.model.capsule2.weights:
         weight.assign(8 * weight)
     ((x, _),) = subject.pipeline.evaluation_batches(2, stop=2)
-    couplings = routing.couplings_of(subject, x["images"])
+    couplings, leaks = routing.couplings_of(subject, x["images"])
+    assert leaks == leaky
     assert couplings.shape == (4, 2, 14, 14, 2, 10)
     expected = couplings_in_numpy(subject, x["images"])
     np.testing.assert_allclose(couplings, expected, atol=1e-4)
@@ -82,7 +84,7 @@ def test_entropy_of_a_network_starts_at_equal_shares():
     for leaky, shares in ((False, 10), (True, 11)):
         subject = make_subject(leaky=leaky)
         image = next(subject.examples()).image
-        couplings = routing.couplings_of(subject, image[None])
+        couplings, _ = routing.couplings_of(subject, image[None])
         entropy = routing.mean_entropy(couplings, leaky)
         np.testing.assert_allclose(entropy[0], np.log(shares), rtol=1e-6)
         assert (np.diff(entropy) < 0).all()
@@ -93,6 +95,34 @@ def test_files(iterations):
     subject = make_subject(routing=iterations, remake=False)
     files = routing.make(subject, 1)
     assert set(files) == {"routing.png", "routing_entropy.png"}
+
+
+def test_all_predicted_classes_and_the_next_are_shown():
+    one, two = (
+        example_of([0.3, 0.9, 0.1, 0.5], labels) for labels in ((1,), (0, 1))
+    )
+    assert routing.shown_classes(one) == [
+        (1, "predicted"),
+        (3, "not predicted"),
+    ]
+    assert routing.shown_classes(two) == [
+        (1, "predicted"),
+        (3, "predicted"),
+        (0, "not predicted"),
+    ]
+    # Images of two classes may show both.
+    none_left = example_of([0.3, 0.9], (0, 1))
+    assert routing.shown_classes(none_left) == [
+        (1, "predicted"),
+        (0, "predicted"),
+    ]
+
+
+def test_a_network_that_does_not_route_is_refused(monkeypatch):
+    subject = make_subject()
+    monkeypatch.setattr(type(subject.model), "routing_of", lambda *_: None)
+    with pytest.raises(UserError, match="tiny has no routing by agreement"):
+        routing.make(subject)
 
 
 def test_more_examples_than_a_batch_are_refused():

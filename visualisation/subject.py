@@ -8,8 +8,8 @@ import numpy as np
 from common.errors import UserError
 from input_data import features as keys
 from input_data.pipeline import Pipeline
-from models.capsule import CapsuleModel
 from training.config import EVAL_BATCH_SIZE
+from visualisation.drawing import shortened
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Subject:
     """A trained capsule network and the data to show it on.
 
     Attributes:
-      model: `CapsuleModel`.
+      model: `models.classifier.Classifier` that shows capsules.
       pipeline: `Pipeline`.
       name: string, network and data, for titles.
     """
@@ -68,7 +68,7 @@ class Subject:
     name: str
 
     def __post_init__(self):
-        if not isinstance(self.model, CapsuleModel):
+        if not self.model.shows_capsules:
             raise UserError(
                 f"{self.name} has no capsules: figures are for the capsule "
                 "model"
@@ -78,6 +78,23 @@ class Subject:
     def num_targets(self):
         """How many objects an image shows."""
         return self.pipeline.spec.num_targets
+
+    def names_of(self, classes, shorten=shortened):
+        """Classes in words, "3 and 7": by name where the data set has names.
+
+        Args:
+          classes: list of ints.
+          shorten: function of a name.
+        """
+        names = self.pipeline.spec.class_names or range(max(classes) + 1)
+        return " and ".join(shorten(str(names[label])) for label in classes)
+
+    def verdict(self, example):
+        """True and predicted classes, as lines above an `Example`'s column."""
+        return {
+            "true": self.names_of(example.labels),
+            "predicted": self.names_of(example.predictions),
+        }
 
     def examples(self):
         """Generates an `Example` for every test image, in their order."""
@@ -114,7 +131,7 @@ class Subject:
 
     def require_decoder(self):
         """Raises UserError if the network cannot redraw an image."""
-        if self.model.recons is None:
+        if self.model.decoder is None:
             raise UserError(
                 f"{self.name} has no decoder to redraw images with: it was "
                 "trained with remake=false. The figures routing and embedding "
@@ -131,7 +148,7 @@ class Subject:
         Returns:
           float32 array [N, H, W, C].
         """
-        drawn = self.model.recons(
+        drawn = self.model.decoder(
             np.asarray(capsules, "float32"), np.asarray(labels, "int32")
         )
         return keras.ops.convert_to_numpy(drawn)

@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 
 import numpy as np
@@ -35,14 +36,29 @@ def test_predictions(lengths, labels, predictions, is_right):
     assert example.is_right == is_right
 
 
+def test_classes_have_the_names_of_the_data_set(monkeypatch):
+    subject = make_subject(2)
+    example = example_of([0.1, 0.9, 0.2, 0.8], (3, 0))
+    assert subject.verdict(example) == {
+        "true": "3 and 0",
+        "predicted": "3 and 1",
+    }
+    names = ["cat", "truck", "bird", "a name that is far too long"]
+    spec = dataclasses.replace(subject.pipeline.spec, class_names=names)
+    monkeypatch.setattr(subject.pipeline, "spec", spec)
+    assert subject.verdict(example) == {
+        "true": "a name that i… and cat",
+        "predicted": "a name that i… and truck",
+    }
+    assert subject.names_of([3], str) == names[3]
+
+
 @pytest.mark.parametrize("num_targets", [1, 2])
 def test_examples_are_the_test_images_in_order(num_targets):
     subject = make_subject(num_targets)
     examples = list(subject.examples())
     assert len(examples) == NUM_EXAMPLES
-    ((x, y),) = subject.pipeline.evaluation_batches(
-        NUM_EXAMPLES
-    ).as_numpy_iterator()
+    ((x, y),) = subject.pipeline.evaluation_batches(NUM_EXAMPLES)
     outputs = subject.model(x)
     for number in (0, 7, 99, 100, NUM_EXAMPLES - 1):
         example = examples[number]

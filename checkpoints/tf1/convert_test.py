@@ -1,7 +1,6 @@
 """TF1 checkpoints: the optimiser's state, errors, conversion, and the jobs."""
 
 import dataclasses
-import functools
 import os
 import pathlib
 import socket
@@ -23,13 +22,13 @@ from evaluation.jobs import (
 )
 from experiment import run
 from models.optimizer import compile_model
-from testing import tf1_examples
 from testing.tf1_examples import (
     assert_same,
     positions_of,
     random_variables,
     read,
     shapes_of,
+    small,
     v1,
     write,
 )
@@ -37,9 +36,6 @@ from training.config import Config
 from training.train import train
 
 STEP = 7
-architecture_of = functools.partial(
-    tf1_examples.architecture_of, conv_channels=4
-)
 
 # The optimiser's state, and back to TF1.
 
@@ -63,13 +59,10 @@ def ours_of(name, array, architecture):
     rows, columns = positions_of(architecture)
     flattened = {
         # name: axis, (outermost, row, column sizes there)
-        "capsule2/weights": (
-            0,
-            (architecture.hparams.num_prime_capsules, rows, columns),
-        ),
+        "capsule2/weights": (0, (2, rows, columns)),
         "recons/recons_3/weights": (1, (depth, height, width)),
         "recons/recons_3/biases": (0, (depth, height, width)),
-        "fc1/weights": (0, (256, rows, columns)),
+        "fc1/weights": (0, (6, rows, columns)),
     }
     if name == "conv_capsule1/biases":
         return array[:, :, 0, 0]
@@ -116,7 +109,7 @@ def assert_holds(model, values, architecture):
 
 @pytest.mark.parametrize("model_name", ["capsule", "baseline"])
 def test_tf1_to_ours_to_tf1_is_the_same_checkpoint(tmp_path, model_name):
-    architecture = architecture_of(depth=3, model=model_name)
+    architecture = small(depth=3, model=model_name)
     prefix, values = written(tmp_path, architecture)
 
     ours = convert.import_tf1(prefix, tmp_path / "ours", architecture)
@@ -141,7 +134,7 @@ def test_tf1_to_ours_to_tf1_is_the_same_checkpoint(tmp_path, model_name):
 
 
 def test_without_moments_only_weights_and_step_are_converted(tmp_path):
-    architecture = architecture_of()
+    architecture = small()
     prefix, values = written(tmp_path, architecture, slots=False)
 
     path = convert.import_tf1(prefix, tmp_path / "ours", architecture)
@@ -165,7 +158,7 @@ def test_without_moments_only_weights_and_step_are_converted(tmp_path):
 
 @pytest.mark.parametrize("slots", [True, False])
 def test_powers_of_the_betas_that_are_not_the_steps(tmp_path, capsys, slots):
-    architecture = architecture_of(remake=False)
+    architecture = small(remake=False)
     values = random_variables(architecture, slots=slots)
     values["beta1_power"] = np.float32(0.9**8)
     values["beta2_power"] = np.float32(0.5)
@@ -181,7 +174,7 @@ def test_powers_of_the_betas_that_are_not_the_steps(tmp_path, capsys, slots):
 
 def test_tf1_saver_and_adam_go_on_from_an_export(tmp_path):
     """One update of TF1's own Adam equals one of ours, all state restored."""
-    architecture = architecture_of(depth=2)
+    architecture = small(depth=2)
     prefix, _ = written(tmp_path, architecture)
     ours = convert.import_tf1(prefix, tmp_path / "ours", architecture)
     exported = convert.export_tf1(ours, tmp_path / "tf1")
@@ -229,7 +222,7 @@ def test_tf1_saver_and_adam_go_on_from_an_export(tmp_path):
 
 
 def test_older_format_in_one_file(tmp_path):
-    architecture = architecture_of()
+    architecture = small()
     values = random_variables(architecture)
     prefix = write(
         tmp_path / "model.ckpt-7", values, version=v1.train.SaverDef.V1
@@ -264,7 +257,7 @@ def load_error(prefix, architecture):
 
 
 def test_every_missing_and_unexpected_variable_is_named(tmp_path):
-    architecture = architecture_of()
+    architecture = small()
     values = random_variables(architecture)
     for name in ("conv1/biases", "capsule2/weights/Adam_1", "beta1_power"):
         del values[name]
@@ -274,15 +267,15 @@ def test_every_missing_and_unexpected_variable_is_named(tmp_path):
     assert lines == [
         "missing: beta1_power []",
         "missing: capsule2/weights/Adam_1 [12, 8, 48]",
-        "missing: conv1/biases [4]",
+        "missing: conv1/biases [16]",
         "unexpected: extra/weights [2, 3]",
     ]
 
 
 def test_the_explanation_comes_first_and_moments_are_listed_too(tmp_path):
-    there = architecture_of(num_prime_capsules=3, remake=False)
+    there = small(num_prime_capsules=3, remake=False)
     prefix, _ = written(tmp_path, there)
-    message = load_error(prefix, architecture_of(remake=False))
+    message = load_error(prefix, small(remake=False))
     assert message.split("\n  ")[1] == (
         "num_prime_capsules=3 is in the checkpoint, 2 was asked for"
     )
@@ -297,7 +290,7 @@ def test_the_explanation_comes_first_and_moments_are_listed_too(tmp_path):
     [
         (
             "conv1/biases",
-            np.zeros(4, "float64"),
+            np.zeros(16, "float64"),
             "conv1/biases is float64, should be float32",
         ),
         *(
@@ -312,7 +305,7 @@ def test_the_explanation_comes_first_and_moments_are_listed_too(tmp_path):
     ],
 )
 def test_numbers_of_another_kind(tmp_path, name, value, message):
-    architecture = architecture_of(remake=False)
+    architecture = small(remake=False)
     values = random_variables(architecture, slots=False)
     values[name] = value
     prefix = write(tmp_path / "m", values)
@@ -337,7 +330,7 @@ def test_name_of_a_file_instead_of_the_prefix(tmp_path):
 
 
 def test_damaged_files_are_refused(tmp_path):
-    architecture = architecture_of(remake=False)
+    architecture = small(remake=False)
     prefix, _ = written(tmp_path, architecture)
     prefix = pathlib.Path(prefix)
     model = compiled(architecture)  # with an optimiser everything is read
@@ -365,7 +358,7 @@ def test_damaged_files_are_refused(tmp_path):
 
 
 def test_conversion_never_overwrites(tmp_path):
-    architecture = architecture_of(remake=False)
+    architecture = small(remake=False)
     prefix, values = written(tmp_path, architecture)
     with pytest.raises(UserError, match=r"model\.ckpt-7.* exists"):
         convert.import_tf1(prefix, tmp_path, architecture)
@@ -389,11 +382,11 @@ def test_conversion_never_overwrites(tmp_path):
 
 
 def test_command_converts_both_ways(tmp_path, capsys):
-    architecture = architecture_of(depth=3, leaky=True)
+    architecture = small(depth=3, leaky=True)
     prefix, values = written(tmp_path, architecture)
     flags = ["--height=20", "--width=22", "--depth=3", "--num_classes=3"]
     hparams = (
-        "--hparams_override=num_prime_capsules=2,leaky=true,conv_channels=4"
+        "--hparams_override=num_prime_capsules=2,leaky=true,conv_channels=16"
     )
     convert.main([prefix, str(tmp_path / "ours"), hparams, *flags])
     ours = tmp_path / "ours" / "model.ckpt-7"
@@ -417,13 +410,13 @@ def test_command_converts_both_ways(tmp_path, capsys):
 
 
 def digits_network():
-    return architecture_of(height=28, width=28, classes=10, remake=False)
+    return small(height=28, width=28, classes=10, remake=False)
 
 
 DIGITS = {
     "dataset": "digits",
     "eval_size": 20,
-    "hparams_override": "num_prime_capsules=2,remake=false,conv_channels=4",
+    "hparams_override": "num_prime_capsules=2,remake=false,conv_channels=16",
 }
 
 
@@ -449,7 +442,7 @@ def test_evaluation_of_one_and_of_an_ensemble(tmp_path, capsys):
     assert list((tmp_path / "summaries" / "test").iterdir())
     with pytest.raises(UserError, match=r"missing checkpoints: .*digits3"):
         evaluate_ensemble(dataclasses.replace(config, num_trials=4))
-    other = "num_prime_capsules=3,remake=false,conv_channels=4"
+    other = "num_prime_capsules=3,remake=false,conv_channels=16"
     with pytest.raises(UserError, match="num_prime_capsules=2 is in the"):
         evaluate_once(dataclasses.replace(one, hparams_override=other))
 

@@ -13,7 +13,7 @@ from input_data.datasets import tfds_images
 from input_data.formats.files import listing, read_bytes, require_folder
 from input_data.labelled_images import LabelledImages
 from input_data.randomness import Stream, step_seed
-from input_data.splits import Split, num_held_out, select
+from input_data.splits import Split, select
 from input_data.standardised_crops import StandardisedCrops, distort_colours
 from input_data.transforms.photo_distortion import random_crop, random_flip
 
@@ -48,7 +48,7 @@ def load(split, options):
     distorts brightness and contrast; evaluation crops the middle.
     """
     data = read_cifar10(options.data_dir, split is not Split.TEST)
-    part = select(split, data, data, num_held_out(len(data)))
+    part = select(split, data)
     return StandardisedCrops(part, CROP_SIZE, distort, options.eval_size)
 
 

@@ -12,7 +12,7 @@ from input_data.labelled_images import (
     LabelledImages,
     make_pipeline,
 )
-from input_data.splits import select
+from input_data.splits import Split, select
 
 NUM_CLASSES = 10
 NUM_TEST = 360
@@ -40,7 +40,9 @@ def read_split(split):
         data = LabelledImages(
             _enlarge(arrays["images"]), arrays["labels"], NUM_CLASSES
         )
-    return select(split, data[:-NUM_TEST], data[-NUM_TEST:], NUM_HELD_OUT)
+    is_test = split is Split.TEST
+    data = data[-NUM_TEST:] if is_test else data[:-NUM_TEST]
+    return select(split, data, NUM_HELD_OUT)
 
 
 def _enlarge(images):

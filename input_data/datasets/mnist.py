@@ -51,7 +51,7 @@ def read_split(split, data_dir, hint=""):
             f"--validate holds out {MAX_HELD_OUT} training images, but "
             f"--data_dir={data_dir} has only {len(data)}"
         )
-    return select(split, train=data, test=data, num_held_out=MAX_HELD_OUT)
+    return select(split, data, MAX_HELD_OUT)
 
 
 def read_mnist(data_dir, training, hint=""):

@@ -33,7 +33,6 @@ import pathlib
 import tensorflow as tf
 
 from common.errors import UserError
-from input_data import features as keys
 from input_data.formats import mnist_records
 from input_data.formats.files import require_folder
 from input_data.formats.image_records import ImageRecords
@@ -42,7 +41,7 @@ from input_data.labelled_images import (
     SingleObjects,
     refuse_distorted_pairs,
 )
-from input_data.pipeline import Pipeline, two_target_batch
+from input_data.pipeline import Pipeline
 from input_data.transforms.shifting import unit_range
 
 # Height and width of MNIST's images, to which padding is added.
@@ -223,14 +222,13 @@ class PairRecords(Pipeline):
         source = _RecordSource(
             mnist_records.shard_paths(options.data_dir), mnist_records.PAIR
         )
-        spec = keys.Spec(
-            keys.ImageShape(*source.shape, source.num_classes),
+        super().__init__(
+            source,
+            source.shape[:2],
             num_targets=2,
             num_examples=min(options.eval_size, len(source)),
-            num_images=len(source),
             note=_NOTE_ON_PAIRS,
         )
-        super().__init__(spec, source)
 
     def _training_batch(self, step, batch_size, seed):
         return self._evaluation_batch(
@@ -240,9 +238,4 @@ class PairRecords(Pipeline):
     def _evaluation_batch(self, indices):
         labels, images = self._source.take_all(indices)
         first, second, merged = (unit_range(images[part]) for part in range(3))
-        return two_target_batch(
-            merged,
-            (first, second),
-            (labels[0], labels[1]),
-            self.spec.shape.num_classes,
-        )
+        return self._batch(merged, (first, second), (labels[0], labels[1]))

@@ -15,7 +15,7 @@ from input_data.datasets import tfds_images
 from input_data.formats.files import find
 from input_data.formats.matlab import read_labels, read_mat
 from input_data.labelled_images import LabelledImages, make_pipeline
-from input_data.splits import Split, num_held_out, select
+from input_data.splits import Split, select
 
 NUM_CLASSES = 10
 IMAGE_SHAPE = (32, 32, 3)
@@ -24,7 +24,7 @@ IMAGE_SHAPE = (32, 32, 3)
 def load(split, options):
     """The pipeline of one split, pixels in [0, 1]."""
     data = read_svhn(options.data_dir, split is not Split.TEST)
-    part = select(split, data, data, num_held_out(len(data)))
+    part = select(split, data)
     return make_pipeline(part, options)
 
 

@@ -17,7 +17,7 @@ from input_data.dataset import DataSet
 from input_data.formats.norb_records import StereoImages
 from input_data.labelled_images import LabelledImages, make_pipeline
 from input_data.memory import require_memory
-from input_data.splits import Split, num_held_out, select
+from input_data.splits import Split, default_num_held_out, select
 from input_data.transforms.resizing import resize
 
 # TFDS tries for minutes where there is no network, so that it is asked to
@@ -81,12 +81,10 @@ def load(name, split, options):
     require_memory(count * size[0] * size[1] * depth, f"tfds:{name}")
     data = _read_split(builder, wanted, label.num_classes, size)
     data = dataclasses.replace(data, class_names=tuple(label.names))
-    train = test = data
     if not test_name:
-        cut = len(data) - num_held_out(len(data))
-        train, test = data[:cut], data[cut:]
-    part = select(split, train, test, num_held_out(len(train)))
-    return make_pipeline(part, options)
+        cut = len(data) - default_num_held_out(len(data))
+        data = data[cut:] if split is Split.TEST else data[:cut]
+    return make_pipeline(select(split, data), options)
 
 
 def read(name, training, num_classes, class_names=None):

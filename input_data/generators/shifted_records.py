@@ -28,6 +28,7 @@ from input_data.datasets import digits, mnist
 from input_data.formats import mnist_records
 from input_data.formats.tfrecords import FRAME_OVERHEAD, TFRecordFiles
 from input_data.generators.expansion import DigitPairs, ShiftedDigits
+from input_data.splits import Split
 
 # Records that are made at once: little memory, and few calls for each.
 _CHUNK = 512
@@ -62,11 +63,10 @@ def plan_shards(job):
         )
     total = _contents(job).num_records
     if not job.multi_targets:
-        return [
-            Shard(mnist_records.single_name(job.split, job.shift), 0, total)
-        ]
+        name = mnist_records.single_name(Split(job.split), job.shift)
+        return [Shard(name, 0, total)]
     count = -(-total // job.max_shard) if job.max_shard else 1
-    name = mnist_records.pairs_name(job.split, job.shift)
+    name = mnist_records.pairs_name(Split(job.split), job.shift)
     return [
         Shard(
             mnist_records.shard_name(name, shard, count),
@@ -262,15 +262,14 @@ def _write_in_worker(job, shard):
 @functools.lru_cache(maxsize=1)
 def _contents(job):
     """The records of a job; kept, as one process writes many shards."""
+    split = Split(job.split)
     if job.dataset == "digits":
-        data = digits.read_split(job.split)
+        data = digits.read_split(split)
     else:
-        data = mnist.read_split(job.split, job.data_dir)
+        data = mnist.read_split(split, job.data_dir)
     if not job.multi_targets:
         return ShiftedDigits(data, job.shift, job.pad)
-    return DigitPairs(
-        data, job.shift, job.pad, job.num_pairs, job.seed, job.split
-    )
+    return DigitPairs(data, job.shift, job.pad, job.num_pairs, job.seed, split)
 
 
 def _require_same(path, contents, shard):

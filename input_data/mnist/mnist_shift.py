@@ -24,7 +24,8 @@ if __name__ == "__main__":
 from absl import app, flags
 
 from common.errors import UserError
-from input_data.generators.job import define_flags, job_of_flags
+from common.flags import define, settings_of
+from input_data.generators.job import Job
 
 
 def main(argv):
@@ -36,7 +37,7 @@ def main(argv):
     try:
         from input_data.generators.shifted_records import generate
 
-        paths = generate(job_of_flags(), flags.FLAGS.num_workers)
+        paths = generate(settings_of(Job), flags.FLAGS.num_workers)
     except UserError as error:
         sys.exit(f"mnist_shift.py: {error}")
     except KeyboardInterrupt:
@@ -48,7 +49,8 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    define_flags()
+    define(Job)
+    flags.mark_flag_as_required("data_dir")
     flags.DEFINE_integer(
         "num_workers", 1, "Processes that write files.", lower_bound=1
     )

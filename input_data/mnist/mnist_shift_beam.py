@@ -21,7 +21,8 @@ if __name__ == "__main__":
 from absl import app, flags
 
 from common.errors import UserError
-from input_data.generators.job import define_flags, job_of_flags
+from common.flags import define, settings_of
+from input_data.generators.job import Job
 
 
 def main(argv):
@@ -29,7 +30,7 @@ def main(argv):
     try:
         from input_data.generators import beam
 
-        beam.generate(job_of_flags(), beam.beam_options(argv[1:]))
+        beam.generate(settings_of(Job), beam.beam_options(argv[1:]))
     except ImportError as error:
         sys.exit(
             f"mnist_shift_beam.py: {error}: install Apache Beam by "
@@ -40,5 +41,6 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    define_flags()
+    define(Job)
+    flags.mark_flag_as_required("data_dir")
     app.run(main, flags_parser=lambda argv: flags.FLAGS(argv, known_only=True))

@@ -1,0 +1,6 @@
+"""Measurements, each a command: `python benchmarks/NAME_benchmark.py`."""
+
+import os
+
+# TensorFlow's notes would stand between the rows.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

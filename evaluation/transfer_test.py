@@ -1,0 +1,134 @@
+"""Checkpoints of single digits, evaluated on pairs of them."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import checkpoints
+import transfer
+from checkpoints.architecture import Architecture
+from common.errors import UserError
+from evaluation import jobs
+from input_data.features import ImageShape
+from models.optimizer import compile_model
+from testing.small_models import small_hparams
+from training.config import Config
+
+DIGITS = ImageShape(28, 28, 1, 10)
+TRAINING = {"dataset": "digits", "validate": False, "seed": 0, "max_steps": 0}
+
+
+def save(folder, model, shape=DIGITS, seed=0, **hparams):
+    """Saves an untrained network; gives the path of its checkpoint."""
+    architecture = Architecture(
+        model, shape, 1, small_hparams(model, **hparams)
+    )
+    network = architecture.build(seed)
+    compile_model(network)
+    metadata = checkpoints.Metadata(0, architecture, TRAINING)
+    return str(checkpoints.save(folder / f"{model}{seed}", network, metadata))
+
+
+def evaluate(path, **flags):
+    settings = {"eval_size": 30, "num_targets": 2, "pairs": "below", **flags}
+    return jobs.evaluate_once(Config(train=False, checkpoint=path, **settings))
+
+
+@pytest.mark.parametrize("model", ["pooling", "shared_capsule"])
+def test_a_network_of_any_size_is_evaluated_on_pairs(tmp_path, capsys, model):
+    path = save(tmp_path, model)
+    result = evaluate(path)
+    assert result.num_examples == 30
+    assert 0 <= result.confident <= result.correct <= result.almost_correct
+    assert f"{result}\n{result.measures}\n" in capsys.readouterr().out
+    assert evaluate(path, pairs="beside").num_examples == 30
+    # Images of one object may have another size, too.
+    assert evaluate(path, num_targets=1, pairs="overlap", pad=3).wrong <= 30
+    assert "above 0.5" not in capsys.readouterr().out.split("\n")[-2]
+
+
+@pytest.mark.parametrize(
+    ("model", "hparams"),
+    [("baseline", {}), ("shared_capsule", {"share_weights": False})],
+)
+def test_a_network_of_one_size_says_so(tmp_path, model, hparams):
+    path = save(tmp_path, model, **hparams)
+    with pytest.raises(UserError) as error:
+        evaluate(path)
+    assert str(error.value) == (
+        f"{path} is for images of 28x28x1 in 10 classes with "
+        "--num_targets=1, but digits with --num_targets=2 has images of "
+        f"56x28x1 in 10 classes: the weights of model {model} depend on the "
+        "size of the images"
+    )
+
+
+def test_another_number_of_classes_is_refused_whatever_the_size(tmp_path):
+    path = save(tmp_path, "pooling", ImageShape(28, 28, 1, 9))
+    with pytest.raises(UserError, match="in 9 classes.*in 10 classes$"):
+        evaluate(path)
+
+
+def test_the_command_compares_models_on_the_same_pairs(tmp_path):
+    for seed in (0, 1):
+        save(tmp_path, "shared_capsule", seed=seed)
+    pooling = save(tmp_path, "pooling")
+    out = tmp_path / "out"
+    shared = f"{tmp_path}/shared_capsule{{}}/model.ckpt-0"
+    config = Config(train=False, pairs="beside", eval_size=25)
+    for arguments, num_trials in (
+        ([f"ours={shared}", f"rival={pooling}"], 1),
+        ([f"ours={shared}"], 2),
+    ):
+        models = transfer.models_of(arguments, num_trials)
+        paths = transfer.run(models, config, out, num_examples=4)
+        assert sorted(paths) == sorted(out.iterdir())
+    results = json.loads((out / "transfer.json").read_text())
+    assert (results["dataset"], results["pairs"]) == ("digits", "beside")
+    runs = results["runs"]["ours"]
+    assert [run["checkpoint"] for run in runs] == [
+        shared.replace("{}", str(seed)) for seed in (0, 1)
+    ]
+    alone = evaluate(runs[1]["checkpoint"], pairs="beside", eval_size=25)
+    assert runs[1]["pairs"]["correct"] == alone.correct
+    assert runs[0]["single"]["num_examples"] == 25
+    assert len(results["examples"]) == 4
+    for example in results["examples"]:
+        assert len(set(example["labels"])) == 2
+        (first, more), (second, less) = example["predictions"]["ours"]
+        assert first != second
+        assert more >= less
+
+
+@pytest.mark.parametrize(
+    ("arguments", "num_trials", "message"),
+    [
+        (["/tmp/x"], 1, "/tmp/x is not of the form NAME=CHECKPOINT"),
+        (["a=x", "a=y"], 1, "a is given twice"),
+        (["a=x"], 2, r"needs \{\} in a=x, .* 0 to 1 go"),
+    ],
+)
+def test_wrong_arguments_are_one_line(arguments, num_trials, message):
+    with pytest.raises(UserError, match=message):
+        transfer.models_of(arguments, num_trials)
+
+
+def test_pairs_that_overlap_are_another_experiment(tmp_path):
+    with pytest.raises(UserError, match="--pairs must be below or beside"):
+        transfer.run({"a": ["x"]}, Config(train=False), tmp_path, 4)
+
+
+def test_the_command_line(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "transfer.py", "x", f"--output_dir={tmp_path}"],
+        cwd=pathlib.Path(transfer.__file__).parent,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "transfer.py: x is not of the form NAME=CHECKPOINT\n"
+    )

@@ -1,0 +1,147 @@
+"""J. Su's capsule network, whose capsules share their weights.
+
+Its weights do not depend on the image size: trained on single digits it finds
+both of two digits in a larger image (docs/shared_weights.md).
+"""
+
+import dataclasses
+
+from keras import ops
+
+import layers
+from common.fields import field
+from input_data import features as keys
+from models import four_convolutions
+from models.classifier import Routing
+from models.four_convolutions import FourConvolutions
+from models.hparams import MOST_ITERATIONS, size
+
+# Keras' epsilon: the squared length of a zero capsule in the author's squash.
+SQUASH_EPSILON = 1e-7
+
+
+@dataclasses.dataclass(frozen=True)
+class HParams(four_convolutions.HParams):
+    """Hyper-parameters of the network, with the author's of today."""
+
+    class_atoms: int = size(16, "atoms of a class capsule")
+    compare: str = field(
+        "direction",
+        "what votes are compared with: direction is the sum over its length "
+        "(the author's later routing), squashed the squashed sum (his earlier "
+        "one, and the paper's)",
+        choices=("direction", "squashed"),
+        network=True,
+    )
+    logits: str = field(
+        "replace",
+        "whether an iteration replaces the logits of the couplings, as the "
+        "author does, or adds to them, as the paper does (add); it matters "
+        "from three iterations on",
+        choices=("replace", "add"),
+        network=True,
+    )
+    routing: int = size(3, "routing iterations", at_most=MOST_ITERATIONS)
+    share_weights: bool = field(
+        True,
+        "whether all positions share their weights; if not, the network is "
+        "for images of one size",
+        network=True,
+    )
+    squash_constant: float = field(
+        0.5,
+        "the squared length that is squashed to 1/2; the paper's is 1",
+        above=0,
+        network=True,
+    )
+
+
+class SharedCapsuleModel(FourConvolutions):
+    """Four convolutions; every position is a capsule; class capsules.
+
+    The channels of a position are the atoms of one input capsule, not
+    squashed. There is one class capsule of `class_atoms` atoms per class;
+    logits are their lengths.
+
+    Call arguments:
+      x: dict with `images` [B, H, W, C].
+
+    Returns (from a call) a dict:
+      logits: float32 [B, classes].
+      capsules: [B, classes, class_atoms], the class capsules.
+
+    Args:
+      shape: `features.ImageShape`, the images and number of classes.
+      num_targets: int; the network is the same for any number of targets.
+      hparams: `HParams`.
+      **kwargs: of `keras.Model`.
+    """
+
+    HParams = HParams
+    shows_capsules = True
+
+    def __init__(self, shape, num_targets, hparams, **kwargs):
+        super().__init__(shape, num_targets, hparams, **kwargs)
+        self.capsule = layers.Capsule(
+            shape.num_classes,
+            hparams.class_atoms,
+            num_routing=hparams.routing,
+            share_weights=hparams.share_weights,
+            use_bias=False,
+            kernel_initializer="glorot_uniform",
+            rule=layers.RoutingRule(
+                logits=hparams.logits,
+                compare=hparams.compare,
+                squash_constant=hparams.squash_constant,
+                squash_epsilon=SQUASH_EPSILON,
+            ),
+            name="capsule",
+        )
+
+    def activations(self, images):
+        """What each layer gives, by its name: the last are class capsules."""
+        activations = self.convolve(images)
+        capsules = self.capsule(_by_position(activations["conv4"]))
+        return {**activations, "capsule": capsules}
+
+    def routing_of(self, images):
+        features = self.convolve(images)["conv4"]
+        couplings = self.capsule.couplings(_by_position(features))
+        by_position = ops.reshape(
+            couplings,
+            (
+                self.capsule.num_routing,
+                -1,
+                *features.shape[1:3],
+                1,
+                self.capsule.num_capsules,
+            ),
+        )
+        return Routing(by_position, self.capsule.leaky)
+
+    def call(self, x):
+        capsules = self.activations(x[keys.IMAGES])["capsule"]
+        return {keys.LOGITS: layers.lengths(capsules), keys.CAPSULES: capsules}
+
+    @classmethod
+    def takes_any_size(cls, hparams):
+        return hparams.share_weights
+
+    @classmethod
+    def num_weights(cls, shape, hparams):
+        inputs = 1
+        if not hparams.share_weights:
+            smallest = cls.smallest_image(hparams)
+            for pixels in (shape.height, shape.width):
+                inputs *= (pixels - smallest) // 2 + 1
+        votes = hparams.second_channels * shape.num_classes
+        return (
+            super().num_weights(shape, hparams)
+            + inputs * votes * hparams.class_atoms
+        )
+
+
+def _by_position(features):
+    """[B, h, w, channels] -> [B, h * w, channels]."""
+    _, height, width, channels = features.shape
+    return ops.reshape(features, (-1, height * width, channels))

@@ -13,6 +13,7 @@ from common.fields import did_you_mean
 MODELS = {
     "baseline": ("models.baseline", "BaselineModel"),
     "capsule": ("models.capsule", "CapsuleModel"),
+    "matrix_capsule": ("models.matrix_capsule", "MatrixCapsuleModel"),
 }
 # In float32, with its gradient and Adam's moments, 32 GB.
 _MOST_WEIGHTS = 2 * 10**9

@@ -10,6 +10,12 @@ SIZES = {
         "primary_atoms": 4,
         "class_atoms": 5,
     },
+    "matrix_capsule": {
+        "conv_channels": 4,
+        "primary_types": 2,
+        "first_types": 2,
+        "second_types": 2,
+    },
 }
 
 

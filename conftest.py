@@ -1,5 +1,11 @@
 """Options of the tests."""
 
+import importlib.util
+
+collect_ignore = []
+if importlib.util.find_spec("apache_beam") is None:
+    collect_ignore.append("input_data/generators/beam_test.py")
+
 
 def pytest_addoption(parser):
     """Adds --kills."""

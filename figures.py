@@ -16,13 +16,13 @@ They go to --output_dir; files of the same names there are replaced.
 """
 
 import importlib
-import os
 import pathlib
 import sys
 
 from absl import app, flags
 
 import common.flags
+from common.durable import make_folder, whole_file
 from common.errors import UserError
 from common.fields import meanings
 from common.startup import load_backend
@@ -99,18 +99,19 @@ def draw(names, config, output_dir, num_examples=None):
             raise UserError(
                 f"unknown figure {name!r}; valid names: {', '.join(FIGURES)}"
             )
+    import checkpoints
     from evaluation.evaluator import Evaluator
-    from evaluation.jobs import step_of
     from visualisation.subject import Subject
 
     # Known before the work, not after it.
-    output_dir = _make_folder(output_dir)
+    output_dir = make_folder(output_dir)
     summaries = None
     if config.summary_dir:
-        summaries = _make_folder(pathlib.Path(config.summary_dir) / "figures")
-    model, pipeline = Evaluator(config).open(config.checkpoint)
-    checkpoint = pathlib.Path(config.checkpoint).name
-    subject = Subject(model, pipeline, f"{config.dataset_name}, {checkpoint}")
+        summaries = make_folder(pathlib.Path(config.summary_dir) / "figures")
+    checkpoint = checkpoints.open(config.checkpoint)
+    model, pipeline = Evaluator(config).load(checkpoint)
+    title = f"{config.dataset_name}, {checkpoint.path.name}"
+    subject = Subject(model, pipeline, title)
     counts = {} if num_examples is None else {"num_examples": num_examples}
     paths = []
     for name in dict.fromkeys(names):
@@ -120,36 +121,16 @@ def draw(names, config, output_dir, num_examples=None):
         if summaries and name == _EMBEDDING:
             _write(summaries, files)
         elif summaries:
-            _write_images(summaries, files, step_of(config.checkpoint))
+            _write_images(summaries, files, checkpoint.step)
     return paths
-
-
-def _make_folder(path):
-    path = pathlib.Path(path)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        if not os.access(path, os.W_OK):
-            raise PermissionError("no permission to write")
-    except OSError as error:
-        raise UserError(
-            f"{path} cannot be written: {error.strerror or error}"
-        ) from None
-    return path
 
 
 def _write(folder, files):
     """Writes a dict from name to bytes; gives the paths."""
     paths = [folder / name for name in files]
     for path, content in zip(paths, files.values(), strict=True):
-        partial = path.with_name(f".{path.name}.partial")
-        try:
+        with whole_file(path, replace=True) as partial:
             partial.write_bytes(content)
-            partial.replace(path)
-        except OSError as error:
-            partial.unlink(missing_ok=True)
-            raise UserError(
-                f"{path} cannot be written: {error.strerror or error}"
-            ) from None
     return paths
 
 

@@ -10,10 +10,10 @@ from tensorboard.backend.event_processing.event_accumulator import (
     EventAccumulator,
 )
 
+import checkpoints
 import figures
-from checkpoints import checkpoint
 from checkpoints.architecture import Architecture
-from checkpoints.tf1 import tf1_format
+from checkpoints.tf1 import tf1_checkpoint
 from common.errors import UserError
 from input_data.features import ImageShape
 from models.optimizer import compile_model
@@ -38,8 +38,8 @@ def make_model(shape=DIGITS, num_targets=1, model="capsule", **hparams):
 def save(folder, *arguments, **hparams):
     """Saves an untrained network; gives the path of its checkpoint."""
     network, architecture = make_model(*arguments, **hparams)
-    metadata = checkpoint.Metadata(0, architecture, TRAINING)
-    return str(checkpoint.save(folder / "train", network, metadata))
+    metadata = checkpoints.Metadata(0, architecture, TRAINING)
+    return str(checkpoints.save(folder / "train", network, metadata))
 
 
 def draw(names, path, output_dir, num_examples=1, **config):
@@ -82,7 +82,7 @@ def test_every_figure_of_two_targets_to_files_and_tensorboard(tmp_path):
 
 def test_a_tf1_checkpoint_gives_the_same_figures(tmp_path):
     ours = save(tmp_path)
-    theirs = tf1_format.save(tmp_path / "tf1", *make_model(), step=0)
+    theirs = tf1_checkpoint.save(tmp_path / "tf1", *make_model(), step=0)
     names = ["reconstructions", "embedding"]
     first = draw(names, ours, tmp_path / "ours", dataset="digits")
     second = draw(
@@ -143,17 +143,15 @@ def test_data_of_another_shape(tmp_path):
 def test_a_folder_that_cannot_be_written(tmp_path):
     path = save(tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="file cannot be written: File exists"):
+    with pytest.raises(UserError, match="file cannot be made: File exists"):
         draw(["routing"], path, tmp_path / "file")
-    with pytest.raises(UserError, match="below cannot be written: Not a dir"):
+    with pytest.raises(UserError, match="below cannot be made: Not a dir"):
         draw(["routing"], path, tmp_path / "file" / "below")
     (tmp_path / "out" / "routing.png").mkdir(parents=True)
     with pytest.raises(UserError, match="routing.png cannot be written: Is a"):
         draw(["routing"], path, tmp_path / "out")
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["routing.png"]
-    with pytest.raises(
-        UserError, match="file/figures cannot be written: Not a"
-    ):
+    with pytest.raises(UserError, match="file/figures cannot be made: Not a"):
         draw(
             ["routing"],
             path,

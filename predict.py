@@ -30,9 +30,9 @@ from evaluation.prediction import (
     trained_on,
 )
 from input_data import features as keys
-from input_data.images.fitting import fit
-from input_data.images.image_file import decode
-from input_data.registry import is_valid_name, valid_names
+from input_data import registry
+from input_data.formats.image_file import decode
+from input_data.transforms.fitting import fit
 
 
 def define_flags():
@@ -57,8 +57,8 @@ def define_flags():
     )
     flags.register_validator(
         "dataset",
-        lambda name: name is None or is_valid_name(name),
-        f"should be one of {valid_names()}",
+        lambda name: name is None or registry.is_valid_name(name),
+        f"should be one of {registry.valid_names()}",
     )
     flags.DEFINE_string(
         "export",
@@ -136,7 +136,7 @@ def _predict(settings, arguments, network, metadata):
     """Predicts files; returns the exit code."""
     shape = metadata.architecture.shape
     names = class_names_of(metadata, settings.class_names)
-    dataset = trained_on(settings.checkpoint, metadata, settings.dataset)
+    data_set = registry.find(trained_on(metadata, settings.dataset))
     num_targets = settings.num_targets or metadata.architecture.num_targets
     if shape.depth not in (1, 3):
         print(
@@ -150,7 +150,7 @@ def _predict(settings, arguments, network, metadata):
 
     def prepare(content, name):
         image = decode(content, name, shape.depth == 3, settings.invert)
-        return fit(image, shape, dataset, stretched)
+        return fit(image, shape, data_set, stretched)
 
     has_capsules = keys.CAPSULES in network.output
     if settings.format == "json":

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import checkpoints
 import predict
-from checkpoints import checkpoint
 from checkpoints.architecture import Architecture
 from checkpoints.checkpoint_test import make_model
 from common.errors import UserError
 from input_data import features as keys
 from input_data.features import ImageShape
-from input_data.images.fitting_test import blob, shrink
+from input_data.transforms.fitting_test import blob, shrink
 from models.capsule import HParams
 
 ROOT = pathlib.Path(__file__).parent
@@ -59,9 +59,9 @@ def network(tmp_path_factory):
     biases = np.full((3, 16), 0.1, "float32")
     biases[1] = 1.0
     model.capsule2.biases.assign(biases)
-    metadata = checkpoint.Metadata(7, ARCHITECTURE, {"dataset": "digits"})
+    metadata = checkpoints.Metadata(7, ARCHITECTURE, {"dataset": "digits"})
     folder = tmp_path_factory.mktemp("network")
-    return checkpoint.save(folder, model, metadata), model
+    return checkpoints.save(folder, model, metadata), model
 
 
 def lengths(model, image):
@@ -176,10 +176,10 @@ def test_inverted_image_table_and_export(tmp_path, capsys, network):
 def test_a_network_of_two_views_says_so(tmp_path, capsys):
     shape = ImageShape(8, 8, 2, 3)
     architecture = dataclasses.replace(ARCHITECTURE, shape=shape)
-    path = checkpoint.save(
+    path = checkpoints.save(
         tmp_path,
         make_model(architecture),
-        checkpoint.Metadata(1, architecture, {"dataset": "norb"}),
+        checkpoints.Metadata(1, architecture, {"dataset": "norb"}),
     )
     file = tmp_path / "a.png"
     file.write_bytes(tf.io.encode_png(blob(12, 12)).numpy())

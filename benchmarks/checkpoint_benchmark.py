@@ -19,7 +19,7 @@ import time
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from checkpoints import checkpoint
+import checkpoints
 from checkpoints.architecture import Architecture
 from input_data import registry
 from input_data.splits import Split
@@ -46,20 +46,20 @@ def main():
     ((x, y),) = batches.as_numpy_iterator()
     model.train_on_batch(x, y)
 
-    times = {"step": [], "save": [], "verify": [], "load": []}
+    times = {"step": [], "save": [], "open": [], "load": []}
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(arguments.repeats):
             for _ in range(arguments.steps):
                 with _timing(times["step"]):
                     model.train_on_batch(x, y)
             step = int(model.optimizer.iterations)
-            metadata = checkpoint.Metadata(step, architecture, {})
+            metadata = checkpoints.Metadata(step, architecture, {})
             with _timing(times["save"]):
-                path = checkpoint.save(folder, model, metadata)
-            with _timing(times["verify"]):
-                checkpoint.verify(path)
+                path = checkpoints.save(folder, model, metadata)
+            with _timing(times["open"]):
+                saved = checkpoints.open(path)
             with _timing(times["load"]):
-                checkpoint.load(path, model)
+                saved.load(model, architecture)
         size = sum(file.stat().st_size for file in path.iterdir())
     medians = {name: statistics.median(v) for name, v in times.items()}
     for name, seconds in medians.items():

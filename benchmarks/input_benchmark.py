@@ -48,7 +48,8 @@ def main():
 
 def _measure(data_dir, folder):
     from input_data import labelled_images
-    from input_data.mnist import expansion, mnist_input_record
+    from input_data.datasets import mnist_record_files
+    from input_data.generators import expansion
     from input_data.registry import Options
     from input_data.splits import Split
 
@@ -79,7 +80,7 @@ def _measure(data_dir, folder):
     print(f"{'writing single records:':36} {rate:10,.0f} images/s")
     show(
         "single records:",
-        mnist_input_record.SingleRecords(single, Options()),
+        mnist_record_files.single_records(single, Options()),
     )
     single.unlink()
 
@@ -99,15 +100,14 @@ def _measure(data_dir, folder):
         f"200,000 pairs: {many:.0f} MB"
     )
     options = Options(data_dir=f"{prefix}@1", num_targets=2)
-    show("pair records:", mnist_input_record.PairRecords(options))
+    show("pair records:", mnist_record_files.PairRecords(options))
 
 
 def _read(data_dir):
     import numpy as np
 
-    from input_data.digits import digits
+    from input_data.datasets import digits, mnist
     from input_data.labelled_images import LabelledImages
-    from input_data.mnist import mnist
     from input_data.splits import Split
 
     if data_dir is not None:
@@ -212,10 +212,10 @@ def _pair_loop_rate(data, path):
 
 def _write(contents, path, count):
     """Records per second of writing `count` records as mnist_shift does."""
-    from input_data.mnist import mnist_shift
+    from input_data.generators import shifted_records
 
     start = time.perf_counter()
-    mnist_shift.write_records(contents, 0, count, path)
+    shifted_records.write_records(contents, 0, count, path)
     return count / (time.perf_counter() - start)
 
 
@@ -223,9 +223,8 @@ def _other_pipelines():
     """The pipelines of other data sets, on images of their sizes."""
     import numpy as np
 
-    from input_data.cifar10 import cifar10
+    from input_data.datasets import cifar10, norb
     from input_data.labelled_images import LabelledImages, make_pipeline
-    from input_data.norb import norb
     from input_data.registry import Options
     from input_data.standardised_crops import StandardisedCrops
 
@@ -257,8 +256,8 @@ def _peak_memory_of_writing(count):
 
 
 def _write_and_measure(count):
-    from input_data.digits import digits
-    from input_data.mnist import expansion
+    from input_data.datasets import digits
+    from input_data.generators import expansion
     from input_data.splits import Split
 
     data = digits.read_split(Split.TRAIN)

@@ -1,1 +1,25 @@
 """Checkpoints, ours and TF1's: written whole, opened, verified."""
+
+from checkpoints.checkpoint import (
+    Checkpoint,
+    DamagedError,
+    Metadata,
+    newest,
+    save,
+)
+from checkpoints.checkpoint import exists as exists
+from checkpoints.checkpoint import open_checkpoint as open
+from checkpoints.folder import find_all, path_of, remove_partial
+
+__all__ = [
+    "Checkpoint",
+    "DamagedError",
+    "Metadata",
+    "exists",
+    "find_all",
+    "newest",
+    "open",
+    "path_of",
+    "remove_partial",
+    "save",
+]

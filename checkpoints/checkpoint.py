@@ -8,6 +8,8 @@
 It is written under a temporary name, flushed to the disk and then renamed, so
 that no reader ever sees a part of one and a killed process leaves none. Both
 files are covered by checksums. Reading one runs no code from it.
+
+`open_checkpoint` opens one of these or a TF1 one, whichever it is.
 """
 
 import dataclasses
@@ -17,14 +19,14 @@ import math
 import os
 import pathlib
 import platform
-import re
-import shutil
 
 import keras
 import tensorflow as tf
 
 from checkpoints.architecture import Architecture
-from common.durable import flush
+from checkpoints.folder import NAME, find_all, path_of, remove_old, set_aside
+from checkpoints.tf1.tf1_checkpoint import Tf1Checkpoint, is_tf1
+from common.durable import user_errors, whole
 from common.errors import UserError
 
 FORMAT = 1
@@ -34,8 +36,6 @@ JSON_FILE = "checkpoint.json"
 # the integer step; names and layout of the default model take 42 KB.
 _BYTES_PER_VALUE = 4
 _HDF5_OVERHEAD = 2**20
-_NAME = re.compile(r"model\.ckpt-(\d+)")
-_TEMPORARY = re.compile(r"\.model\.ckpt-\d+\.(partial|removed)")
 
 
 class DamagedError(UserError):
@@ -61,35 +61,182 @@ class Metadata:
     class_names: list | None = None
 
 
-def path_of(directory, step):
-    """The path of the checkpoint of a step."""
-    return pathlib.Path(directory) / f"model.ckpt-{step}"
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Checkpoint(Metadata):
+    """A checkpoint that was opened: its files are what was written.
+
+    Attributes:
+      path: `pathlib.Path`.
+    """
+
+    path: pathlib.Path
+
+    @property
+    def has_slots(self):
+        """Whether it holds the optimiser's state, to resume from it."""
+        return self.training.get("optimizer_state", True)
+
+    def load(self, model, architecture):
+        """Loads weights and, if the model has one, the optimiser's state.
+
+        Args:
+          model: `keras.Model` of the architecture; with an optimiser it must
+            be compiled.
+          architecture: `Architecture`.
+
+        Raises:
+          DamagedError: if the files cannot be read any more.
+          UserError: if it is a checkpoint of another network.
+        """
+        self._require_same_network(architecture)
+        optimizer = getattr(model, "optimizer", None)
+        if optimizer is not None:
+            # Unbuilt, its slots would be passed over with a mere warning.
+            optimizer.build(model.trainable_variables)
+        try:
+            model.load_weights(self.path / WEIGHTS_FILE)
+        except ValueError as error:
+            raise UserError(
+                f"{self.path} is not of this architecture: {error}"
+            ) from error
+        except OSError as error:  # removed by a training with --keep, say
+            raise DamagedError(
+                f"{self.path} cannot be read: {error}"
+            ) from error
+        if optimizer is not None:
+            step = int(keras.ops.convert_to_numpy(optimizer.iterations))
+            if step != self.step:
+                raise UserError(
+                    f"{self.path}: the optimiser is at step {step} but "
+                    f"{JSON_FILE} says {self.step}"
+                )
+
+    def _require_same_network(self, asked):
+        differences = self.architecture.network_differences(asked)
+        if differences:
+            listed = "; ".join(
+                f"{name} is {there} in the checkpoint, {here} was asked for"
+                for name, there, here in differences
+            )
+            raise UserError(
+                f"{self.path} is of another architecture: {listed}. Ask for "
+                "the same, or name another --summary_dir."
+            )
+
+    def require_usable(self, config, pipeline):
+        """Refuses images that do not go with those it was trained on.
+
+        Those are the images of a job that evaluates or resumes it, or starts
+        a training from it.
+
+        Args:
+          config: `Config` of the job.
+          pipeline: `Pipeline` of the job.
+
+        Raises:
+          UserError: if it was trained on the same data set, but on images
+            that the job holds out, or on classes of other names or in another
+            order.
+        """
+        before = self.training
+        if before.get("dataset") != config.dataset_name:
+            return
+        if config.validate and before.get("validate") is False:
+            raise UserError(
+                f"{self.path} was trained without --validate, on the very "
+                "images that --validate holds out: leave it out here, or train "
+                "with it from the start"
+            )
+        if pipeline.spec.split_seed not in (None, before.get("seed")):
+            raise UserError(
+                f"{self.path} was trained with --seed={before.get('seed')}, "
+                "which decided what images are for training: take the same "
+                "seed, or split the images into folders train and test"
+            )
+        names, now = self.class_names, pipeline.spec.class_names
+        if None not in (names, now) and list(names) != list(now):
+            raise UserError(
+                f"{self.path} was trained on the classes {', '.join(names)}, "
+                f"but those of --dataset={config.dataset_name} here are "
+                f"{', '.join(now)}: the same names are needed, in the same "
+                "order"
+            )
 
 
-def find_all(directory):
-    """The checkpoints in a directory.
+def exists(path):
+    """Whether something that may be a checkpoint is there."""
+    return os.path.isdir(path) or is_tf1(path)
+
+
+def open_checkpoint(path):
+    """Opens a checkpoint, ours or a TF1 one, and verifies its files.
+
+    Args:
+      path: path of a checkpoint directory, or the prefix of the files of a
+        TF1 checkpoint.
 
     Returns:
-      List of (step, path), by step; empty if there is no such directory.
+      `Checkpoint` or `Tf1Checkpoint`, which have the same attributes: what a
+      TF1 checkpoint does not tell is None there.
+
+    Raises:
+      DamagedError: naming the file that is missing or damaged.
+      UserError: if there is no checkpoint, or not of this version.
     """
-    found = []
-    for path in _list(directory):
-        match = _NAME.fullmatch(path.name)
-        if match and path.is_dir():
-            found.append((int(match.group(1)), path))
-    return sorted(found)
-
-
-def _list(directory):
-    """The paths in a directory; none if it is not there."""
+    path = pathlib.Path(path)
+    if is_tf1(path):
+        return Tf1Checkpoint(path)
+    values = _read_json(path)
+    weights = path / WEIGHTS_FILE
+    if _file_checksum(weights) != values["sha256"]:
+        raise DamagedError(
+            f"{weights} is damaged: its checksum is not the one in {JSON_FILE}"
+        )
     try:
-        return list(pathlib.Path(directory).iterdir())
-    except FileNotFoundError:
-        return []
-    except OSError as error:
+        return Checkpoint(
+            step=values["step"],
+            architecture=Architecture.from_json(values["architecture"]),
+            training=values["training"],
+            class_names=values.get("class_names"),
+            path=path,
+        )
+    except (KeyError, TypeError, UserError) as error:
         raise UserError(
-            f"{directory} cannot be read: {error.strerror}"
-        ) from None
+            f"{path / JSON_FILE} does not describe a network of this version: "
+            f"{error}"
+        ) from error
+
+
+def newest(directory):
+    """Opens the newest checkpoint in a directory that is not damaged.
+
+    Damaged ones that are newer get other names: their steps will be done
+    again, and they must not count as checkpoints to keep.
+
+    Returns:
+      `Checkpoint`, or None if there is none at all.
+
+    Raises:
+      UserError: if all of them are damaged.
+    """
+    found = find_all(directory)
+    damaged = []
+    for _, path in reversed(found):
+        try:
+            checkpoint = open_checkpoint(path)
+        except DamagedError as error:
+            print(f"Warning: {error}; looking for the one before", flush=True)
+            damaged.append(path)
+        else:
+            for newer in damaged:
+                print(f"Renamed it to {set_aside(newer)}")
+            return checkpoint
+    if found:
+        raise UserError(
+            f"all checkpoints in {directory} are damaged: name another "
+            "--summary_dir to begin anew"
+        )
+    return None
 
 
 def save(directory, model, metadata, keep=0):
@@ -108,134 +255,29 @@ def save(directory, model, metadata, keep=0):
       UserError: if it cannot be written (a full disk, no permission).
     """
     final = path_of(directory, metadata.step)
-    partial = _hidden(final, "partial")
-    try:
-        if final.exists() and not final.is_dir():
-            raise FileExistsError("there is a file of this name")
-        if _is_sound(final):
-            return final
-        if final.exists():
+    with user_errors(final, ". Earlier checkpoints are as they were."):
+        if final.is_dir():
+            if _is_sound(final):
+                return final
             set_aside(final)
-        _write(partial, model, metadata)
-        partial.rename(final)
-        flush(final.parent)
+        final.parent.mkdir(parents=True, exist_ok=True)
+        with whole(final) as partial:
+            _write(partial, model, metadata)
         if keep:
-            _remove_old(directory, metadata.step, keep)
-    except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise UserError(
-            f"{final} cannot be written: {error.strerror or error}. Earlier "
-            "checkpoints are as they were."
-        ) from error
+            remove_old(directory, metadata.step, keep)
     return final
 
 
-def set_aside(path):
-    """Gives a damaged checkpoint a name that `find_all` does not find.
-
-    Returns:
-      The new path.
-    """
-    number = 0
-    while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
-        number += 1
-    return path.rename(aside)
-
-
-def remove_partial(directory):
-    """Removes what a process that was killed while saving left behind."""
-    for path in _list(directory):
-        if _TEMPORARY.fullmatch(path.name) and path.is_dir():
-            shutil.rmtree(path)
-
-
-def read_metadata(path):
-    """Reads what a checkpoint says of itself.
-
-    Args:
-      path: path of a checkpoint directory.
-
-    Returns:
-      `Metadata`.
-
-    Raises:
-      UserError: if there is no checkpoint, or its json is damaged.
-    """
-    values = _read_json(pathlib.Path(path))
+def _is_sound(path):
     try:
-        return Metadata(
-            step=values["step"],
-            architecture=Architecture.from_json(values["architecture"]),
-            training=values["training"],
-            class_names=values.get("class_names"),
-        )
-    except (KeyError, TypeError, UserError) as error:
-        raise UserError(
-            f"{pathlib.Path(path) / JSON_FILE} does not describe a network "
-            f"of this version: {error}"
-        ) from error
-
-
-def verify(path):
-    """Checks that a checkpoint's files are what was written.
-
-    Args:
-      path: path of a checkpoint directory.
-
-    Returns:
-      Its step.
-
-    Raises:
-      DamagedError: naming the file that is missing or damaged.
-      UserError: if there is no checkpoint at all.
-    """
-    path = pathlib.Path(path)
-    values = _read_json(path)
-    weights = path / WEIGHTS_FILE
-    if _file_checksum(weights) != values["sha256"]:
-        raise DamagedError(
-            f"{weights} is damaged: its checksum is not the one in {JSON_FILE}"
-        )
-    return values["step"]
-
-
-def load(path, model):
-    """Loads weights and, if the model has one, the optimiser's state.
-
-    Args:
-      path: path of a checkpoint directory.
-      model: `keras.Model` of the checkpoint's architecture; with an optimiser
-        the model must be compiled.
-
-    Raises:
-      DamagedError: if a file is missing or damaged.
-      UserError: if there is no checkpoint, or of another architecture.
-    """
-    path = pathlib.Path(path)
-    saved_step = verify(path)
-    optimizer = getattr(model, "optimizer", None)
-    if optimizer is not None:
-        # Unbuilt, its slots would be passed over with a mere warning.
-        optimizer.build(model.trainable_variables)
-    try:
-        model.load_weights(path / WEIGHTS_FILE)
-    except ValueError as error:
-        raise UserError(
-            f"{path} is not of this architecture: {error}"
-        ) from error
-    except OSError as error:  # removed by a training with --keep, say
-        raise DamagedError(f"{path} cannot be read: {error}") from error
-    if optimizer is not None:
-        step = int(keras.ops.convert_to_numpy(optimizer.iterations))
-        if step != saved_step:
-            raise UserError(
-                f"{path}: the optimiser is at step {step} but {JSON_FILE} "
-                f"says {saved_step}"
-            )
+        open_checkpoint(path)
+    except UserError:
+        return False
+    return True
 
 
 def _write(path, model, metadata):
-    path.mkdir(parents=True, exist_ok=True)
+    path.mkdir()
     weights = path / WEIGHTS_FILE
     _require_space(weights, model)
     model.save_weights(weights, overwrite=True)
@@ -254,10 +296,7 @@ def _write(path, model, metadata):
         "sha256": _file_checksum(weights),
     }
     values["sha256_of_this"] = _json_checksum(values)
-    description = path / JSON_FILE
-    description.write_text(json.dumps(values, indent=2) + "\n")
-    for item in (weights, description, path):
-        flush(item)
+    (path / JSON_FILE).write_text(json.dumps(values, indent=2) + "\n")
 
 
 def _require_space(path, model):
@@ -294,7 +333,7 @@ def _read_json(path):
     checksum = values.pop("sha256_of_this", None)
     if checksum != _json_checksum(values):
         raise DamagedError(f"{description} is damaged: its checksum differs")
-    match = _NAME.fullmatch(path.name)
+    match = NAME.fullmatch(path.name)
     if match and int(match.group(1)) != values["step"]:
         raise DamagedError(
             f"{path} holds step {values['step']}, not that of its name"
@@ -332,26 +371,3 @@ def _file_checksum(path):
 def _json_checksum(values):
     text = json.dumps(values, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _hidden(path, what):
-    """A name beside a checkpoint that `find_all` does not see."""
-    return path.with_name(f".{path.name}.{what}")
-
-
-def _is_sound(path):
-    try:
-        verify(path)
-    except UserError:
-        return False
-    return True
-
-
-def _remove_old(directory, newest, keep):
-    """Removes all but `keep` of the checkpoints up to step `newest`."""
-    paths = [path for step, path in find_all(directory) if step <= newest]
-    for path in paths[:-keep]:
-        # Under another name first: a reader sees all of it or nothing.
-        removed = _hidden(path, "removed")
-        path.rename(removed)
-        shutil.rmtree(removed)

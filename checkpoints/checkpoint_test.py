@@ -1,19 +1,19 @@
+import dataclasses
 import json
 import os
 import pathlib
+import shutil
+import types
 
 import keras
 import numpy as np
 import pytest
 
-from checkpoints import checkpoint
+import checkpoints
+from checkpoints import DamagedError, Metadata, checkpoint
 from checkpoints.architecture import Architecture
-from checkpoints.checkpoint import (
-    JSON_FILE,
-    WEIGHTS_FILE,
-    DamagedError,
-    Metadata,
-)
+from checkpoints.checkpoint import JSON_FILE, WEIGHTS_FILE
+from common import durable
 from common.errors import UserError
 from input_data.features import ImageShape
 from models.capsule import HParams
@@ -22,9 +22,13 @@ from models.optimizer import compile_model
 
 SHAPE = ImageShape(18, 17, 2, 3)
 ARCHITECTURE = Architecture(
-    "capsule", SHAPE, 1, HParams(num_prime_capsules=1, remake=False)
+    "capsule",
+    SHAPE,
+    1,
+    HParams(conv_channels=4, num_prime_capsules=1, remake=False),
 )
 TRAINING = {"dataset": "digits", "seed": 3, "max_steps": 2}
+METADATA = Metadata(2, ARCHITECTURE, TRAINING)
 
 
 def make_model(architecture=ARCHITECTURE, seed=0, steps=0):
@@ -41,36 +45,42 @@ def state(model):
     return [keras.ops.convert_to_numpy(v) for v in variables]
 
 
-@pytest.fixture
-def saved(tmp_path):
+def assert_same_state(model, other):
+    for ours, theirs in zip(state(model), state(other), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
     model = make_model(steps=2)
-    path = checkpoint.save(tmp_path, model, Metadata(2, ARCHITECTURE, TRAINING))
-    return path, model
+    return checkpoints.save(
+        tmp_path_factory.mktemp("c"), model, METADATA
+    ), model
 
 
-def test_weights_slots_and_step_come_back_bit_for_bit(saved):
+@pytest.fixture
+def saved(original, tmp_path):
+    """The path of a checkpoint, alone in its folder, and its model."""
+    path, model = original
+    return shutil.copytree(path, tmp_path / "train" / path.name), model
+
+
+@pytest.mark.parametrize("is_built", [True, False])
+def test_weights_slots_and_step_come_back_bit_for_bit(saved, is_built):
     path, model = saved
     other = make_model(seed=9)
-    checkpoint.load(path, other)
-    for ours, theirs in zip(state(other), state(model), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    if not is_built:
+        compile_model(other)
+    checkpoints.open(path).load(other, ARCHITECTURE)
+    assert_same_state(other, model)
     assert int(other.optimizer.iterations) == 2
     assert max(abs(slot).max() for slot in state(other)[-4:]) > 0
-
-
-@pytest.mark.parametrize("given", ["", "train", "train/model.ckpt-3"])
-def test_what_is_no_checkpoint_lists_those_below(tmp_path, given):
-    path = checkpoint.save(
-        tmp_path / "train", make_model(), Metadata(0, ARCHITECTURE, {})
-    )
-    with pytest.raises(UserError, match=f"there is no .*; found {path}$"):
-        checkpoint.read_metadata(tmp_path / given)
 
 
 def test_a_model_without_optimiser_takes_the_weights(saved):
     path, model = saved
     plain = ARCHITECTURE.build(seed=9)
-    checkpoint.load(path, plain)
+    checkpoints.open(path).load(plain, ARCHITECTURE)
     for ours, theirs in zip(
         plain.get_weights(), model.get_weights(), strict=True
     ):
@@ -79,39 +89,21 @@ def test_a_model_without_optimiser_takes_the_weights(saved):
 
 def test_it_describes_itself(saved):
     path, _ = saved
-    metadata = checkpoint.read_metadata(path)
-    assert metadata == Metadata(2, ARCHITECTURE, TRAINING)
+    opened = checkpoints.open(str(path))
+    assert (opened.path, opened.step) == (path, 2)
+    assert opened.architecture == ARCHITECTURE
+    assert opened.training == TRAINING
+    assert opened.class_names is None
+    assert opened.has_slots
     values = json.loads((path / JSON_FILE).read_text())
     assert values["versions"]["keras"] == keras.__version__
 
 
-def test_it_is_found_by_name_in_order_of_steps(tmp_path):
-    for name in ("model.ckpt-1000", "model.ckpt-200", "model.ckpt-30"):
-        (tmp_path / name).mkdir()
-    for name in ("model.ckpt-x", ".model.ckpt-7.partial", "other-3"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "model.ckpt-5").write_text("a file")
-    steps = [step for step, _ in checkpoint.find_all(tmp_path)]
-    assert steps == [30, 200, 1000]
-    assert checkpoint.find_all(tmp_path / "none") == []
-
-
-def test_an_existing_checkpoint_is_kept(saved):
+def test_a_sound_one_is_kept_and_nothing_is_left_beside_it(saved):
     path, _ = saved
     before = {p.name: p.read_bytes() for p in path.iterdir()}
-    checkpoint.save(
-        path.parent, make_model(seed=5), Metadata(2, ARCHITECTURE, {})
-    )
+    checkpoints.save(path.parent, make_model(seed=5), METADATA)
     assert {p.name: p.read_bytes() for p in path.iterdir()} == before
-
-
-def test_nothing_is_left_beside_it_and_partial_ones_are_removed(saved):
-    path, _ = saved
-    assert os.listdir(path.parent) == [path.name]
-    partial = path.with_name(".model.ckpt-9.partial")
-    partial.mkdir()
-    (partial / WEIGHTS_FILE).write_bytes(b"half")
-    checkpoint.remove_partial(path.parent)
     assert os.listdir(path.parent) == [path.name]
 
 
@@ -147,10 +139,10 @@ def rewrite(path, change):
     ],
 )
 def test_damage_is_named(saved, damage, message):
-    path, model = saved
+    path, _ = saved
     damage(path)
     with pytest.raises(DamagedError, match=message) as caught:
-        checkpoint.load(path, model)
+        checkpoints.open(path)
     assert str(path) in str(caught.value)
 
 
@@ -158,46 +150,77 @@ def test_damage_is_named(saved, damage, message):
 def test_every_cut_and_flip_is_refused_or_harmless(saved, name):
     path, model = saved
     whole = (path / name).read_bytes()
-    expected = state(model)
     rng = np.random.default_rng(0)
     cuts = np.linspace(0, len(whole) - 1, 20, dtype=int)
     flips = rng.integers(len(whole), size=20)
     refused = 0
+    loaded = make_model(seed=9)
     for number in range(40):
         (path / name).write_bytes(whole)
         if number < 20:
             os.truncate(path / name, cuts[number])
         else:
             flip_bit(path / name, flips[number - 20], rng.integers(8))
-        loaded = make_model(seed=9)
         try:
-            metadata = checkpoint.read_metadata(path)
-            checkpoint.load(path, loaded)
+            opened = checkpoints.open(path)
         except DamagedError as error:
             refused += str(path) in str(error)
             continue
-        assert metadata == Metadata(2, ARCHITECTURE, TRAINING)
-        for ours, theirs in zip(state(loaded), expected, strict=True):
-            np.testing.assert_array_equal(ours, theirs)
+        opened.load(loaded, ARCHITECTURE)
+        assert opened.training == TRAINING
+        assert_same_state(loaded, model)
     assert refused >= 36
 
 
-def test_another_format_is_refused(saved):
+def test_files_that_go_between_opening_and_loading(saved):
     path, model = saved
+    opened = checkpoints.open(path)
+    shutil.rmtree(path)
+    with pytest.raises(DamagedError, match=f"{path} cannot be read"):
+        opened.load(model, ARCHITECTURE)
+
+
+def test_another_format_is_refused(saved):
+    path, _ = saved
     rewrite(path, lambda values: values.update(format=2))
     with pytest.raises(UserError, match="of format 2; this version reads"):
-        checkpoint.load(path, model)
+        checkpoints.open(path)
+
+
+def test_a_description_without_a_network_is_refused(saved):
+    path, _ = saved
+    rewrite(path, lambda values: values["architecture"].pop("shape"))
+    with pytest.raises(UserError, match="does not describe a network"):
+        checkpoints.open(path)
 
 
 def test_a_damaged_one_is_set_aside_and_written_anew(saved):
     path, model = saved
     flip_bit(path / WEIGHTS_FILE, 5000)
     damaged = (path / WEIGHTS_FILE).read_bytes()
-    checkpoint.save(path.parent, model, Metadata(2, ARCHITECTURE, TRAINING))
-    assert checkpoint.verify(path) == 2
+    checkpoints.save(path.parent, model, METADATA)
+    assert checkpoints.open(path).step == 2
     aside = path.with_name("model.ckpt-2.damaged-0")
     assert (aside / WEIGHTS_FILE).read_bytes() == damaged
-    assert [step for step, _ in checkpoint.find_all(path.parent)] == [2]
+    assert [step for step, _ in checkpoints.find_all(path.parent)] == [2]
+
+
+def test_the_newest_sound_one_is_found(saved, capsys):
+    path, model = saved
+    newer = checkpoints.save(
+        path.parent, model, dataclasses.replace(METADATA, step=4)
+    )
+    assert checkpoints.newest(path.parent).path == newer
+    flip_bit(newer / WEIGHTS_FILE, 5000)
+    assert checkpoints.newest(path.parent).path == path
+    assert os.listdir(path.parent).count("model.ckpt-4.damaged-0") == 1
+    output = capsys.readouterr().out
+    assert "model.ckpt-4/model.weights.h5 is damaged" in output
+    assert "looking for the one before" in output
+    (path / JSON_FILE).unlink()
+    with pytest.raises(UserError, match="all checkpoints in .* are damaged"):
+        checkpoints.newest(path.parent)
+    assert checkpoints.newest(path.parent / "none") is None
 
 
 @pytest.mark.parametrize(
@@ -206,8 +229,8 @@ def test_a_damaged_one_is_set_aside_and_written_anew(saved):
 def test_keep(saved, keep, expected):
     path, model = saved
     for step in (4, 10, 30):
-        checkpoint.save(
-            path.parent, model, Metadata(step, ARCHITECTURE, {}), keep
+        checkpoints.save(
+            path.parent, model, dataclasses.replace(METADATA, step=step), keep
         )
     assert sorted(os.listdir(path.parent)) == sorted(
         f"model.ckpt-{step}" for step in expected
@@ -216,87 +239,48 @@ def test_keep(saved, keep, expected):
 
 def test_the_same_state_gives_the_same_bytes(saved, tmp_path):
     path, model = saved
-    again = checkpoint.save(
-        tmp_path / "again", model, Metadata(2, ARCHITECTURE, TRAINING)
-    )
+    again = checkpoints.save(tmp_path / "again", model, METADATA)
     for name in (WEIGHTS_FILE, JSON_FILE):
         assert (again / name).read_bytes() == (path / name).read_bytes()
 
 
-def test_a_description_without_a_network_is_refused(saved):
-    path, _ = saved
-    rewrite(path, lambda values: values["architecture"].pop("shape"))
-    with pytest.raises(UserError, match="does not describe a network"):
-        checkpoint.read_metadata(path)
-
-
-def test_weights_of_another_architecture_are_refused(saved):
-    path, _ = saved
-    other = Architecture(
-        "capsule", SHAPE, 1, HParams(num_prime_capsules=2, remake=False)
-    )
+def test_another_network_is_refused(saved):
+    path, model = saved
+    hparams = dataclasses.replace(ARCHITECTURE.hparams, num_prime_capsules=2)
+    other = dataclasses.replace(ARCHITECTURE, hparams=hparams)
+    opened = checkpoints.open(path)
+    with pytest.raises(
+        UserError, match="another architecture: num_prime_capsules is 1 in"
+    ):
+        opened.load(model, other)
     with pytest.raises(UserError, match="not of this architecture"):
-        checkpoint.load(path, make_model(other))
+        opened.load(make_model(other), ARCHITECTURE)
 
 
 def test_a_wrong_step_is_noticed(saved):
     path, model = saved
     renamed = path.rename(path.with_name("model.ckpt-7"))
     with pytest.raises(DamagedError, match="holds step 2, not that of its"):
-        checkpoint.load(renamed, model)
+        checkpoints.open(renamed)
     rewrite(renamed, lambda values: values.update(step=7))
     with pytest.raises(UserError, match="at step 2 but .* says 7"):
-        checkpoint.load(renamed, model)
+        checkpoints.open(renamed).load(model, ARCHITECTURE)
 
 
-def test_a_model_whose_optimiser_is_not_built_takes_its_state(saved):
-    path, model = saved
-    other = ARCHITECTURE.build(seed=9)
-    compile_model(other)
-    checkpoint.load(path, other)
-    for ours, theirs in zip(state(other), state(model), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-
-
-def test_a_file_in_the_place_of_a_checkpoint(tmp_path):
+def test_a_file_in_the_place_of_a_checkpoint(original, tmp_path):
     (tmp_path / "model.ckpt-2").write_text("a file")
     with pytest.raises(UserError, match="ckpt-2 cannot be written: there is"):
-        checkpoint.save(tmp_path, make_model(), Metadata(2, ARCHITECTURE, {}))
+        checkpoints.save(tmp_path, original[1], METADATA)
     assert (tmp_path / "model.ckpt-2").read_text() == "a file"
 
 
-def test_a_missing_checkpoint_lists_those_there_are(saved):
+def test_what_is_no_checkpoint_lists_those_below(saved):
     path, _ = saved
-    with pytest.raises(UserError, match=f"no checkpoint .*-3; found {path}"):
-        checkpoint.read_metadata(path.with_name("model.ckpt-3"))
-    with pytest.raises(UserError, match=f"found {path}"):
-        checkpoint.read_metadata(path.parent)
+    for given in (path.with_name("model.ckpt-3"), path.parent, path.parents[1]):
+        with pytest.raises(UserError, match=f"there is no .*; found {path}$"):
+            checkpoints.open(given)
     with pytest.raises(UserError, match="found none in"):
-        checkpoint.read_metadata(path.parent / "none" / "model.ckpt-3")
-
-
-def test_files_are_on_the_disk_before_the_name(tmp_path, monkeypatch):
-    flushed = []
-    flush, rename = checkpoint.flush, pathlib.Path.rename
-
-    def note_flush(path):
-        flushed.append(path.name)
-        flush(path)
-
-    def note_rename(path, target):
-        flushed.append(f"renamed to {target.name}")
-        return rename(path, target)
-
-    monkeypatch.setattr(checkpoint, "flush", note_flush)
-    monkeypatch.setattr(pathlib.Path, "rename", note_rename)
-    checkpoint.save(tmp_path, make_model(), Metadata(0, ARCHITECTURE, {}))
-    assert flushed == [
-        WEIGHTS_FILE,
-        JSON_FILE,
-        ".model.ckpt-0.partial",
-        "renamed to model.ckpt-0",
-        tmp_path.name,
-    ]
+        checkpoints.open(path.parent / "none" / "model.ckpt-3")
 
 
 def test_a_folder_of_tf1_checkpoints_says_which(tmp_path):
@@ -305,4 +289,58 @@ def test_a_folder_of_tf1_checkpoints_says_which(tmp_path):
         with pytest.raises(
             UserError, match=f"found {tmp_path / 'model.ckpt-1'}$"
         ):
-            checkpoint.read_metadata(path)
+            checkpoints.open(path)
+
+
+def test_files_are_on_the_disk_before_the_name(original, tmp_path, monkeypatch):
+    done = []
+    flush, replace = durable.flush, pathlib.Path.replace
+
+    def note_flush(path):
+        done.append(path.name)
+        flush(path)
+
+    def note_replace(path, target):
+        done.append(f"renamed to {target.name}")
+        return replace(path, target)
+
+    monkeypatch.setattr(durable, "flush", note_flush)
+    monkeypatch.setattr(pathlib.Path, "replace", note_replace)
+    checkpoints.save(tmp_path, original[1], METADATA)
+    assert done == [
+        JSON_FILE,
+        WEIGHTS_FILE,
+        "model.ckpt-2",
+        "renamed to model.ckpt-2",
+        tmp_path.name,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("config", "pipeline", "message"),
+    [
+        ({}, {}, None),
+        ({"validate": True}, {}, "trained without --validate, on the very"),
+        ({}, {"split_seed": 4}, "trained with --seed=3, which"),
+        ({}, {"split_seed": 3}, None),
+        ({}, {"class_names": ["b", "a"]}, "classes a, b, but .* are b, a:"),
+        # Other data has nothing to do with that of the training.
+        ({"dataset_name": "mnist", "validate": True}, {"split_seed": 4}, None),
+    ],
+)
+def test_images_that_it_may_be_used_with(config, pipeline, message):
+    training = {**TRAINING, "validate": False}
+    opened = checkpoints.Checkpoint(
+        2, ARCHITECTURE, training, ["a", "b"], path="x"
+    )
+    config = {"dataset_name": "digits", "validate": False, **config}
+    pipeline = {"split_seed": None, "class_names": None, **pipeline}
+    arguments = (
+        types.SimpleNamespace(**config),
+        types.SimpleNamespace(spec=types.SimpleNamespace(**pipeline)),
+    )
+    if message is None:
+        opened.require_usable(*arguments)
+        return
+    with pytest.raises(UserError, match=f"x was .*{message}"):
+        opened.require_usable(*arguments)

@@ -1,74 +1,119 @@
-"""Files that are written whole or not at all."""
+"""Files and folders that appear under their names only once they are whole."""
 
 import contextlib
 import os
 import pathlib
 import re
+import shutil
 import socket
-
-import tensorflow as tf
 
 from common.errors import UserError
 
 
 @contextlib.contextmanager
-def whole_file(path):
-    """A context for writing a file, which is in its place only once whole.
+def whole(path, replace=False):
+    """A context for writing a file or a folder, in its place only once whole.
 
-    What is written goes to another name beside it, is flushed to the disk and
-    renamed. If that fails nothing is left, and if the process is killed what
-    `remove_leftovers` removes.
+    It is written, under its own name, in a hidden folder beside its place; so
+    may be other files that go with it. All of them are flushed to the disk
+    and moved to their places, in the order of their names. If that fails
+    nothing is left, and if the process is killed what `remove_leftovers`
+    removes.
 
     Args:
-      path: `pathlib.Path` of the file.
+      path: `pathlib.Path` of the place, in a folder that is there.
+      replace: bool, whether to take the place of a file.
 
     Yields:
       `pathlib.Path`, where to write it.
 
     Raises:
-      UserError: if the file is there already, or cannot be written.
+      OSError: if there is something in its place, or it cannot be written.
     """
-    refuse_existing(path)
-    partial = path.with_name(
+    hidden = path.with_name(
         f".{path.name}.{socket.gethostname()}.{os.getpid()}.partial"
     )
+    # Of a process that was killed and had this one's number.
+    shutil.rmtree(hidden, ignore_errors=True)
+    hidden.mkdir()
     try:
-        yield partial
-        flush(partial)
-        partial.replace(path)
+        yield hidden / path.name
+        made = sorted(hidden.iterdir())
+        for item in made:
+            for part in (*sorted(item.rglob("*")), item):
+                flush(part)
+        for item in made:
+            place = path.with_name(item.name)
+            if os.path.lexists(place) and not replace:
+                raise FileExistsError("there is something of this name")
+            item.replace(place)
         flush(path.parent)
-    except (OSError, tf.errors.OpError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"{path} cannot be written: {reason}") from None
     finally:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
+        shutil.rmtree(hidden, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def whole_file(path, replace=False):
+    """`whole`, with errors for the user.
+
+    Raises:
+      UserError: if the file is there already, or cannot be written.
+    """
+    if not replace:
+        refuse_existing(path)
+    with user_errors(path), whole(path, replace) as partial:
+        yield partial
+
+
+@contextlib.contextmanager
+def user_errors(name, advice=""):
+    """A context in which a failure to write is a UserError.
+
+    Args:
+      name: of what is written, for the message.
+      advice: string, how the message ends.
+    """
+    import tensorflow as tf
+
+    try:
+        yield
+    except (OSError, tf.errors.OpError) as error:
+        raise UserError(
+            f"{name} cannot be written: {_reason(error)}{advice}"
+        ) from error
+
+
+def _reason(error):
+    if isinstance(error, OSError):
+        return error.strerror or error
+    # TensorFlow's, without the names of functions and temporary files.
+    return error.message.split(" [Op:")[0].split("; ")[-1]
 
 
 def refuse_existing(path):
     """Raises UserError if there is such a file."""
-    if os.path.exists(path):
+    if os.path.lexists(path):
         raise UserError(
             f"{path} is there already: move it away, or name another folder"
         )
 
 
 def remove_leftovers(folder):
-    """Removes the parts of files of processes of this machine that are gone.
+    """Removes what killed processes of this machine were writing.
 
     Args:
       folder: `pathlib.Path`.
 
     Raises:
-      UserError: if the folder cannot be read, or nothing removed from it.
+      UserError: if the folder cannot be read.
     """
     host = re.escape(socket.gethostname())
-    pattern = re.compile(rf"\..+\.{host}\.(\d+)\.partial")
+    pattern = re.compile(rf"\..+\.{host}\.(\d+)\.partial", re.DOTALL)
     try:
         for path in folder.iterdir():
             match = pattern.fullmatch(path.name)
             if match and not _is_alive(int(match[1])):
-                path.unlink(missing_ok=True)
+                shutil.rmtree(path, ignore_errors=True)
     except OSError as error:
         raise UserError(
             f"{folder} cannot be tidied up: {error.strerror}"
@@ -89,11 +134,13 @@ def make_folder(path):
     """Makes a folder if it is not there, and returns its `pathlib.Path`.
 
     Raises:
-      UserError: if it cannot be made.
+      UserError: if it cannot be made or must not be written to.
     """
     folder = pathlib.Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise UserError(f"there is no permission to write to {folder}")
     except OSError as error:
         raise UserError(
             f"the folder {folder} cannot be made: {error.strerror}"

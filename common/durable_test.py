@@ -44,14 +44,52 @@ def test_a_disk_that_is_full_leaves_nothing(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_file_and_folder_are_flushed_to_the_disk(tmp_path, monkeypatch):
-    path, flushed = tmp_path / "file", []
+def test_a_file_is_replaced_if_that_is_asked_for(tmp_path):
+    path = tmp_path / "file"
+    for content in ("before", "after"):
+        with durable.whole_file(path, replace=True) as partial:
+            partial.write_text(content)
+    assert path.read_text() == "after"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_all_is_flushed_to_the_disk_before_it_has_its_name(
+    tmp_path, monkeypatch
+):
+    flushed = []
     monkeypatch.setattr(
-        durable, "flush", lambda item: flushed.append((item, path.exists()))
+        durable,
+        "flush",
+        lambda item: flushed.append(
+            (item, sorted(path.name for path in tmp_path.glob("[!.]*")))
+        ),
     )
-    with durable.whole_file(path) as partial:
-        partial.write_text("content")
-    assert flushed == [(partial, False), (tmp_path, True)]
+    with durable.whole(tmp_path / "b") as partial:
+        partial.mkdir()
+        inside = partial / "inside"
+        inside.write_text("content")
+        beside = partial.with_name("a")
+        beside.write_text("content")
+    assert flushed == [
+        (beside, []),
+        (inside, []),
+        (partial, []),
+        (tmp_path, ["a", "b"]),
+    ]
+
+
+def test_nothing_takes_the_place_of_what_came_in_between(tmp_path):
+    path = tmp_path / "file"
+
+    def write():
+        with durable.whole_file(path) as partial:
+            partial.write_text("ours")
+            path.write_text("theirs")
+
+    with pytest.raises(UserError, match="written: there is something"):
+        write()
+    assert path.read_text() == "theirs"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_file_that_is_there_stays(tmp_path):
@@ -69,14 +107,15 @@ def test_leftovers_of_processes_that_are_gone_are_removed(tmp_path):
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     with durable.whole_file(tmp_path / "file") as partial:
-        name = partial.name
         partial.touch()
+        name = partial.parent.name
         leftover = tmp_path / name.replace(f".{os.getpid()}.", f".{gone.pid}.")
         elsewhere = tmp_path / f".file.another-machine.{gone.pid}.partial"
         for path in (leftover, elsewhere):
-            path.touch()
+            path.mkdir()
+            (path / "half").touch()
         durable.remove_leftovers(tmp_path)
-        assert sorted(tmp_path.iterdir()) == sorted([partial, elsewhere])
+        assert sorted(tmp_path.iterdir()) == sorted([partial.parent, elsewhere])
 
 
 def test_a_folder_that_cannot_be_made(tmp_path):

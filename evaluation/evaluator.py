@@ -5,10 +5,7 @@ import dataclasses
 import numpy as np
 
 import layers
-from checkpoints import checkpoint
 from checkpoints.architecture import Architecture
-from checkpoints.provenance import require_usable
-from checkpoints.tf1 import tf1_format
 from common.errors import UserError
 from common.progress import Progress
 from devices.parallel import OneDevice
@@ -88,18 +85,15 @@ def predict(predictor, pipeline, batch_size):
     num_examples = pipeline.spec.num_examples
     progress = Progress(0, num_examples, name="image")
     done = 0
-    # NumPy arrays: not every backend takes tensors of TensorFlow here.
-    batches = pipeline.evaluation_batches(batch_size)
-    with pipeline.user_errors():
-        for x, y in batches.as_numpy_iterator():
-            labels.append(y[keys.LOGITS])
-            size = len(labels[-1])
-            # All batches have one size, which splits over the devices: the
-            # last is filled up, and what filled it does not count.
-            full = {name: _fill(array, batch_size) for name, array in x.items()}
-            logits.append(predictor(full)[:size])
-            done += size
-            progress.update(done, {})
+    for x, y in pipeline.evaluation_batches(batch_size):
+        labels.append(y[keys.LOGITS])
+        size = len(labels[-1])
+        # All batches have one size, which splits over the devices: the last is
+        # filled up, and what filled it does not count.
+        full = {name: _fill(array, batch_size) for name, array in x.items()}
+        logits.append(predictor(full)[:size])
+        done += size
+        progress.update(done, {})
     return np.concatenate(labels), np.concatenate(logits)
 
 
@@ -131,51 +125,48 @@ class Evaluator:
         self._pipelines = {}
         self._built = None  # the last (architecture, model, predictor)
 
-    def predict(self, path):
-        """Labels and logits of the checkpoint at `path`.
+    def predict(self, checkpoint):
+        """Labels and logits of an opened checkpoint.
 
         Returns:
           Tuple of labels and logits, both float32 [N, classes], and the
           `Pipeline` that the images came from.
 
         Raises:
-          UserError: as `open`.
+          UserError: as `load`.
         """
-        _, pipeline = self.open(path)
+        _, pipeline = self.load(checkpoint)
         _, _, predictor = self._built
         batch_size = self._parallel.round_up(EVAL_BATCH_SIZE)
         labels, logits = predict(predictor, pipeline, batch_size)
         return labels, logits, pipeline
 
-    def open(self, path):
-        """The network of the checkpoint at `path`, and the data for it.
+    def load(self, checkpoint):
+        """The network of a checkpoint, and the data for it.
+
+        Args:
+          checkpoint: as `checkpoints.open` gives it.
 
         Returns:
           Pair of the `keras.Model` with the checkpoint's weights, and the
           `Pipeline`. The next call may give the model other weights.
 
         Raises:
-          UserError: if there is no such checkpoint, it is damaged, or it does
-            not fit the settings or the data set.
+          UserError: if the checkpoint does not fit the settings or the data
+            set, or cannot be read.
         """
-        if tf1_format.is_tf1(path):
-            self._require_named_data(path)
-            source = tf1_format.Tf1Checkpoint(path)
-            pipeline = self._pipeline(self._config.num_targets or 1)
-            architecture = Architecture.asked_for(self._config, pipeline.spec)
-            model = self._model(architecture)
-            source.load(model, architecture)
-        else:
-            metadata = checkpoint.read_metadata(path)
-            self._refuse_contradictions(path, metadata)
-            architecture = metadata.architecture
-            pipeline = self._pipeline(
-                self._config.num_targets or architecture.num_targets
-            )
-            self._require_same_shape(path, architecture, pipeline)
-            require_usable(path, metadata, self._config, pipeline)
-            model = self._model(architecture)
-            checkpoint.load(path, model)
+        config, architecture = self._config, checkpoint.architecture
+        self._refuse_contradictions(checkpoint)
+        pipeline = self._pipeline(
+            config.num_targets
+            or (architecture.num_targets if architecture else 1)
+        )
+        if architecture is None:
+            architecture = Architecture.asked_for(config, pipeline.spec)
+        self._require_same_shape(checkpoint.path, architecture, pipeline)
+        checkpoint.require_usable(config, pipeline)
+        model = self._model(architecture)
+        checkpoint.load(model, architecture)
         return model, pipeline
 
     def _model(self, architecture):
@@ -197,8 +188,16 @@ class Evaluator:
             )
         return self._pipelines[num_targets]
 
-    def _refuse_contradictions(self, path, metadata):
-        config, architecture = self._config, metadata.architecture
+    def _refuse_contradictions(self, checkpoint):
+        config, architecture = self._config, checkpoint.architecture
+        known = checkpoint.training.get("dataset")
+        if known is None and config.dataset is None and config.data_dir is None:
+            raise UserError(
+                f"{checkpoint.path} does not tell which data it is for: name "
+                "them by --dataset and --data_dir"
+            )
+        if architecture is None:
+            return
         asked = {"model": config.model}
         if config.model in (None, architecture.model):
             asked |= parse_overrides(
@@ -212,10 +211,7 @@ class Evaluator:
                 for name in architecture.network_hparams
             },
         }
-        known = metadata.training["dataset"]
-        if known is None:  # converted from TF1
-            self._require_named_data(path)
-        elif config.dataset is None:
+        if known is not None and config.dataset is None:
             asked["dataset"] = config.dataset_name
             saved["dataset"] = known
         contradictions = [
@@ -228,14 +224,9 @@ class Evaluator:
         advice = "Leave out what the checkpoint knows by itself."
         if asked.get("dataset") not in (None, saved.get("dataset")):
             advice = "Name the data to evaluate on by --dataset and --data_dir."
-        raise UserError(f"{path}: {'; '.join(contradictions)}. {advice}")
-
-    def _require_named_data(self, path):
-        if self._config.dataset is None and self._config.data_dir is None:
-            raise UserError(
-                f"{path} does not tell which data it is for: name them by "
-                "--dataset and --data_dir"
-            )
+        raise UserError(
+            f"{checkpoint.path}: {'; '.join(contradictions)}. {advice}"
+        )
 
     def _require_same_shape(self, path, architecture, pipeline):
         spec = pipeline.spec

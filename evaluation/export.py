@@ -1,15 +1,11 @@
 """Writes a trained network for use without this project's training code."""
 
-import contextlib
 import os
 import pathlib
-import shutil
-import tempfile
 
 import keras
-import tensorflow as tf
 
-from common.durable import flush
+from common.durable import user_errors, whole
 from common.errors import UserError
 from input_data import features as keys
 
@@ -54,50 +50,11 @@ def export(path, network):
       UserError: if there is something at `path`, or it cannot be written.
     """
     path = pathlib.Path(path)
-    _require_free(path)
-    with _temporary_folder(path) as folder:
-        made = folder / path.name
-        try:
-            if path.suffix == KERAS_SUFFIX:
-                network.save(made)
-            else:
-                network.export(made, format="tf_saved_model", verbose=False)
-            _flush_all(made)
-            _require_free(path)
-            made.rename(path)
-            flush(path.parent)
-        except (OSError, tf.errors.OpError) as error:
-            raise _not_written(path, error) from error
-
-
-def _require_free(path):
+    flag = f"--export={path}"
     if os.path.lexists(path):
-        raise UserError(f"--export={path} exists and is left as it is")
-
-
-@contextlib.contextmanager
-def _temporary_folder(path):
-    """A hidden folder beside `path`, removed in the end with what is in it."""
-    try:
-        folder = tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise _not_written(path, error) from None
-    try:
-        yield pathlib.Path(folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _not_written(path, error):
-    if isinstance(error, tf.errors.OpError):
-        # Without the names of functions and temporary files.
-        reason = error.message.split(" [Op:")[0].split("; ")[-1]
-    else:
-        reason = error.strerror or error
-    return UserError(f"--export={path} cannot be written: {reason}")
-
-
-def _flush_all(path):
-    """Waits until a file, or a folder and all in it, is on the disk."""
-    for item in (path, *path.rglob("*")):
-        flush(item)
+        raise UserError(f"{flag} exists and is left as it is")
+    with user_errors(flag), whole(path) as made:
+        if path.suffix == KERAS_SUFFIX:
+            network.save(made)
+        else:
+            network.export(made, format="tf_saved_model", verbose=False)

@@ -3,8 +3,7 @@
 import pathlib
 import time
 
-from checkpoints import checkpoint
-from checkpoints.tf1 import tf1_format
+import checkpoints
 from common.errors import UserError
 from devices.parallel import OneDevice
 from evaluation.evaluator import Evaluator, score
@@ -38,27 +37,16 @@ def evaluate_once(config, parallel=_ONE_DEVICE):
             "of how many checkpoints by --num_trials"
         )
     # First, lest they fail after the work.
-    step = step_of(config.checkpoint)
+    checkpoint = checkpoints.open(config.checkpoint)
     writer = None
     if config.summary_dir and parallel.is_first:
         writer = _test_writer(config)
-    labels, logits, pipeline = Evaluator(config, parallel).predict(
-        config.checkpoint
-    )
+    labels, logits, pipeline = Evaluator(config, parallel).predict(checkpoint)
     result = score(labels, logits, pipeline.spec.num_targets)
     print(result)
     if writer is not None:
-        _summarise(writer, pipeline, labels, logits, result, step)
-        if not tf1_format.is_tf1(config.checkpoint):  # which tells nothing
-            writer.hparams(checkpoint.read_metadata(config.checkpoint))
+        _summarise(writer, pipeline, labels, logits, result, checkpoint)
     return result
-
-
-def step_of(path):
-    """The step of a checkpoint, ours or TF1's."""
-    if tf1_format.is_tf1(path):
-        return tf1_format.Tf1Checkpoint(path).step
-    return checkpoint.read_metadata(path).step
 
 
 def evaluate_ensemble(config, parallel=_ONE_DEVICE):
@@ -77,7 +65,7 @@ def evaluate_ensemble(config, parallel=_ONE_DEVICE):
     members, total = [], 0.0
     first_targets = None
     for path in paths:
-        labels, logits, pipeline = evaluator.predict(path)
+        labels, logits, pipeline = evaluator.predict(checkpoints.open(path))
         num_targets = pipeline.spec.num_targets
         first_targets = first_targets or num_targets
         if num_targets != first_targets:
@@ -105,7 +93,7 @@ def _ensemble_paths(pattern, num_trials):
         pathlib.Path(pattern.replace("{}", str(trial)))
         for trial in range(num_trials)
     ]
-    found = [path for path in paths if path.is_dir() or tf1_format.is_tf1(path)]
+    found = [path for path in paths if checkpoints.exists(path)]
     if len(found) < num_trials:
         missing = [str(path) for path in paths if path not in found]
         raise UserError(
@@ -143,17 +131,17 @@ def evaluate_continuously(config, parallel=_ONE_DEVICE):
     )
     while True:
         is_final = False
-        for step, path in checkpoint.find_all(directory):
+        for step, path in checkpoints.find_all(directory):
             if step <= last_step:
                 continue
             last_step, is_final = step, False
             try:
                 # A training with --keep may remove it from here on.
-                metadata = checkpoint.read_metadata(path)
-                labels, logits, pipeline = evaluator.predict(path)
+                checkpoint = checkpoints.open(path)
+                labels, logits, pipeline = evaluator.predict(checkpoint)
             except UserError as error:
                 removed = not path.is_dir()  # by a training with --keep
-                damaged = isinstance(error, checkpoint.DamagedError)
+                damaged = isinstance(error, checkpoints.DamagedError)
                 if not removed and not damaged:
                     raise
                 print(f"Warning: {error}; not evaluated", flush=True)
@@ -161,10 +149,9 @@ def evaluate_continuously(config, parallel=_ONE_DEVICE):
             result = score(labels, logits, pipeline.spec.num_targets)
             print(f"{path}:")
             print(result, flush=True)
-            _summarise(writer, pipeline, labels, logits, result, step)
-            writer.hparams(metadata)
+            _summarise(writer, pipeline, labels, logits, result, checkpoint)
             last_time = time.monotonic()
-            last = metadata.training["max_steps"]
+            last = checkpoint.training["max_steps"]
             # A training that went on has later ones than its first last.
             is_final = last is not None and step >= last
         if is_final:
@@ -183,7 +170,7 @@ def evaluate_continuously(config, parallel=_ONE_DEVICE):
     )
 
 
-def _summarise(writer, pipeline, labels, logits, result, step):
+def _summarise(writer, pipeline, labels, logits, result, checkpoint):
     """Writes the counts and pictures of one evaluation for TensorBoard.
 
     Args:
@@ -192,12 +179,15 @@ def _summarise(writer, pipeline, labels, logits, result, step):
       labels: float32 [N, classes], k-hot.
       logits: float32 [N, classes].
       result: `Score`.
-      step: int, of the checkpoint.
+      checkpoint: the opened one that was evaluated.
     """
+    step = checkpoint.step
     writer.scalars(evaluation_scalars(result), step)
+    if checkpoint.architecture is not None:  # a TF1 one tells nothing
+        writer.hparams(checkpoint)
     spec = pipeline.spec
     num_classes = spec.shape.num_classes
-    names = pipeline.class_names or [str(n) for n in range(num_classes)]
+    names = spec.class_names or [str(n) for n in range(num_classes)]
     if num_classes <= MAX_CLASSES:
         matrix = confusion_matrix(labels, logits, spec.num_targets)
         title = f"Step {step}: {result.wrong} of {result.num_examples} wrong"

@@ -20,7 +20,7 @@ def test_summaries_of_an_evaluation(tmp_path, num_targets, num_wrong):
         Split.TEST,
         registry.Options(num_targets=num_targets, eval_size=40),
     )
-    ((_, y),) = pipeline.evaluation_batches(40).as_numpy_iterator()
+    ((_, y),) = pipeline.evaluation_batches(40)
     labels = y["logits"]
     logits = labels.copy()
     logits[:num_wrong] = 1 - labels[:num_wrong]

@@ -123,10 +123,8 @@ def _images_at(pipeline, numbers):
     """Generates the test images with some ascending numbers."""
     if not len(numbers):
         return
-    num_batches = numbers[-1] // EVAL_BATCH_SIZE + 1
-    batches = pipeline.evaluation_batches(EVAL_BATCH_SIZE).take(num_batches)
+    batches = pipeline.evaluation_batches(EVAL_BATCH_SIZE, numbers[-1] + 1)
     batch_of = numbers // EVAL_BATCH_SIZE
-    with pipeline.user_errors():
-        for batch, (x, _) in enumerate(batches.as_numpy_iterator()):
-            for number in numbers[batch_of == batch]:
-                yield x[keys.IMAGES][number % EVAL_BATCH_SIZE].copy()
+    for batch, (x, _) in enumerate(batches):
+        for number in numbers[batch_of == batch]:
+            yield x[keys.IMAGES][number % EVAL_BATCH_SIZE].copy()

@@ -97,7 +97,7 @@ def test_first_mistakes_hold_their_images_classes_and_values(num_targets):
         Split.TEST,
         registry.Options(num_targets=num_targets, eval_size=250),
     )
-    ((x, y),) = pipeline.evaluation_batches(250).as_numpy_iterator()
+    ((x, y),) = pipeline.evaluation_batches(250)
     labels = y["logits"]
     logits = (0.8 * labels).astype("float32")
     # In three batches; the fourth is beyond the number that is asked for.
@@ -120,5 +120,5 @@ def test_first_mistakes_hold_their_images_classes_and_values(num_targets):
 
 def test_no_mistakes():
     pipeline = registry.load("digits", Split.TEST, registry.Options())
-    ((_, y),) = pipeline.evaluation_batches(360).as_numpy_iterator()
+    ((_, y),) = pipeline.evaluation_batches(360)
     assert first_mistakes(pipeline, y["logits"], y["logits"], 25) == []

@@ -9,13 +9,12 @@ import sys
 
 import numpy as np
 
-from checkpoints import checkpoint
-from checkpoints.tf1 import tf1_format
+import checkpoints
 from common.errors import UserError
 from common.progress import Progress
 from evaluation.export import functional
 from input_data import features as keys
-from input_data.files import read_bytes
+from input_data.formats.files import read_bytes
 from training.config import EVAL_BATCH_SIZE
 
 STANDARD_INPUT = "-"
@@ -32,44 +31,44 @@ def load_network(path):
 
     Returns:
       Pair of a `keras.Model`, as `export.functional` makes it, and the
-      checkpoint's `Metadata`.
+      opened checkpoint.
 
     Raises:
       UserError: if there is no such checkpoint, it is damaged or a TF1 one.
     """
-    if tf1_format.is_tf1(path):
+    checkpoint = checkpoints.open(path)
+    architecture = checkpoint.architecture
+    if architecture is None:
         raise UserError(
             f"{path} is a TF1 checkpoint, which does not describe its "
-            "network: convert it by python -m checkpoints.tf1.convert "
+            "network: convert it by python -m training.tf1_checkpoint "
             f"{path} DIR, with the flags of its network, and name the result"
         )
-    metadata = checkpoint.read_metadata(path)
-    model = metadata.architecture.build()
-    checkpoint.load(path, model)
-    return functional(model, metadata.architecture.shape), metadata
+    model = architecture.build()
+    checkpoint.load(model, architecture)
+    return functional(model, architecture.shape), checkpoint
 
 
-def trained_on(path, metadata, dataset):
+def trained_on(checkpoint, dataset):
     """The data set that a network was trained on.
 
     Args:
-      path: path of its checkpoint, for a message.
-      metadata: `Metadata` of the checkpoint.
+      checkpoint: `Checkpoint`.
       dataset: name of the data set as the user says, or None.
 
     Raises:
       UserError: if the checkpoint contradicts the user, or neither knows.
     """
-    known = metadata.training["dataset"]
+    known = checkpoint.training["dataset"]
     if known is None and dataset is None:
         raise UserError(
-            f"{path} does not tell which data set it was trained on, which "
-            "decides how images are prepared: name it by --dataset"
+            f"{checkpoint.path} does not tell which data set it was trained "
+            "on, which decides how images are prepared: name it by --dataset"
         )
     if None not in (known, dataset) and known != dataset:
         raise UserError(
-            f"--dataset={dataset}, but {path} was trained on {known}: leave "
-            "--dataset out"
+            f"--dataset={dataset}, but {checkpoint.path} was trained on "
+            f"{known}: leave --dataset out"
         )
     return known or dataset
 

@@ -5,8 +5,8 @@ import sys
 import numpy as np
 import pytest
 
+from checkpoints import Checkpoint, Metadata
 from checkpoints.architecture import Architecture
-from checkpoints.checkpoint import Metadata
 from common.errors import UserError
 from evaluation import prediction
 from evaluation.prediction import (
@@ -21,6 +21,7 @@ from evaluation.prediction import (
 )
 from input_data.features import ImageShape
 from models.capsule import HParams
+from testing.tf1_examples import write
 
 ABSENT = Prediction("b.png", np.array([0.5, 0.12345678, 0.2], "float32"), 1)
 PRESENT = Prediction("a.png", np.array([0.1, 0.2, 0.9], "float32"), 1)
@@ -45,7 +46,7 @@ def prepare(content, name):
     return np.full((2, 2, 1), int(content) / 1000, "float32")
 
 
-def write(folder, contents):
+def write_files(folder, contents):
     for name, content in contents.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +55,7 @@ def write(folder, contents):
 
 def test_files_of_folders_in_order_without_hidden_ones(tmp_path):
     names = ["b.png", "a.png", "deep/er/c.png", ".hidden", ".folder/d.png"]
-    write(tmp_path / "some", dict.fromkeys(names, 1))
+    write_files(tmp_path / "some", dict.fromkeys(names, 1))
     (tmp_path / "empty").mkdir()
     errors = []
     arguments = [str(tmp_path / n) for n in ("some", "no.png", "empty")]
@@ -73,8 +74,8 @@ def test_files_of_folders_in_order_without_hidden_ones(tmp_path):
 
 
 def test_many_files_in_batches_the_bad_ones_named(tmp_path, capsys):
-    write(tmp_path, {f"{n:03d}": n for n in range(250)})
-    write(tmp_path, {"007": "x", "130": "x"})
+    write_files(tmp_path, {f"{n:03d}": n for n in range(250)})
+    write_files(tmp_path, {"007": "x", "130": "x"})
     files = [*list_files([str(tmp_path)], None), str(tmp_path / "none")]
     network, errors = Mean(), []
     found = list(predict_files(files, network, prepare, 1, errors.append))
@@ -95,7 +96,7 @@ def test_many_files_in_batches_the_bad_ones_named(tmp_path, capsys):
 
 
 def test_no_more_than_a_batch_is_read_ahead(tmp_path):
-    write(tmp_path, {f"{n:03d}": n for n in range(250)})
+    write_files(tmp_path, {f"{n:03d}": n for n in range(250)})
     read = []
 
     def note(content, name):
@@ -122,7 +123,7 @@ def test_standard_input(monkeypatch, capsys):
 
 
 def test_numbers_that_are_not_finite(tmp_path):
-    write(tmp_path, {"a": 1})
+    write_files(tmp_path, {"a": 1})
 
     class Broken:
         def predict_on_batch(self, images):
@@ -217,18 +218,20 @@ def test_the_data_set_of_the_training():
     architecture = Architecture(
         "capsule", ImageShape(28, 28, 1, 10), 1, HParams()
     )
-    known = Metadata(1, architecture, {"dataset": "norb"})
-    converted = Metadata(1, architecture, {"dataset": None})
-    assert trained_on("x", known, None) == "norb"
-    assert trained_on("x", known, "norb") == "norb"
-    assert trained_on("x", converted, "mnist") == "mnist"
+    known, converted = (
+        Checkpoint(1, architecture, {"dataset": name}, path="x")
+        for name in ("norb", None)
+    )
+    assert trained_on(known, None) == "norb"
+    assert trained_on(known, "norb") == "norb"
+    assert trained_on(converted, "mnist") == "mnist"
     with pytest.raises(UserError, match="trained on norb: leave --dataset out"):
-        trained_on("x", known, "mnist")
+        trained_on(known, "mnist")
     with pytest.raises(UserError, match="x does not tell.*by --dataset"):
-        trained_on("x", converted, None)
+        trained_on(converted, None)
 
 
 def test_tf1_checkpoints_are_to_be_converted(tmp_path):
-    (tmp_path / "model.ckpt-1.index").write_bytes(b"")
-    with pytest.raises(UserError, match="python -m checkpoints.tf1.convert"):
-        load_network(tmp_path / "model.ckpt-1")
+    path = write(tmp_path / "model.ckpt-1", {"global_step": np.float32(1)})
+    with pytest.raises(UserError, match="python -m training.tf1_checkpoint"):
+        load_network(path)

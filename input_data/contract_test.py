@@ -2,6 +2,8 @@
 
 import itertools
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -9,7 +11,8 @@ import tensorflow as tf
 
 from common.errors import UserError
 from input_data import features as keys
-from input_data.registry import DATASETS, SINGLE_TARGET, Options, load
+from input_data.options import Options
+from input_data.registry import MODULES, find, load
 from input_data.splits import Split
 from testing import tiny_files
 
@@ -33,6 +36,7 @@ NAMED_CLASSES = {
     "tfds:tiny_photos": ("0", "3"),
 }
 STANDARDISED = ("cifar10", "norb")
+SINGLE_TARGET = ("affnist", "cifar10", "norb", "svhn")
 RUNS = [
     (name, num_targets)
     for name, num_targets in itertools.product(CASES, (1, 2))
@@ -41,7 +45,23 @@ RUNS = [
 
 
 def test_every_data_set_is_held_to_the_contract():
-    assert {name for name in CASES if ":" not in name} == set(DATASETS)
+    assert {name for name in CASES if ":" not in name} == set(MODULES)
+
+
+def test_names_are_known_without_tensorflow():
+    code = (
+        "import sys; from input_data import registry; registry.valid_names();"
+        "assert registry.is_valid_name('tfds:x'); print(*sys.modules)"
+    )
+    modules = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=os.path.dirname(os.path.dirname(__file__)),
+    ).stdout.split()
+    assert "input_data.options" in modules
+    assert not {"tensorflow", "keras", "numpy"} & set(modules)
 
 
 @pytest.fixture(
@@ -61,28 +81,34 @@ def data_set(request, tmp_path_factory):
     return name, num_targets, Options(**options)
 
 
-def batches(dataset):
-    return [
-        tuple({key: t.numpy() for key, t in part.items()} for part in batch)
-        for batch in dataset
-    ]
+def batches(pipeline, start, stop, seed=3, batch_size=BATCH_SIZE):
+    """Training batches as NumPy."""
+    return list(
+        pipeline.training_batches(
+            batch_size, seed, start, stop
+        ).as_numpy_iterator()
+    )
 
 
 def are_equal(first, second):
     return all(
-        np.array_equal(one[key], other[key])
+        one.keys() == other.keys()
+        and all(np.array_equal(one[key], other[key]) for key in one)
         for one, other in zip(first, second, strict=True)
-        for key in one
     )
 
 
-def check_batch(batch, batch_size, shape, num_targets, name):
+def check_batch(batch, batch_size, shape, num_targets, name, step=None):
     x, y = batch
     height, width, depth, num_classes = shape
     image_shape = (batch_size, height, width, depth)
     labels = [keys.RECONS_LABEL, keys.SPARE_LABEL][:num_targets]
     targets = [keys.RECONS, keys.SPARE_RECONS][:num_targets]
-    assert set(x) == {keys.IMAGES, *labels}
+    if step is not None:
+        assert x[keys.STEP].dtype == np.int64
+        np.testing.assert_array_equal(x[keys.STEP], [step] * batch_size)
+    assert set(x) - {keys.STEP} == {keys.IMAGES, *labels}
+    assert (keys.STEP in x) == (step is not None)
     assert set(y) == {keys.LOGITS, *targets}
     for image in (x[keys.IMAGES], *(y[key] for key in targets)):
         assert image.shape == image_shape
@@ -109,64 +135,56 @@ def expected_shape(name, num_targets):
     return (height + border, width + border, *rest)
 
 
-def test_spec_and_training_batches(data_set):
+def test_training_batches_depend_on_seed_and_step_alone(data_set):
     name, num_targets, options = data_set
     pipeline = load(name, Split.TRAIN, options)
-    shape = expected_shape(name, num_targets)
-    assert pipeline.spec.shape == keys.ImageShape(*shape)
-    assert pipeline.spec.num_targets == num_targets
-    names = pipeline.class_names
-    if name in NAMED_CLASSES:
-        assert len(names) == pipeline.spec.shape.num_classes
-        assert (names[0], names[-1]) == NAMED_CLASSES[name]
-    else:
-        assert names is None
-    dataset = pipeline.training_batches(BATCH_SIZE, 3, 0, 6)
-    x_spec, _ = dataset.element_spec
-    assert x_spec[keys.IMAGES] == tf.TensorSpec(
-        (BATCH_SIZE, *shape[:3]), tf.float32
+    shape, spec = expected_shape(name, num_targets), pipeline.spec
+    assert spec.shape == keys.ImageShape(*shape)
+    assert spec.num_targets == num_targets
+    assert spec.num_images == (
+        1437 if name == "digits" else tiny_files.NUM_TRAIN
     )
-    found = batches(dataset)
+    if name in NAMED_CLASSES:
+        assert len(spec.class_names) == spec.shape.num_classes
+        ends = (spec.class_names[0], spec.class_names[-1])
+        assert ends == NAMED_CLASSES[name]
+    else:
+        assert spec.class_names is None
+
+    found = batches(pipeline, 0, 6)
     assert len(found) == 6
-    for batch in found:
-        check_batch(batch, BATCH_SIZE, shape, num_targets, name)
-
-
-def test_batches_larger_than_the_data_set(data_set):
-    name, num_targets, options = data_set
-    pipeline = load(name, Split.TRAIN, options)
-    (batch,) = batches(pipeline.training_batches(40, 3, 0, 1))
-    shape = expected_shape(name, num_targets)
-    check_batch(batch, 40, shape, num_targets, name)
-
-
-def test_batches_depend_on_seed_and_step_alone(data_set):
-    name, _, options = data_set
-    pipeline = load(name, Split.TRAIN, options)
-    found = batches(pipeline.training_batches(BATCH_SIZE, 3, 0, 6))
-    again = load(name, Split.TRAIN, options)
-    for start in (0, 4):
-        resumed = batches(again.training_batches(BATCH_SIZE, 3, start, 6))
-        for before, after in zip(found[start:], resumed, strict=True):
-            assert are_equal(before, after)
-    (other_seed,) = batches(pipeline.training_batches(BATCH_SIZE, 4, 0, 1))
+    for step, batch in enumerate(found):
+        check_batch(batch, BATCH_SIZE, shape, num_targets, name, step)
+    resumed = batches(load(name, Split.TRAIN, options), 4, 6)
+    for before, after in zip(found[4:], resumed, strict=True):
+        assert are_equal(before, after)
+    (other_seed,) = batches(pipeline, 0, 1, seed=4)
     assert not are_equal(found[0], other_seed)
-    assert not are_equal(found[0], found[1])
+    assert not np.array_equal(found[0][0]["images"], found[1][0]["images"])
+    # A batch that is larger than the data set, but for the digits.
+    dataset = pipeline.training_batches(40, 3, 2, 3)
+    assert dataset.element_spec[0][keys.IMAGES] == tf.TensorSpec(
+        (40, *shape[:3]), tf.float32
+    )
+    (batch,) = dataset.as_numpy_iterator()
+    check_batch(batch, 40, shape, num_targets, name, step=2)
 
 
 def test_evaluation_sees_every_example_once_in_fixed_order(data_set):
     name, num_targets, options = data_set
     pipeline = load(name, Split.TEST, options)
     assert pipeline.spec.num_examples == tiny_files.NUM_TEST
-    found = batches(pipeline.evaluation_batches(BATCH_SIZE))
+    found = list(pipeline.evaluation_batches(BATCH_SIZE))
     shape = expected_shape(name, num_targets)
     for batch, size in zip(found, (4, 3), strict=True):
         check_batch(batch, size, shape, num_targets, name)
     images = np.concatenate([x[keys.IMAGES] for x, _ in found])
     assert len(np.unique(images, axis=0)) == tiny_files.NUM_TEST
-    again = batches(load(name, Split.TEST, options).evaluation_batches(4))
-    for before, after in zip(found, again, strict=True):
-        assert are_equal(before, after)
+    again = load(name, Split.TEST, options)
+    (first,) = again.evaluation_batches(BATCH_SIZE, stop=4)
+    assert are_equal(found[0], first)
+    ((x, _),) = again.evaluation_batches(100)
+    np.testing.assert_array_equal(x[keys.IMAGES], images)
 
 
 @pytest.mark.parametrize("name", sorted(set(CASES) - {"digits", "mnist"}))
@@ -189,6 +207,11 @@ def test_two_targets_are_refused_where_they_make_no_sense(name):
         load(name, Split.TRAIN, Options(num_targets=2))
 
 
+def test_three_targets_are_refused():
+    with pytest.raises(UserError, match="--num_targets=3 must be 1 or 2"):
+        load("digits", Split.TRAIN, Options(num_targets=3))
+
+
 @pytest.mark.parametrize("name", ["no_such_set", "tfds:", ""])
 def test_unknown_name_lists_the_valid_ones(name):
     with pytest.raises(UserError, match=r"cifar10, digits.*tfds:NAME"):
@@ -199,6 +222,9 @@ def test_unknown_name_lists_the_valid_ones(name):
     ("name", "wrong"),
     [
         ("cifar10", {"image_size": 32}),
+        ("norb", {"shift": 0}),
+        ("norb", {"pad": 2}),
+        ("cifar10", {"distort": True}),
         ("mnist", {"color": True}),
         ("tfds:mnist", {"color": True}),
     ],
@@ -208,7 +234,16 @@ def test_options_of_other_data_sets_are_refused(name, wrong):
         load(name, Split.TRAIN, Options(**wrong))
 
 
-@pytest.mark.parametrize("name", sorted(set(DATASETS) - {"digits"}))
+def test_what_data_sets_can():
+    assert find("tfds:some/config:1.0.0").resizes
+    assert [name for name in MODULES if find(name).colors] == ["images"]
+    assert {name: find(name).photograph_size for name in STANDARDISED} == {
+        "cifar10": (32, 32),
+        "norb": (48, 48),
+    }
+
+
+@pytest.mark.parametrize("name", sorted(set(MODULES) - {"digits"}))
 def test_missing_folder_and_empty_folder_are_named(name, tmp_path):
     for data_dir in (tmp_path / "missing", tmp_path):
         with pytest.raises(UserError, match=str(data_dir)):
@@ -216,7 +251,7 @@ def test_missing_folder_and_empty_folder_are_named(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", sorted(set(DATASETS) - {"digits"} | {"MultiMNIST"})
+    "name", sorted(set(MODULES) - {"digits"} | {"MultiMNIST"})
 )
 @pytest.mark.parametrize("call", ["scandir", "stat"])
 def test_folder_that_may_not_be_read_is_named(

@@ -56,8 +56,18 @@ class Spec:
       shape: `ImageShape`.
       num_targets: int, objects in each image: 1 or 2.
       num_examples: int, examples of one pass of evaluation.
+      num_images: int, the images (or stored pairs) that training draws from.
+      class_names: tuple of strings, or None if the classes are numbers.
+      split_seed: int, the seed that decided which images are for training
+        and which for evaluation; None if no seed does.
+      note: string, what to say besides where the command is printed that
+        evaluates what was trained on these images; None if nothing.
     """
 
     shape: ImageShape
     num_targets: int
     num_examples: int
+    num_images: int
+    class_names: tuple[str, ...] | None = None
+    split_seed: int | None = None
+    note: str | None = None

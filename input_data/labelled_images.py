@@ -1,6 +1,5 @@
-"""Pipelines over labelled images in memory: one by one, and in pairs."""
+"""Pipelines over labelled images: one by one, and in pairs."""
 
-import abc
 import dataclasses
 
 import numpy as np
@@ -8,11 +7,6 @@ import tensorflow as tf
 
 from common.errors import UserError
 from input_data import features as keys
-from input_data.distortion import (
-    crop_middle,
-    distort_for_training,
-    distorted_size,
-)
 from input_data.memory import require_memory_for_padded
 from input_data.pipeline import (
     Pipeline,
@@ -24,7 +18,16 @@ from input_data.randomness import (
     random_offsets,
     step_seed,
 )
-from input_data.shifting import pad_images, shift_images, unit_range
+from input_data.transforms.distortion import (
+    crop_middle,
+    distort_for_training,
+    distorted_size,
+)
+from input_data.transforms.shifting import (
+    pad_images,
+    shift_images,
+    unit_range,
+)
 
 # The reference's MNIST records: training digits shifted by up to 2 pixels.
 SINGLE_PAD = 0
@@ -44,31 +47,34 @@ class LabelledImages:
       images: uint8 array [N, H, W, C].
       labels: integer array [N], in [0, num_classes).
       num_classes: int.
+      class_names: tuple of strings, or None if the classes are numbers.
     """
 
     images: np.ndarray
     labels: np.ndarray
     num_classes: int
+    class_names: tuple[str, ...] | None = None
 
     def __getitem__(self, part):
-        """The images of a slice, as `LabelledImages`."""
-        return LabelledImages(
-            self.images[part], self.labels[part], self.num_classes
+        """The images of a slice or at some indices, as `LabelledImages`."""
+        return dataclasses.replace(
+            self, images=self.images[part], labels=self.labels[part]
         )
 
     def __len__(self):
         return len(self.images)
 
 
-def make_pipeline(data, options, default_shift=0):
+def make_pipeline(data, options, default_shift=0, **of_split):
     """The pipeline of labelled images for the number of targets.
 
     Args:
       data: `LabelledImages`.
-      options: `registry.Options`. With two targets `eval_size` may be any
-        number of pairs; else at most the images there are count.
+      options: `Options`. With two targets `eval_size` may be any number of
+        pairs; else at most the images there are count.
       default_shift: int, pixels that a training image of one object moves at
         most where the options do not say.
+      **of_split: what the `Spec` says of how images were divided.
 
     Returns:
       `Pipeline`.
@@ -80,22 +86,12 @@ def make_pipeline(data, options, default_shift=0):
     require_memory_for_padded(
         _BATCH_BYTES, data.images.shape[1:], options.pad or 0
     )
-    if options.num_targets == 1:
-        return ShiftedImages(
-            data,
-            options.eval_size,
-            _default(options.shift, default_shift),
-            _default(options.pad, SINGLE_PAD),
-            options.distort,
-        )
-    refuse_distorted_pairs(options)
-    return OverlappingPairs(
-        data,
-        options.seed,
-        options.eval_size,
-        _default(options.shift, PAIR_SHIFT),
-        _default(options.pad, PAIR_PAD),
-    )
+    if options.num_targets == 2:
+        refuse_distorted_pairs(options)
+        options = _with_defaults(options, PAIR_SHIFT, PAIR_PAD)
+        return OverlappingPairs(data, options, **of_split)
+    options = _with_defaults(options, default_shift, SINGLE_PAD)
+    return SingleObjects(ImageTensors(data), options, **of_split)
 
 
 def refuse_distorted_pairs(options):
@@ -104,21 +100,33 @@ def refuse_distorted_pairs(options):
         raise UserError("--distort is for one target, not for --num_targets=2")
 
 
-def _default(value, default):
-    return default if value is None else value
+def _with_defaults(options, shift, pad):
+    return dataclasses.replace(
+        options,
+        shift=shift if options.shift is None else options.shift,
+        pad=pad if options.pad is None else options.pad,
+    )
 
 
 class ImageTensors:
-    """Labelled images where tf.data reads them.
+    """Labelled images in memory, where tf.data reads them.
 
     Args:
       data: `LabelledImages`.
     """
 
+    error = None
+
     def __init__(self, data):
         with tf.device("CPU:0"):
             self.images = tf.constant(data.images, tf.uint8)
             self.labels = tf.constant(data.labels, tf.int32)
+        self.shape = data.images.shape[1:]
+        self.num_classes = data.num_classes
+        self.class_names = data.class_names
+
+    def __len__(self):
+        return len(self.images)
 
     def take(self, indices):
         """Images uint8 [B, H, W, C] and labels int32 [B] at `indices`."""
@@ -134,43 +142,34 @@ class SingleObjects(Pipeline):
     At last comes, with `distort`, the reference's distortion.
 
     Args:
-      shape: (height, width, depth) of the stored images.
-      num_classes: int.
-      num_images: int.
-      eval_size: int, how many images to evaluate, at most.
-      shift: int, pixels.
-      pad: int, pixels.
-      distort: bool.
+      source: `ImageTensors`, or what has its methods and attributes.
+      options: `Options` with shift and pad.
+      **of_split: what the `Spec` says of how images were divided.
 
     Raises:
       UserError: if the images are too small to be distorted.
     """
 
-    def __init__(
-        self, shape, num_classes, num_images, eval_size, shift, pad, distort
-    ):
-        height, width, depth = shape
-        size = (height + 2 * pad, width + 2 * pad)
-        if distort:
+    def __init__(self, source, options, **of_split):
+        height, width, depth = source.shape
+        size = (height + 2 * options.pad, width + 2 * options.pad)
+        if options.distort:
             size = distorted_size(*size)
-        super().__init__(
-            keys.Spec(
-                keys.ImageShape(*size, depth, num_classes),
-                num_targets=1,
-                num_examples=min(eval_size, num_images),
-            ),
-            num_images,
+        spec = keys.Spec(
+            keys.ImageShape(*size, depth, source.num_classes),
+            num_targets=1,
+            num_examples=min(options.eval_size, len(source)),
+            num_images=len(source),
+            class_names=source.class_names,
+            **of_split,
         )
-        self._shift = shift
-        self._pad = pad
-        self._distort = distort
-
-    @abc.abstractmethod
-    def _take(self, indices):
-        """Stored images uint8 [B, H, W, C] and labels int32 [B]."""
+        super().__init__(spec, source)
+        self._shift = options.shift
+        self._pad = options.pad
+        self._distort = options.distort
 
     def _training_batch(self, step, batch_size, seed):
-        images, labels = self._take(
+        images, labels = self._source.take(
             self.training_indices(step, batch_size, seed)
         )
         images = pad_images(images, self._pad)
@@ -183,7 +182,7 @@ class SingleObjects(Pipeline):
         return self._batch(images, labels)
 
     def _evaluation_batch(self, indices):
-        images, labels = self._take(indices)
+        images, labels = self._source.take(indices)
         images = pad_images(images, self._pad)
         if self._distort:
             images = crop_middle(images)
@@ -193,32 +192,6 @@ class SingleObjects(Pipeline):
         return single_target_batch(
             unit_range(images), labels, self.spec.shape.num_classes
         )
-
-
-class ShiftedImages(SingleObjects):
-    """Images of one object in memory; see `SingleObjects`."""
-
-    def __init__(
-        self,
-        data,
-        eval_size,
-        shift=SINGLE_SHIFT,
-        pad=SINGLE_PAD,
-        distort=False,
-    ):
-        super().__init__(
-            data.images.shape[1:],
-            data.num_classes,
-            len(data),
-            eval_size,
-            shift,
-            pad,
-            distort,
-        )
-        self._arrays = ImageTensors(data)
-
-    def _take(self, indices):
-        return self._arrays.take(indices)
 
 
 class OverlappingPairs(Pipeline):
@@ -231,39 +204,42 @@ class OverlappingPairs(Pipeline):
     evaluation are fixed by the seed, and each image is the first of about as
     many.
 
+    Args:
+      data: `LabelledImages`.
+      options: `Options` with shift and pad.
+      **of_split: what the `Spec` says of how images were divided.
+
     Raises:
       UserError: if all images are of one class.
     """
 
-    def __init__(self, data, seed, eval_size, shift=PAIR_SHIFT, pad=PAIR_PAD):
+    def __init__(self, data, options, **of_split):
         height, width, depth = data.images.shape[1:]
-        super().__init__(
-            keys.Spec(
-                keys.ImageShape(
-                    height + 2 * pad,
-                    width + 2 * pad,
-                    depth,
-                    data.num_classes,
-                ),
-                num_targets=2,
-                num_examples=eval_size,
+        border = 2 * options.pad
+        spec = keys.Spec(
+            keys.ImageShape(
+                height + border, width + border, depth, data.num_classes
             ),
-            len(data),
+            num_targets=2,
+            num_examples=options.eval_size,
+            num_images=len(data),
+            class_names=data.class_names,
+            **of_split,
         )
-        self._shift = shift
-        self._pad = pad
+        self._shift = options.shift
+        self._pad = options.pad
         order, starts, counts = group_by_class(data)
-        self._arrays = ImageTensors(data[order])
+        super().__init__(spec, ImageTensors(data[order]))
         self._counts = tf.constant(counts, tf.int64)
         self._starts = tf.constant(starts, tf.int64)
         # Where the image that was at each place before the sort is now.
         self._place = tf.constant(np.argsort(order), tf.int64)
-        draw_seed = step_seed(seed, Stream.EVALUATION, 0)
+        draw_seed = step_seed(options.seed, Stream.EVALUATION, 0)
         self._eval_partners = tf.random.stateless_uniform(
-            (eval_size,), draw_seed, dtype=tf.float64
+            (options.eval_size,), draw_seed, dtype=tf.float64
         )
         self._eval_offsets = [
-            random_offsets(draw_seed + target, eval_size, shift)
+            random_offsets(draw_seed + target, options.eval_size, self._shift)
             for target in (1, 2)
         ]
 
@@ -283,7 +259,7 @@ class OverlappingPairs(Pipeline):
 
     def _evaluation_batch(self, indices):
         return self._pair_batch(
-            indices % self.num_images,
+            indices % self.spec.num_images,
             tf.gather(self._eval_partners, indices),
             [tf.gather(offsets, indices) for offsets in self._eval_offsets],
         )
@@ -300,7 +276,7 @@ class OverlappingPairs(Pipeline):
         second = self._partners(first, partner_draws)
         shifted, labels = [], []
         for indices, offset in zip((first, second), offsets, strict=True):
-            images, label = self._arrays.take(indices)
+            images, label = self._source.take(indices)
             padded = pad_images(images, self._pad)
             shifted.append(shift_images(padded, offset, self._shift))
             labels.append(label)
@@ -316,10 +292,10 @@ class OverlappingPairs(Pipeline):
 
     def _partners(self, first, draws):
         """Images of other classes than `first`, each equally likely."""
-        label = tf.gather(self._arrays.labels, first)
+        label = tf.gather(self._source.labels, first)
         count = tf.gather(self._counts, label)
         start = tf.gather(self._starts, label)
-        others = tf.cast(self.num_images - count, tf.float64)
+        others = tf.cast(self.spec.num_images - count, tf.float64)
         rank = tf.cast(draws * others, tf.int64)  # among the other classes
         return tf.where(rank < start, rank, rank + count)
 

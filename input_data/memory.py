@@ -44,9 +44,15 @@ def require_memory(
     Raises:
       UserError: if it is too much.
     """
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if num_bytes > _SHARE_FOR_DATA * total:
+    if num_bytes > available():
+        total = available() / _SHARE_FOR_DATA
         raise UserError(
             f"{name} takes {num_bytes / 1e9:.1f} GB in memory, more than half "
             f"of this machine's {total / 1e9:.1f} GB: {advice}"
         )
+
+
+def available():
+    """How many bytes data may take."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return int(_SHARE_FOR_DATA * total)

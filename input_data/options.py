@@ -3,13 +3,8 @@
 import dataclasses
 
 from common.fields import field
+from input_data.names import is_valid_name, valid_names
 from input_data.splits import Split
-
-
-def _is_data_set(name):
-    from input_data import registry
-
-    return registry.is_valid_name(name)
 
 
 def _data_flag(default, help_text, **meaning):
@@ -39,14 +34,12 @@ class Options:
     )
     dataset: str | None = _data_flag(
         None,
-        "Data set: affnist, cifar10, digits, images, mnist, norb, svhn, "
-        "tfds:NAME, where tfds:NAME is an image classification set of "
-        "TensorFlow Datasets and images is a folder with one sub-folder for "
-        "each class. Default: mnist if --data_dir is given, else the embedded "
-        "digits.",
-        is_valid=_is_data_set,
-        valid="one of affnist, cifar10, digits, images, mnist, norb, svhn, "
-        "tfds:NAME",
+        f"Data set: {valid_names()}, where tfds:NAME is an image "
+        "classification set of TensorFlow Datasets and images is a folder with "
+        "one sub-folder for each class. Default: mnist if --data_dir is given, "
+        "else the embedded digits.",
+        is_valid=is_valid_name,
+        valid=f"one of {valid_names()}",
         default_text="mnist with --data_dir, else digits",
     )
     distort: bool = _data_flag(

@@ -5,7 +5,6 @@ import contextlib
 
 import tensorflow as tf
 
-from common.errors import UserError
 from input_data import features as keys
 from input_data.randomness import shuffled_indices
 
@@ -13,61 +12,25 @@ from input_data.randomness import shuffled_indices
 class Pipeline(abc.ABC):
     """One split of a data set, as batches under the feature contract.
 
+    Args:
+      spec: `features.Spec`.
+      source: where images come from, such as `labelled_images.ImageTensors`.
+        Its `error` is the `UserError` that ended reading, or None.
+
     Attributes:
       spec: `features.Spec`.
-      num_images: int, the images (or stored pairs) that training draws from.
-      split_seed: int, the seed that decided which images are for training
-        and which for evaluation; None if no seed does.
-      class_names: list of strings, or None if the classes are numbers.
     """
 
-    split_seed = None
-    class_names = None
-
-    def __init__(self, spec, num_images):
+    def __init__(self, spec, source):
         self.spec = spec
-        self.num_images = num_images
-        self._user_error = None
-
-    @contextlib.contextmanager
-    def user_errors(self):
-        """A context for using batches, which raises `UserError` as such.
-
-        tf.data turns what a Python function raises into errors of its own.
-
-        Raises:
-          UserError: the one that a function of `_in_python` raised.
-        """
-        try:
-            yield
-        except tf.errors.OpError:
-            if self._user_error is None:
-                raise
-            raise self._user_error from None
-
-    def _in_python(self, function, inputs, types):
-        """The outputs of a Python function of eager tensors, inside tf.data.
-
-        Args:
-          function: callable, may raise `UserError`: see `user_errors`.
-          inputs: list of tensors.
-          types: list of the types of its outputs.
-        """
-
-        def call(*values):
-            try:
-                return function(*values)
-            except UserError as error:
-                self._user_error = error
-                raise
-
-        return tf.py_function(call, inputs, types)
+        self._source = source
 
     def training_batches(self, batch_size, seed, start, stop):
         """Shuffled, augmented batches of the training steps [start, stop).
 
         Step k's batch depends on `seed` and k alone, so that a training that
-        starts at step k sees what an uninterrupted one would.
+        starts at step k sees what an uninterrupted one would. Whoever goes
+        through the batches does so in the context `user_errors`.
 
         Args:
           batch_size: int.
@@ -78,11 +41,12 @@ class Pipeline(abc.ABC):
         Returns:
           `tf.data.Dataset` of stop - start batches (x, y).
         """
-        return self._dataset(
-            range(start, stop),
-            lambda step: self._training_batch(step, batch_size, seed),
-            batch_size,
-        )
+
+        def make_batch(step):
+            x, y = self._training_batch(step, batch_size, seed)
+            return {**x, keys.STEP: tf.fill([batch_size], step)}, y
+
+        return self._dataset(range(start, stop), make_batch, batch_size)
 
     def training_indices(self, step, batch_size, seed):
         """Which images a training step takes: with two targets, the first.
@@ -96,38 +60,76 @@ class Pipeline(abc.ABC):
           int64 tensor [batch_size] of values in [0, num_images).
         """
         return shuffled_indices(
-            tf.cast(step, tf.int64), batch_size, self.num_images, seed
+            tf.cast(step, tf.int64), batch_size, self.spec.num_images, seed
         )
 
-    def evaluation_batches(self, batch_size):
+    def evaluation_batches(self, batch_size, stop=None):
         """Every example once and in a fixed order; the last batch may be less.
 
         Args:
           batch_size: int.
+          stop: int, the example after the last; by default all are seen.
 
-        Returns:
-          `tf.data.Dataset` of batches (x, y).
+        Yields:
+          Batches (x, y) of NumPy arrays.
+
+        Raises:
+          UserError: if files turn out to be damaged.
         """
         num_examples = self.spec.num_examples
-        return self._dataset(
-            range(-(-num_examples // batch_size)),
+        stop = num_examples if stop is None else min(stop, num_examples)
+        batches = self._dataset(
+            range(-(-stop // batch_size)),
             lambda step: self._evaluation_batch(
                 tf.range(
                     step * batch_size,
-                    tf.minimum((step + 1) * batch_size, num_examples),
+                    tf.minimum((step + 1) * batch_size, stop),
                 )
             ),
-            None if num_examples % batch_size else batch_size,
+            None if stop % batch_size else batch_size,
         )
+        with self.user_errors():
+            yield from batches.as_numpy_iterator()
+
+    @contextlib.contextmanager
+    def user_errors(self):
+        """A context for going through training batches.
+
+        tf.data turns what a Python function raises into errors of its own.
+
+        Raises:
+          UserError: the one that ended reading.
+        """
+        try:
+            yield
+        except tf.errors.OpError:
+            if self._source.error is None:
+                raise
+            raise self._source.error from None
 
     def _dataset(self, steps, make_batch, batch_size):
         dataset = tf.data.Dataset.range(steps.start, steps.stop)
         dataset = dataset.map(
-            lambda step: set_shapes(make_batch(step), batch_size, self.spec),
+            lambda step: self._with_shapes(make_batch(step), batch_size),
             num_parallel_calls=tf.data.AUTOTUNE,
             deterministic=True,
         )
         return dataset.prefetch(tf.data.AUTOTUNE)
+
+    def _with_shapes(self, batch, batch_size):
+        """States the static shapes, which TensorFlow cannot always infer."""
+        shape = self.spec.shape
+        rest_by_rank = {
+            1: (),
+            2: (shape.num_classes,),
+            4: (shape.height, shape.width, shape.depth),
+        }
+        return tf.nest.map_structure(
+            lambda tensor: tf.ensure_shape(
+                tensor, (batch_size, *rest_by_rank[tensor.shape.rank])
+            ),
+            batch,
+        )
 
     @abc.abstractmethod
     def _training_batch(self, step, batch_size, seed):
@@ -171,22 +173,4 @@ def two_target_batch(merged, images, labels, num_classes):
         keys.RECONS: images[0],
         keys.SPARE_RECONS: images[1],
     }
-    return x, y
-
-
-def set_shapes(batch, batch_size, spec):
-    """States the static shapes that TensorFlow cannot infer."""
-    x, y = batch
-    shape = spec.shape
-    image_shape = (batch_size, shape.height, shape.width, shape.depth)
-    for tensors in (x, y):
-        for name, tensor in tensors.items():
-            if name in (keys.IMAGES, *keys.RECONS_BY_TARGET):
-                tensors[name] = tf.ensure_shape(tensor, image_shape)
-            elif name in keys.LABEL_BY_TARGET:
-                tensors[name] = tf.ensure_shape(tensor, (batch_size,))
-            else:
-                tensors[name] = tf.ensure_shape(
-                    tensor, (batch_size, shape.num_classes)
-                )
     return x, y

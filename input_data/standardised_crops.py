@@ -4,13 +4,13 @@ import tensorflow as tf
 
 from input_data import features as keys
 from input_data.labelled_images import ImageTensors
-from input_data.photo_distortion import (
+from input_data.pipeline import Pipeline, single_target_batch
+from input_data.randomness import Stream, step_seed
+from input_data.transforms.photo_distortion import (
     central_crop,
     random_brightness,
     random_contrast,
 )
-from input_data.pipeline import Pipeline, single_target_batch
-from input_data.randomness import Stream, step_seed
 
 # The reference's distortions, for pixels of 0 to 255.
 MAX_BRIGHTNESS_DELTA = 63.0
@@ -42,20 +42,21 @@ class StandardisedCrops(Pipeline):
             keys.ImageShape(*crop_size, depth, data.num_classes),
             num_targets=1,
             num_examples=min(eval_size, len(data)),
+            num_images=len(data),
+            class_names=data.class_names,
         )
-        super().__init__(spec, len(data))
-        self._arrays = ImageTensors(data)
+        super().__init__(spec, ImageTensors(data))
         self._crop_size = crop_size
         self._distort = distort
 
     def _training_batch(self, step, batch_size, seed):
-        images, labels = self._arrays.take(
+        images, labels = self._source.take(
             self.training_indices(step, batch_size, seed)
         )
         return self._batch(self._distort(images, step, seed), labels)
 
     def _evaluation_batch(self, indices):
-        images, labels = self._arrays.take(indices)
+        images, labels = self._source.take(indices)
         crops = central_crop(images, self._crop_size)
         return self._batch(tf.cast(crops, tf.float32), labels)
 

@@ -1,8 +1,8 @@
 """Capsule layers, losses and metrics for Keras 3, on any of its backends."""
 
-from layers.capsule import Capsule, ConvSlimCapsule
-from layers.em_routing import em_assignments, em_routing
-from layers.losses import (
+from .capsule import Capsule, ConvSlimCapsule, Length
+from .em_routing import em_assignments, em_routing
+from .losses import (
     CLASSIFICATION_LOSSES,
     MARGIN_SCHEDULES,
     margin_loss,
@@ -12,25 +12,22 @@ from layers.losses import (
     spread_loss,
     spread_margin,
 )
-from layers.matrix_capsule import (
+from .matrix_capsule import (
     ClassMatrixCapsules,
     ConvMatrixCapsules,
     PrimaryMatrixCapsules,
 )
-from layers.metrics import (
-    Accuracy,
-    AlmostAccuracy,
-    almost_correct,
-    correct,
-)
-from layers.reconstruction import Reconstruction, mask_capsules
-from layers.routing import (
+from .metrics import Accuracy, AlmostAccuracy, almost_correct, correct
+from .reconstruction import Reconstruction, mask_capsules
+from .routing import (
     dynamic_routing,
     leaky_softmax,
     lengths,
     routing_couplings,
     squash,
 )
+
+__version__ = "1.0.0"
 
 __all__ = [
     "CLASSIFICATION_LOSSES",
@@ -41,6 +38,7 @@ __all__ = [
     "ClassMatrixCapsules",
     "ConvMatrixCapsules",
     "ConvSlimCapsule",
+    "Length",
     "PrimaryMatrixCapsules",
     "Reconstruction",
     "almost_correct",

@@ -3,7 +3,7 @@
 import keras
 from keras import backend, ops
 
-from layers.hardware import is_tensorflow_on_cpu
+from .hardware import is_tensorflow_on_cpu
 
 # Numbers of the largest tensor of a block. On CPUs, 16 MB: from 32 MB on each
 # tensor is mapped anew and its pages are filled with zeros, which takes longer

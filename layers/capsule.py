@@ -3,22 +3,34 @@
 import keras
 from keras import ops
 
-from layers.convolution import convolution
-from layers.initial_weights import constant_bias, truncated_normal
-from layers.routing import (
-    dynamic_routing,
-    linear_routing,
-    linear_routing_couplings,
-)
+from .convolution import convolution
+from .initial_weights import constant_bias, truncated_normal
+from .routing import RoutingRule, couplings_of, lengths, route
+from .votes import FormedVotes, LinearVotes
 
 
-def require_positive(**arguments):
+def require_positive(**arguments: int) -> None:
     """Raises ValueError for the first that is not a positive integer."""
     for name, value in arguments.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(
                 f"{name} must be a positive integer. Received: {value!r}"
             )
+
+
+@keras.saving.register_keras_serializable(package="capsules")
+class Length(keras.layers.Layer):
+    """The length of each capsule, the probability that its entity exists.
+
+    `lengths` as a layer. Input shape: [..., A]. Output shape: [...], float32
+    under every policy.
+    """
+
+    def call(self, inputs):
+        return lengths(inputs)
+
+    def compute_output_shape(self, input_shape):
+        return tuple(input_shape[:-1])
 
 
 class _RoutedLayer(keras.layers.Layer):
@@ -37,6 +49,10 @@ class _RoutedLayer(keras.layers.Layer):
         self.num_atoms = num_atoms
         self.num_routing = num_routing
         self.leaky = leaky
+        self.rule = RoutingRule(leaky=leaky)
+
+    def _route(self, votes):
+        return route(votes, self.biases, self.num_routing, self.rule)
 
     def _add_weights(self, shape):
         """Creates `weights` of the given shape and `biases` [O, A]."""
@@ -67,7 +83,7 @@ class Capsule(_RoutedLayer):
 
     votes[b, i, o, :] = inputs[b, i, :] @ weights[i, :, o, :], routed over the
     input capsules (the paper's section 2; the DigitCaps of its section 4) by
-    `linear_routing`, which does not form them.
+    `route`; `LinearVotes` does not form them.
 
     Weights, with I input capsules of a atoms: `weights` [I, a, O * A],
     truncated normal of stddev 0.1, and `biases` [O, A], 0.1 at the start.
@@ -108,9 +124,7 @@ class Capsule(_RoutedLayer):
         )
 
     def call(self, inputs):
-        return linear_routing(
-            inputs, self.kernel, self.biases, self.num_routing, self.leaky
-        )
+        return self._route(LinearVotes(inputs, self.kernel, self.num_capsules))
 
     def couplings(self, inputs):
         """How the built layer routes its input capsules to its outputs.
@@ -122,9 +136,8 @@ class Capsule(_RoutedLayer):
           float32 tensor [num_routing, B, I, O]: the coupling coefficients of
           each routing iteration.
         """
-        return linear_routing_couplings(
-            inputs, self.kernel, self.biases, self.num_routing, self.leaky
-        )
+        votes = LinearVotes(inputs, self.kernel, self.num_capsules)
+        return couplings_of(votes, self.biases, self.num_routing, self.rule)
 
     def compute_output_shape(self, input_shape):
         return (input_shape[0], self.num_capsules, self.num_atoms)
@@ -135,7 +148,7 @@ class ConvSlimCapsule(_RoutedLayer):
     """Convolutional capsules whose kernel is shared by all input capsules.
 
     A 2-D convolution is applied to each input capsule type separately and
-    gives its votes at every position; `dynamic_routing` runs per position over
+    gives its votes at every position; routing runs per position over
     the input types. With one input type, 256 atoms and one iteration this is
     the paper's PrimaryCapsules (section 4).
 
@@ -227,7 +240,7 @@ class ConvSlimCapsule(_RoutedLayer):
             ),
         )
         votes = ops.transpose(votes, (0, 2, 3, 1, 4, 5))  # [B, h, w, I, O, A]
-        return dynamic_routing(votes, self.biases, self.num_routing, self.leaky)
+        return self._route(FormedVotes(votes))
 
     def compute_output_shape(self, input_shape):
         def positions(size):

@@ -1,5 +1,3 @@
-import itertools
-
 import keras
 import numpy as np
 import pytest
@@ -48,8 +46,9 @@ def random_weights(layer):
     return [RNG.normal(size=w.shape) * 0.5 for w in layer.trainable_weights]
 
 
-@pytest.mark.parametrize("leaky", [False, True])
-@pytest.mark.parametrize("num_routing", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize(
+    ("num_routing", "leaky"), [(1, False), (2, True), (3, False), (3, True)]
+)
 def test_capsule_equals_loops(num_routing, leaky):
     layer = layers.Capsule(3, 4, num_routing=num_routing, leaky=leaky)
     inputs = RNG.normal(size=(2, 5, 2))
@@ -66,17 +65,12 @@ def test_capsule_equals_loops(num_routing, leaky):
 @pytest.mark.parametrize("num_capsules", [1, 16, 17, 35])
 def test_capsule_with_any_number_of_outputs_equals_loops(num_capsules):
     layer = layers.Capsule(num_capsules, 2)
-    generator = np.random.default_rng(13)
-    inputs = generator.normal(size=(2, 4, 3))
+    inputs = RNG.normal(size=(1, 3, 2))
     layer.build(inputs.shape)
-    weights = [
-        generator.normal(size=weight.shape) * 0.5
-        for weight in layer.trainable_weights
-    ]
     check_layer(
         layer,
         inputs,
-        weights,
+        random_weights(layer),
         lambda *arguments: numpy_oracle.capsule(*arguments, 3, False),
     )
 
@@ -100,13 +94,17 @@ def test_couplings_of_a_capsule_layer_equal_loops(leaky):
     )
 
 
+# Each pair of values of two arguments is met.
 @pytest.mark.parametrize(
     ("num_routing", "leaky", "padding", "strides", "types"),
-    list(
-        itertools.product(
-            [1, 2, 3, 4, 5], [False, True], ["VALID", "SAME"], [1, 2], [1, 3]
-        )
-    ),
+    [
+        (1, False, "VALID", 1, 1),
+        (1, True, "SAME", 2, 3),
+        (2, False, "SAME", 2, 1),
+        (2, True, "VALID", 1, 3),
+        (3, False, "VALID", 2, 3),
+        (3, True, "SAME", 1, 1),
+    ],
 )
 def test_conv_slim_capsule_equals_loops(
     num_routing, leaky, padding, strides, types
@@ -197,6 +195,14 @@ def test_layers_survive_saving(layer, shape, tmp_path):
     )
 
 
+def test_length_is_float32_under_every_policy():
+    layer = layers.Length(dtype="mixed_bfloat16")
+    lengths = layer(np.array([[[3.0, 4.0], [0.0, 0.0]]], "float32"))
+    assert keras.backend.standardize_dtype(lengths.dtype) == "float32"
+    np.testing.assert_allclose(ops.convert_to_numpy(lengths), [[5, 0]])
+    assert layer.compute_output_shape((None, 10, 16)) == (None, 10)
+
+
 @pytest.mark.parametrize(("layer", "shape"), LAYERS)
 def test_layers_in_mixed_bfloat16(layer, shape):
     config = layer.get_config()
@@ -219,9 +225,11 @@ def test_layers_in_mixed_bfloat16(layer, shape):
     )
 
 
-# bfloat16 has 8 bits: each rounding is off by up to 0.4%, and what is summed
-# over many of them by less, unless the terms nearly cancel.
-BFLOAT16_BOUND = 0.01
+# A bfloat16 has 8 bits, so that a rounding is off by at most 2^-8, and by less
+# than half of it in the root mean square. Where products are summed in float32
+# a gradient of three iterations passes through less than 25 roundings; they
+# add like random numbers, to less than sqrt(25) / 2 * 2^-8.
+BFLOAT16_BOUND = 2.5 * 2**-8
 
 
 @pytest.mark.parametrize(

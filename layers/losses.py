@@ -5,6 +5,7 @@ a float32 tensor [B]; the training loss is its mean over the batch. `logits`
 are capsule lengths for capsule models and the raw outputs of the baseline.
 """
 
+import keras
 from keras import ops
 
 # The paper's section 3: m+ = 0.9, m- = 0.1, lambda = 0.5.
@@ -15,10 +16,15 @@ ABSENT_WEIGHT = 0.5
 RECONSTRUCTION_WEIGHT = 0.0005
 
 
+# A saved model that was compiled with one of them finds it by its name.
+_registered = keras.saving.register_keras_serializable(package="capsules")
+
+
 def _float32(*tensors):
     return (ops.cast(tensor, "float32") for tensor in tensors)
 
 
+@_registered
 def margin_loss(labels, logits):
     """Margin loss: the paper's equation 4, scaled as in the reference.
 
@@ -40,6 +46,7 @@ def margin_loss(labels, logits):
     return 0.5 * ops.mean(cost, axis=-1)
 
 
+@_registered
 def softmax_loss(labels, logits):
     """Cross-entropy of softmax(logits) with the label vector.
 
@@ -57,6 +64,7 @@ def softmax_loss(labels, logits):
     return -ops.sum(labels * ops.log_softmax(logits, axis=-1), axis=-1)
 
 
+@_registered
 def sigmoid_loss(labels, logits):
     """Cross-entropy of sigmoid(logits) with labels / 2, mean over classes.
 
@@ -76,6 +84,7 @@ def sigmoid_loss(labels, logits):
     return ops.mean(cost, axis=-1)
 
 
+@_registered
 def reconstruction_loss(images, reconstructions):
     """0.0005 times the sum over the pixels of the squared difference.
 
@@ -92,6 +101,7 @@ def reconstruction_loss(images, reconstructions):
     return RECONSTRUCTION_WEIGHT * ops.sum(squared, axis=pixels)
 
 
+@_registered
 def spread_loss(labels, activations, margin):
     """Spread loss of matrix capsules.
 

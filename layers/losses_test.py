@@ -1,3 +1,4 @@
+import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -95,3 +96,23 @@ def test_losses_are_float32_and_finite_for_large_bfloat16_logits(name):
     )
     assert out.dtype == "float32"
     assert np.isfinite(out).all()
+
+
+def test_a_compiled_model_is_saved_and_loaded(tmp_path):
+    capsules = keras.Input((5, 2))
+    lengths = layers.Length()(layers.Capsule(3, 4)(capsules))
+    model = keras.Model(capsules, lengths)
+    model.compile("sgd", loss=layers.margin_loss, run_eagerly=True)
+    x = np.random.default_rng(1).normal(size=(2, 5, 2)).astype("float32")
+    model.fit(x, LABELS, verbose=0)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert loaded.test_on_batch(x, LABELS) == model.test_on_batch(x, LABELS)
+
+
+@pytest.mark.parametrize(
+    "loss", [*layers.CLASSIFICATION_LOSSES.values(), layers.reconstruction_loss]
+)
+def test_losses_serialise(loss):
+    config = keras.saving.serialize_keras_object(loss)
+    assert keras.saving.deserialize_keras_object(config) is loss

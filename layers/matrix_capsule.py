@@ -11,9 +11,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from layers.blocks import block_size, by_blocks
-from layers.capsule import require_positive
-from layers.em_routing import (
+from .blocks import block_size, by_blocks
+from .capsule import require_positive
+from .em_routing import (
     COLUMN_ENTRY,
     POSE_ENTRIES,
     POSE_SIZE,
@@ -24,8 +24,8 @@ from layers.em_routing import (
     matrix_votes,
     route,
 )
-from layers.initial_weights import truncated_normal
-from layers.window import Window
+from .initial_weights import truncated_normal
+from .window import Window
 
 # Costs are in the hundreds, while Adam moves a weight by about the learning
 # rate at a step: so the weight `beta_a` is in thousands.

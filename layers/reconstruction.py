@@ -3,8 +3,8 @@
 import keras
 from keras import ops
 
-from layers.capsule import require_positive
-from layers.initial_weights import like_the_reference
+from .capsule import require_positive
+from .initial_weights import like_the_reference
 
 # The paper's section 4.1: fully connected layers of 512 and 1024 units before
 # the pixels.

@@ -4,6 +4,8 @@ import pytest
 from keras import ops
 
 import layers
+from layers.routing import RoutingRule, route
+from layers.votes import FormedVotes
 from testing import numpy_oracle
 from testing.gradients import value_and_gradients
 
@@ -23,20 +25,13 @@ def assert_gradients_close(actual, expected):
         )
 
 
-@pytest.mark.parametrize("leaky", [False, True])
-@pytest.mark.parametrize("num_routing", [1, 2, 3, 4, 5])
-def test_routing_equals_loops(num_routing, leaky):
+def check_routing(route, num_routing, leaky, **rule):
+    """Value and gradients of `route(votes, biases)` against loops."""
     cotangent = RNG.normal(size=(3, 4))
-    value, gradients = value_and_gradients(
-        lambda votes, biases: layers.dynamic_routing(
-            votes, biases, num_routing, leaky
-        ),
-        [VOTES, BIASES],
-        cotangent,
-    )
+    value, gradients = value_and_gradients(route, [VOTES, BIASES], cotangent)
 
     def oracle(votes, biases):
-        return numpy_oracle.routing(votes, biases, num_routing, leaky)
+        return numpy_oracle.routing(votes, biases, num_routing, leaky, **rule)
 
     np.testing.assert_allclose(
         value, oracle(VOTES[None], BIASES[None])[0], atol=1e-5
@@ -45,6 +40,60 @@ def test_routing_equals_loops(num_routing, leaky):
         oracle, [VOTES, BIASES], cotangent
     )
     assert_gradients_close(gradients, expected)
+
+
+@pytest.mark.parametrize("leaky", [False, True])
+@pytest.mark.parametrize("num_routing", [1, 2, 3, 5])
+def test_routing_equals_loops(num_routing, leaky):
+    check_routing(
+        lambda votes, biases: layers.dynamic_routing(
+            votes, biases, num_routing, leaky
+        ),
+        num_routing,
+        leaky,
+    )
+
+
+# Only from three iterations on is replacing another thing than adding.
+@pytest.mark.parametrize("num_routing", [2, 3, 5])
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ({"logits": "replace"}, {"replace": True}),
+        (
+            {"compare": "direction", "squash_constant": 0.5},
+            {"direction": True, "constant": 0.5},
+        ),
+        (
+            {"logits": "replace", "compare": "direction", "leaky": True},
+            {"replace": True, "direction": True, "leaky": True},
+        ),
+    ],
+)
+def test_routing_by_other_rules_equals_loops(rule, expected, num_routing):
+    check_routing(
+        lambda votes, biases: route(
+            FormedVotes(votes), biases, num_routing, RoutingRule(**rule)
+        ),
+        num_routing,
+        **{"leaky": False, **expected},
+    )
+
+
+def test_routing_without_biases_is_that_with_zeros():
+    votes = FormedVotes(VOTES.astype("float32"))
+    np.testing.assert_array_equal(
+        to_numpy(route(votes)), to_numpy(route(votes, np.zeros((3, 4))))
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [({"logits": "sum"}, "logits.*sum"), ({"compare": "s"}, "compare.*'s'")],
+)
+def test_rules_refuse_what_they_do_not_know(rule, message):
+    with pytest.raises(ValueError, match=message):
+        RoutingRule(**rule)
 
 
 @pytest.mark.parametrize("leaky", [False, True])
@@ -76,11 +125,6 @@ def test_couplings_of_votes_without_leading_axes():
         VOTES.astype("float32"), BIASES.astype("float32"), 2
     )
     assert couplings.shape == (2, 5, 3)
-
-
-def test_couplings_refuse_what_does_not_fit():
-    with pytest.raises(ValueError, match="num_routing must be at least 1"):
-        layers.routing_couplings(VOTES, BIASES, 0)
 
 
 def test_routing_takes_any_leading_axes():
@@ -150,7 +194,7 @@ def test_routing_in_bfloat16_is_close_and_keeps_the_type():
     ("votes_shape", "biases_shape", "num_routing", "message"),
     [
         ((5, 3, 4), (3, 4), 0, "num_routing"),
-        ((5, 3, 4), (4, 3), 3, "votes of shape"),
+        ((5, 3, 4), (4, 3), 3, "biases must have.*(4, 3)"),
         ((3, 4), (3, 4), 3, "votes of shape"),
     ],
 )
@@ -204,10 +248,9 @@ def test_zero_capsule_has_value_and_gradient_zero(function):
     np.testing.assert_array_equal(gradients[0], 0.0)
 
 
-@pytest.mark.parametrize("exponent", range(-30, 4))
-def test_tiny_capsules_are_finite(exponent):
-    s = np.full((1, 8), 10.0**exponent)
-    for function, shape in ((layers.squash, (1, 8)), (layers.lengths, (1,))):
+def test_tiny_capsules_are_finite():
+    s = np.full((34, 8), 10.0 ** np.arange(-30, 4)[:, None])
+    for function, shape in ((layers.squash, (34, 8)), (layers.lengths, 34)):
         value, gradients = value_and_gradients(function, [s], np.ones(shape))
         assert np.isfinite(value).all()
         assert np.isfinite(gradients[0]).all()

@@ -8,10 +8,10 @@ is how `numerical_gradients` perturbs all entries of an argument at once.
 import numpy as np
 
 
-def squash(s):
-    """[P, A] -> [P, A]: s / |s| * |s|^2 / (1 + |s|^2)."""
+def squash(s, constant=1):
+    """[P, A] -> [P, A]: s / |s| * |s|^2 / (constant + |s|^2)."""
     norm = np.sqrt((s**2).sum(axis=1, keepdims=True))
-    return s / norm * norm**2 / (1 + norm**2)
+    return s / norm * norm**2 / (constant + norm**2)
 
 
 def softmax(logits, leaky):
@@ -23,13 +23,25 @@ def softmax(logits, leaky):
     return shares[:, 1:] if leaky else shares
 
 
-def routing(votes, biases, num_routing, leaky):
+def routing(votes, biases, num_routing, leaky, **rule):
     """[P, I, O, A], [P, O, A] -> [P, O, A]."""
-    return routing_steps(votes, biases, num_routing, leaky)[0]
+    return routing_steps(votes, biases, num_routing, leaky, **rule)[0]
 
 
-def routing_steps(votes, biases, num_routing, leaky):
-    """[P, I, O, A], [P, O, A] -> [P, O, A] and couplings [R, P, I, O]."""
+def routing_steps(
+    votes,
+    biases,
+    num_routing,
+    leaky,
+    replace=False,
+    direction=False,
+    constant=1,
+):
+    """[P, I, O, A], [P, O, A] -> [P, O, A] and couplings [R, P, I, O].
+
+    `replace`: agreements take the place of the logits; `direction`: they are
+    with s / |s|, not squash(s).
+    """
     copies, inputs, outputs, atoms = votes.shape
     logits = np.zeros((copies, inputs, outputs))
     all_couplings = []
@@ -39,14 +51,21 @@ def routing_steps(votes, biases, num_routing, leaky):
             couplings[:, i] = softmax(logits[:, i], leaky)
         all_couplings.append(couplings)
         v = np.zeros((copies, outputs, atoms))
+        compared = np.zeros((copies, outputs, atoms))
         for o in range(outputs):
             s = biases[:, o].copy()
             for i in range(inputs):
                 s += couplings[:, i, o, None] * votes[:, i, o]
-            v[:, o] = squash(s)
+            v[:, o] = compared[:, o] = squash(s, constant)
+            if direction:
+                norm = np.sqrt((s**2).sum(axis=1, keepdims=True))
+                compared[:, o] = s / norm
         for i in range(inputs):
             for o in range(outputs):
-                logits[:, i, o] += (votes[:, i, o] * v[:, o]).sum(axis=1)
+                agreement = (votes[:, i, o] * compared[:, o]).sum(axis=1)
+                logits[:, i, o] = agreement + (
+                    0 if replace else logits[:, i, o]
+                )
     return v, np.stack(all_couplings)
 
 
@@ -75,8 +94,8 @@ def conv_slim_capsule(
             inputs,
             [
                 (0, 0),
-                _same_padding(inputs.shape[1], size, strides),
-                _same_padding(inputs.shape[2], size, strides),
+                same_padding(inputs.shape[1], size, strides),
+                same_padding(inputs.shape[2], size, strides),
                 (0, 0),
                 (0, 0),
             ],
@@ -106,7 +125,7 @@ def conv_slim_capsule(
     return out
 
 
-def _same_padding(length, size, strides):
+def same_padding(length, size, strides):
     """As much as ceil(length / strides) positions need, the odd one last."""
     positions = -(-length // strides)
     total = max((positions - 1) * strides + size - length, 0)

@@ -65,6 +65,7 @@ def shapes_of(architecture):
     height, width, depth, classes = dataclasses.astuple(architecture.shape)
     rows, columns = positions_of(architecture)
     types = architecture.hparams.num_prime_capsules
+    channels = architecture.hparams.conv_channels
     if architecture.model == "baseline":
         return {
             "conv1/weights": (5, 5, depth, 512),
@@ -77,9 +78,9 @@ def shapes_of(architecture):
             "softmax_layer/biases": (classes,),
         }
     shapes = {
-        "conv1/weights": (9, 9, depth, 256),
-        "conv1/biases": (256,),
-        "conv_capsule1/weights": (9, 9, 256, types * 8),
+        "conv1/weights": (9, 9, depth, channels),
+        "conv1/biases": (channels,),
+        "conv_capsule1/weights": (9, 9, channels, types * 8),
         "conv_capsule1/biases": (types, 8, 1, 1),
         "capsule2/weights": (types * rows * columns, 8, classes * 16),
         "capsule2/biases": (classes, 16),

@@ -7,7 +7,7 @@ import time
 import keras
 import numpy as np
 
-from checkpoints import checkpoint
+import checkpoints
 from common.errors import UserError
 from common.progress import Progress
 from training.summaries import training_scalars
@@ -184,10 +184,9 @@ class RequireFinite(_StepCallback):
         )
 
     def _last_sound(self):
-        for _, path in reversed(checkpoint.find_all(self._directory)):
+        for _, path in reversed(checkpoints.find_all(self._directory)):
             with contextlib.suppress(UserError):
-                checkpoint.verify(path)
-                return path
+                return checkpoints.open(path).path
         return "none yet"
 
 

@@ -8,15 +8,12 @@ import time
 
 import keras
 
-from checkpoints import checkpoint
+import checkpoints
 from checkpoints.architecture import Architecture
-from checkpoints.provenance import require_usable
-from checkpoints.tf1 import tf1_format
 from common.durable import make_folder
 from common.errors import Interrupted, UserError
 from devices.parallel import OneDevice
 from input_data import registry
-from input_data.mnist.records import names_shards
 from input_data.pipeline import Pipeline
 from models.optimizer import compile_model
 from training.callbacks import (
@@ -61,7 +58,7 @@ def train(config, parallel=None):
             _fit(job, model, start, stop)
     seconds = time.monotonic() - began
     step = int(keras.ops.convert_to_numpy(model.optimizer.iterations))
-    path = checkpoint.path_of(job.directory, step)
+    path = checkpoints.path_of(job.directory, step)
     if stop.number is not None and step < config.max_steps:
         raise Interrupted(f"Stopped at step {step}, saved {path}", stop.number)
     if step != config.max_steps:
@@ -74,11 +71,8 @@ def train(config, parallel=None):
             f"Curves: tensorboard --logdir={shlex.quote(config.summary_dir)}\n"
             f"Evaluate by: {config.evaluation_command()}"
         )
-        if names_shards(config.data_dir or ""):
-            print(
-                "which evaluates on the records of --data_dir, those of the "
-                "training: for a test error name test records there"
-            )
+        if job.pipeline.spec.note is not None:
+            print(job.pipeline.spec.note)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,11 +87,11 @@ class _Job:
 
     def metadata(self, step):
         """What the checkpoint of a step says of itself."""
-        return checkpoint.Metadata(
+        return checkpoints.Metadata(
             step,
             self.architecture,
             self.config.recorded(),
-            self.pipeline.class_names,
+            self.pipeline.spec.class_names,
         )
 
 
@@ -107,7 +101,7 @@ def _prepare(config, parallel):
     pipeline = registry.load(
         config.dataset_name,
         config.split(train=True),
-        dataclasses.replace(config, num_targets=config.num_targets or 1),
+        config,
     )
     architecture = Architecture.asked_for(config, pipeline.spec)
     if architecture.hparams.verbose and not parallel.is_alone:
@@ -117,7 +111,7 @@ def _prepare(config, parallel):
         )
     print(
         f"Training {architecture.model} on {config.dataset_name}: "
-        f"{pipeline.num_images} images"
+        f"{pipeline.spec.num_images} images"
     )
     directory = make_folder(pathlib.Path(config.summary_dir) / "train")
     return _Job(config, parallel, pipeline, architecture, directory)
@@ -130,75 +124,47 @@ def _holding(job):
         yield
         return
     with sole_trainer(job.directory):
-        checkpoint.remove_partial(job.directory)
+        checkpoints.remove_partial(job.directory)
         yield
 
 
 def _resume(job, model):
     """Loads the newest sound checkpoint; returns the step to go on from."""
-    newest = None
+    source = None
     if job.parallel.is_first:
-        newest = _newest_sound(job.directory)
-    step = job.parallel.from_first(newest)
+        source = checkpoints.newest(job.directory)
+    step = job.parallel.from_first(source.step if source else None)
     if step is None:
         return _initialize(job, model)
     config = job.config
-    path = checkpoint.path_of(job.directory, step)
-    metadata = checkpoint.read_metadata(path)
-    _require_same_data_set(path, metadata, config)
-    _require_same_network(path, metadata.architecture, job.architecture)
-    require_usable(path, metadata, config, job.pipeline)
-    if not metadata.training.get("optimizer_state", True):
+    if source is None:  # in a process that is not the first
+        source = checkpoints.open(checkpoints.path_of(job.directory, step))
+    _require_same_data_set(source, config)
+    source.require_usable(config, job.pipeline)
+    if not source.has_slots:
         raise UserError(
-            f"{path} was converted from weights alone, so that a training "
-            "cannot resume from it: name another --summary_dir, and this "
-            "checkpoint by --init_checkpoint"
+            f"{source.path} was converted from weights alone, so that a "
+            "training cannot resume from it: name another --summary_dir, and "
+            "this checkpoint by --init_checkpoint"
         )
     if step > config.max_steps:
         raise UserError(
-            f"{path} is beyond --max_steps={config.max_steps}: name another "
-            "--summary_dir, or more steps"
+            f"{source.path} is beyond --max_steps={config.max_steps}: name "
+            "another --summary_dir, or more steps"
         )
-    checkpoint.load(path, model)
-    print(f"Resuming from {path}")
-    differences = metadata.architecture.training_differences(job.architecture)
+    source.load(model, job.architecture)
+    print(f"Resuming from {source.path}")
+    differences = source.architecture.training_differences(job.architecture)
     # A converted TF1 checkpoint does not tell how it was trained.
-    if "converted_from" not in metadata.training:
+    if "converted_from" not in source.training:
         differences += [
-            (name, metadata.training.get(name, value), value)
+            (name, source.training.get(name, value), value)
             for name, value in config.recorded().items()
-            if name != "max_steps"
-            and metadata.training.get(name, value) != value
+            if name != "max_steps" and source.training.get(name, value) != value
         ]
     for name, before, now in differences:
         print(f"Note: {name} was {before} and is {now} from here on")
     return step
-
-
-def _newest_sound(directory):
-    """The step of the newest checkpoint that is not damaged, or None.
-
-    Damaged ones that are newer get other names: their steps will be done
-    again, and they must not count as checkpoints to keep.
-    """
-    found = checkpoint.find_all(directory)
-    damaged = []
-    for step, path in reversed(found):
-        try:
-            checkpoint.verify(path)
-        except checkpoint.DamagedError as error:
-            print(f"Warning: {error}; looking for the one before", flush=True)
-            damaged.append(path)
-        else:
-            for newer in damaged:
-                print(f"Renamed it to {checkpoint.set_aside(newer)}")
-            return step
-    if found:
-        raise UserError(
-            f"all checkpoints in {directory} are damaged: name another "
-            "--summary_dir to begin anew"
-        )
-    return None
 
 
 def _initialize(job, model):
@@ -213,19 +179,11 @@ def _initialize(job, model):
     config, path = job.config, job.config.init_checkpoint
     if path is None:
         return 0
-    if tf1_format.is_tf1(path):
-        source = tf1_format.Tf1Checkpoint(path)
-        source.load(model, job.architecture)
-        step = source.step if source.has_slots else 0
-    else:
-        metadata = checkpoint.read_metadata(path)
-        _require_same_network(path, metadata.architecture, job.architecture)
-        require_usable(path, metadata, config, job.pipeline)
-        checkpoint.load(path, model)
-        step = metadata.step
-        if not metadata.training.get("optimizer_state", True):
-            step = 0
-            model.optimizer.iterations.assign(step)
+    source = checkpoints.open(path)
+    source.require_usable(config, job.pipeline)
+    source.load(model, job.architecture)
+    step = source.step if source.has_slots else 0
+    model.optimizer.iterations.assign(step)
     if step >= config.max_steps:
         raise UserError(
             f"{path} is at step {step}, which --max_steps="
@@ -235,27 +193,14 @@ def _initialize(job, model):
     return step
 
 
-def _require_same_network(path, saved, asked):
-    differences = saved.network_differences(asked)
-    if differences:
-        listed = "; ".join(
-            f"{name} is {there} in the checkpoint, {here} was asked for"
-            for name, there, here in differences
-        )
-        raise UserError(
-            f"{path} is of another architecture: {listed}. Ask for the same, "
-            "or name another --summary_dir."
-        )
-
-
-def _require_same_data_set(path, metadata, config):
-    before = metadata.training.get("dataset")
+def _require_same_data_set(source, config):
+    before = source.training.get("dataset")
     if before not in (None, config.dataset_name):
         raise UserError(
-            f"{path} was trained on {before}, not on {config.dataset_name}: "
-            f"go on with {before} by --dataset and --data_dir, or name "
-            f"another --summary_dir, and --init_checkpoint={path} to start "
-            "from these weights"
+            f"{source.path} was trained on {before}, not on "
+            f"{config.dataset_name}: go on with {before} by --dataset and "
+            "--data_dir, or name another --summary_dir, and "
+            f"--init_checkpoint={source.path} to start from these weights"
         )
 
 
@@ -279,7 +224,7 @@ def _callbacks(job, start, stop):
 
     def save_checkpoint(model, step):
         with job.parallel.by_itself():
-            checkpoint.save(
+            checkpoints.save(
                 job.directory, model, job.metadata(step), config.keep
             )
 

@@ -38,7 +38,7 @@ def test_couplings_equal_an_explicit_routing(leaky):
     # Weights so large that the couplings become unequal.
     for weight in subject.model.capsule2.weights:
         weight.assign(8 * weight)
-    ((x, _),) = subject.pipeline.evaluation_batches(2).take(1)
+    ((x, _),) = subject.pipeline.evaluation_batches(2, stop=2)
     couplings = routing.couplings_of(subject, x["images"])
     assert couplings.shape == (4, 2, 14, 14, 2, 10)
     expected = couplings_in_numpy(subject, x["images"])

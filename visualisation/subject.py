@@ -81,22 +81,18 @@ class Subject:
 
     def examples(self):
         """Generates an `Example` for every test image, in their order."""
-        batches = self.pipeline.evaluation_batches(EVAL_BATCH_SIZE)
-        with self.pipeline.user_errors():
-            for x, y in batches.as_numpy_iterator():
-                outputs = self.model.predict_on_batch(
-                    {keys.IMAGES: x[keys.IMAGES]}
+        for x, y in self.pipeline.evaluation_batches(EVAL_BATCH_SIZE):
+            outputs = self.model.predict_on_batch({keys.IMAGES: x[keys.IMAGES]})
+            labels = [x[name] for name in self._of(keys.LABEL_BY_TARGET)]
+            targets = [y[name] for name in self._of(keys.RECONS_BY_TARGET)]
+            for number, image in enumerate(x[keys.IMAGES]):
+                yield Example(
+                    image=image,
+                    targets=np.stack([t[number] for t in targets]),
+                    labels=tuple(int(label[number]) for label in labels),
+                    capsules=outputs[keys.CAPSULES][number],
+                    lengths=outputs[keys.LOGITS][number],
                 )
-                labels = [x[name] for name in self._of(keys.LABEL_BY_TARGET)]
-                targets = [y[name] for name in self._of(keys.RECONS_BY_TARGET)]
-                for number, image in enumerate(x[keys.IMAGES]):
-                    yield Example(
-                        image=image,
-                        targets=np.stack([t[number] for t in targets]),
-                        labels=tuple(int(label[number]) for label in labels),
-                        capsules=outputs[keys.CAPSULES][number],
-                        lengths=outputs[keys.LOGITS][number],
-                    )
 
     def right_and_wrong(self, count):
         """The first examples that are classified right, and wrong.

@@ -85,7 +85,7 @@ def test_redrawing_masks_all_but_the_class():
 
 def test_with_a_true_label_it_is_the_models_own_remake():
     subject = make_subject(2)
-    ((x, _),) = subject.pipeline.evaluation_batches(5).take(1)
+    ((x, _),) = subject.pipeline.evaluation_batches(5, stop=5)
     outputs = subject.model(x)
     examples = itertools.islice(subject.examples(), 5)
     for number, example in enumerate(examples):

@@ -3,20 +3,19 @@
 SRC says which; the flags describe the network of a TF1 checkpoint, which
 does not describe itself:
 
-  python -m checkpoints.tf1.convert DIR/model.ckpt-600000 OUT \
+  python -m training.tf1_checkpoint DIR/model.ckpt-600000 OUT \
       --hparams_override=num_prime_capsules=64,padding=SAME,remake=false \
       --height=24 --width=24 --depth=3
-  python -m checkpoints.tf1.convert OUT/model.ckpt-600000 BACK
+  python -m training.tf1_checkpoint OUT/model.ckpt-600000 BACK
 """
 
 import argparse
 import os
-import pathlib
 import sys
 
-from checkpoints import checkpoint
+import checkpoints
 from checkpoints.architecture import Architecture
-from checkpoints.tf1 import tf1_format
+from checkpoints.tf1 import tf1_checkpoint
 from common.errors import UserError
 from input_data.features import ImageShape
 from models.optimizer import compile_model
@@ -43,8 +42,8 @@ def import_tf1(source, directory, architecture):
       UserError: if the source does not fit, or the new one exists or cannot
         be written.
     """
-    tf1 = tf1_format.Tf1Checkpoint(source)
-    tf1_format.free_path(directory, tf1.step)
+    tf1 = tf1_checkpoint.Tf1Checkpoint(source)
+    tf1_checkpoint.free_path(directory, tf1.step)
     model = _compiled(architecture)
     tf1.load(model, architecture)
     # Ours must agree with itself on the step, moments or not.
@@ -55,8 +54,8 @@ def import_tf1(source, directory, architecture):
         "converted_from": str(source),
         "optimizer_state": tf1.has_slots,
     }
-    metadata = checkpoint.Metadata(tf1.step, architecture, training)
-    return checkpoint.save(directory, model, metadata)
+    metadata = checkpoints.Metadata(tf1.step, architecture, training)
+    return checkpoints.save(directory, model, metadata)
 
 
 def export_tf1(source, directory):
@@ -72,17 +71,17 @@ def export_tf1(source, directory):
     Raises:
       UserError: as `save` does, and if the source cannot be read.
     """
-    metadata = checkpoint.read_metadata(source)
+    ours = checkpoints.open(source)
     # Refuses models that TF1 does not have before any work is done.
-    metadata.architecture.tf1_variables()
-    model = _compiled(metadata.architecture)
-    checkpoint.load(source, model)
-    return tf1_format.save(
+    ours.architecture.tf1_variables()
+    model = _compiled(ours.architecture)
+    ours.load(model, ours.architecture)
+    return tf1_checkpoint.save(
         directory,
         model,
-        metadata.architecture,
-        metadata.step,
-        with_slots=metadata.training.get("optimizer_state", True),
+        ours.architecture,
+        ours.step,
+        with_slots=ours.has_slots,
     )
 
 
@@ -114,7 +113,7 @@ def _count(text):
 
 def _parse(arguments):
     parser = argparse.ArgumentParser(
-        prog="python -m checkpoints.tf1.convert",
+        prog="python -m training.tf1_checkpoint",
         description="Converts a TF1 checkpoint of the reference into one of "
         "this project, or back.",
         epilog="The flags describe the network of a TF1 SRC; one of ours "
@@ -138,8 +137,8 @@ def _convert(asked):
         for name in _NETWORK_FLAGS
         if getattr(asked, name) is not None
     }
-    if not tf1_format.is_tf1(asked.SRC):
-        if given and pathlib.Path(asked.SRC).is_dir():
+    if not tf1_checkpoint.is_tf1(asked.SRC):
+        if given and os.path.isdir(asked.SRC):
             flags = ", ".join(f"--{name}" for name in given)
             raise UserError(f"{asked.SRC} describes itself: leave out {flags}")
         return export_tf1(asked.SRC, asked.DST)
@@ -164,8 +163,3 @@ def main(arguments=None):
         print(_convert(_parse(arguments)))
     except UserError as error:
         sys.exit(f"tf1_checkpoint: {error}")
-
-
-if __name__ == "__main__":
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    main()

@@ -1,17 +1,20 @@
 """TF1 checkpoints: the optimiser's state, errors, conversion, and the jobs."""
 
 import dataclasses
-import json
+import functools
+import os
 import pathlib
+import socket
 
-import h5py
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from checkpoints import checkpoint
-from checkpoints.tf1 import convert as tf1_checkpoint
-from checkpoints.tf1.tf1_format import Tf1Checkpoint, is_tf1, save
+import checkpoints
+from checkpoints.checkpoint import JSON_FILE
+from checkpoints.format1_test import arrays_of
+from checkpoints.tf1 import convert
+from checkpoints.tf1.tf1_checkpoint import Tf1Checkpoint, is_tf1, save
 from common.errors import UserError
 from evaluation.jobs import (
     evaluate_continuously,
@@ -20,8 +23,8 @@ from evaluation.jobs import (
 )
 from experiment import run
 from models.optimizer import compile_model
+from testing import tf1_examples
 from testing.tf1_examples import (
-    architecture_of,
     assert_same,
     positions_of,
     random_variables,
@@ -34,6 +37,9 @@ from training.config import Config
 from training.train import train
 
 STEP = 7
+architecture_of = functools.partial(
+    tf1_examples.architecture_of, conv_channels=4
+)
 
 # The optimiser's state, and back to TF1.
 
@@ -43,6 +49,12 @@ def compiled(architecture):
     compile_model(model)
     model.optimizer.build(model.trainable_variables)
     return model
+
+
+def written(folder, architecture, **settings):
+    """Writes a checkpoint of random numbers; gives its prefix and them."""
+    values = random_variables(architecture, **settings)
+    return write(folder / "model.ckpt-7", values), values
 
 
 def ours_of(name, array, architecture):
@@ -78,7 +90,8 @@ def ours_of(name, array, architecture):
 
 
 def assert_holds(model, values, architecture):
-    """The model has the weights and Adam moments of TF1 variables."""
+    """The model has the step, weights and Adam moments of TF1 variables."""
+    assert int(model.optimizer.iterations) == STEP
     moments = model.optimizer.variables[1:]  # after the step: m, v, m, v...
     names = [
         variable.path.partition("/")[2]
@@ -102,32 +115,26 @@ def assert_holds(model, values, architecture):
 
 
 @pytest.mark.parametrize("model_name", ["capsule", "baseline"])
-def test_adam_moments_land_on_their_weights(tmp_path, model_name):
-    architecture = architecture_of(depth=3, model=model_name)
-    values = random_variables(architecture)
-    prefix = write(tmp_path / "model.ckpt-7", values)
-    model = compiled(architecture)
-
-    Tf1Checkpoint(prefix).load(model, architecture)
-
-    assert_holds(model, values, architecture)
-    assert int(model.optimizer.iterations) == STEP
-
-
-@pytest.mark.parametrize("model_name", ["capsule", "baseline"])
 def test_tf1_to_ours_to_tf1_is_the_same_checkpoint(tmp_path, model_name):
-    architecture = architecture_of(depth=2, model=model_name)
-    values = random_variables(architecture)
-    prefix = write(tmp_path / "model.ckpt-7", values)
+    architecture = architecture_of(depth=3, model=model_name)
+    prefix, values = written(tmp_path, architecture)
 
-    ours = tf1_checkpoint.import_tf1(prefix, tmp_path / "ours", architecture)
-    exported = tf1_checkpoint.export_tf1(ours, tmp_path / "tf1")
+    ours = convert.import_tf1(prefix, tmp_path / "ours", architecture)
+
+    model = compiled(architecture)
+    checkpoints.open(ours).load(model, architecture)
+    assert_holds(model, values, architecture)
+
+    # What a process that was killed has left is removed.
+    leftover = f".model.ckpt-7.{socket.gethostname()}.{2**22 + 1}.partial"
+    (tmp_path / "tf1" / leftover).mkdir(parents=True)
+    exported = convert.export_tf1(ours, tmp_path / "tf1")
 
     assert exported == tmp_path / "tf1" / "model.ckpt-7"
     assert_same(read(exported), values)
     # Nothing but the two checkpoints is left.
-    assert [path.name for path in (tmp_path / "ours").iterdir()] == [ours.name]
-    assert sorted(path.name for path in (tmp_path / "tf1").iterdir()) == [
+    assert os.listdir(tmp_path / "ours") == [ours.name]
+    assert sorted(os.listdir(tmp_path / "tf1")) == [
         "model.ckpt-7.data-00000-of-00001",
         "model.ckpt-7.index",
     ]
@@ -135,15 +142,15 @@ def test_tf1_to_ours_to_tf1_is_the_same_checkpoint(tmp_path, model_name):
 
 def test_without_moments_only_weights_and_step_are_converted(tmp_path):
     architecture = architecture_of()
-    values = random_variables(architecture, slots=False)
-    prefix = write(tmp_path / "model.ckpt-7", values)
+    prefix, values = written(tmp_path, architecture, slots=False)
 
-    ours = tf1_checkpoint.import_tf1(prefix, tmp_path / "ours", architecture)
+    path = convert.import_tf1(prefix, tmp_path / "ours", architecture)
 
-    metadata = checkpoint.read_metadata(ours)
-    assert metadata.step == STEP
-    assert metadata.architecture == architecture
-    assert metadata.training == {
+    ours = checkpoints.open(path)
+    assert ours.step == STEP
+    assert ours.architecture == architecture
+    assert not ours.has_slots
+    assert ours.training == {
         "dataset": None,
         "validate": None,
         "seed": None,
@@ -152,39 +159,32 @@ def test_without_moments_only_weights_and_step_are_converted(tmp_path):
         "converted_from": prefix,
         "optimizer_state": False,
     }
-    exported = tf1_checkpoint.export_tf1(ours, tmp_path / "tf1")
+    exported = convert.export_tf1(path, tmp_path / "tf1")
     assert_same(read(exported), values)
 
 
-def test_powers_of_the_betas_alone_are_no_optimiser_state(tmp_path):
-    architecture = architecture_of()
-    values = random_variables(architecture, slots=False)
-    values["beta1_power"] = values["beta2_power"] = np.float32(0.5)
-    prefix = write(tmp_path / "model.ckpt-7", values)
-    model = compiled(architecture)
-    Tf1Checkpoint(prefix).load(model, architecture)
-    assert int(model.optimizer.iterations) == 0
-
-
-def test_other_powers_than_the_step_s_are_noted(tmp_path, capsys):
-    architecture = architecture_of()
-    values = random_variables(architecture)
+@pytest.mark.parametrize("slots", [True, False])
+def test_powers_of_the_betas_that_are_not_the_steps(tmp_path, capsys, slots):
+    architecture = architecture_of(remake=False)
+    values = random_variables(architecture, slots=slots)
+    values["beta1_power"] = np.float32(0.9**8)
     values["beta2_power"] = np.float32(0.5)
     prefix = write(tmp_path / "model.ckpt-7", values)
     model = compiled(architecture)
     Tf1Checkpoint(prefix).load(model, architecture)
-    assert "beta2_power is 0.5, but after global_step=7" in (
-        capsys.readouterr().out
+    # Alone they are no optimiser's state.
+    assert int(model.optimizer.iterations) == (STEP if slots else 0)
+    assert slots == (
+        "beta2_power is 0.5, but after global_step=7" in capsys.readouterr().out
     )
 
 
 def test_tf1_saver_and_adam_go_on_from_an_export(tmp_path):
     """One update of TF1's own Adam equals one of ours, all state restored."""
     architecture = architecture_of(depth=2)
-    values = random_variables(architecture)
-    prefix = write(tmp_path / "model.ckpt-7", values)
-    ours = tf1_checkpoint.import_tf1(prefix, tmp_path / "ours", architecture)
-    exported = tf1_checkpoint.export_tf1(ours, tmp_path / "tf1")
+    prefix, _ = written(tmp_path, architecture)
+    ours = convert.import_tf1(prefix, tmp_path / "ours", architecture)
+    exported = convert.export_tf1(ours, tmp_path / "tf1")
     random = np.random.default_rng(3)
     gradients = {
         name: random.normal(0.0, 0.02, shape).astype("float32")
@@ -212,7 +212,7 @@ def test_tf1_saver_and_adam_go_on_from_an_export(tmp_path):
     assert updated["global_step"] == STEP + 1
 
     model = compiled(architecture)
-    checkpoint.load(ours, model)
+    checkpoints.open(ours).load(model, architecture)
     model.optimizer.apply(
         [
             ours_of(tf1_name, gradients[tf1_name], architecture)
@@ -235,17 +235,14 @@ def test_older_format_in_one_file(tmp_path):
         tmp_path / "model.ckpt-7", values, version=v1.train.SaverDef.V1
     )
     assert pathlib.Path(prefix).is_file()
-    assert is_tf1(prefix)
     model = compiled(architecture)
-    Tf1Checkpoint(prefix).load(model, architecture)
+    checkpoints.open(prefix).load(model, architecture)
     assert_holds(model, values, architecture)
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_whole_number_steps(tmp_path, dtype):
-    architecture = architecture_of()
-    values = random_variables(architecture, slots=False)
-    values["global_step"] = np.array(600000, dtype)
+    values = {"global_step": np.array(600000, dtype)}
     prefix = write(tmp_path / "model.ckpt-600000", values)
     assert Tf1Checkpoint(prefix).step == 600000
 
@@ -277,16 +274,15 @@ def test_every_missing_and_unexpected_variable_is_named(tmp_path):
     assert lines == [
         "missing: beta1_power []",
         "missing: capsule2/weights/Adam_1 [12, 8, 48]",
-        "missing: conv1/biases [256]",
+        "missing: conv1/biases [4]",
         "unexpected: extra/weights [2, 3]",
     ]
 
 
 def test_the_explanation_comes_first_and_moments_are_listed_too(tmp_path):
     there = architecture_of(num_prime_capsules=3, remake=False)
-    values = random_variables(there)
-    asked = architecture_of(remake=False)
-    message = load_error(write(tmp_path / "m", values), asked)
+    prefix, _ = written(tmp_path, there)
+    message = load_error(prefix, architecture_of(remake=False))
     assert message.split("\n  ")[1] == (
         "num_prime_capsules=3 is in the checkpoint, 2 was asked for"
     )
@@ -296,29 +292,31 @@ def test_the_explanation_comes_first_and_moments_are_listed_too(tmp_path):
         ) in message
 
 
-def test_other_number_types_are_refused(tmp_path):
-    architecture = architecture_of()
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        (
+            "conv1/biases",
+            np.zeros(4, "float64"),
+            "conv1/biases is float64, should be float32",
+        ),
+        *(
+            ("global_step", np.float32(step), "global_step is")
+            for step in (1.5, -1.0, np.nan, np.inf)
+        ),
+        (
+            "global_step",
+            np.zeros(2, "float32"),
+            "has no single number global_step. Its variables: capsule2/biases,",
+        ),
+    ],
+)
+def test_numbers_of_another_kind(tmp_path, name, value, message):
+    architecture = architecture_of(remake=False)
     values = random_variables(architecture, slots=False)
-    values["conv1/biases"] = values["conv1/biases"].astype("float64")
-    message = load_error(write(tmp_path / "m", values), architecture)
-    assert "conv1/biases is float64, should be float32" in message
-
-
-@pytest.mark.parametrize("step", [1.5, -1.0, np.nan, np.inf])
-def test_steps_that_are_none(tmp_path, step):
-    architecture = architecture_of()
-    values = random_variables(architecture, slots=False)
-    values["global_step"] = np.float32(step)
-    message = load_error(write(tmp_path / "m", values), architecture)
-    assert "global_step is" in message
-
-
-def test_checkpoints_of_something_else(tmp_path):
-    architecture = architecture_of()
-    prefix = write(tmp_path / "m", {"other": np.float32([1.0, 2.0])})
-    message = load_error(prefix, architecture)
-    assert "has no single number global_step" in message
-    assert "other" in message
+    values[name] = value
+    prefix = write(tmp_path / "m", values)
+    assert message in load_error(prefix, architecture)
 
 
 def test_files_that_are_no_checkpoints(tmp_path):
@@ -327,25 +325,21 @@ def test_files_that_are_no_checkpoints(tmp_path):
     index = tmp_path / "model.ckpt-2.index"
     index.write_text("not an index")
     for path in (text, index.with_suffix("")):
-        assert is_tf1(path)
-        assert "cannot be read as a TF1" in load_error(path, architecture_of())
+        with pytest.raises(UserError, match=f"{path} cannot be read as a TF1"):
+            checkpoints.open(path)
 
 
 def test_name_of_a_file_instead_of_the_prefix(tmp_path):
-    architecture = architecture_of()
-    values = random_variables(architecture, slots=False)
-    write(tmp_path / "model.ckpt-7", values)
+    prefix = write(tmp_path / "model.ckpt-7", {"global_step": np.float32(7)})
     for ending in (".index", ".data-00000-of-00001"):
-        path = tmp_path / f"model.ckpt-7{ending}"
-        assert load_error(path, architecture).endswith(
-            f"is named by {tmp_path / 'model.ckpt-7'}"
-        )
+        with pytest.raises(UserError, match=f"is named by {prefix}$"):
+            checkpoints.open(f"{prefix}{ending}")
 
 
 def test_damaged_files_are_refused(tmp_path):
     architecture = architecture_of(remake=False)
-    values = random_variables(architecture)
-    prefix = pathlib.Path(write(tmp_path / "model.ckpt-7", values))
+    prefix, _ = written(tmp_path, architecture)
+    prefix = pathlib.Path(prefix)
     model = compiled(architecture)  # with an optimiser everything is read
     before = [np.asarray(weight) for weight in model.weights]
     for ending in (".index", ".data-00000-of-00001"):
@@ -372,59 +366,40 @@ def test_damaged_files_are_refused(tmp_path):
 
 def test_conversion_never_overwrites(tmp_path):
     architecture = architecture_of(remake=False)
-    values = random_variables(architecture)
-    prefix = write(tmp_path / "model.ckpt-7", values)
+    prefix, values = written(tmp_path, architecture)
     with pytest.raises(UserError, match=r"model\.ckpt-7.* exists"):
-        tf1_checkpoint.import_tf1(prefix, tmp_path, architecture)
-    ours = tf1_checkpoint.import_tf1(prefix, tmp_path / "ours", architecture)
-    before = (ours / checkpoint.JSON_FILE).read_bytes()
+        convert.import_tf1(prefix, tmp_path, architecture)
+    ours = convert.import_tf1(prefix, tmp_path / "ours", architecture)
+    before = (ours / JSON_FILE).read_bytes()
     with pytest.raises(UserError, match=r"model\.ckpt-7.* exists"):
-        tf1_checkpoint.import_tf1(prefix, tmp_path / "ours", architecture)
+        convert.import_tf1(prefix, tmp_path / "ours", architecture)
     for directory in (tmp_path, tmp_path / "ours"):
         with pytest.raises(UserError, match=r"model\.ckpt-7.* exists"):
-            tf1_checkpoint.export_tf1(ours, directory)
-    assert (ours / checkpoint.JSON_FILE).read_bytes() == before
-    assert_same(read(prefix), values)
-
-
-def test_export_that_cannot_be_written_leaves_nothing(tmp_path):
-    architecture = architecture_of(remake=False)
-    values = random_variables(architecture)
-    prefix = write(tmp_path / "model.ckpt-7", values)
-    ours = tf1_checkpoint.import_tf1(prefix, tmp_path / "ours", architecture)
+            convert.export_tf1(ours, directory)
+    # Nor is anything left where nothing can be written.
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot be written"):
-        tf1_checkpoint.export_tf1(ours, tmp_path / "file")
+    with pytest.raises(UserError, match="cannot be written: File exists"):
+        convert.export_tf1(ours, tmp_path / "file")
     assert (tmp_path / "file").read_text() == ""
-
-
-def test_an_interrupted_export_is_done_again(tmp_path):
-    architecture = architecture_of(remake=False)
-    values = random_variables(architecture)
-    prefix = write(tmp_path / "model.ckpt-7", values)
-    ours = tf1_checkpoint.import_tf1(prefix, tmp_path / "ours", architecture)
-    partial = tmp_path / "tf1" / ".model.ckpt-7.partial"
-    partial.mkdir(parents=True)
-    (partial / "model.ckpt-7.data-00000-of-00001").write_bytes(b"half")
-    exported = tf1_checkpoint.export_tf1(ours, tmp_path / "tf1")
-    assert_same(read(exported), values)
-    assert len(list((tmp_path / "tf1").iterdir())) == 2
+    assert (ours / JSON_FILE).read_bytes() == before
+    assert_same(read(prefix), values)
 
 
 # The command, and the jobs that take a checkpoint.
 
 
 def test_command_converts_both_ways(tmp_path, capsys):
-    architecture = architecture_of(depth=3, padding="VALID", leaky=True)
-    values = random_variables(architecture)
-    prefix = write(tmp_path / "model.ckpt-7", values)
+    architecture = architecture_of(depth=3, leaky=True)
+    prefix, values = written(tmp_path, architecture)
     flags = ["--height=20", "--width=22", "--depth=3", "--num_classes=3"]
-    hparams = "--hparams_override=num_prime_capsules=2,leaky=true"
-    tf1_checkpoint.main([prefix, str(tmp_path / "ours"), hparams, *flags])
+    hparams = (
+        "--hparams_override=num_prime_capsules=2,leaky=true,conv_channels=4"
+    )
+    convert.main([prefix, str(tmp_path / "ours"), hparams, *flags])
     ours = tmp_path / "ours" / "model.ckpt-7"
     assert capsys.readouterr().out == f"{ours}\n"
-    assert checkpoint.read_metadata(ours).architecture == architecture
-    tf1_checkpoint.main([str(ours), str(tmp_path / "tf1")])
+    assert checkpoints.open(ours).architecture == architecture
+    convert.main([str(ours), str(tmp_path / "tf1")])
     exported = tmp_path / "tf1" / "model.ckpt-7"
     assert capsys.readouterr().out == f"{exported}\n"
     assert_same(read(exported), values)
@@ -435,9 +410,9 @@ def test_command_converts_both_ways(tmp_path, capsys):
         ([prefix, str(tmp_path / "x"), hparams], "depth=3 is in the"),
     ):
         with pytest.raises(SystemExit, match=message):
-            tf1_checkpoint.main(arguments)
+            convert.main(arguments)
     with pytest.raises(SystemExit):
-        tf1_checkpoint.main([prefix, str(tmp_path / "x"), "--depth=0"])
+        convert.main([prefix, str(tmp_path / "x"), "--depth=0"])
     assert not (tmp_path / "x").exists()
 
 
@@ -448,52 +423,43 @@ def digits_network():
 DIGITS = {
     "dataset": "digits",
     "eval_size": 20,
-    "hparams_override": "num_prime_capsules=2,remake=false",
+    "hparams_override": "num_prime_capsules=2,remake=false,conv_channels=4",
 }
 
 
 def test_evaluation_of_one_and_of_an_ensemble(tmp_path, capsys):
     architecture = digits_network()
     for member in range(2):
-        values = random_variables(architecture, seed=member)
-        write(tmp_path / f"digits{member}" / "model.ckpt-7", values)
+        written(tmp_path / f"digits{member}", architecture, seed=member)
     pattern = str(tmp_path / "digits{}" / "model.ckpt-7")
-    config = Config(train=False, checkpoint=pattern, num_trials=2, **DIGITS)
+    first = pattern.replace("{}", "0")
+    # The same network, converted, may be a member beside them.
+    convert.import_tf1(first, tmp_path / "digits2", architecture)
+    config = Config(train=False, checkpoint=pattern, num_trials=3, **DIGITS)
     members, total = evaluate_ensemble(config)
     assert total.num_examples == 20
-    for member in range(2):
-        one = dataclasses.replace(
-            config,
-            checkpoint=pattern.replace("{}", str(member)),
-            num_trials=1,
-            summary_dir=str(tmp_path / "summaries"),
-        )
-        assert evaluate_once(one) == members[member]
-    assert list((tmp_path / "summaries" / "test").iterdir())
-    # The same network, converted, may be a member beside them.
-    tf1_checkpoint.import_tf1(
-        pattern.replace("{}", "0"), tmp_path / "digits2", architecture
-    )
-    members, _ = evaluate_ensemble(dataclasses.replace(config, num_trials=3))
     assert members[2] == members[0]
+    one = dataclasses.replace(
+        config,
+        checkpoint=first,
+        num_trials=1,
+        summary_dir=str(tmp_path / "summaries"),
+    )
+    assert evaluate_once(one) == members[0]
+    assert list((tmp_path / "summaries" / "test").iterdir())
     with pytest.raises(UserError, match=r"missing checkpoints: .*digits3"):
         evaluate_ensemble(dataclasses.replace(config, num_trials=4))
+    other = "num_prime_capsules=3,remake=false,conv_channels=4"
     with pytest.raises(UserError, match="num_prime_capsules=2 is in the"):
-        evaluate_once(
-            dataclasses.replace(
-                config,
-                checkpoint=pattern.replace("{}", "0"),
-                hparams_override="num_prime_capsules=3,remake=false",
-            )
-        )
+        evaluate_once(dataclasses.replace(one, hparams_override=other))
 
 
 def test_continuous_evaluation_passes_tf1_checkpoints_by(tmp_path, capsys):
     architecture = digits_network()
     directory = tmp_path / "train"
     write(directory / "model.ckpt-6", random_variables(architecture, step=6))
-    prefix = write(tmp_path / "model.ckpt-7", random_variables(architecture))
-    tf1_checkpoint.import_tf1(prefix, directory, architecture)
+    prefix, _ = written(tmp_path, architecture)
+    convert.import_tf1(prefix, directory, architecture)
     # Nor does it end at a converted one, whose last step nobody knows.
     evaluate_continuously(
         Config(
@@ -521,40 +487,17 @@ def training_config(directory, max_steps, **settings):
     )
 
 
-@pytest.fixture
-def two_steps(tmp_path):
-    """The checkpoints of an uninterrupted training of two steps."""
-    train(training_config(tmp_path / "whole", 2))
-    return tmp_path / "whole" / "train"
-
-
-def last_weights(directory):
-    arrays = {}
-
-    def keep(name, item):
-        if isinstance(item, h5py.Dataset):
-            arrays[name] = item[()]
-
-    path = pathlib.Path(directory) / "train" / "model.ckpt-2"
-    with h5py.File(path / checkpoint.WEIGHTS_FILE) as file:
-        file.visititems(keep)
-    return arrays
-
-
-def test_training_goes_on_from_init_checkpoint(tmp_path, two_steps, capsys):
+def test_training_goes_on_from_init_checkpoint(tmp_path, capsys):
     """From ours and from its export: as if it had never stopped."""
-    ours = two_steps / "model.ckpt-1"
-    exported = tf1_checkpoint.export_tf1(ours, tmp_path / "tf1")
+    train(training_config(tmp_path / "whole", 2))
+    ours = tmp_path / "whole" / "train" / "model.ckpt-1"
+    exported = convert.export_tf1(ours, tmp_path / "tf1")
     for name, source in (("a", ours), ("b", exported)):
         train(training_config(tmp_path / name, 2, init_checkpoint=str(source)))
         assert f"Starting from {source} at step 1" in capsys.readouterr().out
-        assert_same(
-            last_weights(tmp_path / name), last_weights(tmp_path / "whole")
-        )
-        metadata = checkpoint.read_metadata(
-            tmp_path / name / "train" / "model.ckpt-2"
-        )
-        assert metadata.training["seed"] == 0
+        path = tmp_path / name / "train" / "model.ckpt-2"
+        assert_same(arrays_of(path), arrays_of(ours.with_name("model.ckpt-2")))
+        assert checkpoints.open(path).training["seed"] == 0
 
     # It resumes from its own checkpoint, whatever --init_checkpoint says.
     train(training_config(tmp_path / "a", 3, init_checkpoint="nowhere"))
@@ -564,25 +507,23 @@ def test_training_goes_on_from_init_checkpoint(tmp_path, two_steps, capsys):
         train(training_config(tmp_path / "c", 1, init_checkpoint=str(ours)))
     with pytest.raises(UserError, match="no checkpoint"):
         train(training_config(tmp_path / "c", 1, init_checkpoint="nowhere"))
-    assert not checkpoint.find_all(tmp_path / "c" / "train")
+    assert not checkpoints.find_all(tmp_path / "c" / "train")
 
 
 def test_without_moments_training_starts_at_step_0(tmp_path, capsys):
     architecture = digits_network()
-    values = random_variables(architecture, slots=False)
-    prefix = write(tmp_path / "model.ckpt-7", values)
-    converted = tf1_checkpoint.import_tf1(
+    prefix, values = written(tmp_path, architecture, slots=False)
+    converted = convert.import_tf1(
         prefix, tmp_path / "converted" / "train", architecture
     )
+    trained = []
     for name, source in (("a", prefix), ("b", converted)):
         train(training_config(tmp_path / name, 2, init_checkpoint=str(source)))
         assert f"Starting from {source} at step 0" in capsys.readouterr().out
-    a, b = last_weights(tmp_path / "a"), last_weights(tmp_path / "b")
-    assert_same(a, b)
+        trained.append(arrays_of(tmp_path / name / "train" / "model.ckpt-2"))
+    assert_same(*trained)
     # Two steps of Adam move a weight by about 0.002 from where it was.
-    model = architecture.build()
-    checkpoint.load(tmp_path / "a" / "train" / "model.ckpt-2", model)
-    biases = np.asarray(model.capsule2.biases)
+    biases = trained[0]["capsule2/vars/1"]
     moved = np.abs(biases - values["capsule2/biases"])
     assert 0.0 < moved.max() < 0.005
 
@@ -597,9 +538,9 @@ def test_init_checkpoint_is_for_training():
 
 def test_a_converted_checkpoint_is_evaluated_and_resumed(tmp_path, capsys):
     architecture = digits_network()
-    prefix = write(tmp_path / "model.ckpt-7", random_variables(architecture))
+    prefix, _ = written(tmp_path, architecture)
     directory = tmp_path / "run" / "train"
-    path = tf1_checkpoint.import_tf1(prefix, directory, architecture)
+    path = convert.import_tf1(prefix, directory, architecture)
     evaluated = Config(train=False, checkpoint=str(path), eval_size=20)
     for either in (path, prefix):
         with pytest.raises(UserError, match="does not tell which data"):
@@ -611,5 +552,4 @@ def test_a_converted_checkpoint_is_evaluated_and_resumed(tmp_path, capsys):
     output = capsys.readouterr().out
     assert f"Resuming from {path}" in output
     assert "Note:" not in output  # nothing is known to differ
-    description = directory / "model.ckpt-8" / checkpoint.JSON_FILE
-    assert json.loads(description.read_text())["training"]["seed"] == 0
+    assert checkpoints.open(directory / "model.ckpt-8").training["seed"] == 0

@@ -9,7 +9,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from checkpoints.tf1.tf1_format import Tf1Checkpoint
+from checkpoints.tf1.tf1_checkpoint import Tf1Checkpoint
 from input_data import features as keys
 from testing.tf1_examples import architecture_of, random_variables, write
 
@@ -139,7 +139,7 @@ def examples(architecture, seed=1):
 def test_capsule_model_computes_what_the_reference_does(tmp_path, settings):
     if settings.get("padding") == "SAME":
         settings = {"height": 11, "width": 13, **settings}
-    architecture = architecture_of(**settings)
+    architecture = architecture_of(conv_channels=16, **settings)
     values = random_variables(architecture, slots=settings["depth"] == 2)
     prefix = write(tmp_path / "model.ckpt-7", values)
     images, labels = examples(architecture)

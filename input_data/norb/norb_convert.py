@@ -21,37 +21,7 @@ if __name__ == "__main__":
 
 from absl import app, flags
 
-from common import durable
 from common.errors import UserError
-from input_data.norb import norb_matrix, norb_tfds
-from input_data.norb.norb_input_record import file_name, write_records
-
-
-def convert(data_dir, output_dir):
-    """Writes the records of the training and the test images.
-
-    Args:
-      data_dir: path of the folder with the original files, or None for TFDS.
-      output_dir: path of the folder to write to; made if need be.
-
-    Raises:
-      UserError: if the source is missing or damaged, the records are there
-        already, or cannot be written.
-    """
-    paths = {
-        training: pathlib.Path(output_dir) / file_name(training)
-        for training in (True, False)
-    }
-    for path in paths.values():
-        durable.refuse_existing(path)
-    for training, path in paths.items():
-        if data_dir is None:
-            data = norb_tfds.read_stereo_images(training)
-        else:
-            data = norb_matrix.read_stereo_images(data_dir, training)
-        durable.remove_leftovers(durable.make_folder(output_dir))
-        write_records(path, data)
-        print(f"{path}: {len(data.labels)} records")
 
 
 def _define_flags():
@@ -70,6 +40,8 @@ def main(argv):
     if len(argv) > 1:
         raise app.UsageError(f"not a flag: {' '.join(argv[1:])}")
     try:
+        from input_data.generators.norb_conversion import convert
+
         convert(flags.FLAGS.data_dir, flags.FLAGS.output_dir)
     except UserError as error:
         sys.exit(f"norb_convert.py: {error}")

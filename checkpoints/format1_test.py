@@ -1,0 +1,81 @@
+"""Checkpoints of format 1 as its first version wrote them: they load forever.
+
+`testdata/model.ckpt-200` is of 200 steps on the embedded digits; its writer
+evaluated it, and went on from it to step 202, with the numbers of
+`expected.json`. `baseline.json` is the description of another network.
+"""
+
+import json
+import pathlib
+import shutil
+
+import h5py
+import numpy as np
+import pytest
+
+from checkpoints.architecture import Architecture
+from evaluation.jobs import evaluate_once
+from training.config import Config
+from training.train import train
+
+TESTDATA = pathlib.Path(__file__).parent / "testdata"
+EXPECTED = json.loads((TESTDATA / "expected.json").read_text())
+HPARAMS = (
+    "conv_channels=4,num_prime_capsules=2,class_atoms=4,primary_atoms=2,"
+    "remake=false,learning_rate=0.02,leaky=true"
+)
+
+
+def arrays_of(path):
+    """Dict from name to array: weights, the optimiser's state and step."""
+    arrays = {}
+
+    def keep(name, item):
+        if isinstance(item, h5py.Dataset):
+            arrays[name] = item[()]
+
+    with h5py.File(path / "model.weights.h5") as file:
+        file.visititems(keep)
+    return arrays
+
+
+def wrong(path):
+    config = Config(train=False, checkpoint=str(path))
+    return evaluate_once(config).wrong
+
+
+def test_it_evaluates_to_the_same_count():
+    path = TESTDATA / "model.ckpt-200"
+    assert wrong(path) == EXPECTED["wrong"]["200"]
+
+
+def test_a_training_goes_on_from_it_as_it_did(tmp_path, capsys):
+    """The same numbers, but for the rounding of another processor."""
+    source = TESTDATA / "model.ckpt-200"
+    shutil.copytree(source, tmp_path / "train" / source.name)
+    config = Config(
+        summary_dir=str(tmp_path),
+        hparams_override=HPARAMS,
+        max_steps=202,
+        batch_size=32,
+        seed=3,
+    )
+    train(config)
+    output = capsys.readouterr().out
+    assert f"Resuming from {tmp_path}/train/model.ckpt-200" in output
+    path = tmp_path / "train" / "model.ckpt-202"
+    sums = {
+        name: np.abs(array.astype(float)).sum()
+        for name, array in arrays_of(path).items()
+    }
+    expected = EXPECTED["sum of absolute values at step 202"]
+    assert sums == pytest.approx(expected, rel=1e-4)
+    assert wrong(path) == EXPECTED["wrong"]["202"]
+
+
+def test_the_baseline_is_described():
+    values = json.loads((TESTDATA / "baseline.json").read_text())
+    architecture = Architecture.from_json(values["architecture"])
+    assert architecture.model == "baseline"
+    assert architecture.hparams.loss_type == "softmax"
+    assert architecture.hparams.padding == "SAME"

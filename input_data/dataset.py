@@ -1,0 +1,28 @@
+"""What a data set can: each says so in its own file."""
+
+import dataclasses
+from collections.abc import Callable
+
+
+@dataclasses.dataclass(frozen=True)
+class DataSet:
+    """How a data set is loaded, and which options apply to it.
+
+    Attributes:
+      load: function of a `Split` and `Options` that returns a `Pipeline`.
+      two_targets: bool, whether two of its images can overlap: photographs
+        have no black background, and affNIST's digits take up all of it.
+      moves: bool, whether `shift`, `pad` and `distort` apply.
+      resizes: bool, whether `image_size` applies.
+      colors: bool, whether `color` applies.
+      photograph_size: (height, width) of the photographs whose middle a
+        network of this data set sees, standardised; None if it sees whole
+        images with pixels in [0, 1].
+    """
+
+    load: Callable
+    two_targets: bool = True
+    moves: bool = True
+    resizes: bool = False
+    colors: bool = False
+    photograph_size: tuple[int, int] | None = None

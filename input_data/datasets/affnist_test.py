@@ -1,0 +1,91 @@
+import numpy as np
+import pytest
+
+from common.errors import UserError
+from input_data import features as keys
+from input_data.datasets import affnist
+from input_data.registry import Options
+from input_data.splits import Split
+from testing import tiny_files
+
+
+def test_reads_each_column_as_an_image_row_by_row(tmp_path):
+    images = tiny_files.random_images(3, 40, 40)
+    labels = np.array([7, 0, 9], np.uint8)
+    path = tmp_path / "x.mat"
+    path.write_bytes(tiny_files.affnist_bytes(images, labels))
+    data = affnist.read_file(path)
+    np.testing.assert_array_equal(data.images[..., 0], images)
+    np.testing.assert_array_equal(data.labels, labels)
+
+
+def test_reads_a_folder_of_batches(tmp_path):
+    (tmp_path / "test_batches").mkdir()
+    for number in (1, 2):
+        images = tiny_files.random_images(2, 40, 40, seed=number)
+        content = tiny_files.affnist_bytes(images, np.array([1, 2], "u1"))
+        (tmp_path / "test_batches" / f"{number}.mat").write_bytes(content)
+    pipeline = affnist.load(Split.TEST, Options(data_dir=tmp_path))
+    assert pipeline.spec.num_examples == 4
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            tiny_files.affnist_bytes(
+                np.zeros((2, 28, 28), np.uint8), np.array([1, 1], "u1")
+            ),
+            "1600",
+        ),
+        (
+            tiny_files.affnist_bytes(
+                np.zeros((3, 40, 40), np.uint8), np.array([1, 1], "u1")
+            ),
+            "2 labels",
+        ),
+        (
+            tiny_files.affnist_bytes(
+                np.zeros((2, 40, 40), np.uint8), np.array([10, 1], "u1")
+            ),
+            "labels from 1 to 10",
+        ),
+        (
+            tiny_files.affnist_bytes(
+                np.zeros((0, 40, 40), np.uint8), np.zeros(0, "u1")
+            ),
+            "no images",
+        ),
+        (
+            tiny_files.svhn_bytes(
+                np.zeros((2, 32, 32, 3), np.uint8), np.array([1, 1], "u1")
+            ),
+            "affNISTdata",
+        ),
+        (
+            tiny_files.affnist_bytes(
+                np.zeros((2, 40, 40), np.uint8), np.array([1, 1], "u1")
+            )[:-9],
+            "cut off",
+        ),
+        (b"", "not a little-endian MATLAB 5 file"),
+    ],
+)
+def test_other_content_is_named(tmp_path, content, message):
+    path = tmp_path / "test.mat"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=f"{path}.*{message}"):
+        affnist.load(Split.TEST, Options(data_dir=tmp_path))
+
+
+def test_without_data_dir_the_generator_is_named():
+    with pytest.raises(UserError, match=r"affnist_generate\.py"):
+        affnist.load(Split.TEST, Options())
+
+
+def test_evaluation_images_are_the_file_s(tmp_path):
+    tiny_files.write_affnist(tmp_path)
+    data = affnist.read_file(tmp_path / "test.mat")
+    pipeline = affnist.load(Split.TEST, Options(data_dir=tmp_path))
+    ((x, _),) = pipeline.evaluation_batches(tiny_files.NUM_TEST)
+    np.testing.assert_allclose(x[keys.IMAGES], data.images / 255.0, atol=1e-6)

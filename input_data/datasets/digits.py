@@ -1,0 +1,58 @@
+"""The 1,797 handwritten digits that come with this project."""
+
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+
+from common.errors import UserError
+from input_data.dataset import DataSet
+from input_data.labelled_images import (
+    SINGLE_SHIFT,
+    LabelledImages,
+    make_pipeline,
+)
+from input_data.splits import select
+
+NUM_CLASSES = 10
+NUM_TEST = 360
+# As in MNIST, where validation holds out as many images as the test set has.
+NUM_HELD_OUT = 360
+# As in MNIST, a digit fills 20x20 pixels in the middle of 28x28.
+DIGIT_SIZE = 20
+BORDER = 4
+MAX_GREY_LEVEL = 16
+FILE = pathlib.Path(__file__).parents[1] / "digits" / "digits.npz"
+
+
+def load(split, options):
+    """The pipeline of one split; there is no `data_dir`."""
+    if options.data_dir is not None:
+        raise UserError(
+            "--dataset=digits comes with the project: leave out --data_dir"
+        )
+    return make_pipeline(read_split(split), options, SINGLE_SHIFT)
+
+
+def read_split(split):
+    """The images and labels of one split, as `LabelledImages`."""
+    with np.load(FILE, allow_pickle=False) as arrays:
+        data = LabelledImages(
+            _enlarge(arrays["images"]), arrays["labels"], NUM_CLASSES
+        )
+    return select(split, data[:-NUM_TEST], data[-NUM_TEST:], NUM_HELD_OUT)
+
+
+def _enlarge(images):
+    """[N, 8, 8] grey levels 0 to 16 -> uint8 [N, 28, 28, 1]."""
+    with tf.device("CPU:0"):
+        pixels = images[..., np.newaxis] * (255.0 / MAX_GREY_LEVEL)
+        enlarged = tf.image.resize(pixels, (DIGIT_SIZE, DIGIT_SIZE)).numpy()
+    border = (BORDER, BORDER)
+    return np.pad(
+        np.rint(enlarged).astype(np.uint8),
+        ((0, 0), border, border, (0, 0)),
+    )
+
+
+DATA_SET = DataSet(load)

@@ -1,0 +1,191 @@
+"""A folder of images, with one sub-folder for each class."""
+
+import concurrent.futures
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from common.errors import UserError
+from input_data.dataset import DataSet
+from input_data.formats.files import paths_in, read_bytes, require_folder
+from input_data.formats.image_file import decode
+from input_data.labelled_images import LabelledImages, make_pipeline
+from input_data.memory import require_memory
+from input_data.transforms.resizing import resize
+
+# One image of a class in this many is held out for testing or validation.
+HELD_OUT_SHARE = 5
+_SPLIT_FOLDERS = ["test", "train"]
+
+
+def load(split, options):
+    """The pipeline of one split of a folder of images.
+
+    The sub-folders are the classes, in the order of their names. If there are
+    exactly two, named train and test, those hold the classes. Else a fifth of
+    each class, drawn by the seed, is for testing. Validation holds out a
+    fifth of each class of the training images, drawn by the seed too. Hidden
+    files, and files beside the sub-folders, are left out.
+
+    Args:
+      split: `Split`.
+      options: `Options`; `data_dir` is the folder; `image_size`, if
+        given, is the height and width to which images are resized (their
+        proportions are not kept); `color` keeps three channels, else images
+        become grey.
+
+    Returns:
+      `Pipeline`; its spec's `split_seed` is the seed if that decides the split.
+
+    Raises:
+      UserError: naming the folder or file, if there are fewer than two
+        classes, one is empty, a file is not an image, images are of several
+        sizes and no `image_size` is given, or there are too few to split.
+    """
+    if options.data_dir is None:
+        raise UserError(
+            "--dataset=images needs --data_dir, a folder with one sub-folder "
+            "of images for each class"
+        )
+    root = require_folder(options.data_dir)
+    drawn = split.is_held_out
+    if [folder.name for folder in _folders(root)] == _SPLIT_FOLDERS:
+        classes = _classes(root / "train")
+        train = _list_files(root / "train", classes)
+        test = _list_files(root / "test", classes)
+    else:
+        drawn = True
+        classes = _classes(root)
+        train, test = stratified_split(
+            _list_files(root, classes), options.seed, root
+        )
+    if split.is_held_out:
+        train, test = stratified_split(train, options.seed, root)
+    files = train if split.is_training else test
+    # A first part of the files, if no more are evaluated, has all classes.
+    np.random.default_rng(0).shuffle(files)
+    data = _read(files, tuple(classes), options.image_size, options.color)
+    return make_pipeline(
+        data, options, split_seed=options.seed if drawn else None
+    )
+
+
+def stratified_split(files, seed, root):
+    """Holds out a fifth of each class, and of two or more at least one.
+
+    Args:
+      files: list of (path, class).
+      seed: int, which files are held out.
+      root: path of the folder, for the message.
+
+    Returns:
+      Pair of lists of (path, class): those that stay and those held out.
+
+    Raises:
+      UserError: if no class has two files.
+    """
+    generator = np.random.default_rng(seed)
+    by_class = {}
+    for file in files:
+        by_class.setdefault(file[1], []).append(file)
+    kept, held_out = [], []
+    for members in by_class.values():
+        count = len(members) // HELD_OUT_SHARE
+        if len(members) > 1:
+            count = max(count, 1)
+        order = generator.permutation(len(members))
+        held_out += [members[place] for place in order[:count]]
+        kept += [members[place] for place in order[count:]]
+    if not held_out:
+        raise UserError(
+            f"{root} has one training image of each class: none can be held "
+            "out for testing or validation"
+        )
+    return kept, held_out
+
+
+def _folders(root):
+    return [path for path in _visible(root) if path.is_dir()]
+
+
+def _visible(folder):
+    return [p for p in paths_in(folder) if not p.name.startswith(".")]
+
+
+def _classes(root):
+    classes = [folder.name for folder in _folders(root)]
+    if len(classes) < 2:
+        raise UserError(
+            f"{root} needs one sub-folder of images for each class, two or "
+            f"more; it has: {', '.join(classes) or 'none'}"
+        )
+    return classes
+
+
+def _list_files(root, classes):
+    """All (path, class) in the sub-folders of `root`."""
+    files = []
+    for folder in _folders(root):
+        if folder.name not in classes:
+            raise UserError(
+                f"{folder} has no counterpart in {root.with_name('train')}: "
+                f"the classes there are {', '.join(classes)}"
+            )
+        members = _visible(folder)
+        if not members:
+            raise UserError(f"{folder} is empty: a class needs images")
+        for path in members:
+            if os.path.isdir(path):
+                raise UserError(f"{path} is a folder, expected an image")
+        label = classes.index(folder.name)
+        files += [(path, label) for path in members]
+    if not files:
+        raise UserError(f"{root} has no sub-folders with images")
+    return files
+
+
+def _read(files, class_names, image_size, color):
+    """The `LabelledImages` of a list of (path, class)."""
+    paths, labels = zip(*files, strict=True)
+    depth = 3 if color else 1
+    if image_size is None:
+        size = _read_image(paths[0], None, color).shape[:2]
+    else:
+        size = (image_size, image_size)
+    shape = (len(paths), *size, depth)
+    require_memory(np.prod(shape, dtype=float), "--dataset=images")
+    images = np.empty(shape, np.uint8)
+
+    def read(path):
+        image = _read_image(path, image_size, color)
+        if image.shape[:2] != size:
+            raise UserError(
+                f"{path} has {image.shape[0]}x{image.shape[1]} pixels, and "
+                f"{paths[0]} has {size[0]}x{size[1]}: say by --image_size, in "
+                "pixels, to what size to bring them"
+            )
+        return image
+
+    with concurrent.futures.ThreadPoolExecutor() as executor:
+        try:
+            for place, image in enumerate(executor.map(read, paths)):
+                images[place] = image
+        except UserError:
+            executor.shutdown(cancel_futures=True)
+            raise
+    return LabelledImages(
+        images, np.array(labels), len(class_names), class_names
+    )
+
+
+def _read_image(path, image_size, color):
+    """An image uint8 [H, W, C], grey or coloured, resized if asked for."""
+    image = decode(read_bytes(path), path, color)
+    if image_size is None:
+        return image
+    with tf.device("CPU:0"):
+        return resize(image, (image_size, image_size)).numpy()
+
+
+DATA_SET = DataSet(load, resizes=True, colors=True)

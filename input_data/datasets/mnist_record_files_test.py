@@ -1,0 +1,292 @@
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import experiment
+from common.errors import UserError
+from input_data import features as keys
+from input_data import registry
+from input_data.formats.image_records import Encoder
+from input_data.formats.mnist_records import PAIR, SINGLE
+from input_data.options import Options
+from input_data.splits import Split
+from training.config import Config
+from training.train import train
+
+SIZE = 28
+
+
+def write_single(path, labels, size=SIZE, seed=0):
+    """Noise images; returns them as uint8 [N, size, size, 1]."""
+    images = np.random.default_rng(seed).integers(
+        0, 256, (len(labels), size, size, 1), dtype=np.uint8
+    )
+    encoder = Encoder(SINGLE, (size, size, 1))
+    write_rows(path, encoder.encode([np.array(labels)], [images]))
+    return images
+
+
+def write_pairs(prefix, num_shards, shard_size, shape=(13, 11, 1)):
+    """Noise; returns labels [2, N] and images [3, N, *shape]."""
+    generator = np.random.default_rng(0)
+    count = num_shards * shard_size
+    first = generator.integers(0, 10, count)
+    labels = np.stack([first, (first + generator.integers(1, 10, count)) % 10])
+    images = generator.integers(0, 256, (3, count, *shape), dtype=np.uint8)
+    rows = Encoder(PAIR, shape).encode(labels, images)
+    for shard in range(num_shards):
+        write_rows(
+            f"{prefix}-{shard:05d}-of-{num_shards:05d}",
+            rows[shard * shard_size : (shard + 1) * shard_size],
+        )
+    return labels, images
+
+
+def write_rows(path, rows):
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for row in rows:
+            writer.write(row.tobytes())
+
+
+def load(split, **options):
+    return registry.load("mnist", split, Options(**options))
+
+
+def images_of(batch):
+    return batch[0][keys.IMAGES]
+
+
+def training(pipeline, start, stop, seed=0, batch_size=6):
+    return list(
+        pipeline.training_batches(
+            batch_size, seed, start, stop
+        ).as_numpy_iterator()
+    )
+
+
+def flip(path, place):
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("split", "options", "name"),
+    [
+        (Split.TRAIN, {}, "train_2shifted_mnist.tfrecords"),
+        (Split.TRAIN, {"shift": 6}, "train_6shifted_mnist.tfrecords"),
+        (Split.TEST, {"shift": 6}, "test_0shifted_mnist.tfrecords"),
+        (Split.VALID_TRAIN, {}, "train_2shifted_mnist_valid.tfrecords"),
+        (Split.VALID_TRAIN, {}, "valid_train_2shifted_mnist.tfrecords"),
+        (Split.VALID_TEST, {}, "test_0shifted_mnist_valid.tfrecords"),
+        (Split.VALID_TEST, {}, "valid_test_0shifted_mnist.tfrecords"),
+    ],
+)
+def test_reads_the_file_of_each_split(tmp_path, split, options, name):
+    images = write_single(tmp_path / name, [7, 2, 1])
+    pipeline = load(split, data_dir=str(tmp_path), **options)
+    assert pipeline.spec == keys.Spec(
+        keys.ImageShape(SIZE, SIZE, 1, 10),
+        num_targets=1,
+        num_examples=3,
+        num_images=3,
+    )
+    ((x, y),) = pipeline.evaluation_batches(3)
+    np.testing.assert_allclose(
+        x[keys.IMAGES], images / np.float32(255), atol=1e-7
+    )
+    np.testing.assert_array_equal(y[keys.RECONS], x[keys.IMAGES])
+    assert x[keys.RECONS_LABEL].tolist() == [7, 2, 1]
+    np.testing.assert_array_equal(y[keys.LOGITS], np.eye(10)[[7, 2, 1]])
+
+
+def test_of_two_names_the_first_is_read(tmp_path):
+    write_single(tmp_path / "valid_train_2shifted_mnist.tfrecords", [1])
+    write_single(tmp_path / "train_2shifted_mnist_valid.tfrecords", [2])
+    pipeline = load(Split.VALID_TRAIN, data_dir=str(tmp_path))
+    ((x, _),) = pipeline.evaluation_batches(1)
+    assert x[keys.RECONS_LABEL].tolist() == [2]
+
+
+def test_padded_records(tmp_path):
+    path = tmp_path / "train_6shifted_mnist.tfrecords"
+    write_single(path, [3, 4], size=40)
+    for pad in (None, 6):
+        pipeline = load(Split.TRAIN, data_dir=str(tmp_path), shift=6, pad=pad)
+        assert pipeline.spec.shape == keys.ImageShape(40, 40, 1, 10)
+    with pytest.raises(UserError, match=r"images of 40x40, but with --pad=0"):
+        load(Split.TRAIN, data_dir=str(tmp_path), shift=6, pad=0)
+    pipeline = load(Split.TRAIN, data_dir=str(tmp_path), shift=6, distort=True)
+    assert images_of(training(pipeline, 0, 1)[0]).shape == (6, 36, 36, 1)
+
+
+def test_each_pass_takes_every_record_once_far_from_its_neighbours(tmp_path):
+    count = 600
+    path = tmp_path / "train_2shifted_mnist.tfrecords"
+    images = write_single(path, np.arange(count) % 10, size=4)
+    number = {image.tobytes(): place for place, image in enumerate(images)}
+    pipeline = load(Split.TRAIN, data_dir=str(tmp_path))
+    seen = [
+        number[(image * 255).round().astype(np.uint8).tobytes()]
+        for batch in training(pipeline, 0, 200)
+        for image in images_of(batch)
+    ]
+    first, second = np.array(seen).reshape(2, count)
+    assert sorted(first) == sorted(second) == list(range(count))
+    assert (first != second).mean() > 0.9
+    # In a random order, neighbours are a third of all records apart.
+    assert np.abs(np.diff(first)).mean() == pytest.approx(count / 3, rel=0.15)
+
+
+def test_resumed_training_sees_the_same_batches(tmp_path):
+    write_single(tmp_path / "train_2shifted_mnist.tfrecords", [1, 2, 3] * 5)
+    pipeline = load(Split.TRAIN, data_dir=str(tmp_path))
+    whole = training(pipeline, 0, 8, seed=3)
+    for there, here in zip(
+        whole[5:], training(pipeline, 5, 8, seed=3), strict=True
+    ):
+        np.testing.assert_array_equal(images_of(there), images_of(here))
+    other = training(pipeline, 5, 6, seed=4)[0]
+    assert (images_of(other) != images_of(whole[5])).any()
+
+
+def test_pairs_of_any_size(tmp_path):
+    prefix = tmp_path / "multitest_4shifted_mnist.tfrecords"
+    labels, images = write_pairs(prefix, num_shards=3, shard_size=5)
+    pipeline = load(Split.TEST, data_dir=f"{prefix}@3", num_targets=2)
+    assert pipeline.spec.shape == keys.ImageShape(13, 11, 1, 10)
+    assert pipeline.spec.num_examples == pipeline.spec.num_images == 15
+    assert "evaluates on the records of --data_dir" in pipeline.spec.note
+    ((x, y),) = pipeline.evaluation_batches(15)
+    for tensor, expected in (
+        (y[keys.RECONS], images[0]),
+        (y[keys.SPARE_RECONS], images[1]),
+        (x[keys.IMAGES], images[2]),
+    ):
+        np.testing.assert_allclose(
+            tensor, expected / np.float32(255), atol=1e-7
+        )
+    np.testing.assert_array_equal(x[keys.RECONS_LABEL], labels[0])
+    np.testing.assert_array_equal(x[keys.SPARE_LABEL], labels[1])
+    np.testing.assert_array_equal(
+        y[keys.LOGITS], np.eye(10)[labels[0]] + np.eye(10)[labels[1]]
+    )
+    seen = np.concatenate(
+        [
+            x[keys.RECONS_LABEL]
+            for x, _ in training(pipeline, 0, 5, batch_size=3)
+        ]
+    )
+    assert sorted(seen) == sorted(labels[0])
+
+
+def test_eval_size_is_at_most_the_records_there_are(tmp_path):
+    prefix = tmp_path / "multitest_4shifted_mnist.tfrecords"
+    write_pairs(prefix, num_shards=2, shard_size=3)
+    for eval_size, expected in ((4, 4), (10, 6)):
+        pipeline = load(
+            Split.TEST,
+            data_dir=f"{prefix}@2",
+            num_targets=2,
+            eval_size=eval_size,
+        )
+        assert pipeline.spec.num_examples == expected
+        ((x, _),) = pipeline.evaluation_batches(10)
+        assert len(x[keys.IMAGES]) == expected
+    text = " ".join(experiment.flags.FLAGS["eval_size"].help.split())
+    assert "at most the images or records there are" in text
+
+
+def test_pairs_that_are_asked_for_wrongly(tmp_path):
+    prefix = tmp_path / "multitest_4shifted_mnist.tfrecords"
+    write_pairs(prefix, num_shards=2, shard_size=1)
+    data_dir = f"{prefix}@2"
+    with pytest.raises(UserError, match="add --num_targets=2"):
+        load(Split.TEST, data_dir=data_dir)
+    for flag, value in (("shift", 4), ("pad", 4)):
+        with pytest.raises(UserError, match=f"--{flag} does not apply to rec"):
+            load(Split.TEST, data_dir=data_dir, num_targets=2, **{flag: value})
+    with pytest.raises(UserError, match="--distort is for one target"):
+        load(Split.TEST, data_dir=data_dir, num_targets=2, distort=True)
+    (tmp_path / f"{prefix.name}-00001-of-00002").unlink()
+    message = r"1 of 2 files are missing in .*: multitest.*-00001-of-00002"
+    with pytest.raises(UserError, match=message):
+        load(Split.TEST, data_dir=data_dir, num_targets=2)
+
+
+@pytest.mark.parametrize("split", [Split.VALID_TRAIN, Split.VALID_TEST])
+def test_validation_takes_pairs_of_its_own_split_alone(tmp_path, split):
+    names = [
+        f"multi{name}_4shifted_mnist.tfrecords"
+        for name in ("train", "test", "valid_train", "valid_test")
+    ]
+    for name in names:
+        prefix = tmp_path / name
+        write_pairs(prefix, num_shards=1, shard_size=2)
+        options = {"data_dir": f"{prefix}@1", "num_targets": 2}
+        for other in (Split.TRAIN, Split.TEST):
+            assert load(other, **options).spec.num_images == 2
+        if name.startswith(f"multi{split.value}_"):
+            assert load(split, **options).spec.num_images == 2
+        else:
+            message = f"--validate.*{name}@1 must name multi{split.value}"
+            with pytest.raises(UserError, match=message):
+                load(split, **options)
+
+
+def test_pairs_of_single_records_and_of_two_sizes(tmp_path):
+    prefix = tmp_path / "some.tfrecords"
+    write_single(f"{prefix}-00000-of-00001", [1])
+    with pytest.raises(UserError, match=r"-00001: record 0 lacks label_1"):
+        load(Split.TEST, data_dir=f"{prefix}@1", num_targets=2)
+    write_pairs(prefix, 2, 2)
+    write_pairs(tmp_path / "other", 2, 2, shape=(5, 5, 1))
+    shutil.copy(tmp_path / "other-00001-of-00002", f"{prefix}-00001-of-00002")
+    with pytest.raises(UserError, match=r"-00001-of-00002: its records are of"):
+        load(Split.TEST, data_dir=f"{prefix}@2", num_targets=2)
+
+
+def test_files_of_one_record_length_and_two_image_sizes(tmp_path):
+    # 13x11 and 11x13 pixels take as many bytes.
+    prefix = tmp_path / "some.tfrecords"
+    write_pairs(prefix, 2, 2)
+    write_pairs(tmp_path / "other", 2, 2, shape=(11, 13, 1))
+    shutil.copy(tmp_path / "other-00001-of-00002", f"{prefix}-00001-of-00002")
+    pipeline = load(Split.TEST, data_dir=f"{prefix}@2", num_targets=2)
+    message = r"-00001-of-00002: record [01] has an image of 11x13x1, but the"
+    with pytest.raises(UserError, match=message):
+        list(pipeline.evaluation_batches(4))
+
+
+def test_damage_is_reported_as_such_while_evaluating(tmp_path):
+    path = tmp_path / "test_0shifted_mnist.tfrecords"
+    write_single(path, range(8))
+    flip(path, path.stat().st_size - 300)
+    pipeline = load(Split.TEST, data_dir=str(tmp_path))
+    message = r"test_0shifted_mnist.tfrecords is damaged: the data of record 7 "
+    with pytest.raises(UserError, match=message):
+        list(pipeline.evaluation_batches(100))
+
+
+def test_damage_is_reported_as_such_while_training(tmp_path):
+    path = tmp_path / "train_2shifted_mnist.tfrecords"
+    write_single(path, range(8), size=20)
+    flip(path, path.stat().st_size - 100)
+    config = Config(
+        data_dir=str(tmp_path),
+        summary_dir=str(tmp_path / "run"),
+        batch_size=2,
+        max_steps=4,
+        hparams_override="num_prime_capsules=1,remake=false",
+    )
+    message = r"train_2shifted_mnist.tfrecords is damaged: the data of record 7"
+    with pytest.raises(UserError, match=message):
+        train(config)
+
+
+def test_empty_file(tmp_path):
+    (tmp_path / "train_2shifted_mnist.tfrecords").touch()
+    with pytest.raises(UserError, match=r"mnist.tfrecords is empty"):
+        load(Split.TRAIN, data_dir=str(tmp_path))

@@ -1,0 +1,205 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from common.errors import UserError
+from input_data import features as keys
+from input_data.datasets import norb
+from input_data.formats.norb_records import (
+    StereoImages,
+    read_records,
+    write_records,
+)
+from input_data.registry import Options
+from input_data.splits import Split
+from testing import tiny_files
+from testing.distribution_checks import check_equally_often, check_uniform
+
+
+def write_raw_records(path, *records):
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for record in records:
+            writer.write(record)
+
+
+def test_reads_images_depth_first(tmp_path):
+    images = tiny_files.random_images(3, 2, 96, 96)
+    path = tmp_path / "x.tfrecords"
+    write_raw_records(
+        path,
+        *(tiny_files.norb_example(image, i) for i, image in enumerate(images)),
+    )
+    found, labels = read_records(path)
+    np.testing.assert_array_equal(found, images)
+    np.testing.assert_array_equal(labels, [0, 1, 2])
+
+
+def test_written_records_have_the_reference_s_keys_and_types(tmp_path):
+    images = tiny_files.random_images(2, 2, 96, 96)
+    meta = np.array([[4, 3, 34, 5], [8, 0, 2, 1]])
+    path = tmp_path / "x.tfrecords"
+    write_records(path, StereoImages(images, np.array([4, 0]), meta))
+    assert [p.name for p in tmp_path.iterdir()] == ["x.tfrecords"]
+    records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
+    for number, record in enumerate(records):
+        found = tf.train.Example.FromString(record).features.feature
+        assert {
+            name: list(value.int64_list.value)
+            for name, value in found.items()
+            if name != "image_raw"
+        } == {
+            "label": [[4, 0][number]],
+            "height": [96],
+            "width": [96],
+            "depth": [2],
+            "meta": meta[number].tolist(),
+        }
+        (raw,) = found["image_raw"].bytes_list.value
+        assert raw == images[number].tobytes()
+
+
+def test_shrink_is_the_legacy_bilinear_resize():
+    images = tiny_files.random_images(2, 2, 96, 96)
+    expected = np.empty((2, 48, 48, 2), np.uint8)
+    for row in range(48):
+        for column in range(48):
+            # Legacy: the sample is at position * scale, with no half pixel.
+            y, x = row * 96 / 48, column * 96 / 48
+            assert (y, x) == (int(y), int(x))
+            expected[:, row, column] = images[:, :, int(y), int(x)]
+    np.testing.assert_array_equal(norb.shrink(images), expected)
+
+
+def test_evaluation_standardises_the_middle(tmp_path):
+    tiny_files.write_norb(tmp_path)
+    raw, _ = read_records(tmp_path / "testduo.tfrecords")
+    pipeline = norb.load(Split.TEST, Options(data_dir=tmp_path))
+    ((x, _),) = pipeline.evaluation_batches(tiny_files.NUM_TEST)
+    for found, image in zip(x[keys.IMAGES], raw, strict=True):
+        crop = image[:, ::2, ::2][:, 8:40, 8:40].astype(np.float64)
+        expected = (crop - crop.mean()) / crop.std()
+        np.testing.assert_allclose(
+            found, expected.transpose(1, 2, 0), atol=1e-5
+        )
+
+
+def test_training_images_are_standardised_crops(tmp_path):
+    tiny_files.write_norb(tmp_path)
+    pipeline = norb.load(Split.TRAIN, Options(data_dir=tmp_path))
+    ((x, _),) = pipeline.training_batches(32, 0, 0, 1).as_numpy_iterator()
+    images = x[keys.IMAGES]
+    np.testing.assert_allclose(images.mean(axis=(1, 2, 3)), 0, atol=1e-5)
+    np.testing.assert_allclose(images.std(axis=(1, 2, 3)), 1, atol=1e-4)
+
+
+def test_distort_crops_after_contrast_about_the_mean_of_the_whole_image():
+    images = tiny_files.random_images(6, 48, 48, 2)
+    images[:, :, 24:] //= 4  # so that the mean of a crop is another
+    crops = norb.distort(tf.constant(images), tf.constant(5, tf.int64), 1)
+    for image, crop in zip(images.astype(np.float64), crops, strict=True):
+        windows = np.lib.stride_tricks.sliding_window_view(
+            image, (32, 32, 2)
+        ).reshape(-1, 32, 32, 2)
+        mean = image.mean(axis=(0, 1))
+        # crop = (window - mean) * contrast + mean + brightness
+        for window in windows:
+            deviation = window - mean
+            changed = crop.numpy() - mean
+            contrast = (deviation * (changed - changed.mean())).sum() / (
+                deviation * (deviation - deviation.mean())
+            ).sum()
+            rest = changed - contrast * deviation
+            if np.ptp(rest) < 0.01:
+                assert 0.2 <= contrast <= 1.8
+                assert abs(rest).max() <= 63.01
+                break
+        else:
+            pytest.fail("not a distorted crop")
+
+
+def test_distort_changes_colours_and_crops_over_their_whole_ranges():
+    count, slope = 1000, 5
+    corners = []
+    for axis in (0, 1):
+        # One camera tells the row or the column, the other the brightness.
+        image = np.full((48, 48, 2), 100, np.uint8)
+        image[..., 0] = slope * np.indices((48, 48))[axis]
+        images = tf.constant(np.repeat(image[np.newaxis], count, axis=0))
+        crops = norb.distort(images, tf.constant(5, tf.int64), 1).numpy()
+        assert crops.shape == (count, 32, 32, 2)
+        brightness = crops[:, 0, 0, 1] - 100
+        next_pixel = crops[:, 1, 1, 0]
+        contrast = (next_pixel - crops[:, 0, 0, 0]) / slope
+        mean = slope * 23.5
+        changed = crops[:, 0, 0, 0] - brightness - mean
+        corners.append((changed / contrast + mean) / slope)
+    check_uniform(brightness, -63, 63)
+    check_uniform(contrast, 0.2, 1.8)
+    for corner in corners:
+        np.testing.assert_allclose(corner, corner.round(), atol=0.01)
+        check_equally_often(corner.round().astype(int), 17)
+
+
+def damage_crc(path):
+    content = bytearray(path.read_bytes())
+    content[5000] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (damage_crc, "damaged"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-7]), "cut off"),
+        (lambda path: path.write_bytes(b""), "empty"),
+        (lambda path: path.write_bytes(b"no records" * 9), "not a TFRecord"),
+        (
+            lambda path: write_raw_records(path, b"\xff\xff"),
+            "not a tf.train.Example",
+        ),
+        (
+            lambda path: write_raw_records(
+                path, tf.train.Example().SerializeToString()
+            ),
+            "lacks height, width, depth, label, image_raw",
+        ),
+    ],
+)
+def test_damaged_record_files_are_named(tmp_path, damage, message):
+    tiny_files.write_norb(tmp_path)
+    path = tmp_path / "trainduo.tfrecords"
+    damage(path)
+    with pytest.raises(UserError, match=f"{path}.*{message}"):
+        norb.load(Split.TRAIN, Options(data_dir=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("size", "values", "message"),
+    [
+        (96, {"label": [5]}, "record 1 has the label 5"),
+        (96, {"height": [48], "depth": [4]}, "an image of 48x96x4, but the"),
+        (96, {"depth": [1]}, "18432 bytes in image_raw, expected 96x96x1"),
+        (95, {}, "record 1 is of 18164 bytes"),
+    ],
+)
+def test_records_of_other_images_are_named(tmp_path, size, values, message):
+    (image,) = tiny_files.random_images(1, 2, size, size)
+    path = tmp_path / "testduo.tfrecords"
+    good = tiny_files.norb_example(np.zeros((2, 96, 96), np.uint8), 0)
+    bad = tiny_files.norb_example(image, 0, **values)
+    write_raw_records(path, good, bad)
+    with pytest.raises(UserError, match=f"{path}.*{message}"):
+        norb.load(Split.TEST, Options(data_dir=tmp_path))
+
+
+def test_images_of_another_size_are_named(tmp_path):
+    path = tmp_path / "testduo.tfrecords"
+    image = np.zeros((2, 48, 96), np.uint8)
+    write_raw_records(path, tiny_files.norb_example(image, 0, height=[48]))
+    with pytest.raises(UserError, match="images of 48x96 from 2 cameras"):
+        norb.load(Split.TEST, Options(data_dir=tmp_path))
+
+
+def test_missing_records_name_the_converter(tmp_path):
+    with pytest.raises(UserError, match=r"trainduo.*norb_convert\.py"):
+        norb.load(Split.TRAIN, Options(data_dir=tmp_path))

@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+
+from common.errors import UserError
+from input_data import features as keys
+from input_data.datasets import svhn
+from input_data.registry import Options
+from input_data.splits import Split
+from testing import tiny_files
+
+
+def test_label_ten_is_the_digit_zero(tmp_path):
+    images = tiny_files.random_images(10, 32, 32, 3)
+    labels = np.arange(1, 11, dtype=np.uint8)
+    path = tmp_path / "test_32x32.mat"
+    path.write_bytes(tiny_files.svhn_bytes(images, labels))
+    data = svhn.read_svhn(tmp_path, training=False)
+    np.testing.assert_array_equal(data.images, images)
+    np.testing.assert_array_equal(data.labels, [1, 2, 3, 4, 5, 6, 7, 8, 9, 0])
+
+
+def test_evaluation_images_are_the_pixels_in_the_unit_range(tmp_path):
+    tiny_files.write_svhn(tmp_path)
+    data = svhn.read_svhn(tmp_path, training=False)
+    pipeline = svhn.load(Split.TEST, Options(data_dir=tmp_path))
+    ((x, _),) = pipeline.evaluation_batches(tiny_files.NUM_TEST)
+    np.testing.assert_allclose(x[keys.IMAGES], data.images / 255.0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            tiny_files.svhn_bytes(
+                np.zeros((2, 32, 32, 3), np.uint8), np.array([0, 1], "u1")
+            ),
+            "0 to 1",
+        ),
+        (
+            tiny_files.svhn_bytes(
+                np.zeros((2, 32, 32, 3), np.uint8), np.array([11, 1], "u1")
+            ),
+            "1 to 11",
+        ),
+        (
+            tiny_files.svhn_bytes(
+                np.zeros((3, 32, 32, 3), np.uint8), np.array([1, 1], "u1")
+            ),
+            "expected",
+        ),
+        (
+            tiny_files.svhn_bytes(
+                np.zeros((2, 28, 28, 3), np.uint8), np.array([1, 1], "u1")
+            ),
+            "expected",
+        ),
+        (
+            tiny_files.svhn_bytes(
+                np.zeros((0, 32, 32, 3), np.uint8), np.zeros(0, "u1")
+            ),
+            "none",
+        ),
+        (
+            tiny_files.affnist_bytes(
+                np.zeros((2, 40, 40), np.uint8), np.array([1, 1], "u1")
+            ),
+            "needs X and y",
+        ),
+        (
+            tiny_files.svhn_bytes(
+                np.zeros((2, 32, 32, 3), np.uint8), np.array([1, 1], "u1")
+            )[:-9],
+            "cut off",
+        ),
+        (b"", "not a little-endian MATLAB 5 file"),
+    ],
+)
+def test_other_content_is_named(tmp_path, content, message):
+    path = tmp_path / "train_32x32.mat"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=f"{path}.*{message}"):
+        svhn.load(Split.TRAIN, Options(data_dir=tmp_path))

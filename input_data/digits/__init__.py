@@ -1,1 +1,0 @@
-"""The embedded digits; README.md here says where they come from."""

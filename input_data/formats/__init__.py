@@ -1,0 +1,1 @@
+"""The kinds of files that data sets are read from."""

@@ -1,0 +1,62 @@
+import gzip
+import struct
+
+import numpy as np
+import pytest
+
+from common.errors import UserError
+from input_data.formats.idx import read_idx
+
+IMAGES = np.random.default_rng(1).integers(0, 256, (5, 4, 3)).astype(np.uint8)
+
+
+def idx_bytes(array):
+    header = struct.pack(
+        f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape
+    )
+    return header + array.tobytes()
+
+
+@pytest.mark.parametrize("name", ["images", "images.gz"])
+def test_reads_what_was_written(tmp_path, name):
+    content = idx_bytes(IMAGES)
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(content) if "gz" in name else content)
+    np.testing.assert_array_equal(read_idx(path, 3), IMAGES)
+
+
+WHOLE = idx_bytes(IMAGES)
+ZIPPED = gzip.compress(WHOLE)
+FLIPPED = bytearray(ZIPPED)
+FLIPPED[len(ZIPPED) // 2] ^= 4
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a", b"", "begins with nothing"),
+        ("a", WHOLE[:3], "is not an idx file"),
+        ("a", WHOLE[:9], "cut off in its header"),
+        ("a", WHOLE[:-1], "cut off: .* 76 bytes in all, but there are 75"),
+        ("a", WHOLE + b"x", "too long"),
+        ("a", b"\x00\x00\x0d\x03" + WHOLE[4:], "begins with 00 00 0d 03"),
+        ("a", idx_bytes(IMAGES[0, 0]), "with 3 axes.*expected 00 00 08 03"),
+        ("a", b"<html>not found</html>", "begins with 3c 68 74 6d"),
+        ("a.gz", ZIPPED[:-5], "gzip data ends early"),
+        ("a.gz", ZIPPED[:20], "gzip data ends early"),
+        ("a.gz", b"", "begins with nothing"),
+        ("a.gz", WHOLE, "not a sound gzip file"),
+        ("a.gz", bytes(FLIPPED), "not a sound gzip file"),
+    ],
+)
+def test_damage_is_named(tmp_path, name, content, message):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=message) as caught:
+        read_idx(path, 3)
+    assert str(path) in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(UserError, match="none cannot be read: No such file"):
+        read_idx(tmp_path / "none", 3)

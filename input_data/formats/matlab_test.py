@@ -1,0 +1,138 @@
+import base64
+import struct
+import zlib
+
+import numpy as np
+import pytest
+
+from common.errors import UserError
+from input_data.formats.matlab import read_mat, write_mat
+
+HEADER = b"MATLAB 5.0".ljust(124) + b"\x00\x01IM"
+# Both written by scipy.io.savemat: X = arange(24) as uint8 [2, 2, 3, 2] and
+# y = [[10.], [3.]], each compressed.
+COMPRESSED = base64.b64decode(
+    "TUFUTEFCIDUuMCBNQVQtZmlsZSBQbGF0Zm9ybTogcG9zaXgsIENyZWF0ZWQgb246IFNhdC"
+    "BOb3YgMjEgMDM6NDU6MDkgMjAyNgAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAABSU0PAAAAQAAAAHic42NgYAgAYjYg5gBiTgYIYAViAS"
+    "BmgmJmKM0IhBFQtgRIIQ+bEBMfhwiLAJcYIy+7MDM/pyirILc4AEigAhwPAAAALQAAAHic"
+    "42NgYHAAYjYg5oDSIMAK5TMBMSMYMzJUAmlOIBZggAEVBwjN4QAAMDYBsw=="
+)
+# s = struct(image=uint8 arange(6) [3, 2], label_int=int32 [[7, 300]],
+# text="abc") and ab = [[1.5, 2.]].
+STRUCT = base64.b64decode(
+    "TUFUTEFCIDUuMCBNQVQtZmlsZSBQbGF0Zm9ybTogcG9zaXgsIENyZWF0ZWQgb246IFNhdC"
+    "BOb3YgMjEgMDM6NDU6MDkgMjAyNgAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAABSU0OAAAAEAEAAAYAAAAIAAAAAgAAAAAAAAAFAAAACA"
+    "AAAAEAAAABAAAAAQABAHMAAAAFAAQACgAAAAEAAAAeAAAAaW1hZ2UAAAAAAGxhYmVsX2lu"
+    "dAB0ZXh0AAAAAAAAAAAOAAAAOAAAAAYAAAAIAAAACQAAAAAAAAAFAAAACAAAAAMAAAACAA"
+    "AAAQAAAAAAAAACAAAABgAAAAACBAEDBQAADgAAADgAAAAGAAAACAAAAAwAAAAAAAAABQAA"
+    "AAgAAAABAAAAAgAAAAEAAAAAAAAABQAAAAgAAAAHAAAALAEAAA4AAAAwAAAABgAAAAgAAA"
+    "AEAAAAAAAAAAUAAAAIAAAAAQAAAAMAAAABAAAAAAAAABAAAwBhYmMADgAAAEAAAAAGAAAA"
+    "CAAAAAYAAAAAAAAABQAAAAgAAAABAAAAAgAAAAEAAgBhYgAACQAAABAAAAAAAAAAAAD4Pw"
+    "AAAAAAAABA"
+)
+
+
+def write(tmp_path, content):
+    path = tmp_path / "x.mat"
+    path.write_bytes(content)
+    return path
+
+
+def test_reads_compressed_arrays_as_scipy_wrote_them(tmp_path):
+    variables = read_mat(write(tmp_path, COMPRESSED))
+    assert set(variables) == {"X", "y"}
+    expected = np.arange(24, dtype=np.uint8).reshape(2, 2, 3, 2)
+    np.testing.assert_array_equal(variables["X"], expected)
+    assert variables["X"].dtype == np.uint8
+    np.testing.assert_array_equal(variables["y"], [[10.0], [3.0]])
+    assert variables["y"].dtype == np.float64
+
+
+def test_reads_structs_as_scipy_wrote_them_and_leaves_out_text(tmp_path):
+    variables = read_mat(write(tmp_path, STRUCT))
+    assert set(variables) == {"s", "ab"}
+    assert set(variables["s"]) == {"image", "label_int"}
+    expected = np.arange(6).reshape(3, 2)
+    np.testing.assert_array_equal(variables["s"]["image"], expected)
+    np.testing.assert_array_equal(variables["s"]["label_int"], [[7, 300]])
+    np.testing.assert_array_equal(variables["ab"], [[1.5, 2.0]])
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    path = tmp_path / "x.mat"
+    fields = {
+        "odd": np.arange(15, dtype=np.uint8).reshape(3, 5),
+        "even": np.full((8, 2), 255, np.uint8),
+    }
+    write_mat(path, "name", fields)
+    assert [p.name for p in tmp_path.iterdir()] == ["x.mat"]
+    (found,) = read_mat(path).values()
+    assert list(found) == list(fields)
+    for name, values in fields.items():
+        np.testing.assert_array_equal(found[name], values)
+
+
+def read_or_none(path):
+    """The variables, or None after a UserError that names the file."""
+    try:
+        return read_mat(path)
+    except UserError as error:
+        return None if str(path) in str(error) else str(error)
+
+
+@pytest.mark.parametrize("content", [COMPRESSED, STRUCT])
+def test_every_cut_is_an_error_or_leaves_whole_variables(tmp_path, content):
+    whole = read_mat(write(tmp_path, content))
+    for size in range(len(content)):
+        variables = read_or_none(write(tmp_path, content[:size]))
+        assert variables is None or set(variables) < set(whole)
+
+
+@pytest.mark.parametrize("content", [COMPRESSED, STRUCT])
+def test_no_changed_byte_gives_anything_but_a_user_error(tmp_path, content):
+    for place in range(len(HEADER), len(content)):
+        changed = bytearray(content)
+        changed[place] ^= 0x45
+        variables = read_or_none(write(tmp_path, changed))
+        assert variables is None or isinstance(variables, dict)
+
+
+def test_changed_compressed_data_is_an_error(tmp_path):
+    for place in range(len(HEADER) + 8, len(HEADER) + 8 + 0x40):
+        changed = bytearray(COMPRESSED)
+        changed[place] ^= 1
+        with pytest.raises(UserError, match=r"damaged|cut off|type"):
+            read_mat(write(tmp_path, changed))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "0 bytes"),
+        (b"PNG or so" * 30, "not a little-endian MATLAB 5 file"),
+        (b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM", "7.3"),
+        (b"\x89HDF\r\n\x1a\n" + bytes(500), "7.3"),
+        (HEADER[:-2] + b"MI", "little-endian"),
+        (HEADER + struct.pack("<II", 14, 99), "cut off"),
+        (HEADER + b"\x0e\0\0", "cut off"),
+        (HEADER + struct.pack("<II", 9, 8) + bytes(8), "type 9"),
+        (HEADER + struct.pack("<II", 15, 3) + b"abc", "damaged"),
+        (
+            HEADER
+            + struct.pack("<II", 15, len(zlib.compress(b"")))
+            + zlib.compress(b""),
+            "damaged",
+        ),
+    ],
+)
+def test_other_files_are_named(tmp_path, content, message):
+    path = write(tmp_path, content)
+    with pytest.raises(UserError, match=f"{path}.*{message}"):
+        read_mat(path)
+
+
+def test_missing_file_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"none\.mat cannot be read"):
+        read_mat(tmp_path / "none.mat")

@@ -1,0 +1,53 @@
+import pytest
+
+from common.errors import UserError
+from input_data.formats import mnist_records
+from input_data.splits import Split
+
+
+def test_names():
+    assert [mnist_records.single_name(split, 2) for split in Split] == [
+        "train_2shifted_mnist.tfrecords",
+        "test_2shifted_mnist.tfrecords",
+        "train_2shifted_mnist_valid.tfrecords",
+        "test_2shifted_mnist_valid.tfrecords",
+    ]
+    assert mnist_records.single_names(Split.TRAIN, 6) == [
+        "train_6shifted_mnist.tfrecords"
+    ]
+    assert mnist_records.single_names(Split.VALID_TRAIN, 2) == [
+        "train_2shifted_mnist_valid.tfrecords",
+        "valid_train_2shifted_mnist.tfrecords",
+    ]
+    assert mnist_records.single_names(Split.VALID_TEST, 0) == [
+        "test_0shifted_mnist_valid.tfrecords",
+        "valid_test_0shifted_mnist.tfrecords",
+    ]
+    assert (
+        mnist_records.shard_name(
+            mnist_records.pairs_name(Split.TRAIN, 4), 3, 12
+        )
+        == "multitrain_4shifted_mnist.tfrecords-00003-of-00012"
+    )
+
+
+def test_shard_paths(tmp_path):
+    assert mnist_records.names_shards("folder/some.tfrecords@10")
+    assert not mnist_records.names_shards("user@host/folder")
+    (tmp_path / "folder@10").mkdir()
+    assert not mnist_records.names_shards(tmp_path / "folder@10")
+    for shard in (0, 2):
+        (tmp_path / f"a.tfrecords-0000{shard}-of-00004").touch()
+    (tmp_path / "a.tfrecords-00000-of-00001").touch()
+    with pytest.raises(UserError) as error:
+        mnist_records.shard_paths(f"{tmp_path}/a.tfrecords@4")
+    assert "2 of 4 files are missing" in str(error.value)
+    assert "a.tfrecords-00001-of-00004, a.tfrecords-00003-of-00004" in str(
+        error.value
+    )
+    assert f"there is {tmp_path}/a.tfrecords@1" in str(error.value)
+    assert mnist_records.shard_paths(f"{tmp_path}/a.tfrecords@1") == [
+        tmp_path / "a.tfrecords-00000-of-00001"
+    ]
+    with pytest.raises(UserError, match="names no files"):
+        mnist_records.shard_paths(f"{tmp_path}/a.tfrecords@0")

@@ -1,0 +1,1 @@
+"""What makes record files and affNIST."""

@@ -1,0 +1,157 @@
+"""Makes affNIST files from MNIST: random affine transformations on 40x40.
+
+The transformations are those of https://www.cs.toronto.edu/~tijmen/affNIST/,
+with random numbers of our own: rotation, shear, scale in each direction, each
+uniform, then any position on the canvas that keeps the whole digit on it.
+"""
+
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+
+from common import durable
+from input_data.datasets import digits, mnist
+from input_data.datasets.affnist import IMAGE_SIZE, file_name, write_file
+from input_data.labelled_images import LabelledImages
+
+MAX_ROTATION = np.deg2rad(20.0)
+MAX_SHEAR = 0.2
+SCALE_RANGE = (0.8, 1.2)
+_BATCH_SIZE = 1000
+
+
+def transform(data, copies, seed):
+    """Transforms every image `copies` times.
+
+    Args:
+      data: `LabelledImages` of one channel.
+      copies: int.
+      seed: int, fixes the transformations.
+
+    Returns:
+      `LabelledImages` [copies * N, 40, 40, 1]: a copy of every image, then
+      the next copy of every image, so that any first part is a fair sample.
+    """
+    generator = np.random.default_rng(seed)
+    images = []
+    for _ in range(copies):
+        for start in range(0, len(data), _BATCH_SIZE):
+            batch = data.images[start : start + _BATCH_SIZE]
+            matrices = draw_matrices(generator, len(batch))
+            offsets = draw_offsets(generator, batch, matrices)
+            images.append(warp(batch, matrices, offsets))
+    return LabelledImages(
+        np.concatenate(images), np.tile(data.labels, copies), data.num_classes
+    )
+
+
+def draw_matrices(generator, count):
+    """Random linear maps: rotation x shear x scale.
+
+    Args:
+      generator: `numpy.random.Generator`.
+      count: int.
+
+    Returns:
+      float array [count, 2, 2] that takes (x, y) of the digit, right and
+      down, to (x, y) on the canvas.
+    """
+    angle = generator.uniform(-MAX_ROTATION, MAX_ROTATION, count)
+    shear = generator.uniform(-MAX_SHEAR, MAX_SHEAR, count)
+    scale = generator.uniform(*SCALE_RANGE, (count, 2))
+    cos, sin = np.cos(angle), np.sin(angle)
+    rotations = np.stack([cos, -sin, sin, cos], axis=-1).reshape(-1, 2, 2)
+    shears = np.tile(np.eye(2), (count, 1, 1))
+    shears[:, 0, 1] = shear
+    return rotations @ shears * scale[:, np.newaxis, :]
+
+
+def draw_offsets(generator, images, matrices):
+    """Random positions that keep all ink on the canvas.
+
+    Args:
+      generator: `numpy.random.Generator`.
+      images: uint8 array [B, H, W, 1].
+      matrices: float array [B, 2, 2].
+
+    Returns:
+      float array [B, 2], where on the canvas (x, y) = (0, 0) of the image
+      goes: uniform among all such positions. What is larger than the canvas
+      is put in its middle.
+    """
+    _, height, width, _ = images.shape
+    y, x = np.mgrid[:height, :width].reshape(2, -1)
+    ink = images.reshape(len(images), -1) > 0  # [B, H * W]
+    # An image without ink has its corner as its only point.
+    ink[:, 0] |= ~ink.any(axis=1)
+    offsets = np.empty((len(images), 2))
+    for axis in (0, 1):
+        row = matrices[:, axis, :]  # [B, 2]
+        places = row[:, :1] * x + row[:, 1:] * y  # [B, H * W]
+        # Interpolation reaches one pixel of the image around each.
+        reach = np.abs(row).sum(axis=1)
+        first = np.where(ink, places, np.inf).min(axis=1) - reach
+        last = np.where(ink, places, -np.inf).max(axis=1) + reach
+        low, high = -1 - first, IMAGE_SIZE - last
+        fits = low <= high
+        middle = (low + high) / 2
+        offsets[:, axis] = generator.uniform(
+            np.where(fits, low, middle), np.where(fits, high, middle)
+        )
+    return offsets
+
+
+def warp(images, matrices, offsets):
+    """Draws transformed images on the canvas, with bilinear interpolation.
+
+    Args:
+      images: uint8 array [B, H, W, 1].
+      matrices: float array [B, 2, 2].
+      offsets: float array [B, 2].
+
+    Returns:
+      uint8 array [B, 40, 40, 1]: the pixel at canvas position p is the image
+      at inverse(matrix) (p - offset), 0 outside.
+    """
+    inverse = np.linalg.inv(matrices)
+    origin = -(inverse @ offsets[..., np.newaxis])  # [B, 2, 1]
+    rows = np.concatenate([inverse, origin], axis=2).reshape(-1, 6)
+    projections = np.pad(rows, ((0, 0), (0, 2)))
+    with tf.device("CPU:0"):
+        warped = tf.raw_ops.ImageProjectiveTransformV3(
+            images=images.astype(np.float32),
+            transforms=projections.astype(np.float32),
+            output_shape=(IMAGE_SIZE, IMAGE_SIZE),
+            fill_value=0.0,
+            interpolation="BILINEAR",
+            fill_mode="CONSTANT",
+        )
+    return np.rint(warped.numpy()).astype(np.uint8)
+
+
+def generate(dataset, data_dir, split, output_dir, copies, seed):
+    """Writes the affNIST file of a split.
+
+    Args:
+      dataset: string, "mnist" or "digits".
+      data_dir: path of the folder with MNIST's idx files, or None.
+      split: `Split`.
+      output_dir: path of the folder to write to; made if need be.
+      copies: int, of each image.
+      seed: int.
+
+    Raises:
+      UserError: if MNIST is missing or damaged, or the file is there already
+        or cannot be written.
+    """
+    path = pathlib.Path(output_dir) / file_name(split)
+    durable.refuse_existing(path)
+    if dataset == "digits":
+        part = digits.read_split(split)
+    else:
+        part = mnist.read_split(split, data_dir)
+    transformed = transform(part, copies, seed)
+    durable.remove_leftovers(durable.make_folder(output_dir))
+    write_file(path, transformed)
+    print(f"{path}: {len(transformed)} images")

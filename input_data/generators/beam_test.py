@@ -1,0 +1,91 @@
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from common.errors import UserError
+from input_data.generators import beam, shifted_records
+from input_data.generators.job import Job
+from input_data.splits import Split
+
+# conftest.py collects this file only where Apache Beam is installed.
+pytestmark = pytest.mark.slow
+COMMAND = pathlib.Path(__file__).parents[1] / "mnist" / "mnist_shift_beam.py"
+
+
+def some_job(folder, **changes):
+    settings = {
+        "dataset": "digits",
+        "split": Split.TEST,
+        "shift": 1,
+        "pad": 1,
+        "multi_targets": True,
+        "num_pairs": 3,
+        "max_shard": 200,
+        "seed": 5,
+        **changes,
+    }
+    return Job(str(folder), **settings)
+
+
+def contents_of(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def options():
+    # The DirectRunner within this process, which asks for no other program.
+    return PipelineOptions(["--runner=BundleBasedDirectRunner"])
+
+
+def test_files_are_those_of_mnist_shift(tmp_path, options):
+    paths = shifted_records.generate(some_job(tmp_path / "alone"))
+    assert len(paths) == 6
+    beam.generate(some_job(tmp_path / "beam"), options)
+    expected = contents_of(tmp_path / "alone")
+    assert contents_of(tmp_path / "beam") == expected
+
+    missing = tmp_path / "beam" / paths[2].name
+    missing.unlink()
+    kept = tmp_path / "beam" / paths[3].name
+    before = kept.stat().st_mtime_ns
+    beam.generate(some_job(tmp_path / "beam"), options)
+    assert contents_of(tmp_path / "beam") == expected
+    assert kept.stat().st_mtime_ns == before
+    with pytest.raises(UserError, match="written with other settings"):
+        beam.generate(some_job(tmp_path / "beam", seed=6), options)
+
+
+def run_command(folder, *more):
+    return subprocess.run(
+        [
+            *(sys.executable, str(COMMAND)),
+            *(f"--data_dir={folder / 'beam'}", "--dataset=digits"),
+            *("--split=test", "--shift=1", "--pad=1", "--multi_targets"),
+            *("--max_shard=200", "--seed=5"),
+            "--runner=BundleBasedDirectRunner",
+            *more,
+        ],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_misspelt_flag_is_refused(tmp_path):
+    for flags in (["--num_pair=3"], ["--num_pair", "3"], ["word"]):
+        result = run_command(tmp_path, *flags)
+        assert result.returncode == 1
+        message = f"nor Apache Beam: {' '.join(flags)}"
+        assert message in result.stderr.splitlines()[-1]
+        assert not (tmp_path / "beam").exists()
+
+
+def test_command_from_another_folder(tmp_path):
+    shifted_records.generate(some_job(tmp_path / "alone"))
+    result = run_command(tmp_path, "--num_pairs=3")
+    assert result.returncode == 0, result.stderr
+    assert contents_of(tmp_path / "beam") == contents_of(tmp_path / "alone")

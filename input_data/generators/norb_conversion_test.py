@@ -1,0 +1,199 @@
+import gzip
+import struct
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_datasets as tfds
+
+from common import durable
+from common.errors import UserError
+from input_data.datasets import tfds_images
+from input_data.formats import norb_matrix
+from input_data.formats.norb_records import read_records
+from input_data.generators import norb_conversion
+from testing import tiny_files
+
+BYTE, INTEGER, FLOAT = 0x1E3D4C55, 0x1E3D4C54, 0x1E3D4C51
+
+
+def matrix_bytes(magic, shape, content):
+    padded = (*shape, *[1] * (3 - len(shape)))
+    return (
+        struct.pack("<Ii", magic, len(shape))
+        + np.array(padded, "<i4").tobytes()
+        + content
+    )
+
+
+def write_originals(folder, count=6):
+    """The six original files, the test's gzipped; returns what they hold."""
+    images = tiny_files.random_images(count, 2, 96, 96)
+    labels = np.arange(count, dtype="<i4") % 5
+    meta = np.arange(4 * count, dtype="<i4").reshape(count, 4) % 6
+    for split, suffix in (("training", ""), ("testing", ".gz")):
+        for kind, content in (
+            ("dat", matrix_bytes(BYTE, images.shape, images.tobytes())),
+            ("cat", matrix_bytes(INTEGER, labels.shape, labels.tobytes())),
+            ("info", matrix_bytes(INTEGER, meta.shape, meta.tobytes())),
+        ):
+            name = f"smallnorb-5x01235x9x18x6x2x96x96-{split}-{kind}.mat"
+            if suffix:
+                content = gzip.compress(content)
+            (folder / (name + suffix)).write_bytes(content)
+    return images, labels
+
+
+def test_converts_original_files_plain_and_gzipped(tmp_path):
+    images, labels = write_originals(tmp_path)
+    output = tmp_path / "new" / "records"
+    norb_conversion.convert(str(tmp_path), str(output))
+    assert sorted(path.name for path in output.iterdir()) == [
+        "testduo.tfrecords",
+        "trainduo.tfrecords",
+    ]
+    for path in output.iterdir():
+        found_images, found_labels = read_records(path)
+        np.testing.assert_array_equal(found_images, images)
+        np.testing.assert_array_equal(found_labels, labels)
+
+
+def test_converting_again_gives_the_same_bytes(tmp_path):
+    write_originals(tmp_path)
+    outputs = [tmp_path / "first", tmp_path / "second"]
+    for output in outputs:
+        norb_conversion.convert(str(tmp_path), str(output))
+    first, second = (
+        (output / "trainduo.tfrecords").read_bytes() for output in outputs
+    )
+    assert first == second
+
+
+def test_converts_tfds(tmp_path, monkeypatch):
+    monkeypatch.setattr(tfds_images, "has_network", lambda: True)
+
+    def examples(self, split, **_):
+        cameras = np.arange(2 * 96 * 96).reshape(2, 96, 96, 1) % 251
+        values = {
+            "image": cameras[0].astype(np.uint8),
+            "image2": cameras[1].astype(np.uint8),
+            "label_category": np.int64(3),
+            "instance": np.int64(7),
+            "label_elevation": np.int64(8),
+            "label_azimuth": np.int64(17),
+            "label_lighting": np.int64(5),
+        }
+        return tf.data.Dataset.from_tensors(values).repeat(4)
+
+    with tfds.testing.mock_data(as_dataset_fn=examples):
+        norb_conversion.convert(None, str(tmp_path))
+    images, labels = read_records(tmp_path / "testduo.tfrecords")
+    expected = (np.arange(2 * 96 * 96).reshape(2, 96, 96) % 251).astype("u1")
+    np.testing.assert_array_equal(images, np.stack([expected] * 4))
+    np.testing.assert_array_equal(labels, [3] * 4)
+    content = (tmp_path / "testduo.tfrecords").read_bytes()
+    # Instance, elevation, azimuth (2 * 17), lighting: a packed list.
+    assert bytes([4, 7, 8, 34, 5]) in content
+
+
+@pytest.mark.parametrize(
+    ("kind", "damage", "message"),
+    [
+        ("dat", lambda content: content[:-1], "cut off"),
+        ("dat", lambda content: content + b"x", "damaged"),
+        ("dat", lambda content: b"", "cut off"),
+        ("cat", lambda content: content[:10], "cut off"),
+        ("cat", lambda content: b"\0\0\0\0" + content[4:], "not a NORB"),
+        (
+            "info",
+            lambda content: matrix_bytes(INTEGER, (2, 4), bytes(32)),
+            "expected",
+        ),
+        (
+            "cat",
+            lambda content: matrix_bytes(INTEGER, (6,), b"\5\0\0\0" * 6),
+            "labels from 5",
+        ),
+        (
+            "dat",
+            lambda content: matrix_bytes(
+                INTEGER, (6, 2, 96, 96), bytes(6 * 2 * 96 * 96 * 4)
+            ),
+            "bytes",
+        ),
+    ],
+)
+def test_damaged_originals_are_named(tmp_path, kind, damage, message):
+    write_originals(tmp_path)
+    (path,) = tmp_path.glob(f"*-training-{kind}.mat")
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(UserError, match=f"{path}.*{message}"):
+        norb_conversion.convert(str(tmp_path), str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda content: content[:-20], "cut off"),
+        (lambda content: b"no gzip", "not a sound gzip"),
+        (
+            lambda content: content[:-8] + b"\0" * 8,
+            "not a sound gzip",
+        ),
+    ],
+)
+def test_damaged_gzip_is_named(tmp_path, damage, message):
+    write_originals(tmp_path)
+    (path,) = tmp_path.glob("*-testing-dat.mat.gz")
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(UserError, match=f"{path}.*{message}"):
+        norb_conversion.convert(str(tmp_path), str(tmp_path / "out"))
+
+
+def test_other_types_of_values_are_refused(tmp_path):
+    path = tmp_path / "x.mat"
+    path.write_bytes(matrix_bytes(FLOAT, (2,), bytes(8)))
+    with pytest.raises(UserError, match="not a NORB matrix"):
+        norb_matrix.read_matrix(path)
+
+
+def test_missing_and_doubled_originals_are_named(tmp_path):
+    with pytest.raises(UserError, match=r"training-dat\.mat"):
+        norb_conversion.convert(str(tmp_path), str(tmp_path / "out"))
+    write_originals(tmp_path)
+    (tmp_path / "other-training-cat.mat").touch()
+    with pytest.raises(UserError, match="other-training-cat"):
+        norb_conversion.convert(str(tmp_path), str(tmp_path / "out"))
+
+
+def test_records_that_are_there_stay(tmp_path):
+    write_originals(tmp_path)
+    (tmp_path / "testduo.tfrecords").write_text("before")
+    with pytest.raises(UserError, match="testduo.tfrecords is there already"):
+        norb_conversion.convert(str(tmp_path), str(tmp_path))
+    assert (tmp_path / "testduo.tfrecords").read_text() == "before"
+    assert not (tmp_path / "trainduo.tfrecords").exists()
+
+
+def test_a_full_disk_leaves_no_part_of_a_file(tmp_path, monkeypatch):
+    write_originals(tmp_path)
+    monkeypatch.setattr(durable, "flush", fail_on_a_full_disk)
+    output = tmp_path / "out"
+    with pytest.raises(UserError, match=r"trainduo.*: No space left"):
+        norb_conversion.convert(str(tmp_path), str(output))
+    assert not list(output.iterdir())
+
+
+def fail_on_a_full_disk(path):
+    raise OSError(28, "No space left on device")
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+    write_originals(tmp_path)
+    blocked = tmp_path / "file"
+    blocked.touch()
+    with pytest.raises(
+        UserError, match=f"{blocked} cannot be made: File exists"
+    ):
+        norb_conversion.convert(str(tmp_path), str(blocked))

@@ -1,0 +1,28 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from input_data.randomness import shuffled_indices
+
+
+@pytest.mark.parametrize(
+    ("num_examples", "batch_size"), [(50, 8), (50, 50), (5, 16), (1, 4), (7, 1)]
+)
+def test_every_pass_takes_every_example_once(num_examples, batch_size):
+    steps = -(-3 * num_examples // batch_size)
+    taken = np.concatenate(
+        [
+            shuffled_indices(
+                tf.constant(step, tf.int64), batch_size, num_examples, seed=2
+            ).numpy()
+            for step in range(steps)
+        ]
+    )
+    passes = [
+        taken[n * num_examples : (n + 1) * num_examples] for n in range(3)
+    ]
+    for one in passes:
+        np.testing.assert_array_equal(np.sort(one), np.arange(num_examples))
+    if num_examples >= 50:
+        assert (passes[0] != passes[1]).any()
+        assert (passes[0] != np.arange(num_examples)).any()

@@ -1,0 +1,1 @@
+"""What is done to images on their way to a network."""

@@ -1,0 +1,160 @@
+"""Votes of input capsules for output capsules, as routing needs them.
+
+Routing asks for three things: the sum of the votes over the input capsules,
+their sum weighted by couplings, and their agreement with output capsules. How
+votes are kept, in which order of axes and whether at all, is decided here.
+The axes are named in routing.py. Both kinds of votes have:
+
+  outputs       tuple (O, A)
+  outputs_axis  which axis of their couplings is O
+  dtype         the type of the votes, and of the products with them
+"""
+
+import math
+
+from keras import backend, ops
+
+from .hardware import is_tensorflow_on_cpu
+
+# `LinearVotes` takes the outputs in at most so many blocks: one for each of
+# 100 classes would make a graph of many thousand operations.
+_MAX_BLOCKS = 16
+
+
+class FormedVotes:
+    """Votes [..., I, O, A] as they are; couplings are [..., O, I].
+
+    In the order [..., O, I, A] both sums over votes are batched matrix
+    products, which neither copy the votes nor write a product of their size.
+
+    Args:
+      votes: tensor [..., I, O, A].
+
+    Raises:
+      ValueError: if `votes` has less than three axes.
+    """
+
+    outputs_axis = -2
+
+    def __init__(self, votes):
+        if len(votes.shape) < 3:
+            raise ValueError(
+                "votes must have the shape [..., inputs, outputs, atoms]. "
+                f"Received: votes of shape {tuple(votes.shape)}"
+            )
+        self.outputs = tuple(votes.shape[-2:])
+        self.dtype = votes.dtype
+        self._votes = ops.swapaxes(votes, -3, -2)
+
+    def couplings_shape(self):
+        return ops.shape(self._votes)[:-1]
+
+    def sum(self):
+        """Over the input capsules: float32 [..., O, A]."""
+        return ops.cast(ops.sum(self._votes, axis=-2), "float32")
+
+    def agreement(self, capsules):
+        """<votes, v>: [..., O, A] -> float32 [..., O, I]."""
+        v = ops.expand_dims(ops.cast(capsules, self.dtype), -1)
+        product = ops.matmul(self._votes, v)  # [..., O, I, 1]
+        return ops.cast(ops.squeeze(product, axis=-1), "float32")
+
+    def weighted_sum(self, couplings):
+        """sum_I c * votes: [..., O, I] -> float32 [..., O, A]."""
+        c = ops.expand_dims(ops.cast(couplings, self.dtype), -2)
+        product = ops.matmul(c, self._votes)  # [..., O, 1, A]
+        return ops.cast(ops.squeeze(product, axis=-2), "float32")
+
+
+class LinearVotes:
+    """Votes inputs @ weights, never formed; couplings are [O, B, I].
+
+    Both sums over votes are products with the weights,
+
+      sum over I of c * votes = (c * inputs) @ weights
+      <votes, v> = <inputs, weights @ v>
+
+    and the largest tensors have B * O * I * a numbers, not B * O * I * A.
+
+    On CPUs the outputs are taken in blocks, of one each up to `_MAX_BLOCKS`
+    outputs: products of the size [B, a, I] stay in the cache, where those of
+    all outputs at once would be written to memory and read again. This is for
+    float32: the gradients of blocks are summed in the type of the inputs, and
+    shorter ones would round at every addition.
+
+    Args:
+      inputs: tensor [B, I, a], the input capsules of a atoms.
+      weights: tensor [I, a, O * A].
+      num_outputs: int, O.
+    """
+
+    outputs_axis = -3
+
+    def __init__(self, inputs, weights, num_outputs: int):
+        _, self._num_inputs, self._num_atoms = inputs.shape
+        self.outputs = num_outputs, weights.shape[-1] // num_outputs
+        self.dtype = inputs.dtype
+        self._inputs = inputs
+        # A variable would be cast at each use.
+        self._weights = weights = ops.convert_to_tensor(weights)
+        # From here on input atoms stand before input capsules: a coupling
+        # then multiplies along rows, and products are summed over rows.
+        self._inputs_by_atom = ops.transpose(inputs, (0, 2, 1))  # [B, a, I]
+        is_float32 = backend.standardize_dtype(inputs.dtype) == "float32"
+        in_blocks = is_float32 and is_tensorflow_on_cpu()
+        num_blocks = _MAX_BLOCKS if in_blocks else 1
+        self._block_size = math.ceil(num_outputs / num_blocks)
+        by_output = ops.reshape(weights, (*weights.shape[:2], *self.outputs))
+        by_output = ops.reshape(  # [O, A, a * I]
+            ops.transpose(by_output, (2, 3, 1, 0)), (*self.outputs, -1)
+        )
+        self._weight_blocks = self._blocks(by_output)
+
+    def _blocks(self, by_output):
+        """[O, ...] -> list of [outputs of a block, ...]."""
+        starts = range(self._block_size, self.outputs[0], self._block_size)
+        return ops.split(by_output, list(starts)) if starts else [by_output]
+
+    def couplings_shape(self):
+        return (self.outputs[0], ops.shape(self._inputs)[0], self._num_inputs)
+
+    def sum(self):
+        """Over the input capsules: float32 [B, O, A]."""
+        size = self._num_inputs * self._num_atoms
+        product = ops.matmul(
+            ops.reshape(self._inputs, (-1, size)),
+            ops.reshape(self._weights, (size, -1)),
+        )
+        return ops.cast(ops.reshape(product, (-1, *self.outputs)), "float32")
+
+    def agreement(self, capsules):
+        """<inputs, weights @ v>: [B, O, A] -> float32 [O, B, I]."""
+        v = ops.cast(ops.transpose(capsules, (1, 0, 2)), self.dtype)
+        blocks = zip(self._blocks(v), self._weight_blocks, strict=True)
+        agreement = ops.concatenate(
+            [self._agreement_of_block(*block) for block in blocks]
+        )
+        return ops.cast(agreement, "float32")
+
+    def _agreement_of_block(self, v, weights):
+        product = ops.reshape(
+            ops.matmul(v, weights),
+            (v.shape[0], -1, self._num_atoms, self._num_inputs),
+        )
+        return ops.sum(product * self._inputs_by_atom, axis=2)
+
+    def weighted_sum(self, couplings):
+        """(c * inputs) @ weights: [O, B, I] -> float32 [B, O, A]."""
+        c = ops.expand_dims(ops.cast(couplings, self.dtype), 2)
+        blocks = zip(self._blocks(c), self._weight_blocks, strict=True)
+        product = ops.concatenate(
+            [self._weighted_sum_of_block(*block) for block in blocks]
+        )
+        return ops.cast(ops.transpose(product, (1, 0, 2)), "float32")
+
+    def _weighted_sum_of_block(self, c, weights):
+        weighted = ops.reshape(
+            c * self._inputs_by_atom,
+            (c.shape[0], -1, self._num_atoms * self._num_inputs),
+        )
+        return ops.matmul(weighted, ops.swapaxes(weights, 1, 2))

@@ -106,10 +106,11 @@ def check(layer, arguments, votes_of, options, gradients=True):
 )
 def test_convolution_equals_loops(num_routing, strides, padding, options):
     options = {"num_routing": num_routing, **options}
-    # With a stride of 2 and VALID the last row has no parent.
-    shape = (1, 4, 3, 1)
+    # With a stride of 2 and VALID the last row has no parent, and the third
+    # is seen by two positions.
+    size, shape = {1: (2, (1, 3, 3, 1)), 2: (3, (1, 6, 3, 1))}[strides]
     layer = build(
-        layers.ConvMatrixCapsules(2, 2, strides, padding, **options), shape
+        layers.ConvMatrixCapsules(2, size, strides, padding, **options), shape
     )
     check(
         layer,

@@ -52,8 +52,8 @@ class Classifier(keras.Model):
     Attributes:
       HParams: its hyper-parameters, a subclass of `BaseHParams`.
       TAKES_ANY_SIZE: bool, whether its weights fit images of other sizes.
-      shows_capsules: bool, whether its outputs have `capsules`, whose lengths
-        are the logits.
+      shows_capsules: bool, whether its outputs have `capsules`, one for each
+        class.
       decoder: layer that is called with capsules and labels and redraws
         images, or None.
 

@@ -13,7 +13,7 @@ from layers.em_routing import NORMALISATIONS
 from layers.initial_weights import truncated_normal
 from layers.losses import CLASSIFICATION_LOSSES
 from models.classifier import Classifier, Routing
-from models.hparams import MOST_ITERATIONS, BaseHParams, padding, size
+from models.hparams import MOST_ITERATIONS, BaseHParams, size
 
 CONV_SIZE, CONV_STRIDES, CONV_STDDEV = 5, 2, 0.05
 CAPSULE_SIZE = 3
@@ -98,7 +98,12 @@ class HParams(BaseHParams):
         choices=NORMALISATIONS,
         network=True,
     )
-    padding: str = padding()
+    padding: str = field(
+        "VALID",
+        "padding of the convolution; that of the capsules is VALID",
+        choices=("VALID", "SAME"),
+        network=True,
+    )
     primary_types: int = size(32, "B, types of primary capsules")
     routing: int = size(3, "iterations of EM routing", at_most=MOST_ITERATIONS)
     second_types: int = size(
@@ -114,8 +119,8 @@ class MatrixCapsuleModel(Classifier):
 
     conv 5x5 stride 2 to `conv_channels` channels, relu; `primary_types` primary
     capsules at each position; capsules 3x3 stride 2 of `first_types` and 3x3
-    stride 1 of `second_types`; one capsule for each class. Logits are the
-    activations of these, and the prediction the largest.
+    stride 1 of `second_types`, both VALID; one capsule for each class. Logits
+    are the activations of these, and the prediction the largest.
 
     Call arguments:
       x: dict with `images` [B, H, W, C].
@@ -132,6 +137,7 @@ class MatrixCapsuleModel(Classifier):
     """
 
     HParams = HParams
+    shows_capsules = True
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)
@@ -159,7 +165,6 @@ class MatrixCapsuleModel(Classifier):
                 count,
                 CAPSULE_SIZE,
                 strides,
-                hparams.padding,
                 final_lambda=hparams.conv_lambda,
                 normalise=hparams.normalise,
                 name=f"conv_capsules{number}",
@@ -251,12 +256,10 @@ class MatrixCapsuleModel(Classifier):
     @classmethod
     def smallest_image(cls, hparams):
         """Height and width below which the convolutions leave nothing."""
+        positions = 1
+        for strides in reversed(CAPSULE_STRIDES):
+            positions = (positions - 1) * strides + CAPSULE_SIZE
+        pixels = (positions - 1) * CONV_STRIDES + 1
         if hparams.padding == "SAME":
-            return 1
-        size = 1
-        for kernel, strides in (
-            *((CAPSULE_SIZE, strides) for strides in CAPSULE_STRIDES[::-1]),
-            (CONV_SIZE, CONV_STRIDES),
-        ):
-            size = (size - 1) * strides + kernel
-        return size
+            return pixels
+        return pixels + CONV_SIZE - 1

@@ -1,5 +1,6 @@
 """What all models share: losses, metrics, optimiser, what figures may ask."""
 
+import math
 import typing
 
 import keras
@@ -156,6 +157,12 @@ class Classifier(keras.Model):
     def smallest_image(cls, hparams):
         """Height and width below which the convolutions leave nothing."""
         return 1
+
+    @classmethod
+    def count_weights(cls, shape, hparams):
+        """How many weights the network would have; none of them is made."""
+        variables = cls.tf1_variables(shape, hparams) or {}
+        return sum(math.prod(v.shape) for v in variables.values())
 
     @classmethod
     def tf1_variables(cls, shape, hparams):

@@ -1,6 +1,7 @@
 """The network of "Matrix capsules with EM routing", section 5."""
 
 import dataclasses
+import itertools
 from typing import ClassVar
 
 import keras
@@ -9,7 +10,7 @@ from keras import ops
 import layers
 from common.fields import field
 from input_data import features as keys
-from layers.em_routing import NORMALISATIONS
+from layers.em_routing import NORMALISATIONS, POSE_ENTRIES
 from layers.initial_weights import truncated_normal
 from layers.losses import CLASSIFICATION_LOSSES
 from models.classifier import Classifier, Routing
@@ -263,3 +264,18 @@ class MatrixCapsuleModel(Classifier):
         if hparams.padding == "SAME":
             return pixels
         return pixels + CONV_SIZE - 1
+
+    @classmethod
+    def count_weights(cls, shape, hparams):
+        channels, primary = hparams.conv_channels, hparams.primary_types
+        types = (primary, hparams.first_types, hparams.second_types)
+        routed = sum(
+            CAPSULE_SIZE**2 * children * parents * POSE_ENTRIES + 2 * parents
+            for children, parents in itertools.pairwise(types)
+        )
+        return (
+            (CONV_SIZE**2 * shape.depth + 1) * channels
+            + (channels + 1) * primary * (POSE_ENTRIES + 1)
+            + routed
+            + (types[-1] * POSE_ENTRIES + 2) * shape.num_classes
+        )

@@ -79,6 +79,7 @@ def test_weight_counts(name):
     for shape, hparams, count in WEIGHT_COUNTS[name]:
         model = build_model(name, shape, 1, hparams)
         assert model.count_params() == count
+        assert model.count_weights(shape, hparams) == count
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))

@@ -4,7 +4,6 @@ This file imports none of them, so that flags are parsed without TensorFlow.
 """
 
 import importlib
-import math
 
 from common.errors import UserError
 from common.fields import did_you_mean
@@ -73,8 +72,7 @@ def build_model(name, shape, num_targets, hparams, seed=0):
 
 def _require_sane_size(cls, name, shape, hparams):
     """Counts the weights of the network before any of them is made."""
-    variables = cls.tf1_variables(shape, hparams) or {}
-    count = sum(math.prod(v.shape) for v in variables.values())
+    count = cls.count_weights(shape, hparams)
     if count > _MOST_WEIGHTS:
         raise UserError(
             f"model {name} with these hyper-parameters and images of "

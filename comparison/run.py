@@ -117,7 +117,8 @@ def _evaluate(config):
       checkpoint).
     """
     import checkpoints
-    from evaluation.evaluator import Evaluator, score
+    from evaluation.counts import score
+    from evaluation.evaluator import Evaluator
 
     evaluator = Evaluator(config)
     directory = pathlib.Path(config.summary_dir) / "train"

@@ -12,6 +12,7 @@ import numpy as np
 import checkpoints
 from common.errors import UserError
 from common.progress import Progress
+from evaluation.counts import PRESENT_LENGTH
 from evaluation.export import functional
 from input_data import features as keys
 from input_data.formats.files import read_bytes
@@ -19,9 +20,6 @@ from input_data.formats.image_file import MAX_BYTES
 from training.config import EVAL_BATCH_SIZE
 
 STANDARD_INPUT = "-"
-# Longer capsules say that their class is in the image. The paper's margin
-# loss (section 3) pulls lengths to 0.9 or more, or to 0.1 or less.
-PRESENT_LENGTH = 0.5
 
 
 def load_network(path):

@@ -11,7 +11,8 @@ import checkpoints
 import experiment
 from checkpoints.architecture import Architecture
 from common.errors import UserError
-from evaluation.evaluator import Evaluator, score
+from evaluation.counts import score
+from evaluation.evaluator import Evaluator
 from evaluation.export import functional
 from evaluation.prediction import load_network
 from input_data import features as keys

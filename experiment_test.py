@@ -488,13 +488,11 @@ def test_ensemble_prints_its_own_and_each_members_error(
     total = np.zeros((250, 10))
     for trial in range(3):
         path = tmp_path / f"run{trial}" / "train" / "model.ckpt-30"
-        labels, logits, pipeline = evaluator.predict(
-            checkpoint.open_checkpoint(path)
-        )
-        assert pipeline.spec.num_targets == num_targets
-        total += logits
+        found = evaluator.predict(checkpoint.open_checkpoint(path))
+        assert found.pipeline.spec.num_targets == num_targets
+        total += found.logits
     largest = np.sort(np.argsort(-total, axis=1)[:, :num_targets])
-    wanted = np.sort(np.argsort(-labels, axis=1)[:, :num_targets])
+    wanted = np.sort(np.argsort(-found.labels, axis=1)[:, :num_targets])
     wrong = int((largest != wanted).any(axis=1).sum())
     if num_targets == 1:  # enough is learnt for the members to differ
         assert str(wrong) not in {count for _, count in members}

@@ -1,6 +1,9 @@
 import numpy as np
+import pytest
 
-from evaluation.evaluator import Score, score
+from devices.parallel import OneDevice
+from evaluation.evaluator import Score, predict, score
+from testing.tiny_subject import NUM_EXAMPLES, make_subject
 
 
 def test_score_counts_and_prints_as_the_reference():
@@ -43,3 +46,15 @@ def test_logits_that_are_not_finite_are_wrong():
     logits = np.array([[np.nan, np.nan], [0.9, 0.1], [np.inf, 0.0]])
     labels = np.eye(2)[[0, 0, 0]]
     assert score(labels, logits, 1) == Score(3, 1, 1, 1)
+
+
+@pytest.mark.parametrize("remake", [True, False])
+def test_the_loss_is_that_of_training(remake):
+    subject = make_subject(2, remake=remake)
+    predictor = OneDevice().predictor(subject.model)
+    found = predict(predictor, subject.pipeline, 100)
+    assert found.losses.shape == (NUM_EXAMPLES,)
+    ((x, y),) = subject.pipeline.evaluation_batches(NUM_EXAMPLES)
+    subject.model.compile()
+    logs = subject.model.test_on_batch(x, y, return_dict=True)
+    assert found.score.loss == pytest.approx(float(logs["loss"]), rel=1e-5)

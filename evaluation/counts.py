@@ -28,12 +28,14 @@ class Score:
       almost_correct: int, at least one is.
       confident: int, all are right and have values above `PRESENT_LENGTH`,
         as lengths and probabilities of classes that are there should.
+      loss: float, the mean of the training's loss; None of an ensemble.
     """
 
     num_examples: int
     correct: int
     almost_correct: int
     confident: int
+    loss: float | None = None
 
     @property
     def wrong(self):

@@ -117,7 +117,6 @@ def _evaluate(config):
       checkpoint).
     """
     import checkpoints
-    from evaluation.counts import score
     from evaluation.evaluator import Evaluator
 
     evaluator = Evaluator(config)
@@ -128,12 +127,11 @@ def _evaluate(config):
             continue  # of an interruption
         opened = checkpoints.open(path)
         start = time.perf_counter()
-        labels, logits, pipeline = evaluator.predict(opened)
+        result = evaluator.predict(opened).score
         seconds = time.perf_counter() - start
-        result = score(labels, logits, pipeline.spec.num_targets)
         points.append({"step": step, "wrong": result.wrong})
     model, _ = evaluator.load(opened)
-    return points, len(labels) / seconds, result, (model, opened)
+    return points, result.num_examples / seconds, result, (model, opened)
 
 
 def _describe(found):

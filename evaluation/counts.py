@@ -28,12 +28,14 @@ class Score:
       almost_correct: int, at least one is.
       confident: int, all are right and have values above `PRESENT_LENGTH`,
         as lengths and probabilities of classes that are there should.
+      loss: float, the mean of the training's loss; None of an ensemble.
     """
 
     num_examples: int
     correct: int
     almost_correct: int
     confident: int
+    loss: float | None = None
 
     @property
     def wrong(self):
@@ -68,10 +70,10 @@ class Score:
 def score(labels, logits, num_targets):
     """The `Score` of predictions."""
     hits = _num_hits(labels, logits, num_targets)
-    correct = hits == num_targets
+    correct, almost = hits >= num_targets, hits >= 1
     above = ((logits > PRESENT_LENGTH) | (labels == 0)).all(axis=-1)
-    counts = (correct, hits > 0, correct & above)
-    return Score(len(labels), *(int(count.sum()) for count in counts))
+    counts = [int(c.sum()) for c in (correct, almost, correct & above)]
+    return Score(len(labels), *counts)
 
 
 def wrong_examples(labels, logits, num_targets):

@@ -8,25 +8,47 @@ from checkpoints.architecture import Architecture
 from common.errors import UserError
 from common.progress import Progress
 from devices.parallel import OneDevice
+from evaluation.counts import score
 from input_data import features as keys
 from input_data import registry
+from input_data.pipeline import Pipeline
 from models.hparams import parse_overrides
 from training.config import EVAL_BATCH_SIZE
 
 
+@dataclasses.dataclass(frozen=True)
+class Predictions:
+    """What a network makes of every example of a pipeline.
+
+    Attributes:
+      labels: float32 array [N, classes], k-hot.
+      logits: float32 array [N, classes].
+      losses: float32 array [N].
+      pipeline: `Pipeline` that the images came from.
+    """
+
+    labels: np.ndarray
+    logits: np.ndarray
+    losses: np.ndarray
+    pipeline: Pipeline
+
+    @property
+    def score(self):
+        """The `Score`."""
+        num_targets = self.pipeline.spec.num_targets
+        counts = score(self.labels, self.logits, num_targets)
+        return dataclasses.replace(counts, loss=float(self.losses.mean()))
+
+
 def predict(predictor, pipeline, batch_size):
-    """The logits for every example of a pipeline, and the labels.
+    """The `Predictions` of a network.
 
     Args:
-      predictor: function from the dict x of a batch to its logits, see
-        `OneDevice.predictor`.
+      predictor: function of a batch, see `OneDevice.predictor`.
       pipeline: `Pipeline`.
       batch_size: int.
-
-    Returns:
-      Pair of float32 arrays [N, classes]: labels (k-hot) and logits.
     """
-    labels, logits = [], []
+    labels, logits, losses = [], [], []
     num_examples = pipeline.spec.num_examples
     progress = Progress(0, num_examples, name="image")
     done = 0
@@ -35,11 +57,18 @@ def predict(predictor, pipeline, batch_size):
         size = len(labels[-1])
         # All batches have one size, which splits over the devices: the last is
         # filled up, and what filled it does not count.
-        full = {name: _fill(array, batch_size) for name, array in x.items()}
-        logits.append(predictor(full)[:size])
+        full = (
+            {name: _fill(array, batch_size) for name, array in part.items()}
+            for part in (x, y)
+        )
+        for found, values in zip(
+            (logits, losses), predictor(*full), strict=True
+        ):
+            found.append(values[:size])
         done += size
         progress.update(done, {})
-    return np.concatenate(labels), np.concatenate(logits)
+    arrays = map(np.concatenate, (labels, logits, losses))
+    return Predictions(*arrays, pipeline)
 
 
 def _fill(array, size):
@@ -71,11 +100,7 @@ class Evaluator:
         self._built = None  # the last (architecture, model, predictor)
 
     def predict(self, checkpoint):
-        """Labels and logits of an opened checkpoint.
-
-        Returns:
-          Tuple of labels and logits, both float32 [N, classes], and the
-          `Pipeline` that the images came from.
+        """The `Predictions` of an opened checkpoint.
 
         Raises:
           UserError: as `load`.
@@ -83,8 +108,7 @@ class Evaluator:
         _, pipeline = self.load(checkpoint)
         _, _, predictor = self._built
         batch_size = self._parallel.round_up(EVAL_BATCH_SIZE)
-        labels, logits = predict(predictor, pipeline, batch_size)
-        return labels, logits, pipeline
+        return predict(predictor, pipeline, batch_size)
 
     def load(self, checkpoint):
         """The network of a checkpoint, and the data for it.

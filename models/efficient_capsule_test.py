@@ -11,7 +11,6 @@ import checkpoints
 import experiment
 from checkpoints.architecture import Architecture
 from common.errors import UserError
-from evaluation.counts import score
 from evaluation.evaluator import Evaluator
 from evaluation.export import functional
 from evaluation.prediction import load_network
@@ -273,12 +272,12 @@ def test_it_learns_digits_and_predicts_as_its_checkpoint(tmp_path):
     experiment.run(settings)
     path = tmp_path / "train" / "model.ckpt-60"
     evaluator = Evaluator(settings)
-    labels, logits, pipeline = evaluator.predict(checkpoints.open(path))
-    assert score(labels, logits, 1).correct > 0.5 * len(labels)
+    found = evaluator.predict(checkpoints.open(path))
+    assert found.score.correct > 0.5 * len(found.labels)
     network, _ = load_network(str(path))
-    ((x, _),) = pipeline.evaluation_batches(20, stop=20)
+    ((x, _),) = found.pipeline.evaluation_batches(20, stop=20)
     predicted = network.predict_on_batch(x[keys.IMAGES])[keys.LOGITS]
-    np.testing.assert_allclose(predicted, logits[:20], atol=1e-6)
+    np.testing.assert_allclose(predicted, found.logits[:20], atol=1e-6)
 
 
 def test_instance_normalisation_is_exported(tmp_path):

@@ -99,6 +99,11 @@ class Evaluator:
         self._pipelines = {}
         self._built = None  # the last (architecture, model, predictor)
 
+    @property
+    def model(self):
+        """The `keras.Model` of the checkpoint that came last."""
+        return self._built[1]
+
     def predict(self, checkpoint):
         """The `Predictions` of an opened checkpoint.
 

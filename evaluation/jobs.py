@@ -1,17 +1,25 @@
-"""Evaluation: of one checkpoint, of each new one, and of an ensemble."""
+"""Evaluation: of one checkpoint, of those of a training, and of an ensemble."""
 
+import dataclasses
 import pathlib
 import time
 
 import checkpoints
 from common.errors import UserError
+from common.fields import listed
 from devices.parallel import OneDevice
-from evaluation import learning_curve, pictures
 from evaluation.counts import score
 from evaluation.evaluator import Evaluator
-from training.summaries import SummaryWriter, evaluation_scalars
+from evaluation.results import Results
+from training.process import is_training
 
 _ONE_DEVICE = OneDevice()
+# Seconds in which a training may start: both jobs may be started together.
+START_TIMEOUT = 60
+# Seconds between looks whether it has started, and at most between others.
+_SHORT_INTERVAL = 0.5
+_LONGEST_INTERVAL = 3600
+_MOST_NAMES = 3
 
 
 def evaluate_once(config, parallel=_ONE_DEVICE):
@@ -32,20 +40,15 @@ def evaluate_once(config, parallel=_ONE_DEVICE):
         )
     # First, lest they fail after the work.
     checkpoint = checkpoints.open(config.checkpoint)
-    writer = None
-    if config.summary_dir and parallel.is_first:
-        writer = _test_writer(config)
-    predictions = Evaluator(config, parallel).predict(checkpoint)
-    _print(predictions.score, config)
-    if writer is not None:
-        _summarise(config, writer, predictions, checkpoint)
-    return predictions.score
-
-
-def _print(result, config):
-    print(result, flush=True)
-    if config.pairs != "overlap":
-        print(result.measures, flush=True)
+    with Results(config, parallel.is_first) as results:
+        results.prepare()
+        predictions = Evaluator(config, parallel).predict(checkpoint)
+        found = predictions.score
+        # A folder was named, which stands for its newest.
+        is_another = checkpoint.path != pathlib.Path(config.checkpoint)
+        title = f"{checkpoint.path}:\n" if is_another else ""
+        results.tell(title, predictions, found, checkpoint)
+    return found
 
 
 def evaluate_ensemble(config, parallel=_ONE_DEVICE):
@@ -58,29 +61,44 @@ def evaluate_ensemble(config, parallel=_ONE_DEVICE):
 
     Raises:
       UserError: if a checkpoint is missing: it lists those that were found.
+        If they are for other numbers of targets, or some give lengths of
+        capsules and others what has another scale.
     """
     paths = _ensemble_paths(config.checkpoint, config.num_trials)
     evaluator = Evaluator(config, parallel)
-    members, total = [], 0.0
-    first_targets = None
-    for path in paths:
-        predictions = evaluator.predict(checkpoints.open(path))
-        num_targets = predictions.pipeline.spec.num_targets
-        first_targets = first_targets or num_targets
-        if num_targets != first_targets:
-            raise UserError(
-                f"{path} is for {num_targets} targets but {paths[0]} for "
-                f"{first_targets}: they cannot form an ensemble unless "
-                "--num_targets says which images to take"
+    members, total, first = [], 0.0, None
+    with Results(config, parallel.is_first) as results:
+        for path in paths:
+            checkpoint = checkpoints.open(path)
+            predictions = evaluator.predict(checkpoint)
+            spec, model = predictions.pipeline.spec, evaluator.model
+            values = (
+                "lengths of capsules"
+                if model.shows_capsules
+                else f"the outputs of model {model.name}"
             )
-        members.append(predictions.score)
-        print(f"{path}: ", end="")
-        _print(members[-1], config)
-        total = total + predictions.logits
-    result = score(predictions.labels, total, num_targets)
-    print(f"Ensemble of {len(paths)}:")
-    print(result)
-    return members, result
+            kind = (f"for {spec.num_targets} targets", f"of {values}")
+            first = first or kind
+            for this, that, but in zip(
+                kind,
+                first,
+                (" unless --num_targets says which images to take", ""),
+                strict=True,
+            ):
+                if this != that:
+                    raise UserError(
+                        f"{path} is {this} but {paths[0]} {that}: they cannot "
+                        f"form an ensemble{but}"
+                    )
+            members.append(predictions.score)
+            results.tell(
+                f"{path}: ", predictions, members[-1], checkpoint, True
+            )
+            total = total + predictions.logits
+        predictions = dataclasses.replace(predictions, logits=total)
+        found = score(predictions.labels, total, spec.num_targets)
+        results.tell(f"Ensemble of {len(paths)}:\n", predictions, found)
+    return members, found
 
 
 def _ensemble_paths(pattern, num_trials):
@@ -93,26 +111,27 @@ def _ensemble_paths(pattern, num_trials):
         pathlib.Path(pattern.replace("{}", str(trial)))
         for trial in range(num_trials)
     ]
-    found = [path for path in paths if checkpoints.exists(path)]
-    if len(found) < num_trials:
-        missing = [str(path) for path in paths if path not in found]
+    missing = [path for path in paths if not checkpoints.exists(path)]
+    if missing:
+        found = sorted(set(paths) - set(missing), key=paths.index)
         raise UserError(
-            f"missing checkpoints: {', '.join(missing)}; found: "
-            f"{', '.join(map(str, found)) or 'none'}"
+            f"missing checkpoints: {listed(missing, _MOST_NAMES)}; found: "
+            f"{listed(found, _MOST_NAMES) or 'none'}"
         )
     return paths
 
 
 def evaluate_continuously(config, parallel=_ONE_DEVICE):
-    """Evaluates each checkpoint of a training job, as they come.
+    """Evaluates the checkpoints of a training job.
 
-    Looks into `<summary_dir>/train` every `eval_interval` seconds and
-    evaluates every checkpoint that is there, once and in the order of steps.
-    Ends when the training's last step is evaluated, or after `eval_timeout`
-    seconds without a new one.
+    While a training runs in `<summary_dir>/train`, every checkpoint is
+    evaluated as it comes, once and in the order of steps; that ends with the
+    training's last step, or after `eval_timeout` seconds without a new one.
+    Where none runs and none starts within `START_TIMEOUT` seconds, the newest
+    checkpoint is, or with `eval_all` each that is there.
 
     Raises:
-      UserError: if no checkpoint comes at all, or one does not work.
+      UserError: if there is no checkpoint, or one does not work.
     """
     config.require_summary_dir()
     if not parallel.is_alone:
@@ -120,74 +139,151 @@ def evaluate_continuously(config, parallel=_ONE_DEVICE):
             "waiting for checkpoints is for one process: leave out "
             "--num_processes, or name a --checkpoint"
         )
-    directory = pathlib.Path(config.summary_dir) / "train"
-    writer = _test_writer(config)
-    evaluator = Evaluator(config, parallel)
-    last_step, last_time = -1, time.monotonic()
-    print(
-        f"Waiting for checkpoints in {directory}, until the training's last "
-        f"step or {config.eval_timeout:g} seconds without a new one",
-        flush=True,
-    )
-    while True:
-        is_final = False
-        for step, path in checkpoints.find_all(directory):
-            if step <= last_step:
-                continue
-            last_step, is_final = step, False
-            try:
-                # A training with --keep may remove it from here on.
-                checkpoint = checkpoints.open(path)
-                predictions = evaluator.predict(checkpoint)
-            except UserError as error:
-                removed = not path.is_dir()  # by a training with --keep
-                damaged = isinstance(error, checkpoints.DamagedError)
-                if not removed and not damaged:
-                    raise
-                print(f"Warning: {error}; not evaluated", flush=True)
-                continue
-            print(f"{path}:")
-            _print(predictions.score, config)
-            _summarise(config, writer, predictions, checkpoint)
-            last_time = time.monotonic()
-            last = checkpoint.training["max_steps"]
-            # A training that went on has later ones than its first last.
-            is_final = last is not None and step >= last
-        if is_final:
-            return
-        time_left = last_time + config.eval_timeout - time.monotonic()
-        if time_left < 0:
-            break
-        time.sleep(min(config.eval_interval, time_left))
-    if last_step < 0:
-        raise UserError(
-            f"no checkpoint came to {directory} in {config.eval_timeout:g} "
-            "seconds"
+    with Results(config) as results:
+        _Follower(config, Evaluator(config, parallel), results).run()
+
+
+class _Follower:
+    """Evaluates the checkpoints in a training's folder, each once."""
+
+    def __init__(self, config, evaluator, results):
+        self._config = config
+        self._evaluator = evaluator
+        self._results = results
+        self._directory = pathlib.Path(config.summary_dir) / "train"
+        self._seen = set()
+        self._last_step = -1
+        self._is_finished = False
+
+    def run(self):
+        """Evaluates them; see `evaluate_continuously`."""
+        if not self._starts():
+            self._evaluate_those_there()
+            # It may have started meanwhile.
+            if not is_training(self._directory):
+                return
+        self._follow()
+
+    def _starts(self):
+        """Whether a training runs, or starts within a minute."""
+        if is_training(self._directory):
+            return True
+        found = checkpoints.find_all(self._directory)
+        if found and self._is_last(found[-1][1]):
+            return False
+        patience = min(START_TIMEOUT, self._config.eval_timeout)
+        print(
+            f"No training runs in {self._directory}: waiting {patience:g} "
+            "seconds for one to start",
+            flush=True,
         )
-    print(
-        f"No new checkpoint in {directory} for {config.eval_timeout:g} seconds"
-    )
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            time.sleep(min(_SHORT_INTERVAL, self._config.eval_interval))
+            if is_training(self._directory):
+                return True
+        return False
+
+    def _is_last(self, path):
+        """Whether a training has ended with this checkpoint."""
+        try:
+            return _is_finished(checkpoints.open(path))
+        except checkpoints.DamagedError:
+            return False
+
+    def _evaluate_those_there(self):
+        found = checkpoints.find_all(self._directory)
+        for _, path in found if self._config.eval_all else reversed(found):
+            is_done = self._evaluate(path)
+            if is_done and not self._config.eval_all:
+                # The earlier ones are not asked for.
+                self._seen |= {_identity(other) for _, other in found}
+                break
+        if self._last_step < 0:
+            raise UserError(
+                f"there is no checkpoint to evaluate in {self._directory}, and "
+                "no training runs there"
+            )
+
+    def _follow(self):
+        timeout = self._config.eval_timeout
+        print(
+            f"Waiting for checkpoints in {self._directory}, until the "
+            f"training's last step or {timeout:g} seconds without a new one",
+            flush=True,
+        )
+        last_time = last_running = time.monotonic()
+        while True:
+            # First: what it saves until it ends is then seen below.
+            runs = is_training(self._directory)
+            self._is_finished = False
+            for step, path in checkpoints.find_all(self._directory):
+                if _identity(path) in self._seen:
+                    continue
+                if step <= self._last_step:
+                    print(f"The training in {self._directory} began anew")
+                if self._evaluate(path):
+                    last_time = time.monotonic()
+            if self._is_finished:
+                return
+            now = time.monotonic()
+            if runs:
+                last_running, left = now, last_time + timeout - now
+            else:  # it may be started again
+                left = max(last_time, last_running) - now
+                left += min(START_TIMEOUT, timeout)
+            if left < 0:
+                break
+            interval = min(self._config.eval_interval, _LONGEST_INTERVAL, left)
+            time.sleep(interval)
+        if self._last_step < 0:
+            raise UserError(
+                f"no checkpoint came to {self._directory} in {timeout:g} "
+                "seconds"
+            )
+        if runs:
+            print(
+                f"No new checkpoint in {self._directory} for {timeout:g} "
+                "seconds"
+            )
+        else:
+            print(f"The training in {self._directory} has stopped")
+
+    def _evaluate(self, path):
+        """Evaluates a checkpoint; returns whether it could be."""
+        self._seen.add(_identity(path))
+        # A training that went on has later ones than its first last.
+        self._is_finished = False
+        self._results.prepare()
+        try:
+            # A training with --keep may remove it from here on.
+            checkpoint = checkpoints.open(path)
+            predictions = self._evaluator.predict(checkpoint)
+        except UserError as error:
+            removed = not path.is_dir()  # by a training with --keep
+            damaged = isinstance(error, checkpoints.DamagedError)
+            if not removed and not damaged:
+                raise
+            print(f"Warning: {error}; not evaluated", flush=True)
+            return False
+        self._last_step = checkpoint.step
+        self._is_finished = _is_finished(checkpoint)
+        self._results.tell(
+            f"{path}:\n", predictions, predictions.score, checkpoint
+        )
+        return True
 
 
-def _summarise(config, writer, predictions, checkpoint):
-    """Writes one evaluation for TensorBoard, and the learning curve.
-
-    Args:
-      config: `Config`.
-      writer: `SummaryWriter`.
-      predictions: `Predictions` of the test images.
-      checkpoint: the opened one that was evaluated.
-    """
-    step, result = checkpoint.step, predictions.score
-    labels, logits = predictions.labels, predictions.logits
-    pipeline = predictions.pipeline
-    writer.scalars(evaluation_scalars(result), step)
-    if checkpoint.architecture is not None:  # a TF1 one tells nothing
-        writer.hparams(checkpoint)
-    for name, png in pictures.draw(pipeline, labels, logits, step).items():
-        writer.image(name, png, step)
-    learning_curve.write(config.summary_dir)
+def _is_finished(checkpoint):
+    """Whether it is the last of its training; None if nobody knows."""
+    last = checkpoint.training.get("max_steps")
+    return last is not None and checkpoint.step >= last
 
 
-def _test_writer(config):
-    return SummaryWriter(pathlib.Path(config.summary_dir) / "test")
+def _identity(path):
+    """What tells a checkpoint from a later one of the same name."""
+    try:
+        status = path.stat()
+    except OSError:
+        return path, None
+    return path, status.st_ino, status.st_mtime_ns

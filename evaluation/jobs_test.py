@@ -1,43 +1,256 @@
-import types
+"""Following trainings; the jobs themselves are in experiment_test.py."""
 
-import numpy as np
-import tensorflow as tf
-from tensorboard.backend.event_processing.event_accumulator import (
-    EventAccumulator,
-)
+import dataclasses
+import json
+import re
+import shutil
+import threading
 
-from evaluation import jobs as evaluation
-from evaluation.counts import score
-from input_data import registry
-from input_data.splits import Split
-from training.summaries import SummaryWriter
+import pytest
+
+import checkpoints
+from common.errors import UserError
+from evaluation import jobs
+from testing.small_models import overrides
+from training.config import Config
+from training.process import is_training, sole_trainer
+from training.train import train
+
+SHORT = {"eval_interval": 0.05, "eval_timeout": 0.2, "eval_size": 30}
 
 
-def test_summaries_of_an_evaluation(tmp_path):
-    options = registry.Options(num_targets=1, eval_size=40)
-    pipeline = registry.load("digits", Split.TEST, options)
-    ((_, y),) = pipeline.evaluation_batches(40)
-    labels = y["logits"]
-    logits = labels.copy()
-    logits[:30] = 1 - labels[:30]
-    evaluation._summarise(
-        SummaryWriter(tmp_path),
-        pipeline,
-        labels,
-        logits,
-        score(labels, logits, 1),
-        types.SimpleNamespace(step=17, architecture=None),
+def evaluating(folder, **settings):
+    return Config(
+        train=False, **{**SHORT, "summary_dir": str(folder), **settings}
     )
-    assert len(list(tmp_path.iterdir())) == 1
-    events = EventAccumulator(str(tmp_path), size_guidance={"tensors": 0})
-    events.Reload()
-    for tag in ("confusion_matrix", "wrong_predictions"):
-        (event,) = events.Tensors(tag)
-        assert event.step == 17
-        width, height, *pictures = event.tensor_proto.string_val
-        (picture,) = pictures
-        image = tf.io.decode_png(picture).numpy()
-        assert image.shape == (int(height), int(width), 3)
-        assert np.ptp(image) > 0
-    (event,) = events.Tensors("wrong_prediction")
-    assert (event.step, tf.make_ndarray(event.tensor_proto)) == (17, 30)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    config = Config(
+        summary_dir=str(folder),
+        hparams_override=overrides("capsule", routing=1, remake=False),
+        batch_size=4,
+        max_steps=3,
+        save_step=1,
+    )
+    train(config)
+    return folder
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    """A copy of a training's folder, with the steps 1, 2 and 3."""
+    return shutil.copytree(trained, tmp_path / "run")
+
+
+def reported(output):
+    return re.findall(r"model\.ckpt-(\d+):\nTotal wrong", output)
+
+
+def test_of_a_training_that_has_ended_the_newest_or_all_are_evaluated(
+    run, capsys
+):
+    jobs.evaluate_continuously(evaluating(run))
+    output = capsys.readouterr().out
+    assert reported(output) == ["3"]
+    assert "No training" not in output
+    jobs.evaluate_continuously(evaluating(run, eval_all=True))
+    assert reported(capsys.readouterr().out) == ["1", "2", "3"]
+
+
+def test_lines_say_which_images_they_count(run, capsys):
+    named = {"checkpoint": str(run)}
+    jobs.evaluate_once(evaluating(run, **named))
+    output = capsys.readouterr().out
+    assert re.search(
+        r"model.ckpt-3:\nTotal wrong predictions: \d+, wrong percent: "
+        r"[\d.]+% \(30 test images of digits\)\n",
+        output,
+    )
+    # What it held out says so, and has a folder of its own.
+    path = run / "train" / "model.ckpt-3"
+    (run / "train" / "model.ckpt-1").rename(run / "train" / "model.ckpt-0")
+    shutil.rmtree(run / "test")
+    with pytest.raises(UserError, match="trained without --validate"):
+        jobs.evaluate_once(evaluating(run, validate=True, checkpoint=str(path)))
+    new = run.parent / "held out"
+    train(
+        Config(
+            summary_dir=str(new),
+            hparams_override=overrides("capsule", remake=False),
+            batch_size=4,
+            max_steps=1,
+            validate=True,
+        )
+    )
+    jobs.evaluate_continuously(evaluating(new, validate=True))
+    assert "(30 held-out images of digits)" in capsys.readouterr().out
+    assert (new / "validation").is_dir()
+    assert not (new / "test").exists()
+
+
+def test_a_training_that_does_not_run_is_waited_for_and_said(
+    run, tmp_path, capsys, monkeypatch
+):
+    nowhere = tmp_path / "mistyped"
+    with pytest.raises(UserError, match="no checkpoint to evaluate in .*mist"):
+        jobs.evaluate_continuously(evaluating(nowhere))
+    assert not nowhere.exists()
+    shutil.rmtree(run / "train" / "model.ckpt-3")
+    monkeypatch.setattr(jobs, "START_TIMEOUT", 0.1)
+    jobs.evaluate_continuously(evaluating(run, eval_timeout=1e308))
+    output = capsys.readouterr().out
+    line, *_ = output.split("\n")
+    assert line == (
+        f"No training runs in {nowhere}/train: waiting 0.2 seconds for one "
+        "to start"
+    )
+    assert f"No training runs in {run}/train: waiting 0.1 seconds" in output
+    assert reported(output) == ["2"]
+
+
+def while_training(folder, config, *events):
+    """Evaluates while a training "runs", in which some events come.
+
+    Each event is a function that is called when the evaluation has nothing
+    more to do.
+    """
+    events = list(events)
+    sleep = jobs.time.sleep
+
+    with sole_trainer(folder / "train"):
+
+        def go_on(seconds):
+            if events:
+                events.pop(0)()
+            else:
+                sleep(seconds)
+
+        jobs.time.sleep = go_on
+        try:
+            jobs.evaluate_continuously(config)
+        finally:
+            jobs.time.sleep = sleep
+
+
+def test_a_training_that_begins_anew_is_noticed(run, capsys):
+    directory = run / "train"
+    old = run.parent / "old"
+    shutil.rmtree(directory / "model.ckpt-3")
+
+    def begin_anew():
+        shutil.move(directory / "model.ckpt-2", old)
+        shutil.rmtree(directory / "model.ckpt-1")
+        # Of the same name, but another one.
+        shutil.copytree(old, directory / "model.ckpt-2")
+
+    while_training(run, evaluating(run), begin_anew)
+    output = capsys.readouterr().out
+    assert reported(output) == ["1", "2", "2"]
+    assert output.count(f"The training in {directory} began anew") == 1
+    assert "No new checkpoint in" in output
+
+
+@pytest.mark.parametrize("interval", [1e308, 0.01])
+def test_intervals_of_any_length(run, interval):
+    """They were more than a timer takes."""
+    shutil.rmtree(run / "train" / "model.ckpt-3")
+    while_training(run, evaluating(run, eval_interval=interval))
+
+
+def test_a_training_that_stops_is_not_waited_for_any_longer(
+    run, capsys, monkeypatch
+):
+    monkeypatch.setattr(jobs, "START_TIMEOUT", 0.3)
+    shutil.rmtree(run / "train" / "model.ckpt-3")
+    stopped = threading.Event()
+    started = threading.Event()
+
+    def hold():
+        with sole_trainer(run / "train"):
+            started.set()
+            stopped.wait(30)
+
+    trainer = threading.Thread(target=hold)
+    trainer.start()
+    started.wait(30)
+    assert is_training(run / "train")
+    tell = jobs.Results.tell
+
+    def tell_and_stop(*arguments):
+        tell(*arguments)
+        stopped.set()
+
+    monkeypatch.setattr(jobs.Results, "tell", tell_and_stop)
+    jobs.evaluate_continuously(evaluating(run, eval_timeout=100.0))
+    trainer.join()
+    assert not is_training(run / "train")
+    output = capsys.readouterr().out
+    assert reported(output) == ["1", "2"]
+    assert output.endswith(f"The training in {run}/train has stopped\n")
+
+
+def test_json_for_programs(run, capsys):
+    config = evaluating(run, checkpoint=str(run), format="json", eval_size=360)
+    score = jobs.evaluate_once(config)
+    output, errors = capsys.readouterr()
+    found = json.loads(output)
+    assert "image 360/360" in errors
+    assert found["checkpoint"] == str(run / "train" / "model.ckpt-3")
+    assert found["images"] == "test images of digits"
+    assert (found["step"], found["num_examples"]) == (3, 360)
+    assert found["wrong"] == score.wrong
+    assert found["wrong_percent"] == pytest.approx(score.wrong / 3.6)
+    matrix = found["confusion_matrix"]
+    assert sum(map(sum, matrix)) == 360
+    assert sum(matrix[n][n] for n in range(10)) == 360 - score.wrong
+    for number, row in enumerate(found["classes"]):
+        assert row == {
+            "class": str(number),
+            "labels": sum(matrix[number]),
+            "found": matrix[number][number],
+            "predictions": sum(line[number] for line in matrix),
+        }
+    folder = run / "test"
+    assert (folder / "model.ckpt-3.json").read_text() == output
+    png = folder / "model.ckpt-3.confusion_matrix.png"
+    assert png.read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_ensemble_is_of_one_kind(run, tmp_path, capsys):
+    new = tmp_path / "baseline"
+    train(
+        Config(
+            summary_dir=str(new),
+            model="baseline",
+            hparams_override=overrides("baseline"),
+            batch_size=4,
+            max_steps=3,
+        )
+    )
+    pattern = tmp_path / "member{}" / "model.ckpt-3"
+    for number, folder in enumerate((run, run, new)):
+        source = checkpoints.path_of(folder / "train", 3)
+        shutil.copytree(source, str(pattern).replace("{}", str(number)))
+    config = evaluating(
+        tmp_path, checkpoint=str(pattern), num_trials=2, format="json"
+    )
+    capsys.readouterr()
+    jobs.evaluate_ensemble(config)
+    lines = capsys.readouterr().out.splitlines()
+    assert [json.loads(line)["checkpoint"] for line in lines] == [
+        *(str(pattern).replace("{}", number) for number in "01"),
+        str(pattern),
+    ]
+    with pytest.raises(
+        UserError,
+        match="member2.* is of the outputs of model "
+        "baseline but .*member0.* of lengths of capsules: they cannot form",
+    ):
+        jobs.evaluate_ensemble(dataclasses.replace(config, num_trials=3))
+    with pytest.raises(UserError) as caught:
+        jobs.evaluate_ensemble(dataclasses.replace(config, num_trials=10**5))
+    assert "and 99,994 more; found: " in str(caught.value)
+    assert len(str(caught.value)) < 1000

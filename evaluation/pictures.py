@@ -41,14 +41,11 @@ _TEXT_INCHES = 0.45
 _CHARACTERS = 21
 
 
-def draw(pipeline, labels, logits, step):
+def draw(predictions, step):
     """Draws an evaluation.
 
     Args:
-      pipeline: `Pipeline` of the images.
-      labels: float32 [N, classes], k-hot, in the order of
-        `Pipeline.evaluation_batches`.
-      logits: float32 [N, classes], in the same order.
+      predictions: `Predictions`.
       step: int, of the checkpoint, for the titles.
 
     Returns:
@@ -56,24 +53,46 @@ def draw(pipeline, labels, logits, step):
       there are more than `MAX_CLASSES` classes, and wrong_predictions, unless
       all are right.
     """
-    spec = pipeline.spec
-    names = spec.class_names or map(str, range(spec.shape.num_classes))
-    names = [shortened(name) for name in names]
-    wrong = wrong_examples(labels, logits, spec.num_targets)
-    pictures = {}
-    if len(names) <= MAX_CLASSES:
-        matrix = confusion_matrix(labels, logits, spec.num_targets)
-        title = f"Step {step}: {len(wrong)} of {len(labels)} wrong"
-        pictures["confusion_matrix"] = confusion_matrix_png(
-            matrix, names, title
-        )
+    labels, logits = predictions.labels, predictions.logits
+    pipeline = predictions.pipeline
+    wrong = wrong_examples(labels, logits, pipeline.spec.num_targets)
+    pictures = {
+        "confusion_matrix": confusion_matrix_of(predictions, f"Step {step}")
+    }
     mistakes = first_mistakes(pipeline, labels, logits, wrong[:_NUM_MISTAKES])
     if mistakes:
         title = f"Step {step}: first {len(mistakes)} of {len(wrong)} wrong"
+        names = [shortened(name) for name in class_names(predictions)]
         pictures["wrong_predictions"] = wrong_predictions_png(
             mistakes, names, title
         )
-    return pictures
+    return {name: png for name, png in pictures.items() if png is not None}
+
+
+def class_names(predictions):
+    """The names of the classes, or their numbers."""
+    spec = predictions.pipeline.spec
+    return spec.class_names or list(map(str, range(spec.shape.num_classes)))
+
+
+def confusion_matrix_of(predictions, title):
+    """The confusion matrix as a PNG file; None if there are too many classes.
+
+    Args:
+      predictions: `Predictions`.
+      title: string, to stand before the number of wrong ones.
+    """
+    names = [shortened(name) for name in class_names(predictions)]
+    if len(names) > MAX_CLASSES:
+        return None
+    matrix = confusion_matrix(
+        predictions.labels,
+        predictions.logits,
+        predictions.pipeline.spec.num_targets,
+    )
+    score = predictions.score
+    title = f"{title}: {score.wrong} of {score.num_examples} wrong"
+    return confusion_matrix_png(matrix, names, title)
 
 
 def confusion_matrix_png(matrix, names, title):
@@ -144,8 +163,8 @@ class Mistake:
 def first_mistakes(pipeline, labels, logits, numbers):
     """The images with some ascending numbers, and what was predicted.
 
-    Reads the images once more, so that nobody has to keep them all. The other
-    arguments are those of `draw`.
+    Reads the images once more, so that nobody has to keep them all. Labels
+    and logits are as in `Predictions`.
 
     Returns:
       List of `Mistake`.

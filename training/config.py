@@ -73,6 +73,11 @@ class Config(Options):
         recorded=True,
         evaluated=True,
     )
+    eval_all: bool = field(
+        False,
+        "With --train=false and no training running: whether to evaluate every "
+        "checkpoint that is there, not the newest alone.",
+    )
     eval_interval: float = field(
         60.0,
         "Seconds between looks for a new checkpoint.",
@@ -87,6 +92,13 @@ class Config(Options):
         at_least=0.0,
         is_valid=lambda value: not math.isnan(value),
         valid="a number",
+    )
+    format: str = field(
+        "text",
+        "With --train=false, what to print: text, or json, a document to a "
+        "line, which with --summary_dir is also written there, beside a "
+        "picture of its confusion matrix.",
+        choices=("text", "json"),
     )
     gpu_memory_limit: int | None = field(
         None,
@@ -157,7 +169,8 @@ class Config(Options):
     summary_dir: str | None = field(
         None,
         "Folder of the experiment: checkpoints and TensorBoard files of "
-        "training go to its folder train, those of evaluation to test.",
+        "training go to its folder train, those of evaluation to test, on "
+        "held-out images to validation.",
         evaluated=True,
     )
     summary_step: int = field(

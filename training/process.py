@@ -4,8 +4,12 @@ import contextlib
 import fcntl
 import os
 import signal
+import time
 
 from common.errors import InterruptedAtOnce, UserError
+
+# Seconds that a trainer tries: who asks `is_training` locks for a moment.
+_PATIENCE = 0.5
 
 
 @contextlib.contextmanager
@@ -23,16 +27,38 @@ def sole_trainer(directory):
     """
     descriptor = os.open(directory, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        deadline = time.monotonic() + _PATIENCE
+        while not _locked(descriptor, fcntl.LOCK_EX):
+            if time.monotonic() < deadline:
+                time.sleep(_PATIENCE / 10)
+                continue
             raise UserError(
                 f"another process is training in {directory}: name another "
                 "--summary_dir, or wait until it has ended"
-            ) from None
+            )
         yield
     finally:
         os.close(descriptor)
+
+
+def is_training(directory):
+    """Whether a process trains in a directory, which need not be there."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        return not _locked(descriptor, fcntl.LOCK_SH)
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor, kind):
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 class StopSignal:

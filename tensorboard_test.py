@@ -11,6 +11,7 @@ import urllib.request
 import pytest
 
 import experiment
+from testing.small_models import overrides
 from training.config import Config
 
 WEIGHTS = [
@@ -103,13 +104,12 @@ def tags(address, plugin):
     return {run: set(names) for run, names in answer.items() if names}
 
 
+@pytest.mark.slow
 def test_every_tag_is_listed(tmp_path):
     experiment.run(
         Config(
             summary_dir=str(tmp_path),
-            hparams_override=(
-                "conv_channels=8,num_prime_capsules=1,routing=2,verbose=true"
-            ),
+            hparams_override=overrides("capsule", routing=2, verbose=True),
             batch_size=4,
             max_steps=10,
             summary_step=1,

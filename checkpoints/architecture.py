@@ -151,9 +151,12 @@ class Architecture:
         )
 
     def _network(self):
+        shape = dataclasses.asdict(self.shape)
+        if self.takes_any_size:
+            del shape["height"], shape["width"]
         return {
             "model": self.model,
-            **dataclasses.asdict(self.shape),
+            **shape,
             "num_targets": self.num_targets,
             **{
                 name: getattr(self.hparams, name)

@@ -153,6 +153,15 @@ class Checkpoint(Metadata):
                 "which decided what images are for training: take the same "
                 "seed, or split the images into folders train and test"
             )
+        for name, digest in pipeline.spec.divisions.items():
+            if before.get(name) != digest:
+                raise UserError(
+                    f"{self.path} was trained on images that were divided "
+                    "otherwise: since then files came or went (or the "
+                    "program's way of dividing them changed), so that some it "
+                    "was trained on would be held out. Put the files back, or "
+                    "split them into folders train and test"
+                )
         names, now = self.class_names, pipeline.spec.class_names
         if None not in (names, now) and list(names) != list(now):
             raise UserError(

@@ -323,6 +323,7 @@ def test_files_are_on_the_disk_before_the_name(original, tmp_path, monkeypatch):
         ({"validate": True}, {}, "trained without --validate, on the very"),
         ({}, {"split_seed": 4}, "trained with --seed=3, which"),
         ({}, {"split_seed": 3}, None),
+        ({}, {"divisions": {"divided_for_test": "x"}}, "divided otherwise"),
         ({}, {"class_names": ["b", "a"]}, "classes a, b, but .* are b, a:"),
         # Other data has nothing to do with that of the training.
         ({"dataset_name": "mnist", "validate": True}, {"split_seed": 4}, None),
@@ -334,7 +335,8 @@ def test_images_that_it_may_be_used_with(config, pipeline, message):
         2, ARCHITECTURE, training, ["a", "b"], path="x"
     )
     config = {"dataset_name": "digits", "validate": False, **config}
-    pipeline = {"split_seed": None, "class_names": None, **pipeline}
+    spec = {"split_seed": None, "divisions": {}, "class_names": None}
+    pipeline = {**spec, **pipeline}
     arguments = (
         types.SimpleNamespace(**config),
         types.SimpleNamespace(spec=types.SimpleNamespace(**pipeline)),

@@ -1,94 +1,19 @@
-"""Predictions of checkpoints, and how many of them are right."""
+"""The networks of checkpoints, with the images to evaluate them on."""
 
 import dataclasses
 
 import numpy as np
 
-import layers
 from checkpoints.architecture import Architecture
 from common.errors import UserError
 from common.progress import Progress
 from devices.parallel import OneDevice
-from evaluation.prediction import PRESENT_LENGTH
+from evaluation.counts import score
 from input_data import features as keys
 from input_data import registry
 from input_data.pipeline import Pipeline
 from models.hparams import parse_overrides
 from training.config import EVAL_BATCH_SIZE
-
-
-@dataclasses.dataclass(frozen=True)
-class Score:
-    """Counts of right and wrong predictions.
-
-    Attributes:
-      num_examples: int, all that were evaluated.
-      correct: int, all classes of the example are right.
-      almost_correct: int, at least one is.
-      confident: int, all are right and have values above `PRESENT_LENGTH`,
-        as lengths and probabilities of classes that are there should.
-      loss: float, the mean of the training's loss; None of an ensemble.
-    """
-
-    num_examples: int
-    correct: int
-    almost_correct: int
-    confident: int
-    loss: float | None = None
-
-    @property
-    def wrong(self):
-        """How many are not correct."""
-        return self.num_examples - self.correct
-
-    @property
-    def almost_wrong(self):
-        """How many are not even almost correct."""
-        return self.num_examples - self.almost_correct
-
-    def __str__(self):
-        percent = 100.0 * self.wrong / self.num_examples
-        return (
-            f"Total wrong predictions: {self.wrong}, "
-            f"wrong percent: {percent:.2f}%"
-        )
-
-    @property
-    def measures(self):
-        """Both measures of pairs that were put together, for people."""
-        right, confident = (
-            f"{count} of {self.num_examples} ({count / self.num_examples:.2%})"
-            for count in (self.correct, self.confident)
-        )
-        return (
-            f"Both classes right: {right}; and both above {PRESENT_LENGTH}: "
-            f"{confident}"
-        )
-
-
-def score(labels, logits, num_targets):
-    """Counts right predictions; logits that are not finite are wrong.
-
-    Args:
-      labels: array [N, classes], k-hot.
-      logits: array [N, classes].
-      num_targets: int, the number of labels of each example.
-
-    Returns:
-      `Score`.
-    """
-    finite = np.isfinite(logits).all(axis=-1)
-    correct, almost_correct = (
-        np.asarray(function(labels, logits, num_targets)) * finite
-        for function in (layers.correct, layers.almost_correct)
-    )
-    above = (logits > PRESENT_LENGTH) | (labels == 0)
-    return Score(
-        num_examples=len(labels),
-        correct=int(correct.sum()),
-        almost_correct=int(almost_correct.sum()),
-        confident=int((correct * above.all(axis=-1)).sum()),
-    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,18 +6,11 @@ import time
 import checkpoints
 from common.errors import UserError
 from devices.parallel import OneDevice
-from evaluation import learning_curve
-from evaluation.evaluator import Evaluator, score
-from evaluation.mistake_images import (
-    MAX_CLASSES,
-    confusion_matrix_png,
-    wrong_predictions_png,
-)
-from evaluation.mistakes import confusion_matrix, first_mistakes
+from evaluation import learning_curve, pictures
+from evaluation.counts import score
+from evaluation.evaluator import Evaluator
 from training.summaries import SummaryWriter, evaluation_scalars
 
-# Images of one `wrong_predictions` summary.
-_NUM_MISTAKES = 25
 _ONE_DEVICE = OneDevice()
 
 
@@ -191,19 +184,8 @@ def _summarise(config, writer, predictions, checkpoint):
     writer.scalars(evaluation_scalars(result), step)
     if checkpoint.architecture is not None:  # a TF1 one tells nothing
         writer.hparams(checkpoint)
-    spec = pipeline.spec
-    num_classes = spec.shape.num_classes
-    names = spec.class_names or [str(n) for n in range(num_classes)]
-    if num_classes <= MAX_CLASSES:
-        matrix = confusion_matrix(labels, logits, spec.num_targets)
-        title = f"Step {step}: {result.wrong} of {result.num_examples} wrong"
-        png = confusion_matrix_png(matrix, names, title)
-        writer.image("confusion_matrix", png, step)
-    mistakes = first_mistakes(pipeline, labels, logits, _NUM_MISTAKES)
-    if mistakes:
-        title = f"Step {step}: first {len(mistakes)} of {result.wrong} wrong"
-        png = wrong_predictions_png(mistakes, names, title)
-        writer.image("wrong_predictions", png, step)
+    for name, png in pictures.draw(pipeline, labels, logits, step).items():
+        writer.image(name, png, step)
     learning_curve.write(config.summary_dir)
 
 

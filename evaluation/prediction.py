@@ -12,15 +12,14 @@ import numpy as np
 import checkpoints
 from common.errors import UserError
 from common.progress import Progress
+from evaluation.counts import PRESENT_LENGTH
 from evaluation.export import functional
 from input_data import features as keys
 from input_data.formats.files import read_bytes
+from input_data.formats.image_file import MAX_BYTES
 from training.config import EVAL_BATCH_SIZE
 
 STANDARD_INPUT = "-"
-# Longer capsules say that their class is in the image. The paper's margin
-# loss (section 3) pulls lengths to 0.9 or more, or to 0.1 or less.
-PRESENT_LENGTH = 0.5
 
 
 def load_network(path):
@@ -195,8 +194,8 @@ def predict_files(files, network, prepare, num_targets, complain):
 
 def _read_bytes(name):
     if name == STANDARD_INPUT:
-        return sys.stdin.buffer.read()
-    return read_bytes(pathlib.Path(name))
+        return sys.stdin.buffer.read(MAX_BYTES + 1)
+    return read_bytes(pathlib.Path(name), MAX_BYTES)
 
 
 def _predict(network, images):

@@ -5,8 +5,8 @@ import itertools
 
 import checkpoints
 from common.errors import UserError
+from evaluation.counts import predicted_classes
 from evaluation.evaluator import Evaluator
-from evaluation.mistakes import predicted_classes
 from input_data import features as keys
 
 

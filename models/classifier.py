@@ -53,8 +53,8 @@ class Classifier(keras.Model):
 
     Attributes:
       HParams: its hyper-parameters, a subclass of `BaseHParams`.
-      shows_capsules: bool, whether its outputs have `capsules`, whose lengths
-        are the logits.
+      shows_capsules: bool, whether its outputs have `capsules`, one for each
+        class.
       decoder: layer that is called with capsules and labels and redraws
         images, or None.
 

@@ -1,0 +1,108 @@
+import dataclasses
+import shlex
+
+import pytest
+from absl.flags import Error
+
+from common import flags, tables
+from common.fields import meanings
+from input_data.options import Options, _data_flag
+from training.config import Config
+
+EVALUATED = [
+    name
+    for name, (*_, meaning) in meanings(Config).items()
+    if meaning.evaluated
+]
+
+
+def parsed(command):
+    """The settings that a printed command gives."""
+    program, *arguments = shlex.split(command)
+    assert [program, arguments[0]] == ["python", "experiment.py"]
+    return flags.parse(Config, arguments[1:])
+
+
+def another_value(name):
+    """An allowed one that is not the default."""
+    kind, default, meaning = meanings(Config)[name]
+    candidates = {
+        bool: [not default],
+        int: [1, 2],
+        str: ["it's here", "mnist", *meaning.choices],
+    }
+    for value in candidates[kind]:
+        if value != default and meaning.allows(value):
+            return value
+    raise AssertionError(f"no other value for --{name}")
+
+
+@pytest.mark.parametrize("name", EVALUATED)
+def test_the_printed_command_has_what_evaluation_must_know(name):
+    config = Config(**{name: another_value(name)})
+    command = config.evaluation_command()
+    assert f"--{name}=" in command
+    assert parsed(command) == dataclasses.replace(config, train=False)
+
+
+def test_evaluation_takes_every_data_flag_of_the_training():
+    # But what is for training images alone.
+    assert set(meanings(Options)) - set(EVALUATED) == {"augment"}
+    config = Config(**{name: another_value(name) for name in EVALUATED})
+    again = parsed(config.evaluation_command())
+    assert again == dataclasses.replace(config, train=False)
+    config = Config(max_steps=3, batch_size=2, hparams_override="routing=1")
+    assert parsed(config.evaluation_command()) == Config(train=False)
+
+
+def test_a_checkpoint_records_what_decides_how_it_was_trained():
+    recorded = Config(seed=3, shift=1, summary_dir="x").recorded()
+    assert {
+        "batch_size": 128,
+        "dataset": "digits",
+        "dtype_policy": "float32",
+        "max_steps": 1000,
+        "pad": None,
+        "seed": 3,
+        "shift": 1,
+        "validate": False,
+    }.items() <= recorded.items()
+    assert not {"data_dir", "device", "summary_dir"} & set(recorded)
+    assert Config(data_dir="x").recorded()["dataset"] == "mnist"
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("--model=capsul", "should be one of <baseline|capsule"),
+        ("--max_stepps=3", "Unknown command line flag 'max_stepps'"),
+        ("--max_steps=0", "--max_steps=0: 0 is not an integer in the range"),
+        ("--batch_size=many", "--batch_size=many"),
+        ("--eval_interval=nan", "must be a finite number"),
+        ("--seed=5000000000", "--seed=5000000000"),
+        ("--device=tpu", "must be cpu, gpu or gpu:NUMBER"),
+        ("--dataset=mnits", "must be one of affnist, cifar10, digits"),
+    ],
+)
+def test_wrong_flags_say_what_would_be_right(argument, message):
+    with pytest.raises(Error, match=message):
+        flags.parse(Config, [argument])
+
+
+@dataclasses.dataclass(frozen=True)
+class WithZoom(Config):
+    """As if this field stood in `Options`, in the one place for a flag."""
+
+    zoom: int = _data_flag(1, "Times that images grow.", at_least=1, at_most=4)
+
+
+def test_a_data_flag_is_added_in_one_place():
+    config = flags.parse(WithZoom, ["--zoom=3"])
+    assert config.zoom == 3
+    with pytest.raises(Error, match=r"--zoom=5: .* range \[1, 4\]"):
+        flags.parse(WithZoom, ["--zoom=5"])
+    table = tables.flags_table(WithZoom)
+    assert "| `--zoom` | 1 | Times that images grow. |" in table
+    assert config.recorded()["zoom"] == 3
+    command = config.evaluation_command()
+    assert flags.parse(WithZoom, shlex.split(command)[2:]).zoom == 3

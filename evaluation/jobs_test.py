@@ -7,9 +7,11 @@ from tensorboard.backend.event_processing.event_accumulator import (
 )
 
 from evaluation import jobs as evaluation
-from evaluation.counts import score
+from evaluation.evaluator import Predictions
 from input_data import registry
 from input_data.splits import Split
+from training import curve
+from training.config import Config
 from training.summaries import SummaryWriter
 
 
@@ -20,16 +22,18 @@ def test_summaries_of_an_evaluation(tmp_path):
     labels = y["logits"]
     logits = labels.copy()
     logits[:30] = 1 - labels[:30]
+    losses = np.linspace(0, 1, 40)
+    folder = tmp_path / "test"
     evaluation._summarise(
-        SummaryWriter(tmp_path),
-        pipeline,
-        labels,
-        logits,
-        score(labels, logits, 1),
+        Config(train=False, summary_dir=str(tmp_path)),
+        SummaryWriter(folder),
+        Predictions(labels, logits, losses, pipeline),
         types.SimpleNamespace(step=17, architecture=None),
     )
-    assert len(list(tmp_path.iterdir())) == 1
-    events = EventAccumulator(str(tmp_path), size_guidance={"tensors": 0})
+    assert len(list(folder.glob("events*"))) == 1
+    assert curve.read(folder / curve.FILE) == {17: (0.5, 0.25)}
+    assert (tmp_path / "learning_curve.png").is_file()
+    events = EventAccumulator(str(folder), size_guidance={"tensors": 0})
     events.Reload()
     for tag in ("confusion_matrix", "wrong_predictions"):
         (event,) = events.Tensors(tag)
@@ -39,5 +43,11 @@ def test_summaries_of_an_evaluation(tmp_path):
         image = tf.io.decode_png(picture).numpy()
         assert image.shape == (int(height), int(width), 3)
         assert np.ptp(image) > 0
-    (event,) = events.Tensors("wrong_prediction")
-    assert (event.step, tf.make_ndarray(event.tensor_proto)) == (17, 30)
+    for tag, value in (
+        ("wrong_prediction", 30),
+        ("accuracy", 0.25),
+        ("loss", 0.5),
+    ):
+        (event,) = events.Tensors(tag)
+        assert event.step == 17
+        np.testing.assert_allclose(tf.make_ndarray(event.tensor_proto), value)

@@ -12,11 +12,13 @@ from common.errors import UserError
 from evaluation.export import export, functional
 from input_data import features as keys
 from input_data.features import ImageShape
+from models.capsule import HParams
 from models.registry import MODELS, build_model
 from testing.small_models import small_hparams
 
 ROOT = pathlib.Path(layers.__file__).parents[1]
 SHAPE = ImageShape(18, 20, 2, 3)
+SMALL = HParams(conv_channels=8, num_prime_capsules=2)
 IMAGES = np.random.default_rng(3).uniform(size=(5, 18, 20, 2))
 IMAGES = IMAGES.astype("float32")
 # Nothing of this project but the layers may be needed.
@@ -38,7 +40,8 @@ print([name for name in sys.modules if name.split(".")[0] in ours])
 
 
 def make(name="capsule", num_targets=1):
-    model = build_model(name, SHAPE, num_targets, small_hparams(name), seed=6)
+    hparams = SMALL if name == "capsule" else small_hparams(name)
+    model = build_model(name, SHAPE, num_targets, hparams, seed=6)
     # The longest capsule shall not be the same for all images.
     model.set_weights([weights * 3 for weights in model.get_weights()])
     return model

@@ -12,11 +12,10 @@ import numpy as np
 import checkpoints
 from common.errors import UserError
 from common.progress import Progress
-from evaluation.counts import PRESENT_LENGTH
+from evaluation.counts import PRESENT_LENGTH, predicted_classes
 from evaluation.export import functional
 from input_data import features as keys
 from input_data.formats.files import read_bytes
-from input_data.formats.image_file import MAX_BYTES
 from training.config import EVAL_BATCH_SIZE
 
 STANDARD_INPUT = "-"
@@ -90,8 +89,7 @@ class Prediction:
     @property
     def classes(self):
         """The classes of the largest values, of equals the lower first."""
-        order = np.argsort(-self.values, kind="stable")
-        return order[: self.num_targets].tolist()
+        return predicted_classes(self.values, self.num_targets).tolist()
 
     @property
     def num_present(self):
@@ -194,8 +192,8 @@ def predict_files(files, network, prepare, num_targets, complain):
 
 def _read_bytes(name):
     if name == STANDARD_INPUT:
-        return sys.stdin.buffer.read(MAX_BYTES + 1)
-    return read_bytes(pathlib.Path(name), MAX_BYTES)
+        return sys.stdin.buffer.read()
+    return read_bytes(pathlib.Path(name))
 
 
 def _predict(network, images):

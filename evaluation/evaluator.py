@@ -182,9 +182,9 @@ class Evaluator:
         )
         if architecture is None:
             architecture = Architecture.asked_for(config, pipeline.spec)
-        architecture = self._fitted(checkpoint.path, architecture, pipeline)
+        fitted = self._fitted(checkpoint.path, architecture, pipeline)
         checkpoint.require_usable(config, pipeline)
-        model = self._model(architecture)
+        model = self._model(fitted)
         checkpoint.load(model, architecture)
         return model, pipeline
 

@@ -11,6 +11,8 @@ import checkpoints
 import experiment
 from checkpoints.architecture import Architecture
 from common.errors import UserError
+from devices.parallel_test import JAX, losses
+from devices.parallel_test import run as run_command
 from evaluation.evaluator import Evaluator
 from evaluation.export import functional
 from evaluation.prediction import load_network
@@ -256,6 +258,30 @@ def test_resumed_training_is_bit_identical(tmp_path, num_targets):
     norms = [name for name in whole if "norm" in name and "vars" in name]
     before = saved(tmp_path / "parts" / "train" / "model.ckpt-2")
     assert sum((whole[name] != before[name]).any() for name in norms) == 16
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["tensorflow", *JAX])
+def test_batches_on_two_devices_have_the_statistics_of_all(tmp_path, backend):
+    found = []
+    for devices in (1, 2):
+        folder = tmp_path / str(devices)
+        run_command(
+            backend,
+            *(f"--summary_dir={folder}", f"--model={NAME}"),
+            f"--hparams_override={overrides(NAME, remake=False)}",
+            *("--batch_size=8", "--max_steps=5", "--summary_step=1"),
+            *("--device=cpu", f"--num_gpus={devices}"),
+        )
+        arrays = saved(folder / "train" / "model.ckpt-5")
+        found.append((losses(folder), arrays))
+    (one, one_saved), (two, two_saved) = found
+    assert len(one) == 5
+    np.testing.assert_allclose(one, two, atol=1e-5)
+    for name, array in one_saved.items():
+        np.testing.assert_allclose(
+            array, two_saved[name], atol=1e-3, err_msg=name
+        )
 
 
 def test_it_learns_digits_and_predicts_as_its_checkpoint(tmp_path):

@@ -103,11 +103,11 @@ class Checkpoint(Metadata):
         except ValueError as error:
             raise UserError(
                 f"{self.path} is not of this architecture: "
-                f"{shortened(error, 300)}"
+                f"{_in_one_line(error)}"
             ) from error
         except OSError as error:  # removed by a training with --keep, say
             raise DamagedError(
-                f"{self.path} cannot be read: {shortened(error, 300)}"
+                f"{self.path} cannot be read: {_in_one_line(error)}"
             ) from error
         if optimizer is not None:
             step = int(keras.ops.convert_to_numpy(optimizer.iterations))
@@ -176,6 +176,11 @@ class Checkpoint(Metadata):
                 f"{', '.join(now)}: the same names are needed, in the same "
                 "order"
             )
+
+
+def _in_one_line(error):
+    """What HDF5 says, which may be a page."""
+    return shortened(" ".join(str(error).split()), 300)
 
 
 def exists(path):

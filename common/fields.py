@@ -158,7 +158,7 @@ def as_text(value):
 
 def shortened(value, most=_LONGEST_ECHO):
     """A value for a message, which stays short and in one line."""
-    text = printable(" ".join(str(value).split("\n")))
+    text = printable(str(value))
     if len(text) > most:
         text = f"{text[:most]}... ({len(text)} characters)"
     return text

@@ -444,13 +444,13 @@ def test_continuous_evaluation_gives_up_after_the_timeout(done, tmp_path):
 def test_validation_evaluates_exactly_what_training_left_out(tmp_path):
     assert "1077 images" in printed_by(small(tmp_path, validate=True))
     source = checkpoints.open(at(tmp_path, 3))
-    labels, _, _ = Evaluator(evaluating(validate=True)).predict(source)
+    labels = Evaluator(evaluating(validate=True)).predict(source).labels
     held_out = registry.load("digits", Split.VALID_TEST, registry.Options())
     expected = np.concatenate(
         [y[keys.LOGITS] for _, y in held_out.evaluation_batches(100)]
     )
     np.testing.assert_array_equal(labels, expected)
-    test_labels, _, _ = Evaluator(evaluating()).predict(source)
+    test_labels = Evaluator(evaluating()).predict(source).labels
     assert (test_labels != labels).any()
 
 

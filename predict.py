@@ -128,7 +128,7 @@ def _predict(settings, arguments, network, checkpoint):
     from evaluation import prediction
     from input_data import features as keys
     from input_data import registry
-    from input_data.formats.image_file import decode
+    from input_data.formats.image_file import decoded
     from input_data.transforms.fitting import fit
 
     shape = checkpoint.architecture.shape
@@ -148,8 +148,9 @@ def _predict(settings, arguments, network, checkpoint):
     files = prediction.list_files(arguments, complain)
 
     def prepare(content, name):
-        image = decode(content, name, shape.depth == 3, settings.invert)
-        return fit(image, shape, data_set, stretched)
+        color = shape.depth == 3
+        with decoded(content, name, color, settings.invert) as image:
+            return fit(image, shape, data_set, stretched)
 
     has_capsules = keys.CAPSULES in network.output
     if settings.format == "json":

@@ -33,6 +33,7 @@ SCALARS = {
         "correct_prediction_batch",
         "images_per_second",
         "learning_rate",
+        "loss",
         "reconstruction_error",
         "total_loss",
         *(f"{layer}/sparsity" for layer in LAYERS),
@@ -43,8 +44,10 @@ SCALARS = {
         ),
     },
     "test": {
+        "accuracy",
         "almost_wrong_prediction",
         "correct_prediction",
+        "loss",
         "wrong_prediction",
     },
 }

@@ -1,6 +1,7 @@
-"""The networks that are compared: convolutions alone, naive, and ours."""
+"""The networks that are compared: convolutions alone, naive, ours, others."""
 
 import dataclasses
+import functools
 
 import keras
 import numpy as np
@@ -17,6 +18,7 @@ from models.capsule import (
     HParams,
 )
 from models.optimizer import compile_model
+from models.registry import build_model, model_class
 
 MNIST = keys.ImageShape(28, 28, 1, 10)
 
@@ -84,10 +86,22 @@ def _compiled_capsules(make_model, setting):
     return model
 
 
+def _compiled_other(name, setting):
+    """Another model as it trains, with its own default hyper-parameters."""
+    hparams = model_class(name).HParams()
+    model = build_model(name, setting.shape, 1, hparams)
+    compile_model(model)
+    return model
+
+
 NETWORKS = {
     "convolutions": _compiled_convolutions,
     "naive": lambda setting: _compiled_capsules(naive_model, setting),
     "ours": lambda setting: _compiled_capsules(CapsuleModel, setting),
+    **{
+        name: functools.partial(_compiled_other, name)
+        for name in ("shared_capsule", "pooling")
+    },
 }
 
 

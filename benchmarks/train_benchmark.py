@@ -3,6 +3,7 @@
   python benchmarks/train_benchmark.py
   python benchmarks/train_benchmark.py --inference --json=inference.json
   KERAS_BACKEND=jax python benchmarks/train_benchmark.py --networks=naive,ours
+  python benchmarks/train_benchmark.py --networks=ours,shared_capsule,pooling
 
 Compares, for each policy of number types, three networks on equal batches:
 
@@ -12,6 +13,9 @@ Compares, for each policy of number types, three networks on equal batches:
   naive         the step as the reference writes it: votes by tile, multiply
                 and sum, routing as a loop of the backend (benchmarks/naive.py)
   ours          the capsule model as it trains: decoder, losses, metrics, Adam
+
+and, where --networks names them, the models shared_capsule and pooling as they
+train, with their own hyper-parameters.
 
 With --inference it compares `predict`, without labels, in place of `fit`.
 
@@ -36,7 +40,7 @@ from benchmarks.networks import NETWORKS, examples
 FLAGS = {
     "inference": False,
     "policies": ("float32", "mixed_bfloat16"),
-    "networks": tuple(NETWORKS),
+    "networks": ("convolutions", "naive", "ours"),
     "steps": 3,
     "rounds": 9,
     **command_line.SETTING,

@@ -3,6 +3,7 @@
 import dataclasses
 
 from common.errors import UserError
+from common.fields import meanings, shortened
 from input_data.features import ImageShape
 from models.hparams import BaseHParams, parse_overrides
 from models.registry import build_model, model_class
@@ -115,12 +116,16 @@ class Architecture:
           KeyError, TypeError, UserError: if `values` are not of that form.
         """
         hparams_class = model_class(values["model"]).HParams
-        known = {field.name for field in dataclasses.fields(hparams_class)}
+        known = meanings(hparams_class)
         hparams = {
             name: value
             for name, value in values["hparams"].items()
             if name in known or name not in _ONCE_OF_ALL
         }
+        for name, value in hparams.items():
+            kind = known[name][0] if name in known else type(value)
+            if type(value) not in ((int, float) if kind is float else (kind,)):
+                raise TypeError(f"{name} is {shortened(value)}")
         return cls(
             model=values["model"],
             shape=ImageShape(**values["shape"]),

@@ -19,15 +19,18 @@ import math
 import os
 import pathlib
 import platform
+import stat
 
 import keras
 import tensorflow as tf
 
 from checkpoints.architecture import Architecture
 from checkpoints.folder import NAME, find_all, path_of, remove_old, set_aside
+from checkpoints.schema import require_form
 from checkpoints.tf1.tf1_checkpoint import Tf1Checkpoint, is_tf1
 from common.durable import user_errors, whole
 from common.errors import UserError
+from common.fields import listed, shortened
 
 FORMAT = 1
 WEIGHTS_FILE = "model.weights.h5"
@@ -36,6 +39,8 @@ JSON_FILE = "checkpoint.json"
 # the integer step; names and layout of the default model take 42 KB.
 _BYTES_PER_VALUE = 4
 _HDF5_OVERHEAD = 2**20
+# More than the description of a network with 100,000 long names of classes.
+_LARGEST_JSON = 2**26
 
 
 class DamagedError(UserError):
@@ -97,11 +102,12 @@ class Checkpoint(Metadata):
             model.load_weights(self.path / WEIGHTS_FILE)
         except ValueError as error:
             raise UserError(
-                f"{self.path} is not of this architecture: {error}"
+                f"{self.path} is not of this architecture: "
+                f"{_in_one_line(error)}"
             ) from error
         except OSError as error:  # removed by a training with --keep, say
             raise DamagedError(
-                f"{self.path} cannot be read: {error}"
+                f"{self.path} cannot be read: {_in_one_line(error)}"
             ) from error
         if optimizer is not None:
             step = int(keras.ops.convert_to_numpy(optimizer.iterations))
@@ -153,6 +159,15 @@ class Checkpoint(Metadata):
                 "which decided what images are for training: take the same "
                 "seed, or split the images into folders train and test"
             )
+        for name, digest in pipeline.spec.divisions.items():
+            if before.get(name) != digest:
+                raise UserError(
+                    f"{self.path} was trained on images that were divided "
+                    "otherwise: since then files came or went (or the "
+                    "program's way of dividing them changed), so that some it "
+                    "was trained on would be held out. Put the files back, or "
+                    "split them into folders train and test"
+                )
         names, now = self.class_names, pipeline.spec.class_names
         if None not in (names, now) and list(names) != list(now):
             raise UserError(
@@ -161,6 +176,11 @@ class Checkpoint(Metadata):
                 f"{', '.join(now)}: the same names are needed, in the same "
                 "order"
             )
+
+
+def _in_one_line(error):
+    """What HDF5 says, which may be a page."""
+    return shortened(" ".join(str(error).split()), 300)
 
 
 def exists(path):
@@ -172,8 +192,9 @@ def open_checkpoint(path):
     """Opens a checkpoint, ours or a TF1 one, and verifies its files.
 
     Args:
-      path: path of a checkpoint directory, or the prefix of the files of a
-        TF1 checkpoint.
+      path: path of a checkpoint directory; of the --summary_dir of a training,
+        or its folder train, for the newest of them; or the prefix of the files
+        of a TF1 checkpoint.
 
     Returns:
       `Checkpoint` or `Tf1Checkpoint`, which have the same attributes: what a
@@ -184,8 +205,18 @@ def open_checkpoint(path):
       UserError: if there is no checkpoint, or not of this version.
     """
     path = pathlib.Path(path)
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        pass  # it may be what TF1's files have in common
+    except OSError as error:
+        raise UserError(
+            f"checkpoint {shortened(path)} cannot be read: {error.strerror}"
+        ) from None
     if is_tf1(path):
         return Tf1Checkpoint(path)
+    if not (path / JSON_FILE).exists() and (found := _found_in(path)):
+        path = found[-1]
     values = _read_json(path)
     weights = path / WEIGHTS_FILE
     if _file_checksum(weights) != values["sha256"]:
@@ -193,18 +224,19 @@ def open_checkpoint(path):
             f"{weights} is damaged: its checksum is not the one in {JSON_FILE}"
         )
     try:
-        return Checkpoint(
-            step=values["step"],
-            architecture=Architecture.from_json(values["architecture"]),
-            training=values["training"],
-            class_names=values.get("class_names"),
-            path=path,
-        )
+        architecture = Architecture.from_json(values["architecture"])
     except (KeyError, TypeError, UserError) as error:
         raise UserError(
             f"{path / JSON_FILE} does not describe a network of this version: "
             f"{error}"
         ) from error
+    return Checkpoint(
+        step=values["step"],
+        architecture=architecture,
+        training=values["training"],
+        class_names=values.get("class_names"),
+        path=path,
+    )
 
 
 def newest(directory):
@@ -316,51 +348,72 @@ def _read_json(path):
     if not path.is_dir():
         raise UserError(_not_there(path))
     try:
-        values = json.loads(description.read_text())
+        with _opened(description) as file:
+            values = json.loads(file.read(_LARGEST_JSON))
+        checksum = values.pop("sha256_of_this")
+        is_sound = checksum == _json_checksum(values)
+        version = values["format"]
     except FileNotFoundError:
-        # The folder of checkpoints, not one of them?
-        if (
-            find_all(path)
-            or find_all(path / "train")
-            or list(path.glob("*.index"))
-        ):
+        if _tf1_in(path):
             raise UserError(_not_there(path)) from None
         raise DamagedError(f"{path} has no {JSON_FILE}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DamagedError(f"{description} cannot be read: {error}") from None
-    if not isinstance(values, dict) or "format" not in values:
-        raise DamagedError(f"{description} does not describe a checkpoint")
-    checksum = values.pop("sha256_of_this", None)
-    if checksum != _json_checksum(values):
+    except (AttributeError, KeyError, TypeError):
+        raise DamagedError(
+            f"{description} does not describe a checkpoint"
+        ) from None
+    if not is_sound:
         raise DamagedError(f"{description} is damaged: its checksum differs")
+    if version != FORMAT:
+        raise UserError(
+            f"{description} is of format {shortened(version)}; this version "
+            f"reads format {FORMAT}"
+        )
+    try:
+        require_form(values)
+    except ValueError as error:
+        raise DamagedError(f"{description} is damaged: {error}") from None
     match = NAME.fullmatch(path.name)
     if match and int(match.group(1)) != values["step"]:
         raise DamagedError(
             f"{path} holds step {values['step']}, not that of its name"
-        )
-    if values["format"] != FORMAT:
-        raise UserError(
-            f"{description} is of format {values['format']}; this version "
-            f"reads format {FORMAT}"
         )
     return values
 
 
 def _not_there(path):
     folder = path if path.is_dir() else path.parent
-    if find_all(folder / "train"):  # a --summary_dir
-        folder = folder / "train"
-    found = [str(there) for _, there in find_all(folder)]
-    # TF1 checkpoints are named by what their files have in common.
-    found += sorted(str(p.with_suffix("")) for p in folder.glob("*.index"))
+    found = _found_in(folder)[::-1] or _tf1_in(folder)
     return f"there is no checkpoint {path}; found " + (
-        ", ".join(found) if found else f"none in {folder}"
+        listed(found) if found else f"none in {folder}"
     )
+
+
+def _found_in(folder):
+    """The paths of checkpoints in a folder, or its folder train, by step."""
+    for place in (folder / "train", folder):
+        found = [path for _, path in find_all(place)]
+        if found:
+            return found
+    return []
+
+
+def _tf1_in(folder):
+    """What names the TF1 checkpoints of a folder."""
+    return sorted(path.with_suffix("") for path in folder.glob("*.index"))
+
+
+def _opened(path):
+    """Opens a file to read, if it is one: a pipe might never end."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError("it is not a file")
+    return open(path, "rb")
 
 
 def _file_checksum(path):
     try:
-        with open(path, "rb") as file:
+        with _opened(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise DamagedError(

@@ -133,7 +133,7 @@ def rewrite(path, change):
         (lambda p: (p / JSON_FILE).write_text("[]"), "does not describe"),
         (
             lambda p: (p / JSON_FILE).write_text('{"format": 1}'),
-            "json is damaged",
+            "does not describe",
         ),
         (lambda p: (p / JSON_FILE).unlink(), "has no checkpoint.json"),
     ],
@@ -187,11 +187,116 @@ def test_another_format_is_refused(saved):
         checkpoints.open(path)
 
 
-def test_a_description_without_a_network_is_refused(saved):
+def put(*names, value=None):
+    """A change of a checkpoint's json; without a value it is left out."""
+
+    def change(values):
+        *path, last = names
+        for name in path:
+            values = values[name]
+        if value is None:
+            del values[last]
+        else:
+            values[last] = value
+
+    return change
+
+
+SHAPE_OF = ("architecture", "shape")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        *(
+            (put(*names), f"damaged: {names[-1]} is missing")
+            for names in (
+                ("step",),
+                ("sha256",),
+                ("architecture",),
+                ("training",),
+                ("architecture", "model"),
+                ("architecture", "hparams"),
+                ("architecture", "num_targets"),
+                SHAPE_OF,
+                (*SHAPE_OF, "height"),
+            )
+        ),
+        (put("step", value=-1), "step is -1"),
+        (put("step", value="2"), "step is 2"),
+        (put("step", value=True), "step is True"),
+        (put("sha256", value=7), "sha256 is 7"),
+        (put("training", value=[]), "training is "),
+        (put("training", "dataset", value=["digits"]), "dataset is "),
+        (put("training", "seed", value="x"), "seed is x"),
+        (put("training", "anything", value={}), "anything is {}"),
+        (put("architecture", "model", value=7), "model is 7"),
+        (put("architecture", "num_targets", value=0), "num_targets is 0"),
+        (put("architecture", "num_targets", value=7), "num_targets is 7"),
+        (put(*SHAPE_OF, "depth", value=0), "depth is 0"),
+        (put(*SHAPE_OF, "width", value=1.5), "width is 1.5"),
+        (put("class_names", value="abc"), "class_names is abc"),
+        (put("class_names", value=["a", "b"]), "class_names is "),
+        (put("class_names", value=["a", "b", "b"]), "class_names is "),
+        (put("class_names", value=["a", "b", 3]), "class_names is "),
+    ],
+)
+def test_what_a_sound_program_does_not_write_is_damaged(saved, change, message):
     path, _ = saved
-    rewrite(path, lambda values: values["architecture"].pop("shape"))
-    with pytest.raises(UserError, match="does not describe a network"):
+    rewrite(path, change)
+    with pytest.raises(DamagedError) as caught:
         checkpoints.open(path)
+    assert f"{JSON_FILE} is damaged: " in str(caught.value)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (put("architecture", "model", value="nonsense"), "nonsense"),
+        (put("architecture", "hparams", "x", value=1), "'x'"),
+        (put("architecture", "hparams", "routing", value="3"), "routing is 3"),
+        (put("architecture", "hparams", "routing", value=-3), "routing=-3"),
+        (put(*SHAPE_OF, "x", value=1), "'x'"),
+    ],
+)
+def test_networks_of_another_version_are_refused(saved, change, message):
+    path, _ = saved
+    rewrite(path, change)
+    with pytest.raises(UserError, match="a network of this version") as caught:
+        checkpoints.open(path)
+    assert not isinstance(caught.value, DamagedError)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "content", ["[" * 10**5, '{"a":' * 10**5, "9" * 5000, '{"format": []}']
+)
+def test_json_of_any_form_is_one_line(saved, content):
+    path, _ = saved
+    (path / JSON_FILE).write_text(content)
+    with pytest.raises(DamagedError) as caught:
+        checkpoints.open(path)
+    assert str(path) in str(caught.value)
+    assert len(str(caught.value).replace(str(path), "")) < 500
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [JSON_FILE, WEIGHTS_FILE])
+def test_a_pipe_in_the_place_of_a_file_does_not_hang(saved, name):
+    path, _ = saved
+    (path / name).unlink()
+    os.mkfifo(path / name)
+    with pytest.raises(DamagedError, match="it is not a file"):
+        checkpoints.open(path)
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "x/" * 3000])
+def test_a_path_that_is_too_long(name):
+    with pytest.raises(UserError, match="cannot be read: File name too") as e:
+        checkpoints.open(name)
+    assert len(str(e.value)) < 200
+    assert not checkpoints.exists(name)
 
 
 def test_a_damaged_one_is_set_aside_and_written_anew(saved):
@@ -211,11 +316,11 @@ def test_the_newest_sound_one_is_found(saved, capsys):
         path.parent, model, dataclasses.replace(METADATA, step=4)
     )
     assert checkpoints.newest(path.parent).path == newer
-    flip_bit(newer / WEIGHTS_FILE, 5000)
+    rewrite(newer, put("training"))
     assert checkpoints.newest(path.parent).path == path
     assert os.listdir(path.parent).count("model.ckpt-4.damaged-0") == 1
     output = capsys.readouterr().out
-    assert "model.ckpt-4/model.weights.h5 is damaged" in output
+    assert "ckpt-4/checkpoint.json is damaged: training is missing" in output
     assert "looking for the one before" in output
     (path / JSON_FILE).unlink()
     with pytest.raises(UserError, match="all checkpoints in .* are damaged"):
@@ -253,8 +358,9 @@ def test_another_network_is_refused(saved):
         UserError, match="another architecture: num_prime_capsules is 1 in"
     ):
         opened.load(model, other)
-    with pytest.raises(UserError, match="not of this architecture"):
+    with pytest.raises(UserError, match="not of this architecture") as caught:
         opened.load(make_model(other), ARCHITECTURE)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_wrong_step_is_noticed(saved):
@@ -274,13 +380,28 @@ def test_a_file_in_the_place_of_a_checkpoint(original, tmp_path):
     assert (tmp_path / "model.ckpt-2").read_text() == "a file"
 
 
-def test_what_is_no_checkpoint_lists_those_below(saved):
+def test_what_is_no_checkpoint_lists_some_below(saved):
     path, _ = saved
-    for given in (path.with_name("model.ckpt-3"), path.parent, path.parents[1]):
-        with pytest.raises(UserError, match=f"there is no .*; found {path}$"):
-            checkpoints.open(given)
+    given = path.with_name("model.ckpt-3")
+    with pytest.raises(UserError, match=f"there is no .*; found {path}$"):
+        checkpoints.open(given)
     with pytest.raises(UserError, match="found none in"):
         checkpoints.open(path.parent / "none" / "model.ckpt-3")
+    for step in range(10, 17):
+        (path.parent / f"model.ckpt-{step}").mkdir()
+    with pytest.raises(UserError, match="ckpt-16, .*ckpt-12 and 3 more$"):
+        checkpoints.open(given)
+
+
+def test_a_folder_of_checkpoints_stands_for_the_newest(saved):
+    path, model = saved
+    later = dataclasses.replace(METADATA, step=30)
+    newest = checkpoints.save(path.parent, model, later)
+    for folder in (path.parent, path.parents[1]):
+        assert checkpoints.open(folder).path == newest
+    flip_bit(newest / WEIGHTS_FILE, 5000)
+    with pytest.raises(DamagedError, match=str(newest)):
+        checkpoints.open(folder)
 
 
 def test_a_folder_of_tf1_checkpoints_says_which(tmp_path):
@@ -323,6 +444,7 @@ def test_files_are_on_the_disk_before_the_name(original, tmp_path, monkeypatch):
         ({"validate": True}, {}, "trained without --validate, on the very"),
         ({}, {"split_seed": 4}, "trained with --seed=3, which"),
         ({}, {"split_seed": 3}, None),
+        ({}, {"divisions": {"divided_for_test": "x"}}, "divided otherwise"),
         ({}, {"class_names": ["b", "a"]}, "classes a, b, but .* are b, a:"),
         # Other data has nothing to do with that of the training.
         ({"dataset_name": "mnist", "validate": True}, {"split_seed": 4}, None),
@@ -334,7 +456,8 @@ def test_images_that_it_may_be_used_with(config, pipeline, message):
         2, ARCHITECTURE, training, ["a", "b"], path="x"
     )
     config = {"dataset_name": "digits", "validate": False, **config}
-    pipeline = {"split_seed": None, "class_names": None, **pipeline}
+    spec = {"split_seed": None, "divisions": {}, "class_names": None}
+    pipeline = {**spec, **pipeline}
     arguments = (
         types.SimpleNamespace(**config),
         types.SimpleNamespace(spec=types.SimpleNamespace(**pipeline)),

@@ -156,13 +156,24 @@ def as_text(value):
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def shortened(value):
+def shortened(value, most=_LONGEST_ECHO):
     """A value for a message, which stays short and in one line."""
-    text = repr(value) if isinstance(value, str) else str(value)
-    text = text.removeprefix("'").removesuffix("'")
-    if len(text) > _LONGEST_ECHO:
-        text = f"{text[:_LONGEST_ECHO]}... ({len(text)} characters)"
+    text = printable(str(value))
+    if len(text) > most:
+        text = f"{text[:most]}... ({len(text)} characters)"
     return text
+
+
+def printable(text):
+    """Text for a terminal, which no escape code in it shall reach."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def listed(names, most=5):
+    """The first few names, and how many more there are: for a message."""
+    names = list(names)
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(map(str, names[:most])) + more
 
 
 def did_you_mean(name, names):

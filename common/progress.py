@@ -1,17 +1,15 @@
-"""Progress on a terminal as a bar, elsewhere as a line now and then."""
+"""Progress: on a terminal one line that changes, elsewhere one now and then."""
 
-import contextlib
 import sys
 import time
 
-import keras
-
 _SECONDS_BETWEEN_LINES = 10.0
+_SECONDS_BETWEEN_CHANGES = 0.1
 _CLEAR_LINE = "\r\x1b[K"
 
 
 class Progress:
-    """Shows how far a loop is and some of its values.
+    """Shows how far a loop is, some of its values, its rate and the time left.
 
     Args:
       first: int, steps that were done before.
@@ -25,12 +23,8 @@ class Progress:
         self._total = total
         self._name = name
         self._stream = stream or sys.stdout
-        self._start = self._last_line = time.monotonic()
-        self._bar = None
-        if self._stream.isatty():
-            # The bar estimates the time from the steps of this run alone.
-            with self._as_output():
-                self._bar = keras.utils.Progbar(total - first, unit_name=name)
+        self._start = self._shown = time.monotonic()
+        self._is_terminal = self._stream.isatty()
 
     def update(self, done, values):
         """Shows that `done` of all steps are done.
@@ -39,29 +33,43 @@ class Progress:
           done: int.
           values: dict from name to the number to show.
         """
-        if self._bar is not None:
-            # Means since the last summary, not to be averaged again.
-            self._bar.stateful_metrics.update(values)
-            with self._as_output():
-                self._bar.update(done - self._first, list(values.items()))
-            return
         now = time.monotonic()
-        recent = now - self._last_line < _SECONDS_BETWEEN_LINES
-        if recent and done < self._total:
+        wait = (
+            _SECONDS_BETWEEN_CHANGES
+            if self._is_terminal
+            else _SECONDS_BETWEEN_LINES
+        )
+        if now - self._shown < wait and done < self._total:
             return
-        self._last_line = now
+        self._shown = now
+        # The rate is that of this run alone.
         rate = (done - self._first) / max(now - self._start, 1e-9)
         shown = [f"{self._name} {done}/{self._total}"]
         shown += [f"{name}: {value:.4f}" for name, value in values.items()]
         digits = ",.0f" if rate >= 100 else ".3g"
         shown += [f"{rate:{digits}} {self._name}s/s"]
-        print(" - ".join(shown), file=self._stream, flush=True)
+        if done < self._total and rate:
+            left = (self._total - done) / rate
+            shown += [f"{as_duration(left)} left"]
+        line = " - ".join(shown)
+        if self._is_terminal:
+            end = "\n" if done >= self._total else ""
+            line = f"{_CLEAR_LINE}{line}"
+        else:
+            end = "\n"
+        print(line, end=end, file=self._stream, flush=True)
 
     def clear(self):
-        """Removes the bar from its line, to write something else there."""
-        if self._bar is not None:
+        """Removes the line of a terminal, to write something else there."""
+        if self._is_terminal:
             print(_CLEAR_LINE, end="", file=self._stream, flush=True)
 
-    def _as_output(self):
-        """A context in which Keras' bar, which only prints, does so there."""
-        return contextlib.redirect_stdout(self._stream)
+
+def as_duration(seconds):
+    """Seconds for people: 45 s, 12 min, 3 h 20 min."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min"

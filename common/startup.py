@@ -1,8 +1,20 @@
 """Loads Keras and its backend quietly, once the flags are parsed."""
 
+import contextlib
 import os
+import re
+import sys
 
 from common.errors import UserError
+
+# What TensorFlow says of processors and missing GPUs when it starts, of which
+# no setting of its own silences all.
+_HARMLESS = re.compile(
+    r"^(WARNING: All log messages before absl::InitializeLog"
+    r"|To enable the following instructions"
+    r"|[IWE]\d{4} .*(cudart_stub|cuda_platform|cpu_feature_guard|port\.cc"
+    r"|cuda_dnn|cuda_fft|cuda_blas|computation_placer|Skipping registering))"
+)
 
 
 def load_backend():
@@ -11,12 +23,50 @@ def load_backend():
     Raises:
       UserError: if the backend that KERAS_BACKEND names is not installed.
     """
-    # TensorFlow's start-up notes would bury the first lines of output.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    with _without_harmless_lines():
+        try:
+            import keras
+        except (ImportError, ValueError) as error:
+            raise UserError(
+                f"KERAS_BACKEND={os.environ.get('KERAS_BACKEND')} cannot be "
+                f"used: {error}"
+            ) from None
+        import tensorflow as tf  # reads the data under every backend
+
+        if keras.backend.backend() == "tensorflow":
+            tf.config.list_physical_devices("GPU")  # it speaks of that, too
+
+
+@contextlib.contextmanager
+def _without_harmless_lines():
+    """Leaves lines out of what this process writes as errors, down to C++.
+
+    Another process passes on all other lines as they come, so that none is
+    lost, however this one ends.
+    """
+    has_gpu = os.path.exists("/dev/nvidiactl")
+    if has_gpu or "tensorflow" in sys.modules or not hasattr(os, "fork"):
+        yield
+        return
+    sys.stderr.flush()
+    sys.stdout.flush()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(writer)
+        with open(reader, "rb", buffering=0) as lines:
+            for line in lines:
+                if not _HARMLESS.match(line.decode(errors="replace")):
+                    os.write(2, line)
+        os._exit(0)
+    os.close(reader)
+    before = os.dup(2)
+    os.dup2(writer, 2)
+    os.close(writer)
     try:
-        import keras  # noqa: F401 - loads the backend
-    except (ImportError, ValueError) as error:
-        raise UserError(
-            f"KERAS_BACKEND={os.environ.get('KERAS_BACKEND')} cannot be "
-            f"used: {error}"
-        ) from None
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+        os.waitpid(child, 0)

@@ -117,7 +117,7 @@ def _evaluate(config):
       checkpoint).
     """
     import checkpoints
-    from evaluation.evaluator import Evaluator, score
+    from evaluation.evaluator import Evaluator
 
     evaluator = Evaluator(config)
     directory = pathlib.Path(config.summary_dir) / "train"
@@ -127,12 +127,12 @@ def _evaluate(config):
             continue  # of an interruption
         opened = checkpoints.open(path)
         start = time.perf_counter()
-        labels, logits, pipeline = evaluator.predict(opened)
+        predictions = evaluator.predict(opened)
         seconds = time.perf_counter() - start
-        result = score(labels, logits, pipeline.spec.num_targets)
+        result = predictions.score
         points.append({"step": step, "wrong": result.wrong})
     model, _ = evaluator.load(opened)
-    return points, len(labels) / seconds, result, (model, opened)
+    return points, result.num_examples / seconds, result, (model, opened)
 
 
 def _describe(found):

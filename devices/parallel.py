@@ -13,7 +13,6 @@ import tensorflow as tf
 
 from common.errors import UserError
 from devices import choice
-from input_data import features as keys
 
 
 def make(settings):
@@ -108,17 +107,26 @@ class OneDevice:
         return batches
 
     def predictor(self, model):
-        """A function that computes a batch's logits.
+        """A function that computes a batch's logits and losses.
 
         Args:
-          model: `keras.Model`, built in `building`.
+          model: `models.classifier.Classifier`, built in `building`.
 
         Returns:
-          Function from the dict x of NumPy arrays [B, ...], where `count`
-          divides B, to the logits: NumPy array [B, classes]. It uses the
-          weights that the model has when it is called.
+          Function from the dicts x and y of NumPy arrays [B, ...], where
+          `count` divides B, to what `Classifier.scored` gives: logits
+          [B, classes] and losses [B], NumPy arrays. It uses the weights that
+          the model has when it is called.
         """
-        return lambda x: model.predict_on_batch(x)[keys.LOGITS]
+
+        def predict(x, y):
+            outputs = model.predict_on_batch(x)
+            return [
+                keras.ops.convert_to_numpy(values)
+                for values in model.scored(x, y, outputs)
+            ]
+
+        return predict
 
     def from_first(self, value):
         """What the first process gives, an int >= 0 or None, in all of them."""
@@ -149,10 +157,10 @@ class MirroredDevices(OneDevice):
 
     def predictor(self, model):
         @tf.function
-        def logits(x):
-            return model(x)[keys.LOGITS]
+        def scored(x, y):
+            return model.scored(x, y, model(x))
 
-        def predict(x):
+        def predict(x, y):
             def rows_of_replica(array):
                 parts = np.split(array, self.count)
                 return (
@@ -163,10 +171,18 @@ class MirroredDevices(OneDevice):
                     )
                 )
 
-            split = {name: rows_of_replica(array) for name, array in x.items()}
-            results = self._strategy.run(logits, args=(split,))
-            parts = self._strategy.experimental_local_results(results)
-            return np.concatenate([part.numpy() for part in parts])
+            split = tf.nest.map_structure(rows_of_replica, (x, y))
+            return [
+                np.concatenate(
+                    [
+                        part.numpy()
+                        for part in self._strategy.experimental_local_results(
+                            values
+                        )
+                    ]
+                )
+                for values in self._strategy.run(scored, args=split)
+            ]
 
         return predict
 
@@ -219,14 +235,20 @@ class ShardedDevices(OneDevice):
             mesh, jax.sharding.PartitionSpec()
         )
 
-        def logits(weights, x):
+        def scored(weights, x, y):
             outputs, _ = model.stateless_call(*weights, x)
-            return outputs[keys.LOGITS]
+            return model.scored(x, y, outputs)
 
         # Every process gets the logits of all.
-        compiled = jax.jit(logits, out_shardings=replicated)
+        compiled = jax.jit(scored, out_shardings=replicated)
 
-        def predict(x):
+        def own_rows(array):
+            return jax.make_array_from_process_local_data(
+                self._distribution.get_data_layout(array.shape).backend_layout,
+                np.split(array, jax.process_count())[jax.process_index()],
+            )
+
+        def predict(x, y):
             weights = [
                 [variable.value for variable in variables]
                 for variables in (
@@ -234,16 +256,8 @@ class ShardedDevices(OneDevice):
                     model.non_trainable_variables,
                 )
             ]
-            parts = {
-                name: jax.make_array_from_process_local_data(
-                    self._distribution.get_data_layout(
-                        array.shape
-                    ).backend_layout,
-                    np.split(array, jax.process_count())[jax.process_index()],
-                )
-                for name, array in x.items()
-            }
-            return np.asarray(compiled(weights, parts))
+            x, y = jax.tree.map(own_rows, (x, y))
+            return [np.asarray(values) for values in compiled(weights, x, y)]
 
         return predict
 

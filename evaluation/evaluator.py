@@ -1,106 +1,54 @@
-"""Predictions of checkpoints, and how many of them are right."""
+"""The networks of checkpoints, with the images to evaluate them on."""
 
 import dataclasses
 
 import numpy as np
 
-import layers
 from checkpoints.architecture import Architecture
 from common.errors import UserError
 from common.progress import Progress
 from devices.parallel import OneDevice
-from evaluation.prediction import PRESENT_LENGTH
+from evaluation.counts import score
 from input_data import features as keys
 from input_data import registry
+from input_data.pipeline import Pipeline
 from models.hparams import parse_overrides
 from training.config import EVAL_BATCH_SIZE
 
 
 @dataclasses.dataclass(frozen=True)
-class Score:
-    """Counts of right and wrong predictions.
+class Predictions:
+    """What a network makes of every example of a pipeline.
 
     Attributes:
-      num_examples: int, all that were evaluated.
-      correct: int, all classes of the example are right.
-      almost_correct: int, at least one is.
-      confident: int, all are right and have values above `PRESENT_LENGTH`,
-        as lengths and probabilities of classes that are there should.
+      labels: float32 array [N, classes], k-hot.
+      logits: float32 array [N, classes].
+      losses: float32 array [N].
+      pipeline: `Pipeline` that the images came from.
     """
 
-    num_examples: int
-    correct: int
-    almost_correct: int
-    confident: int
+    labels: np.ndarray
+    logits: np.ndarray
+    losses: np.ndarray
+    pipeline: Pipeline
 
     @property
-    def wrong(self):
-        """How many are not correct."""
-        return self.num_examples - self.correct
-
-    @property
-    def almost_wrong(self):
-        """How many are not even almost correct."""
-        return self.num_examples - self.almost_correct
-
-    def __str__(self):
-        percent = 100.0 * self.wrong / self.num_examples
-        return (
-            f"Total wrong predictions: {self.wrong}, "
-            f"wrong percent: {percent:.2f}%"
-        )
-
-    @property
-    def measures(self):
-        """Both measures of pairs that were put together, for people."""
-        right, confident = (
-            f"{count} of {self.num_examples} ({count / self.num_examples:.2%})"
-            for count in (self.correct, self.confident)
-        )
-        return (
-            f"Both classes right: {right}; and both above {PRESENT_LENGTH}: "
-            f"{confident}"
-        )
-
-
-def score(labels, logits, num_targets):
-    """Counts right predictions; logits that are not finite are wrong.
-
-    Args:
-      labels: array [N, classes], k-hot.
-      logits: array [N, classes].
-      num_targets: int, the number of labels of each example.
-
-    Returns:
-      `Score`.
-    """
-    finite = np.isfinite(logits).all(axis=-1)
-    correct, almost_correct = (
-        np.asarray(function(labels, logits, num_targets)) * finite
-        for function in (layers.correct, layers.almost_correct)
-    )
-    above = (logits > PRESENT_LENGTH) | (labels == 0)
-    return Score(
-        num_examples=len(labels),
-        correct=int(correct.sum()),
-        almost_correct=int(almost_correct.sum()),
-        confident=int((correct * above.all(axis=-1)).sum()),
-    )
+    def score(self):
+        """The `Score`."""
+        num_targets = self.pipeline.spec.num_targets
+        counts = score(self.labels, self.logits, num_targets)
+        return dataclasses.replace(counts, loss=float(self.losses.mean()))
 
 
 def predict(predictor, pipeline, batch_size):
-    """The logits for every example of a pipeline, and the labels.
+    """The `Predictions` of a network.
 
     Args:
-      predictor: function from the dict x of a batch to its logits, see
-        `OneDevice.predictor`.
+      predictor: function of a batch, see `OneDevice.predictor`.
       pipeline: `Pipeline`.
       batch_size: int.
-
-    Returns:
-      Pair of float32 arrays [N, classes]: labels (k-hot) and logits.
     """
-    labels, logits = [], []
+    labels, logits, losses = [], [], []
     num_examples = pipeline.spec.num_examples
     progress = Progress(0, num_examples, name="image")
     done = 0
@@ -109,11 +57,18 @@ def predict(predictor, pipeline, batch_size):
         size = len(labels[-1])
         # All batches have one size, which splits over the devices: the last is
         # filled up, and what filled it does not count.
-        full = {name: _fill(array, batch_size) for name, array in x.items()}
-        logits.append(predictor(full)[:size])
+        full = (
+            {name: _fill(array, batch_size) for name, array in part.items()}
+            for part in (x, y)
+        )
+        for found, values in zip(
+            (logits, losses), predictor(*full), strict=True
+        ):
+            found.append(values[:size])
         done += size
         progress.update(done, {})
-    return np.concatenate(labels), np.concatenate(logits)
+    arrays = map(np.concatenate, (labels, logits, losses))
+    return Predictions(*arrays, pipeline)
 
 
 def _fill(array, size):
@@ -145,11 +100,7 @@ class Evaluator:
         self._built = None  # the last (architecture, model, predictor)
 
     def predict(self, checkpoint):
-        """Labels and logits of an opened checkpoint.
-
-        Returns:
-          Tuple of labels and logits, both float32 [N, classes], and the
-          `Pipeline` that the images came from.
+        """The `Predictions` of an opened checkpoint.
 
         Raises:
           UserError: as `load`.
@@ -157,8 +108,7 @@ class Evaluator:
         _, pipeline = self.load(checkpoint)
         _, _, predictor = self._built
         batch_size = self._parallel.round_up(EVAL_BATCH_SIZE)
-        labels, logits = predict(predictor, pipeline, batch_size)
-        return labels, logits, pipeline
+        return predict(predictor, pipeline, batch_size)
 
     def load(self, checkpoint):
         """The network of a checkpoint, and the data for it.
@@ -182,9 +132,9 @@ class Evaluator:
         )
         if architecture is None:
             architecture = Architecture.asked_for(config, pipeline.spec)
-        architecture = self._fitted(checkpoint.path, architecture, pipeline)
+        fitted = self._fitted(checkpoint.path, architecture, pipeline)
         checkpoint.require_usable(config, pipeline)
-        model = self._model(architecture)
+        model = self._model(fitted)
         checkpoint.load(model, architecture)
         return model, pipeline
 

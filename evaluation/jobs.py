@@ -6,17 +6,11 @@ import time
 import checkpoints
 from common.errors import UserError
 from devices.parallel import OneDevice
-from evaluation.evaluator import Evaluator, score
-from evaluation.mistake_images import (
-    MAX_CLASSES,
-    confusion_matrix_png,
-    wrong_predictions_png,
-)
-from evaluation.mistakes import confusion_matrix, first_mistakes
+from evaluation import learning_curve, pictures
+from evaluation.counts import score
+from evaluation.evaluator import Evaluator
 from training.summaries import SummaryWriter, evaluation_scalars
 
-# Images of one `wrong_predictions` summary.
-_NUM_MISTAKES = 25
 _ONE_DEVICE = OneDevice()
 
 
@@ -41,12 +35,11 @@ def evaluate_once(config, parallel=_ONE_DEVICE):
     writer = None
     if config.summary_dir and parallel.is_first:
         writer = _test_writer(config)
-    labels, logits, pipeline = Evaluator(config, parallel).predict(checkpoint)
-    result = score(labels, logits, pipeline.spec.num_targets)
-    _print(result, config)
+    predictions = Evaluator(config, parallel).predict(checkpoint)
+    _print(predictions.score, config)
     if writer is not None:
-        _summarise(writer, pipeline, labels, logits, result, checkpoint)
-    return result
+        _summarise(config, writer, predictions, checkpoint)
+    return predictions.score
 
 
 def _print(result, config):
@@ -71,8 +64,8 @@ def evaluate_ensemble(config, parallel=_ONE_DEVICE):
     members, total = [], 0.0
     first_targets = None
     for path in paths:
-        labels, logits, pipeline = evaluator.predict(checkpoints.open(path))
-        num_targets = pipeline.spec.num_targets
+        predictions = evaluator.predict(checkpoints.open(path))
+        num_targets = predictions.pipeline.spec.num_targets
         first_targets = first_targets or num_targets
         if num_targets != first_targets:
             raise UserError(
@@ -80,11 +73,11 @@ def evaluate_ensemble(config, parallel=_ONE_DEVICE):
                 f"{first_targets}: they cannot form an ensemble unless "
                 "--num_targets says which images to take"
             )
-        members.append(score(labels, logits, num_targets))
+        members.append(predictions.score)
         print(f"{path}: ", end="")
         _print(members[-1], config)
-        total = total + logits
-    result = score(labels, total, num_targets)
+        total = total + predictions.logits
+    result = score(predictions.labels, total, num_targets)
     print(f"Ensemble of {len(paths)}:")
     print(result)
     return members, result
@@ -145,7 +138,7 @@ def evaluate_continuously(config, parallel=_ONE_DEVICE):
             try:
                 # A training with --keep may remove it from here on.
                 checkpoint = checkpoints.open(path)
-                labels, logits, pipeline = evaluator.predict(checkpoint)
+                predictions = evaluator.predict(checkpoint)
             except UserError as error:
                 removed = not path.is_dir()  # by a training with --keep
                 damaged = isinstance(error, checkpoints.DamagedError)
@@ -153,10 +146,9 @@ def evaluate_continuously(config, parallel=_ONE_DEVICE):
                     raise
                 print(f"Warning: {error}; not evaluated", flush=True)
                 continue
-            result = score(labels, logits, pipeline.spec.num_targets)
             print(f"{path}:")
-            _print(result, config)
-            _summarise(writer, pipeline, labels, logits, result, checkpoint)
+            _print(predictions.score, config)
+            _summarise(config, writer, predictions, checkpoint)
             last_time = time.monotonic()
             last = checkpoint.training["max_steps"]
             # A training that went on has later ones than its first last.
@@ -177,34 +169,24 @@ def evaluate_continuously(config, parallel=_ONE_DEVICE):
     )
 
 
-def _summarise(writer, pipeline, labels, logits, result, checkpoint):
-    """Writes the counts and pictures of one evaluation for TensorBoard.
+def _summarise(config, writer, predictions, checkpoint):
+    """Writes one evaluation for TensorBoard, and the learning curve.
 
     Args:
+      config: `Config`.
       writer: `SummaryWriter`.
-      pipeline: `Pipeline` of the test images.
-      labels: float32 [N, classes], k-hot.
-      logits: float32 [N, classes].
-      result: `Score`.
+      predictions: `Predictions` of the test images.
       checkpoint: the opened one that was evaluated.
     """
-    step = checkpoint.step
+    step, result = checkpoint.step, predictions.score
+    labels, logits = predictions.labels, predictions.logits
+    pipeline = predictions.pipeline
     writer.scalars(evaluation_scalars(result), step)
     if checkpoint.architecture is not None:  # a TF1 one tells nothing
         writer.hparams(checkpoint)
-    spec = pipeline.spec
-    num_classes = spec.shape.num_classes
-    names = spec.class_names or [str(n) for n in range(num_classes)]
-    if num_classes <= MAX_CLASSES:
-        matrix = confusion_matrix(labels, logits, spec.num_targets)
-        title = f"Step {step}: {result.wrong} of {result.num_examples} wrong"
-        png = confusion_matrix_png(matrix, names, title)
-        writer.image("confusion_matrix", png, step)
-    mistakes = first_mistakes(pipeline, labels, logits, _NUM_MISTAKES)
-    if mistakes:
-        title = f"Step {step}: first {len(mistakes)} of {result.wrong} wrong"
-        png = wrong_predictions_png(mistakes, names, title)
-        writer.image("wrong_predictions", png, step)
+    for name, png in pictures.draw(pipeline, labels, logits, step).items():
+        writer.image(name, png, step)
+    learning_curve.write(config.summary_dir)
 
 
 def _test_writer(config):

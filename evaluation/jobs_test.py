@@ -1,55 +1,53 @@
+import types
+
 import numpy as np
-import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import (
     EventAccumulator,
 )
 
 from evaluation import jobs as evaluation
-from evaluation.evaluator import score
+from evaluation.evaluator import Predictions
 from input_data import registry
 from input_data.splits import Split
+from training import curve
+from training.config import Config
 from training.summaries import SummaryWriter
 
 
-@pytest.mark.parametrize("num_targets", [1, 2])
-@pytest.mark.parametrize("num_wrong", [0, 30])
-def test_summaries_of_an_evaluation(tmp_path, num_targets, num_wrong):
-    pipeline = registry.load(
-        "digits",
-        Split.TEST,
-        registry.Options(num_targets=num_targets, eval_size=40),
-    )
+def test_summaries_of_an_evaluation(tmp_path):
+    options = registry.Options(num_targets=1, eval_size=40)
+    pipeline = registry.load("digits", Split.TEST, options)
     ((_, y),) = pipeline.evaluation_batches(40)
     labels = y["logits"]
     logits = labels.copy()
-    logits[:num_wrong] = 1 - labels[:num_wrong]
+    logits[:30] = 1 - labels[:30]
+    losses = np.linspace(0, 1, 40)
+    folder = tmp_path / "test"
     evaluation._summarise(
-        SummaryWriter(tmp_path),
-        pipeline,
-        labels,
-        logits,
-        score(labels, logits, num_targets),
-        17,
+        Config(train=False, summary_dir=str(tmp_path)),
+        SummaryWriter(folder),
+        Predictions(labels, logits, losses, pipeline),
+        types.SimpleNamespace(step=17, architecture=None),
     )
-    assert len(list(tmp_path.iterdir())) == 1
-    events = EventAccumulator(str(tmp_path), size_guidance={"tensors": 0})
+    assert len(list(folder.glob("events*"))) == 1
+    assert curve.read(folder / curve.FILE) == {17: (0.5, 0.25)}
+    assert (tmp_path / "learning_curve.png").is_file()
+    events = EventAccumulator(str(folder), size_guidance={"tensors": 0})
     events.Reload()
-    found = {
-        tag: events.Tensors(tag)
-        for tag in events.Tags()["tensors"]
-        if events.SummaryMetadata(tag).plugin_data.plugin_name == "images"
-    }
-    expected = {"confusion_matrix"}
-    if num_wrong:
-        expected.add("wrong_predictions")
-    assert set(found) == expected
-    for (event,) in found.values():
+    for tag in ("confusion_matrix", "wrong_predictions"):
+        (event,) = events.Tensors(tag)
         assert event.step == 17
         width, height, *pictures = event.tensor_proto.string_val
         (picture,) = pictures
         image = tf.io.decode_png(picture).numpy()
         assert image.shape == (int(height), int(width), 3)
         assert np.ptp(image) > 0
-    (event,) = events.Tensors("wrong_prediction")
-    assert (event.step, tf.make_ndarray(event.tensor_proto)) == (17, num_wrong)
+    for tag, value in (
+        ("wrong_prediction", 30),
+        ("accuracy", 0.25),
+        ("loss", 0.5),
+    ):
+        (event,) = events.Tensors(tag)
+        assert event.step == 17
+        np.testing.assert_allclose(tf.make_ndarray(event.tensor_proto), value)

@@ -12,15 +12,13 @@ import numpy as np
 import checkpoints
 from common.errors import UserError
 from common.progress import Progress
+from evaluation.counts import PRESENT_LENGTH, predicted_classes
 from evaluation.export import functional
 from input_data import features as keys
 from input_data.formats.files import read_bytes
 from training.config import EVAL_BATCH_SIZE
 
 STANDARD_INPUT = "-"
-# Longer capsules say that their class is in the image. The paper's margin
-# loss (section 3) pulls lengths to 0.9 or more, or to 0.1 or less.
-PRESENT_LENGTH = 0.5
 
 
 def load_network(path):
@@ -91,8 +89,7 @@ class Prediction:
     @property
     def classes(self):
         """The classes of the largest values, of equals the lower first."""
-        order = np.argsort(-self.values, kind="stable")
-        return order[: self.num_targets].tolist()
+        return predicted_classes(self.values, self.num_targets).tolist()
 
     @property
     def num_present(self):

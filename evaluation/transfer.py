@@ -5,8 +5,8 @@ import itertools
 
 import checkpoints
 from common.errors import UserError
-from evaluation.evaluator import Evaluator, score
-from evaluation.mistakes import predicted_classes
+from evaluation.counts import predicted_classes
+from evaluation.evaluator import Evaluator
 from input_data import features as keys
 
 
@@ -48,16 +48,15 @@ def measure(config, models, num_examples):
     ):
         run = {"checkpoint": str(path)}
         for kind, evaluator in evaluators.items():
-            labels, logits, pipeline = evaluator.predict(checkpoints.open(path))
-            result = score(labels, logits, pipeline.spec.num_targets)
-            run[kind] = dataclasses.asdict(result)
-        print(f"{name}, {path}: {result.measures}", flush=True)
+            found = evaluator.predict(checkpoints.open(path))
+            run[kind] = dataclasses.asdict(found.score)
+        print(f"{name}, {path}: {found.score.measures}", flush=True)
         runs[name].append(run)
-        predictions.setdefault(name, _predictions(logits[:num_examples]))
-    images = _first_images(pipeline, num_examples)
+        predictions.setdefault(name, _predictions(found.logits[:num_examples]))
+    images = _first_images(found.pipeline, num_examples)
     examples = [
         {
-            "labels": labels[number].nonzero()[0].tolist(),
+            "labels": found.labels[number].nonzero()[0].tolist(),
             "predictions": {
                 name: rows[number] for name, rows in predictions.items()
             },

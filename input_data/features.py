@@ -60,6 +60,9 @@ class Spec:
       class_names: tuple of strings, or None if the classes are numbers.
       split_seed: int, the seed that decided which images are for training
         and which for evaluation; None if no seed does.
+      divisions: dict from the name by which a checkpoint records how images
+        were divided, for testing or for validation, to a digest of that: as
+        long as it stays the same, no image has changed sides.
       note: string, what to say besides where the command is printed that
         evaluates what was trained on these images; None if nothing.
     """
@@ -70,4 +73,5 @@ class Spec:
     num_images: int
     class_names: tuple[str, ...] | None = None
     split_seed: int | None = None
+    divisions: dict[str, str] = dataclasses.field(default_factory=dict)
     note: str | None = None

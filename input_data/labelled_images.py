@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from common.errors import UserError
-from input_data.memory import require_memory_for_padded
+from input_data.memory import require_memory, require_memory_for_padded
 from input_data.pipeline import Pipeline
 from input_data.randomness import (
     Stream,
@@ -21,6 +21,7 @@ from input_data.transforms.distortion import (
 )
 from input_data.transforms.shifting import (
     pad_images,
+    require_possible_shift,
     shift_images,
     unit_range,
 )
@@ -33,6 +34,8 @@ PAIR_PAD = 4
 PAIR_SHIFT = 4
 # A small batch of images, each a float32 for every pixel.
 _BATCH_BYTES = 4 * 16
+# What is drawn for a pair: its second image and both offsets.
+_DRAWS_BYTES = 8 + 2 * 2 * 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,13 +85,24 @@ def make_pipeline(data, options, default_shift=0, **of_split):
     require_memory_for_padded(
         _BATCH_BYTES, data.images.shape[1:], options.pad or 0
     )
-    if options.num_targets == 2:
-        refuse_distorted_pairs(options)
-        options = _with_defaults(options, PAIR_SHIFT, PAIR_PAD)
-        return OverlappingPairs(data, options, **of_split)
-    shift = 0 if options.augment else default_shift
-    options = _with_defaults(options, shift, SINGLE_PAD)
-    return SingleObjects(ImageTensors(data), options, **of_split)
+    paired = options.num_targets == 2
+    if options.augment:
+        default_shift = 0
+    options = _with_defaults(
+        options,
+        PAIR_SHIFT if paired else default_shift,
+        PAIR_PAD if paired else SINGLE_PAD,
+    )
+    require_possible_shift(options.shift, options.pad, data.images.shape[1:3])
+    if not paired:
+        return SingleObjects(ImageTensors(data), options, **of_split)
+    refuse_distorted_pairs(options)
+    require_memory(
+        _DRAWS_BYTES * options.eval_size,
+        f"--eval_size={options.eval_size}",
+        "choose fewer",
+    )
+    return OverlappingPairs(data, options, **of_split)
 
 
 def refuse_distorted_pairs(options):

@@ -177,6 +177,26 @@ def test_pairs_are_not_distorted():
         digits(num_targets=2, distort=True)
 
 
+@pytest.mark.parametrize(
+    ("options", "largest"),
+    [
+        ({"shift": 15}, 14),
+        ({"shift": 10**10, "pad": 6}, 20),
+        ({"shift": 19, "num_targets": 2}, 18),
+    ],
+)
+def test_images_are_not_shifted_out_of_sight(options, largest):
+    message = f"--shift={options['shift']} .* it may be at most {largest}$"
+    with pytest.raises(UserError, match=message):
+        digits(**options)
+    digits(**{**options, "shift": largest, "eval_size": 1})
+
+
+def test_more_pairs_than_fit_in_memory():
+    with pytest.raises(UserError, match=r"--eval_size=1000.* GB.*fewer"):
+        digits(Split.TEST, num_targets=2, eval_size=10**22)
+
+
 @pytest.mark.parametrize("num_targets", [1, 2])
 def test_too_much_padding_is_refused(num_targets):
     message = r"--pad=1000000.*2000028x2000028, takes .* GB.*a smaller one"

@@ -61,6 +61,7 @@ class SeparatePairs(Pipeline):
             num_targets=2,
             num_examples=len(first),
             split_seed=spec.split_seed,
+            divisions=spec.divisions,
         )
 
     def _training_batch(self, step, batch_size, seed):

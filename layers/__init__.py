@@ -1,12 +1,21 @@
 """Capsule layers, losses and metrics for Keras 3, on any of its backends."""
 
 from .capsule import Capsule, ConvSlimCapsule, Length
+from .em_routing import em_assignments, em_routing
 from .losses import (
     CLASSIFICATION_LOSSES,
+    MARGIN_SCHEDULES,
     margin_loss,
     reconstruction_loss,
     sigmoid_loss,
     softmax_loss,
+    spread_loss,
+    spread_margin,
+)
+from .matrix_capsule import (
+    ClassMatrixCapsules,
+    ConvMatrixCapsules,
+    PrimaryMatrixCapsules,
 )
 from .metrics import Accuracy, AlmostAccuracy, almost_correct, correct
 from .reconstruction import Reconstruction, mask_capsules
@@ -30,18 +39,24 @@ __version__ = "1.0.0"
 
 __all__ = [
     "CLASSIFICATION_LOSSES",
+    "MARGIN_SCHEDULES",
     "Accuracy",
     "AlmostAccuracy",
     "Capsule",
+    "ClassMatrixCapsules",
+    "ConvMatrixCapsules",
     "ConvSlimCapsule",
     "DepthwiseCapsule",
     "Length",
+    "PrimaryMatrixCapsules",
     "Reconstruction",
     "RoutingRule",
     "SelfAttentionCapsule",
     "almost_correct",
     "correct",
     "dynamic_routing",
+    "em_assignments",
+    "em_routing",
     "exponential_squash",
     "leaky_softmax",
     "lengths",
@@ -53,5 +68,7 @@ __all__ = [
     "self_attention_routing",
     "sigmoid_loss",
     "softmax_loss",
+    "spread_loss",
+    "spread_margin",
     "squash",
 ]

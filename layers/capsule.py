@@ -218,7 +218,7 @@ class Capsule(_RoutedLayer):
 
     def multiply_adds(self, input_shape):
         """Products with weights for one example: those of its votes."""
-        return math.prod(self.kernel.shape)
+        return input_shape[1] * math.prod(self.kernel.shape[1:])
 
     def compute_output_shape(self, input_shape):
         return (input_shape[0], self.num_capsules, self.num_atoms)

@@ -1,6 +1,6 @@
 """Losses of the reference, one value for each example, in float32.
 
-Each function takes (labels, logits) or (images, reconstructions) and returns
+Each loss takes (labels, logits) or (images, reconstructions) and returns
 a float32 tensor [B]; the training loss is its mean over the batch. `logits`
 are capsule lengths for capsule models and the raw outputs of the baseline.
 """
@@ -100,6 +100,63 @@ def reconstruction_loss(images, reconstructions):
     squared = ops.square(reconstructions - images)
     pixels = tuple(range(1, len(squared.shape)))
     return RECONSTRUCTION_WEIGHT * ops.sum(squared, axis=pixels)
+
+
+@_registered
+def spread_loss(labels, activations, margin):
+    """Spread loss of matrix capsules.
+
+    sum over the absent classes c of max(0, margin - (a_present - a_c))^2, with
+    several labels summed over those that are present too. Source: G. Hinton,
+    S. Sabour, N. Frosst, "Matrix capsules with EM routing", ICLR 2018, section
+    3.1.
+
+    Args:
+      labels: tensor [B, O], k-hot.
+      activations: tensor [B, O], in [0, 1].
+      margin: float, or tensor [B].
+
+    Returns:
+      float32 tensor [B].
+    """
+    labels, activations, margin = _float32(labels, activations, margin)
+    margin = ops.reshape(margin, (-1, 1, 1))
+    # [B, present, absent]
+    lead = activations[:, :, None] - activations[:, None, :]
+    pairs = labels[:, :, None] * (1.0 - labels[:, None, :])
+    return ops.sum(pairs * ops.square(ops.relu(margin - lead)), axis=(1, 2))
+
+
+def _linear_margin(progress):
+    """From 0.2 to 0.9, as the paper says."""
+    return 0.2 + 0.7 * ops.minimum(progress, 1.0)
+
+
+def _sigmoid_margin(progress):
+    """The authors' code, in which 1 is step 700,000: 0.21 to 0.99."""
+    return 0.2 + 0.79 * ops.sigmoid(14.0 * ops.minimum(progress, 1.0) - 4.0)
+
+
+# From the share of `margin_steps` to the margin.
+MARGIN_SCHEDULES = {"linear": _linear_margin, "sigmoid": _sigmoid_margin}
+
+
+def spread_margin(step, margin_steps, schedule="linear"):
+    """The margin of the spread loss at a step of the training.
+
+    Args:
+      step: int tensor [B], the steps before this one; None outside of training,
+        for the margin at the end.
+      margin_steps: int, after how many steps the margin is at its end.
+      schedule: string, a key of `MARGIN_SCHEDULES`.
+
+    Returns:
+      float32 tensor of the shape of `step`, or [] for None.
+    """
+    if step is None:
+        step = margin_steps
+    progress = ops.cast(step, "float32") / margin_steps
+    return MARGIN_SCHEDULES[schedule](progress)
 
 
 # `loss_type` of the hyper-parameters.

@@ -116,3 +116,70 @@ def test_a_compiled_model_is_saved_and_loaded(tmp_path):
 def test_losses_serialise(loss):
     config = keras.saving.serialize_keras_object(loss)
     assert keras.saving.deserialize_keras_object(config) is loss
+
+
+def test_spread_loss_by_hand():
+    # First: 0.4 - 0.2 and 0; second: 0.4, 0.4 - 0.95, 0.4 - -0.2 of two labels.
+    loss = layers.spread_loss(LABELS, LOGITS, np.array([0.4, 0.4], "float32"))
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(loss), [0.2**2, 0.2**2], rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("margin", [0.2, 0.9])
+def test_gradients_of_the_spread_loss(margin):
+    generator = np.random.default_rng(17)
+    activations = generator.uniform(size=(4, 5))
+    labels = np.eye(5)[[0, 3, 1, 1]]
+    cotangent = generator.normal(size=4)
+
+    def loops(activations):
+        losses = np.zeros((len(activations), 4))
+        for example, target in enumerate([0, 3, 1, 1]):
+            for wrong in {0, 1, 2, 3, 4} - {target}:
+                lead = (
+                    activations[:, example, target]
+                    - activations[:, example, wrong]
+                )
+                losses[:, example] += np.maximum(0, margin - lead) ** 2
+        return losses
+
+    value, gradients = value_and_gradients(
+        lambda a: layers.spread_loss(labels.astype("float32"), a, margin),
+        [activations],
+        cotangent,
+    )
+    np.testing.assert_allclose(value, loops(activations[None])[0], rtol=1e-5)
+    assert_gradients_close(
+        gradients,
+        numpy_oracle.numerical_gradients(loops, [activations], cotangent),
+    )
+
+
+@pytest.mark.parametrize(
+    ("schedule", "steps", "expected"),
+    [
+        ("linear", [0, 50, 100, 1000], [0.2, 0.55, 0.9, 0.9]),
+        # The authors' 0.2 + 0.79 sigmoid(min(10, step / 50000 - 4)).
+        (
+            "sigmoid",
+            [0, 200_000, 10**7],
+            [
+                0.2 + 0.79 / (1 + np.exp(4)),
+                0.595,
+                0.2 + 0.79 / (1 + np.exp(-10)),
+            ],
+        ),
+    ],
+)
+def test_the_margin_grows(schedule, steps, expected):
+    last = {"linear": 100, "sigmoid": 700_000}[schedule]
+    margins = layers.spread_margin(np.array(steps, "int64"), last, schedule)
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(margins), expected, rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(layers.spread_margin(None, last, schedule)),
+        expected[-1],
+        rtol=1e-6,
+    )

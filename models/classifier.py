@@ -53,8 +53,8 @@ class Classifier(keras.Model):
 
     Attributes:
       HParams: its hyper-parameters, a subclass of `BaseHParams`.
-      shows_capsules: bool, whether its outputs have `capsules`, whose lengths
-        are the logits.
+      shows_capsules: bool, whether its outputs have `capsules`, one for each
+        class.
       decoder: layer that is called with capsules and labels and redraws
         images, or None.
 
@@ -153,23 +153,47 @@ class Classifier(keras.Model):
         """
         return layers.reconstruction_loss(images, reconstructions)
 
-    def compute_loss(
-        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
-    ):
+    def losses(self, x, y, outputs):
+        """The two parts of the loss, float32 tensors [B].
+
+        Args:
+          x: dict, the input.
+          y: dict, what the outputs are compared with.
+          outputs: dict, what `call` gave for x, with the labels in it.
+
+        Returns:
+          Pair of the classification loss, and the loss of reconstructions:
+          None if there are none.
+        """
         # The step comes with the batch: JAX would take the optimiser's as a
         # constant when it traces this.
         cost = self.classification_loss(
-            y[keys.LOGITS], y_pred, x.get(keys.STEP)
+            y[keys.LOGITS], outputs, x.get(keys.STEP)
         )
+        if self._reconstruction_error is None:
+            return cost, None
+        return cost, sum(
+            self.reconstruction_loss(y[name], outputs[name])
+            for name in keys.RECONS_BY_TARGET[: self.num_targets]
+        )
+
+    def compute_loss(
+        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
+    ):
+        cost, error = self.losses(x, y, y_pred)
         self._cost.update_state(cost)
-        if self._reconstruction_error is not None:
-            error = sum(
-                self.reconstruction_loss(y[name], y_pred[name])
-                for name in keys.RECONS_BY_TARGET[: self.num_targets]
-            )
+        if error is not None:
             self._reconstruction_error.update_state(error)
             cost = cost + error
         return self._mean_over_batch(cost, cost)
+
+    def scored(self, x, y, outputs):
+        """What evaluation keeps: logits [B, classes] and the whole loss [B].
+
+        The arguments are those of `losses`.
+        """
+        cost, error = self.losses(x, y, outputs)
+        return outputs[keys.LOGITS], cost if error is None else cost + error
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         for metric in (self._accuracy, self._almost):

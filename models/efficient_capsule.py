@@ -6,6 +6,7 @@ https://arxiv.org/abs/2101.12491, and the authors' code.
 """
 
 import dataclasses
+import math
 
 import keras
 from keras import ops
@@ -13,6 +14,7 @@ from keras import ops
 import layers
 from common.fields import field
 from input_data import features as keys
+from layers.reconstruction import HIDDEN_UNITS
 from models import optimizer
 from models.classifier import Classifier, Routing
 from models.hparams import BaseHParams, size
@@ -268,6 +270,29 @@ class EfficientCapsuleModel(Classifier):
     @classmethod
     def smallest_image(cls, hparams):
         return SMALLEST_IMAGE
+
+    @classmethod
+    def num_weights(cls, shape, hparams):
+        sizes = layout(shape.height, shape.width)
+        # A bias, and what normalises: scale, offset and moving statistics.
+        others = 5 if hparams.normalization == "batch" else 3
+        count, before = 0, shape.depth
+        for channels, kernel in zip(
+            hparams.channels, sizes.kernel_sizes, strict=True
+        ):
+            count += (kernel**2 * before + others) * channels
+            before = channels
+        count += (math.prod(sizes.primary_kernel) + 1) * before
+        votes = hparams.primary_atoms * hparams.class_atoms
+        classes = shape.num_classes
+        count += classes * hparams.num_prime_capsules * (votes + 1)
+        if hparams.remake:
+            before = classes * hparams.class_atoms
+            pixels = shape.height * shape.width * shape.depth
+            for units in (*HIDDEN_UNITS, pixels):
+                count += (before + 1) * units
+                before = units
+        return count
 
 
 def _activation(hparams):

@@ -11,7 +11,9 @@ import checkpoints
 import experiment
 from checkpoints.architecture import Architecture
 from common.errors import UserError
-from evaluation.evaluator import Evaluator, score
+from devices.parallel_test import JAX, losses
+from devices.parallel_test import run as run_command
+from evaluation.evaluator import Evaluator
 from evaluation.export import functional
 from evaluation.prediction import load_network
 from input_data import features as keys
@@ -258,6 +260,30 @@ def test_resumed_training_is_bit_identical(tmp_path, num_targets):
     assert sum((whole[name] != before[name]).any() for name in norms) == 16
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["tensorflow", *JAX])
+def test_batches_on_two_devices_have_the_statistics_of_all(tmp_path, backend):
+    found = []
+    for devices in (1, 2):
+        folder = tmp_path / str(devices)
+        run_command(
+            backend,
+            *(f"--summary_dir={folder}", f"--model={NAME}"),
+            f"--hparams_override={overrides(NAME, remake=False)}",
+            *("--batch_size=8", "--max_steps=5", "--summary_step=1"),
+            *("--device=cpu", f"--num_gpus={devices}"),
+        )
+        arrays = saved(folder / "train" / "model.ckpt-5")
+        found.append((losses(folder), arrays))
+    (one, one_saved), (two, two_saved) = found
+    assert len(one) == 5
+    np.testing.assert_allclose(one, two, atol=1e-5)
+    for name, array in one_saved.items():
+        np.testing.assert_allclose(
+            array, two_saved[name], atol=1e-3, err_msg=name
+        )
+
+
 def test_it_learns_digits_and_predicts_as_its_checkpoint(tmp_path):
     settings = config(
         tmp_path,
@@ -272,12 +298,12 @@ def test_it_learns_digits_and_predicts_as_its_checkpoint(tmp_path):
     experiment.run(settings)
     path = tmp_path / "train" / "model.ckpt-60"
     evaluator = Evaluator(settings)
-    labels, logits, pipeline = evaluator.predict(checkpoints.open(path))
-    assert score(labels, logits, 1).correct > 0.5 * len(labels)
+    found = evaluator.predict(checkpoints.open(path))
+    assert found.score.correct > 0.5 * len(found.labels)
     network, _ = load_network(str(path))
-    ((x, _),) = pipeline.evaluation_batches(20, stop=20)
+    ((x, _),) = found.pipeline.evaluation_batches(20, stop=20)
     predicted = network.predict_on_batch(x[keys.IMAGES])[keys.LOGITS]
-    np.testing.assert_allclose(predicted, logits[:20], atol=1e-6)
+    np.testing.assert_allclose(predicted, found.logits[:20], atol=1e-6)
 
 
 def test_instance_normalisation_is_exported(tmp_path):

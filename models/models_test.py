@@ -1,3 +1,5 @@
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -6,7 +8,13 @@ from keras import ops
 from common.errors import UserError
 from input_data import features as keys
 from input_data.features import ImageShape
-from models import baseline, efficient_capsule, pooling, shared_capsule
+from models import (
+    baseline,
+    efficient_capsule,
+    matrix_capsule,
+    pooling,
+    shared_capsule,
+)
 from models.capsule import HParams
 from models.registry import MODELS, build_model, model_class
 from testing import numpy_oracle
@@ -18,6 +26,10 @@ SMALL = ImageShape(18, 20, 2, 3)
 RNG = np.random.default_rng(5)
 # Those of the reference, with its losses.
 REFERENCE_MODELS = ["baseline", "capsule"]
+
+SMALL_MATRIX_CAPSULES = matrix_capsule.HParams(
+    **matrix_capsule.HParams.PRESETS["small"]
+)
 
 # Every registered model needs a row here.
 WEIGHT_COUNTS = {
@@ -59,6 +71,16 @@ WEIGHT_COUNTS = {
             ImageShape(36, 36, 1, 10),
             efficient_capsule.HParams(remake=False),
             155_232,
+        ),
+    ],
+    # 25*2*32+32 + 32*32*17+32*17 + 2 * (9*32*32*16+2*32) + 32*5*16+2*5
+    "matrix_capsule": [
+        (ImageShape(32, 32, 2, 5), matrix_capsule.HParams(), 317_194),
+        (ImageShape(32, 32, 2, 5), SMALL_MATRIX_CAPSULES, 68_754),
+        (
+            MNIST,
+            dataclasses.replace(SMALL_MATRIX_CAPSULES, padding="SAME"),
+            68_444,
         ),
     ],
 }
@@ -252,7 +274,7 @@ def test_the_loss_is_classification_plus_reconstruction(
     np.testing.assert_allclose(
         logs["batch_classification_cost"], cost, rtol=1e-4
     )
-    if name == "baseline":
+    if model.decoder is None:
         np.testing.assert_allclose(logs["loss"], cost, rtol=1e-4)
         return
     error = 0.0005 * sum(
@@ -293,6 +315,9 @@ def test_mixed_bfloat16_gives_about_the_losses_and_gradients(name, num_targets):
         "baseline": baseline.HParams(
             first_channels=32, second_channels=16, dense_units=64
         ),
+        "matrix_capsule": small_hparams(
+            "matrix_capsule", conv_channels=16, loss_type="margin"
+        ),
     }[name]
     x, y = example_batch(SMALL, num_targets, size=16)
     weights, found = None, {}
@@ -326,6 +351,8 @@ def test_mixed_bfloat16_gives_about_the_losses_and_gradients(name, num_targets):
         ("capsule", "SAME", 1),
         ("baseline", "VALID", 13),
         ("baseline", "SAME", 1),
+        ("matrix_capsule", "VALID", 17),
+        ("matrix_capsule", "SAME", 13),
     ],
 )
 def test_the_smallest_image_is_stated_and_works(name, padding, smallest):

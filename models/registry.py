@@ -15,6 +15,7 @@ MODELS = {
     "pooling": ("models.pooling", "PoolingModel"),
     "shared_capsule": ("models.shared_capsule", "SharedCapsuleModel"),
     "efficient_capsule": ("models.efficient_capsule", "EfficientCapsuleModel"),
+    "matrix_capsule": ("models.matrix_capsule", "MatrixCapsuleModel"),
 }
 # In float32, with its gradient and Adam's moments, 32 GB.
 _MOST_WEIGHTS = 2 * 10**9

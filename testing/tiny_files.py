@@ -6,6 +6,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
+from testing.mnist_files import write_mnist
+
 NUM_TRAIN = 15
 NUM_TEST = 7
 
@@ -23,14 +25,7 @@ def cycling_labels(count, num_classes):
 
 def write_idx(folder):
     """MNIST's four files."""
-    for prefix, count in (("train", NUM_TRAIN), ("t10k", NUM_TEST)):
-        images = random_images(count, 28, 28)
-        header = struct.pack(">4I", 0x803, count, 28, 28)
-        path = folder / f"{prefix}-images-idx3-ubyte"
-        path.write_bytes(header + images.tobytes())
-        header = struct.pack(">2I", 0x801, count)
-        path = folder / f"{prefix}-labels-idx1-ubyte"
-        path.write_bytes(header + cycling_labels(count, 10).tobytes())
+    write_mnist(folder, NUM_TRAIN, NUM_TEST)
 
 
 def cifar10_bytes(images, labels):

@@ -5,20 +5,27 @@ import dataclasses
 import hashlib
 import json
 import pathlib
+import time
 
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorboard.compat.proto import event_pb2
 from tensorboard.plugins.histogram.metadata import create_summary_metadata
 from tensorboard.plugins.hparams import api as hparams_plugin
 
+from common.durable import make_folder, whole_file
 from common.errors import UserError
 from input_data import features as keys
+from training.curve import Curve
 
 # Of one histogram, as TensorFlow has them.
 _NUM_BUCKETS = 30
 # Images of one `reconstruction` summary.
 _NUM_IMAGES = 10
+# TensorBoard shows the first settings that it finds in a folder, whose files
+# it reads in the order of their names.
+_HPARAMS_FILE = "events.out.tfevents.0.hparams"
 
 
 class SummaryWriter:
@@ -33,6 +40,7 @@ class SummaryWriter:
 
     def __init__(self, directory):
         self._directory = pathlib.Path(directory)
+        self._curve = None
         with self._user_errors():
             self._writer = tf.summary.create_file_writer(str(directory))
 
@@ -54,17 +62,26 @@ class SummaryWriter:
             ) from error
 
     def scalars(self, values, step):
-        """Writes a dict from tag to number, and flushes the file."""
+        """Writes a dict from tag to number, and flushes the file.
+
+        With a loss and an accuracy among them also to `curve.csv`.
+        """
         with self._writing():
             for tag, value in values.items():
                 tf.summary.scalar(tag, value, step)
+        if {"loss", "accuracy"} <= values.keys():
+            if self._curve is None:
+                self._curve = Curve(self._directory)
+            self._curve.add(step, values["loss"], values["accuracy"])
 
     def hparams(self, metadata):
         """Writes a run's settings for the HParams page of TensorBoard.
 
         The training and the evaluating job of a run write the same, so that
         both their scalars stand in one row. The row has the name of the run's
-        folder, and a number that tells runs of the same name apart.
+        folder, and a number that tells runs of the same name apart. They
+        replace those that were there: after a resume with others, the last
+        metrics are of these.
 
         Args:
           metadata: `checkpoint.Metadata`; its step does not matter.
@@ -79,8 +96,16 @@ class SummaryWriter:
         described = json.dumps(settings, sort_keys=True).encode()
         number = hashlib.sha256(described).hexdigest()[:6]
         run = self._directory.resolve().parent.name
-        with self._writing():
-            hparams_plugin.hparams(settings, trial_id=f"{run} {number}")
+        event = event_pb2.Event(wall_time=time.time())
+        event.summary.CopyFrom(
+            hparams_plugin.hparams_pb(settings, trial_id=f"{run} {number}")
+        )
+        path = make_folder(self._directory) / _HPARAMS_FILE
+        with (
+            whole_file(path, replace=True) as partial,
+            tf.io.TFRecordWriter(str(partial)) as file,
+        ):
+            file.write(event.SerializeToString())
 
     def image(self, tag, png, step):
         """Writes a picture, the bytes of a PNG file."""
@@ -170,12 +195,15 @@ def _tag(weight, model):
 def training_scalars(logs, batch_size):
     """The reference's tags for the running means of `Classifier`.
 
+    `loss` is its total_loss, under the name that evaluation shares.
+
     Args:
       logs: dict that `fit` reports.
       batch_size: int; the reference counts right predictions per batch.
     """
     scalars = {
         "batch_classification_cost": logs["batch_classification_cost"],
+        "loss": logs["loss"],
         "total_loss": logs["loss"],
         "accuracy": logs["accuracy"],
         "correct_prediction_batch": logs["accuracy"] * batch_size,
@@ -187,9 +215,11 @@ def training_scalars(logs, batch_size):
 
 
 def evaluation_scalars(score):
-    """The reference's tags for a `Score`."""
+    """The reference's tags for a `Score`, and those that training has too."""
     return {
         "correct_prediction": score.correct,
         "wrong_prediction": score.wrong,
         "almost_wrong_prediction": score.almost_wrong,
+        "accuracy": score.correct / score.num_examples,
+        "loss": score.loss,
     }

@@ -1,7 +1,15 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorboard.backend.event_processing.event_multiplexer import (
+    EventMultiplexer,
+)
+from tensorboard.plugins.hparams import metadata as hparams_metadata
 
+from checkpoints import Metadata
+from checkpoints.architecture import Architecture
+from input_data.features import ImageShape
+from models.capsule import HParams
 from training import summaries
 
 
@@ -58,3 +66,34 @@ def test_histograms_of_values_a_rounding_apart(tmp_path):
         tmp_path / "a", lambda: summaries._write_histogram("a", values, 1)
     )
     assert tf.make_ndarray(written_value.tensor)[:, 2].sum() == 2
+
+
+def settings_shown(folder):
+    """Row and settings that TensorBoard's HParams page finds in a folder."""
+    runs = EventMultiplexer().AddRunsFromDirectory(str(folder)).Reload()
+    content = runs.SummaryMetadata(
+        ".", hparams_metadata.SESSION_START_INFO_TAG
+    ).plugin_data.content
+    info = hparams_metadata.parse_session_start_info_plugin_data(content)
+    return info.group_name, info.hparams
+
+
+def test_settings_of_a_resume_replace_those_before(tmp_path):
+    directory = tmp_path / "run" / "train"
+    rows = []
+    for learning_rate in (0.001, 0.01):
+        architecture = Architecture(
+            "capsule",
+            ImageShape(28, 28, 1, 10),
+            1,
+            HParams(learning_rate=learning_rate),
+        )
+        writer = summaries.SummaryWriter(directory)
+        writer.hparams(Metadata(0, architecture, {"seed": 7}))
+        writer.scalars({"loss": 0.5, "accuracy": 1.0}, step=10)
+        row, settings = settings_shown(directory)
+        assert settings["learning_rate"].number_value == learning_rate
+        assert settings["seed"].number_value == 7
+        rows.append(row)
+    assert rows[0] != rows[1]
+    assert all(row.startswith("run ") for row in rows)

@@ -90,7 +90,10 @@ class _Job:
         return checkpoints.Metadata(
             step,
             self.architecture,
-            self.config.recorded(),
+            {
+                **self.config.recorded(),
+                **self.pipeline.spec.divisions,
+            },
             self.pipeline.spec.class_names,
         )
 

@@ -5,6 +5,7 @@ import io
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.textpath import TextPath
 
 from common.errors import UserError
 
@@ -21,8 +22,11 @@ STYLE = {
     "text.parse_math": False,  # a name may have a $ in it
 }
 _CELL_INCHES = 0.62
-_CHARACTER_INCHES = 0.07
+_BETWEEN_HEADINGS_INCHES = 0.1
 _LONGEST_NAME = 14
+_POINTS_PER_INCH = 72
+# From a label to the images.
+_LABEL_POINTS = 3.5
 # Pixels on a side at which Matplotlib gives up, with some left for labels.
 _MAX_PIXELS = 2**16 - 2**12
 
@@ -107,10 +111,13 @@ def mosaic_png(rows, title, row_labels, headings, wrong_columns=()):
     canvas = mosaic(rows)
     height, width, _ = canvas.shape
     columns = len(rows[0])
-    longest = max(len(text) for line in headings.values() for text in line)
-    cell_inches = max(_CELL_INCHES, _CHARACTER_INCHES * longest)
-    inches_per_pixel = cell_inches * columns / width
     with matplotlib.rc_context(STYLE):
+        cell_inches = max(
+            _CELL_INCHES,
+            _BETWEEN_HEADINGS_INCHES
+            + max(_inches(text) for line in headings.values() for text in line),
+        )
+        inches_per_pixel = cell_inches * columns / width
         figure = Figure(
             figsize=(width * inches_per_pixel, height * inches_per_pixel)
         )
@@ -122,11 +129,11 @@ def mosaic_png(rows, title, row_labels, headings, wrong_columns=()):
         lines = zip(*headings.values(), strict=True)
         axes.set_xticks(_centres(columns, width), map("\n".join, lines))
         axes.xaxis.tick_top()
-        axes.tick_params(length=0)
+        axes.tick_params(length=0, pad=_LABEL_POINTS)
         axes.annotate(
             "\n".join(headings),
             (0, 1),
-            (-axes.yaxis.get_tick_padding(), axes.xaxis.get_tick_padding()),
+            (-_LABEL_POINTS, _LABEL_POINTS),
             xycoords="axes fraction",
             textcoords="offset points",
             horizontalalignment="right",
@@ -200,6 +207,12 @@ def shortened(name):
     if len(name) <= _LONGEST_NAME:
         return name
     return f"{name[: _LONGEST_NAME - 1]}…"
+
+
+def _inches(text):
+    """How wide a line of text is."""
+    path = TextPath((0, 0), text, size=STYLE["font.size"])
+    return path.get_extents().width / _POINTS_PER_INCH
 
 
 def _centres(count, size):

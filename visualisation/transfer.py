@@ -58,7 +58,8 @@ def confidence_interval(counts, totals):
 def _t(degrees):
     if degrees <= len(_T):
         return _T[degrees - 1]
-    return _NORMAL + 2.37 / degrees + 2.8 / degrees**2
+    # Its expansion in 1 / degrees.
+    return _NORMAL + 2.372 / degrees + 2.82 / degrees**2 + 2.6 / degrees**3
 
 
 def make(results, images):

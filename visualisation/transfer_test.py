@@ -59,7 +59,7 @@ def test_the_interval_of_one_run_is_wilsons():
     [(1, 12.706), (10, 2.228), (11, 2.201), (30, 2.042)],
 )
 def test_students_points(degrees, expected):
-    assert transfer._t(degrees) == pytest.approx(expected, abs=2e-3)
+    assert transfer._t(degrees) == pytest.approx(expected, abs=1e-3)
 
 
 def test_what_is_drawn_of_the_results():

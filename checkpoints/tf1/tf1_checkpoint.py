@@ -8,6 +8,7 @@ names, `global_step` and, unless somebody stripped them, Adam's moments
 """
 
 import contextlib
+import os
 import pathlib
 import re
 import types
@@ -38,8 +39,10 @@ _POWER_TOLERANCE = 1e-4
 
 def is_tf1(path):
     """Whether a TF1 checkpoint, not one of ours, is named by `path`."""
-    path = pathlib.Path(path)
-    return not path.is_dir() and (path.is_file() or _index(path).is_file())
+    # Not pathlib's, which raise errors for names that are too long.
+    return not os.path.isdir(path) and (
+        os.path.isfile(path) or os.path.isfile(f"{path}.index")
+    )
 
 
 class Tf1Checkpoint:

@@ -29,45 +29,25 @@ def test_reads_a_folder_of_batches(tmp_path):
     assert pipeline.spec.num_examples == 4
 
 
+def black(labels, count=2, size=40):
+    images = np.zeros((count, size, size), np.uint8)
+    return tiny_files.affnist_bytes(images, np.array(labels, np.uint8))
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (
-            tiny_files.affnist_bytes(
-                np.zeros((2, 28, 28), np.uint8), np.array([1, 1], "u1")
-            ),
-            "1600",
-        ),
-        (
-            tiny_files.affnist_bytes(
-                np.zeros((3, 40, 40), np.uint8), np.array([1, 1], "u1")
-            ),
-            "2 labels",
-        ),
-        (
-            tiny_files.affnist_bytes(
-                np.zeros((2, 40, 40), np.uint8), np.array([10, 1], "u1")
-            ),
-            "labels from 1 to 10",
-        ),
-        (
-            tiny_files.affnist_bytes(
-                np.zeros((0, 40, 40), np.uint8), np.zeros(0, "u1")
-            ),
-            "no images",
-        ),
+        (black([1, 1], size=28), "1600"),
+        (black([1, 1], count=3), "2 labels"),
+        (black([10, 1]), "labels from 1 to 10"),
+        (black([], count=0), "no images"),
         (
             tiny_files.svhn_bytes(
                 np.zeros((2, 32, 32, 3), np.uint8), np.array([1, 1], "u1")
             ),
             "affNISTdata",
         ),
-        (
-            tiny_files.affnist_bytes(
-                np.zeros((2, 40, 40), np.uint8), np.array([1, 1], "u1")
-            )[:-9],
-            "cut off",
-        ),
+        (black([1, 1])[:-9], "cut off"),
         (b"", "not a little-endian MATLAB 5 file"),
     ],
 )

@@ -1,6 +1,7 @@
 """A folder of images, with one sub-folder for each class."""
 
 import concurrent.futures
+import hashlib
 import os
 
 import numpy as np
@@ -9,13 +10,14 @@ import tensorflow as tf
 from common.errors import UserError
 from input_data.dataset import DataSet
 from input_data.formats.files import paths_in, read_bytes, require_folder
-from input_data.formats.image_file import decode
+from input_data.formats.image_file import MAX_BYTES, SUFFIXES, decoded
 from input_data.labelled_images import LabelledImages, make_pipeline
 from input_data.memory import require_memory
 from input_data.transforms.resizing import resize
 
-# One image of a class in this many is held out for testing or validation.
+# About one image in this many is held out for testing or validation.
 HELD_OUT_SHARE = 5
+_HASH_BYTES = 8
 _SPLIT_FOLDERS = ["test", "train"]
 
 
@@ -23,20 +25,20 @@ def load(split, options):
     """The pipeline of one split of a folder of images.
 
     The sub-folders are the classes, in the order of their names. If there are
-    exactly two, named train and test, those hold the classes. Else a fifth of
-    each class, drawn by the seed, is for testing. Validation holds out a
-    fifth of each class of the training images, drawn by the seed too. Hidden
-    files, and files beside the sub-folders, are left out.
+    exactly two, named train and test, those hold the classes. Else about a
+    fifth of each class is for testing, see `divide`. Validation holds out
+    about a fifth of each class of the training images. Hidden files, files
+    without an image's suffix, and files beside the sub-folders are left out.
 
     Args:
       split: `Split`.
-      options: `Options`; `data_dir` is the folder; `image_size`, if
-        given, is the height and width to which images are resized (their
-        proportions are not kept); `color` keeps three channels, else images
-        become grey.
+      options: `Options`; `data_dir` is the folder; `image_size`, if given, is
+        the height and width to which images are resized (their proportions
+        are not kept); `color` keeps three channels, else images become grey.
 
     Returns:
-      `Pipeline`; its spec's `split_seed` is the seed if that decides the split.
+      `Pipeline`; its spec's `split_seed` is the seed if that decides the
+      split, and `divisions` then has the digest of each.
 
     Raises:
       UserError: naming the folder or file, if there are fewer than two
@@ -49,60 +51,86 @@ def load(split, options):
             "of images for each class"
         )
     root = require_folder(options.data_dir)
-    drawn = split.is_held_out
+    divisions, left_out = {}, []
     if [folder.name for folder in _folders(root)] == _SPLIT_FOLDERS:
         classes = _classes(root / "train")
-        train = _list_files(root / "train", classes)
-        test = _list_files(root / "test", classes)
+        train, test = (
+            _list_files(root / name, classes, left_out)
+            for name in ("train", "test")
+        )
     else:
-        drawn = True
         classes = _classes(root)
-        train, test = stratified_split(
-            _list_files(root, classes), options.seed, root
+        files = _list_files(root, classes, left_out)
+        train, test, divisions["divided_for_test"] = divide(
+            files, options.seed, "test", root
         )
     if split.is_held_out:
-        train, test = stratified_split(train, options.seed, root)
+        train, test, divisions["divided_for_validation"] = divide(
+            train, options.seed, "validation", root
+        )
+    if left_out:
+        print(
+            f"Note: left out {len(left_out)} without a suffix of images "
+            f"({', '.join(SUFFIXES)}), such as {left_out[0]}"
+        )
     files = train if split.is_training else test
     # A first part of the files, if no more are evaluated, has all classes.
     np.random.default_rng(0).shuffle(files)
     data = _read(files, tuple(classes), options.image_size, options.color)
     return make_pipeline(
-        data, options, split_seed=options.seed if drawn else None
+        data,
+        options,
+        split_seed=options.seed if divisions else None,
+        divisions=divisions,
     )
 
 
-def stratified_split(files, seed, root):
-    """Holds out a fifth of each class, and of two or more at least one.
+def divide(files, seed, purpose, root):
+    """Holds out about a fifth of each class, and of two or more at least one.
+
+    Each file's own hash decides, so that files that come or go leave the
+    others where they are. Only where a class would have no file on one side
+    is the file nearest to it put there; the digest is of those alone. As long
+    as it stays the same, no file changes sides.
 
     Args:
       files: list of (path, class).
-      seed: int, which files are held out.
+      seed: int, and
+      purpose: string: which files are held out.
       root: path of the folder, for the message.
 
     Returns:
-      Pair of lists of (path, class): those that stay and those held out.
+      Lists of (path, class) of those that stay and those held out, and the
+      digest, a string.
 
     Raises:
       UserError: if no class has two files.
     """
-    generator = np.random.default_rng(seed)
+    bound = 2 ** (8 * _HASH_BYTES) // HELD_OUT_SHARE
+
+    def place(file):
+        name = f"{seed}/{purpose}/{file[0].parent.name}/{file[0].name}"
+        digest = hashlib.sha256(os.fsencode(name)).digest()
+        return int.from_bytes(digest[:_HASH_BYTES], "big")
+
     by_class = {}
     for file in files:
         by_class.setdefault(file[1], []).append(file)
-    kept, held_out = [], []
+    kept, held_out, moved = [], [], []
     for members in by_class.values():
-        count = len(members) // HELD_OUT_SHARE
-        if len(members) > 1:
-            count = max(count, 1)
-        order = generator.permutation(len(members))
-        held_out += [members[place] for place in order[:count]]
-        kept += [members[place] for place in order[count:]]
+        members.sort(key=place)
+        count = drawn = sum(place(file) < bound for file in members)
+        count = max(min(drawn, len(members) - 1), min(1, len(members) - 1))
+        held_out += members[:count]
+        kept += members[count:]
+        moved += members[min(count, drawn) : max(count, drawn)]
     if not held_out:
         raise UserError(
             f"{root} has one training image of each class: none can be held "
             "out for testing or validation"
         )
-    return kept, held_out
+    names = "/".join(f"{path.parent.name}/{path.name}" for path, _ in moved)
+    return kept, held_out, hashlib.sha256(os.fsencode(names)).hexdigest()[:16]
 
 
 def _folders(root):
@@ -123,8 +151,8 @@ def _classes(root):
     return classes
 
 
-def _list_files(root, classes):
-    """All (path, class) in the sub-folders of `root`."""
+def _list_files(root, classes, left_out):
+    """All (path, class) in the sub-folders; what is no image is left out."""
     files = []
     for folder in _folders(root):
         if folder.name not in classes:
@@ -132,12 +160,14 @@ def _list_files(root, classes):
                 f"{folder} has no counterpart in {root.with_name('train')}: "
                 f"the classes there are {', '.join(classes)}"
             )
-        members = _visible(folder)
-        if not members:
-            raise UserError(f"{folder} is empty: a class needs images")
-        for path in members:
+        members = []
+        for path in _visible(folder):
             if os.path.isdir(path):
                 raise UserError(f"{path} is a folder, expected an image")
+            is_image = path.suffix.lower() in SUFFIXES
+            (members if is_image else left_out).append(path)
+        if not members:
+            raise UserError(f"{folder} is empty: a class needs images")
         label = classes.index(folder.name)
         files += [(path, label) for path in members]
     if not files:
@@ -181,11 +211,11 @@ def _read(files, class_names, image_size, color):
 
 def _read_image(path, image_size, color):
     """An image uint8 [H, W, C], grey or coloured, resized if asked for."""
-    image = decode(read_bytes(path), path, color)
-    if image_size is None:
-        return image
-    with tf.device("CPU:0"):
-        return resize(image, (image_size, image_size)).numpy()
+    with decoded(read_bytes(path, MAX_BYTES), path, color) as image:
+        if image_size is None:
+            return image
+        with tf.device("CPU:0"):
+            return resize(image, (image_size, image_size)).numpy()
 
 
 DATA_SET = DataSet(load, resizes=True, colors=True)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import experiment
 from common.errors import UserError
 from input_data import features as keys
 from input_data import registry
@@ -195,8 +194,6 @@ def test_eval_size_is_at_most_the_records_there_are(tmp_path):
         assert pipeline.spec.num_examples == expected
         ((x, _),) = pipeline.evaluation_batches(10)
         assert len(x[keys.IMAGES]) == expected
-    text = " ".join(experiment.flags.FLAGS["eval_size"].help.split())
-    assert "at most the images or records there are" in text
 
 
 def test_pairs_that_are_asked_for_wrongly(tmp_path):

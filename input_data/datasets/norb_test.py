@@ -176,7 +176,7 @@ def test_damaged_record_files_are_named(tmp_path, damage, message):
 @pytest.mark.parametrize(
     ("size", "values", "message"),
     [
-        (96, {"label": [5]}, "record 1 has the label 5"),
+        (96, {"label": 6}, "record 1 has the label 6"),
         (96, {"height": [48], "depth": [4]}, "an image of 48x96x4, but the"),
         (96, {"depth": [1]}, "18432 bytes in image_raw, expected 96x96x1"),
         (95, {}, "record 1 is of 18164 bytes"),
@@ -186,7 +186,7 @@ def test_records_of_other_images_are_named(tmp_path, size, values, message):
     (image,) = tiny_files.random_images(1, 2, size, size)
     path = tmp_path / "testduo.tfrecords"
     good = tiny_files.norb_example(np.zeros((2, 96, 96), np.uint8), 0)
-    bad = tiny_files.norb_example(image, 0, **values)
+    bad = tiny_files.norb_example(image, **{"label": 0, **values})
     write_raw_records(path, good, bad)
     with pytest.raises(UserError, match=f"{path}.*{message}"):
         norb.load(Split.TEST, Options(data_dir=tmp_path))

@@ -4,9 +4,21 @@ import pytest
 from common.errors import UserError
 from input_data import features as keys
 from input_data.datasets import svhn
+from input_data.formats.matlab import read_labels
 from input_data.registry import Options
 from input_data.splits import Split
 from testing import tiny_files
+
+
+def test_labels_are_whole_numbers(tmp_path):
+    labels = np.array([1, 1.5, 3])
+    with pytest.raises(UserError, match=r"x\.mat has the label 1\.5"):
+        read_labels("x.mat", labels, 1, 10)
+    with pytest.raises(UserError, match="labels from nan to nan"):
+        read_labels("x.mat", np.array([np.nan, 1.0]), 1, 10)
+    np.testing.assert_array_equal(
+        read_labels("x.mat", np.array([[2.0, 3.0]]), 1, 10), [2, 3]
+    )
 
 
 def test_label_ten_is_the_digit_zero(tmp_path):
@@ -27,51 +39,26 @@ def test_evaluation_images_are_the_pixels_in_the_unit_range(tmp_path):
     np.testing.assert_allclose(x[keys.IMAGES], data.images / 255.0, atol=1e-6)
 
 
+def black(labels, count=2, size=32):
+    images = np.zeros((count, size, size, 3), np.uint8)
+    return tiny_files.svhn_bytes(images, np.array(labels, np.uint8))
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (
-            tiny_files.svhn_bytes(
-                np.zeros((2, 32, 32, 3), np.uint8), np.array([0, 1], "u1")
-            ),
-            "0 to 1",
-        ),
-        (
-            tiny_files.svhn_bytes(
-                np.zeros((2, 32, 32, 3), np.uint8), np.array([11, 1], "u1")
-            ),
-            "1 to 11",
-        ),
-        (
-            tiny_files.svhn_bytes(
-                np.zeros((3, 32, 32, 3), np.uint8), np.array([1, 1], "u1")
-            ),
-            "expected",
-        ),
-        (
-            tiny_files.svhn_bytes(
-                np.zeros((2, 28, 28, 3), np.uint8), np.array([1, 1], "u1")
-            ),
-            "expected",
-        ),
-        (
-            tiny_files.svhn_bytes(
-                np.zeros((0, 32, 32, 3), np.uint8), np.zeros(0, "u1")
-            ),
-            "none",
-        ),
+        (black([0, 1]), "from 0 to 1"),
+        (black([11, 1]), "from 1 to 11"),
+        (black([1, 1], count=3), "expected"),
+        (black([1, 1], size=28), "expected"),
+        (black([], count=0), "none"),
         (
             tiny_files.affnist_bytes(
                 np.zeros((2, 40, 40), np.uint8), np.array([1, 1], "u1")
             ),
             "needs X and y",
         ),
-        (
-            tiny_files.svhn_bytes(
-                np.zeros((2, 32, 32, 3), np.uint8), np.array([1, 1], "u1")
-            )[:-9],
-            "cut off",
-        ),
+        (black([1, 1])[:-9], "cut off"),
         (b"", "not a little-endian MATLAB 5 file"),
     ],
 )

@@ -81,10 +81,15 @@ def load(name, split, options):
     require_memory(count * size[0] * size[1] * depth, f"tfds:{name}")
     data = _read_split(builder, wanted, label.num_classes, size)
     data = dataclasses.replace(data, class_names=tuple(label.names))
+    # Which images are the last ones, another version of the set may change.
+    divisions, digest = {}, f"{builder.info.full_name}:{count}"
     if not test_name:
+        divisions["divided_for_test"] = digest
         cut = len(data) - default_num_held_out(len(data))
         data = data[cut:] if split is Split.TEST else data[:cut]
-    return make_pipeline(select(split, data), options)
+    if split.is_held_out:
+        divisions["divided_for_validation"] = digest
+    return make_pipeline(select(split, data), options, divisions=divisions)
 
 
 def read(name, training, num_classes, class_names=None):

@@ -10,6 +10,8 @@ import zlib
 from common.errors import UserError
 from input_data import memory
 
+_CHUNK = 2**20
+
 
 @contextlib.contextmanager
 def opened(path):
@@ -52,11 +54,16 @@ def read_bytes(path, limit=None):
       UserError: naming the file, if it has more, or as `opened`.
     """
     limit = memory.available() if limit is None else limit
+    chunks, size = [], 0
     with opened(path) as file:
-        content = file.read(limit + 1)
-    if len(content) > limit:
-        raise UserError(f"{path} is too large: it has more than {limit} bytes")
-    return content
+        while chunk := file.read(_CHUNK):
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > limit:
+                raise UserError(
+                    f"{path} is too large: it has over {limit:,} bytes"
+                )
+    return b"".join(chunks)
 
 
 def require_regular(path):
@@ -146,5 +153,9 @@ def find(data_dir, *names, hint=""):
 def listing(folder):
     """The first few names in a folder, for a message."""
     names = [path.name for path in paths_in(folder)]
-    more = ", ..." if len(names) > 10 else ""
-    return (", ".join(names[:10]) or "nothing") + more
+    return shortened(names, 10) or "nothing"
+
+
+def shortened(names, count=3):
+    """The first few of a list of names, for a message."""
+    return ", ".join(names[:count] + ["..."] * (len(names) > count))

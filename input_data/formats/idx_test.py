@@ -1,5 +1,7 @@
 import gzip
+import os
 import struct
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -55,6 +57,29 @@ def test_damage_is_named(tmp_path, name, content, message):
     with pytest.raises(UserError, match=message) as caught:
         read_idx(path, 3)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["a", "a.gz"])
+def test_no_more_is_read_than_the_header_announces(tmp_path, name):
+    path = tmp_path / name
+    with (gzip.open if name == "a.gz" else open)(path, "wb") as file:
+        file.write(WHOLE + bytes(10**8))
+    tracemalloc.start()
+    with pytest.raises(UserError, match="too long"):
+        read_idx(path, 3)
+    assert tracemalloc.get_traced_memory()[1] < 10**7
+    tracemalloc.stop()
+    path = tmp_path / "huge"
+    path.write_bytes(WHOLE[:4] + b"\xff" * 12)
+    with pytest.raises(UserError, match="huge: its header announces .* GB"):
+        read_idx(path, 3)
+
+
+def test_what_is_no_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero"):
+        with pytest.raises(UserError, match=f"{path} is a pipe, a socket or"):
+            read_idx(path, 3)
 
 
 def test_a_missing_file_is_named(tmp_path):

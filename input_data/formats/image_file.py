@@ -1,18 +1,37 @@
 """Decodes image files: PNG, JPEG, BMP, GIF and WebP, grey or coloured."""
 
+import contextlib
+import io
+import threading
+
 import numpy as np
-import tensorflow as tf
+from PIL import Image
 
 from common.errors import UserError
 
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")
+# Those of other files are not looked at in a folder of images.
+SUFFIXES = (".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".gif", ".webp")
+# 16,384 x 8,192, which no usual camera gives. A few bytes can announce any
+# number, so that the header is read before anything is unpacked.
+MAX_PIXELS = 2**27
+# No format takes more bytes for those than PNG: four channels of two each.
+MAX_BYTES = 8 * MAX_PIXELS
+# Above as many pixels one image at a time is unpacked, whatever the threads.
+_LARGE = 2**22
+_one_at_a_time = threading.Lock()
+# Pixels whose channels are mixed at once.
+_BLOCK = 2**20
 # ITU-R BT.601, as in tf.image.rgb_to_grayscale.
 _GREY_WEIGHTS = np.array([0.2989, 0.5870, 0.1140], np.float32)
 
 
-def decode(content, name, color, invert=False):
-    """Decodes an image; of an animation, its first frame.
+@contextlib.contextmanager
+def decoded(content, name, color, invert=False):
+    """A context for using an image; of an animation, its first frame.
 
-    What is transparent becomes black, inverted or not.
+    What is transparent becomes black, inverted or not. Turned photographs
+    stay turned, whatever their EXIF data say.
 
     Args:
       content: bytes, a PNG, JPEG, BMP, GIF or WebP file.
@@ -20,41 +39,94 @@ def decode(content, name, color, invert=False):
       color: bool, whether to give three channels, else one.
       invert: bool, whether to turn dark to bright and bright to dark.
 
-    Returns:
+    Yields:
       uint8 array [H, W, 3] or [H, W, 1].
 
     Raises:
-      UserError: naming the file, if it is not a sound image.
+      UserError: naming the file, if it is not a sound image, or has more than
+        MAX_PIXELS.
     """
-    with tf.device("CPU:0"):
-        try:
-            image = tf.io.decode_image(content, expand_animations=False)
-        except tf.errors.InvalidArgumentError as error:
-            raise UserError(
-                f"{name} is not a sound PNG, JPEG, BMP, GIF or WebP image: "
-                f"{_reason(error)}"
-            ) from None
-    return _convert_channels(image.numpy(), color, invert)
+    width, height = _open(content, name).size
+    if width * height > MAX_PIXELS:
+        raise UserError(
+            f"{name} is an image of {height}x{width} pixels: those of more "
+            f"than {MAX_PIXELS:,} are refused"
+        )
+    large = width * height > _LARGE
+    with _one_at_a_time if large else contextlib.nullcontext():
+        yield _convert(_pixels(content, name), color, invert)
 
 
-def _reason(error):
-    """What TensorFlow says, without its functions and its list of formats."""
-    reason = error.message.split("}} ")[-1].split(" [Op:")[0]
-    return reason.split(" One of ")[0]
+def _open(content, name):
+    """Reads the header alone."""
+    with _sound(name):
+        if not content:
+            raise ValueError("it is empty")
+        if len(content) > MAX_BYTES:
+            raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
+        # Pillow's own limit only warns.
+        Image.MAX_IMAGE_PIXELS = None
+        return Image.open(io.BytesIO(content), formats=FORMATS)
 
 
-def _convert_channels(image, color, invert):
-    """Grey or coloured, with or without opacity -> 1 or 3 channels."""
-    pixels = image.astype(np.float32)
+def _pixels(content, name):
+    """Array [H, W] or [H, W, channels], 8 or 16 bits."""
+    image = _open(content, name)
+    with _sound(name):
+        if image.format == "PNG":
+            # Checksums are not looked at while pixels are read.
+            image.verify()
+            image = _open(content, name)
+        image.load()
+        if image.mode == "P":
+            transparent = "transparency" in image.info
+            image = image.convert("RGBA" if transparent else "RGB")
+        elif image.mode == "1":
+            image = image.convert("L")
+        elif image.mode == "CMYK":
+            image = image.convert("RGB")
+        return np.asarray(image)
+
+
+@contextlib.contextmanager
+def _sound(name):
+    """Says of whatever Pillow raises that the file is not a sound image."""
+    try:
+        yield
+    except (UserError, MemoryError):
+        raise
+    # Files of all kinds of damage raise all kinds of errors.
+    except Exception as error:
+        lines = str(error).splitlines() or [type(error).__name__]
+        unknown = isinstance(error, Image.UnidentifiedImageError)
+        reason = "it is of another format" if unknown else lines[0]
+        raise UserError(
+            f"{name} is not a sound PNG, JPEG, BMP, GIF or WebP image: {reason}"
+        ) from None
+
+
+def _convert(pixels, color, invert):
+    """Grey or coloured, with or without opacity -> uint8 [H, W, 1 or 3]."""
+    if pixels.dtype != np.uint8:
+        pixels = (pixels >> 8).astype(np.uint8)
+    pixels = pixels.reshape(*pixels.shape[:2], -1)
+    converted = np.empty((*pixels.shape[:2], 3 if color else 1), np.uint8)
+    rows = max(1, _BLOCK // pixels.shape[1])
+    for start in range(0, len(pixels), rows):
+        block = slice(start, start + rows)
+        converted[block] = _mix_channels(pixels[block], color, invert)
+    return converted
+
+
+def _mix_channels(pixels, color, invert):
     opacity = None
-    if image.shape[-1] in (2, 4):
-        pixels, opacity = pixels[..., :-1], pixels[..., -1:] / 255.0
+    if pixels.shape[-1] in (2, 4):
+        pixels, opacity = pixels[..., :-1], pixels[..., -1:]
+    mixed = pixels.astype(np.float32)
     if invert:
-        pixels = 255.0 - pixels
+        mixed = 255.0 - mixed
     if opacity is not None:
-        pixels = pixels * opacity
-    if color and pixels.shape[-1] == 1:
-        pixels = np.repeat(pixels, 3, axis=-1)
-    if not color and pixels.shape[-1] == 3:
-        pixels = pixels @ _GREY_WEIGHTS[:, np.newaxis]
-    return np.rint(pixels).astype(np.uint8)
+        mixed = mixed * (opacity / np.float32(255.0))
+    if not color and mixed.shape[-1] == 3:
+        mixed = mixed @ _GREY_WEIGHTS[:, np.newaxis]
+    return np.rint(mixed)

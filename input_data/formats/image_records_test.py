@@ -139,6 +139,12 @@ def test_faults_are_named(layout, record, message):
     assert str(error.value).startswith("some.tfrecords: record 0 ")
 
 
+def test_sizes_beyond_all_images():
+    record = single(height=2**63 - 1, width=2**62)
+    with pytest.raises(UserError, match="has 6 bytes in image_raw, expected"):
+        image_records.image_shape(record, SINGLE, "path")
+
+
 def test_other_image_size():
     with pytest.raises(UserError, match="an image of 2x3x1, but the first"):
         image_records.parse([single(height=2, width=3)], SINGLE, SHAPE, locate)

@@ -103,7 +103,7 @@ def _unpack(data, path):
     require_memory(size, f"{path} has an element that", "is it damaged?")
     content = tag + unpacker.decompress(unpacker.unconsumed_tail, size + 1)
     if not unpacker.eof:
-        raise ValueError("compressed data ends early")
+        raise ValueError("compressed data shorter or longer than announced")
     return memoryview(content)
 
 

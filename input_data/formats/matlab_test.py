@@ -1,11 +1,13 @@
 import base64
 import struct
+import tracemalloc
 import zlib
 
 import numpy as np
 import pytest
 
 from common.errors import UserError
+from input_data import memory
 from input_data.formats.matlab import read_mat, write_mat
 
 HEADER = b"MATLAB 5.0".ljust(124) + b"\x00\x01IM"
@@ -131,6 +133,62 @@ def test_other_files_are_named(tmp_path, content, message):
     path = write(tmp_path, content)
     with pytest.raises(UserError, match=f"{path}.*{message}"):
         read_mat(path)
+
+
+def element(kind, data):
+    return struct.pack("<II", kind, len(data)) + data + bytes(-len(data) % 8)
+
+
+def matrix(*content, array_class=9, flags=None, shape=None):
+    flags = flags or element(6, struct.pack("<II", array_class, 0))
+    shape = shape or element(5, struct.pack("<2i", 1, 1))
+    return element(14, flags + shape + element(1, b"s") + b"".join(content))
+
+
+BYTE = element(2, b"\x07")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (matrix(BYTE, shape=element(9, struct.pack("<2d", 1, 1))), "type 9"),
+        (matrix(BYTE, flags=element(9, struct.pack("<2d", 9, 0))), "type 9"),
+        (matrix(BYTE, shape=element(5, struct.pack("<2i", 1, -1))), "shape"),
+        (matrix(element(9, struct.pack("<d", 0.5))), "float64 for an array"),
+        (matrix(array_class=2), "it ends inside an array"),
+        # A struct whose names take no bytes.
+        (matrix(element(5, bytes(4)), BYTE, array_class=2), "must not be zero"),
+    ],
+)
+def test_numbers_that_are_not_what_they_must_be(tmp_path, content, message):
+    with pytest.raises(UserError, match=f"cut off or damaged: .*{message}"):
+        read_mat(write(tmp_path, HEADER + content))
+
+
+def test_structs_in_structs_are_left_out_however_deep(tmp_path):
+    content = matrix(BYTE)
+    for _ in range(2000):
+        name = element(5, struct.pack("<i", 8)) + element(1, bytes(8))
+        content = matrix(name, content, array_class=2)
+    assert read_mat(write(tmp_path, HEADER + content)) == {"s": {}}
+
+
+def test_no_more_is_unpacked_than_announced(tmp_path):
+    zeros = zlib.compressobj()
+    packed = zeros.compress(struct.pack("<II", 14, 8))
+    packed += b"".join(zeros.compress(bytes(10**7)) for _ in range(20))
+    packed += zeros.flush()
+    content = HEADER + struct.pack("<II", 15, len(packed)) + packed
+    path = write(tmp_path, content)
+    tracemalloc.start()
+    with pytest.raises(UserError, match="longer than announced"):
+        read_mat(path)
+    assert tracemalloc.get_traced_memory()[1] < 10**7
+    tracemalloc.stop()
+    tag = zlib.compress(struct.pack("<II", 14, 2**32 - 1))
+    if memory.available() < 2**32:
+        with pytest.raises(UserError, match="is it damaged"):
+            read_mat(write(tmp_path, HEADER + element(15, tag)))
 
 
 def test_missing_file_is_named(tmp_path):

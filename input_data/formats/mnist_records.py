@@ -10,7 +10,7 @@ import pathlib
 import re
 
 from common.errors import UserError
-from input_data.formats.files import paths_in
+from input_data.formats.files import paths_in, shortened
 from input_data.formats.image_records import Layout
 
 NUM_CLASSES = 10
@@ -20,6 +20,8 @@ PAIR = Layout(
     ("image_raw_1", "image_raw_2", "merged_raw"),
     NUM_CLASSES,
 )
+# The five digits in a file's name.
+_MAX_SHARDS = 99999
 _SHARDS = re.compile(r"(?P<prefix>.+)@(?P<count>[0-9]+)")
 _SHARD = re.compile(r"(?P<prefix>.+)-[0-9]{5}-of-(?P<count>[0-9]{5})")
 
@@ -80,13 +82,18 @@ def shard_paths(data_dir):
       List of COUNT paths.
 
     Raises:
-      UserError: if COUNT is 0 or files are missing; it lists their names.
+      UserError: if COUNT is 0 or too many, or files are missing.
     """
     match = _SHARDS.fullmatch(str(data_dir))
-    count = int(match["count"])
-    if not count:
+    digits = match["count"].lstrip("0")
+    if not digits:
         raise UserError(f"--data_dir={data_dir} names no files: @0")
-    prefix = pathlib.Path(match["prefix"])
+    if len(digits) > len(str(_MAX_SHARDS)) or int(digits) > _MAX_SHARDS:
+        raise UserError(
+            f"--data_dir={match['prefix']}@{digits[:9]}... names too many "
+            f"files: at most {_MAX_SHARDS:,}"
+        )
+    count, prefix = int(digits), pathlib.Path(match["prefix"])
     paths = [
         prefix.with_name(shard_name(prefix.name, shard, count))
         for shard in range(count)
@@ -99,10 +106,10 @@ def shard_paths(data_dir):
             for name in sharded_names(prefix.parent)
             if name.startswith(f"{prefix}@") and name != f"{prefix}@{count}"
         ]
+        hint = f"there is {', '.join(others)}; " if others else ""
         raise UserError(
-            f"--data_dir={data_dir}: {len(missing)} of {count} files are "
-            f"missing in {prefix.parent}: {', '.join(missing)}"
-            + (f"; there is {', '.join(others)}" if others else "")
+            f"--data_dir={data_dir}: {hint}{len(missing)} of {count} files are "
+            f"missing in {prefix.parent}: {shortened(missing)}"
         )
     return paths
 

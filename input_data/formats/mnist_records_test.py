@@ -39,15 +39,22 @@ def test_shard_paths(tmp_path):
     for shard in (0, 2):
         (tmp_path / f"a.tfrecords-0000{shard}-of-00004").touch()
     (tmp_path / "a.tfrecords-00000-of-00001").touch()
-    with pytest.raises(UserError) as error:
-        mnist_records.shard_paths(f"{tmp_path}/a.tfrecords@4")
-    assert "2 of 4 files are missing" in str(error.value)
-    assert "a.tfrecords-00001-of-00004, a.tfrecords-00003-of-00004" in str(
-        error.value
+    message = (
+        f"@4: there is {tmp_path}/a.tfrecords@1; 2 of 4 files are missing in "
+        f"{tmp_path}: a.tfrecords-00001-of-00004, a.tfrecords-00003-of-00004$"
     )
-    assert f"there is {tmp_path}/a.tfrecords@1" in str(error.value)
+    with pytest.raises(UserError, match=message):
+        mnist_records.shard_paths(f"{tmp_path}/a.tfrecords@4")
+    with pytest.raises(UserError, match=r"(, a\.tf[-a-z0-9]*){2}, \.\.\.$"):
+        mnist_records.shard_paths(f"{tmp_path}/a.tfrecords@99999")
     assert mnist_records.shard_paths(f"{tmp_path}/a.tfrecords@1") == [
         tmp_path / "a.tfrecords-00000-of-00001"
     ]
     with pytest.raises(UserError, match="names no files"):
         mnist_records.shard_paths(f"{tmp_path}/a.tfrecords@0")
+
+
+@pytest.mark.parametrize("count", ["100000", "99999999999", "9" * 5000])
+def test_more_shards_than_names_have_room_for(tmp_path, count):
+    with pytest.raises(UserError, match="too many files: at most 99,999"):
+        mnist_records.shard_paths(f"{tmp_path}/a.tfrecords@{count}")

@@ -23,6 +23,8 @@ FRAME_OVERHEAD = _HEADER + _CRC
 _GZIP_MAGIC = b"\x1f\x8b"
 # TensorFlow's core/lib/hash/crc32c.h.
 _MASK_DELTA = 0xA282EAD8
+# A record is read whole; three images of 16,384 x 10,922 bytes are less.
+_MAX_BYTES = 2**29
 
 
 class TFRecordFiles:
@@ -159,6 +161,11 @@ def _first_header(path, file):
         raise UserError(
             f"{path} is damaged or not a TFRecord file: its first 12 bytes "
             "are not a length and its checksum (CRC)"
+        )
+    if _length(header) > _MAX_BYTES:
+        raise UserError(
+            f"{path}: record 0 is of {_length(header)} bytes: those of more "
+            f"than {_MAX_BYTES:,} are refused"
         )
     return header
 

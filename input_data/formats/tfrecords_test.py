@@ -1,5 +1,6 @@
 import gzip
 
+import google_crc32c
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -109,6 +110,18 @@ def test_files_of_different_lengths(tmp_path):
     second = write(tmp_path / "second", some_records(2, LENGTH + 8))
     with pytest.raises(UserError, match=r"second: its records are of 608 .*"):
         TFRecordFiles([first, second])
+
+
+def test_a_length_beyond_all_images(tmp_path):
+    length = (10**12).to_bytes(8, "little")
+    crc = google_crc32c.value(length)
+    masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    path = tmp_path / "sparse"
+    with open(path, "wb") as file:
+        file.write(length + masked.to_bytes(4, "little"))
+        file.truncate(10**12 + 16)
+    with pytest.raises(UserError, match=r"record 0 is of 1000000000000 bytes"):
+        TFRecordFiles([path])
 
 
 def test_missing_file_and_folder(tmp_path):

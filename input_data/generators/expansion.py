@@ -7,6 +7,7 @@ from input_data.formats.mnist_records import PAIR, SINGLE
 from input_data.labelled_images import group_by_class
 from input_data.memory import require_memory_for_padded
 from input_data.splits import Split
+from input_data.transforms.shifting import require_possible_shift
 
 # Random numbers set aside for each pair; a multiple of Philox's 4.
 _DRAWS = 8
@@ -120,6 +121,7 @@ class _Windows:
 
     def __init__(self, images, shift, pad):
         _, height, width, depth = images.shape
+        require_possible_shift(shift, pad, (height, width))
         self.shape = (height + 2 * pad, width + 2 * pad, depth)
         require_memory_for_padded(len(images), images.shape[1:], pad)
         border = (pad + shift, pad + shift)

@@ -34,7 +34,7 @@ def augment(images, seed, step):
     Args:
       images: uint8 [B, H, W, C].
       seed: int, the user's.
-      step: int or scalar int64 tensor.
+      step: scalar int64 tensor.
 
     Returns:
       uint8 [B, H, W, C].

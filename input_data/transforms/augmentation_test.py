@@ -23,16 +23,20 @@ def bar(count=400, size=28):
     return images
 
 
+def step(number):
+    return tf.constant(number, tf.int64)
+
+
 def test_it_is_a_function_of_seed_and_step_alone():
     images = RNG.integers(0, 256, (6, 20, 24, 3)).astype("uint8")
-    first = augmentation.augment(images, 3, 7)
+    first = augmentation.augment(images, 3, step(7))
     assert first.dtype == tf.uint8
     assert first.shape == images.shape
-    np.testing.assert_array_equal(first, augmentation.augment(images, 3, 7))
-    inside = tf.function(lambda step: augmentation.augment(images, 3, step))
-    np.testing.assert_array_equal(first, inside(tf.constant(7, tf.int64)))
-    for other in ((4, 7), (3, 8)):
-        assert (first != augmentation.augment(images, *other)).numpy().any()
+    inside = tf.function(lambda number: augmentation.augment(images, 3, number))
+    np.testing.assert_array_equal(first, inside(step(7)))
+    for seed, number in ((4, 7), (3, 8)):
+        other = augmentation.augment(images, seed, step(number))
+        assert (first != other).numpy().any()
 
 
 def test_half_of_the_images_turn_by_up_to_30_degrees():
@@ -121,7 +125,9 @@ def test_the_flag_augments_training_alone():
     np.testing.assert_array_equal(whole[2], resumed[0])
     plain = batches(Options(shift=0, num_targets=1), 0, 1)[0]
     assert plain.shape == whole[0].shape
-    expected = augmentation.augment(np.round(plain * 255).astype("uint8"), 0, 0)
+    expected = augmentation.augment(
+        np.round(plain * 255).astype("uint8"), 0, step(0)
+    )
     np.testing.assert_allclose(whole[0] * 255, expected, atol=1e-3)
     evaluated = [
         x[keys.IMAGES]

@@ -2,6 +2,27 @@
 
 import tensorflow as tf
 
+from common.errors import UserError
+
+
+def require_possible_shift(shift, pad, size):
+    """Refuses shifts by which more than half of an image may go.
+
+    Args:
+      shift: int, pixels.
+      pad: int, pixels added before.
+      size: (height, width) of the images as they are stored.
+
+    Raises:
+      UserError: if it is one.
+    """
+    largest = pad + min(size) // 2
+    if shift > largest:
+        raise UserError(
+            f"--shift={shift} moves images of {size[0]}x{size[1]}, padded by "
+            f"{pad} pixels, out of sight: it may be at most {largest}"
+        )
+
 
 def shift_images(images, offsets, max_shift):
     """Moves each image by its own offset; what comes in is black.

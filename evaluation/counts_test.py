@@ -1,15 +1,13 @@
 import numpy as np
 import pytest
 
-from evaluation.evaluator import score
-from evaluation.mistakes import (
+from evaluation.counts import (
+    Score,
     confusion_matrix,
-    first_mistakes,
     predicted_classes,
+    score,
     wrong_examples,
 )
-from input_data import registry
-from input_data.splits import Split
 
 RNG = np.random.default_rng(4)
 
@@ -90,35 +88,43 @@ def test_wrong_examples_are_those_that_the_score_counts(num_targets):
     assert score(labels[right], logits[right], num_targets).wrong == 0
 
 
-@pytest.mark.parametrize("num_targets", [1, 2])
-def test_first_mistakes_hold_their_images_classes_and_values(num_targets):
-    pipeline = registry.load(
-        "digits",
-        Split.TEST,
-        registry.Options(num_targets=num_targets, eval_size=250),
+def test_score_counts_and_prints_as_the_reference():
+    assert str(Score(10_000, 9_888, 9_990, 0)) == (
+        "Total wrong predictions: 112, wrong percent: 1.12%"
     )
-    ((x, y),) = pipeline.evaluation_batches(250)
-    labels = y["logits"]
-    logits = (0.8 * labels).astype("float32")
-    # In three batches; the fourth is beyond the number that is asked for.
-    numbers = [0, 99, 100, 249]
-    for number in numbers:
-        others = np.flatnonzero(labels[number] == 0)
-        logits[number, others[0]] = 0.9
-        logits[number, others[1]] = 0.85
-    found = first_mistakes(pipeline, labels, logits, 3)
-    assert len(found) == 3
-    for number, mistake in zip(numbers, found, strict=False):
-        np.testing.assert_array_equal(mistake.image, x["images"][number])
-        assert mistake.labels == np.flatnonzero(labels[number]).tolist()
-        others = [c for c in range(10) if c not in mistake.labels]
-        assert mistake.predictions == others[:num_targets]
-        assert mistake.values == pytest.approx([0.9, 0.85][:num_targets])
-    last = first_mistakes(pipeline, labels, logits, 25)[-1]
-    np.testing.assert_array_equal(last.image, x["images"][249])
+    assert str(Score(360, 351, 360, 0)) == (
+        "Total wrong predictions: 9, wrong percent: 2.50%"
+    )
+    assert Score(360, 351, 358, 0).almost_wrong == 2
 
 
-def test_no_mistakes():
-    pipeline = registry.load("digits", Split.TEST, registry.Options())
-    ((_, y),) = pipeline.evaluation_batches(360)
-    assert first_mistakes(pipeline, y["logits"], y["logits"], 25) == []
+def test_score_of_one_and_two_targets():
+    logits = np.array([[0.9, 0.5, 0.1], [0.2, 0.7, 0.6], [0.1, 0.2, 0.3]])
+    one = np.eye(3)[[0, 2, 2]]
+    assert score(one, logits, 1) == Score(3, 2, 2, 1)
+    two = np.array([[1, 1, 0], [1, 1, 0], [1, 1, 0]])
+    assert score(two, logits, 2) == Score(3, 1, 3, 0)
+
+
+def test_logits_that_are_not_finite_are_wrong():
+    logits = np.array([[np.nan, np.nan], [0.9, 0.1], [np.inf, 0.0]])
+    labels = np.eye(2)[[0, 0, 0]]
+    assert score(labels, logits, 1) == Score(3, 1, 1, 1)
+
+
+def test_both_measures_of_pairs():
+    labels = np.array([[1, 0, 1]] * 4)
+    logits = np.array(
+        [
+            [0.9, 0.1, 0.6],
+            [0.6, 0.1, 0.5],  # right, but not above 0.5
+            [0.9, 0.8, 0.7],  # above 0.5, but not the two longest
+            [0.4, 0.1, 0.3],
+        ]
+    )
+    result = score(labels, logits, 2)
+    assert result == Score(4, 3, 4, 1)
+    assert result.measures == (
+        "Both classes right: 3 of 4 (75.00%); and both above 0.5: "
+        "1 of 4 (25.00%)"
+    )

@@ -1,0 +1,111 @@
+"""A training step of matrix capsules beside the equations written out.
+
+  python benchmarks/em_benchmark.py
+  python benchmarks/em_benchmark.py --network=large --batch_size=64
+
+The network of the paper with images of 32x32x2 and 5 classes: large is
+32-32-32-32, small 64-8-16-16. The naive network (benchmarks/naive_em.py) has
+the same weights. Each runs in a process of its own, one after the other in
+each round; "of naive" is the median of the ratios of their speeds within a
+round. Memory is the most that a process has had; "MB more" is what it has had
+beyond a process whose batches hold one image.
+"""
+
+import os
+import pathlib
+import statistics
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+import keras
+import numpy as np
+
+from benchmarks import command_line, measuring
+from benchmarks.naive_em import naive_model
+from input_data import features as keys
+from models.matrix_capsule import HParams
+from models.optimizer import compile_model
+from models.registry import build_model
+
+SHAPE = keys.ImageShape(32, 32, 2, 5)
+NETWORKS = {"large": {}, "small": HParams.PRESETS["small"]}
+
+
+def main(arguments=None):
+    """Measures, prints, and writes what was asked for."""
+    parser = command_line.make_parser(__doc__, steps=3, rounds=3)
+    parser.add_argument("--network", choices=NETWORKS, default="small")
+    parser.add_argument("--batch_size", type=int, default=32)
+    parser.add_argument("--routing", type=int, default=3)
+    parser.add_argument(
+        "--naive",
+        choices=("true", "false"),
+        default="true",
+        help="measure it too: it takes some ten times the memory",
+    )
+    arguments = parser.parse_args(arguments)
+    machine = measuring.machine()
+    command_line.show_machine(machine)
+    values = {**NETWORKS[arguments.network], "routing": arguments.routing}
+    kinds = ["ours", "naive"][: 1 + (arguments.naive == "true")]
+    found = {kind: [] for kind in kinds}
+    for _ in range(arguments.rounds):
+        for kind in kinds:
+            found[kind].append(
+                measuring.in_own_process(
+                    measure, kind, values, arguments.batch_size, arguments.steps
+                )
+            )
+        kinds.reverse()
+    _, least = measuring.in_own_process(measure, "ours", values, 1, 1)
+    rows = [_row(kind, found, least, arguments) for kind in found]
+    command_line.report(rows, machine, arguments)
+
+
+def measure(kind, values, batch_size, steps):
+    """Seconds of a step and the process's peak memory in megabytes."""
+    hparams = HParams(**values)
+    if kind == "naive":
+        keras.utils.set_random_seed(0)
+        model = naive_model(SHAPE, hparams)
+    else:
+        model = build_model("matrix_capsule", SHAPE, 1, hparams)
+    compile_model(model)
+    generator = np.random.default_rng(0)
+    size = batch_size * steps
+    x = {
+        keys.IMAGES: generator.normal(
+            size=(size, SHAPE.height, SHAPE.width, SHAPE.depth)
+        ).astype("float32")
+    }
+    labels = generator.integers(SHAPE.num_classes, size=size)
+    y = {keys.LOGITS: np.eye(SHAPE.num_classes, dtype="float32")[labels]}
+    measuring.training_seconds(model, x, y, batch_size)  # traces
+    seconds = measuring.training_seconds(model, x, y, batch_size)
+    return seconds, measuring.peak_megabytes()
+
+
+def _row(kind, found, least, arguments):
+    seconds, megabytes = zip(*found[kind], strict=True)
+    row = {
+        "network": arguments.network,
+        "batch": arguments.batch_size,
+        "routing": arguments.routing,
+        "step": kind,
+        "ms": 1000 * statistics.median(seconds),
+        "MB": max(megabytes),
+        "MB more": max(megabytes) - least,
+        "of naive": None,
+        "memory of naive": None,
+    }
+    if "naive" in found:
+        naive_seconds, naive_megabytes = zip(*found["naive"], strict=True)
+        row["of naive"] = measuring.median_ratio(naive_seconds, seconds)
+        row["memory of naive"] = row["MB more"] / (max(naive_megabytes) - least)
+    return row
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""The learning curve of a training: loss and accuracy, as a PNG file."""
+
+import pathlib
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from common.durable import whole_file
+from training import curve
+from visualisation.drawing import SCREEN_DPI, STYLE, png
+
+FILE = "learning_curve.png"
+_INCHES = (8, 3.2)
+
+
+def write(summary_dir):
+    """Draws the curves of all parts of a run, training and evaluations.
+
+    Args:
+      summary_dir: path; what is in `curve.csv` of its folders is drawn to
+        `learning_curve.png` in it, which is replaced.
+
+    Raises:
+      UserError: if the file cannot be written.
+    """
+    summary_dir = pathlib.Path(summary_dir)
+    parts = {
+        path.parent.name: curve.read(path)
+        for path in sorted(summary_dir.glob(f"*/{curve.FILE}"))
+    }
+    picture = draw(parts, summary_dir.resolve().name)
+    with whole_file(summary_dir / FILE, replace=True) as partial:
+        partial.write_bytes(picture)
+
+
+def draw(parts, title):
+    """The bytes of a PNG file.
+
+    Args:
+      parts: dict from name to the points of a curve, as `curve.read` gives
+        them.
+      title: string.
+    """
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=_INCHES, layout="constrained")
+        figure.suptitle(title)
+        for place, name in enumerate(("loss", "accuracy")):
+            axes = figure.add_subplot(1, 2, place + 1)
+            for part, points in parts.items():
+                steps = sorted(points)
+                axes.plot(
+                    steps,
+                    [points[step][place] for step in steps],
+                    # Evaluations are few, and a single one is no line.
+                    marker="" if part == "train" else "o",
+                    markersize=3,
+                    linewidth=1,
+                    label=part,
+                )
+            axes.set_title(name)
+            axes.set_xlabel("step")
+            axes.grid(alpha=0.3)
+            axes.legend()
+        figure.axes[0].set_yscale("log")
+        return png(figure, SCREEN_DPI)

@@ -1,0 +1,25 @@
+import numpy as np
+import tensorflow as tf
+
+from evaluation import learning_curve
+from training.curve import Curve
+
+# Matplotlib's first two colours.
+BLUE, ORANGE = (31, 119, 180), (255, 127, 14)
+
+
+def test_every_part_of_a_run_is_drawn(tmp_path):
+    seen = []
+    for part, factor in (("train", 1), ("test", 3)):
+        (tmp_path / part).mkdir()
+        curve = Curve(tmp_path / part)
+        for step in (10, 20):
+            curve.add(step, factor / step, 1 - factor / step)
+        learning_curve.write(tmp_path)
+        png = (tmp_path / learning_curve.FILE).read_bytes()
+        pixels = tf.io.decode_png(png, channels=3).numpy()
+        for half in np.split(pixels, [pixels.shape[1] // 2], axis=1):
+            for colour in (BLUE, ORANGE):
+                seen.append((half == colour).all(axis=-1).sum() > 20)
+    # Of loss and accuracy: test is blue, and train orange once it is second.
+    assert seen == [True, False] * 2 + [True, True] * 2

@@ -1,0 +1,427 @@
+"""Matrix capsules: a pose of 4x4 and an activation, routed by EM.
+
+Each layer takes and gives a pair: poses [B, H, W, types, 16], the matrices
+row by row, and activations [B, H, W, types], float32 in [0, 1] also under
+mixed precision.
+
+Source: the paper of `layers.em_routing`, section 4.
+"""
+
+import keras
+import numpy as np
+from keras import ops
+
+from .blocks import block_size, by_blocks
+from .capsule import require_positive
+from .em_routing import (
+    COLUMN_ENTRY,
+    POSE_ENTRIES,
+    POSE_SIZE,
+    ROW_ENTRY,
+    Options,
+    OverPositions,
+    OverTypes,
+    matrix_votes,
+    route,
+)
+from .initial_weights import truncated_normal
+from .window import Window
+
+# Costs are in the hundreds, while Adam moves a weight by about the learning
+# rate at a step: so the weight `beta_a` is in thousands.
+BETA_A_UNIT = 1000.0
+POSE_STDDEV = 0.5
+KERNEL_STDDEV = 0.3
+
+
+@keras.saving.register_keras_serializable(package="capsules")
+class PrimaryMatrixCapsules(keras.layers.Layer):
+    """The first capsules: a 1x1 convolution to poses and to activations.
+
+    Poses are linear in the channels of their position, activations a sigmoid
+    of linear functions.
+
+    Weights, with C channels: `pose_weights` [C, I * 16], truncated normal of
+    stddev 0.5 (the authors' code), `pose_biases`, `activation_weights` [C, I]
+    of stddev 0.5 and `activation_biases`; biases are 0 at the start.
+
+    Args:
+      num_capsules: int, I, the number of capsule types.
+      **kwargs: of `keras.layers.Layer`.
+
+    Input shape: [B, H, W, C]. Output shapes: [B, H, W, I, 16] and
+    [B, H, W, I].
+
+    Raises:
+      ValueError: for `num_capsules` that is not a positive integer, and at
+        build if the input does not have four axes of which the last is known.
+    """
+
+    def __init__(self, num_capsules, **kwargs):
+        super().__init__(**kwargs)
+        require_positive(num_capsules=num_capsules)
+        self.num_capsules = num_capsules
+        self.input_spec = keras.layers.InputSpec(ndim=4)
+
+    def build(self, input_shape):
+        if len(input_shape) != 4 or input_shape[-1] is None:
+            raise ValueError(
+                f"{self.name} needs input of the shape (batch, height, width, "
+                "channels) with known channels. Received: "
+                f"{tuple(input_shape)}"
+            )
+        for name, size in (
+            ("pose", self.num_capsules * POSE_ENTRIES),
+            ("activation", self.num_capsules),
+        ):
+            weights = self.add_weight(
+                name=f"{name}_weights",
+                shape=(input_shape[-1], size),
+                initializer=truncated_normal(POSE_STDDEV),
+            )
+            biases = self.add_weight(
+                name=f"{name}_biases", shape=(size,), initializer="zeros"
+            )
+            setattr(self, f"{name}_weights", weights)
+            setattr(self, f"{name}_biases", biases)
+
+    def call(self, inputs):
+        poses = ops.matmul(inputs, self.pose_weights) + self.pose_biases
+        logits = (
+            ops.matmul(inputs, self.activation_weights) + self.activation_biases
+        )
+        positions = inputs.shape[1:3]
+        return (
+            ops.reshape(
+                poses, (-1, *positions, self.num_capsules, POSE_ENTRIES)
+            ),
+            ops.sigmoid(ops.cast(logits, "float32")),
+        )
+
+    def get_config(self):
+        return {**super().get_config(), "num_capsules": self.num_capsules}
+
+
+class _EMRoutedLayer(keras.layers.Layer):
+    """What both routed layers share: parents, options, weights and blocks."""
+
+    def __init__(
+        self,
+        num_capsules,
+        num_routing,
+        final_lambda,
+        min_variance,
+        damping,
+        normalise="parents",
+        **kwargs,
+    ):
+        # Activations are not to be rounded on the way from layer to layer.
+        super().__init__(autocast=False, **kwargs)
+        require_positive(num_capsules=num_capsules)
+        self.num_capsules = num_capsules
+        self.options = Options(
+            num_routing, final_lambda, min_variance, damping, normalise
+        )
+
+    def build(self, input_shape):
+        poses, activations = (tuple(shape) for shape in input_shape)
+        if (
+            len(poses) != 5
+            or None in poses[1:]
+            or poses[-1] != POSE_ENTRIES
+            or activations[1:] != poses[1:-1]
+        ):
+            raise ValueError(
+                f"{self.name} needs poses of the shape (batch, height, width, "
+                f"capsules, {POSE_ENTRIES}) and activations of that without "
+                "the last axis, all but the batch known. Received: "
+                f"{poses} and {activations}"
+            )
+        self._build_for(*poses[1:4])
+        types = self.num_capsules
+        self.kernel = self.add_weight(
+            name="weights",
+            shape=(*self._kernel_shape, types, POSE_SIZE, POSE_SIZE),
+            initializer=truncated_normal(KERNEL_STDDEV),
+        )
+        self.beta_u, self.beta_a = (
+            self.add_weight(name=name, shape=(types,), initializer="zeros")
+            for name in ("beta_u", "beta_a")
+        )
+
+    def call(self, inputs):
+        poses, activations = inputs
+        poses, activations = by_blocks(
+            self._route_images,
+            [ops.cast(poses, self.compute_dtype), activations],
+            self._constants(),
+            self._block_size,
+        )
+        return ops.cast(poses, self.compute_dtype), activations
+
+    def assignments(self, inputs):
+        """Which parents the children of the built layer are assigned to.
+
+        Args:
+          inputs: as of a call.
+
+        Returns:
+          float32 tensor [num_routing, B, positions, K, O]: the assignments R
+          of each iteration, by position of a parent, child in its receptive
+          field, and type of the parent.
+        """
+        poses, activations = inputs
+        constants = self._constants()
+
+        def images_assignments(poses, activations, *constants):
+            _, _, assignments = self._route(poses, activations, *constants)
+            images = ops.shape(poses)[0]
+            by_image = [
+                ops.reshape(
+                    ops.moveaxis(a, 0, -1),
+                    (images, -1, *a.shape[2:], self.num_capsules),
+                )
+                for a in assignments
+            ]
+            return (ops.stack(by_image, axis=1),)
+
+        (assignments,) = by_blocks(
+            images_assignments,
+            [ops.cast(poses, self.compute_dtype), activations],
+            constants,
+            self._block_size,
+        )
+        return ops.moveaxis(assignments, 0, 1)
+
+    def _constants(self):
+        # Tensors: a variable would be read again when blocks are computed for
+        # the second time.
+        return [
+            ops.cast(self.kernel, self.compute_dtype),
+            ops.cast(self.beta_u, "float32"),
+            ops.cast(self.beta_a, "float32") * BETA_A_UNIT,
+        ]
+
+    def _route_images(self, *arguments):
+        """Images' capsules, [b, ...], to the parents' poses, activations."""
+        poses, logits, _ = self._route(*arguments)
+        shape = (-1, *self._positions, self.num_capsules)
+        return (
+            ops.reshape(
+                ops.transpose(poses, (1, 0, 2)), (*shape, POSE_ENTRIES)
+            ),
+            ops.reshape(ops.sigmoid(ops.transpose(logits)), shape),
+        )
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_capsules": self.num_capsules,
+            "num_routing": self.options.num_routing,
+            "final_lambda": self.options.final_lambda,
+            "min_variance": self.options.min_variance,
+            "damping": self.options.damping,
+        }
+
+
+@keras.saving.register_keras_serializable(package="capsules")
+class ConvMatrixCapsules(_EMRoutedLayer):
+    """Convolutional matrix capsules.
+
+    Each parent sees the children of k x k positions, whose votes are their
+    poses times `weights`, which all positions share. Parents of all positions
+    that see a child compete for it.
+
+    Weights, with I child types: `weights` [k, k, I, O, 4, 4], truncated normal
+    of stddev 0.3 (the authors' code); `beta_u` and `beta_a` [O], 0 at the
+    start, `beta_a` in thousands.
+
+    Args:
+      num_capsules: int, O, the number of parent types.
+      kernel_size: int, k, height and width of a receptive field.
+      strides: int, the stride in both directions.
+      padding: "VALID" or "SAME", in either case.
+      num_routing, final_lambda, min_variance, damping, normalise: of
+        `em_routing.Options`.
+      **kwargs: of `keras.layers.Layer`.
+
+    Input: pair of poses [B, H, W, I, 16] and activations [B, H, W, I].
+    Output: pair of poses [B, h, w, O, 16] and activations [B, h, w, O].
+
+    Raises:
+      ValueError: for arguments out of range, and at build if the input has
+        not the shapes above, or is smaller than the kernel under VALID padding.
+    """
+
+    def __init__(
+        self,
+        num_capsules,
+        kernel_size,
+        strides=1,
+        padding="VALID",
+        num_routing=3,
+        final_lambda=0.01,
+        min_variance=5e-4,
+        damping=0.0,
+        normalise="parents",
+        **kwargs,
+    ):
+        super().__init__(
+            num_capsules,
+            num_routing,
+            final_lambda,
+            min_variance,
+            damping,
+            normalise,
+            **kwargs,
+        )
+        require_positive(kernel_size=kernel_size, strides=strides)
+        if str(padding).upper() not in ("VALID", "SAME"):
+            raise ValueError(
+                f"padding must be VALID or SAME. Received: {padding!r}"
+            )
+        self.kernel_size = kernel_size
+        self.strides = strides
+        self.padding = padding.upper()
+
+    def _build_for(self, height, width, types):
+        size = self.kernel_size
+        if self.padding == "VALID" and min(height, width) < size:
+            raise ValueError(
+                f"{self.name}: with VALID padding height and width must be at "
+                f"least kernel_size={size}. Received: {height}x{width}"
+            )
+        self._window = Window(height, width, size, self.strides, self.padding)
+        self._positions = self._window.positions
+        self._kernel_shape = (size, size, types)
+        # Of an image's votes.
+        self._block_size = block_size(
+            int(np.prod(self._positions))
+            * size**2
+            * types
+            * self.num_capsules
+            * POSE_ENTRIES
+        )
+
+    def _route(self, poses, activations, kernel, beta_u, beta_a):
+        children = int(np.prod(self._kernel_shape))
+        patches = ops.reshape(
+            self._window.patches(poses), (-1, 1, children, POSE_ENTRIES)
+        )
+        kernel = ops.reshape(kernel, (children, *kernel.shape[-3:]))
+        options = self.options
+        if options.normalise == "types":
+            parents = OverTypes(self.num_capsules)
+        else:
+            parents = OverPositions(
+                self.num_capsules,
+                self._window,
+                by_type=options.normalise == "positions",
+            )
+        return route(
+            matrix_votes(patches, kernel),
+            ops.reshape(self._window.patches(activations), (-1, children)),
+            beta_u,
+            beta_a,
+            options,
+            parents,
+        )
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "kernel_size": self.kernel_size,
+            "strides": self.strides,
+            "padding": self.padding,
+            "normalise": self.options.normalise,
+        }
+
+
+@keras.saving.register_keras_serializable(package="capsules")
+class ClassMatrixCapsules(_EMRoutedLayer):
+    """One matrix capsule for each class, voted for by all children.
+
+    The transformations are those of a child's type at every position. So that
+    votes know where they come from, the position of the child, scaled to
+    (0, 1), is added to the first two entries of the right-hand column of its
+    vote: the row to entry 3, the column to entry 7.
+
+    Weights, with I child types: `weights` [I, O, 4, 4], truncated normal of
+    stddev 0.3; `beta_u` and `beta_a` [O], 0 at the start, `beta_a` in
+    thousands.
+
+    Args:
+      num_capsules: int, O, the number of classes.
+      num_routing, final_lambda, min_variance, damping: of
+        `em_routing.Options`.
+      coordinates: bool, whether positions are added.
+      **kwargs: of `keras.layers.Layer`.
+
+    Input: pair of poses [B, H, W, I, 16] and activations [B, H, W, I].
+    Output: pair of poses [B, O, 16] and activations [B, O].
+
+    Raises:
+      ValueError: for arguments out of range, and at build if the input has
+        not the shapes above.
+    """
+
+    _positions = ()
+
+    def __init__(
+        self,
+        num_capsules,
+        num_routing=3,
+        final_lambda=0.01,
+        min_variance=5e-4,
+        damping=0.0,
+        coordinates=True,
+        **kwargs,
+    ):
+        super().__init__(
+            num_capsules,
+            num_routing,
+            final_lambda,
+            min_variance,
+            damping,
+            **kwargs,
+        )
+        if not isinstance(coordinates, bool):
+            raise ValueError(
+                f"coordinates must be a bool. Received: {coordinates!r}"
+            )
+        self.coordinates = coordinates
+
+    def _build_for(self, height, width, types):
+        self._kernel_shape = (types,)
+        self._offsets = np.zeros(
+            (height, width, types, POSE_ENTRIES), "float32"
+        )
+        if self.coordinates:
+            rows, columns = ((np.arange(n) + 0.5) / n for n in (height, width))
+            self._offsets[..., ROW_ENTRY] = rows[:, None, None]
+            self._offsets[..., COLUMN_ENTRY] = columns[:, None]
+        self._block_size = block_size(self._offsets.size * self.num_capsules)
+
+    def _route(self, poses, activations, kernel, beta_u, beta_a):
+        types = self._kernel_shape[0]
+        places = int(np.prod(self._offsets.shape[:2]))
+        children = places * types
+        votes = matrix_votes(
+            ops.reshape(poses, (-1, places, types, POSE_ENTRIES)), kernel
+        )
+        if self.coordinates:
+            # In float32: the votes' may be too coarse for it.
+            votes = ops.cast(votes, "float32") + ops.reshape(
+                ops.convert_to_tensor(self._offsets), (children, POSE_ENTRIES)
+            )
+        return route(
+            votes,
+            ops.reshape(activations, (-1, children)),
+            beta_u,
+            beta_a,
+            self.options,
+            OverTypes(self.num_capsules),
+        )
+
+    def get_config(self):
+        return {**super().get_config(), "coordinates": self.coordinates}

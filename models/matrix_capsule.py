@@ -1,0 +1,281 @@
+"""The network of "Matrix capsules with EM routing", section 5."""
+
+import dataclasses
+import itertools
+from typing import ClassVar
+
+import keras
+from keras import ops
+
+import layers
+from common.fields import field
+from input_data import features as keys
+from layers.em_routing import NORMALISATIONS, POSE_ENTRIES
+from layers.initial_weights import truncated_normal
+from layers.losses import CLASSIFICATION_LOSSES
+from models.classifier import Classifier, Routing
+from models.hparams import MOST_ITERATIONS, BaseHParams, size
+
+CONV_SIZE, CONV_STRIDES, CONV_STDDEV = 5, 2, 0.05
+CAPSULE_SIZE = 3
+# Of the two layers of convolutional capsules.
+CAPSULE_STRIDES = (2, 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class HParams(BaseHParams):
+    """Hyper-parameters of the matrix capsules, with the paper's defaults."""
+
+    PRESETS: ClassVar = {
+        # The paper's table 1: 68 thousand weights with five classes.
+        "small": {
+            "conv_channels": 64,
+            "primary_types": 8,
+            "first_types": 16,
+            "second_types": 16,
+        },
+    }
+    # In the reference all models share theirs.
+    UNUSED: ClassVar = ("leaky", "num_prime_capsules", "remake")
+
+    class_lambda: float = field(
+        0.01,
+        "inverse temperature of the class capsules that the iterations "
+        "approach",
+        above=0,
+        network=True,
+    )
+    conv_channels: int = size(32, "A, channels of the convolution")
+    conv_lambda: float = field(
+        0.01, "the same of the convolutional capsules", above=0, network=True
+    )
+    coordinates: bool = field(
+        True, "add a capsule's position to its votes for classes", network=True
+    )
+    damping: float = field(
+        0.0,
+        "share of the mean before in each mean of the routing; 0.1 in the "
+        "authors' code",
+        is_valid=lambda value: 0 <= value < 1,
+        valid="at least 0 and less than 1",
+        network=True,
+    )
+    decay_steps: int = field(
+        20_000, "steps for one decay factor", at_least=1, at_most=10**12
+    )
+    first_types: int = size(
+        32, "C, types of the first capsules that are routed"
+    )
+    learning_rate: float = field(
+        0.003, "Adam's learning rate at step 0", above=0
+    )
+    loss_type: str = field(
+        "spread",
+        "classification loss",
+        choices=("spread", *CLASSIFICATION_LOSSES),
+    )
+    margin_schedule: str = field(
+        "linear",
+        "how the margin of the spread loss grows: linear from 0.2 to 0.9, or "
+        "sigmoid, as in the authors' code, from 0.21 to 0.99",
+        choices=tuple(layers.MARGIN_SCHEDULES),
+    )
+    margin_steps: int = field(
+        20_000,
+        "steps until the margin is at its end; 700000 in the authors' code",
+        at_least=1,
+        at_most=10**12,
+    )
+    min_variance: float = field(
+        5e-4,
+        "added to each variance of the routing",
+        at_least=1e-9,
+        network=True,
+    )
+    normalise: str = field(
+        "parents",
+        "over which parents the assignments of a capsule sum to 1: parents is "
+        "all, types those at each position, positions those of each type",
+        choices=NORMALISATIONS,
+        network=True,
+    )
+    padding: str = field(
+        "VALID",
+        "padding of the convolution; that of the capsules is VALID",
+        choices=("VALID", "SAME"),
+        network=True,
+    )
+    primary_types: int = size(32, "B, types of primary capsules")
+    routing: int = size(3, "iterations of EM routing", at_most=MOST_ITERATIONS)
+    second_types: int = size(
+        32, "D, types of the second capsules that are routed"
+    )
+    weight_decay: float = field(
+        2e-7, "times half the square of kernels and transformations", at_least=0
+    )
+
+
+class MatrixCapsuleModel(Classifier):
+    """A convolution and four layers of matrix capsules, routed by EM.
+
+    conv 5x5 stride 2 to `conv_channels` channels, relu; `primary_types` primary
+    capsules at each position; capsules 3x3 stride 2 of `first_types` and 3x3
+    stride 1 of `second_types`, both VALID; one capsule for each class. Logits
+    are the activations of these, and the prediction the largest.
+
+    Call arguments:
+      x: dict with `images` [B, H, W, C].
+
+    Returns (from a call) a dict:
+      logits: float32 [B, classes], in (0, 1).
+      capsules: [B, classes, 16], the poses of the class capsules.
+
+    Args:
+      shape: `features.ImageShape`, the images and number of classes.
+      num_targets: int; logits are the same for any number of targets.
+      hparams: `HParams`.
+      **kwargs: of `keras.Model`.
+    """
+
+    HParams = HParams
+    shows_capsules = True
+
+    def __init__(self, shape, num_targets, hparams, **kwargs):
+        super().__init__(shape, num_targets, hparams, **kwargs)
+        self.conv1 = keras.layers.Conv2D(
+            hparams.conv_channels,
+            CONV_SIZE,
+            strides=CONV_STRIDES,
+            padding=hparams.padding.lower(),
+            activation="relu",
+            data_format="channels_last",
+            kernel_initializer=truncated_normal(CONV_STDDEV),
+            name="conv1",
+        )
+        self.primary = layers.PrimaryMatrixCapsules(
+            hparams.primary_types, name="primary_capsules"
+        )
+        common = {
+            "num_routing": hparams.routing,
+            "min_variance": hparams.min_variance,
+            "damping": hparams.damping,
+        }
+        types = (hparams.first_types, hparams.second_types)
+        self.routed = [
+            layers.ConvMatrixCapsules(
+                count,
+                CAPSULE_SIZE,
+                strides,
+                final_lambda=hparams.conv_lambda,
+                normalise=hparams.normalise,
+                name=f"conv_capsules{number}",
+                **common,
+            )
+            for number, (count, strides) in enumerate(
+                zip(types, CAPSULE_STRIDES, strict=True), start=1
+            )
+        ]
+        self.classes = layers.ClassMatrixCapsules(
+            shape.num_classes,
+            final_lambda=hparams.class_lambda,
+            coordinates=hparams.coordinates,
+            name="class_capsules",
+            **common,
+        )
+
+    def _capsules(self, images):
+        """Dict of each layer's poses and activations; of conv1, channels."""
+        features = {"conv1": self.conv1(images)}
+        capsules = self.primary(features["conv1"])
+        features["primary_capsules"] = capsules
+        for layer in (*self.routed, self.classes):
+            capsules = layer(capsules)
+            features[layer.name] = capsules
+        return features
+
+    def activations(self, images):
+        """What each layer gives, by its name: poses and activations apart."""
+        features = self._capsules(images)
+        found = {"conv1": features.pop("conv1")}
+        for name, (poses, activations) in features.items():
+            found[f"{name}/poses"] = poses
+            found[f"{name}/activations"] = activations
+        return found
+
+    def routing_of(self, images):
+        capsules = self._capsules(images)[self.routed[-1].name]
+        by_child = self.classes.assignments(capsules)
+        shape = capsules[0].shape[1:-1]  # h, w, types
+        assignments = ops.reshape(
+            by_child,
+            (
+                by_child.shape[0],
+                -1,
+                *shape,
+                self.classes.num_capsules,
+            ),
+        )
+        return Routing(assignments, leaky=False)
+
+    def call(self, x):
+        poses, activations = self._capsules(x[keys.IMAGES])[self.classes.name]
+        return {keys.LOGITS: activations, keys.CAPSULES: poses}
+
+    def classification_loss(self, labels, outputs, step):
+        if self.hparams.loss_type != "spread":
+            return super().classification_loss(labels, outputs, step)
+        margin = layers.spread_margin(
+            step, self.hparams.margin_steps, self.hparams.margin_schedule
+        )
+        return layers.spread_loss(labels, outputs[keys.LOGITS], margin)
+
+    def compute_loss(
+        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
+    ):
+        loss = super().compute_loss(x, y, y_pred, sample_weight, training)
+        if not self.hparams.weight_decay:
+            return loss
+        squares = sum(
+            ops.sum(ops.square(ops.cast(kernel, "float32")))
+            for kernel in self._kernels()
+        )
+        # Of each example, so that it is divided as the loss is.
+        decay = ops.zeros_like(y[keys.LOGITS][:, 0], dtype="float32") + (
+            0.5 * self.hparams.weight_decay * squares
+        )
+        return loss + self._mean_over_batch(decay, decay)
+
+    def _kernels(self):
+        """The weights that decay: neither biases nor betas."""
+        return [
+            self.conv1.kernel,
+            self.primary.pose_weights,
+            self.primary.activation_weights,
+            *(layer.kernel for layer in (*self.routed, self.classes)),
+        ]
+
+    @classmethod
+    def smallest_image(cls, hparams):
+        """Height and width below which the convolutions leave nothing."""
+        positions = 1
+        for strides in reversed(CAPSULE_STRIDES):
+            positions = (positions - 1) * strides + CAPSULE_SIZE
+        pixels = (positions - 1) * CONV_STRIDES + 1
+        if hparams.padding == "SAME":
+            return pixels
+        return pixels + CONV_SIZE - 1
+
+    @classmethod
+    def num_weights(cls, shape, hparams):
+        channels, primary = hparams.conv_channels, hparams.primary_types
+        types = (primary, hparams.first_types, hparams.second_types)
+        routed = sum(
+            CAPSULE_SIZE**2 * children * parents * POSE_ENTRIES + 2 * parents
+            for children, parents in itertools.pairwise(types)
+        )
+        return (
+            (CONV_SIZE**2 * shape.depth + 1) * channels
+            + (channels + 1) * primary * (POSE_ENTRIES + 1)
+            + routed
+            + (types[-1] * POSE_ENTRIES + 2) * shape.num_classes
+        )

@@ -1,0 +1,170 @@
+"""EM routing again, in NumPy float64 with explicit loops: for tests only.
+
+Written from the paper's equations alone, edge by edge of a graph of children
+and parents; shares no code with the layers. Every function works on P
+independent copies of its arguments, axis 0 of each, as those of
+`numpy_oracle` do.
+"""
+
+import numpy as np
+
+
+def em_routing(
+    votes,
+    activations,
+    beta_u,
+    beta_a,
+    num_routing=3,
+    final_lambda=0.01,
+    min_variance=5e-4,
+    damping=0.0,
+    normalise="parents",
+):
+    """Routes children to parents (position, type).
+
+    Args:
+      votes: dict from (child, parent) to [P, 16], where the child is a parent's
+        to see.
+      activations: dict from child to [P].
+      beta_u: [P, O].
+      beta_a: [P, O].
+      num_routing: int.
+      final_lambda: float.
+      min_variance: float.
+      damping: float.
+      normalise: "parents", "types" or "positions".
+
+    Returns:
+      dicts from parent to poses [P, 16] and to activations [P], and a list of
+      dicts of the assignments of each iteration.
+    """
+    types = beta_u.shape[1]
+    parents = sorted({parent for _, parent in votes})
+    rivals = {}
+    for child, (position, kind) in votes:
+        group = {
+            "parents": child,
+            "types": (child, position),
+            "positions": (child, kind),
+        }[normalise]
+        rivals.setdefault(group, []).append((child, (position, kind)))
+    shares = {}
+    for edges in rivals.values():
+        for edge in edges:
+            share = 1 / len(edges) if normalise == "parents" else 1 / types
+            shares[edge] = np.full(len(beta_u), share)
+    means = dict.fromkeys(parents, 0.0)
+    history = []
+    for iteration in range(num_routing):
+        history.append(dict(shares))
+        variances, logits = {}, {}
+        for parent in parents:
+            edges = [edge for edge in votes if edge[1] == parent]
+            r = [shares[edge] * activations[edge[0]] for edge in edges]
+            total = sum(r)
+            mean = sum(
+                w[:, None] * votes[e] for w, e in zip(r, edges, strict=True)
+            )
+            mean = mean / (total + 1e-7)[:, None]
+            mean = (1 - damping) * mean + damping * means[parent]
+            means[parent] = mean
+            variance = sum(
+                w[:, None] * (votes[e] - mean) ** 2
+                for w, e in zip(r, edges, strict=True)
+            )
+            variance = variance / (total + 1e-7)[:, None] + min_variance
+            variances[parent] = variance
+            cost = 0.0
+            for entry in range(variance.shape[1]):
+                sigma = np.sqrt(variance[:, entry])
+                cost += (beta_u[:, parent[1]] + np.log(sigma)) * total
+            factor = final_lambda * (1 - 0.95 ** (iteration + 1))
+            logits[parent] = factor * (beta_a[:, parent[1]] - cost)
+        if iteration == num_routing - 1:
+            break
+        for edges in rivals.values():
+            logs = []
+            for edge in edges:
+                variance = variances[edge[1]]
+                squares = (votes[edge] - means[edge[1]]) ** 2
+                log_p = -(squares / (2 * variance)).sum(axis=1)
+                log_p -= 0.5 * np.log(2 * np.pi * variance).sum(axis=1)
+                logs.append(log_p - np.log1p(np.exp(-logits[edge[1]])))
+            logs = np.array(logs)
+            largest = logs.max(axis=0)
+            whole = np.exp(logs - largest).sum(axis=0)
+            for edge, log in zip(edges, logs, strict=True):
+                shares[edge] = np.exp(log - largest) / whole
+    return (
+        means,
+        {parent: 1 / (1 + np.exp(-logit)) for parent, logit in logits.items()},
+        history,
+    )
+
+
+def vote(pose, weights):
+    """[P, 16] and [P, 4, 4]: a matrix product, row by row."""
+    out = np.zeros_like(pose)
+    for row in range(4):
+        for column in range(4):
+            for inner in range(4):
+                out[:, 4 * row + column] += (
+                    pose[:, 4 * row + inner] * weights[:, inner, column]
+                )
+    return out
+
+
+def conv_votes(poses, weights, strides, padding):
+    """[P, H, W, I, 16], [P, k, k, I, O, 4, 4] to votes, positions of parents.
+
+    A child is (row, column, type); what SAME padding adds is none.
+    """
+    height, width, kinds = poses.shape[1:4]
+    size, types = weights.shape[1], weights.shape[4]
+    sides = []
+    for length in (height, width):
+        if padding == "SAME":
+            count = -(-length // strides)
+            missing = max((count - 1) * strides + size - length, 0)
+            sides.append((count, missing // 2))
+        else:
+            sides.append(((length - size) // strides + 1, 0))
+    (rows, above), (columns, left) = sides
+    votes = {}
+    for y, x, ky, kx in np.ndindex(rows, columns, size, size):
+        row, column = y * strides + ky - above, x * strides + kx - left
+        if not (0 <= row < height and 0 <= column < width):
+            continue
+        for i, o in np.ndindex(kinds, types):
+            votes[(row, column, i), ((y, x), o)] = vote(
+                poses[:, row, column, i], weights[:, ky, kx, i, o]
+            )
+    return votes, (rows, columns)
+
+
+def class_votes(poses, weights, coordinates):
+    """[P, H, W, I, 16], [P, I, O, 4, 4] to votes of one position."""
+    height, width, kinds = poses.shape[1:4]
+    votes = {}
+    for row, column, i in np.ndindex(height, width, kinds):
+        for o in range(weights.shape[2]):
+            v = vote(poses[:, row, column, i], weights[:, i, o])
+            if coordinates:
+                v[:, 3] += (row + 0.5) / height
+                v[:, 7] += (column + 0.5) / width
+            votes[(row, column, i), ((0, 0), o)] = v
+    return votes, (1, 1)
+
+
+def layer(poses, activations, beta_u, beta_a, votes, positions, **options):
+    """Poses and activations as one array [P, h, w, O, 17], and assignments."""
+    of_child = {child: activations[(slice(None), *child)] for child, _ in votes}
+    means, probabilities, history = em_routing(
+        votes, of_child, beta_u, beta_a, **options
+    )
+    types = beta_u.shape[1]
+    out = np.zeros((len(poses), *positions, types, 17))
+    for ((y, x), o), mean in means.items():
+        out[:, y, x, o, :16] = mean
+        out[:, y, x, o, 16] = probabilities[(y, x), o]
+    return out, history

@@ -1,0 +1,56 @@
+"""Learning curves as CSV files: what TensorBoard's curves are, for others."""
+
+import contextlib
+import pathlib
+
+from common.durable import user_errors, whole_file
+
+FILE = "curve.csv"
+_COLUMNS = "step,loss,accuracy"
+
+
+class Curve:
+    """Loss and accuracy by step, in `curve.csv` of a folder of summaries.
+
+    A step that is there already, as after a resume, is replaced.
+
+    Args:
+      directory: path, `<summary_dir>/train` or another folder beside it.
+    """
+
+    def __init__(self, directory):
+        self._path = pathlib.Path(directory) / FILE
+        self._points = read(self._path)
+        self._is_whole = False  # what is there may end with half a line
+
+    def add(self, step, loss, accuracy):
+        """Writes a point.
+
+        Raises:
+          UserError: if the file cannot be written.
+        """
+        is_last = step > max(self._points, default=-1)
+        self._points[step] = (float(loss), float(accuracy))
+        if is_last and self._is_whole:
+            with user_errors(self._path), self._path.open("a") as file:
+                file.write(_line(step, *self._points[step]))
+        else:
+            lines = [_line(s, *self._points[s]) for s in sorted(self._points)]
+            with whole_file(self._path, replace=True) as partial:
+                partial.write_text("".join([f"{_COLUMNS}\n", *lines]))
+            self._is_whole = True
+
+
+def _line(step, loss, accuracy):
+    return f"{step},{loss:.6g},{accuracy:.6g}\n"
+
+
+def read(path):
+    """Dict from step to (loss, accuracy); empty if there is no such file."""
+    points = {}
+    with contextlib.suppress(OSError):
+        _, *lines = pathlib.Path(path).read_text().split("\n")
+        for line in lines[:-1]:  # behind the last newline is half a line
+            step, loss, accuracy = line.split(",")
+            points[int(step)] = (float(loss), float(accuracy))
+    return points

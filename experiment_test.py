@@ -243,7 +243,7 @@ def test_training_killed_again_and_again_ends_as_if_never_killed(
     for step in steps:
         assert_same_state(at(whole, step), at(killed, step))
     left = {path.name.split(".")[0] for path in killed.glob("train/*")}
-    assert left == {"model", "events"}
+    assert left == {"model", "events", "curve"}
 
 
 @pytest.mark.slow

@@ -25,7 +25,9 @@ from models.optimizer import compile_model
 from models.registry import build_model
 from testing import numpy_oracle
 from testing.small_models import overrides, small_hparams
+from testing.tiny_subject import make_subject
 from training.config import Config
+from visualisation import perturbations, reconstructions, routing
 
 NAME = "efficient_capsule"
 RNG = np.random.default_rng(23)
@@ -214,6 +216,13 @@ def test_routing_is_its_attention():
     )
     assert not leaky
     assert isinstance(model, Classifier)
+
+
+@pytest.mark.parametrize("figure", [reconstructions, perturbations, routing])
+def test_figures_show_it(figure):
+    files = figure.make(make_subject(model=NAME), num_examples=2)
+    assert all(content.startswith(b"\x89PNG") for content in files.values())
+    assert files
 
 
 def config(folder, **values):

@@ -81,4 +81,4 @@ if __name__ == "__main__":
         "A model's name, or all, then flags of experiment.py for it alone, "
         "such as 'baseline --batch_size=64'. May be given several times.",
     )
-    app.run(main)
+    app.run(main, flags_parser=flags.parse_or_explain)

@@ -88,4 +88,4 @@ def main(argv):
 
 if __name__ == "__main__":
     flags.define(Config)
-    app.run(main)
+    app.run(main, flags_parser=flags.parse_or_explain)

@@ -16,6 +16,7 @@ from absl import app, flags, logging
 
 import devices
 from common.errors import UserError
+from common.flags import parse_or_explain
 from common.startup import load_backend
 from input_data.names import is_valid_name, valid_names
 
@@ -189,4 +190,4 @@ if __name__ == "__main__":
     define_flags()
     # Flags may stand after the files, too.
     flags.FLAGS.set_gnu_getopt(True)
-    app.run(main)
+    app.run(main, flags_parser=parse_or_explain)

@@ -126,4 +126,4 @@ def main(argv):
 
 if __name__ == "__main__":
     define_flags()
-    app.run(main)
+    app.run(main, flags_parser=common.flags.parse_or_explain)

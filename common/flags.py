@@ -1,11 +1,13 @@
 """Flags of the command line, made from the fields of a settings class."""
 
 import shlex
+import sys
 
 from absl import flags
 
 from common.fields import meanings
 
+_LONGEST_MESSAGE = 400
 # The flags count as those of the command that defines them, for its --help.
 flags.disclaim_key_flags()
 
@@ -80,8 +82,28 @@ def parse(settings_class, arguments):
     """
     flag_values = flags.FlagValues()
     define(settings_class, flag_values=flag_values)
-    flag_values(["", *arguments])
+    try:
+        flag_values(["", *arguments])
+    except flags.Error as error:
+        raise flags.Error(as_message(error)) from None
     return settings_of(settings_class, flag_values)
+
+
+def parse_or_explain(arguments):
+    """For `app.run`: a wrong flag ends the program with a short message."""
+    try:
+        return flags.FLAGS(arguments)
+    except flags.Error as error:
+        sys.exit(f"{as_message(error)}\nPass --help to see all flags.")
+
+
+def as_message(error):
+    """What absl says of a flag, without all of a long or strange value."""
+    text = "".join(c if c.isprintable() else "?" for c in str(error))
+    if len(text) > _LONGEST_MESSAGE:
+        half = _LONGEST_MESSAGE // 2
+        text = f"{text[:half]} ... {text[-half:]}"
+    return text
 
 
 def command_line(settings, is_wanted):

@@ -127,8 +127,9 @@ def _evaluate(config):
             continue  # of an interruption
         opened = checkpoints.open(path)
         start = time.perf_counter()
-        result = evaluator.predict(opened).score
+        predictions = evaluator.predict(opened)
         seconds = time.perf_counter() - start
+        result = predictions.score
         points.append({"step": step, "wrong": result.wrong})
     model, _ = evaluator.load(opened)
     return points, result.num_examples / seconds, result, (model, opened)

@@ -11,6 +11,8 @@ import checkpoints
 import experiment
 from checkpoints.architecture import Architecture
 from common.errors import UserError
+from devices.parallel_test import JAX, losses
+from devices.parallel_test import run as run_command
 from evaluation.evaluator import Evaluator
 from evaluation.export import functional
 from evaluation.prediction import load_network
@@ -23,7 +25,9 @@ from models.optimizer import compile_model
 from models.registry import build_model
 from testing import numpy_oracle
 from testing.small_models import overrides, small_hparams
+from testing.tiny_subject import make_subject
 from training.config import Config
+from visualisation import perturbations, reconstructions, routing
 
 NAME = "efficient_capsule"
 RNG = np.random.default_rng(23)
@@ -214,6 +218,13 @@ def test_routing_is_its_attention():
     assert isinstance(model, Classifier)
 
 
+@pytest.mark.parametrize("figure", [reconstructions, perturbations, routing])
+def test_figures_show_it(figure):
+    files = figure.make(make_subject(model=NAME), num_examples=2)
+    assert all(content.startswith(b"\x89PNG") for content in files.values())
+    assert files
+
+
 def config(folder, **values):
     given = {
         "summary_dir": str(folder),
@@ -256,6 +267,30 @@ def test_resumed_training_is_bit_identical(tmp_path, num_targets):
     norms = [name for name in whole if "norm" in name and "vars" in name]
     before = saved(tmp_path / "parts" / "train" / "model.ckpt-2")
     assert sum((whole[name] != before[name]).any() for name in norms) == 16
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["tensorflow", *JAX])
+def test_batches_on_two_devices_have_the_statistics_of_all(tmp_path, backend):
+    found = []
+    for devices in (1, 2):
+        folder = tmp_path / str(devices)
+        run_command(
+            backend,
+            *(f"--summary_dir={folder}", f"--model={NAME}"),
+            f"--hparams_override={overrides(NAME, remake=False)}",
+            *("--batch_size=8", "--max_steps=5", "--summary_step=1"),
+            *("--device=cpu", f"--num_gpus={devices}"),
+        )
+        arrays = saved(folder / "train" / "model.ckpt-5")
+        found.append((losses(folder), arrays))
+    (one, one_saved), (two, two_saved) = found
+    assert len(one) == 5
+    np.testing.assert_allclose(one, two, atol=1e-5)
+    for name, array in one_saved.items():
+        np.testing.assert_allclose(
+            array, two_saved[name], atol=1e-3, err_msg=name
+        )
 
 
 def test_it_learns_digits_and_predicts_as_its_checkpoint(tmp_path):

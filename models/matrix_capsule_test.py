@@ -146,3 +146,19 @@ def test_defaults_are_the_papers():
 def test_values_out_of_range(values):
     with pytest.raises(UserError, match=next(iter(values))):
         HParams(**values)
+
+
+def test_it_learns():
+    """Vertical bars from horizontal ones, wherever they are."""
+    generator = np.random.default_rng(8)
+    x = np.zeros((64, 17, 17, 1), "float32")
+    labels = generator.integers(2, size=64)
+    for image, label in zip(x, labels, strict=True):
+        place = generator.integers(4, 13)
+        image[(slice(None), place) if label else place] = 1.0
+    model = small_model(routing=2, learning_rate=0.01, margin_steps=30)
+    compile_model(model)
+    y = {keys.LOGITS: np.eye(2, dtype="float32")[labels]}
+    model.fit({keys.IMAGES: x}, y, batch_size=32, epochs=25, verbose=0)
+    logits = ops.convert_to_numpy(model({keys.IMAGES: x})[keys.LOGITS])
+    assert (logits.argmax(axis=1) == labels).mean() > 0.9

@@ -64,8 +64,9 @@ def _locked(descriptor, kind):
 class StopSignal:
     """Notes SIGTERM and Ctrl-C, as a context manager.
 
-    The first of them is noted for the training loop to see after its step;
-    a second one interrupts at once.
+    While a network is built one interrupts at once. In `after_step` the first
+    is noted for the training loop to see after its step; a second one
+    interrupts at once.
 
     Attributes:
       number: int, the signal that came, or None.
@@ -75,6 +76,7 @@ class StopSignal:
 
     def __init__(self):
         self.number = None
+        self._waits = False
 
     def __enter__(self):
         self._before = {
@@ -87,7 +89,20 @@ class StopSignal:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
+    @contextlib.contextmanager
+    def after_step(self):
+        """A context in which the first signal waits for the end of a step."""
+        self._waits = True
+        try:
+            yield
+        finally:
+            self._waits = False
+
     def _note(self, number, frame):
+        if not self._waits:
+            raise InterruptedAtOnce(
+                "Stopped before the first step of this run", number
+            )
         if self.number is not None:
             raise InterruptedAtOnce(
                 "Stopped at once: the steps since the last checkpoint are lost",

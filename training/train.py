@@ -55,7 +55,8 @@ def train(config, parallel=None):
             start = _resume(job, model)
         began = time.monotonic()
         if start < config.max_steps:
-            _fit(job, model, start, stop)
+            with stop.after_step():
+                _fit(job, model, start, stop)
     seconds = time.monotonic() - began
     step = int(keras.ops.convert_to_numpy(model.optimizer.iterations))
     path = checkpoints.path_of(job.directory, step)

@@ -281,9 +281,3 @@ def test_damage_is_reported_as_such_while_training(tmp_path):
     message = r"train_2shifted_mnist.tfrecords is damaged: the data of record 7"
     with pytest.raises(UserError, match=message):
         train(config)
-
-
-def test_empty_file(tmp_path):
-    (tmp_path / "train_2shifted_mnist.tfrecords").touch()
-    with pytest.raises(UserError, match=r"mnist.tfrecords is empty"):
-        load(Split.TRAIN, data_dir=str(tmp_path))

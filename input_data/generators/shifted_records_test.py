@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common import durable
 from common.errors import UserError
 from input_data import features as keys
 from input_data import registry
@@ -280,20 +279,6 @@ def test_wrong_settings(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="file cannot be made: File exists"):
         shifted_records.generate(pairs_job(tmp_path / "file"))
-
-
-def test_a_file_that_cannot_be_written(tmp_path, monkeypatch):
-    job = pairs_job(tmp_path)
-    full = OSError(28, "No space left on device")
-
-    def fail(*_):
-        raise full
-
-    monkeypatch.setattr(durable, "flush", fail)
-    message = "-00000-of-00003 cannot be written: No space left on device"
-    with pytest.raises(UserError, match=message):
-        shifted_records.generate(job)
-    assert not list(tmp_path.iterdir())
 
 
 def test_the_size_is_stated_and_too_much_is_refused(

@@ -35,7 +35,10 @@ def multiply_adds(model, shape):
       TypeError: for a layer with weights of which the rule says nothing.
     """
     return sum(
-        _of_layer(layer, layer.input.shape)
+        _of_layer(
+            layer,
+            keras.tree.map_structure(lambda t: tuple(t.shape), layer.input),
+        )
         for layer in functional(model, shape).layers
         if layer.weights and layer is not model.decoder
     )

@@ -7,6 +7,8 @@ mixed precision.
 Source: the paper of `layers.em_routing`, section 4.
 """
 
+import math
+
 import keras
 import numpy as np
 from keras import ops
@@ -98,6 +100,12 @@ class PrimaryMatrixCapsules(keras.layers.Layer):
             ops.sigmoid(ops.cast(logits, "float32")),
         )
 
+    def multiply_adds(self, input_shape):
+        """Products with weights for one example."""
+        return (
+            math.prod(input_shape[1:]) * self.num_capsules * (POSE_ENTRIES + 1)
+        )
+
     def get_config(self):
         return {**super().get_config(), "num_capsules": self.num_capsules}
 
@@ -158,6 +166,10 @@ class _EMRoutedLayer(keras.layers.Layer):
             self._block_size,
         )
         return ops.cast(poses, self.compute_dtype), activations
+
+    def multiply_adds(self, input_shape):
+        """Products with weights for one example: those of its votes."""
+        return self._num_votes * POSE_SIZE**3
 
     def assignments(self, inputs):
         """Which parents the children of the built layer are assigned to.
@@ -294,14 +306,10 @@ class ConvMatrixCapsules(_EMRoutedLayer):
         self._window = Window(height, width, size, self.strides, self.padding)
         self._positions = self._window.positions
         self._kernel_shape = (size, size, types)
-        # Of an image's votes.
-        self._block_size = block_size(
-            int(np.prod(self._positions))
-            * size**2
-            * types
-            * self.num_capsules
-            * POSE_ENTRIES
+        self._num_votes = (
+            int(np.prod(self._positions)) * size**2 * types * self.num_capsules
         )
+        self._block_size = block_size(self._num_votes * POSE_ENTRIES)
 
     def _route(self, poses, activations, kernel, beta_u, beta_a):
         children = int(np.prod(self._kernel_shape))
@@ -400,7 +408,8 @@ class ClassMatrixCapsules(_EMRoutedLayer):
             rows, columns = ((np.arange(n) + 0.5) / n for n in (height, width))
             self._offsets[..., ROW_ENTRY] = rows[:, None, None]
             self._offsets[..., COLUMN_ENTRY] = columns[:, None]
-        self._block_size = block_size(self._offsets.size * self.num_capsules)
+        self._num_votes = height * width * types * self.num_capsules
+        self._block_size = block_size(self._num_votes * POSE_ENTRIES)
 
     def _route(self, poses, activations, kernel, beta_u, beta_a):
         types = self._kernel_shape[0]

@@ -23,7 +23,6 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from benchmarks import command_line, measuring
 from benchmarks.networks import NETWORKS, examples
-from layers.tensorflow_convolution import GRADIENT_SCOPE
 
 FLAGS = {
     "inference": False,
@@ -126,8 +125,6 @@ def by_part(operations, layers):
 
 
 def _part(name, layers):
-    if name.startswith(f"{GRADIENT_SCOPE}/"):
-        return "conv_capsule1 gradient"
     layer = _LAYER.match(name.removeprefix(_GRADIENT))
     if layer and layer[1] in layers:
         return layer[1] + (" gradient" if name.startswith(_GRADIENT) else "")

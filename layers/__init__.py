@@ -1,6 +1,7 @@
 """Capsule layers, losses and metrics for Keras 3, on any of its backends."""
 
 from .capsule import Capsule, ConvSlimCapsule, Length
+from .convolution import Conv2D
 from .em_routing import em_assignments, em_routing
 from .losses import (
     CLASSIFICATION_LOSSES,
@@ -44,6 +45,7 @@ __all__ = [
     "AlmostAccuracy",
     "Capsule",
     "ClassMatrixCapsules",
+    "Conv2D",
     "ConvMatrixCapsules",
     "ConvSlimCapsule",
     "DepthwiseCapsule",

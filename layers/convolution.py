@@ -1,39 +1,98 @@
-"""Convolution of images, with the fastest gradient that a backend has."""
+"""Convolution of images, in the way that is fastest for its size."""
 
+import functools
+import itertools
+
+import keras
 from keras import backend, ops
 
-from .hardware import cpu_has_bfloat16_products, is_tensorflow_on_cpu
+from .fourier_convolution import Plan, axes, fourier_convolution
+from .hardware import cpu_has_bfloat16_products, is_on_cpu
+
+# What decides, as benchmarks/convolution_benchmark.py measures it, counted in
+# multiply-adds of a matrix product: one multiply-add of the direct
+# convolution and its gradients, and one number of a spectrum that is written
+# and transposed.
+_COSTS = {
+    "tensorflow": (1.2, 40.0),
+    "jax": (5.0, 100.0),
+    "torch": (1.0, 100.0),
+}
+# Taken for a batch size that is not known when the graph is made.
+_USUAL_BATCH = 128
 
 
-def convolution(images, kernel, strides: int, padding: str):
+def convolution(images, kernel, strides, padding: str):
     """The convolution of images with a kernel, as `ops.conv` computes it.
+
+    On CPUs it is computed in the frequency domain where that is faster, and
+    in float32 where the processor has no products of shorter numbers.
 
     Args:
       images: tensor [B, H, W, C].
       kernel: tensor or variable [k, k, C, O].
-      strides: int, in both directions.
+      strides: int, in both directions, or a pair.
       padding: "valid" or "same".
 
     Returns:
       Tensor [B, h, w, O].
     """
-    if not is_tensorflow_on_cpu():
+    if not is_on_cpu():
         return _direct(images, kernel, strides, padding)
     dtype = backend.standardize_dtype(images.dtype)
-    if dtype == "bfloat16" and not cpu_has_bfloat16_products():
-        # TensorFlow would add the gradients of the taps in bfloat16, rounding
-        # each time, and take ten times as long.
+    if dtype == "float16" or (
+        dtype == "bfloat16" and not cpu_has_bfloat16_products()
+    ):
         images, kernel = (ops.cast(x, "float32") for x in (images, kernel))
-    # With a stride of 1 TensorFlow's own gradient is as fast, or faster.
-    if strides == 1:
+    plan = None
+    if None not in images.shape[1:]:
+        pair = (strides, strides) if isinstance(strides, int) else strides
+        plan = faster_plan(
+            tuple(images.shape), tuple(kernel.shape), tuple(pair), padding
+        )
+    if plan is None:
         outputs = _direct(images, kernel, strides, padding)
     else:
-        from . import tensorflow_convolution
-
-        outputs = tensorflow_convolution.convolution(
-            images, ops.convert_to_tensor(kernel), strides, padding
+        outputs = fourier_convolution(
+            images, ops.convert_to_tensor(kernel, images.dtype), plan
         )
     return ops.cast(outputs, dtype)
+
+
+@functools.lru_cache(maxsize=256)
+def faster_plan(images, kernel, strides, padding: str) -> Plan | None:
+    """How to cut a convolution that the frequency domain makes faster.
+
+    Args:
+      images: tuple (B or None, H, W, C).
+      kernel: tuple (k, k, C, O).
+      strides: pair of ints.
+      padding: "valid" or "same".
+
+    Returns:
+      The cheapest `Plan`, or None if the direct convolution is cheaper.
+    """
+    direct, moved = _COSTS[backend.backend()]
+    batch, *size, channels = images
+    *kernel_size, _, filters = kernel
+    plans = [
+        Plan(rows, columns)
+        for rows, columns in itertools.product(
+            *map(axes, size, kernel_size, strides, (padding, padding))
+        )
+    ]
+    batch = batch or _USUAL_BATCH
+    costs = [p.cost(channels, filters, batch, moved) for p in plans]
+    plan = plans[costs.index(min(costs))]
+    multiply_adds = (
+        plan.rows.positions
+        * plan.columns.positions
+        * kernel_size[0]
+        * kernel_size[1]
+        * channels
+        * filters
+    )
+    return plan if min(costs) < direct * multiply_adds else None
 
 
 def _direct(images, kernel, strides, padding):
@@ -44,3 +103,17 @@ def _direct(images, kernel, strides, padding):
         padding=padding,
         data_format="channels_last",
     )
+
+
+@keras.saving.register_keras_serializable(package="capsules")
+class Conv2D(keras.layers.Conv2D):
+    """`keras.layers.Conv2D`, of the same weights, by `convolution`."""
+
+    def convolution_op(self, inputs, kernel):
+        if (
+            self.data_format == "channels_last"
+            and self.groups == 1
+            and set(self.dilation_rate) == {1}
+        ):
+            return convolution(inputs, kernel, self.strides, self.padding)
+        return super().convolution_op(inputs, kernel)

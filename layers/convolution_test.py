@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 from keras import ops
 
+import layers
+from layers import convolution as convolution_module
 from layers.convolution import convolution
 from testing import numpy_oracle
 from testing.gradients import value_and_gradients
 
-ON_TENSORFLOW = keras.backend.backend() == "tensorflow"
 RNG = np.random.default_rng(3)
 
 
@@ -87,30 +88,96 @@ def test_value_and_gradients_equal_loops(padding, strides, size, kernel_size):
         np.testing.assert_allclose(ours, theirs, atol=1e-4)
 
 
-@pytest.mark.parametrize("padding", ["valid", "same"] if ON_TENSORFLOW else [])
-def test_second_derivatives_are_those_of_the_plain_convolution(padding):
-    images = RNG.normal(size=(2, 8, 6, 2)).astype("float32")
-    kernel = RNG.normal(size=(3, 3, 2, 3)).astype("float32")
+@pytest.fixture
+def always_fourier(monkeypatch):
+    """As if a direct convolution took forever."""
+    costs = {keras.backend.backend(): (1e9, 0.0)}
+    monkeypatch.setattr(convolution_module, "_COSTS", costs)
+    convolution_module.faster_plan.cache_clear()
+    yield
+    convolution_module.faster_plan.cache_clear()
 
-    def image_gradient(function):
-        """d/dimages of sum(function ** 2), as a function of both."""
-        import tensorflow as tf
 
-        def compute(images, kernel):
-            with tf.GradientTape() as tape:
-                tape.watch(images)
-                outputs = function(images, kernel, 2, padding) ** 2
-            return tape.gradient(outputs, images)
+def conv2d(**arguments):
+    """A layer, and Keras' own of the same weights."""
+    ours = layers.Conv2D(3, 3, padding="same", name="conv", **arguments)
+    theirs = keras.layers.Conv2D(3, 3, padding="same", name="conv", **arguments)
+    for layer in (ours, theirs):
+        layer.build((None, 8, 9, 2))
+    theirs.set_weights(ours.get_weights())
+    return ours, theirs
 
-        return compute
 
-    (value, gradients), (plain_value, plain_gradients) = (
-        value_and_gradients(
-            image_gradient(function), [images, kernel], np.ones_like(images)
-        )
-        for function in (convolution, ops.conv)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"activation": "relu"},
+        {"strides": (2, 1), "use_bias": False},
+        {"dilation_rate": 2},
+    ],
+)
+def test_layer_gives_what_keras_own_gives(arguments, always_fourier):
+    ours, theirs = conv2d(**arguments)
+    assert [w.path for w in ours.weights] == [w.path for w in theirs.weights]
+    x = RNG.normal(size=(2, 8, 9, 2)).astype("float32")
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(ours(x)),
+        ops.convert_to_numpy(theirs(x)),
+        atol=1e-5,
     )
-    np.testing.assert_allclose(value, plain_value, atol=1e-4)
-    for ours, theirs in zip(gradients, plain_gradients, strict=True):
-        assert np.abs(theirs).max() > 1
-        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-3)
+
+
+def test_layer_takes_batches_and_images_of_sizes_not_known_before(
+    always_fourier,
+):
+    ours, theirs = conv2d()
+    for shape in [(8, 9, 2), (None, None, 2)]:
+        inputs = keras.Input(shape)
+        model = keras.Model(inputs, ours(inputs))
+        for batch in (1, 3):
+            x = RNG.normal(size=(batch, 8, 9, 2)).astype("float32")
+            np.testing.assert_allclose(
+                model.predict(x, verbose=0),
+                ops.convert_to_numpy(theirs(x)),
+                atol=1e-5,
+            )
+
+
+def test_layer_survives_saving(tmp_path):
+    ours, _ = conv2d()
+    inputs = keras.Input((8, 9, 2))
+    keras.Model(inputs, ours(inputs)).save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert type(loaded.layers[1]) is layers.Conv2D
+
+
+def test_the_frequency_domain_is_chosen_where_it_pays():
+    def plan(images, kernel, strides=1, batch=128):
+        return convolution_module.faster_plan(
+            (batch, *images), kernel, (strides, strides), "valid"
+        )
+
+    # The paper's primary capsules, the baseline's second convolution.
+    assert plan((20, 20, 256), (9, 9, 256, 256), 2).tiles == 1
+    assert plan((12, 12, 512), (5, 5, 512, 256))
+    # One channel; one position; a kernel of one pixel.
+    assert plan((10, 10, 8), (3, 3, 8, 8)) is None
+    assert plan((9, 9, 256), (9, 9, 256, 256)) is None
+    assert plan((8, 8, 256), (1, 1, 256, 256)) is None
+
+
+def test_bfloat16_is_rounded_once():
+    images = ops.cast(RNG.normal(size=(2, 9, 9, 4)), "bfloat16")
+    kernel = ops.cast(RNG.normal(size=(3, 3, 4, 5)), "bfloat16")
+    value = convolution(images, kernel, 2, "same")
+    assert keras.backend.standardize_dtype(value.dtype) == "bfloat16"
+    value, *wide = (
+        ops.convert_to_numpy(ops.cast(x, "float32"))
+        for x in (value, images, kernel)
+    )
+    np.testing.assert_allclose(
+        value,
+        convolution_by_loops(*wide, 2, "same"),
+        rtol=2**-8,
+        atol=1e-3,
+    )

@@ -1,0 +1,294 @@
+"""Convolution in the frequency domain, in plain matrix products.
+
+A convolution of one image with strides s, along one axis (both are alike),
+
+  o[i] = sum over channels c and taps y of x[s * i + y, c] * w[y, c]
+
+is computed as follows:
+
+1. Phases. With y = s * j + p it is the sum over the phases p < s of plain
+   convolutions of the pixels s * i + p with the taps s * j + p. A kernel of
+   k taps has ceil(k / s) taps in each phase, with zeros for those it lacks.
+2. Tiles. T outputs need n = T + taps - 1 pixels of a phase. What goes round a
+   circular correlation of that length misses these outputs. Longer rows of
+   outputs are cut into tiles, whose pixels overlap by taps - 1.
+3. Spectra. The discrete Fourier transform of n x n real numbers is a constant
+   matrix. A few frequencies are real, the others come in conjugate pairs, of
+   which one is kept.
+4. Products. A correlation of pixels X with taps W is X conj(W) at each
+   frequency: a product [B, s * s * C] x [s * s * C, O], of which sum over
+   phases and channels are part. A complex one is made of three real ones:
+
+     k1 = Re W (Re X + Im X)  k2 = Re X (Re W + Im W)  k3 = Im X (Re W - Im W)
+     Re X conj(W) = k1 - k3   Im X conj(W) = k1 - k2
+
+   so that the rows of the three matrices are, real frequencies first,
+
+     pixels      re  re + im         re       im
+     taps        re  re              re + im  re - im
+     synthesis   re  2 (re + im)     -2 im    -2 re        / (n * n)
+
+All gradients are those of matrix products and transpositions. A transform
+multiplies a small matrix with each example (each input channel, of a kernel)
+alone: rows of all examples would be a power of two apart in memory, of which
+caches hold few, and take three times as long.
+"""
+
+import dataclasses
+import functools
+import itertools
+import math
+
+import numpy as np
+from keras import ops
+
+
+@dataclasses.dataclass(frozen=True)
+class Axis:
+    """How the rows, or the columns, of a convolution are cut.
+
+    Attributes:
+      size: pixels of the image.
+      kernel: pixels of the kernel.
+      strides: the stride.
+      positions: outputs.
+      before: zeros before the first pixel.
+      tile: outputs of a tile, at least `taps - 1` if there are several.
+    """
+
+    size: int
+    kernel: int
+    strides: int
+    positions: int
+    before: int
+    tile: int
+
+    @property
+    def taps(self) -> int:
+        """Of each phase of the kernel."""
+        return math.ceil(self.kernel / self.strides)
+
+    @property
+    def tiles(self) -> int:
+        return math.ceil(self.positions / self.tile)
+
+    @property
+    def length(self) -> int:
+        """Pixels of each phase of a tile."""
+        return self.tile + self.taps - 1
+
+    @property
+    def needed(self) -> int:
+        """Pixels, with zeros around them, of which the tiles are made."""
+        phase = self.length
+        if self.tiles > 1:  # the last tile also ends in the next one
+            phase = (self.tiles + 1) * self.tile
+        return self.strides * phase
+
+    @property
+    def padding(self) -> tuple[int, int]:
+        """Zeros before and after the pixels."""
+        return self.before, max(self.needed - self.before - self.size, 0)
+
+
+def axes(size: int, kernel: int, strides: int, padding: str) -> list[Axis]:
+    """All ways to cut an axis, the longest tile first.
+
+    Args:
+      size: int, pixels of the image.
+      kernel: int, pixels of the kernel.
+      strides: int.
+      padding: "valid" or "same".
+    """
+    if padding == "valid":
+        positions, before = (size - kernel) // strides + 1, 0
+    else:
+        positions = math.ceil(size / strides)
+        before = max((positions - 1) * strides + kernel - size, 0) // 2
+    tiles = (math.ceil(positions / n) for n in range(1, positions + 1))
+    found = [
+        Axis(size, kernel, strides, positions, before, tile)
+        for tile in dict.fromkeys(tiles)
+    ]
+    return [a for a in found if a.tiles == 1 or a.tile >= a.taps - 1]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How the rows and the columns of a convolution are cut."""
+
+    rows: Axis
+    columns: Axis
+
+    @property
+    def tiles(self) -> int:
+        return self.rows.tiles * self.columns.tiles
+
+    @property
+    def phases(self) -> int:
+        return self.rows.strides * self.columns.strides
+
+    @property
+    def frequencies(self) -> int:
+        """Rows of the matrices of the transforms."""
+        lengths = self.rows.length, self.columns.length
+        real = math.prod(2 if n % 2 == 0 else 1 for n in lengths)
+        return real + 3 * (math.prod(lengths) - real) // 2
+
+    def cost(
+        self, channels: int, filters: int, batch: int, moved: float
+    ) -> float:
+        """What an example costs, counted in multiply-adds of a product.
+
+        Args:
+          channels: int, C.
+          filters: int, O.
+          batch: int, B: the examples for which the kernel is transformed once.
+          moved: float, how many multiply-adds take as long as to write and to
+            transpose a number of a spectrum.
+        """
+
+        def transforms(spectra, axes_length):
+            return spectra * (math.prod(axes_length) + moved)
+
+        rows, columns = self.rows, self.columns
+        inputs = self.frequencies * self.phases * channels
+        return (
+            self.tiles * inputs * filters
+            + transforms(self.tiles * inputs, (rows.length, columns.length))
+            + transforms(inputs * filters, (rows.taps, columns.taps)) / batch
+            + transforms(
+                self.tiles * self.frequencies * filters,
+                (rows.tile, columns.tile),
+            )
+        )
+
+
+def fourier_convolution(images, kernel, plan: Plan):
+    """The convolution of images with a kernel, as `ops.conv` computes it.
+
+    Args:
+      images: tensor [B, H, W, C].
+      kernel: tensor [k, k, C, O] of the same type.
+      plan: `Plan`.
+
+    Returns:
+      Tensor [B, h, w, O].
+    """
+    rows, columns = plan.rows, plan.columns
+    of_images, of_kernel, synthesis = (
+        ops.convert_to_tensor(matrix, images.dtype)
+        for matrix in _matrices(plan)
+    )
+    filters = kernel.shape[-1]
+    # [N, s * s, n * n, C], N = B * tiles, -> [M, N, s * s * C]
+    pixels = ops.matmul(of_images, _pixels(images, plan))
+    pixels = ops.reshape(
+        ops.transpose(pixels, (2, 0, 1, 3)),
+        (plan.frequencies, -1, plan.phases * images.shape[-1]),
+    )
+    # [C, s * s, taps * taps, O] -> [M, s * s * C, O]
+    taps = ops.matmul(of_kernel, _taps(kernel, plan))
+    taps = ops.reshape(
+        ops.transpose(taps, (2, 1, 0, 3)), (plan.frequencies, -1, filters)
+    )
+    outputs = ops.transpose(ops.matmul(pixels, taps), (1, 0, 2))  # [N, M, O]
+    outputs = ops.reshape(
+        ops.matmul(synthesis, outputs),
+        (-1, rows.tiles, columns.tiles, rows.tile, columns.tile, filters),
+    )
+    outputs = ops.reshape(
+        ops.transpose(outputs, (0, 1, 3, 2, 4, 5)),
+        (-1, rows.tiles * rows.tile, columns.tiles * columns.tile, filters),
+    )
+    return outputs[:, : rows.positions, : columns.positions]
+
+
+def _pixels(images, plan):
+    """[B, H, W, C] -> the phases of tiles [B * tiles, s * s, n * n, C]."""
+    rows, columns = plan.rows, plan.columns
+    channels = images.shape[-1]
+    images = ops.pad(images, [(0, 0), rows.padding, columns.padding, (0, 0)])
+    images = images[:, : rows.needed, : columns.needed]
+    images = _tiles(images, rows, columns.needed * channels)
+    images = _tiles(images, columns, channels)
+    images = ops.reshape(
+        images,
+        (
+            *(-1, rows.tiles, rows.length, rows.strides),
+            *(columns.tiles, columns.length, columns.strides, channels),
+        ),
+    )
+    return ops.reshape(
+        ops.transpose(images, (0, 1, 4, 3, 6, 2, 5, 7)),
+        (-1, plan.phases, rows.length * columns.length, channels),
+    )
+
+
+def _tiles(pixels, axis, rest):
+    """[..., axis.needed, rest] -> tiles with what overlaps [..., tiles, ...].
+
+    A tile is a part of the axis and the beginning of the next part.
+    """
+    if axis.tiles == 1:
+        return pixels
+    parts = ops.reshape(
+        pixels, (-1, axis.tiles + 1, axis.strides * axis.tile, rest)
+    )
+    overlap = axis.strides * (axis.taps - 1)
+    return ops.concatenate([parts[:, :-1], parts[:, 1:, :overlap]], axis=2)
+
+
+def _taps(kernel, plan):
+    """[k, k, C, O] -> its phases [C, s * s, taps * taps, O]."""
+    rows, columns = plan.rows, plan.columns
+    channels, filters = kernel.shape[2:]
+    missing = [(0, a.taps * a.strides - a.kernel) for a in (rows, columns)]
+    kernel = ops.reshape(
+        ops.pad(kernel, [*missing, (0, 0), (0, 0)]),
+        (
+            *(rows.taps, rows.strides, columns.taps, columns.strides),
+            *(channels, filters),
+        ),
+    )
+    return ops.reshape(
+        ops.transpose(kernel, (4, 1, 3, 0, 2, 5)),
+        (channels, plan.phases, rows.taps * columns.taps, filters),
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _matrices(plan):
+    """The matrices of pixels and taps, and that of the synthesis: float32."""
+    rows, columns = plan.rows, plan.columns
+    shape = np.array([rows.length, columns.length])
+    frequencies = np.array(list(itertools.product(*map(range, shape))))
+    conjugate = -frequencies % shape
+    is_real = (frequencies == conjugate).all(axis=1)
+    # Of a pair the one that comes first.
+    both = zip(frequencies.tolist(), conjugate.tolist(), strict=True)
+    first = [one < other for one, other in both]
+    real, pairs = frequencies[is_real], frequencies[first]
+
+    def transform(frequencies, height, width):
+        """The real and the imaginary part of exp(-2 pi i f . y / n)."""
+        places = list(itertools.product(range(height), range(width)))
+        angle = 2 * np.pi * (frequencies / shape) @ np.array(places).T
+        return np.cos(angle), -np.sin(angle)
+
+    def matrix(parts, height, width):
+        alone, _ = transform(real, height, width)
+        return np.concatenate(
+            [alone, *parts(*transform(pairs, height, width))]
+        ).astype("float32")
+
+    return (
+        matrix(lambda re, im: (re + im, re, im), rows.length, columns.length),
+        matrix(lambda re, im: (re, re + im, re - im), rows.taps, columns.taps),
+        matrix(
+            lambda re, im: (2 * (re + im), -2 * im, -2 * re),
+            rows.tile,
+            columns.tile,
+        ).T
+        / np.float32(shape.prod()),
+    )

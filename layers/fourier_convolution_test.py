@@ -1,0 +1,132 @@
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from layers.convolution_test import convolution_by_loops, gradients_by_loops
+from layers.fourier_convolution import Plan, axes, fourier_convolution
+from testing.gradients import value_and_gradients
+
+RNG = np.random.default_rng(5)
+
+
+def plans(size, kernel_size, strides, padding):
+    """One tile; the smallest tiles; rows and columns cut differently."""
+    rows, columns = (axes(n, kernel_size, strides, padding) for n in size)
+    chosen = [
+        (rows[0], columns[0]),
+        (rows[-1], columns[-1]),
+        (rows[len(rows) // 2], columns[0]),
+    ]
+    return [Plan(*pair) for pair in dict.fromkeys(chosen)]
+
+
+def assert_close(found, expected):
+    error = np.linalg.norm(found - expected) / np.linalg.norm(expected)
+    assert error < 2e-6
+
+
+def check(size, kernel_size, strides, padding, channels=2, filters=3):
+    """Value and gradients of every plan against float64."""
+    images = RNG.normal(size=(2, *size, channels)).astype("float32")
+    kernel = RNG.normal(size=(kernel_size, kernel_size, channels, filters))
+    kernel = kernel.astype("float32")
+    rule = strides, padding
+    wide = images.astype("float64"), kernel.astype("float64")
+    expected = convolution_by_loops(*wide, *rule)
+    cotangent = RNG.normal(size=expected.shape).astype("float32")
+    expected_gradients = gradients_by_loops(*wide, cotangent, *rule)
+    for plan in plans(size, kernel_size, *rule):
+        value, gradients = value_and_gradients(
+            lambda images, kernel, plan=plan: fourier_convolution(
+                images, kernel, plan
+            ),
+            [images, kernel],
+            cotangent,
+        )
+        assert value.shape == expected.shape
+        assert_close(value, expected)
+        for ours, theirs in zip(gradients, expected_gradients, strict=True):
+            assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("padding", ["valid", "same"])
+@pytest.mark.parametrize("strides", [1, 2, 3])
+@pytest.mark.parametrize("kernel_size", [1, 2, 3, 5, 9])
+def test_values_and_gradients_equal_loops(kernel_size, strides, padding):
+    check((16, 13), kernel_size, strides, padding)
+
+
+@pytest.mark.parametrize("channels", [(1, 1), (1, 40), (40, 1), (40, 32)])
+def test_one_and_many_channels(channels):
+    check((12, 11), 5, 2, "valid", *channels)
+
+
+def test_the_paper_s_sizes():
+    check((20, 20), 9, 2, "valid", 16, 8)
+
+
+def test_there_are_one_and_many_tiles():
+    one, many, mixed = plans((16, 13), 3, 1, "valid")
+    assert one.tiles == 1
+    assert many.rows.tiles > 1
+    assert many.columns.tiles > 1
+    assert mixed.rows.tiles > mixed.columns.tiles == 1
+
+
+def gradient_of_square(function):
+    """d/dimages of sum(function(images, kernel) ** 2), as a function."""
+
+    def total(images, kernel):
+        return ops.sum(ops.square(function(images, kernel)))
+
+    def with_tensorflow(images, kernel):
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            tape.watch(images)
+            value = total(images, kernel)
+        return tape.gradient(value, images)
+
+    def with_jax(images, kernel):
+        import jax
+
+        return jax.grad(total)(images, kernel)
+
+    def with_torch(images, kernel):
+        import torch
+
+        value = total(images, kernel)
+        return torch.autograd.grad(value, images, create_graph=True)[0]
+
+    return {
+        "tensorflow": with_tensorflow,
+        "jax": with_jax,
+        "torch": with_torch,
+    }[keras.backend.backend()]
+
+
+@pytest.mark.parametrize("padding", ["valid", "same"])
+def test_second_derivatives_equal_loops(padding):
+    size, rule = (10, 9), (2, padding)
+    images = RNG.normal(size=(2, *size, 2))
+    kernel = RNG.normal(size=(3, 3, 2, 3))
+    direction = RNG.normal(size=images.shape)
+    for plan in plans(size, 3, *rule):
+        _, gradients = value_and_gradients(
+            gradient_of_square(
+                lambda images, kernel, plan=plan: fourier_convolution(
+                    images, kernel, plan
+                )
+            ),
+            [images, kernel],
+            direction,
+        )
+        # With y = conv(x, w) and u = conv(direction, w) the derivative along
+        # the direction is 2 <y, u>.
+        y = convolution_by_loops(images, kernel, *rule)
+        u = convolution_by_loops(direction, kernel, *rule)
+        of_images, by_y = gradients_by_loops(images, kernel, 2 * u, *rule)
+        _, by_u = gradients_by_loops(direction, kernel, 2 * y, *rule)
+        assert_close(gradients[0], of_images)
+        assert_close(gradients[1], by_y + by_u)

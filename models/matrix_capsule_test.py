@@ -79,7 +79,7 @@ def test_the_network_is_made_of_the_papers_parts():
 
 
 def test_routing_of_images():
-    model = small_model()
+    model = small_model(routing=3)
     routing = model.routing_of(images(3))
     assert routing.couplings.shape == (3, 3, 1, 1, 2, 2)
     assert not routing.leaky

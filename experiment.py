@@ -41,6 +41,8 @@ def run(config):
 
 
 def _run(config, on):
+    from evaluation import jobs
+
     if config.train:
         from training.train import train
 
@@ -52,10 +54,9 @@ def _run(config, on):
                 "resumes by itself from the newest checkpoint in "
                 "<summary_dir>/train, or starts from --init_checkpoint."
             )
-        train(config, on)
+        with jobs.evaluating_saved(config, on) as evaluate:
+            train(config, on, evaluate)
         return
-    from evaluation import jobs
-
     if config.init_checkpoint is not None:
         raise UserError(
             "--init_checkpoint is for training; to evaluate a checkpoint name "

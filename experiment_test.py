@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 
 import h5py
 import numpy as np
@@ -45,6 +46,7 @@ from testing.small_models import overrides
 from training import train
 from training.config import Config
 from training.process import sole_trainer
+from training.train import train
 
 ROOT = pathlib.Path(experiment.__file__).parent
 SMALL = overrides("capsule", routing=1, remake=False)
@@ -878,3 +880,26 @@ def test_verbose_adds_weights_activations_and_images(
     # Under the input stands its target: with one digit, the same image.
     same = (picture[:size, :size] == picture[size : 2 * size, :size]).all()
     assert same == (columns == 1)
+
+
+@pytest.mark.parametrize(
+    ("validate", "folder"), [(False, "test"), (True, "validation")]
+)
+def test_one_process_trains_and_evaluates(tmp_path, validate, folder):
+    settings = small(
+        tmp_path, max_steps=5, eval_every=2, eval_size=50, validate=validate
+    )
+    output = printed_by(settings)
+    assert steps_in(tmp_path) == [2, 4, 5]
+    reported = re.findall(r"model\.ckpt-(\d+):\n.*Total wrong", output)
+    assert reported == ["2", "4", "5"]
+    wrong = scalars(tmp_path / folder)["wrong_prediction"]
+    assert list(wrong) == [2, 4, 5]
+    # As another process evaluates the same checkpoint.
+    alone = evaluating(
+        checkpoint=str(at(tmp_path, 5)), eval_size=50, validate=validate
+    )
+    found = re.search(r"wrong predictions: (\d+)", printed_by(alone))
+    assert float(found[1]) == wrong[5]
+    with pytest.raises(UserError, match="--eval_every is for one device"):
+        train(settings, types.SimpleNamespace(count=2))

@@ -1,5 +1,6 @@
 """Evaluation: of one checkpoint, of those of a training, and of an ensemble."""
 
+import contextlib
 import dataclasses
 import pathlib
 import time
@@ -49,6 +50,30 @@ def evaluate_once(config, parallel=_ONE_DEVICE):
         title = f"{checkpoint.path}:\n" if is_another else ""
         results.tell(title, predictions, found, checkpoint)
     return found
+
+
+@contextlib.contextmanager
+def evaluating_saved(config, parallel=_ONE_DEVICE):
+    """A context with what evaluates the checkpoints of a training as it saves.
+
+    Yields:
+      Function of the path of a checkpoint; None without `eval_every`.
+    """
+    if config.eval_every is None:
+        yield None
+        return
+    evaluator = Evaluator(config, parallel)
+    with Results(config, parallel.is_first) as results:
+
+        def evaluate(path):
+            results.prepare()
+            checkpoint = checkpoints.open(path)
+            predictions = evaluator.predict(checkpoint)
+            results.tell(
+                f"{path}:\n", predictions, predictions.score, checkpoint
+            )
+
+        yield evaluate
 
 
 def evaluate_ensemble(config, parallel=_ONE_DEVICE):

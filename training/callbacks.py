@@ -118,19 +118,23 @@ class StopAfterSignal(_StepCallback):
 
 
 class Save(_StepCallback):
-    """Calls `save(model, step)`: every `save_step` steps, and at the end."""
+    """Calls `save(model, step)` when it is due, and at the end.
+
+    It is due every `save_step` steps and before every evaluation.
+    """
 
     def __init__(self, start, config, save, stop):
         super().__init__(start)
         self._max_steps = config.max_steps
-        self._every = config.save_step
+        self._every = (config.save_step, config.eval_every or config.save_step)
         self._save = save
         self._stop = stop
 
     def is_due(self, step):
         """Whether the step that is done is one to save."""
         stopping = self._stop.number is not None
-        return stopping or step % self._every == 0 or step == self._max_steps
+        due = any(step % every == 0 for every in self._every)
+        return stopping or due or step == self._max_steps
 
     def on_step(self, step, logs):
         if self.is_due(step):

@@ -78,6 +78,15 @@ class Config(Options):
         "With --train=false and no training running: whether to evaluate every "
         "checkpoint that is there, not the newest alone.",
     )
+    eval_every: int | None = field(
+        None,
+        "Steps after which a training on one device also evaluates, on the "
+        "held-out images with --validate, else on the test images; so it does "
+        "at the last step. Checkpoints are saved at these steps too. Default: "
+        "never.",
+        at_least=1,
+        default_text="never",
+    )
     eval_interval: float = field(
         60.0,
         "Seconds between looks for a new checkpoint.",

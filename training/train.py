@@ -30,7 +30,7 @@ from training.process import StopSignal, sole_trainer
 from training.summaries import SummaryWriter
 
 
-def train(config, parallel=None):
+def train(config, parallel=None, evaluate=None):
     """Trains to `max_steps`, from the newest checkpoint if there is one.
 
     Checkpoints and event files go to `<summary_dir>/train`: one checkpoint
@@ -41,6 +41,8 @@ def train(config, parallel=None):
       config: `Config`.
       parallel: `parallel.OneDevice`, the default, or one of its subclasses:
         what to compute on.
+      evaluate: function of the path of a checkpoint, called after every
+        `eval_every` steps and the last.
 
     Raises:
       UserError: for settings, data or checkpoints that do not work, and if
@@ -56,7 +58,7 @@ def train(config, parallel=None):
         began = time.monotonic()
         if start < config.max_steps:
             with stop.after_step():
-                _fit(job, model, start, stop)
+                _fit(job, model, start, stop, evaluate)
     seconds = time.monotonic() - began
     step = int(keras.ops.convert_to_numpy(model.optimizer.iterations))
     path = checkpoints.path_of(job.directory, step)
@@ -101,6 +103,11 @@ class _Job:
 
 def _prepare(config, parallel):
     config.require_summary_dir()
+    if config.eval_every and parallel.count > 1:
+        raise UserError(
+            "--eval_every is for one device: start another process, with "
+            "--train=false, to evaluate what several train"
+        )
     parallel.require_even_split(config.batch_size)
     pipeline = registry.load(
         config.dataset_name,
@@ -208,7 +215,7 @@ def _require_same_data_set(source, config):
         )
 
 
-def _fit(job, model, start, stop):
+def _fit(job, model, start, stop, evaluate):
     config = job.config
     batches = job.pipeline.training_batches(
         config.batch_size, config.seed, start, config.max_steps
@@ -216,21 +223,25 @@ def _fit(job, model, start, stop):
     with job.pipeline.user_errors():
         model.fit(
             job.parallel.own_part(batches),
-            callbacks=_callbacks(job, start, stop),
+            callbacks=_callbacks(job, start, stop, evaluate),
             shuffle=False,  # the pipeline shuffles
             verbose=0,  # ShowProgress shows it
         )
 
 
-def _callbacks(job, start, stop):
+def _callbacks(job, start, stop, evaluate):
     """What happens after a step, in this order."""
     config = job.config
 
     def save_checkpoint(model, step):
         with job.parallel.by_itself():
-            checkpoints.save(
+            path = checkpoints.save(
                 job.directory, model, job.metadata(step), config.keep
             )
+        is_last = step == config.max_steps
+        every = config.eval_every
+        if every and stop.number is None and (is_last or step % every == 0):
+            evaluate(path)
 
     callbacks = [StopAfterSignal(start, stop, job.parallel)]
     save = Save(start, config, save_checkpoint, stop)

@@ -46,7 +46,6 @@ from testing.small_models import overrides
 from training import train
 from training.config import Config
 from training.process import sole_trainer
-from training.train import train
 
 ROOT = pathlib.Path(experiment.__file__).parent
 SMALL = overrides("capsule", routing=1, remake=False)
@@ -902,4 +901,4 @@ def test_one_process_trains_and_evaluates(tmp_path, validate, folder):
     found = re.search(r"wrong predictions: (\d+)", printed_by(alone))
     assert float(found[1]) == wrong[5]
     with pytest.raises(UserError, match="--eval_every is for one device"):
-        train(settings, types.SimpleNamespace(count=2))
+        train.train(settings, types.SimpleNamespace(count=2))

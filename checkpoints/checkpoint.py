@@ -171,10 +171,9 @@ class Checkpoint(Metadata):
         names, now = self.class_names, pipeline.spec.class_names
         if None not in (names, now) and list(names) != list(now):
             raise UserError(
-                f"{self.path} was trained on the classes {', '.join(names)}, "
-                f"but those of --dataset={config.dataset_name} here are "
-                f"{', '.join(now)}: the same names are needed, in the same "
-                "order"
+                f"{self.path} was trained on the classes {listed(names)}, but "
+                f"those of --dataset={config.dataset_name} here are "
+                f"{listed(now)}: the same names are needed, in the same order"
             )
 
 

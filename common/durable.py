@@ -8,6 +8,9 @@ import shutil
 import socket
 
 from common.errors import UserError
+from common.fields import shortened
+
+_LONGEST_REASON = 200
 
 
 @contextlib.contextmanager
@@ -85,9 +88,11 @@ def user_errors(name, advice=""):
 
 def _reason(error):
     if isinstance(error, OSError):
-        return error.strerror or error
+        # HDF5 adds its internals to what the number says.
+        return os.strerror(error.errno) if error.errno else error
     # TensorFlow's, without the names of functions and temporary files.
-    return error.message.split(" [Op:")[0].split("; ")[-1]
+    reason = error.message.split(" [Op:")[0].split("; ")[-1]
+    return shortened(reason, _LONGEST_REASON)
 
 
 def refuse_existing(path):

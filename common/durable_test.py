@@ -3,6 +3,7 @@ import subprocess
 import sys
 
 import pytest
+import tensorflow as tf
 
 from common import durable
 from common.errors import UserError
@@ -90,6 +91,25 @@ def test_nothing_takes_the_place_of_what_came_in_between(tmp_path):
         write()
     assert path.read_text() == "theirs"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        # As HDF5 and TensorFlow have it.
+        OSError(28, "Unable to write (time = 1\n, name = 'x', buf = 0x55)"),
+        tf.errors.ResourceExhaustedError(
+            None, None, "{{node x}} /tmp/y; No space left on device [Op:Z]"
+        ),
+    ],
+)
+def test_internals_of_libraries_are_left_out(error):
+    def fail():
+        with durable.user_errors("x", "."):
+            raise error
+
+    with pytest.raises(UserError, match="^x cannot be written: No space left"):
+        fail()
 
 
 def test_a_file_that_is_there_stays(tmp_path):

@@ -173,7 +173,7 @@ def listed(names, most=5):
     """The first few names, and how many more there are: for a message."""
     names = list(names)
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(map(str, names[:most])) + more
+    return ", ".join(printable(str(name)) for name in names[:most]) + more
 
 
 def did_you_mean(name, names):

@@ -11,6 +11,7 @@ import numpy as np
 
 import checkpoints
 from common.errors import UserError
+from common.fields import printable
 from common.progress import Progress
 from evaluation.counts import PRESENT_LENGTH, predicted_classes
 from evaluation.export import functional
@@ -217,12 +218,12 @@ class Table:
     """
 
     def __init__(self, files, class_names, num_targets, has_capsules):
-        self._names = class_names
+        self._names = [printable(name) for name in class_names]
         self._has_capsules = has_capsules
         self._file_width = max(len(name) for name in ("file", *files))
-        self._class_width = max(len(name) for name in ("class", *class_names))
+        self._class_width = max(len(name) for name in ("class", *self._names))
         best = ["class", "length" if has_capsules else "logit"] * num_targets
-        self._header = self._row("file", best, class_names)
+        self._header = self._row("file", best, self._names)
 
     def print(self, prediction):
         """Prints the row of a `Prediction`, before the first the header."""

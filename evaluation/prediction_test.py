@@ -173,6 +173,15 @@ def test_table_of_logits(capsys):
     ]
 
 
+def test_escape_codes_in_names_do_not_reach_the_terminal(capsys):
+    table = Table(["c"], ["\x1b[31mred", "é", "two"], 1, True)
+    table.print(Prediction("c", PRESENT.values[::-1], 1))
+    header, row = capsys.readouterr().out.splitlines()
+    assert "\x1b" not in header + row
+    assert "\\x1b[31mred" in row
+    assert "é" in header
+
+
 def test_json(capsys):
     printer = JsonLines(NAMES, has_capsules=True)
     printer.print(ABSENT)

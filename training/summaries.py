@@ -14,8 +14,7 @@ from tensorboard.compat.proto import event_pb2
 from tensorboard.plugins.histogram.metadata import create_summary_metadata
 from tensorboard.plugins.hparams import api as hparams_plugin
 
-from common.durable import make_folder, whole_file
-from common.errors import UserError
+from common.durable import make_folder, user_errors, whole_file
 from input_data import features as keys
 from training.curve import Curve
 
@@ -51,15 +50,8 @@ class SummaryWriter:
                 yield
             self._writer.flush()
 
-    @contextlib.contextmanager
     def _user_errors(self):
-        try:
-            yield
-        except tf.errors.OpError as error:
-            raise UserError(
-                f"event files in {self._directory} cannot be written: "
-                f"{error.message}"
-            ) from error
+        return user_errors(f"event files in {self._directory}")
 
     def scalars(self, values, step):
         """Writes a dict from tag to number, and flushes the file.

@@ -162,7 +162,7 @@ def test_capsule_model_is_made_of_the_papers_parts(leaky, padding):
     def convolve(images, kernel, strides):
         if padding == "SAME":
             pads = [
-                numpy_oracle._same_padding(images.shape[axis], 9, strides)
+                numpy_oracle.same_padding(images.shape[axis], 9, strides)
                 for axis in (1, 2)
             ]
             images = np.pad(images, [(0, 0), *pads, (0, 0)])

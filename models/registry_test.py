@@ -55,7 +55,7 @@ class ToyModel(Classifier):
 
     def classification_loss(self, labels, outputs, step):
         """Counts for more with every step, which is its thousands."""
-        step = keras.ops.cast(step, "float32")
+        step = 0.0 if step is None else keras.ops.cast(step, "float32")
         loss = layers.CLASSIFICATION_LOSSES["softmax"]
         return 1000 * step + (1 + step) * loss(labels, outputs[keys.LOGITS])
 

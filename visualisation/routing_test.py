@@ -38,7 +38,7 @@ def test_couplings_equal_an_explicit_routing(leaky):
     subject = make_subject(leaky=leaky, padding="SAME", routing=4)
     # Weights so large that the couplings become unequal.
     for weight in subject.model.capsule2.weights:
-        weight.assign(8 * weight)
+        weight.assign(12 * weight)
     ((x, _),) = subject.pipeline.evaluation_batches(2, stop=2)
     couplings, leaks = routing.couplings_of(subject, x["images"])
     assert leaks == leaky

@@ -156,9 +156,16 @@ def test_it_learns():
     for image, label in zip(x, labels, strict=True):
         place = generator.integers(4, 13)
         image[(slice(None), place) if label else place] = 1.0
-    model = small_model(routing=2, learning_rate=0.01, margin_steps=30)
+    # Few children for each parent: their costs need a larger lambda to count.
+    model = small_model(
+        routing=2,
+        learning_rate=0.01,
+        margin_steps=30,
+        conv_lambda=1.0,
+        class_lambda=1.0,
+    )
     compile_model(model)
     y = {keys.LOGITS: np.eye(2, dtype="float32")[labels]}
-    model.fit({keys.IMAGES: x}, y, batch_size=32, epochs=25, verbose=0)
+    model.fit({keys.IMAGES: x}, y, batch_size=32, epochs=15, verbose=0)
     logits = ops.convert_to_numpy(model({keys.IMAGES: x})[keys.LOGITS])
     assert (logits.argmax(axis=1) == labels).mean() > 0.9

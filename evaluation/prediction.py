@@ -16,6 +16,7 @@ from common.progress import Progress
 from evaluation.counts import PRESENT_LENGTH, predicted_classes
 from evaluation.export import functional
 from input_data import features as keys
+from input_data.formats import image_file
 from input_data.formats.files import read_bytes
 from training.config import EVAL_BATCH_SIZE
 
@@ -193,8 +194,9 @@ def predict_files(files, network, prepare, num_targets, complain):
 
 def _read_bytes(name):
     if name == STANDARD_INPUT:
-        return sys.stdin.buffer.read()
-    return read_bytes(pathlib.Path(name))
+        # One byte more than an image may have: that is told when it is opened.
+        return sys.stdin.buffer.read(image_file.MAX_BYTES + 1)
+    return read_bytes(pathlib.Path(name), image_file.MAX_BYTES)
 
 
 def _predict(network, images):

@@ -20,6 +20,7 @@ from evaluation.prediction import (
     trained_on,
 )
 from input_data.features import ImageShape
+from input_data.formats import image_file
 from models.capsule import HParams
 from testing.tf1_examples import write
 
@@ -244,3 +245,28 @@ def test_tf1_checkpoints_are_to_be_converted(tmp_path):
     path = write(tmp_path / "model.ckpt-1", {"global_step": np.float32(1)})
     with pytest.raises(UserError, match="python -m training.tf1_checkpoint"):
         load_network(path)
+
+
+def test_what_never_ends_is_not_read_to_its_end(tmp_path, monkeypatch):
+    class Endless(io.RawIOBase):
+        def readable(self):
+            return True
+
+        def readinto(self, buffer):
+            buffer[:] = b"y" * len(buffer)
+            return len(buffer)
+
+    monkeypatch.setattr(image_file, "MAX_BYTES", 5000)
+    stdin = io.TextIOWrapper(io.BufferedReader(Endless()))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    (tmp_path / "large").write_bytes(bytes(5001))
+    lengths, errors = [], []
+
+    def note(content, name):
+        lengths.append(len(content))
+        raise UserError(f"{name} is bad")
+
+    files = ["-", str(tmp_path / "large")]
+    assert not list(predict_files(files, Mean(), note, 1, errors.append))
+    assert lengths == [5001]
+    assert "large is too large: it has over 5,000" in str(errors[1])

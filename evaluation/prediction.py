@@ -59,7 +59,7 @@ def trained_on(checkpoint, dataset):
     Raises:
       UserError: if the checkpoint contradicts the user, or neither knows.
     """
-    known = checkpoint.training["dataset"]
+    known = checkpoint.training.get("dataset")
     if known is None and dataset is None:
         raise UserError(
             f"{checkpoint.path} does not tell which data set it was trained "
@@ -112,33 +112,28 @@ def list_files(arguments, complain):
     Returns:
       List of strings, files that may or may not be there.
     """
+
+    def cannot_read(error):
+        reason = f"{error.filename} cannot be read: {error.strerror}"
+        complain(UserError(reason))
+
     files = []
     for argument in arguments:
-        if argument != STANDARD_INPUT and os.path.isdir(argument):
-            found = _files_below(argument, complain)
-            if not found:
-                complain(UserError(f"{argument} is a folder without files"))
-            files += found
-        else:
+        if argument == STANDARD_INPUT or not os.path.isdir(argument):
             files.append(argument)
+            continue
+        found = []
+        for path, folders, names in os.walk(argument, onerror=cannot_read):
+            folders[:] = _shown(folders)
+            found += [os.path.join(path, name) for name in _shown(names)]
+        if not found:
+            complain(UserError(f"{argument} is a folder without files"))
+        files += found
     return files
 
 
-def _files_below(folder, complain):
-    def cannot_read(error):
-        complain(
-            UserError(f"{error.filename} cannot be read: {error.strerror}")
-        )
-
-    found = []
-    for path, folders, names in os.walk(folder, onerror=cannot_read):
-        folders[:] = sorted(n for n in folders if not n.startswith("."))
-        found += [
-            os.path.join(path, name)
-            for name in sorted(names)
-            if not name.startswith(".")
-        ]
-    return found
+def _shown(names):
+    return sorted(name for name in names if not name.startswith("."))
 
 
 def predict_files(files, network, prepare, num_targets, complain):

@@ -153,8 +153,10 @@ class Classifier(keras.Model):
         """
         return layers.reconstruction_loss(images, reconstructions)
 
-    def losses(self, x, y, outputs):
+    def example_losses(self, x, y, outputs):
         """The two parts of the loss, float32 tensors [B].
+
+        (Not `losses`: Keras has a property of that name, which JAX needs.)
 
         Args:
           x: dict, the input.
@@ -180,7 +182,7 @@ class Classifier(keras.Model):
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
-        cost, error = self.losses(x, y, y_pred)
+        cost, error = self.example_losses(x, y, y_pred)
         self._cost.update_state(cost)
         if error is not None:
             self._reconstruction_error.update_state(error)
@@ -190,9 +192,9 @@ class Classifier(keras.Model):
     def scored(self, x, y, outputs):
         """What evaluation keeps: logits [B, classes] and the whole loss [B].
 
-        The arguments are those of `losses`.
+        The arguments are those of `example_losses`.
         """
-        cost, error = self.losses(x, y, outputs)
+        cost, error = self.example_losses(x, y, outputs)
         return outputs[keys.LOGITS], cost if error is None else cost + error
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):

@@ -10,13 +10,14 @@ does not describe itself:
 """
 
 import argparse
-import os
+import dataclasses
 import sys
 
 import checkpoints
 from checkpoints.architecture import Architecture
 from checkpoints.tf1 import tf1_checkpoint
 from common.errors import UserError
+from common.fields import parse, shortened
 from input_data.features import ImageShape
 from models.optimizer import compile_model
 from models.registry import MODELS
@@ -102,13 +103,20 @@ _NETWORK_FLAGS = {
     "num_classes": 10,
     "num_targets": 1,
 }
+_LARGEST = 10**5
 _CHOICES = {"model": sorted(MODELS), "num_targets": (1, 2)}
 
 
 def _count(text):
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
-    return int(text)
+    try:
+        number = parse(int, text)
+    except ValueError:
+        number = 0
+    if not 1 <= number <= _LARGEST:
+        raise argparse.ArgumentTypeError(
+            f"{shortened(text)} is not a number from 1 to {_LARGEST}"
+        )
+    return number
 
 
 def _parse(arguments):
@@ -118,6 +126,7 @@ def _parse(arguments):
         "this project, or back.",
         epilog="The flags describe the network of a TF1 SRC; one of ours "
         "describes itself.",
+        argument_default=argparse.SUPPRESS,
     )
     parser.add_argument("SRC", help="the checkpoint to convert")
     parser.add_argument("DST", help="folder to make model.ckpt-<step> in")
@@ -128,33 +137,25 @@ def _parse(arguments):
             choices=_CHOICES.get(name),
             help=f"default: {default!r}",
         )
-    return parser.parse_args(arguments)
+    return vars(parser.parse_args(arguments))
 
 
 def _convert(asked):
-    given = {
-        name: getattr(asked, name)
-        for name in _NETWORK_FLAGS
-        if getattr(asked, name) is not None
-    }
-    if not tf1_checkpoint.is_tf1(asked.SRC):
-        if given and os.path.isdir(asked.SRC):
-            flags = ", ".join(f"--{name}" for name in given)
-            raise UserError(f"{asked.SRC} describes itself: leave out {flags}")
-        return export_tf1(asked.SRC, asked.DST)
-    values = {**_NETWORK_FLAGS, **given}
+    source, directory = asked.pop("SRC"), asked.pop("DST")
+    if not tf1_checkpoint.is_tf1(source):
+        if asked and checkpoints.exists(source):
+            flags = ", ".join(f"--{name}" for name in asked)
+            raise UserError(f"{source} describes itself: leave out {flags}")
+        return export_tf1(source, directory)
+    values = {**_NETWORK_FLAGS, **asked}
+    shape = [values[f.name] for f in dataclasses.fields(ImageShape)]
     architecture = Architecture.described(
         values["model"],
-        ImageShape(
-            *(
-                values[name]
-                for name in ("height", "width", "depth", "num_classes")
-            )
-        ),
+        ImageShape(*shape),
         values["num_targets"],
         values["hparams_override"],
     )
-    return import_tf1(asked.SRC, asked.DST, architecture)
+    return import_tf1(source, directory, architecture)
 
 
 def main(arguments=None):

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import keras
 
+import layers
 from input_data import features as keys
 from layers.initial_weights import like_the_reference
 from models.classifier import Classifier
@@ -59,7 +60,7 @@ class BaselineModel(Classifier):
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)
         self.convolutions = [
-            keras.layers.Conv2D(
+            layers.Conv2D(
                 channels,
                 KERNEL_SIZE,
                 padding=hparams.padding.lower(),

@@ -37,8 +37,9 @@ class Config(Options):
     )
     checkpoint: str | None = field(
         None,
-        "With --train=false: the checkpoint to evaluate once. {} in it stands "
-        "for the members of an ensemble, see --num_trials. A TF1 checkpoint of "
+        "With --train=false: the checkpoint to evaluate once, or the "
+        "--summary_dir of a training for its newest. {} in it stands for the "
+        "members of an ensemble, see --num_trials. A TF1 checkpoint of "
         "the reference is named by the prefix of its files, such as "
         "DIR/model.ckpt-1; --model, --hparams_override and the data set must "
         "describe its network.",

@@ -453,7 +453,7 @@ def test_continuous_evaluation_passes_tf1_checkpoints_by(tmp_path, capsys):
     write(directory / "model.ckpt-6", random_variables(architecture, step=6))
     prefix, _ = written(tmp_path, architecture)
     convert.import_tf1(prefix, directory, architecture)
-    # Nor does it end at a converted one, whose last step nobody knows.
+    # A converted one does not tell whether a training has ended with it.
     evaluate_continuously(
         Config(
             train=False,
@@ -466,7 +466,7 @@ def test_continuous_evaluation_passes_tf1_checkpoints_by(tmp_path, capsys):
     output = capsys.readouterr().out
     assert "model.ckpt-7:" in output
     assert "model.ckpt-6:" not in output
-    assert "No new checkpoint" in output
+    assert "No training runs in" in output
 
 
 def training_config(directory, max_steps, **settings):

@@ -16,7 +16,7 @@ DOCUMENT = pathlib.Path(__file__).parents[1] / "docs" / "flags.md"
 def flags_table(settings_class):
     """A table of the flags that are made from a dataclass of fields."""
     rows = [
-        (f"`--{name}`", _default(default, meaning), meaning.help)
+        (f"`--{name}`", _default(default, meaning), _meaning(meaning))
         for name, (_, default, meaning) in sorted(
             meanings(settings_class).items()
         )
@@ -39,7 +39,7 @@ def hparams_tables(models, shared):
 
 def _hparams_table(hparams, others):
     rows = [
-        (f"`{name}`", _default(default, meaning), meaning.help)
+        (f"`{name}`", _default(default, meaning), _meaning(meaning))
         for name, (_, default, meaning) in sorted(meanings(hparams).items())
         if name not in others
     ]
@@ -47,6 +47,12 @@ def _hparams_table(hparams, others):
         listed = ", ".join(f"{k}={as_text(v)}" for k, v in values.items())
         rows.append((f"`preset={name}`", "", f"stands for {listed}"))
     return _table(("name", "default", "meaning"), rows)
+
+
+def _meaning(meaning):
+    if not meaning.choices:
+        return meaning.help
+    return f"{meaning.help.rstrip('.')}. One of {', '.join(meaning.choices)}."
 
 
 def _default(default, meaning):

@@ -1,0 +1,132 @@
+"""The direct convolution beside the frequency domain, over a grid of sizes.
+
+  python benchmarks/convolution_benchmark.py
+  python benchmarks/convolution_benchmark.py --kernel=3,9 --inference
+
+Varies one number at a time of the primary capsules: 20x20 positions of 256
+channels, a kernel of 9x9 to 256 filters, stride 2, batch 128. "measured" is
+the time of the direct convolution over that of the frequency domain, which
+alternate; "expected" is the same by the costs by which layers/convolution.py
+decides. A step computes the gradients of both arguments.
+"""
+
+import pathlib
+import statistics
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+import keras
+import numpy as np
+from keras import ops
+
+from benchmarks import command_line, measuring
+from layers.convolution import costs
+from layers.fourier_convolution import fourier_convolution
+
+SIZES = {
+    "size": 20,
+    "channels": 256,
+    "kernel": 9,
+    "filters": 256,
+    "stride": 2,
+    "batch": 128,
+}
+FLAGS = {
+    "size": (12, 20, 28, 40),
+    "channels": (1, 16, 64, 256),
+    "kernel": (2, 3, 5, 9),
+    "filters": (16, 64, 256),
+    "stride": (1, 2, 3),
+    "batch": (1, 8, 32, 128),
+    "padding": "valid",
+    "policy": "float32",
+    "inference": False,
+    "steps": 2,
+    "rounds": 3,
+}
+
+
+def measure(flags):
+    """One row for each size of the convolution."""
+    return [_row(case, flags) for case in command_line.varied(SIZES, flags)]
+
+
+def _row(case, flags):
+    def direct(layer):
+        return keras.layers.Conv2D.convolution_op.__get__(layer)
+
+    def fourier(layer):
+        return lambda images, kernel: fourier_convolution(images, kernel, plan)
+
+    plan, by_plan, directly = costs(*_shapes(case), flags.padding)
+    seconds = measuring.alternate(
+        {
+            "direct": _measurement(direct, case, flags),
+            "fourier": _measurement(fourier, case, flags),
+        },
+        flags.rounds,
+    )
+    return {
+        **case,
+        "tile": f"{plan.rows.tile}x{plan.columns.tile}",
+        "direct ms": 1000 * statistics.median(seconds["direct"]),
+        "fourier ms": 1000 * statistics.median(seconds["fourier"]),
+        "measured": measuring.median_ratio(
+            seconds["direct"], seconds["fourier"]
+        ),
+        "expected": directly / by_plan,
+    }
+
+
+def _shapes(case):
+    """Of images and kernel, and the strides."""
+    size, kernel, channels = case["size"], case["kernel"], case["channels"]
+    return (
+        (case["batch"], size, size, channels),
+        (kernel, kernel, channels, case["filters"]),
+        (case["stride"],) * 2,
+    )
+
+
+def _measurement(operation, case, flags):
+    """A function that does `steps` steps and gives the seconds of one."""
+    shape, kernel, strides = _shapes(case)
+    layer = keras.layers.Conv2D(
+        kernel[-1], kernel[0], strides=strides, padding=flags.padding
+    )
+    layer.convolution_op = operation(layer)
+    model = ConvolutionAlone(layer)
+    model.compile(optimizer=keras.optimizers.SGD(1e-6))
+    images = np.random.default_rng(0).normal(size=shape).astype("float32")
+    images = np.tile(images, (flags.steps, 1, 1, 1))
+    if flags.inference:
+        return lambda: measuring.inference_seconds(model, images, shape[0])
+    return lambda: measuring.training_seconds(
+        model, images, images[:, 0, 0, 0], shape[0]
+    )
+
+
+class ConvolutionAlone(keras.Model):
+    """A weight, the convolution, and the mean square as the loss.
+
+    The weight makes the gradient of the images part of the step.
+    """
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+        self.factor = self.add_weight(shape=(), initializer="ones")
+
+    def call(self, images):
+        outputs = ops.cast(self.layer(images * self.factor), "float32")
+        return ops.mean(ops.square(outputs), axis=(1, 2, 3))
+
+    def compute_loss(
+        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
+    ):
+        return ops.mean(y_pred)
+
+
+if __name__ == "__main__":
+    command_line.run(measure, FLAGS, __doc__)

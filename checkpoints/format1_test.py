@@ -50,7 +50,7 @@ def test_it_evaluates_to_the_same_count():
 
 
 def test_a_training_goes_on_from_it_as_it_did(tmp_path, capsys):
-    """The same numbers, but for the rounding of another processor."""
+    """The same numbers, but for rounding: by another processor, say."""
     source = TESTDATA / "model.ckpt-200"
     shutil.copytree(source, tmp_path / "train" / source.name)
     config = Config(

@@ -43,7 +43,8 @@ def test_a_network_of_any_size_is_evaluated_on_pairs(tmp_path, capsys, model):
     result = evaluate(path)
     assert result.num_examples == 30
     assert 0 <= result.confident <= result.correct <= result.almost_correct
-    assert f"{result}\n{result.measures}\n" in capsys.readouterr().out
+    counted = f"{result} (30 test pairs of digits)\n{result.measures}\n"
+    assert counted in capsys.readouterr().out
     assert evaluate(path, pairs="beside").num_examples == 30
     # Images of one object may have another size, too.
     assert evaluate(path, num_targets=1, pairs="overlap", pad=3).wrong <= 30

@@ -3,6 +3,7 @@ import pytest
 import tensorflow as tf
 
 from evaluation import pictures
+from evaluation.evaluator import Predictions
 from input_data import registry
 from input_data.splits import Split
 
@@ -77,10 +78,11 @@ def test_first_mistakes_hold_their_images_classes_and_values(num_targets):
         others = [c for c in range(10) if c not in mistake.labels]
         assert mistake.predictions == others[:num_targets]
         assert mistake.values == pytest.approx([0.9, 0.85][:num_targets])
-    assert set(pictures.draw(pipeline, labels, logits, 7)) == {
+    losses = np.zeros(len(labels), "float32")
+    some_wrong = Predictions(labels, logits, losses, pipeline)
+    assert set(pictures.draw(some_wrong, 7)) == {
         "confusion_matrix",
         "wrong_predictions",
     }
-    assert set(pictures.draw(pipeline, labels, labels, 7)) == {
-        "confusion_matrix"
-    }
+    all_right = Predictions(labels, labels, losses, pipeline)
+    assert set(pictures.draw(all_right, 7)) == {"confusion_matrix"}

@@ -1,7 +1,10 @@
 """Options of the tests."""
 
 import importlib.util
+import os
 
+# As common/startup.py sets it for the commands, before TensorFlow is imported.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 collect_ignore = []
 if importlib.util.find_spec("apache_beam") is None:
     collect_ignore.append("input_data/generators/beam_test.py")

@@ -362,3 +362,18 @@ def test_the_smallest_image_is_stated_and_works(name, padding, smallest):
         too_small = ImageShape(40, smallest - 1, 1, 2)
         with pytest.raises(UserError, match=f"is {smallest}x{smallest}"):
             build_model(name, too_small, 1, hparams)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("capsule", {"num_prime_capsules": 65_536}),
+        ("capsule", {"class_atoms": 65_536, "primary_atoms": 64}),
+        ("baseline", {"first_channels": 65_536, "second_channels": 65_536}),
+        ("shared_capsule", {"second_channels": 65_536}),
+    ],
+)
+def test_a_network_of_too_many_weights_is_refused_with_its_size(name, values):
+    hparams = model_class(name).HParams(**values)
+    with pytest.raises(UserError, match=r"would have [\d,]{13,} weights"):
+        build_model(name, MNIST, 1, hparams)

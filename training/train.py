@@ -10,7 +10,7 @@ import keras
 
 import checkpoints
 from checkpoints.architecture import Architecture
-from common.durable import make_folder
+from common.durable import make_folder, remove_leftovers
 from common.errors import Interrupted, UserError
 from devices.parallel import OneDevice
 from input_data import registry
@@ -136,6 +136,7 @@ def _holding(job):
         return
     with sole_trainer(job.directory):
         checkpoints.remove_partial(job.directory)
+        remove_leftovers(job.directory)
         yield
 
 

@@ -40,6 +40,7 @@ from input_data.datasets import digits
 from input_data.features import ImageShape
 from input_data.generators import shifted_records
 from input_data.generators.job import Job
+from input_data.options import Options
 from input_data.splits import Split
 from testing.mnist_files import write_mnist
 from testing.small_models import overrides
@@ -324,7 +325,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
         str(caught.value),
     )
     step, indices = int(found[1]), [int(n) for n in found[2].split(",")]
-    pipeline = registry.load("digits", Split.TRAIN, registry.Options())
+    pipeline = registry.load("digits", Split.TRAIN, Options())
     ((x, _),) = pipeline.training_batches(8, 0, step - 1, step)
     labels = digits.read_split(Split.TRAIN).labels
     np.testing.assert_array_equal(labels[indices], x[keys.RECONS_LABEL])
@@ -444,7 +445,7 @@ def test_validation_evaluates_exactly_what_training_left_out(tmp_path):
     assert "1077 images" in printed_by(small(tmp_path, validate=True))
     source = checkpoints.open(at(tmp_path, 3))
     labels = Evaluator(evaluating(validate=True)).predict(source).labels
-    held_out = registry.load("digits", Split.VALID_TEST, registry.Options())
+    held_out = registry.load("digits", Split.VALID_TEST, Options())
     expected = np.concatenate(
         [y[keys.LOGITS] for _, y in held_out.evaluation_batches(100)]
     )
@@ -488,7 +489,7 @@ def test_ensemble_prints_its_own_and_each_members_error(tmp_path, num_targets):
     output = printed_by(
         evaluating(checkpoint=members, num_trials=3, eval_size=250)
     )
-    options = registry.Options(num_targets=num_targets, eval_size=250)
+    options = Options(num_targets=num_targets, eval_size=250)
     pipeline = registry.load("digits", Split.TEST, options)
     ((x, y),) = pipeline.evaluation_batches(250)
 
@@ -615,7 +616,7 @@ def test_the_printed_command_evaluates_what_the_training_meant(finished):
         registry.load(
             "digits",
             Split.TEST,
-            registry.Options(num_targets=2, shift=shift, eval_size=150),
+            Options(num_targets=2, shift=shift, eval_size=150),
         )
         for shift in (6, 4)
     )
@@ -738,7 +739,7 @@ def test_evaluation_refuses_what_contradicts_the_checkpoint(done, tmp_path):
     ("values", "message"),
     [
         ({"summary_dir": None}, "--summary_dir is required"),
-        ({"summary_dir": f"{__file__}/x"}, "_test.py/x/train cannot be made"),
+        ({"summary_dir": f"{__file__}/x"}, "_test.py/x/train cannot be read"),
         ({"summary_dir": "/proc/x"}, "/proc/x/train cannot be made"),
         ({"checkpoint": "x"}, "add --train=false"),
         ({"train": False, "num_trials": 3}, "--num_trials needs --checkpoint"),

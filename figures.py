@@ -110,8 +110,10 @@ def draw(names, config, output_dir, num_examples=None):
     if config.summary_dir:
         summaries = make_folder(pathlib.Path(config.summary_dir) / "figures")
     checkpoint = checkpoints.open(config.checkpoint)
-    model, pipeline = Evaluator(config).load(checkpoint)
-    title = f"{config.dataset_name}, {checkpoint.path.name}"
+    evaluator = Evaluator(config)
+    model, pipeline = evaluator.load(checkpoint)
+    dataset = evaluator.settings_for(checkpoint).dataset_name
+    title = f"{dataset}, {checkpoint.path.name}"
     subject = Subject(model, pipeline, title)
     counts = {} if num_examples is None else {"num_examples": num_examples}
     paths = []

@@ -24,10 +24,13 @@ _FORM = {
 }
 # What `training` may lack, or not know; the other settings are of any kind.
 _TRAINING = {
+    "color": bool,
     "dataset": str,
+    "distort": bool,
     "image_size": int,
     "max_steps": int,
     "optimizer_state": bool,
+    "pad": int,
     "seed": int,
     "validate": bool,
 }

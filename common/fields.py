@@ -33,6 +33,8 @@ class Meaning:
       default_text: string, the default in a table, where it depends.
       recorded: bool, whether a checkpoint records how it was trained with it.
       evaluated: bool, whether evaluating a training takes the same value.
+      kept: bool, whether a job that loads a checkpoint takes the recorded
+        value where none is given; its default is then None.
       network: bool, whether it is part of what a network computes, so that
         weights trained with one value are not for another.
     """
@@ -47,6 +49,7 @@ class Meaning:
     default_text: str | None = None
     recorded: bool = False
     evaluated: bool = False
+    kept: bool = False
     network: bool = False
 
     def allows(self, value):

@@ -6,6 +6,7 @@ import numpy as np
 
 from checkpoints.architecture import Architecture
 from common.errors import UserError
+from common.fields import meanings
 from common.progress import Progress
 from devices.parallel import OneDevice
 from evaluation.counts import score
@@ -25,12 +26,14 @@ class Predictions:
       logits: float32 array [N, classes].
       losses: float32 array [N].
       pipeline: `Pipeline` that the images came from.
+      dataset: string, the name of their data set, where it is known.
     """
 
     labels: np.ndarray
     logits: np.ndarray
     losses: np.ndarray
     pipeline: Pipeline
+    dataset: str | None = None
 
     @property
     def score(self):
@@ -83,9 +86,10 @@ def _fill(array, size):
 class Evaluator:
     """Evaluates checkpoints on one split of one data set.
 
-    The network is the one that each checkpoint describes; settings on the
-    command line that contradict it are refused. A TF1 checkpoint describes
-    none: its network is that of the command line and the data set.
+    The network is the one that each checkpoint describes, and so are the data
+    set and how its images look where the settings do not say; settings that
+    contradict the network are refused. A TF1 checkpoint describes none: its
+    network is that of the command line and the data set.
 
     Args:
       config: `Config`.
@@ -113,7 +117,23 @@ class Evaluator:
         _, pipeline = self.load(checkpoint)
         _, _, predictor = self._built
         batch_size = self._parallel.round_up(EVAL_BATCH_SIZE)
-        return predict(predictor, pipeline, batch_size)
+        found = predict(predictor, pipeline, batch_size)
+        dataset = self.settings_for(checkpoint).dataset_name
+        return dataclasses.replace(found, dataset=dataset)
+
+    def settings_for(self, checkpoint):
+        """The `Config`, and what is not given as the checkpoint knows it.
+
+        Raises:
+          UserError: if it does not know the data set either.
+        """
+        config = self._config.as_in(checkpoint.training)
+        if config.dataset is None and config.data_dir is None:
+            raise UserError(
+                f"{checkpoint.path} does not tell which data it is for: name "
+                "them by --dataset and --data_dir"
+            )
+        return config
 
     def load(self, checkpoint):
         """The network of a checkpoint, and the data for it.
@@ -129,15 +149,16 @@ class Evaluator:
           UserError: if the checkpoint does not fit the settings or the data
             set, or cannot be read.
         """
-        config, architecture = self._config, checkpoint.architecture
+        architecture = checkpoint.architecture
         self._refuse_contradictions(checkpoint)
-        pipeline = self._pipeline(
-            config.num_targets
-            or (architecture.num_targets if architecture else 1)
-        )
+        config = self.settings_for(checkpoint)
+        if config.num_targets is None:
+            num_targets = architecture.num_targets if architecture else 1
+            config = dataclasses.replace(config, num_targets=num_targets)
+        pipeline = self._pipeline(config)
         if architecture is None:
             architecture = Architecture.asked_for(config, pipeline.spec)
-        fitted = self._fitted(checkpoint.path, architecture, pipeline)
+        fitted = _fitted(checkpoint, architecture, config, pipeline.spec)
         checkpoint.require_usable(config, pipeline)
         model = self._model(fitted)
         checkpoint.load(model, architecture)
@@ -152,24 +173,15 @@ class Evaluator:
             self._built = (architecture, model, predictor)
         return self._built[1]
 
-    def _pipeline(self, num_targets):
-        if num_targets not in self._pipelines:
-            config = self._config
-            self._pipelines[num_targets] = registry.load(
-                config.dataset_name,
-                config.split(train=False),
-                dataclasses.replace(config, num_targets=num_targets),
+    def _pipeline(self, config):
+        if config not in self._pipelines:
+            self._pipelines[config] = registry.load(
+                config.dataset_name, config.split(train=False), config
             )
-        return self._pipelines[num_targets]
+        return self._pipelines[config]
 
     def _refuse_contradictions(self, checkpoint):
         config, architecture = self._config, checkpoint.architecture
-        known = checkpoint.training.get("dataset")
-        if known is None and config.dataset is None and config.data_dir is None:
-            raise UserError(
-                f"{checkpoint.path} does not tell which data it is for: name "
-                "them by --dataset and --data_dir"
-            )
         if architecture is None:
             return
         asked = {"model": config.model}
@@ -185,45 +197,53 @@ class Evaluator:
                 for name in architecture.network_hparams
             },
         }
-        if known is not None and config.dataset is None:
-            asked["dataset"] = config.dataset_name
-            saved["dataset"] = known
         contradictions = [
             f"{name} is {saved[name]} in the checkpoint, {value} was asked for"
             for name, value in asked.items()
             if value is not None and saved.get(name, value) != value
         ]
-        if not contradictions:
-            return
-        advice = "Leave out what the checkpoint knows by itself."
-        if asked.get("dataset") not in (None, saved.get("dataset")):
-            advice = "Name the data to evaluate on by --dataset and --data_dir."
-        raise UserError(
-            f"{checkpoint.path}: {'; '.join(contradictions)}. {advice}"
-        )
-
-    def _fitted(self, path, architecture, pipeline):
-        """The network for the images' size, if its weights are for any."""
-        spec, shape = pipeline.spec, architecture.shape
-        if shape == spec.shape:
-            return architecture
-        resized = dataclasses.replace(
-            shape, height=spec.shape.height, width=spec.shape.width
-        )
-        if resized == spec.shape and architecture.takes_any_size:
-            return dataclasses.replace(architecture, shape=resized)
-        reason = ""
-        if resized == spec.shape:
-            reason = (
-                f": the weights of model {architecture.model} depend on the "
-                "size of the images"
+        if contradictions:
+            raise UserError(
+                f"{checkpoint.path}: {'; '.join(contradictions)}. Leave out "
+                "what the checkpoint knows by itself."
             )
-        raise UserError(
-            f"{path} is for {_describe(shape)} with "
-            f"--num_targets={architecture.num_targets}, but "
-            f"{self._config.dataset_name} with --num_targets="
-            f"{spec.num_targets} has {_describe(spec.shape)}{reason}"
+
+
+def _fitted(checkpoint, architecture, config, spec):
+    """The network for the images' size, if its weights are for any."""
+    shape = architecture.shape
+    if shape == spec.shape:
+        return architecture
+    resized = dataclasses.replace(
+        shape, height=spec.shape.height, width=spec.shape.width
+    )
+    if resized == spec.shape and architecture.takes_any_size:
+        return dataclasses.replace(architecture, shape=resized)
+    reason = ""
+    if resized == spec.shape:
+        reason = (
+            f": the weights of model {architecture.model} depend on the size "
+            "of the images"
         )
+    raise UserError(
+        f"{checkpoint.path} is for {_describe(shape)} with "
+        f"--num_targets={architecture.num_targets}, but {config.dataset_name} "
+        f"with --num_targets={spec.num_targets} has {_describe(spec.shape)}"
+        f"{reason}{_differences(config, checkpoint.training)}"
+    )
+
+
+def _differences(config, training):
+    """Which flags differ from those of a training on the same data set."""
+    if config.dataset_name != training.get("dataset"):
+        return ""
+    differences = [
+        f"--{name}={getattr(config, name)} was {training.get(name)} in its "
+        "training"
+        for name, (_, _, meaning) in meanings(config).items()
+        if meaning.kept and getattr(config, name) != training.get(name)
+    ]
+    return "".join(f"; {difference}" for difference in differences)
 
 
 def _describe(shape):

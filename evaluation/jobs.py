@@ -91,7 +91,7 @@ def evaluate_ensemble(config, parallel=_ONE_DEVICE):
     """
     paths = _ensemble_paths(config.checkpoint, config.num_trials)
     evaluator = Evaluator(config, parallel)
-    members, total, first = [], 0.0, None
+    members, total, first, pipeline = [], 0.0, None, None
     with Results(config, parallel.is_first) as results:
         for path in paths:
             checkpoint = checkpoints.open(path)
@@ -115,6 +115,13 @@ def evaluate_ensemble(config, parallel=_ONE_DEVICE):
                         f"{path} is {this} but {paths[0]} {that}: they cannot "
                         f"form an ensemble{but}"
                     )
+            pipeline = pipeline or predictions.pipeline
+            if predictions.pipeline is not pipeline:
+                raise UserError(
+                    f"{path} was trained on images of another kind than "
+                    f"{paths[0]}: say which to evaluate all on, by --dataset, "
+                    "--image_size, --pad and the like"
+                )
             members.append(predictions.score)
             results.tell(
                 f"{path}: ", predictions, members[-1], checkpoint, True

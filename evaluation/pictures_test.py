@@ -5,6 +5,7 @@ import tensorflow as tf
 from evaluation import pictures
 from evaluation.evaluator import Predictions
 from input_data import registry
+from input_data.options import Options
 from input_data.splits import Split
 
 NAMES = ["cat", "automobile", "a name that i…"]
@@ -61,7 +62,7 @@ def test_grids_of_any_depth_and_number(depth, count):
 
 @pytest.mark.parametrize("num_targets", [1, 2])
 def test_first_mistakes_hold_their_images_classes_and_values(num_targets):
-    options = registry.Options(num_targets=num_targets, eval_size=250)
+    options = Options(num_targets=num_targets, eval_size=250)
     pipeline = registry.load("digits", Split.TEST, options)
     ((x, y),) = pipeline.evaluation_batches(250)
     labels = y["logits"]

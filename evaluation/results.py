@@ -69,7 +69,7 @@ class Results:
         images = "pairs" if spec.num_targets == 2 else "images"
         # Of records nobody knows what they hold.
         kind = "stored" if spec.note else self._images
-        images = f"{kind} {images} of {self._config.dataset_name}"
+        images = f"{kind} {images} of {predictions.dataset}"
         self.prepare()
         writes = self._writer is not None and not is_member
         if self._is_json:

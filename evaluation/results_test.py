@@ -9,13 +9,14 @@ from tensorboard.backend.event_processing.event_accumulator import (
 from evaluation.evaluator import Predictions
 from evaluation.results import Results
 from input_data import registry
+from input_data.options import Options
 from input_data.splits import Split
 from training import curve
 from training.config import Config
 
 
 def test_summaries_of_an_evaluation(tmp_path):
-    options = registry.Options(num_targets=1, eval_size=40)
+    options = Options(num_targets=1, eval_size=40)
     pipeline = registry.load("digits", Split.TEST, options)
     ((_, y),) = pipeline.evaluation_batches(40)
     labels = y["logits"]

@@ -42,7 +42,7 @@ def measure(config, models, num_examples):
         "pairs": Evaluator(dataclasses.replace(config, num_targets=2)),
     }
     runs = {name: [] for name in models}
-    predictions = {}
+    predictions, pipeline = {}, None
     for name, path in (
         (name, path) for name, paths in models.items() for path in paths
     ):
@@ -50,6 +50,13 @@ def measure(config, models, num_examples):
         for kind, evaluator in evaluators.items():
             found = evaluator.predict(checkpoints.open(path))
             run[kind] = dataclasses.asdict(found.score)
+        pipeline = pipeline or found.pipeline
+        if found.pipeline is not pipeline:
+            raise UserError(
+                f"{path} was trained on images of another kind than the first "
+                "checkpoint: say which to evaluate all on, by --dataset, "
+                "--image_size, --pad and the like"
+            )
         print(f"{name}, {path}: {found.score.measures}", flush=True)
         runs[name].append(run)
         predictions.setdefault(name, _predictions(found.logits[:num_examples]))
@@ -64,7 +71,7 @@ def measure(config, models, num_examples):
         for number in range(len(images))
     ]
     return {
-        "dataset": config.dataset_name,
+        "dataset": found.dataset,
         "pairs": config.pairs,
         "seed": config.seed,
         "runs": runs,

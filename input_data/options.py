@@ -2,9 +2,14 @@
 
 import dataclasses
 
-from common.fields import field
+from common.errors import UserError
+from common.fields import field, meanings, shortened
 from input_data.names import is_valid_name, valid_names
 from input_data.splits import Split
+
+_EMBEDDED = "digits"  # the data set that has no --data_dir
+# Of a job that loads one, for the same data set.
+_KEPT = "the checkpoint's"
 
 
 def _data_flag(default, help_text, **meaning):
@@ -29,10 +34,12 @@ class Options:
         "square of 4x4 pixels erased. The default of --shift is then 0.",
         evaluated=False,
     )
-    color: bool = _data_flag(
-        False,
+    color: bool | None = _data_flag(
+        None,
         "With --dataset=images: whether images keep their colours; else they "
-        "become grey.",
+        f"become grey. Default: {_KEPT}, else false.",
+        kept=True,
+        default_text=f"{_KEPT}, else false",
     )
     data_dir: str | None = _data_flag(
         None,
@@ -44,16 +51,20 @@ class Options:
         None,
         f"Data set: {valid_names()}, where tfds:NAME is an image "
         "classification set of TensorFlow Datasets and images is a folder with "
-        "one sub-folder for each class. Default: mnist if --data_dir is given, "
-        "else the embedded digits.",
+        f"one sub-folder for each class. Default: {_KEPT}, else mnist if "
+        "--data_dir is given, else the embedded digits.",
+        kept=True,
         is_valid=is_valid_name,
         valid=f"one of {valid_names()}",
-        default_text="mnist with --data_dir, else digits",
+        default_text=f"{_KEPT}, else mnist with --data_dir, else digits",
     )
-    distort: bool = _data_flag(
-        False,
+    distort: bool | None = _data_flag(
+        None,
         "Whether to crop digits by 4 pixels: in training at random, and turned "
-        "by up to 15 degrees; else from the middle.",
+        f"by up to 15 degrees; else from the middle. Default: {_KEPT}, else "
+        "false.",
+        kept=True,
+        default_text=f"{_KEPT}, else false",
     )
     eval_size: int = _data_flag(
         10000,
@@ -66,10 +77,12 @@ class Options:
     image_size: int | None = _data_flag(
         None,
         "With --dataset=images and tfds:NAME: height and width, in pixels, to "
-        "which images are resized. Default: as they are, if all have one size.",
+        f"which images are resized. Default: {_KEPT}, else as they are, if all "
+        "have one size.",
         at_least=1,
         at_most=10**5,
-        default_text="as the images are",
+        kept=True,
+        default_text=f"{_KEPT}, else as the images are",
     )
     num_targets: int | None = _data_flag(
         None,
@@ -82,11 +95,12 @@ class Options:
     )
     pad: int | None = _data_flag(
         None,
-        "Black pixels to add on each side of a digit. Default: 0, with two "
-        "targets 4.",
+        f"Black pixels to add on each side of a digit. Default: {_KEPT}, else "
+        "0, with two targets 4.",
         at_least=0,
         at_most=10**5,
-        default_text="0; with two targets 4",
+        kept=True,
+        default_text=f"{_KEPT}, else 0, with two targets 4",
     )
     pairs: str = _data_flag(
         "overlap",
@@ -129,8 +143,40 @@ class Options:
         """
         if self.dataset is not None:
             return self.dataset
-        return "digits" if self.data_dir is None else "mnist"
+        return _EMBEDDED if self.data_dir is None else "mnist"
 
     def split(self, train):
         """The `Split` that a job reads that trains, or evaluates."""
         return Split.choose(train, self.validate)
+
+    def as_in(self, training):
+        """These, and what was not given as it was in a training.
+
+        That is which data set it was and how its images looked; of another
+        data set than the training's nothing is taken.
+
+        Args:
+          training: dict, what a checkpoint records of its training.
+
+        Returns:
+          Settings of the same class.
+
+        Raises:
+          UserError: if what is recorded is out of range.
+        """
+        known = training.get("dataset")
+        if self.dataset not in (None, known) or (
+            known == _EMBEDDED and self.data_dir is not None
+        ):
+            return self
+        taken = {}
+        for name, (_, _, meaning) in meanings(self).items():
+            if not meaning.kept or getattr(self, name) is not None:
+                continue
+            taken[name] = training.get(name)
+            if not meaning.allows(taken[name]):
+                raise UserError(
+                    f"the checkpoint records --{name}="
+                    f"{shortened(taken[name])}, which must be {meaning.allowed}"
+                )
+        return dataclasses.replace(self, **taken)

@@ -14,7 +14,6 @@ from input_data.names import (
     is_valid_name,
     valid_names,
 )
-from input_data.options import Options
 
 _ALL = 10**9  # images, more than there are
 
@@ -95,6 +94,6 @@ def _check_options(name, data_set, options):
             f"--color is for --dataset=images: images of {name} are as they are"
         )
     for flag in ("shift", "pad", "distort", "augment"):
-        given = getattr(options, flag) != getattr(Options, flag)
-        if given and not data_set.moves:
+        is_given = getattr(options, flag) not in (None, False)
+        if is_given and not data_set.moves:
             raise UserError(f"--{flag} does not apply to --dataset={name}")

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 
 from input_data import registry
+from input_data.options import Options
 from input_data.splits import Split
 from models.registry import build_model
 from testing.small_models import small_hparams
@@ -24,7 +25,7 @@ def make_subject(num_targets=1, model="capsule", **hparams):
     pipeline = registry.load(
         "digits",
         Split.TEST,
-        registry.Options(num_targets=num_targets, eval_size=NUM_EXAMPLES),
+        Options(num_targets=num_targets, eval_size=NUM_EXAMPLES),
     )
     network = build_model(
         model,

@@ -103,6 +103,8 @@ class _Job:
 
 def _prepare(config, parallel):
     config.require_summary_dir()
+    directory = pathlib.Path(config.summary_dir) / "train"
+    config = config.as_in(_recorded_in(directory))
     if config.eval_every and parallel.count > 1:
         raise UserError(
             "--eval_every is for one device: start another process, with "
@@ -124,8 +126,16 @@ def _prepare(config, parallel):
         f"Training {architecture.model} on {config.dataset_name}: "
         f"{pipeline.spec.num_images} images"
     )
-    directory = make_folder(pathlib.Path(config.summary_dir) / "train")
+    make_folder(directory)
     return _Job(config, parallel, pipeline, architecture, directory)
+
+
+def _recorded_in(directory):
+    """What the newest sound checkpoint, if any, records of its training."""
+    for _, path in reversed(checkpoints.find_all(directory)):
+        with contextlib.suppress(checkpoints.DamagedError):
+            return checkpoints.open(path).training
+    return {}
 
 
 @contextlib.contextmanager

@@ -4,11 +4,12 @@ import pytest
 from input_data import features as keys
 from input_data import registry
 from input_data.datasets import digits
+from input_data.options import Options
 from input_data.splits import Split
 
 
 def images_and_labels(split):
-    pipeline = registry.load("digits", split, registry.Options())
+    pipeline = registry.load("digits", split, Options())
     batches = [
         (x[keys.IMAGES], x[keys.RECONS_LABEL])
         for x, _ in pipeline.evaluation_batches(100)

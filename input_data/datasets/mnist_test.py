@@ -4,12 +4,13 @@ import pytest
 from common.errors import UserError
 from input_data import features as keys
 from input_data import registry
+from input_data.options import Options
 from input_data.splits import Split
 from testing.mnist_files import write_mnist
 
 
 def load(folder, split, **options):
-    options = registry.Options(data_dir=str(folder), **options)
+    options = Options(data_dir=str(folder), **options)
     return registry.load("mnist", split, options)
 
 

@@ -11,7 +11,7 @@ from common.errors import UserError
 from input_data import features as keys
 from input_data.datasets import image_folder
 from input_data.datasets.image_folder import divide
-from input_data.registry import Options
+from input_data.options import Options
 from input_data.splits import Split
 from testing.tiny_files import random_images, write_png
 

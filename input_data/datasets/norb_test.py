@@ -10,7 +10,7 @@ from input_data.formats.norb_records import (
     read_records,
     write_records,
 )
-from input_data.registry import Options
+from input_data.options import Options
 from input_data.splits import Split
 from testing import tiny_files
 from testing.distribution_checks import check_equally_often, check_uniform

@@ -10,7 +10,8 @@ import tensorflow_datasets as tfds
 from common.errors import UserError
 from input_data import features as keys
 from input_data.datasets import cifar10, mnist, norb, svhn, tfds_images
-from input_data.registry import Options, load
+from input_data.options import Options
+from input_data.registry import load
 from input_data.splits import Split
 from testing import tiny_files
 

@@ -20,7 +20,7 @@ from input_data.datasets import digits
 from input_data.generators import shifted_records
 from input_data.generators.expansion import DigitPairs
 from input_data.generators.job import Job
-from input_data.registry import Options
+from input_data.options import Options
 from input_data.splits import Split
 
 COMMAND = pathlib.Path(__file__).parents[1] / "mnist" / "mnist_shift.py"

@@ -18,7 +18,6 @@ that of the process that trains, on a GPU of the device.
 """
 
 import shlex
-import signal
 import sys
 
 import absl.flags
@@ -26,6 +25,7 @@ from absl import app
 
 from common import flags
 from common.errors import Interrupted, UserError
+from common.signals import interrupted_by_signals
 from common.startup import load_backend
 from comparison.settings import Settings, own_flags
 
@@ -48,16 +48,8 @@ def run(settings, lines=()):
     load_backend()
     from comparison.compare import compare
 
-    def stop(number, frame):
-        raise Interrupted("Stopped; what was trained is saved", number)
-
-    signals = (signal.SIGTERM, signal.SIGINT)
-    before = {number: signal.signal(number, stop) for number in signals}
-    try:
+    with interrupted_by_signals():
         compare(settings, own)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def main(argv):

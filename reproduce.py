@@ -1,0 +1,167 @@
+"""Reproduces published results: trains, tests, and writes them down.
+
+  python reproduce.py --list
+  python reproduce.py mnist-3 --seeds=0,1,2 --data_dir=DATA --work_dir=WORK
+  python reproduce.py --table
+
+An argument is an experiment's name; `all` stands for all of them. A run that
+is written down is not done again, and one that was interrupted goes on by the
+same command. --data_dir has a folder for each data set, named as --dataset
+names it (mnist, cifar10, norb, svhn, affnist). --table makes docs/results.md
+and the README's short table from the files in --output_dir.
+"""
+
+import pathlib
+import shlex
+import sys
+
+from absl import app, flags
+
+import common.flags
+from common.errors import Interrupted, UserError
+from common.fields import did_you_mean
+from common.signals import interrupted_by_signals
+from common.startup import load_backend
+from reproduction.experiments import EXPERIMENTS
+
+ROOT = pathlib.Path(__file__).parent
+PAGE = ROOT / "docs" / "results.md"
+README = ROOT / "README.md"
+# The picture of errors by epoch, of the paper's network.
+PICTURE_OF = "mnist-3"
+PICTURE = ROOT / "docs" / "figures" / "errors_by_epoch.png"
+
+
+def define_flags():
+    """Defines the flags: of this command, so when it runs as one."""
+    flags.DEFINE_integer(
+        "batch_size",
+        None,
+        "Images in a training batch; there are as many fewer steps as it is "
+        "larger. Default: 128. A GPU is filled by 1024 or more.",
+        lower_bound=1,
+    )
+    flags.DEFINE_string("data_dir", None, "Folder with a folder per data set.")
+    flags.DEFINE_bool("list", False, "Whether to list the experiments.")
+    flags.DEFINE_string(
+        "output_dir",
+        str(ROOT / "docs" / "results"),
+        "Folder for a JSON file for each run.",
+    )
+    flags.DEFINE_list("seeds", ["0"], "Seeds, separated by commas.")
+    flags.DEFINE_bool(
+        "table", False, "Whether to write the tables from the files."
+    )
+    flags.DEFINE_string("work_dir", None, "Folder for the trainings.")
+
+
+def run(names, seeds, settings):
+    """Does experiments.
+
+    Args:
+      names: list of strings.
+      seeds: list of ints.
+      settings: dict of batch_size, data_dir, work_dir and output_dir.
+
+    Raises:
+      UserError: for a name or settings that do not work.
+      Interrupted: after a signal.
+    """
+    experiments = find(names)
+    for name in ("data_dir", "work_dir"):
+        if not settings[name]:
+            raise UserError(f"--{name} is required")
+    load_backend()
+    from reproduction.run import reproduce
+
+    with interrupted_by_signals():
+        for experiment in experiments:
+            reproduce(experiment, seeds, **settings)
+
+
+def find(names):
+    """The experiments of some names.
+
+    Raises:
+      UserError: for a name that is unknown.
+    """
+    if "all" in names:
+        return list(EXPERIMENTS.values())
+    for name in names:
+        if name not in EXPERIMENTS:
+            raise UserError(
+                f"unknown experiment {name!r}"
+                f"{did_you_mean(name, EXPERIMENTS)}; --list shows them"
+            )
+    return [EXPERIMENTS[name] for name in names]
+
+
+def seeds_of(texts):
+    """Seeds as numbers.
+
+    Raises:
+      UserError: for what is none.
+    """
+    if not texts or not all(text.isdecimal() for text in texts):
+        raise UserError(
+            f"--seeds={','.join(texts)} must be numbers such as 0,1,2"
+        )
+    return [int(text) for text in texts]
+
+
+def list_experiments():
+    """Prints all experiments: name, what it is, and the published error."""
+    for name, experiment in EXPERIMENTS.items():
+        print(f"{name:21}{experiment.title}: {experiment.figure()}")
+
+
+def tables(output_dir):
+    """Dict from a document to what stands in it between the marks."""
+    from reproduction import report
+
+    text = f"{report.table(output_dir)}\n{report.commands()}"
+    return {PAGE: text, README: report.short_table(output_dir)}
+
+
+def write_tables(output_dir):
+    """Writes the page, the README's table and the picture."""
+    load_backend()
+    from common.durable import whole_file
+    from reproduction import report
+
+    for document, text in tables(output_dir).items():
+        report.update(document, text)
+    png = report.picture(output_dir, PICTURE_OF)
+    if png is not None:
+        with whole_file(PICTURE, replace=True) as partial:
+            partial.write_bytes(png)
+
+
+def main(argv):
+    """Does what the arguments say; a user's error is one line and exit 1."""
+    values = flags.FLAGS
+    names = argv[1:]
+    if not (names or values.list or values.table):
+        raise app.UsageError("name experiments, or give --list or --table")
+    try:
+        if values.list:
+            list_experiments()
+        if names:
+            settings = ("batch_size", "data_dir", "work_dir", "output_dir")
+            run(
+                names,
+                seeds_of(values.seeds),
+                {name: values[name].value for name in settings},
+            )
+        if values.table:
+            write_tables(values.output_dir)
+    except UserError as error:
+        sys.exit(f"reproduce.py: {error}")
+    except Interrupted as stop:
+        print(f"{stop}\nGo on by: {shlex.join(['python', *sys.argv])}")
+        sys.exit(128 + stop.signal_number)
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main, flags_parser=common.flags.parse_or_explain)

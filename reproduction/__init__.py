@@ -1,0 +1,1 @@
+"""Published results, reproduced: experiments, runs, and the page of them."""

@@ -1,0 +1,232 @@
+"""The published results, and the commands that reproduce them.
+
+Published figures are test errors in percent.
+"""
+
+import dataclasses
+
+_SABOUR = "Sabour, Frosst, Hinton 2017"
+_TABLE_1 = f"{_SABOUR}, table 1"
+_SU = "Su 2018"
+_HINTON = "Hinton, Sabour, Frosst 2018"
+_MAZZIA = "Mazzia, Salvetti, Chiaberge 2021"
+
+_COSINE = "schedule=cosine"
+_NOT_HERE = "its data were not at hand"
+_NO_TIME = "not enough time on two CPU cores yet"
+# Steps of 20 passes over the 60,000 images of MNIST, by 128: less than 3 hours
+# of the default network on two CPU cores.
+_LONG = 9380
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """Other images that the trained network is also tested on.
+
+    Attributes:
+      name: string, what they are.
+      flags: string, what differs from the training's flags.
+      published: float, test error in percent; None if none is.
+    """
+
+    name: str
+    flags: str
+    published: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """One published result.
+
+    Attributes:
+      name: string, by which reproduce.py knows it.
+      title: string, data and network.
+      dataset: string, `--dataset`; with it also the folder of `--data_dir`.
+      max_steps: int, training steps at batch 128.
+      hparams: string, `--hparams_override`.
+      flags: string, other flags of experiment.py.
+      published: float, test error in percent; None if none is.
+      source: string, who published it.
+      others: tuple of `Evaluation`s.
+      members: int, networks of the published ensemble: the seeds from 0.
+      not_run: string, why there may be no result yet.
+    """
+
+    name: str
+    title: str
+    dataset: str
+    max_steps: int
+    hparams: str = ""
+    flags: str = ""
+    published: float | None = None
+    source: str = _SABOUR
+    others: tuple = ()
+    members: int = 1
+    not_run: str = _NO_TIME
+
+    def figure(self, published=None):
+        """A published error and its source, in words: by default its own."""
+        published = self.published if published is None else published
+        if published is None:
+            return "not published"
+        return f"{published:g} % ({self.source})"
+
+
+def _mnist_table(name, title, hparams, published, flags=""):
+    return Experiment(
+        name=f"mnist-{name}",
+        title=f"MNIST, {title}",
+        dataset="mnist",
+        max_steps=_LONG,
+        hparams=f"{hparams},{_COSINE}".strip(","),
+        flags=flags,
+        published=published,
+        source=_TABLE_1,
+    )
+
+
+def _shared(name, title, hparams="", pairs=None, single=None, steps=2345):
+    """One of Su's networks, or a variant: 2,345 steps are 5 passes."""
+    others = ()
+    if "share_weights=false" not in hparams:
+        flags = "--num_targets=2 --pairs=below"
+        others = (Evaluation("pairs below each other", flags, pairs),)
+    return Experiment(
+        name=name,
+        title=f"MNIST, {title}",
+        dataset="mnist",
+        max_steps=steps,
+        hparams=f"{hparams},{_COSINE}".strip(","),
+        flags="--shift=0 --model="
+        + ("pooling" if name == "pooling" else "shared_capsule"),
+        published=single,
+        source=_SU,
+        others=others,
+    )
+
+
+_ABLATION = {
+    "direction-1": ("one iteration", "routing=1"),
+    "direction-3": ("direction, 3 iterations (his)", ""),
+    "direction-5": ("direction, 5 iterations", "routing=5"),
+    "squashed-3": ("squash each time, 3 iterations", "compare=squashed"),
+    "squashed-5": (
+        "squash each time, 5 iterations",
+        "compare=squashed,routing=5",
+    ),
+    "adding-3": (
+        "Sabour's adding, 3 iterations",
+        "compare=squashed,logits=add",
+    ),
+    "adding-5": (
+        "Sabour's adding, 5 iterations",
+        "compare=squashed,logits=add,routing=5",
+    ),
+    "unshared-3": ("weights not shared, 3 iterations", "share_weights=false"),
+}
+
+_ALL = (
+    _mnist_table("baseline", "baseline", "", 0.39, "--model=baseline"),
+    _mnist_table(
+        "1-plain", "1 iteration, no decoder", "routing=1,remake=false", 0.34
+    ),
+    _mnist_table("1", "1 iteration, decoder", "routing=1", 0.29),
+    _mnist_table("3-plain", "3 iterations, no decoder", "remake=false", 0.35),
+    _mnist_table("3", "3 iterations, decoder", "", 0.25),
+    Experiment(
+        name="multimnist",
+        title="MultiMNIST, 3 iterations, decoder",
+        dataset="mnist",
+        max_steps=_LONG,
+        hparams=_COSINE,
+        flags="--num_targets=2",
+        published=5.2,
+        source=_TABLE_1,
+    ),
+    Experiment(
+        name="multimnist-baseline",
+        title="MultiMNIST, baseline",
+        dataset="mnist",
+        max_steps=_LONG,
+        hparams=_COSINE,
+        flags="--num_targets=2 --model=baseline",
+        published=8.1,
+        source=_TABLE_1,
+    ),
+    Experiment(
+        name="affnist",
+        title="MNIST moved on 40x40",
+        dataset="mnist",
+        max_steps=_LONG,
+        hparams=_COSINE,
+        flags="--shift=6 --pad=6",
+        published=0.77,
+        source=f"{_SABOUR}, section 5.2",
+        others=(Evaluation("affNIST", "--dataset=affnist", 21.0),),
+        not_run=_NOT_HERE,
+    ),
+    Experiment(
+        name="cifar10",
+        title="CIFAR-10, 64 types, leaky routing",
+        dataset="cifar10",
+        max_steps=600_000,
+        hparams="num_prime_capsules=64,padding=SAME,leaky=true,remake=false",
+        published=10.6,
+        members=7,
+        not_run=_NOT_HERE,
+    ),
+    Experiment(
+        name="smallnorb",
+        title="smallNORB",
+        dataset="norb",
+        max_steps=300_000,
+        published=2.7,
+        not_run=_NOT_HERE,
+    ),
+    Experiment(
+        name="svhn",
+        title="SVHN, the smaller network",
+        dataset="svhn",
+        max_steps=300_000,
+        hparams="preset=svhn",
+        published=4.3,
+        not_run=_NOT_HERE,
+    ),
+    _shared("shared-capsule", "shared weights", pairs=5.0, single=0.7),
+    _shared("pooling", "global average pooling", pairs=60.0, single=0.7),
+    *(
+        _shared(f"shared-{name}", title, hparams, steps=938)
+        for name, (title, hparams) in _ABLATION.items()
+    ),
+    Experiment(
+        name="efficient-capsule",
+        title="MNIST, self-attention",
+        dataset="mnist",
+        max_steps=_LONG,
+        hparams=f"{_COSINE},learning_rate=0.001",
+        flags="--model=efficient_capsule",
+        published=0.26,
+        source=f"{_MAZZIA} (quoted from memory)",
+    ),
+    Experiment(
+        name="matrix-capsule",
+        title="MNIST, EM routing",
+        dataset="mnist",
+        max_steps=_LONG,
+        hparams=_COSINE,
+        flags="--model=matrix_capsule",
+        published=0.44,
+        source=_HINTON,
+    ),
+    Experiment(
+        name="matrix-capsule-norb",
+        title="smallNORB, EM routing",
+        dataset="norb",
+        max_steps=300_000,
+        flags="--model=matrix_capsule",
+        published=1.8,
+        source=_HINTON,
+        not_run=_NOT_HERE,
+    ),
+)
+EXPERIMENTS = {experiment.name: experiment for experiment in _ALL}

@@ -1,0 +1,153 @@
+"""The page of results, made from their files alone."""
+
+import statistics
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from reproduction.experiments import EXPERIMENTS
+from reproduction.run import EPOCH, Places, command_of, read, training_of
+from visualisation.drawing import STYLE, png
+
+BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+_COLUMNS = (
+    *("experiment", "data, network", "published", "here"),
+    *("seeds", "steps", "minutes", "machine"),
+)
+
+
+def percent(values):
+    """Mean and deviation of the test errors of several runs, in percent.
+
+    Args:
+      values: list of dicts with `wrong` and `examples`.
+    """
+    errors = [100 * v["wrong"] / v["examples"] for v in values]
+    text = f"{statistics.mean(errors):.2f}"
+    if len(errors) > 1:
+        text += f" ± {statistics.stdev(errors):.2f}"
+    return text
+
+
+def table(output_dir, names=tuple(EXPERIMENTS)):
+    """The results as a table in Markdown.
+
+    Errors are means over the seeds with their sample deviation, minutes those
+    of training alone, the mean.
+
+    Args:
+      output_dir: path of the folder with the files.
+      names: names of experiments.
+    """
+    rows = [_COLUMNS, ("---",) * len(_COLUMNS)]
+    for name in names:
+        rows += _rows(EXPERIMENTS[name], *read(output_dir, EXPERIMENTS[name]))
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def short_table(output_dir):
+    """What was run, in short: published error and ours, in Markdown."""
+    lines = ["| data, network | published | here |", "| --- | --- | --- |"]
+    for experiment in EXPERIMENTS.values():
+        runs = list(read(output_dir, experiment)[0].values())
+        if runs and experiment.published is not None:
+            seeds = f"{len(runs)} seed{'s' * (len(runs) > 1)}"
+            lines.append(
+                f"| {experiment.title} | {experiment.figure()} | "
+                f"{percent(runs)} % ({seeds}, {runs[0]['steps']:,} steps) |"
+            )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _rows(experiment, runs, ensemble):
+    name = f"`{experiment.name}`"
+    published = experiment.figure()
+    if not runs:
+        missing = f"not run: {experiment.not_run}"
+        steps = f"{experiment.max_steps:,}"
+        return [(name, experiment.title, published, missing, "", steps, "", "")]
+    runs = list(runs.values())
+    steps = sorted({f"{run['steps']:,}" for run in runs})
+    minutes = statistics.mean(run["training_seconds"] for run in runs) / 60
+    facts = (
+        ", ".join(str(run["seed"]) for run in runs),
+        " or ".join(steps),
+        f"{minutes:.0f}",
+        "; ".join(sorted({machine_of(run) for run in runs})),
+    )
+    rows = [(name, experiment.title, published, f"{percent(runs)} %", *facts)]
+    for evaluation in experiment.others:
+        found = [run["others"][evaluation.name] for run in runs]
+        confident = [
+            {"wrong": f["examples"] - f["confident"], "examples": f["examples"]}
+            for f in found
+        ]
+        text = f"{percent(found)} %"
+        if "--pairs" in evaluation.flags:
+            text += f" (both above 0.5: {percent(confident)} %)"
+        published = experiment.figure(evaluation.published)
+        rows.append(("", f"the same on {evaluation.name}", published, text))
+        rows[-1] += ("",) * (len(_COLUMNS) - len(rows[-1]))
+    if ensemble is not None:
+        row = ("", "their ensemble", "", f"{percent([ensemble])} %")
+        rows.append(row + ("",) * (len(_COLUMNS) - len(row)))
+    return rows
+
+
+def machine_of(run):
+    """Where a run was done, in a few words."""
+    machine = run["machine"]
+    return f"{machine['cores']} of {machine['device']}, {machine['backend']}"
+
+
+def commands():
+    """Every training's command, in Markdown."""
+    lines = ["```shell"]
+    for name, experiment in EXPERIMENTS.items():
+        config = training_of(experiment, 0, Places())
+        lines.append(f"# {name}\n{command_of(config)}")
+    return "\n".join([*lines, "```\n"]).replace("'", "")
+
+
+def picture(output_dir, name):
+    """The error of every epoch of an experiment, the published one as a line.
+
+    Returns:
+      Bytes of a PNG file; None if there is no run.
+    """
+    experiment = EXPERIMENTS[name]
+    runs, _ = read(output_dir, experiment)
+    if not runs:
+        return None
+    with matplotlib.rc_context(STYLE):
+        return png(_draw(experiment, runs))
+
+
+def _draw(experiment, runs):
+    figure = Figure(figsize=(5, 3), layout="constrained")
+    axes = figure.add_subplot()
+    for seed, run in runs.items():
+        epochs = [p["step"] * run["batch_size"] / EPOCH for p in run["points"]]
+        errors = [100 * p["wrong"] / run["examples"] for p in run["points"]]
+        axes.plot(epochs, errors, marker=".", label=f"seed {seed}")
+    if experiment.published is not None:
+        label = f"published, {experiment.published:g}%"
+        axes.axhline(
+            experiment.published, color="black", linestyle=":", label=label
+        )
+    axes.set(xlabel="epochs", ylabel="test error, %", yscale="log")
+    axes.set_title(experiment.title)
+    axes.legend()
+    return figure
+
+
+def update(document, text):
+    """Puts text between the marks of a document.
+
+    Args:
+      document: `pathlib.Path`.
+      text: string.
+    """
+    before, rest = document.read_text().split(BEGIN)
+    _, after = rest.split(END)
+    document.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}")

@@ -1,0 +1,168 @@
+"""Experiments, their runs, and the pages made from what they wrote."""
+
+import dataclasses
+import json
+
+import pytest
+
+import reproduce as command
+from common.errors import UserError
+from models.hparams import parse_overrides
+from models.registry import model_class
+from reproduction import report, run
+from reproduction.experiments import EXPERIMENTS, Evaluation, Experiment
+from testing.mnist_files import write_mnist
+from testing.small_models import overrides
+from training.config import Config
+
+TINY = Experiment(
+    name="tiny",
+    title="tiny images",
+    dataset="mnist",
+    max_steps=2,
+    hparams=overrides("shared_capsule"),
+    flags="--model=shared_capsule --summary_step=1",
+    published=12.5,
+    source="somebody",
+    others=(
+        Evaluation("pairs", "--num_targets=2 --pairs=below --eval_size=30"),
+    ),
+    members=2,
+)
+
+
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    """What `reproduce` takes; processes would import TensorFlow each."""
+    monkeypatch.setattr(run, "in_own_process", lambda do, *given: do(*given))
+    mnist = tmp_path / "data" / "mnist"
+    mnist.mkdir(parents=True)
+    write_mnist(mnist, 20, 40)
+    return {
+        "batch_size": 64,
+        "data_dir": str(tmp_path / "data"),
+        "work_dir": str(tmp_path / "work"),
+        "output_dir": str(tmp_path / "out"),
+    }
+
+
+def test_runs_are_written_down_and_not_done_again(folders, capsys):
+    run.reproduce(TINY, [0, 1], **folders)
+    runs, ensemble = run.read(folders["output_dir"], TINY)
+    assert list(runs) == [0, 1]
+    first = runs[0]
+    assert first["steps"] == 4
+    assert first["examples"] == ensemble["examples"] == 40
+    assert [point["step"] for point in first["points"]] == [4]
+    assert first["points"][0]["wrong"] == first["wrong"]
+    assert first["others"]["pairs"]["examples"] == 30
+    assert first["training_seconds"] > 0
+    assert first["command"].startswith(
+        "python experiment.py --data_dir=$DATA_DIR/mnist --dataset=mnist --bat"
+    )
+    assert folders["data_dir"] not in json.dumps(first)
+    capsys.readouterr()
+    run.reproduce(TINY, [0, 1], **folders)
+    assert "step" not in capsys.readouterr().out
+
+
+def result(wrong, examples=1000, **others):
+    return {
+        "seed": 0,
+        "steps": 9380,
+        "batch_size": 128,
+        "machine": {"cores": 2, "device": "CPU", "backend": "tensorflow 2"},
+        "training_seconds": 600,
+        "examples": examples,
+        "wrong": wrong,
+        "points": [
+            {"step": 469, "wrong": 2 * wrong},
+            {"step": 938, "wrong": wrong},
+        ],
+        "others": others,
+    }
+
+
+def write(folder, name, *results):
+    (folder / name).mkdir()
+    for seed, found in enumerate(results):
+        text = json.dumps({**found, "seed": seed})
+        (folder / name / f"{seed}.json").write_text(text)
+
+
+def test_the_table_is_what_the_files_say(tmp_path):
+    write(tmp_path, "mnist-3", result(3), result(5))
+    pairs = {"examples": 900, "wrong": 90, "confident": 720}
+    write(
+        tmp_path,
+        "shared-capsule",
+        result(8, **{"pairs below each other": pairs}),
+    )
+    by_name = report.table(tmp_path).splitlines()
+    (found,) = (line for line in by_name if "`mnist-3`" in line)
+    assert "| 0.25 % (Sabour" in found
+    assert "| 0.40 ± 0.14 % | 0, 1 | 9,380 | 10 | 2 of CPU, tens" in found
+    (place,) = (n for n, line in enumerate(by_name) if "`shared-c" in line)
+    assert (
+        "| 5 % (Su 2018) | 10.00 % (both above 0.5: 20.00 %)"
+        in (by_name[place + 1])
+    )
+    (missing,) = (line for line in by_name if "`svhn`" in line)
+    assert "not run: its data were not at hand" in missing
+    assert "0.40 ± 0.14 % (2 seeds, 9,380 steps)" in report.short_table(
+        tmp_path
+    )
+    assert report.picture(tmp_path, "mnist-3").startswith(b"\x89PNG")
+    assert report.picture(tmp_path, "svhn") is None
+
+
+def test_the_documents_are_what_the_files_give():
+    results = command.PAGE.with_suffix("")
+    for document, text in command.tables(results).items():
+        between = document.read_text().split(report.BEGIN)[1]
+        assert between.split(report.END)[0] == f"\n\n{text}\n"
+
+
+def test_a_file_that_is_no_result_is_named(tmp_path):
+    write(tmp_path, "svhn", {"wrong": 1})
+    with pytest.raises(UserError, match=r"svhn/0\.json is not a result"):
+        report.table(tmp_path)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_is_one_that_its_command_does(name):
+    experiment = EXPERIMENTS[name]
+    config = run.training_of(experiment, 3, run.Places())
+    assert config.max_steps == experiment.max_steps
+    hparams = model_class(config.model or "capsule").HParams
+    hparams(**parse_overrides(hparams, config.hparams_override))
+    for evaluation in experiment.others:
+        other = run.evaluation_of(config, evaluation, run.Places())
+        assert not other.train
+        assert other.checkpoint.endswith(f"model.ckpt-{config.max_steps}")
+    large = run.training_of(experiment, 3, run.Places(), batch_size=1024)
+    images = large.max_steps * large.batch_size
+    assert 0 <= images - config.max_steps * Config.batch_size < 1024
+    assert (
+        dataclasses.replace(
+            large,
+            batch_size=config.batch_size,
+            max_steps=config.max_steps,
+            save_step=config.save_step,
+        )
+        == config
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "seeds", "message"),
+    [
+        (["mnist-4"], ["0"], "unknown experiment 'mnist-4' .did you mean mnis"),
+        (["mnist-3"], ["x"], "--seeds=x must be numbers"),
+        (["mnist-3"], [], "--seeds= must be numbers"),
+        (["all"], ["0"], "--data_dir is required"),
+    ],
+)
+def test_wrong_arguments(names, seeds, message):
+    with pytest.raises(UserError, match=message):
+        command.run(names, command.seeds_of(seeds), dict.fromkeys(["data_dir"]))

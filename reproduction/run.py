@@ -1,0 +1,240 @@
+"""One run of an experiment: trained, tested, and written down as JSON."""
+
+import dataclasses
+import json
+import math
+import pathlib
+import shlex
+import subprocess
+
+from common import flags
+from common.durable import make_folder, whole_file
+from common.errors import UserError
+from comparison.run import in_own_process, train_and_evaluate
+from training.config import Config
+
+ENSEMBLE = "ensemble"
+# Training images between two tests: an epoch of MNIST.
+EPOCH = 60_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Places:
+    """Where this machine has what.
+
+    Attributes:
+      data_dir: path of a folder with a folder for each data set.
+      work_dir: path of a folder for trainings.
+    """
+
+    data_dir: str = "$DATA_DIR"
+    work_dir: str = "$WORK_DIR"
+
+    def conceal(self, command):
+        """A command with names for the folders of this machine."""
+        for field in dataclasses.fields(self):
+            path = str(getattr(self, field.name))
+            command = command.replace(path, field.default)
+        return command
+
+
+def training_of(experiment, seed, places, batch_size=None):
+    """The `Config` of the training of one seed.
+
+    Args:
+      experiment: `Experiment`.
+      seed: int.
+      places: `Places`.
+      batch_size: int, or None for 128; with more there are fewer steps, of as
+        many images.
+    """
+    usual = Config.batch_size
+    batch_size = batch_size or usual
+    steps = math.ceil(experiment.max_steps * usual / batch_size)
+    config = flags.parse(
+        Config,
+        [
+            f"--dataset={experiment.dataset}",
+            f"--hparams_override={experiment.hparams}",
+            *shlex.split(experiment.flags),
+        ],
+    )
+    return dataclasses.replace(
+        config,
+        batch_size=batch_size,
+        data_dir=str(pathlib.Path(places.data_dir, experiment.dataset)),
+        max_steps=steps,
+        save_step=min(steps, math.ceil(EPOCH / batch_size)),
+        seed=seed,
+        summary_dir=str(
+            pathlib.Path(places.work_dir, experiment.name, str(seed))
+        ),
+    )
+
+
+def command_of(config):
+    """The command of experiment.py that a `Config` is."""
+    given = flags.command_line(config, lambda meaning: True)
+    return f"python experiment.py {given}"
+
+
+def evaluation_of(config, evaluation, places):
+    """The `Config` of another test of the network that a training gives."""
+    other = flags.parse(
+        Config,
+        [
+            "--train=false",
+            f"--checkpoint={checkpoint_of(config)}",
+            f"--dataset={config.dataset}",
+            *shlex.split(evaluation.flags),
+        ],
+    )
+    data_dir = str(pathlib.Path(places.data_dir, other.dataset))
+    return dataclasses.replace(other, data_dir=data_dir)
+
+
+def checkpoint_of(config):
+    """The path of the last checkpoint of a training."""
+    name = f"model.ckpt-{config.max_steps}"
+    return pathlib.Path(config.summary_dir, "train", name)
+
+
+def reproduce(experiment, seeds, batch_size, data_dir, work_dir, output_dir):
+    """Does the runs of an experiment that are not there yet.
+
+    Each writes `<output_dir>/<experiment>/<seed>.json` when it ends; one that
+    was interrupted goes on. When all members of a published ensemble are
+    there, it is evaluated too.
+
+    Args:
+      experiment: `Experiment`.
+      seeds: list of ints.
+      batch_size: int, see `training_of`.
+      data_dir: path of a folder with a folder for each data set.
+      work_dir: path of a folder for trainings.
+      output_dir: path of the folder for results.
+
+    Raises:
+      UserError: for data that are missing, or a folder that cannot be
+        written.
+    """
+    folder = make_folder(pathlib.Path(output_dir, experiment.name))
+    places = Places(data_dir, work_dir)
+    for seed in seeds:
+        path = folder / f"{seed}.json"
+        if path.exists():
+            print(f"{experiment.name}, seed {seed}: {path} is there")
+        else:
+            print(f"{experiment.name}, seed {seed}:", flush=True)
+            config = training_of(experiment, seed, places, batch_size)
+            _write(path, _run(experiment, config, places))
+    path = folder / f"{ENSEMBLE}.json"
+    members = [folder / f"{n}.json" for n in range(experiment.members)]
+    are_there = all(member.exists() for member in members)
+    if experiment.members > 1 and are_there and not path.exists():
+        _write(path, _ensemble(experiment, places, batch_size))
+
+
+def _run(experiment, config, places):
+    found = in_own_process(train_and_evaluate, config)
+    others = {}
+    for evaluation in experiment.others:
+        other = evaluation_of(config, evaluation, places)
+        others[evaluation.name] = _evaluated(other, places)
+    return {
+        "experiment": experiment.name,
+        "command": places.conceal(command_of(config)),
+        "commit": commit(),
+        "seed": config.seed,
+        "batch_size": config.batch_size,
+        "steps": config.max_steps,
+        **found,
+        "others": others,
+    }
+
+
+def _ensemble(experiment, places, batch_size):
+    config = training_of(experiment, 0, places, batch_size)
+    name = checkpoint_of(config).name
+    folder = pathlib.Path(places.work_dir, experiment.name, "{}", "train")
+    ensemble = Config(
+        train=False,
+        dataset=config.dataset,
+        data_dir=config.data_dir,
+        checkpoint=str(folder / name),
+        num_trials=experiment.members,
+    )
+    return {"commit": commit(), **_evaluated(ensemble, places)}
+
+
+def _evaluated(config, places):
+    counts = in_own_process(evaluate, config)
+    return {"command": places.conceal(command_of(config)), **counts}
+
+
+def evaluate(config):
+    """Tests a checkpoint or an ensemble: a dict for JSON."""
+    from common.startup import load_backend
+
+    load_backend()
+    from evaluation import jobs
+
+    if config.num_trials > 1:
+        _, score = jobs.evaluate_ensemble(config)
+    else:
+        score = jobs.evaluate_once(config)
+    return {
+        "examples": score.num_examples,
+        "wrong": score.wrong,
+        "confident": score.confident,
+    }
+
+
+def commit():
+    """The commit of this program, with + if files differ; None if unknown."""
+    root = pathlib.Path(__file__).parents[1]
+
+    def git(*arguments):
+        return subprocess.run(
+            ["git", *arguments],
+            cwd=root,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+
+    try:
+        changed = git("status", "--porcelain", "--untracked-files=no")
+        return git("rev-parse", "HEAD") + ("+" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _write(path, values):
+    with whole_file(path, replace=True) as partial:
+        partial.write_text(json.dumps(values, indent=1) + "\n")
+    print(path, flush=True)
+
+
+def read(output_dir, experiment):
+    """The results of an experiment that are there.
+
+    Returns:
+      Pair of a dict from seed to what its file says, by seed, and what that of
+      the ensemble says, or None.
+
+    Raises:
+      UserError: for a file that is not what `reproduce` writes.
+    """
+    runs, ensemble = {}, None
+    for path in pathlib.Path(output_dir, experiment.name).glob("*.json"):
+        try:
+            values = json.loads(path.read_text())
+            100 * values["wrong"] / values["examples"]
+            if path.stem == ENSEMBLE:
+                ensemble = values
+            else:
+                runs[int(values["seed"])] = values
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{path} is not a result: {error}") from None
+    return dict(sorted(runs.items())), ensemble

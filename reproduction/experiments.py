@@ -42,7 +42,7 @@ class Experiment:
       name: string, by which reproduce.py knows it.
       title: string, data and network.
       dataset: string, `--dataset`; with it also the folder of `--data_dir`.
-      max_steps: int, training steps at batch 128.
+      max_steps: int, training steps.
       hparams: string, `--hparams_override`.
       flags: string, other flags of experiment.py.
       published: float, test error in percent; None if none is.
@@ -85,8 +85,8 @@ def _mnist_table(name, title, hparams, published, flags=""):
     )
 
 
-def _shared(name, title, hparams="", pairs=None, single=None, steps=2345):
-    """One of Su's networks, or a variant: 2,345 steps are 5 passes."""
+def _shared(name, title, hparams="", pairs=None, single=None, steps=5628):
+    """One of Su's networks, or a variant: 5,628 steps are 6 passes."""
     others = ()
     if "share_weights=false" not in hparams:
         flags = "--num_targets=2 --pairs=below"
@@ -97,7 +97,7 @@ def _shared(name, title, hparams="", pairs=None, single=None, steps=2345):
         dataset="mnist",
         max_steps=steps,
         hparams=f"{hparams},{_COSINE}".strip(","),
-        flags="--shift=0 --model="
+        flags="--shift=0 --batch_size=64 --model="
         + ("pooling" if name == "pooling" else "shared_capsule"),
         published=single,
         source=_SU,
@@ -195,7 +195,7 @@ _ALL = (
     _shared("shared-capsule", "shared weights", pairs=5.0, single=0.7),
     _shared("pooling", "global average pooling", pairs=60.0, single=0.7),
     *(
-        _shared(f"shared-{name}", title, hparams, steps=938)
+        _shared(f"shared-{name}", title, hparams, steps=1876)
         for name, (title, hparams) in _ABLATION.items()
     ),
     Experiment(

@@ -13,7 +13,6 @@ from reproduction import report, run
 from reproduction.experiments import EXPERIMENTS, Evaluation, Experiment
 from testing.mnist_files import write_mnist
 from testing.small_models import overrides
-from training.config import Config
 
 TINY = Experiment(
     name="tiny",
@@ -142,7 +141,7 @@ def test_every_experiment_is_one_that_its_command_does(name):
         assert other.checkpoint.endswith(f"model.ckpt-{config.max_steps}")
     large = run.training_of(experiment, 3, run.Places(), batch_size=1024)
     images = large.max_steps * large.batch_size
-    assert 0 <= images - config.max_steps * Config.batch_size < 1024
+    assert 0 <= images - config.max_steps * config.batch_size < 1024
     assert (
         dataclasses.replace(
             large,

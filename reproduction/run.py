@@ -45,12 +45,9 @@ def training_of(experiment, seed, places, batch_size=None):
       experiment: `Experiment`.
       seed: int.
       places: `Places`.
-      batch_size: int, or None for 128; with more there are fewer steps, of as
-        many images.
+      batch_size: int, or None for the experiment's; with more there are fewer
+        steps, of as many images.
     """
-    usual = Config.batch_size
-    batch_size = batch_size or usual
-    steps = math.ceil(experiment.max_steps * usual / batch_size)
     config = flags.parse(
         Config,
         [
@@ -59,6 +56,8 @@ def training_of(experiment, seed, places, batch_size=None):
             *shlex.split(experiment.flags),
         ],
     )
+    batch_size = batch_size or config.batch_size
+    steps = math.ceil(experiment.max_steps * config.batch_size / batch_size)
     return dataclasses.replace(
         config,
         batch_size=batch_size,

@@ -1,6 +1,7 @@
 """The networks of checkpoints, with the images to evaluate them on."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 
@@ -15,6 +16,13 @@ from input_data import registry
 from input_data.pipeline import Pipeline
 from models.hparams import parse_overrides
 from training.config import EVAL_BATCH_SIZE
+
+# Pixels down and right, of twelve crops.
+_AROUND = tuple(
+    (down * pixels, right * pixels)
+    for pixels in (1, 2, 3)
+    for down, right in itertools.product((-1, 1), repeat=2)
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +82,12 @@ def predict(predictor, pipeline, batch_size):
     return Predictions(*arrays, pipeline)
 
 
+def _shares(activations):
+    """Rows divided by their sums: [N, classes], none negative."""
+    sums = activations.sum(axis=-1, keepdims=True)
+    return activations / np.maximum(sums, np.finfo("float32").tiny)
+
+
 def _fill(array, size):
     """Repeats the last row until there are `size` rows."""
     return np.pad(
@@ -118,8 +132,29 @@ class Evaluator:
         _, _, predictor = self._built
         batch_size = self._parallel.round_up(EVAL_BATCH_SIZE)
         found = predict(predictor, pipeline, batch_size)
-        dataset = self.settings_for(checkpoint).dataset_name
-        return dataclasses.replace(found, dataset=dataset)
+        config = self.settings_for(checkpoint)
+        if config.crops > 1:
+            found = self._over_crops(found, predictor, batch_size)
+        return dataclasses.replace(found, dataset=config.dataset_name)
+
+    def _over_crops(self, middle, predictor, batch_size):
+        """Predictions of the middle of images, and of crops around it.
+
+        Source: G. E. Hinton, S. Sabour, N. Frosst, "Matrix capsules with EM
+        routing", ICLR 2018, section 5: the activations of all crops are
+        averaged. The loss stays that of the middle.
+        """
+        if not self.model.shows_capsules:
+            raise UserError(
+                f"--crops is for models of capsules: what model "
+                f"{self.model.name} gives has no scale to add up"
+            )
+        total = _shares(middle.logits)
+        for offset in _AROUND:
+            moved = middle.pipeline.moved(offset)
+            total += _shares(predict(predictor, moved, batch_size).logits)
+        mean = total / (1 + len(_AROUND))
+        return dataclasses.replace(middle, logits=mean)
 
     def settings_for(self, checkpoint):
         """The `Config`, and what is not given as the checkpoint knows it.

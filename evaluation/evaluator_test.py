@@ -1,8 +1,18 @@
+import numpy as np
 import pytest
 
+import checkpoints
+from checkpoints.architecture import Architecture
+from common.errors import UserError
 from devices.parallel import OneDevice
-from evaluation.evaluator import predict
+from evaluation.evaluator import Evaluator, predict
+from input_data.datasets import cifar10
+from input_data.features import ImageShape
+from models.optimizer import compile_model
+from testing.small_models import small_hparams
+from testing.tiny_files import write_cifar10
 from testing.tiny_subject import NUM_EXAMPLES, make_subject
+from training.config import Config
 
 
 @pytest.mark.parametrize("remake", [True, False])
@@ -15,3 +25,51 @@ def test_the_loss_is_that_of_training(remake):
     subject.model.compile()
     logs = subject.model.test_on_batch(x, y, return_dict=True)
     assert found.score.loss == pytest.approx(float(logs["loss"]), rel=1e-5)
+
+
+def save_for_cifar10(folder, model):
+    architecture = Architecture(
+        model, ImageShape(24, 24, 3, 10), 1, small_hparams(model)
+    )
+    network = architecture.build(seed=3)
+    compile_model(network)
+    metadata = checkpoints.Metadata(0, architecture, {"dataset": "cifar10"})
+    return checkpoints.open(checkpoints.save(folder, network, metadata))
+
+
+def test_thirteen_crops_are_averaged(tmp_path):
+    write_cifar10(tmp_path)
+    config = Config(train=False, data_dir=str(tmp_path), crops=13)
+    evaluator = Evaluator(config)
+    found = evaluator.predict(save_for_cifar10(tmp_path / "saved", "capsule"))
+    images = cifar10.read_cifar10(str(tmp_path), training=False).images
+    offsets = [(0, 0)]
+    for pixels in (1, 2, 3):
+        for down in (-pixels, pixels):
+            for right in (-pixels, pixels):
+                offsets.append((down, right))
+    assert len(offsets) == 13
+    expected = np.zeros_like(found.logits)
+    for down, right in offsets:
+        crops = images[:, 4 + down : 28 + down, 4 + right : 28 + right]
+        for number, crop in enumerate(crops.astype("float64")):
+            seen = (crop - crop.mean()) / crop.std()
+            lengths = evaluator.model.predict_on_batch(
+                {"images": seen[None].astype("float32")}
+            )["logits"][0]
+            expected[number] += lengths / lengths.sum() / 13
+    np.testing.assert_allclose(found.logits, expected, rtol=1e-4, atol=1e-6)
+    middle = Evaluator(Config(train=False, data_dir=str(tmp_path)))
+    assert found.score.loss == pytest.approx(
+        middle.predict(checkpoints.open(tmp_path / "saved")).score.loss
+    )
+
+
+def test_crops_are_for_capsules_and_photographs(tmp_path):
+    write_cifar10(tmp_path)
+    config = Config(train=False, data_dir=str(tmp_path), crops=13)
+    with pytest.raises(UserError, match="--crops is for models of capsules"):
+        Evaluator(config).predict(save_for_cifar10(tmp_path, "baseline"))
+    digits = Config(train=False, dataset="digits", crops=13)
+    with pytest.raises(UserError, match="--crops=13 does not apply to --data"):
+        Evaluator(digits).predict(save_for_cifar10(tmp_path / "x", "capsule"))

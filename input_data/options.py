@@ -41,6 +41,16 @@ class Options:
         kept=True,
         default_text=f"{_KEPT}, else false",
     )
+    crops: int = _data_flag(
+        1,
+        "In evaluation on cifar10 and norb: 13 averages what a network says of "
+        "the middle and of twelve crops that are moved by 1, 2 and 3 pixels "
+        "along the diagonals, the activations of each divided by their sum, as "
+        "the paper of matrix capsules does.",
+        is_valid=lambda number: number in (1, 13),
+        valid="1 or 13",
+        recorded=False,
+    )
     data_dir: str | None = _data_flag(
         None,
         "Folder with the files of the data set; or PREFIX.tfrecords@10, record "

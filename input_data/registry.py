@@ -93,6 +93,11 @@ def _check_options(name, data_set, options):
         raise UserError(
             f"--color is for --dataset=images: images of {name} are as they are"
         )
+    if options.crops > 1 and data_set.photograph_size is None:
+        raise UserError(
+            f"--crops={options.crops} does not apply to --dataset={name}: its "
+            "images are seen whole"
+        )
     for flag in ("shift", "pad", "distort", "augment"):
         is_given = getattr(options, flag) not in (None, False)
         if is_given and not data_set.moves:

@@ -1,5 +1,7 @@
 """Pipeline of photographs: square crops, each with mean 0 and deviation 1."""
 
+import copy
+
 import tensorflow as tf
 
 from input_data.labelled_images import ImageTensors
@@ -39,6 +41,7 @@ class StandardisedCrops(Pipeline):
         num_examples = min(eval_size, len(data))
         super().__init__(ImageTensors(data), crop_size, 1, num_examples)
         self._crop_size = crop_size
+        self._offset = (0, 0)
         self._distort = distort
 
     def _training_batch(self, step, batch_size, seed):
@@ -49,8 +52,18 @@ class StandardisedCrops(Pipeline):
 
     def _evaluation_batch(self, indices):
         images, labels = self._source.take(indices)
-        crops = central_crop(images, self._crop_size)
+        crops = central_crop(images, self._crop_size, self._offset)
         return self._standardised(tf.cast(crops, tf.float32), labels)
+
+    def moved(self, offset):
+        """The same images, whose crops in evaluation lie beside the middle.
+
+        Args:
+          offset: pair of int, pixels down and right.
+        """
+        other = copy.copy(self)
+        other._offset = offset
+        return other
 
     def _standardised(self, crops, labels):
         images = tf.image.per_image_standardization(crops)

@@ -34,10 +34,17 @@ def random_crop(images, size, seed):
     return tf.gather(cropped, columns, axis=2, batch_dims=1)
 
 
-def central_crop(images, size):
-    """The middle of images [B, H, W, C], of the height and width `size`."""
+def central_crop(images, size, offset=(0, 0)):
+    """The middle of images [B, H, W, C], of the height and width `size`.
+
+    Args:
+      images: tensor.
+      size: pair of int.
+      offset: pair of int, pixels by which the part is moved down and right.
+    """
     _, height, width, _ = images.shape
-    top, left = (height - size[0]) // 2, (width - size[1]) // 2
+    top = (height - size[0]) // 2 + offset[0]
+    left = (width - size[1]) // 2 + offset[1]
     return images[:, top : top + size[0], left : left + size[1]]
 
 

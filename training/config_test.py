@@ -28,7 +28,7 @@ def another_value(name):
     kind, default, meaning = meanings(Config)[name]
     candidates = {
         bool: [not default],
-        int: [1, 2],
+        int: [1, 2, 13],
         str: ["it's here", "mnist", *meaning.choices],
     }
     for value in candidates[kind]:

@@ -3,7 +3,7 @@
 import dataclasses
 
 from common.fields import field
-from input_data.names import is_valid_name, valid_names
+from input_data.names import MODULES, is_valid_name, valid_names
 from input_data.splits import Split
 
 
@@ -48,6 +48,7 @@ class Options:
         "else the embedded digits.",
         is_valid=is_valid_name,
         valid=f"one of {valid_names()}",
+        names=tuple(MODULES),
         default_text="mnist with --data_dir, else digits",
     )
     distort: bool = _data_flag(

@@ -102,7 +102,10 @@ class DepthwiseCapsule(keras.layers.Layer):
     """
 
     def __init__(
-        self, num_atoms: int, kernel_size: int | None = None, **kwargs
+        self,
+        num_atoms: int,
+        kernel_size: tuple[int, int] | None = None,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         require_positive(num_atoms=num_atoms)

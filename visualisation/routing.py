@@ -192,6 +192,8 @@ def _draw_entropy(subject, entropy, shares, num_examples):
         )
         axes.set_xlabel("routing iteration")
         axes.set_ylabel("entropy (nats)")
+        # Numbers that differ little are written in full all the same.
+        axes.ticklabel_format(useOffset=False)
         axes.set_xticks(iterations)
         axes.margins(0.15)
         axes.legend()

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import keras
 import numpy as np
 import pytest
@@ -128,3 +130,13 @@ def test_a_network_that_does_not_route_is_refused(monkeypatch):
 def test_more_examples_than_a_batch_are_refused():
     with pytest.raises(UserError, match="at most 100 .*=101 is too much"):
         routing.make(make_subject(), 101)
+
+
+def test_the_axis_of_entropies_has_them_in_full(monkeypatch):
+    figures = []
+    monkeypatch.setattr(routing, "png", figures.append)
+    subject = SimpleNamespace(name="any")
+    routing._draw_entropy(subject, np.array([2.30258, 2.30225]), 10, 100)
+    (figure,) = figures
+    figure.draw_without_rendering()
+    assert figure.axes[0].yaxis.get_offset_text().get_text() == ""

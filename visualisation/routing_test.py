@@ -99,6 +99,18 @@ def test_files(iterations):
     assert set(files) == {"routing.png", "routing_entropy.png"}
 
 
+# Attention has no iteration of equal shares.
+@pytest.mark.parametrize("model", ["capsule", "efficient_capsule"])
+def test_equal_shares_are_white(monkeypatch, model):
+    figures = []
+    monkeypatch.setattr(routing, "png", figures.append)
+    subject = make_subject(model=model)
+    routing.make(subject, 1)
+    low, high = figures[0].axes[1].images[0].get_clim()
+    num_types = subject.model.hparams.num_prime_capsules
+    assert (low + high) / 2 == pytest.approx(num_types / 10)
+
+
 def test_all_predicted_classes_and_the_next_are_shown():
     one, two = (
         example_of([0.3, 0.9, 0.1, 0.5], labels) for labels in ((1,), (0, 1))

@@ -25,7 +25,7 @@ import common.flags
 import devices
 from common.durable import make_folder, whole_file
 from common.errors import UserError
-from common.fields import meanings
+from common.fields import did_you_mean, meanings
 from common.startup import load_backend
 from input_data.options import Options
 from training.config import Config
@@ -98,7 +98,8 @@ def draw(names, config, output_dir, num_examples=None):
     for name in names:
         if name not in FIGURES:
             raise UserError(
-                f"unknown figure {name!r}; valid names: {', '.join(FIGURES)}"
+                f"unknown figure {name!r}{did_you_mean(name, FIGURES)}; valid "
+                f"names: {', '.join(FIGURES)}"
             )
     import checkpoints
     from evaluation.evaluator import Evaluator

@@ -111,8 +111,11 @@ def test_figures_are_replaced_and_nothing_else_is_left(tmp_path):
 
 
 def test_an_unknown_figure(tmp_path):
-    with pytest.raises(UserError, match="'routings'; valid names: recons"):
-        draw(["routing", "routings"], "nowhere", tmp_path)
+    with pytest.raises(
+        UserError,
+        match=r"'reconstrucions' \(did you mean reconstructions\?\); valid",
+    ):
+        draw(["routing", "reconstrucions"], "nowhere", tmp_path)
 
 
 def test_a_missing_checkpoint(tmp_path):

@@ -16,9 +16,10 @@ from absl import app, flags, logging
 
 import devices
 from common.errors import UserError
-from common.flags import parse_or_explain
+from common.fields import meanings
+from common.flags import parse_or_explain, validator
 from common.startup import load_backend
-from input_data.names import is_valid_name, valid_names
+from input_data.options import Options
 
 # What takes long to import is imported in functions, so that --help and a
 # wrong flag are answered at once.
@@ -46,8 +47,7 @@ def define_flags():
     )
     flags.register_validator(
         "dataset",
-        lambda name: name is None or is_valid_name(name),
-        f"should be one of {valid_names()}",
+        validator(meanings(Options)["dataset"][2]),
     )
     flags.DEFINE_string(
         "export",

@@ -146,10 +146,18 @@ def test_every_tag_is_listed(tmp_path):
                 "startIndex": 0,
             },
         )
-        # Training and evaluation are one row.
-        (row,) = table["sessionGroups"]
-        assert row["name"].startswith(f"{tmp_path.name} ")
-        assert row["hparams"]["routing"] == 2
-        assert {
-            metric["name"]["tag"] for metric in row["metricValues"]
-        } == SCALARS["train"] | SCALARS["test"]
+        rows = {row["name"].split()[0]: row for row in table["sessionGroups"]}
+        assert set(rows) == {f"{tmp_path.name}/{part}" for part in SCALARS}
+        for part, names in SCALARS.items():
+            row = rows[f"{tmp_path.name}/{part}"]
+            assert row["hparams"]["routing"] == 2
+            last = {
+                metric["name"]["tag"]: metric["value"]
+                for metric in row["metricValues"]
+            }
+            assert set(last) == names
+            # Each part's own, not the mean of all.
+            _, _, accuracy = ask(
+                address, f"data/plugin/scalars/scalars?run={part}&tag=accuracy"
+            )[-1]
+            assert last["accuracy"] == accuracy

@@ -11,6 +11,7 @@ import keras
 from keras import ops
 
 import layers
+from layers import network
 from models.capsule import CapsuleModel
 
 
@@ -91,5 +92,5 @@ def _last(iteration, logits, count):
 def naive_model(*args, **kwargs):
     """A `CapsuleModel` of the naive layers, by its arguments."""
     naive = {"Capsule": NaiveCapsule, "ConvSlimCapsule": NaiveConvSlimCapsule}
-    with unittest.mock.patch.multiple(layers, **naive):
+    with unittest.mock.patch.multiple(network, **naive):
         return CapsuleModel(*args, **kwargs)

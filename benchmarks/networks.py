@@ -10,13 +10,8 @@ from keras import ops
 from benchmarks.naive import naive_model
 from input_data import features as keys
 from layers.initial_weights import like_the_reference
-from models.capsule import (
-    CONV_STDDEV,
-    KERNEL_SIZE,
-    PRIMARY_STRIDES,
-    CapsuleModel,
-    HParams,
-)
+from layers.network import CONV_STDDEV, KERNEL_SIZE, PRIMARY_STRIDES
+from models.capsule import CapsuleModel, HParams
 from models.optimizer import compile_model
 from models.registry import build_model, model_class
 

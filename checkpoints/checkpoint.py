@@ -187,7 +187,7 @@ def exists(path):
     return os.path.isdir(path) or is_tf1(path)
 
 
-def open_checkpoint(path):
+def open_checkpoint(path: str | os.PathLike) -> Checkpoint:
     """Opens a checkpoint, ours or a TF1 one, and verifies its files.
 
     Args:
@@ -238,7 +238,7 @@ def open_checkpoint(path):
     )
 
 
-def newest(directory):
+def newest(directory: str | os.PathLike) -> Checkpoint | None:
     """Opens the newest checkpoint in a directory that is not damaged.
 
     Damaged ones that are newer get other names: their steps will be done

@@ -30,6 +30,8 @@ class Meaning:
       choices: tuple of the strings that are allowed.
       is_valid: function of a value that says whether it is allowed; None is.
       valid: string, what is allowed, after "must be".
+      names: tuple of strings that are meant to be near a wrong value, where
+        `is_valid` allows more than `choices` could list.
       default_text: string, the default in a table, where it depends.
       recorded: bool, whether a checkpoint records how it was trained with it.
       evaluated: bool, whether evaluating a training takes the same value.
@@ -46,6 +48,7 @@ class Meaning:
     choices: tuple = ()
     is_valid: typing.Callable | None = None
     valid: str = ""
+    names: tuple = ()
     default_text: str | None = None
     recorded: bool = False
     evaluated: bool = False
@@ -79,6 +82,10 @@ class Meaning:
             if bound is not None
         ]
         return " and ".join(bounds)
+
+    def suggestion(self, value):
+        """A question for the nearest name that is allowed, or nothing."""
+        return did_you_mean(value, self.choices or self.names)
 
 
 def field(default, help_text, **meaning):
@@ -124,6 +131,7 @@ def require_allowed(settings, kind):
         if not meaning.allows(value):
             raise UserError(
                 f"{kind} {name}={shortened(value)} must be {meaning.allowed}"
+                f"{meaning.suggestion(value)}"
             )
 
 

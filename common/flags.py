@@ -5,7 +5,7 @@ import sys
 
 from absl import flags
 
-from common.fields import meanings
+from common.fields import did_you_mean, meanings
 
 _LONGEST_MESSAGE = 400
 # The flags count as those of the command that defines them, for its --help.
@@ -24,13 +24,9 @@ def define(settings_class, names=None, flag_values=flags.FLAGS):
         if names is not None and name not in names:
             continue
         if meaning.choices:
-            flags.DEFINE_enum(
-                name,
-                default,
-                list(meaning.choices),
-                meaning.help,
-                flag_values=flag_values,
-            )
+            flag = flags.EnumFlag(name, default, meaning.help, meaning.choices)
+            flag.parser = _ChoiceParser(meaning.choices)
+            flags.DEFINE_flag(flag, flag_values)
             continue
         bounds = {}
         if kind in (int, float):
@@ -43,11 +39,36 @@ def define(settings_class, names=None, flag_values=flags.FLAGS):
         )
         if meaning.is_valid is not None:
             flags.register_validator(
-                name,
-                meaning.allows,
-                f"must be {meaning.allowed}",
-                flag_values=flag_values,
+                name, validator(meaning), flag_values=flag_values
             )
+
+
+def validator(meaning):
+    """A function of a flag's value, for `flags.register_validator`.
+
+    Args:
+      meaning: `fields.Meaning`, which says what is allowed.
+    """
+
+    def check(value):
+        if not meaning.allows(value):
+            raise flags.ValidationError(
+                f"must be {meaning.allowed}{meaning.suggestion(value)}"
+            )
+        return True
+
+    return check
+
+
+class _ChoiceParser(flags.EnumParser):
+    """One of several names; a wrong one is told the nearest."""
+
+    def parse(self, argument):
+        try:
+            return super().parse(argument)
+        except ValueError as error:
+            suggestion = did_you_mean(argument, self.enum_values)
+            raise ValueError(f"{error}{suggestion}") from None
 
 
 _DEFINE = {

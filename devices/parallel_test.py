@@ -236,8 +236,8 @@ def test_checkpoints_go_from_one_backend_to_another(tmp_path, backend):
 @slow
 @pytest.mark.parametrize("backend", OTHERS)
 def test_layers_on_the_other_backends(backend):
-    names = ("capsule", "losses", "metrics", "reconstruction", "routing")
-    files = [f"layers/{name}_test.py" for name in names]
+    names = ("capsule", "losses", "metrics", "network", "reconstruction")
+    files = [f"layers/{name}_test.py" for name in (*names, "routing")]
     process = start(backend, "-m", "pytest", "-q", *files)
     output, errors = process.communicate(timeout=1500)
     assert process.returncode == 0, output + errors

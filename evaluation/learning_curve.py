@@ -41,9 +41,10 @@ def draw(parts, title):
         them.
       title: string.
     """
-    with matplotlib.rc_context(STYLE):
+    # The ticks of a logarithmic axis are formulas; the title may be anything.
+    with matplotlib.rc_context({**STYLE, "text.parse_math": True}):
         figure = Figure(figsize=_INCHES, layout="constrained")
-        figure.suptitle(title)
+        figure.suptitle(title, parse_math=False)
         for place, name in enumerate(("loss", "accuracy")):
             axes = figure.add_subplot(1, 2, place + 1)
             for part, points in parts.items():

@@ -1,5 +1,6 @@
 import numpy as np
 import tensorflow as tf
+from matplotlib.text import Text
 
 from evaluation import learning_curve
 from training.curve import Curve
@@ -23,3 +24,19 @@ def test_every_part_of_a_run_is_drawn(tmp_path):
                 seen.append((half == colour).all(axis=-1).sum() > 20)
     # Of loss and accuracy: test is blue, and train orange once it is second.
     assert seen == [True, False] * 2 + [True, True] * 2
+
+
+def test_formulas_are_drawn_as_such_and_names_are_not(monkeypatch):
+    formulas = {}
+
+    def read(figure, dpi):
+        figure.draw_without_rendering()
+        for text in figure.findobj(Text):
+            if "$" in text.get_text():
+                formulas[text.get_text()] = text.get_parse_math()
+
+    monkeypatch.setattr(learning_curve, "png", read)
+    learning_curve.draw({"train": {1: (0.06, 0.1), 2: (0.006, 0.9)}}, "$a$b$")
+    assert not formulas.pop("$a$b$")
+    assert formulas
+    assert all(formulas.values())

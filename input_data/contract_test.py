@@ -222,6 +222,11 @@ def test_unknown_name_lists_the_valid_ones(name):
         load(name, Split.TRAIN, Options())
 
 
+def test_a_name_is_suggested():
+    with pytest.raises(UserError, match=r"'minst' \(did you mean mnist\?\)"):
+        find("minst")
+
+
 def test_the_flag_knows_the_names():
     with pytest.raises(flags.Error, match=f"one of {valid_names()}"):
         parse(Options, ["--dataset=nothing"])

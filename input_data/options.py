@@ -4,7 +4,7 @@ import dataclasses
 
 from common.errors import UserError
 from common.fields import field, meanings, shortened
-from input_data.names import is_valid_name, valid_names
+from input_data.names import MODULES, is_valid_name, valid_names
 from input_data.splits import Split
 
 _EMBEDDED = "digits"  # the data set that has no --data_dir
@@ -66,6 +66,7 @@ class Options:
         kept=True,
         is_valid=is_valid_name,
         valid=f"one of {valid_names()}",
+        names=tuple(MODULES),
         default_text=f"{_KEPT}, else mnist with --data_dir, else digits",
     )
     distort: bool | None = _data_flag(

@@ -7,6 +7,7 @@ import dataclasses
 import importlib
 
 from common.errors import UserError
+from common.fields import did_you_mean
 from input_data.names import (
     MODULES,
     TFDS_MODULE,
@@ -68,7 +69,8 @@ def find(name):
     """
     if not is_valid_name(name):
         raise UserError(
-            f"unknown data set {name!r}; valid names: {valid_names()}"
+            f"unknown data set {name!r}{did_you_mean(name, MODULES)}; valid "
+            f"names: {valid_names()}"
         )
     if name in MODULES:
         return importlib.import_module(MODULES[name]).DATA_SET

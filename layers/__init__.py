@@ -6,6 +6,7 @@ from .em_routing import em_assignments, em_routing
 from .losses import (
     CLASSIFICATION_LOSSES,
     MARGIN_SCHEDULES,
+    MeanOverBatch,
     margin_loss,
     reconstruction_loss,
     sigmoid_loss,
@@ -19,6 +20,7 @@ from .matrix_capsule import (
     PrimaryMatrixCapsules,
 )
 from .metrics import Accuracy, AlmostAccuracy, almost_correct, correct
+from .network import CapsuleNetwork, CapsuleStack
 from .reconstruction import Reconstruction, mask_capsules
 from .routing import (
     RoutingRule,
@@ -44,12 +46,15 @@ __all__ = [
     "Accuracy",
     "AlmostAccuracy",
     "Capsule",
+    "CapsuleNetwork",
+    "CapsuleStack",
     "ClassMatrixCapsules",
     "Conv2D",
     "ConvMatrixCapsules",
     "ConvSlimCapsule",
     "DepthwiseCapsule",
     "Length",
+    "MeanOverBatch",
     "PrimaryMatrixCapsules",
     "Reconstruction",
     "RoutingRule",

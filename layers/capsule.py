@@ -9,6 +9,7 @@ from keras import ops
 from .convolution import convolution
 from .initial_weights import constant_bias, truncated_normal
 from .routing import RoutingRule, couplings_of, lengths, route
+from .tensor import Tensor
 from .votes import FormedVotes, LinearVotes, SharedVotes
 
 
@@ -51,14 +52,14 @@ class _RoutedLayer(keras.layers.Layer):
 
     def __init__(
         self,
-        num_capsules,
-        num_atoms,
-        num_routing,
-        leaky,
+        num_capsules: int,
+        num_atoms: int,
+        num_routing: int,
+        leaky: bool,
         *,
-        rule=None,
-        use_bias=True,
-        kernel_initializer=None,
+        rule: RoutingRule | dict | None = None,
+        use_bias: bool = True,
+        kernel_initializer: str | keras.initializers.Initializer | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -162,11 +163,11 @@ class Capsule(_RoutedLayer):
 
     def __init__(
         self,
-        num_capsules,
-        num_atoms,
-        num_routing=3,
-        leaky=False,
-        share_weights=False,
+        num_capsules: int,
+        num_atoms: int,
+        num_routing: int = 3,
+        leaky: bool = False,
+        share_weights: bool = False,
         **kwargs,
     ):
         super().__init__(num_capsules, num_atoms, num_routing, leaky, **kwargs)
@@ -202,7 +203,7 @@ class Capsule(_RoutedLayer):
     def call(self, inputs):
         return self._route(self._votes(inputs))
 
-    def couplings(self, inputs):
+    def couplings(self, inputs: Tensor) -> Tensor:
         """How the built layer routes its input capsules to its outputs.
 
         Args:
@@ -260,13 +261,13 @@ class ConvSlimCapsule(_RoutedLayer):
 
     def __init__(
         self,
-        num_capsules,
-        num_atoms,
-        kernel_size,
-        strides=1,
-        padding="VALID",
-        num_routing=3,
-        leaky=False,
+        num_capsules: int,
+        num_atoms: int,
+        kernel_size: int,
+        strides: int = 1,
+        padding: str = "VALID",
+        num_routing: int = 3,
+        leaky: bool = False,
         **kwargs,
     ):
         super().__init__(num_capsules, num_atoms, num_routing, leaky, **kwargs)

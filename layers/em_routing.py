@@ -18,6 +18,8 @@ import dataclasses
 
 from keras import ops
 
+from .tensor import Tensor
+
 POSE_SIZE = 4
 POSE_ENTRIES = POSE_SIZE**2
 # Which of a pose's entries the row and the column of a child are added to:
@@ -83,7 +85,13 @@ class Options:
             )
 
 
-def em_routing(votes, activations, beta_u, beta_a, options=None):
+def em_routing(
+    votes: Tensor,
+    activations: Tensor,
+    beta_u: Tensor,
+    beta_a: Tensor,
+    options: Options | None = None,
+) -> tuple[Tensor, Tensor]:
     """Routes children to parents that all of them vote for.
 
     For each parent j, with sums over its children i and lambda of `Options`,
@@ -125,7 +133,13 @@ def em_routing(votes, activations, beta_u, beta_a, options=None):
     )
 
 
-def em_assignments(votes, activations, beta_u, beta_a, options=None):
+def em_assignments(
+    votes: Tensor,
+    activations: Tensor,
+    beta_u: Tensor,
+    beta_a: Tensor,
+    options: Options | None = None,
+) -> Tensor:
     """The assignments R of every iteration of `em_routing`.
 
     Args: as `em_routing`.

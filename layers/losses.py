@@ -8,6 +8,8 @@ are capsule lengths for capsule models and the raw outputs of the baseline.
 import keras
 from keras import ops
 
+from .tensor import Tensor
+
 # The paper's section 3: m+ = 0.9, m- = 0.1, lambda = 0.5.
 PRESENT_MARGIN = 0.9
 ABSENT_MARGIN = 0.1
@@ -25,7 +27,9 @@ def _float32(*tensors):
 
 
 @_registered
-def margin_loss(labels, logits, absent_weight=ABSENT_WEIGHT):
+def margin_loss(
+    labels: Tensor, logits: Tensor, absent_weight: float = ABSENT_WEIGHT
+) -> Tensor:
     """Margin loss: the paper's equation 4, scaled as in the reference.
 
     Per class 0.5 * T * max(0, 0.9 - l)^2 + 0.25 * (1 - T) * max(0, l - 0.1)^2,
@@ -48,7 +52,7 @@ def margin_loss(labels, logits, absent_weight=ABSENT_WEIGHT):
 
 
 @_registered
-def softmax_loss(labels, logits):
+def softmax_loss(labels: Tensor, logits: Tensor) -> Tensor:
     """Cross-entropy of softmax(logits) with the label vector.
 
     With several labels it is the sum of their cross-entropies, as in the
@@ -66,7 +70,7 @@ def softmax_loss(labels, logits):
 
 
 @_registered
-def sigmoid_loss(labels, logits):
+def sigmoid_loss(labels: Tensor, logits: Tensor) -> Tensor:
     """Cross-entropy of sigmoid(logits) with labels / 2, mean over classes.
 
     The targets are halved as in the reference, where two digits share the
@@ -86,7 +90,7 @@ def sigmoid_loss(labels, logits):
 
 
 @_registered
-def reconstruction_loss(images, reconstructions):
+def reconstruction_loss(images: Tensor, reconstructions: Tensor) -> Tensor:
     """0.0005 times the sum over the pixels of the squared difference.
 
     Args:
@@ -103,7 +107,7 @@ def reconstruction_loss(images, reconstructions):
 
 
 @_registered
-def spread_loss(labels, activations, margin):
+def spread_loss(labels: Tensor, activations: Tensor, margin: Tensor) -> Tensor:
     """Spread loss of matrix capsules.
 
     sum over the absent classes c of max(0, margin - (a_present - a_c))^2, with
@@ -141,7 +145,9 @@ def _sigmoid_margin(progress):
 MARGIN_SCHEDULES = {"linear": _linear_margin, "sigmoid": _sigmoid_margin}
 
 
-def spread_margin(step, margin_steps, schedule="linear"):
+def spread_margin(
+    step: Tensor | None, margin_steps: int, schedule: str = "linear"
+) -> Tensor:
     """The margin of the spread loss at a step of the training.
 
     Args:
@@ -165,3 +171,14 @@ CLASSIFICATION_LOSSES = {
     "softmax": softmax_loss,
     "sigmoid": sigmoid_loss,
 }
+
+
+class MeanOverBatch(keras.losses.Loss):
+    """The mean of values [B] over the whole batch, all replicas together.
+
+    `keras.losses.Loss` knows how to divide when the batch is split over
+    several devices. Call arguments: the values, twice.
+    """
+
+    def call(self, y_true, y_pred):
+        return y_pred

@@ -59,7 +59,7 @@ class PrimaryMatrixCapsules(keras.layers.Layer):
         build if the input does not have four axes of which the last is known.
     """
 
-    def __init__(self, num_capsules, **kwargs):
+    def __init__(self, num_capsules: int, **kwargs):
         super().__init__(**kwargs)
         require_positive(num_capsules=num_capsules)
         self.num_capsules = num_capsules
@@ -115,12 +115,12 @@ class _EMRoutedLayer(keras.layers.Layer):
 
     def __init__(
         self,
-        num_capsules,
-        num_routing,
-        final_lambda,
-        min_variance,
-        damping,
-        normalise="parents",
+        num_capsules: int,
+        num_routing: int,
+        final_lambda: float,
+        min_variance: float,
+        damping: float,
+        normalise: str = "parents",
         **kwargs,
     ):
         # Activations are not to be rounded on the way from layer to layer.
@@ -267,15 +267,15 @@ class ConvMatrixCapsules(_EMRoutedLayer):
 
     def __init__(
         self,
-        num_capsules,
-        kernel_size,
-        strides=1,
-        padding="VALID",
-        num_routing=3,
-        final_lambda=0.01,
-        min_variance=5e-4,
-        damping=0.0,
-        normalise="parents",
+        num_capsules: int,
+        kernel_size: int,
+        strides: int = 1,
+        padding: str = "VALID",
+        num_routing: int = 3,
+        final_lambda: float = 0.01,
+        min_variance: float = 5e-4,
+        damping: float = 0.0,
+        normalise: str = "parents",
         **kwargs,
     ):
         super().__init__(
@@ -377,12 +377,12 @@ class ClassMatrixCapsules(_EMRoutedLayer):
 
     def __init__(
         self,
-        num_capsules,
-        num_routing=3,
-        final_lambda=0.01,
-        min_variance=5e-4,
-        damping=0.0,
-        coordinates=True,
+        num_capsules: int,
+        num_routing: int = 3,
+        final_lambda: float = 0.01,
+        min_variance: float = 5e-4,
+        damping: float = 0.0,
+        coordinates: bool = True,
         **kwargs,
     ):
         super().__init__(

@@ -7,6 +7,8 @@ ties to the lower class index.
 import keras
 from keras import ops
 
+from .tensor import Tensor
+
 
 def _num_hits(labels, logits, num_targets):
     """How many of the predicted classes are labels: float32 [B]."""
@@ -20,7 +22,7 @@ def _num_hits(labels, logits, num_targets):
     return ops.sum(hits, axis=-1)
 
 
-def correct(labels, logits, num_targets=1):
+def correct(labels: Tensor, logits: Tensor, num_targets: int = 1) -> Tensor:
     """1 where the predicted classes are exactly the labels, else 0.
 
     Args:
@@ -35,7 +37,9 @@ def correct(labels, logits, num_targets=1):
     return ops.cast(hits > num_targets - 0.5, "float32")
 
 
-def almost_correct(labels, logits, num_targets=1):
+def almost_correct(
+    labels: Tensor, logits: Tensor, num_targets: int = 1
+) -> Tensor:
     """1 where at least one predicted class is a label, else 0.
 
     Args and returns: as `correct`.
@@ -49,7 +53,12 @@ class _PredictionMetric(keras.metrics.MeanMetricWrapper):
 
     function = None
 
-    def __init__(self, num_targets=1, name=None, dtype=None):
+    def __init__(
+        self,
+        num_targets: int = 1,
+        name: str | None = None,
+        dtype: str | None = None,
+    ):
         super().__init__(
             type(self).function,
             name=name,

@@ -1,10 +1,12 @@
 import ast
 import importlib.util
+import inspect
 import pathlib
 import shutil
 import subprocess
 import sys
 import tomllib
+import typing
 import zipfile
 
 import keras
@@ -31,6 +33,32 @@ def test_layers_import_keras_alone(path):
         else:
             continue
         assert {name.partition(".")[0] for name in names} <= allowed
+
+
+def constructor_or_function(name):
+    public = getattr(layers, name)
+    return public.__init__ if inspect.isclass(public) else public
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(function, id=name)
+        for name in layers.__all__
+        if inspect.isfunction(function := constructor_or_function(name))
+        # Not those that Keras' own classes have.
+        and function.__module__.startswith("layers.")
+    ],
+)
+def test_arguments_and_results_have_types(function):
+    hints = typing.get_type_hints(function)
+    given = {
+        parameter.name
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    } - {"self"}
+    assert given <= set(hints)
+    assert function.__name__ == "__init__" or "return" in hints
 
 
 @pytest.fixture
@@ -85,4 +113,5 @@ def test_the_wheel_holds_the_modules_and_no_tests(tmp_path):
     (wheel,) = tmp_path.glob(f"capsule_layers-{layers.__version__}-*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     packaged = {n for n in names if n.startswith("capsule_layers/")}
-    assert packaged == {f"capsule_layers/{path.name}" for path in MODULES}
+    files = {"py.typed", *(path.name for path in MODULES)}
+    assert packaged == {f"capsule_layers/{name}" for name in files}

@@ -5,13 +5,14 @@ from keras import ops
 
 from .capsule import require_positive
 from .initial_weights import like_the_reference
+from .tensor import Tensor
 
 # The paper's section 4.1: fully connected layers of 512 and 1024 units before
 # the pixels.
 HIDDEN_UNITS = (512, 1024)
 
 
-def mask_capsules(capsules, labels):
+def mask_capsules(capsules: Tensor, labels: Tensor) -> Tensor:
     """Zeroes all capsules but the labelled one of each example.
 
     Args:
@@ -54,7 +55,14 @@ class Reconstruction(keras.layers.Layer):
         the capsules do not have three axes of which the last two are known.
     """
 
-    def __init__(self, height, width, depth, he_normal=False, **kwargs):
+    def __init__(
+        self,
+        height: int,
+        width: int,
+        depth: int,
+        he_normal: bool = False,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         require_positive(height=height, width=width, depth=depth)
         self.height = height

@@ -19,6 +19,7 @@ from typing import Literal
 
 from keras import ops
 
+from .tensor import Tensor
 from .votes import FormedVotes
 
 # Added to the squared length under the reciprocal square root. It makes value
@@ -35,7 +36,9 @@ def _squared_length_and_reciprocal(capsules, epsilon=0.0):
     return squared, ops.rsqrt(squared + _EPSILON)
 
 
-def squash(capsules, constant: float = 1.0, epsilon: float = 0.0):
+def squash(
+    capsules: Tensor, constant: float = 1.0, epsilon: float = 0.0
+) -> Tensor:
     """Shrinks each capsule to a length below 1 and keeps its direction.
 
     v = |s|^2 / (constant + |s|^2) * s / |s|, with 1 the paper's equation 1.
@@ -58,7 +61,7 @@ def squash(capsules, constant: float = 1.0, epsilon: float = 0.0):
     return ops.cast(squashed, capsules.dtype)
 
 
-def lengths(capsules):
+def lengths(capsules: Tensor) -> Tensor:
     """Euclidean length of each capsule: the probability that its entity exists.
 
     Args:
@@ -74,7 +77,7 @@ def lengths(capsules):
     return ops.squeeze(squared * reciprocal, axis=-1)
 
 
-def leaky_softmax(logits, axis: int = -1):
+def leaky_softmax(logits: Tensor, axis: int = -1) -> Tensor:
     """Softmax with one extra logit, fixed at 0, whose share is dropped.
 
     The dropped share goes to no output capsule, so an input capsule may be
@@ -240,7 +243,9 @@ def _iterations(votes, biases, num_routing, rule):
         yield couplings, s
 
 
-def dynamic_routing(votes, biases, num_routing: int = 3, leaky: bool = False):
+def dynamic_routing(
+    votes: Tensor, biases: Tensor, num_routing: int = 3, leaky: bool = False
+) -> Tensor:
     """Routing by agreement, procedure 1 of the paper: see `route`.
 
     The bias is inside every iteration, as in the reference (the paper has no
@@ -262,7 +267,9 @@ def dynamic_routing(votes, biases, num_routing: int = 3, leaky: bool = False):
     return route(FormedVotes(votes), biases, num_routing, RoutingRule(leaky))
 
 
-def routing_couplings(votes, biases, num_routing: int = 3, leaky: bool = False):
+def routing_couplings(
+    votes: Tensor, biases: Tensor, num_routing: int = 3, leaky: bool = False
+) -> Tensor:
     """The couplings c of every iteration of `dynamic_routing`.
 
     Args and raises: as `dynamic_routing`.

@@ -14,13 +14,14 @@ import keras
 from keras import ops
 
 from .capsule import require_positive
+from .tensor import Tensor
 
 # Added to the squared length under its root. It keeps the root's gradient
 # finite at zero and is below float32 rounding for every length >= 1e-4.
 _EPSILON = 1e-16
 
 
-def exponential_squash(capsules):
+def exponential_squash(capsules: Tensor) -> Tensor:
     """Shrinks each capsule to a length below 1 and keeps its direction.
 
     v = (1 - exp(-|s|)) * s / |s|. Of a zero capsule the value is 0, and the
@@ -39,7 +40,7 @@ def exponential_squash(capsules):
     return ops.cast(-ops.expm1(-length) / length * s, capsules.dtype)
 
 
-def self_attention(votes):
+def self_attention(votes: Tensor) -> Tensor:
     """How votes attend to each other, shared among the outputs.
 
     softmax over o of sum over k of <u[b, o, i], u[b, o, k]> / sqrt(A). The sum
@@ -57,7 +58,7 @@ def self_attention(votes):
     return ops.softmax(agreement / math.sqrt(u.shape[-1]), axis=1)
 
 
-def self_attention_routing(votes, biases):
+def self_attention_routing(votes: Tensor, biases: Tensor) -> Tensor:
     """The output capsules: squash(sum over i of c[b, o, i] u[b, o, i, :]).
 
     The couplings c are `self_attention` plus a bias for each pair of capsules.
@@ -100,7 +101,12 @@ class DepthwiseCapsule(keras.layers.Layer):
         not divide.
     """
 
-    def __init__(self, num_atoms, kernel_size=None, **kwargs):
+    def __init__(
+        self,
+        num_atoms: int,
+        kernel_size: tuple[int, int] | None = None,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         require_positive(num_atoms=num_atoms)
         if kernel_size is not None:
@@ -194,7 +200,7 @@ class SelfAttentionCapsule(keras.layers.Layer):
         if the input does not have three axes of which the last two are known.
     """
 
-    def __init__(self, num_capsules, num_atoms, **kwargs):
+    def __init__(self, num_capsules: int, num_atoms: int, **kwargs):
         super().__init__(**kwargs)
         require_positive(num_capsules=num_capsules, num_atoms=num_atoms)
         self.num_capsules = num_capsules

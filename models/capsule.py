@@ -4,13 +4,12 @@ import dataclasses
 import math
 from typing import ClassVar
 
-import keras
 from keras import ops
 
 import layers
 from common.fields import field
 from input_data import features as keys
-from layers.initial_weights import like_the_reference
+from layers.network import KERNEL_SIZE, PRIMARY_STRIDES
 from layers.reconstruction import HIDDEN_UNITS
 from models.classifier import Classifier, Routing
 from models.hparams import (
@@ -21,11 +20,6 @@ from models.hparams import (
     size,
 )
 from models.tf1_variables import Tf1Variable, convolved, layer, plain
-
-# The paper's figure 1.
-KERNEL_SIZE = 9
-CONV_STDDEV = 0.05
-PRIMARY_STRIDES = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,11 +60,9 @@ class HParams(BaseHParams):
 class CapsuleModel(Classifier):
     """Convolution, primary capsules, class capsules and a decoder.
 
-    conv 9x9 to `conv_channels` channels, relu; primary capsules 9x9 stride 2,
-    `num_prime_capsules` types of `primary_atoms` atoms, one routing iteration;
-    one class capsule of `class_atoms` atoms per class, `routing` iterations;
-    logits are their lengths. With `remake`, a decoder redraws the image from
-    the capsule of each label.
+    The layers are those of `layers.CapsuleStack`; logits are the lengths of
+    its class capsules. With `remake`, a decoder redraws the image from the
+    capsule of each label.
 
     Call arguments:
       x: dict with `images` [B, H, W, C] and, for the decoder, `recons_label`
@@ -94,33 +86,20 @@ class CapsuleModel(Classifier):
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)
-        self.conv1 = keras.layers.Conv2D(
-            hparams.conv_channels,
-            KERNEL_SIZE,
-            padding=hparams.padding.lower(),
-            activation="relu",
-            data_format="channels_last",
-            name="conv1",
-            **like_the_reference(stddev=CONV_STDDEV),
-        )
-        self.conv_capsule1 = layers.ConvSlimCapsule(
-            hparams.num_prime_capsules,
-            hparams.primary_atoms,
-            KERNEL_SIZE,
-            strides=PRIMARY_STRIDES,
-            padding=hparams.padding,
-            num_routing=1,
-            leaky=hparams.leaky,
-            name="conv_capsule1",
-        )
-        self.flatten = keras.layers.Reshape((-1, hparams.primary_atoms))
-        self.capsule2 = layers.Capsule(
+        self._stack = layers.CapsuleStack(
             shape.num_classes,
-            hparams.class_atoms,
+            conv_channels=hparams.conv_channels,
+            num_prime_capsules=hparams.num_prime_capsules,
+            primary_atoms=hparams.primary_atoms,
+            class_atoms=hparams.class_atoms,
             num_routing=hparams.routing,
             leaky=hparams.leaky,
-            name="capsule2",
+            padding=hparams.padding,
         )
+        # Under these names Keras finds their weights, also in a file.
+        self.conv1 = self._stack.conv1
+        self.conv_capsule1 = self._stack.conv_capsule1
+        self.capsule2 = self._stack.capsule2
         self.recons = None
         if hparams.remake:
             self.recons = layers.Reconstruction(
@@ -129,17 +108,7 @@ class CapsuleModel(Classifier):
             self.track_reconstructions()
 
     def activations(self, images):
-        """What each layer gives, by its name: the last are class capsules."""
-        features = self.conv1(images)
-        # All channels of a position are the atoms of one input capsule.
-        primary = self.conv_capsule1(ops.expand_dims(features, -2))
-        # [B, h, w, types, atoms] -> [B, h * w * types, atoms]
-        capsules = self.capsule2(self.flatten(primary))
-        return {
-            "conv1": features,
-            "conv_capsule1": primary,
-            "capsule2": capsules,
-        }
+        return self._stack.activations(images)
 
     @property
     def decoder(self):
@@ -148,7 +117,7 @@ class CapsuleModel(Classifier):
 
     def routing_of(self, images):
         primary = self.activations(images)["conv_capsule1"]
-        couplings = self.capsule2.couplings(self.flatten(primary))
+        couplings = self.capsule2.couplings(self._stack.flatten(primary))
         by_position = ops.reshape(
             couplings,
             (

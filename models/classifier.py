@@ -25,17 +25,6 @@ class Routing(typing.NamedTuple):
     leaky: bool
 
 
-class _MeanOverBatch(keras.losses.Loss):
-    """The mean of values [B] over the whole batch, all replicas together.
-
-    `keras.losses.Loss` knows how to divide when the batch is split over
-    several devices.
-    """
-
-    def call(self, y_true, y_pred):
-        return y_pred
-
-
 class Classifier(keras.Model):
     """A model with `logits`, and perhaps reconstructions, that trains by `fit`.
 
@@ -73,7 +62,7 @@ class Classifier(keras.Model):
         super().__init__(**kwargs)
         self.num_targets = num_targets
         self.hparams = hparams
-        self._mean_over_batch = _MeanOverBatch(name="mean_over_batch")
+        self._mean_over_batch = layers.MeanOverBatch(name="mean_over_batch")
         self._cost = keras.metrics.Mean(name="batch_classification_cost")
         self._accuracy = layers.Accuracy(num_targets, name="accuracy")
         self._almost = layers.AlmostAccuracy(

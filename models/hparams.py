@@ -156,7 +156,8 @@ def _describe_all(hparams_class):
 def _find_preset(hparams_class, name):
     if name not in hparams_class.PRESETS:
         raise UserError(
-            f"--hparams_override: unknown preset '{shortened(name)}'; valid "
-            f"names: {', '.join(sorted(hparams_class.PRESETS))}"
+            f"--hparams_override: unknown preset '{shortened(name)}'"
+            f"{did_you_mean(name, hparams_class.PRESETS)}; valid names: "
+            f"{', '.join(sorted(hparams_class.PRESETS))}"
         )
     return hparams_class.PRESETS[name]

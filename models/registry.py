@@ -21,7 +21,7 @@ MODELS = {
 _MOST_WEIGHTS = 2 * 10**9
 
 
-def model_class(name):
+def model_class(name: str):
     """The class of a model, a `classifier.Classifier`.
 
     Raises:

@@ -74,14 +74,18 @@ def test_a_checkpoint_records_what_decides_how_it_was_trained():
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("--model=capsul", "should be one of <baseline|capsule"),
+        ("--model=capsul", r"<baseline|capsule.*> \(did you mean capsule\?\)"),
+        ("--model=x", r"one of <baseline|capsule.*>$"),
         ("--max_stepps=3", "Unknown command line flag 'max_stepps'"),
         ("--max_steps=0", "--max_steps=0: 0 is not an integer in the range"),
         ("--batch_size=many", "--batch_size=many"),
         ("--eval_interval=nan", "must be a finite number"),
         ("--seed=5000000000", "--seed=5000000000"),
         ("--device=tpu", "must be cpu, gpu or gpu:NUMBER"),
-        ("--dataset=mnits", "must be one of affnist, cifar10, digits"),
+        (
+            "--dataset=minst",
+            r"one of affnist, cifar10, .*tfds:NAME \(did you mean mnist\?\)",
+        ),
     ],
 )
 def test_wrong_flags_say_what_would_be_right(argument, message):

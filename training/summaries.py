@@ -69,11 +69,11 @@ class SummaryWriter:
     def hparams(self, metadata):
         """Writes a run's settings for the HParams page of TensorBoard.
 
-        The training and the evaluating job of a run write the same, so that
-        both their scalars stand in one row. The row has the name of the run's
-        folder, and a number that tells runs of the same name apart. They
-        replace those that were there: after a resume with others, the last
-        metrics are of these.
+        Training and each evaluation have a row of their own: in one, the page
+        would show the mean of what both call `accuracy`. The row has the names
+        of the run's folder and of the part, and a number that tells runs of
+        the same name apart. Settings replace those that were there: after a
+        resume with others, the last metrics are of these.
 
         Args:
           metadata: `checkpoint.Metadata`; its step does not matter.
@@ -87,10 +87,11 @@ class SummaryWriter:
         settings = {k: v for k, v in settings.items() if v is not None}
         described = json.dumps(settings, sort_keys=True).encode()
         number = hashlib.sha256(described).hexdigest()[:6]
-        run = self._directory.resolve().parent.name
+        folder = self._directory.resolve()
+        row = f"{folder.parent.name}/{folder.name} {number}"
         event = event_pb2.Event(wall_time=time.time())
         event.summary.CopyFrom(
-            hparams_plugin.hparams_pb(settings, trial_id=f"{run} {number}")
+            hparams_plugin.hparams_pb(settings, trial_id=row)
         )
         path = make_folder(self._directory) / _HPARAMS_FILE
         with (

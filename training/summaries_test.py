@@ -96,4 +96,4 @@ def test_settings_of_a_resume_replace_those_before(tmp_path):
         assert settings["seed"].number_value == 7
         rows.append(row)
     assert rows[0] != rows[1]
-    assert all(row.startswith("run ") for row in rows)
+    assert all(row.startswith("run/train ") for row in rows)

@@ -100,17 +100,17 @@ def make(subject, num_examples=NUM_EXAMPLES):
     couplings, leaky = couplings_of(
         subject, np.stack([example.image for example in examples])
     )
+    *_, num_types, num_classes = couplings.shape
+    shares = num_classes + leaky
     return {
         "routing.png": _draw_maps(
             subject,
             examples[:num_examples],
             by_position(couplings[:, :num_examples]),
+            num_types / shares,
         ),
         "routing_entropy.png": _draw_entropy(
-            subject,
-            mean_entropy(couplings, leaky),
-            couplings.shape[-1] + leaky,
-            len(examples),
+            subject, mean_entropy(couplings, leaky), shares, len(examples)
         ),
     }
 
@@ -124,16 +124,17 @@ def shown_classes(example):
     ]
 
 
-def _draw_maps(subject, examples, maps):
-    """Rows for the classes of each; maps: [iterations, N, h, w, classes]."""
+def _draw_maps(subject, examples, maps, equal):
+    """Rows for the classes of each; maps: [iterations, N, h, w, classes].
+
+    White is `equal`, what each class has where all have the same.
+    """
     iterations = len(maps)
     rows = [
         (number, example, *shown)
         for number, example in enumerate(examples)
         for shown in shown_classes(example)
     ]
-    # White is the equal share of the first iteration.
-    equal = float(maps[0].flat[0])
     reach = max(float(np.abs(maps - equal).max()), 0.01 * equal)
     scale = {"vmin": equal - reach, "vmax": equal + reach, "cmap": "RdBu_r"}
     with matplotlib.rc_context(STYLE):
@@ -192,6 +193,8 @@ def _draw_entropy(subject, entropy, shares, num_examples):
         )
         axes.set_xlabel("routing iteration")
         axes.set_ylabel("entropy (nats)")
+        # Numbers that differ little are written in full all the same.
+        axes.ticklabel_format(useOffset=False)
         axes.set_xticks(iterations)
         axes.margins(0.15)
         axes.legend()

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import keras
 import numpy as np
 import pytest
@@ -97,6 +99,18 @@ def test_files(iterations):
     assert set(files) == {"routing.png", "routing_entropy.png"}
 
 
+# Attention has no iteration of equal shares.
+@pytest.mark.parametrize("model", ["capsule", "efficient_capsule"])
+def test_equal_shares_are_white(monkeypatch, model):
+    figures = []
+    monkeypatch.setattr(routing, "png", figures.append)
+    subject = make_subject(model=model)
+    routing.make(subject, 1)
+    low, high = figures[0].axes[1].images[0].get_clim()
+    num_types = subject.model.hparams.num_prime_capsules
+    assert (low + high) / 2 == pytest.approx(num_types / 10)
+
+
 def test_all_predicted_classes_and_the_next_are_shown():
     one, two = (
         example_of([0.3, 0.9, 0.1, 0.5], labels) for labels in ((1,), (0, 1))
@@ -128,3 +142,13 @@ def test_a_network_that_does_not_route_is_refused(monkeypatch):
 def test_more_examples_than_a_batch_are_refused():
     with pytest.raises(UserError, match="at most 100 .*=101 is too much"):
         routing.make(make_subject(), 101)
+
+
+def test_the_axis_of_entropies_has_them_in_full(monkeypatch):
+    figures = []
+    monkeypatch.setattr(routing, "png", figures.append)
+    subject = SimpleNamespace(name="any")
+    routing._draw_entropy(subject, np.array([2.30258, 2.30225]), 10, 100)
+    (figure,) = figures
+    figure.draw_without_rendering()
+    assert figure.axes[0].yaxis.get_offset_text().get_text() == ""

@@ -132,10 +132,12 @@ class Subject:
     def require_decoder(self):
         """Raises UserError if the network cannot redraw an image."""
         if self.model.decoder is None:
+            why = "its model has none"
+            if hasattr(self.model.hparams, "remake"):
+                why = "it was trained with remake=false"
             raise UserError(
-                f"{self.name} has no decoder to redraw images with: it was "
-                "trained with remake=false. The figures routing and embedding "
-                "need none."
+                f"{self.name} has no decoder to redraw images with: {why}. The "
+                "figures routing and embedding need none."
             )
 
     def redraw(self, capsules, labels):

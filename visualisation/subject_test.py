@@ -121,3 +121,8 @@ def test_a_network_without_a_decoder_cannot_redraw():
     subject = make_subject(remake=False)
     with pytest.raises(UserError, match="trained with remake=false"):
         subject.require_decoder()
+
+
+def test_a_model_without_a_decoder_says_so():
+    with pytest.raises(UserError, match="redraw images with: its model has"):
+        make_subject(model="shared_capsule").require_decoder()

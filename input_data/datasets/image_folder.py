@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from common.errors import UserError
+from common.fields import did_you_mean
 from input_data.dataset import DataSet
 from input_data.formats.files import paths_in, read_bytes, require_folder
 from input_data.formats.image_file import MAX_BYTES, SUFFIXES, decoded
@@ -157,8 +158,9 @@ def _list_files(root, classes, left_out):
     for folder in _folders(root):
         if folder.name not in classes:
             raise UserError(
-                f"{folder} has no counterpart in {root.with_name('train')}: "
-                f"the classes there are {', '.join(classes)}"
+                f"{folder} has no counterpart in {root.with_name('train')}"
+                f"{did_you_mean(folder.name, classes)}: the classes there are "
+                f"{', '.join(classes)}"
             )
         members = []
         for path in _visible(folder):

@@ -245,6 +245,9 @@ def test_one_image_of_each_class_cannot_be_split(tmp_path):
 
 
 def test_a_test_class_that_training_lacks_is_named(tmp_path):
-    write_classes(tmp_path, {"train/a": 1, "train/b": 1, "test/c": 1})
-    with pytest.raises(UserError, match=r"test/c has no counterpart.*a, b"):
+    write_classes(tmp_path, {"train/cat": 1, "train/dog": 1, "test/cta": 1})
+    with pytest.raises(
+        UserError,
+        match=r"cta has no counterpart .* \(did you mean cat\?\).* cat, dog",
+    ):
         load(tmp_path, Split.TEST)

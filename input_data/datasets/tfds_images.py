@@ -13,6 +13,7 @@ import tensorflow as tf
 from absl import logging
 
 from common.errors import UserError
+from common.fields import did_you_mean
 from input_data.dataset import DataSet
 from input_data.formats.norb_records import StereoImages
 from input_data.labelled_images import LabelledImages, make_pipeline
@@ -166,8 +167,10 @@ def _open_builder(name, data_dir):
     except TimeoutError:
         raise UserError(_unavailable(name, "TFDS does not answer")) from None
     except tensorflow_datasets.core.registered.DatasetNotFoundError:
+        known = tensorflow_datasets.list_builders(with_community_datasets=False)
         raise UserError(
-            f"--dataset=tfds:{name}: TFDS has no set of this name; see "
+            f"--dataset=tfds:{name}: TFDS has no set of this name"
+            f"{did_you_mean(name, known)}; see "
             "https://www.tensorflow.org/datasets/catalog"
         ) from None
     except Exception as error:

@@ -105,7 +105,11 @@ def test_damaged_files_of_tfds_are_an_error(tmp_path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("no_such_set", "TFDS has no set of this name"),
+        ("no_such_set", "TFDS has no set of this name; see"),
+        (
+            "fashion_minst",
+            r"of this name \(did you mean fashion_mnist\?\); see",
+        ),
         ("mnist/no_such_config", "cannot be opened"),
         ("mnist:99.0.0", "cannot be opened"),
         ("imdb_reviews", "not a set of labelled images"),

@@ -1,0 +1,67 @@
+import json
+import pathlib
+import re
+import runpy
+import subprocess
+import sys
+
+import matplotlib.pyplot as plt
+import pytest
+
+from input_data.datasets import digits
+
+FOLDER = pathlib.Path(__file__).parent
+SCRIPT = FOLDER / "digits.py"
+NOTEBOOK = FOLDER / "digits.ipynb"
+
+
+@pytest.fixture
+def few_digits(monkeypatch):
+    read_split = digits.read_split
+    monkeypatch.setattr(
+        digits, "read_split", lambda split: read_split(split)[:64]
+    )
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+
+def test_the_script_prints_its_test_error(few_digits, capsys):
+    runpy.run_path(str(SCRIPT))["main"](epochs=1)
+    last = capsys.readouterr().out.splitlines()[-1]
+    percent, wrong = re.fullmatch(
+        r"Test error: (\S+)% \((\d+) of 64\)", last
+    ).groups()
+    assert float(percent) == pytest.approx(100 * int(wrong) / 64, abs=0.01)
+
+
+def test_the_notebook_runs_from_top_to_bottom(few_digits, capsys, monkeypatch):
+    cells = json.loads(NOTEBOOK.read_text())["cells"]
+    sources = ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
+    assert sum("epochs = 10" in source for source in sources) == 1
+    monkeypatch.chdir(FOLDER)
+    plt.switch_backend("agg")
+    names = {}
+    for source in sources:
+        exec(source.replace("epochs = 10", "epochs = 1"), names)
+    figures = [plt.figure(number) for number in plt.get_fignums()]
+    plt.close("all")
+    assert [len(figure.axes) for figure in figures] == [
+        2 * len(names["shown"]),
+        4 * len(names["steps"]),
+    ]
+    assert all(axes.images for figure in figures for axes in figure.axes)
+    assert " of 64 are wrong: " in capsys.readouterr().out
+    assert names["loaded"].count_params() == names["network"].count_params()
+
+
+@pytest.mark.slow
+def test_the_script_learns_the_digits(tmp_path):
+    process = subprocess.run(
+        [sys.executable, SCRIPT],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    )
+    percent = re.search(r"Test error: (\S+)%", process.stdout).group(1)
+    assert float(percent) < 3
+    assert process.stderr == ""

@@ -1,0 +1,183 @@
+"""The capsule network of the paper's section 4, to train and to predict."""
+
+from typing import Literal
+
+import keras
+from keras import ops
+
+from .capsule import Capsule, ConvSlimCapsule, Length
+from .initial_weights import like_the_reference
+from .losses import MeanOverBatch, reconstruction_loss
+from .reconstruction import Reconstruction
+from .tensor import Tensor
+
+# The paper's figure 1.
+KERNEL_SIZE = 9
+CONV_STDDEV = 0.05
+PRIMARY_STRIDES = 2
+
+
+class CapsuleStack:
+    """The layers of the paper's figure 1, from images to class capsules.
+
+    Convolution 9x9 to `conv_channels` channels, relu; primary capsules 9x9
+    stride 2, `num_prime_capsules` types of `primary_atoms` atoms, one routing
+    iteration; a class capsule of `class_atoms` atoms for each class,
+    `num_routing` iterations.
+
+    Args:
+      num_classes: int, O.
+      conv_channels: int.
+      num_prime_capsules: int.
+      primary_atoms: int.
+      class_atoms: int, A.
+      num_routing: int >= 1, routing iterations of the class capsules.
+      leaky: bool, whether an input capsule may be routed nowhere.
+      padding: "VALID" or "SAME", of both convolutions. With VALID an image
+        has at least 17x17 pixels.
+
+    Attributes:
+      conv1, conv_capsule1, flatten, capsule2: the layers, in their order.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        *,
+        conv_channels: int = 256,
+        num_prime_capsules: int = 32,
+        primary_atoms: int = 8,
+        class_atoms: int = 16,
+        num_routing: int = 3,
+        leaky: bool = False,
+        padding: Literal["VALID", "SAME"] = "VALID",
+    ):
+        self.conv1 = keras.layers.Conv2D(
+            conv_channels,
+            KERNEL_SIZE,
+            padding=padding.lower(),
+            activation="relu",
+            data_format="channels_last",
+            name="conv1",
+            **like_the_reference(stddev=CONV_STDDEV),
+        )
+        self.conv_capsule1 = ConvSlimCapsule(
+            num_prime_capsules,
+            primary_atoms,
+            KERNEL_SIZE,
+            strides=PRIMARY_STRIDES,
+            padding=padding,
+            num_routing=1,
+            leaky=leaky,
+            name="conv_capsule1",
+        )
+        self.flatten = keras.layers.Reshape((-1, primary_atoms))
+        self.capsule2 = Capsule(
+            num_classes,
+            class_atoms,
+            num_routing=num_routing,
+            leaky=leaky,
+            name="capsule2",
+        )
+
+    def activations(self, images: Tensor) -> dict[str, Tensor]:
+        """What the layers give, by their names: the last are class capsules.
+
+        Args:
+          images: tensor [B, H, W, C], pixels in [0, 1].
+
+        Returns:
+          dict: conv1 [B, h, w, conv_channels]; conv_capsule1 [B, h', w',
+          num_prime_capsules, primary_atoms]; capsule2 [B, O, A].
+        """
+        features = self.conv1(images)
+        # All channels of a position are the atoms of one input capsule.
+        primary = self.conv_capsule1(ops.expand_dims(features, -2))
+        # [B, h, w, types, atoms] -> [B, h * w * types, atoms]
+        capsules = self.capsule2(self.flatten(primary))
+        return {
+            "conv1": features,
+            "conv_capsule1": primary,
+            "capsule2": capsules,
+        }
+
+
+@keras.saving.register_keras_serializable(package="capsules")
+class CapsuleNetwork(keras.Model):
+    """The paper's network with its decoder, for `fit` and `predict`.
+
+      network = CapsuleNetwork((28, 28, 1), num_classes=10)
+      network.compile("adam", loss=margin_loss, metrics=["accuracy"])
+      network.fit(images, one_hot)  # labels [B, 10]
+      network.predict(images)["lengths"]
+
+    The loss is that of the lengths, which `compile` is given, and with a
+    decoder `reconstruction_loss`. While it trains, and in `evaluate`, the
+    capsule of the label is redrawn, as in the paper's section 4.1; in calls
+    and in `predict`, where there is no label, the longest.
+
+    Args:
+      input_shape: (H, W, C) of the images.
+      num_classes: int, O.
+      decoder: bool, whether it redraws the image.
+      name: string.
+      **sizes: keyword arguments of `CapsuleStack`.
+
+    Call arguments:
+      images: tensor [B, H, W, C], pixels in [0, 1].
+
+    Returns (from a call) a dict:
+      lengths: float32 [B, O], of the class capsules: how likely each class is.
+      capsules: [B, O, A], the class capsules.
+      remake: [B, H, W, C], the image redrawn, if `decoder`.
+
+    Attributes:
+      decoder: `Reconstruction` or None, to redraw capsules that were changed.
+    """
+
+    def __init__(
+        self,
+        input_shape: tuple[int, int, int],
+        num_classes: int,
+        *,
+        decoder: bool = True,
+        name: str = "capsule_network",
+        **sizes: int | bool | str,
+    ):
+        images = keras.Input(input_shape, name="images")
+        stack = CapsuleStack(num_classes, **sizes)
+        capsules = stack.activations(images)["capsule2"]
+        lengths = Length(name="lengths")(capsules)
+        outputs = {"lengths": lengths, "capsules": capsules}
+        remake = None
+        if decoder:
+            remake = Reconstruction(*input_shape, name="remake")
+            outputs["remake"] = remake(capsules, ops.argmax(lengths, axis=-1))
+        super().__init__(images, outputs, name=name)
+        self.decoder = remake
+        self._mean_over_batch = MeanOverBatch()
+        self._config = {
+            "input_shape": tuple(input_shape),
+            "num_classes": num_classes,
+            "decoder": decoder,
+            "name": name,
+            **sizes,
+        }
+
+    def compute_loss(
+        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
+    ):
+        loss = super().compute_loss(
+            x, y, y_pred["lengths"], sample_weight, training
+        )
+        if self.decoder is None:
+            return loss
+        remake = self.decoder(y_pred["capsules"], ops.argmax(y, axis=-1))
+        error = reconstruction_loss(x, remake)
+        return loss + self._mean_over_batch(error, error, sample_weight)
+
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        return super().compute_metrics(x, y, y_pred["lengths"], sample_weight)
+
+    def get_config(self):
+        return dict(self._config)

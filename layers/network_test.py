@@ -1,0 +1,103 @@
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import layers
+from input_data.features import IMAGES, ImageShape
+from models.registry import build_model
+from testing.small_models import small_hparams
+
+SHAPE = (18, 20, 2)
+SIZES = {
+    "conv_channels": 3,
+    "num_prime_capsules": 2,
+    "primary_atoms": 4,
+    "class_atoms": 5,
+}
+RNG = np.random.default_rng(3)
+IMAGES_OF_3 = RNG.uniform(size=(6, *SHAPE)).astype("float32")
+LABELS = np.array([2, 0, 1, 1, 0, 2])
+ONE_HOT = np.eye(3, dtype="float32")[LABELS]
+
+
+def compiled(**arguments):
+    network = layers.CapsuleNetwork(SHAPE, 3, **SIZES, **arguments)
+    network.compile("adam", loss=layers.margin_loss, metrics=["accuracy"])
+    return network
+
+
+def test_the_defaults_are_the_papers_network():
+    network = layers.CapsuleNetwork((28, 28, 1), 10)
+    assert network.count_params() == 8_215_728
+    outputs = network.compute_output_shape((7, 28, 28, 1))
+    assert outputs["lengths"] == (7, 10)
+    assert outputs["capsules"] == (7, 10, 16)
+    assert outputs["remake"] == (7, 28, 28, 1)
+
+
+def test_it_is_the_model_of_the_experiments():
+    model = build_model(
+        "capsule", ImageShape(*SHAPE, 3), 1, small_hparams("capsule")
+    )
+    network = compiled()
+    network.set_weights(model.get_weights())
+    expected = model({IMAGES: IMAGES_OF_3})
+    outputs = network(IMAGES_OF_3)
+    for ours, theirs in (
+        ("lengths", "logits"),
+        ("capsules", "capsules"),
+        ("remake", "recons"),
+    ):
+        np.testing.assert_array_equal(
+            ops.convert_to_numpy(outputs[ours]),
+            ops.convert_to_numpy(expected[theirs]),
+        )
+
+
+def test_the_loss_redraws_the_capsule_of_the_label():
+    network = compiled()
+    outputs = network.predict(IMAGES_OF_3, verbose=0)
+    assert list(outputs["lengths"].argmax(axis=-1)) != list(LABELS)
+
+    def cost(labels):
+        remake = network.decoder(outputs["capsules"], labels)
+        return np.mean(
+            ops.convert_to_numpy(
+                layers.margin_loss(ONE_HOT, outputs["lengths"])
+                + layers.reconstruction_loss(IMAGES_OF_3, remake)
+            )
+        )
+
+    results = network.evaluate(
+        IMAGES_OF_3, ONE_HOT, verbose=0, return_dict=True
+    )
+    assert results["loss"] == pytest.approx(cost(LABELS), rel=1e-5)
+    longest = outputs["lengths"].argmax(axis=-1)
+    assert results["loss"] != pytest.approx(cost(longest), rel=1e-5)
+    assert results["accuracy"] == pytest.approx(np.mean(longest == LABELS))
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(network.decoder(outputs["capsules"], longest)),
+        outputs["remake"],
+        atol=1e-6,
+    )
+
+
+@pytest.mark.parametrize("decoder", [True, False])
+def test_it_learns_and_loads_again(tmp_path, decoder):
+    keras.utils.set_random_seed(1)
+    network = compiled(decoder=decoder, leaky=True, padding="SAME")
+    history = network.fit(IMAGES_OF_3, ONE_HOT, epochs=8, verbose=0).history
+    assert history["loss"][-1] < 0.9 * history["loss"][0]
+    network.save(tmp_path / "network.keras")
+    loaded = keras.models.load_model(tmp_path / "network.keras")
+    outputs = loaded.predict(IMAGES_OF_3, verbose=0)
+    assert ("remake" in outputs) == decoder
+    for name, expected in network.predict(IMAGES_OF_3, verbose=0).items():
+        np.testing.assert_array_equal(outputs[name], expected)
+    # The optimiser's state comes along.
+    np.testing.assert_allclose(
+        loaded.fit(IMAGES_OF_3, ONE_HOT, verbose=0).history["loss"],
+        network.fit(IMAGES_OF_3, ONE_HOT, verbose=0).history["loss"],
+        rtol=1e-5,
+    )

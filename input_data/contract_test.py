@@ -62,7 +62,7 @@ def test_names_are_known_without_tensorflow():
         check=True,
         cwd=os.path.dirname(os.path.dirname(__file__)),
     ).stdout.split()
-    assert "input_data.options" in modules
+    assert "input_data.registry" in modules
     assert not {"tensorflow", "keras", "numpy"} & set(modules)
 
 

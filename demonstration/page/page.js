@@ -8,8 +8,8 @@ const PENS = ["#ff00ff", "#00ff00"];
 const REACH = 0.5;
 // The longer side of a map as shown; it has at least as many pixels.
 const MAP_SIDE = 208;
-const RED = "178, 24, 43";
-const BLUE = "33, 102, 172";
+const RED = "239, 68, 68";
+const BLUE = "59, 130, 246";
 
 const $ = (id) => document.getElementById(id);
 const canvas = $("drawing");

@@ -1,7 +1,6 @@
 """The page, as a process serves it and as headless Chromium shows it."""
 
 import contextlib
-import os
 import re
 import socket
 import subprocess
@@ -176,11 +175,13 @@ def test_what_does_not_work_is_told_before_it_serves(tmp_path):
 @pytest.mark.slow
 def test_the_command_prints_one_line_of_an_error():
     done = subprocess.run(
-        [sys.executable, demo.__file__, f"--checkpoint={os.devnull}/none"],
+        [sys.executable, demo.__file__, "--checkpoint=nothing/here"],
         capture_output=True,
         text=True,
         timeout=300,
     )
     assert done.returncode == 1
-    assert done.stderr.startswith("demo.py: there is no checkpoint /dev/null/n")
+    assert done.stderr.startswith(
+        "demo.py: there is no checkpoint nothing/here"
+    )
     assert "Traceback" not in done.stderr

@@ -23,9 +23,8 @@ from input_data.dataset import DataSet
 from input_data.formats import image_file
 from input_data.labelled_images import PAIR_SHIFT
 from input_data.transforms import centring
-from layers.window import Window
 from visualisation.drawing import to_rgb, two_colours
-from visualisation.routing import by_position
+from visualisation.routing import by_position, map_of
 from visualisation.subject import Subject
 
 _COUPLINGS = "couplings"
@@ -316,32 +315,6 @@ def load(config):
         if config.pairs == "overlap"
         else max(shape.height, shape.width),
     )
-
-
-def map_of(windows, size):
-    """The part of an image on which a map of couplings stands.
-
-    Each value covers as many pixels as there are from one position to the
-    next, around the middle of what its capsules see.
-
-    Args:
-      windows: as of `models.classifier.Routing`.
-      size: (height, width) of the image, in pixels.
-
-    Returns:
-      Top, left, height and width in pixels, floats.
-    """
-    if not windows:
-        return 0.0, 0.0, *map(float, size)
-    grid, step = size, 1
-    first = np.full(2, 0.5)  # the middle of the first position
-    for side, strides, padding in windows:
-        window = Window(*grid, side, strides, padding)
-        before = np.array([pads[0] for pads in window.pads])
-        first += step * ((side - 1) / 2 - before)
-        step *= strides
-        grid = window.positions
-    return *(first - step / 2).tolist(), *(float(step * n) for n in grid)
 
 
 def _merged(content):

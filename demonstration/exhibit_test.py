@@ -5,7 +5,6 @@ import io
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 from PIL import Image
 
 import checkpoints
@@ -15,7 +14,7 @@ from demonstration import exhibit
 from input_data.features import ImageShape
 from input_data.transforms import centring, fitting
 from models.optimizer import compile_model
-from models.registry import MODELS, build_model, model_class
+from models.registry import MODELS, model_class
 from testing.small_models import small_hparams
 from training.config import Config
 from visualisation.drawing import to_rgb, two_colours
@@ -23,12 +22,6 @@ from visualisation.routing import by_position, couplings_of
 
 DIGITS = ImageShape(28, 28, 1, 10)
 CAPSULE_MODELS = [name for name in MODELS if model_class(name).shows_capsules]
-# The layer whose positions the couplings are of.
-LOWER_CAPSULES = {
-    "capsule": "conv_capsule1",
-    "shared_capsule": "conv4",
-    "matrix_capsule": "conv_capsules2/poses",
-}
 
 
 def save(
@@ -112,45 +105,6 @@ def test_every_model_of_the_registry_that_has_capsules(make):
             remake = pixels(found["remake"]).astype(int)
             expected = as_bytes(to_rgb(outputs["recons"]))
             assert abs(remake - expected).max() <= 1
-
-
-@pytest.mark.parametrize(
-    ("name", "hparams"),
-    [
-        ("capsule", {}),
-        ("capsule", {"padding": "SAME"}),
-        ("shared_capsule", {}),
-        ("matrix_capsule", {}),
-        ("matrix_capsule", {"padding": "SAME"}),
-    ],
-)
-def test_couplings_stand_in_the_middle_of_what_their_capsules_see(
-    name, hparams
-):
-    size = (32, 36)
-    hparams = small_hparams(name, **hparams)
-    model = build_model(name, ImageShape(*size, 1, 3), 1, hparams)
-    images = tf.random.stateless_uniform((1, *size, 1), [1, 2])
-    routing = model.routing_of(images)
-    rows, columns = routing.couplings.shape[2:4]
-    top, left, height, width = exhibit.map_of(routing.windows, size)
-    # No padding cuts what the capsules of the middle see.
-    row, column = rows // 2, columns // 2
-    with tf.GradientTape() as tape:
-        tape.watch(images)
-        capsules = model.activations(images)[LOWER_CAPSULES[name]]
-        there = tf.reduce_sum(capsules[0, row, column] ** 2)
-    gradient = abs(tape.gradient(there, images).numpy()[0, ..., 0])
-    for axis, middle in (
-        (1, top + (row + 0.5) * height / rows),
-        (0, left + (column + 0.5) * width / columns),
-    ):
-        seen = np.flatnonzero(gradient.max(axis=axis) > 1e-5 * gradient.max())
-        assert (seen[0] + seen[-1] + 1) / 2 == pytest.approx(middle)
-
-
-def test_one_position_sees_the_whole_image():
-    assert exhibit.map_of((), (28, 36)) == (0, 0, 28, 36)
 
 
 def test_a_drawing_is_centred_as_mnist_is(make):

@@ -296,7 +296,7 @@ function redraw() {
 
 function showMoved(remake, classes) {
   $("moved").src = remake;
-  $("moved-caption").textContent = `class ${names(classes)}, atoms as below`;
+  $("moved-caption").textContent = `${names(classes)}, atoms as below`;
 }
 
 function showCouplings() {
@@ -376,10 +376,10 @@ function describe() {
   $("couplings").hidden = !exhibit.map;
   const size = `${exhibit.width}×${exhibit.height}`;
   const one = exhibit.targets === 2 ? "Each of the two digits" : "A drawing";
-  const where = exhibit.targets === 2 ? "near where it is drawn" : "in the middle";
+  const where = exhibit.targets === 2 ? "near where it was drawn" : "the middle";
   $("preparation").textContent = exhibit.centred
     ? `${one} is prepared as MNIST's digits were: cut out, scaled to ` +
-      `${exhibit.digit_size} pixels, its centre of mass ${where} of ${size}. ` +
+      `${exhibit.digit_size} pixels, and put into ${size} with its centre of mass ${where}. ` +
       "Files are prepared as by predict.py: only scaled."
     : `Drawings and files are scaled to ${size}, as by predict.py.`;
 }

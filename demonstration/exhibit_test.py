@@ -119,7 +119,7 @@ def test_a_drawing_is_centred_as_mnist_is(make):
 
 
 def test_other_drawings_and_files_are_scaled_as_by_predict(make):
-    shown = make(dataset="images")
+    shown = make(model="shared_capsule", dataset="images")
     image = np.zeros((140, 280, 3), np.uint8)
     image[10:130, 20:50] = 255
     fitted = 255 * fitting.fit(image[..., :1], DIGITS, shown.data_set)
@@ -208,6 +208,6 @@ def test_a_network_without_capsules(tmp_path):
 
 
 def test_numbers_that_are_not_finite(make):
-    shown = make(weights=np.nan)
+    shown = make(model="shared_capsule", weights=np.nan)
     with pytest.raises(UserError, match="numbers that are not finite"):
         shown.warm_up()

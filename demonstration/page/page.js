@@ -376,7 +376,7 @@ function describe() {
   $("couplings").hidden = !exhibit.map;
   const size = `${exhibit.width}×${exhibit.height}`;
   const one = exhibit.targets === 2 ? "Each of the two digits" : "A drawing";
-  const where = exhibit.targets === 2 ? "near where it was drawn" : "the middle";
+  const where = exhibit.targets === 2 ? "near where it was drawn" : "in the middle";
   $("preparation").textContent = exhibit.centred
     ? `${one} is prepared as MNIST's digits were: cut out, scaled to ` +
       `${exhibit.digit_size} pixels, and put into ${size} with its centre of mass ${where}. ` +

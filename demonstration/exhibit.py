@@ -51,6 +51,17 @@ class CapsulesAndCouplings(keras.Model):
         return shown
 
 
+class Decoder(keras.Model):
+    """The decoder of a model, as a function to compile."""
+
+    def __init__(self, model):
+        super().__init__()
+        self._decoder = model.decoder
+
+    def call(self, x):
+        return self._decoder(x["capsules"], x["labels"])
+
+
 @dataclasses.dataclass(frozen=True)
 class Exhibit:
     """A network to look at.
@@ -82,6 +93,10 @@ class Exhibit:
     @functools.cached_property
     def _network(self):
         return CapsulesAndCouplings(self.subject.model)
+
+    @functools.cached_property
+    def _decoder(self):
+        return Decoder(self.subject.model)
 
     @functools.cached_property
     def _search(self):
@@ -237,8 +252,10 @@ class Exhibit:
             return None
         vectors = self._checked(classes, capsules)
         # The decoder masks all of a row's but that of its class.
-        inputs = np.repeat(vectors[:, None], len(self.class_names), axis=1)
-        images = self.subject.redraw(inputs, classes)
+        rows = np.repeat(vectors[:, None], len(self.class_names), axis=1)
+        images = self._decoder.predict_on_batch(
+            {"capsules": rows, "labels": np.array(classes, "int32")}
+        )
         if len(images) == 2:
             return _data_uri(two_colours(*images))
         return _data_uri(to_rgb(images[0]))
@@ -270,8 +287,9 @@ class Exhibit:
         return outputs[keys.CAPSULES].shape[-1]
 
     def warm_up(self):
-        """Compiles what the first stroke would else wait for."""
-        self.look(np.zeros((*self._size, self.shape.depth), "float32"))
+        """Compiles what the first stroke and slider would else wait for."""
+        found = self.look(np.zeros((*self._size, self.shape.depth), "float32"))
+        self.redraw([0], found["capsules"][:1])
         return self.description
 
 

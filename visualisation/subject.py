@@ -59,8 +59,8 @@ class Subject:
 
     Attributes:
       model: `models.classifier.Classifier` that shows capsules.
-      pipeline: `Pipeline`, or None if there are no test images: only `redraw`
-        does without.
+      pipeline: `Pipeline`, or None if there are no test images: only the
+        model and `redraw` do without.
       name: string, network and data, for titles.
     """
 

@@ -91,8 +91,10 @@ function wipe() {
 
 function lookAtDrawing() {
   ask("look", async () => {
-    const drawn = await new Promise((use) => canvas.toBlob(use, "image/png"));
-    show(await post("drawing", drawn));
+    // Browsers let toBlob wait until they are idle, for up to a second.
+    const [, drawn] = canvas.toDataURL("image/png").split(",");
+    const bytes = Uint8Array.from(atob(drawn), (c) => c.charCodeAt(0));
+    await show(await post("drawing", bytes));
   });
 }
 
@@ -105,7 +107,7 @@ function startDrawing() {
   pen.lineCap = pen.lineJoin = "round";
   wipe();
   canvas.addEventListener("pointerdown", (event) => {
-    if (event.button !== 0) return;
+    if (event.button !== 0 || !event.isPrimary) return;
     canvas.setPointerCapture(event.pointerId);
     const number = document.querySelector("input[name=pen]:checked").value;
     pen.strokeStyle = exhibit.targets === 2 ? PENS[number] : "#fff";
@@ -114,8 +116,10 @@ function startDrawing() {
     lookAtDrawing();
   });
   canvas.addEventListener("pointermove", (event) => {
-    if (!from) return;
-    for (const passed of event.getCoalescedEvents()) stroke(place(passed));
+    if (!from || !event.isPrimary) return;
+    // Pages of other machines do not have them.
+    const passed = event.getCoalescedEvents?.() ?? [];
+    for (const between of passed) stroke(place(between));
     stroke(place(event));
     lookAtDrawing();
   });
@@ -143,7 +147,7 @@ function lookAtFile(file) {
     const asked = new URLSearchParams({ name: file.name, invert });
     const found = await post(`file?${asked}`, file);
     wipe();
-    show(found, file.name);
+    await show(found, file.name);
   });
 }
 
@@ -187,7 +191,7 @@ function takeTestImages() {
         return;
       }
       wipe();
-      show(found, `Test image, predicted ${predicted}`);
+      await show(found, `Test image, predicted ${predicted}`);
     };
     button.addEventListener("click", () => ask("look", next));
   }

@@ -133,7 +133,7 @@ def test_a_network_without_a_decoder(tmp_path):
 
 def test_a_network_without_capsules(tmp_path):
     path = save(tmp_path, model="baseline")
-    with pytest.raises(UserError, match="no capsules: figures are for the"):
+    with pytest.raises(UserError, match="no capsules to show: name a check"):
         draw(["routing"], path, tmp_path / "out")
 
 

@@ -8,6 +8,7 @@
 --help lists the flags.
 """
 
+import functools
 import os
 import signal
 import sys
@@ -129,8 +130,6 @@ def _predict(settings, arguments, network, checkpoint):
     from evaluation import prediction
     from input_data import features as keys
     from input_data import registry
-    from input_data.formats.image_file import decoded
-    from input_data.transforms.fitting import fit
 
     shape = checkpoint.architecture.shape
     names = prediction.class_names_of(checkpoint, settings.class_names)
@@ -144,15 +143,12 @@ def _predict(settings, arguments, network, checkpoint):
             "image serves as all of them",
             file=sys.stderr,
         )
-    stretched = checkpoint.training.get("image_size") is not None
     complain = _Complaints()
     files = prediction.list_files(arguments, complain)
-
-    def prepare(content, name):
-        color = shape.depth == 3
-        with decoded(content, name, color, settings.invert) as image:
-            return fit(image, shape, data_set, stretched)
-
+    prepare = functools.partial(
+        prediction.preparation(checkpoint, shape, data_set),
+        invert=settings.invert,
+    )
     has_capsules = keys.CAPSULES in network.output
     if settings.format == "json":
         printer = prediction.JsonLines(names, has_capsules)

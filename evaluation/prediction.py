@@ -18,6 +18,7 @@ from evaluation.export import functional
 from input_data import features as keys
 from input_data.formats import image_file
 from input_data.formats.files import read_bytes
+from input_data.transforms.fitting import fit
 from training.config import EVAL_BATCH_SIZE
 
 STANDARD_INPUT = "-"
@@ -71,6 +72,29 @@ def trained_on(checkpoint, dataset):
             f"{known}: leave --dataset out"
         )
     return known or dataset
+
+
+def preparation(checkpoint, shape, data_set):
+    """How image files become what a network takes.
+
+    Args:
+      checkpoint: `Checkpoint`.
+      shape: `features.ImageShape` of the network.
+      data_set: `DataSet` that it was trained on.
+
+    Returns:
+      Function of the content of a file, bytes, its name, and whether dark is
+      to be turned to bright, which gives float32 [height, width, depth] of
+      `shape`, or raises `UserError`.
+    """
+    stretched = checkpoint.training.get("image_size") is not None
+
+    def prepare(content, name, invert):
+        color = shape.depth == 3
+        with image_file.decoded(content, name, color, invert) as image:
+            return fit(image, shape, data_set, stretched)
+
+    return prepare
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,12 +220,17 @@ def _read_bytes(name):
 
 def _predict(network, images):
     values = network.predict_on_batch(images)[keys.LOGITS]
+    require_finite(values)
+    return values
+
+
+def require_finite(values):
+    """Raises UserError if an array of a network's has NaN or infinity."""
     if not np.isfinite(values).all():
         raise UserError(
             "the network gives numbers that are not finite: its weights were "
             "saved by a training with --allow_nonfinite"
         )
-    return values
 
 
 class Table:

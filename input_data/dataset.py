@@ -18,6 +18,8 @@ class DataSet:
       photograph_size: (height, width) of the photographs whose middle a
         network of this data set sees, standardised; None if it sees whole
         images with pixels in [0, 1].
+      centred: bool, whether its images are digits of the size and in the
+        place of MNIST's, see `transforms.centring`.
     """
 
     load: Callable
@@ -26,3 +28,4 @@ class DataSet:
     resizes: bool = False
     colors: bool = False
     photograph_size: tuple[int, int] | None = None
+    centred: bool = False

@@ -18,6 +18,8 @@ class Window:
 
     Attributes:
       positions: (h, w), of the parents.
+      pads: for rows and for columns a pair of ints, the zeros before the first
+        and after the last.
     """
 
     def __init__(self, height, width, size, strides, padding):
@@ -35,12 +37,12 @@ class Window:
             max((p - 1) * strides + size - n, 0)
             for p, n in zip(self.positions, self._grid, strict=True)
         ]
-        self._pads = [(m // 2, m - m // 2) for m in missing]
+        self.pads = [(m // 2, m - m // 2) for m in missing]
 
     def patches(self, grid):
         """[B, H, W, ...] to [B, h, w, k * k, ...], with zeros around."""
         others = len(grid.shape) - 3
-        padded = ops.pad(grid, [(0, 0), *self._pads, *[(0, 0)] * others])
+        padded = ops.pad(grid, [(0, 0), *self.pads, *[(0, 0)] * others])
         return ops.stack(list(self._shifted(padded, 1)), axis=3)
 
     def _shifted(self, grid, axis):

@@ -127,7 +127,11 @@ class CapsuleModel(Classifier):
                 self.capsule2.num_capsules,
             ),
         )
-        return Routing(by_position, self.capsule2.leaky)
+        windows = tuple(
+            (KERNEL_SIZE, strides, self.hparams.padding)
+            for strides in (1, PRIMARY_STRIDES)
+        )
+        return Routing(by_position, self.capsule2.leaky, windows)
 
     def call(self, x):
         capsules = self.activations(x[keys.IMAGES])["capsule2"]

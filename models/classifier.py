@@ -19,10 +19,14 @@ class Routing(typing.NamedTuple):
     Attributes:
       couplings: float32 tensor [iterations, B, h, w, types, classes].
       leaky: bool, whether the couplings of a capsule may sum to less than 1.
+      windows: tuple of (size, strides, padding), as of `layers.window.Window`:
+        the convolutions and poolings from the image to the positions h, w;
+        none if there is one position, which sees all of the image.
     """
 
     couplings: typing.Any
     leaky: bool
+    windows: tuple
 
 
 class Classifier(keras.Model):

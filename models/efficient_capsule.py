@@ -231,7 +231,7 @@ class EfficientCapsuleModel(Classifier):
         """Attention as couplings: of one iteration, at one position."""
         primary = self.activations(images)["primary_capsule"]
         attention = self.class_capsule.attention(primary)
-        return Routing(attention[None, :, None, None], leaky=False)
+        return Routing(attention[None, :, None, None], False, windows=())
 
     def call(self, x, training=False):
         activations = self.activations(x[keys.IMAGES], training)

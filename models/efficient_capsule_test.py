@@ -209,7 +209,7 @@ def test_training_moves_the_statistics_and_nothing_else_does():
 def test_routing_is_its_attention():
     model = make()
     x, _ = example_batch(SMALL, 1)
-    couplings, leaky = model.routing_of(x[keys.IMAGES])
+    couplings, leaky, _ = model.routing_of(x[keys.IMAGES])
     assert couplings.shape == (1, 4, 1, 1, 3, SMALL.num_classes)
     np.testing.assert_allclose(
         ops.convert_to_numpy(couplings).sum(axis=-1), 1, rtol=1e-5

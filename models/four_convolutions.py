@@ -71,6 +71,13 @@ class FourConvolutions(Classifier):
             POOL_SIZE, data_format="channels_last"
         )
 
+    @property
+    def windows(self):
+        """Size, strides and padding from the image to the last positions."""
+        convolution = (KERNEL_SIZE, 1, "VALID")
+        pooling = (POOL_SIZE, POOL_SIZE, "VALID")
+        return (*[convolution] * 2, pooling, *[convolution] * 2)
+
     def convolve(self, images):
         """What each convolution gives, by its name, the last at last."""
         activations = {}

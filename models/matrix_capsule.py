@@ -215,7 +215,11 @@ class MatrixCapsuleModel(Classifier):
                 self.classes.num_capsules,
             ),
         )
-        return Routing(assignments, leaky=False)
+        windows = (
+            (CONV_SIZE, CONV_STRIDES, self.hparams.padding),
+            *((CAPSULE_SIZE, strides, "VALID") for strides in CAPSULE_STRIDES),
+        )
+        return Routing(assignments, False, windows)
 
     def call(self, x):
         poses, activations = self._capsules(x[keys.IMAGES])[self.classes.name]

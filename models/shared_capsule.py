@@ -117,7 +117,7 @@ class SharedCapsuleModel(FourConvolutions):
                 self.capsule.num_capsules,
             ),
         )
-        return Routing(by_position, self.capsule.leaky)
+        return Routing(by_position, self.capsule.leaky, self.windows)
 
     def call(self, x):
         capsules = self.activations(x[keys.IMAGES])["capsule"]

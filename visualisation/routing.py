@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from common.errors import UserError
+from layers.window import Window
 from training.config import EVAL_BATCH_SIZE
 from visualisation.drawing import STYLE, png, to_rgb
 
@@ -48,6 +49,32 @@ def by_position(couplings):
       types, or to less if the routing is leaky.
     """
     return couplings.sum(axis=-2)
+
+
+def map_of(windows, size):
+    """The part of an image on which a map of couplings stands.
+
+    Each value covers as many pixels as there are from one position to the
+    next, around the middle of what its capsules see.
+
+    Args:
+      windows: as of `models.classifier.Routing`.
+      size: (height, width) of the image, in pixels.
+
+    Returns:
+      Top, left, height and width in pixels, floats.
+    """
+    if not windows:
+        return 0.0, 0.0, *map(float, size)
+    grid, step = size, 1
+    first = np.full(2, 0.5)  # the middle of the first position
+    for side, strides, padding in windows:
+        window = Window(*grid, side, strides, padding)
+        before = np.array([pads[0] for pads in window.pads])
+        first += step * ((side - 1) / 2 - before)
+        step *= strides
+        grid = window.positions
+    return *(first - step / 2).tolist(), *(float(step * n) for n in grid)
 
 
 def mean_entropy(couplings, leaky):

@@ -3,12 +3,23 @@ from types import SimpleNamespace
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from common.errors import UserError
+from input_data.features import ImageShape
+from models.registry import build_model
 from testing import numpy_oracle
+from testing.small_models import small_hparams
 from testing.tiny_subject import make_subject
 from visualisation import routing
 from visualisation.subject_test import example_of
+
+# The layer whose positions the couplings are of.
+LOWER_CAPSULES = {
+    "capsule": "conv_capsule1",
+    "shared_capsule": "conv4",
+    "matrix_capsule": "conv_capsules2/poses",
+}
 
 
 def couplings_in_numpy(subject, images):
@@ -152,3 +163,42 @@ def test_the_axis_of_entropies_has_them_in_full(monkeypatch):
     (figure,) = figures
     figure.draw_without_rendering()
     assert figure.axes[0].yaxis.get_offset_text().get_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "hparams"),
+    [
+        ("capsule", {}),
+        ("capsule", {"padding": "SAME"}),
+        ("shared_capsule", {}),
+        ("matrix_capsule", {}),
+        ("matrix_capsule", {"padding": "SAME"}),
+    ],
+)
+def test_couplings_stand_in_the_middle_of_what_their_capsules_see(
+    name, hparams
+):
+    size = (32, 36)
+    hparams = small_hparams(name, **hparams)
+    model = build_model(name, ImageShape(*size, 1, 3), 1, hparams)
+    images = tf.random.stateless_uniform((1, *size, 1), [1, 2])
+    routed = model.routing_of(images)
+    rows, columns = routed.couplings.shape[2:4]
+    top, left, height, width = routing.map_of(routed.windows, size)
+    # No padding cuts what the capsules of the middle see.
+    row, column = rows // 2, columns // 2
+    with tf.GradientTape() as tape:
+        tape.watch(images)
+        capsules = model.activations(images)[LOWER_CAPSULES[name]]
+        there = tf.reduce_sum(capsules[0, row, column] ** 2)
+    gradient = abs(tape.gradient(there, images).numpy()[0, ..., 0])
+    for axis, middle in (
+        (1, top + (row + 0.5) * height / rows),
+        (0, left + (column + 0.5) * width / columns),
+    ):
+        seen = np.flatnonzero(gradient.max(axis=axis) > 1e-5 * gradient.max())
+        assert (seen[0] + seen[-1] + 1) / 2 == pytest.approx(middle)
+
+
+def test_one_position_sees_the_whole_image():
+    assert routing.map_of((), (28, 36)) == (0, 0, 28, 36)

@@ -59,19 +59,20 @@ class Subject:
 
     Attributes:
       model: `models.classifier.Classifier` that shows capsules.
-      pipeline: `Pipeline`.
+      pipeline: `Pipeline`, or None if there are no test images: only the
+        model and `redraw` do without.
       name: string, network and data, for titles.
     """
 
     model: keras.Model
-    pipeline: Pipeline
+    pipeline: Pipeline | None
     name: str
 
     def __post_init__(self):
         if not self.model.shows_capsules:
             raise UserError(
-                f"{self.name} has no capsules: figures are for the capsule "
-                "model"
+                f"{self.name} has no capsules to show: name a checkpoint of a "
+                "capsule network"
             )
 
     @property

@@ -128,4 +128,4 @@ def _find(data_dir, split):
     )
 
 
-DATA_SET = DataSet(load, two_targets=False)
+DATA_SET = DataSet(load, two_targets=False, centred=True)

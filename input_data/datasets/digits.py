@@ -57,4 +57,4 @@ def _enlarge(images):
     )
 
 
-DATA_SET = DataSet(load)
+DATA_SET = DataSet(load, centred=True)

@@ -82,4 +82,4 @@ def read_mnist(data_dir, training, hint=""):
     return LabelledImages(images[..., None], labels, NUM_CLASSES)
 
 
-DATA_SET = DataSet(load)
+DATA_SET = DataSet(load, centred=True)

@@ -40,7 +40,9 @@ def data_set(name):
     Args:
       name: string, TFDS's name, which may have a /config and a :version.
     """
-    return DataSet(functools.partial(load, name), resizes=True)
+    return DataSet(
+        functools.partial(load, name), resizes=True, centred=name == "mnist"
+    )
 
 
 def load(name, split, options):

@@ -1,0 +1,95 @@
+"""Opens a page to draw a digit on and to move the atoms of its capsule.
+
+  python demo.py --checkpoint=/tmp/mnist/train/model.ckpt-1000
+  python demo.py --checkpoint=... --data_dir=$DATA_DIR/mnist_data
+
+prints the address to open in a browser; Ctrl-C ends it. With --data_dir the
+page shows test images, too. --help lists the flags.
+"""
+
+import signal
+import sys
+
+from absl import app, flags
+
+import common.flags
+import devices
+from common.errors import UserError
+from common.fields import meanings
+from common.startup import load_backend
+from input_data.options import Options
+from training.config import Config
+
+# The flags that demo.py shares with experiment.py.
+_SHARED_FLAGS = (*meanings(Options), "hparams_override", "model")
+
+
+def define_flags():
+    """Defines the flags: of this command, so when it runs as one."""
+    common.flags.define(Config, _SHARED_FLAGS)
+    flags.DEFINE_string(
+        "checkpoint",
+        None,
+        "The checkpoint, DIR/train/model.ckpt-STEP. A TF1 checkpoint of the "
+        "reference is named by the prefix of its files, such as "
+        "DIR/model.ckpt-1; --hparams_override and the data set must describe "
+        "its network.",
+        required=True,
+    )
+    flags.DEFINE_string(
+        "host",
+        "127.0.0.1",
+        "Address to listen on. Any but 127.0.0.1 and ::1 lets other machines "
+        "use the page; 0.0.0.0 is all addresses of this one.",
+    )
+    flags.DEFINE_integer(
+        "port",
+        7860,
+        "Port to listen on; 0 is any that is free.",
+        lower_bound=0,
+        upper_bound=2**16 - 1,
+    )
+
+
+def serve(config, host, port):
+    """Serves the page until it is interrupted.
+
+    Args:
+      config: `Config` with the checkpoint and the data.
+      host: string, address to listen on.
+      port: int, 0 for any that is free.
+
+    Raises:
+      UserError: for a checkpoint or data that do not work, or an address that
+        cannot be listened on.
+    """
+    from demonstration import exhibit, server
+
+    shown = exhibit.load(config)
+    with server.Server(shown, host, port) as listening:
+        shown.warm_up()
+        print(f"Open {listening.address} (Ctrl-C ends)", flush=True)
+        listening.serve_forever()
+
+
+def main(argv):
+    """Serves the page; a user's error is one line and exit code 1."""
+    if len(argv) > 1:
+        raise app.UsageError(f"demo.py takes flags only, not {argv[1]}")
+    try:
+        load_backend()
+        with devices.use(devices.Settings(), "demo.py"):
+            serve(
+                common.flags.settings_of(Config, train=False),
+                flags.FLAGS.host,
+                flags.FLAGS.port,
+            )
+    except UserError as error:
+        sys.exit(f"demo.py: {error}")
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main, flags_parser=common.flags.parse_or_explain)

@@ -310,8 +310,10 @@ def load(config):
     architecture = checkpoint.architecture
     known = checkpoint.training.get("dataset")
     if config.dataset or config.data_dir or known in (None, _EMBEDDED):
-        model, pipeline = Evaluator(config).load(checkpoint)
-        dataset, spec = config.dataset_name, pipeline.spec
+        evaluator = Evaluator(config)
+        model, pipeline = evaluator.load(checkpoint)
+        dataset = evaluator.settings_for(checkpoint).dataset_name
+        spec = pipeline.spec
         shape, num_targets = spec.shape, spec.num_targets
         names = spec.class_names or range(shape.num_classes)
     else:

@@ -101,6 +101,7 @@ def _check_options(name, data_set, options):
             "images are seen whole"
         )
     for flag in ("shift", "pad", "distort", "augment"):
-        is_given = getattr(options, flag) not in (None, False)
+        value = getattr(options, flag)  # a shift of 0 is given, too
+        is_given = value is not None and value is not False
         if is_given and not data_set.moves:
             raise UserError(f"--{flag} does not apply to --dataset={name}")

@@ -11,6 +11,7 @@ import layers
 from benchmarks import (
     checkpoint_benchmark,
     command_line,
+    demo_benchmark,
     input_benchmark,
     measuring,
     networks,
@@ -23,6 +24,7 @@ from benchmarks import (
 from benchmarks.naive import NaiveCapsule, NaiveConvSlimCapsule
 from input_data import features as keys
 from models.capsule import HParams
+from testing import browser
 
 OURS = networks.NETWORKS["ours"]
 TINY_FLAGS = (
@@ -229,6 +231,13 @@ def test_numbers_are_varied_one_at_a_time(run):
         *("--batch_size=2", "--image_size=28"),
     )
     assert len(rows) == 1
+
+
+@pytest.mark.skipif(browser.find() is None, reason="no Chromium is installed")
+def test_strokes_on_the_page(run):
+    rows = run(demo_benchmark, *TINY_FLAGS, "--rounds=1")
+    assert [row["drawn"] for row in rows] == ["dot", "stroke"]
+    assert all(row["median ms"] > 0 for row in rows)
 
 
 def test_shares_of_a_training(run):

@@ -16,6 +16,7 @@ from training.config import Config
 ENSEMBLE = "ensemble"
 # Training images between two tests: an epoch of MNIST.
 EPOCH = 60_000
+_MOST_TESTS = 40
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,12 +64,18 @@ def training_of(experiment, seed, places, batch_size=None):
         batch_size=batch_size,
         data_dir=str(pathlib.Path(places.data_dir, experiment.dataset)),
         max_steps=steps,
-        save_step=min(steps, math.ceil(EPOCH / batch_size)),
+        save_step=_save_step(steps, batch_size),
         seed=seed,
         summary_dir=str(
             pathlib.Path(places.work_dir, experiment.name, str(seed))
         ),
     )
+
+
+def _save_step(steps, batch_size):
+    """Steps between two tests: an epoch, of long trainings more."""
+    epoch = math.ceil(EPOCH / batch_size)
+    return min(steps, max(epoch, math.ceil(steps / _MOST_TESTS)))
 
 
 def command_of(config):

@@ -17,15 +17,11 @@ without the decoder (comparison/multiply_adds.py has the rule); peak memory is
 that of the process that trains, on a GPU of the device.
 """
 
-import shlex
-import sys
-
 import absl.flags
 from absl import app
 
 from common import flags
-from common.errors import Interrupted, UserError
-from common.signals import interrupted_by_signals
+from common.ending import interrupted_by_signals, told
 from common.startup import load_backend
 from comparison.settings import Settings, own_flags
 
@@ -56,13 +52,8 @@ def main(argv):
     """Compares by the flags; a user's error is one line and exit 1."""
     if len(argv) > 1:
         raise app.UsageError(f"not a flag: {' '.join(argv[1:])}")
-    try:
+    with told("compare.py"):
         run(flags.settings_of(Settings), absl.flags.FLAGS[_SETTINGS].value)
-    except UserError as error:
-        sys.exit(f"compare.py: {error}")
-    except Interrupted as stop:
-        print(f"{stop}\nGo on by: {shlex.join(['python', *sys.argv])}")
-        sys.exit(128 + stop.signal_number)
 
 
 if __name__ == "__main__":

@@ -7,14 +7,11 @@ prints the address to open in a browser; Ctrl-C ends it. With --data_dir the
 page shows test images, too. --help lists the flags.
 """
 
-import signal
-import sys
-
 from absl import app, flags
 
 import common.flags
 import devices
-from common.errors import UserError
+from common.ending import told
 from common.fields import meanings
 from common.startup import load_backend
 from input_data.options import Options
@@ -76,7 +73,7 @@ def main(argv):
     """Serves the page; a user's error is one line and exit code 1."""
     if len(argv) > 1:
         raise app.UsageError(f"demo.py takes flags only, not {argv[1]}")
-    try:
+    with told("demo.py"):
         load_backend()
         with devices.use(devices.Settings(), "demo.py"):
             serve(
@@ -84,10 +81,6 @@ def main(argv):
                 flags.FLAGS.host,
                 flags.FLAGS.port,
             )
-    except UserError as error:
-        sys.exit(f"demo.py: {error}")
-    except KeyboardInterrupt:
-        sys.exit(128 + signal.SIGINT)
 
 
 if __name__ == "__main__":

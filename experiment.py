@@ -6,15 +6,12 @@
 README.md and docs/ show more commands; --help lists the flags.
 """
 
-import shlex
-import signal
-import sys
-
 from absl import app
 
 import devices
 from common import flags
-from common.errors import Interrupted, UserError
+from common.ending import told
+from common.errors import UserError
 from common.startup import load_backend
 from training.config import Config
 
@@ -76,15 +73,8 @@ def main(argv):
     """Runs the job of the flags; a user's error is one line and exit 1."""
     if len(argv) > 1:
         raise app.UsageError(f"not a flag: {' '.join(argv[1:])}")
-    try:
+    with told("experiment.py"):
         run(flags.settings_of(Config))
-    except UserError as error:
-        sys.exit(f"experiment.py: {error}")
-    except Interrupted as stop:
-        print(f"{stop}\nGo on by: {shlex.join(['python', *sys.argv])}")
-        sys.exit(128 + stop.signal_number)
-    except KeyboardInterrupt:
-        sys.exit(128 + signal.SIGINT)
 
 
 if __name__ == "__main__":

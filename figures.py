@@ -17,13 +17,13 @@ They go to --output_dir; files of the same names there are replaced.
 
 import importlib
 import pathlib
-import sys
 
 from absl import app, flags
 
 import common.flags
 import devices
 from common.durable import make_folder, whole_file
+from common.ending import told
 from common.errors import UserError
 from common.fields import did_you_mean, meanings
 from common.startup import load_backend
@@ -151,7 +151,7 @@ def main(argv):
     """Draws the figures of the arguments; a user's error is one line."""
     if len(argv) < 2:
         raise app.UsageError(f"name figures to draw: {', '.join(FIGURES)}")
-    try:
+    with told("figures.py"):
         load_backend()
         with devices.use(devices.Settings(), "figures.py"):
             paths = draw(
@@ -160,8 +160,6 @@ def main(argv):
                 flags.FLAGS.output_dir,
                 flags.FLAGS.num_examples,
             )
-    except UserError as error:
-        sys.exit(f"figures.py: {error}")
     print(*paths, sep="\n")
 
 

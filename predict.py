@@ -16,6 +16,7 @@ import sys
 from absl import app, flags, logging
 
 import devices
+from common.ending import told
 from common.errors import UserError
 from common.fields import meanings
 from common.flags import parse_or_explain, validator
@@ -170,11 +171,8 @@ def main(argv):
     sys.stdout.reconfigure(errors="surrogateescape")
     sys.stderr.reconfigure(errors="surrogateescape")
     try:
-        return run(flags.FLAGS, argv[1:])
-    except UserError as error:
-        sys.exit(f"predict.py: {error}")
-    except KeyboardInterrupt:
-        sys.exit(128 + signal.SIGINT)
+        with told("predict.py"):
+            return run(flags.FLAGS, argv[1:])
     except BrokenPipeError:
         # The reader, such as head, has what it wants. Python would write the
         # rest on its way out.

@@ -12,15 +12,13 @@ and the README's short table from the files in --output_dir.
 """
 
 import pathlib
-import shlex
-import sys
 
 from absl import app, flags
 
 import common.flags
-from common.errors import Interrupted, UserError
+from common.ending import interrupted_by_signals, told
+from common.errors import UserError
 from common.fields import did_you_mean
-from common.signals import interrupted_by_signals
 from common.startup import load_backend
 from reproduction.experiments import EXPERIMENTS
 
@@ -143,7 +141,7 @@ def main(argv):
     names = argv[1:]
     if not (names or values.list or values.table):
         raise app.UsageError("name experiments, or give --list or --table")
-    try:
+    with told("reproduce.py"):
         if values.list:
             list_experiments()
         if names:
@@ -155,11 +153,6 @@ def main(argv):
             )
         if values.table:
             write_tables(values.output_dir)
-    except UserError as error:
-        sys.exit(f"reproduce.py: {error}")
-    except Interrupted as stop:
-        print(f"{stop}\nGo on by: {shlex.join(['python', *sys.argv])}")
-        sys.exit(128 + stop.signal_number)
 
 
 if __name__ == "__main__":

@@ -13,12 +13,12 @@ transfer_pairs.png. Files of the same names there are replaced.
 """
 
 import json
-import sys
 
 from absl import app, flags
 
 import common.flags
 import devices
+from common.ending import told
 from common.errors import UserError
 from common.fields import meanings
 from common.startup import load_backend
@@ -108,7 +108,7 @@ def main(argv):
     """Runs the experiment of the arguments; a user's error is one line."""
     if len(argv) < 2:
         raise app.UsageError("name models to compare: NAME=CHECKPOINT")
-    try:
+    with told("transfer.py"):
         config = common.flags.settings_of(Config, train=False)
         models = models_of(argv[1:], config.num_trials)
         load_backend()
@@ -119,8 +119,6 @@ def main(argv):
                 flags.FLAGS.output_dir,
                 flags.FLAGS.num_examples,
             )
-    except UserError as error:
-        sys.exit(f"transfer.py: {error}")
     print(*paths, sep="\n")
 
 

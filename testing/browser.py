@@ -23,7 +23,7 @@ _NAMES = (
     "google-chrome",
     "google-chrome-stable",
 )
-_SECONDS = 60
+_SECONDS = 180
 # Takes the socket as both descriptors, then becomes the browser.
 _AS_PIPE = (
     "import os, sys; n = int(sys.argv[1]); os.dup2(n, 3); os.dup2(n, 4); "

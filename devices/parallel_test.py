@@ -124,9 +124,8 @@ def assert_same_losses(found, expected):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "backend", ["tensorflow", *(pytest.param(b, marks=slow) for b in JAX)]
-)
+@slow
+@pytest.mark.parametrize("backend", ["tensorflow", *JAX])
 def test_two_devices_are_as_one(tmp_path, one_device, backend):
     one, wrong_of_one = one_device(backend)
     two, wrong_of_two = train_and_evaluate(

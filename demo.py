@@ -24,15 +24,7 @@ _SHARED_FLAGS = (*meanings(Options), "hparams_override", "model")
 def define_flags():
     """Defines the flags: of this command, so when it runs as one."""
     common.flags.define(Config, _SHARED_FLAGS)
-    flags.DEFINE_string(
-        "checkpoint",
-        None,
-        "The checkpoint, DIR/train/model.ckpt-STEP. A TF1 checkpoint of the "
-        "reference is named by the prefix of its files, such as "
-        "DIR/model.ckpt-1; --hparams_override and the data set must describe "
-        "its network.",
-        required=True,
-    )
+    common.flags.define_checkpoint()
     flags.DEFINE_string(
         "host",
         "127.0.0.1",

@@ -18,9 +18,10 @@ from absl import app, flags
 import common.flags
 from common.ending import interrupted_by_signals, told
 from common.errors import UserError
-from common.fields import did_you_mean
+from common.fields import did_you_mean, meanings, parse, shortened
 from common.startup import load_backend
 from reproduction.experiments import EXPERIMENTS
+from training.config import Config
 
 ROOT = pathlib.Path(__file__).parent
 PAGE = ROOT / "docs" / "results.md"
@@ -36,8 +37,9 @@ def define_flags():
         "batch_size",
         None,
         "Images in a training batch; there are as many fewer steps as it is "
-        "larger. Default: 128. A GPU is filled by 1024 or more.",
+        "larger. Default: the experiment's. A GPU is filled by 1024 or more.",
         lower_bound=1,
+        upper_bound=meanings(Config)["batch_size"][2].at_most,
     )
     flags.DEFINE_string("data_dir", None, "Folder with a folder per data set.")
     flags.DEFINE_bool("list", False, "Whether to list the experiments.")
@@ -100,11 +102,17 @@ def seeds_of(texts):
     Raises:
       UserError: for what is none.
     """
-    if not texts or not all(text.isdecimal() for text in texts):
+    try:
+        seeds = [parse(int, text) for text in texts]
+    except ValueError:
+        seeds = []
+    _, _, meaning = meanings(Config)["seed"]
+    if not seeds or not all(map(meaning.allows, seeds)):
         raise UserError(
-            f"--seeds={','.join(texts)} must be numbers such as 0,1,2"
+            f"--seeds={shortened(','.join(texts))} must be numbers such as "
+            f"0,1,2, each {meaning.allowed}"
         )
-    return [int(text) for text in texts]
+    return seeds
 
 
 def list_experiments():

@@ -79,6 +79,19 @@ _DEFINE = {
 }
 
 
+def define_checkpoint():
+    """Defines --checkpoint, of a command that shows one."""
+    flags.DEFINE_string(
+        "checkpoint",
+        None,
+        "The checkpoint, DIR/train/model.ckpt-STEP. A TF1 checkpoint of the "
+        "reference is named by the prefix of its files, such as "
+        "DIR/model.ckpt-1; --hparams_override and the data set must describe "
+        "its network.",
+        required=True,
+    )
+
+
 def settings_of(settings_class, flag_values=flags.FLAGS, **others):
     """The settings that the flags give.
 

@@ -22,14 +22,13 @@ from input_data import registry
 from input_data.dataset import DataSet
 from input_data.formats import image_file
 from input_data.labelled_images import PAIR_SHIFT
+from input_data.names import EMBEDDED
 from input_data.transforms import centring
 from visualisation.drawing import to_rgb, two_colours
 from visualisation.routing import by_position, map_of
 from visualisation.subject import Subject
 
 _COUPLINGS = "couplings"
-# The data set that is there without being named.
-_EMBEDDED = "digits"
 # Of what JSON tells; lengths and couplings are shown with fewer.
 _DECIMALS = 5
 
@@ -309,7 +308,7 @@ def load(config):
     checkpoint = checkpoints.open(config.checkpoint)
     architecture = checkpoint.architecture
     known = checkpoint.training.get("dataset")
-    if config.dataset or config.data_dir or known in (None, _EMBEDDED):
+    if config.dataset or config.data_dir or known in (None, EMBEDDED):
         evaluator = Evaluator(config)
         model, pipeline = evaluator.load(checkpoint)
         dataset = evaluator.settings_for(checkpoint).dataset_name

@@ -82,6 +82,22 @@ def predict(predictor, pipeline, batch_size):
     return Predictions(*arrays, pipeline)
 
 
+def require_same_images(predictions, pipeline, path):
+    """Raises UserError if predictions are of other images than a pipeline's.
+
+    Args:
+      predictions: `Predictions` of a checkpoint, by the same `Evaluator`.
+      pipeline: `Pipeline` of the first checkpoint.
+      path: path of the checkpoint.
+    """
+    if predictions.pipeline is not pipeline:
+        raise UserError(
+            f"{path} was trained on images of another kind than the first "
+            "checkpoint: say which to evaluate all on, by --dataset, "
+            "--image_size, --pad and the like"
+        )
+
+
 def _shares(activations):
     """Rows divided by their sums: [N, classes], none negative."""
     sums = activations.sum(axis=-1, keepdims=True)

@@ -10,7 +10,7 @@ from common.errors import UserError
 from common.fields import listed
 from devices.parallel import OneDevice
 from evaluation.counts import score
-from evaluation.evaluator import Evaluator
+from evaluation.evaluator import Evaluator, require_same_images
 from evaluation.results import Results
 from training.process import is_training
 
@@ -116,12 +116,7 @@ def evaluate_ensemble(config, parallel=_ONE_DEVICE):
                         f"form an ensemble{but}"
                     )
             pipeline = pipeline or predictions.pipeline
-            if predictions.pipeline is not pipeline:
-                raise UserError(
-                    f"{path} was trained on images of another kind than "
-                    f"{paths[0]}: say which to evaluate all on, by --dataset, "
-                    "--image_size, --pad and the like"
-                )
+            require_same_images(predictions, pipeline, path)
             members.append(predictions.score)
             results.tell(
                 f"{path}: ", predictions, members[-1], checkpoint, True

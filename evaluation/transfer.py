@@ -6,7 +6,7 @@ import itertools
 import checkpoints
 from common.errors import UserError
 from evaluation.counts import predicted_classes
-from evaluation.evaluator import Evaluator
+from evaluation.evaluator import Evaluator, require_same_images
 from input_data import features as keys
 
 
@@ -51,12 +51,7 @@ def measure(config, models, num_examples):
             found = evaluator.predict(checkpoints.open(path))
             run[kind] = dataclasses.asdict(found.score)
         pipeline = pipeline or found.pipeline
-        if found.pipeline is not pipeline:
-            raise UserError(
-                f"{path} was trained on images of another kind than the first "
-                "checkpoint: say which to evaluate all on, by --dataset, "
-                "--image_size, --pad and the like"
-            )
+        require_same_images(found, pipeline, path)
         print(f"{name}, {path}: {found.score.measures}", flush=True)
         runs[name].append(run)
         predictions.setdefault(name, _predictions(found.logits[:num_examples]))

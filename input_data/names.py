@@ -13,6 +13,8 @@ MODULES = {
     "norb": "input_data.datasets.norb",
     "svhn": "input_data.datasets.svhn",
 }
+# That which comes with the project: it needs no --data_dir.
+EMBEDDED = "digits"
 # tfds:NAME is the set of that name in TensorFlow Datasets.
 TFDS_PREFIX = "tfds:"
 TFDS_MODULE = "input_data.datasets.tfds_images"

@@ -4,10 +4,9 @@ import dataclasses
 
 from common.errors import UserError
 from common.fields import field, meanings, shortened
-from input_data.names import MODULES, is_valid_name, valid_names
+from input_data.names import EMBEDDED, MODULES, is_valid_name, valid_names
 from input_data.splits import Split
 
-_EMBEDDED = "digits"  # the data set that has no --data_dir
 # Of a job that loads one, for the same data set.
 _KEPT = "the checkpoint's"
 
@@ -154,7 +153,7 @@ class Options:
         """
         if self.dataset is not None:
             return self.dataset
-        return _EMBEDDED if self.data_dir is None else "mnist"
+        return EMBEDDED if self.data_dir is None else "mnist"
 
     def split(self, train):
         """The `Split` that a job reads that trains, or evaluates."""
@@ -177,7 +176,7 @@ class Options:
         """
         known = training.get("dataset")
         if self.dataset not in (None, known) or (
-            known == _EMBEDDED and self.data_dir is not None
+            known == EMBEDDED and self.data_dir is not None
         ):
             return self
         taken = {}

@@ -159,6 +159,8 @@ def test_every_experiment_is_one_that_its_command_does(name):
         (["mnist-4"], ["0"], "unknown experiment 'mnist-4' .did you mean mnis"),
         (["mnist-3"], ["x"], "--seeds=x must be numbers"),
         (["mnist-3"], [], "--seeds= must be numbers"),
+        (["mnist-3"], ["٣"], "must be numbers such as 0,1,2"),
+        (["mnist-3"], [str(2**32)], "each at least 0 and at most 4,294,967,29"),
         (["all"], ["0"], "--data_dir is required"),
     ],
 )

@@ -20,6 +20,15 @@ def pytest_addoption(parser):
     )
 
 
+def pytest_make_parametrize_id(val, argname):
+    """Leaves bytes out of the names of tests.
+
+    The content of records and gzip files is not the same in all processes,
+    between which -n divides tests by their names.
+    """
+    return argname if isinstance(val, bytes) else None
+
+
 def pytest_collection_modifyitems(config, items):
     """Leaves out tests of backends that are not installed.
 

@@ -26,9 +26,9 @@ def assert_close(found, expected):
     assert error < 2e-6
 
 
-def check(size, kernel_size, strides, padding, channels=2, filters=3):
+def check(size, kernel_size, strides, padding, channels=2, filters=3, batch=2):
     """Value and gradients of every plan against float64."""
-    images = RNG.normal(size=(2, *size, channels)).astype("float32")
+    images = RNG.normal(size=(batch, *size, channels)).astype("float32")
     kernel = RNG.normal(size=(kernel_size, kernel_size, channels, filters))
     kernel = kernel.astype("float32")
     rule = strides, padding
@@ -60,6 +60,13 @@ def test_values_and_gradients_equal_loops(kernel_size, strides, padding):
 @pytest.mark.parametrize("channels", [(1, 1), (1, 40), (40, 1), (40, 32)])
 def test_one_and_many_channels(channels):
     check((12, 11), 5, 2, "valid", *channels)
+
+
+@pytest.mark.parametrize("channels", [3, 32])
+@pytest.mark.parametrize("batch", [31, 32])
+@pytest.mark.parametrize("padding", ["valid", "same"])
+def test_with_and_without_some_to_spare(batch, channels, padding):
+    check((8, 7), 3, 2, padding, channels, 2, batch)
 
 
 def test_the_paper_s_sizes():

@@ -128,13 +128,7 @@ FAULTS = [
 ]
 
 
-# Protocol buffers are not written in the same order in every process, and the
-# names of tests must be the same.
-@pytest.mark.parametrize(
-    ("layout", "record", "message"),
-    FAULTS,
-    ids=[message for _, _, message in FAULTS],
-)
+@pytest.mark.parametrize(("layout", "record", "message"), FAULTS)
 def test_faults_are_named(layout, record, message):
     good = single() if layout is SINGLE else pair()
     with pytest.raises(UserError, match=message) as error:

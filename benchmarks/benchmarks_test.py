@@ -211,6 +211,7 @@ def test_training_and_inference_beside_the_convolutions(run):
     assert [row["network"] for row in rows] == ["convolutions", "ours"]
     assert rows[0]["of convolutions"] == 1
     assert rows[1]["of naive"] is None
+    flags += ["--image_size=20", "--depth=3"]
     rows = run(train_benchmark, *flags, "--inference")
     assert [(row["policy"], row["network"]) for row in rows] == [
         (policy, name)

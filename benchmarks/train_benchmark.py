@@ -4,6 +4,7 @@
   python benchmarks/train_benchmark.py --inference --json=inference.json
   KERAS_BACKEND=jax python benchmarks/train_benchmark.py --networks=naive,ours
   python benchmarks/train_benchmark.py --networks=ours,shared_capsule,pooling
+  python benchmarks/train_benchmark.py --image_size=36
 
 Compares, for each policy of number types, three networks on equal batches:
 
@@ -26,6 +27,7 @@ policy and to the naive step in float32. Peak memory is that of a process of
 its own (on a GPU, of the device) that does three steps and nothing else.
 """
 
+import dataclasses
 import pathlib
 import statistics
 import sys
@@ -35,7 +37,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import keras
 
 from benchmarks import command_line, measuring
-from benchmarks.networks import NETWORKS, examples
+from benchmarks.networks import MNIST, NETWORKS, examples
 
 FLAGS = {
     "inference": False,
@@ -43,6 +45,8 @@ FLAGS = {
     "networks": ("convolutions", "naive", "ours"),
     "steps": 3,
     "rounds": 9,
+    "image_size": MNIST.height,
+    "depth": MNIST.depth,
     **command_line.SETTING,
 }
 STEPS_FOR_MEMORY = 3
@@ -50,7 +54,11 @@ STEPS_FOR_MEMORY = 3
 
 def measure(flags):
     """One row for each policy and network, measured in other processes."""
-    setting = command_line.setting(flags)
+    size = flags.image_size
+    shape = dataclasses.replace(
+        MNIST, height=size, width=size, depth=flags.depth
+    )
+    setting = command_line.setting(flags, shape=shape)
     cases = [(p, name) for p in flags.policies for name in flags.networks]
     seconds = measuring.in_own_process(
         _seconds, cases, setting, flags.inference, flags.steps, flags.rounds

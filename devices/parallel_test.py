@@ -3,6 +3,7 @@
 The backends that are not installed are left out of the lists below.
 """
 
+import contextlib
 import dataclasses
 import functools
 import importlib.util
@@ -175,32 +176,37 @@ def test_two_processes_are_as_one(tmp_path, one_device, backend):
     assert wrong(run_two(*evaluation(tmp_path))) == wrong_of_one
 
 
-def train_for_long(summary_dir):
-    """Two processes that have saved twice, and their flags."""
+@contextlib.contextmanager
+def training_for_long(summary_dir):
+    """Two processes that have saved twice, and their flags; ended after it."""
     flags = [f"--summary_dir={summary_dir}", *FLAGS, "--save_step=2"]
     processes = start_two(*flags, "--max_steps=100000")
     path = summary_dir / "train" / "model.ckpt-4"
-    for _ in range(1200):
-        if path.exists():
-            return processes, flags
-        assert all(process.poll() is None for process in processes)
-        time.sleep(0.1)
-    raise AssertionError(f"{path} never came")
+    deadline = time.monotonic() + 400
+    try:
+        while not path.exists():
+            assert all(process.poll() is None for process in processes)
+            assert time.monotonic() < deadline, f"{path} never came"
+            time.sleep(0.1)
+        yield processes, flags
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 @slow
 @needs_jax
 @pytest.mark.parametrize("killed", [0, 1])
 def test_a_killed_process_ends_the_other(tmp_path, backend, killed):
-    processes, flags = train_for_long(tmp_path)
-    processes[killed].kill()
-    began = time.monotonic()
-    _, errors = processes[1 - killed].communicate(timeout=120)
-    assert time.monotonic() - began < 60
-    assert processes[1 - killed].returncode not in (0, None)
+    with training_for_long(tmp_path) as (processes, flags):
+        processes[killed].kill()
+        began = time.monotonic()
+        _, errors = processes[1 - killed].communicate(timeout=120)
+        assert time.monotonic() - began < 60
+        assert processes[1 - killed].returncode not in (0, None)
     # Ours, or JAX's own if it is first.
     assert re.search("another one has died|another task died", errors)
-    processes[killed].communicate()
     step, path = checkpoints.find_all(tmp_path / "train")[-1]
     output = run_two(*flags, f"--max_steps={step + 2}")
     assert f"Resuming from {path}" in output
@@ -209,9 +215,9 @@ def test_a_killed_process_ends_the_other(tmp_path, backend, killed):
 @slow
 @needs_jax
 def test_a_signal_to_one_process_stops_both(tmp_path, backend):
-    processes, _ = train_for_long(tmp_path)
-    processes[1].send_signal(signal.SIGTERM)
-    outputs = [process.communicate(timeout=120)[0] for process in processes]
+    with training_for_long(tmp_path) as (processes, _):
+        processes[1].send_signal(signal.SIGTERM)
+        outputs = [p.communicate(timeout=120)[0] for p in processes]
     assert [p.returncode for p in processes] == [128 + signal.SIGTERM] * 2
     saved = re.findall(r"Stopped at step \d+, saved (\S+)", "".join(outputs))
     assert len(saved) == 2

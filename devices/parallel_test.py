@@ -191,8 +191,8 @@ def training_for_long(summary_dir):
         yield processes, flags
     finally:
         for process in processes:
-            process.kill()
-            process.wait()
+            with process:
+                process.kill()
 
 
 @slow

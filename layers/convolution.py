@@ -13,7 +13,7 @@ from .hardware import cpu_has_bfloat16_products, is_on_cpu
 # What decides, as benchmarks/convolution_benchmark.py measures it, counted in
 # multiply-adds of a matrix product: one multiply-add of the direct
 # convolution and its gradients, and one number of a spectrum that is written
-# and transposed.
+# and read.
 _COSTS = {
     "tensorflow": (1.2, 40.0),
     "jax": (2.4, 100.0),

@@ -149,7 +149,7 @@ class Plan:
           filters: int, O.
           batch: int, B: the examples for which the kernel is transformed once.
           moved: float, how many multiply-adds take as long as to write and to
-            transpose a number of a spectrum.
+            read a number of a spectrum.
         """
 
         def transforms(spectra, axes_length):

@@ -12,6 +12,7 @@ from benchmarks import (
     checkpoint_benchmark,
     command_line,
     demo_benchmark,
+    em_benchmark,
     input_benchmark,
     measuring,
     networks,
@@ -22,8 +23,11 @@ from benchmarks import (
     train_benchmark,
 )
 from benchmarks.naive import NaiveCapsule, NaiveConvSlimCapsule
+from benchmarks.naive_em import naive_model
 from input_data import features as keys
 from models.capsule import HParams
+from models.matrix_capsule import HParams as MatrixHParams
+from models.registry import build_model
 from testing import browser
 
 OURS = networks.NETWORKS["ours"]
@@ -232,6 +236,42 @@ def test_numbers_are_varied_one_at_a_time(run):
         *("--batch_size=2", "--image_size=28"),
     )
     assert len(rows) == 1
+
+
+def test_naive_matrix_capsules_give_what_ours_give():
+    shape = keys.ImageShape(14, 14, 1, 3)
+    hparams = MatrixHParams(
+        conv_channels=4,
+        primary_types=2,
+        first_types=3,
+        second_types=2,
+        padding="SAME",
+        conv_lambda=1.0,
+        class_lambda=1.0,
+    )
+    ours = build_model("matrix_capsule", shape, 1, hparams)
+    naive = naive_model(shape, hparams)
+    naive.set_weights(ours.get_weights())
+    x = np.random.default_rng(0).normal(size=(2, 14, 14, 1)).astype("float32")
+    ours, naive = (model({keys.IMAGES: x}) for model in (ours, naive))
+    for name in ours:
+        np.testing.assert_allclose(
+            *(ops.convert_to_numpy(o[name]) for o in (naive, ours)), atol=1e-5
+        )
+
+
+def test_matrix_capsules_beside_their_equations(run, monkeypatch):
+    measured = {("ours", 1): (1, 100), ("ours", 4): (2, 150)}
+    measured["naive", 4] = (6, 300)
+    monkeypatch.setattr(
+        em_benchmark,
+        "_measured",
+        lambda kind, values, batch_size, steps: measured[kind, batch_size],
+    )
+    ours, naive = run(em_benchmark, "--batch_size=4")
+    assert (ours["of naive"], naive["of naive"]) == (3, 1)
+    assert (ours["MB more"], naive["MB more"]) == (50, 200)
+    assert ours["memory of naive"] == 0.25
 
 
 @pytest.mark.skipif(browser.find() is None, reason="no Chromium is installed")

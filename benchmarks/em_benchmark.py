@@ -1,22 +1,20 @@
 """A training step of matrix capsules beside the equations written out.
 
   python benchmarks/em_benchmark.py
-  python benchmarks/em_benchmark.py --network=large --batch_size=64
+  python benchmarks/em_benchmark.py --networks=large --kinds=ours
 
 The network of the paper with images of 32x32x2 and 5 classes: large is
 32-32-32-32, small 64-8-16-16. The naive network (benchmarks/naive_em.py) has
-the same weights. Each runs in a process of its own, one after the other in
-each round; "of naive" is the median of the ratios of their speeds within a
-round. Memory is the most that a process has had; "MB more" is what it has had
-beyond a process whose batches hold one image.
+the same weights and takes some ten times the memory. Each runs in a process of
+its own, one after the other in each round; "of naive" is the median of the
+ratios of their speeds within a round. Memory is the most that a process has
+had; "MB more" is what it has had beyond a process whose batches hold one image.
 """
 
-import os
 import pathlib
 import statistics
 import sys
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import keras
@@ -33,38 +31,37 @@ SHAPE = keys.ImageShape(32, 32, 2, 5)
 NETWORKS = {"large": {}, "small": HParams.PRESETS["small"]}
 
 
-def main(arguments=None):
-    """Measures, prints, and writes what was asked for."""
-    parser = command_line.make_parser(__doc__, steps=3, rounds=3)
-    parser.add_argument("--network", choices=NETWORKS, default="small")
-    parser.add_argument("--batch_size", type=int, default=32)
-    parser.add_argument("--routing", type=int, default=3)
-    parser.add_argument(
-        "--naive",
-        choices=("true", "false"),
-        default="true",
-        help="measure it too: it takes some ten times the memory",
-    )
-    arguments = parser.parse_args(arguments)
-    machine = measuring.machine()
-    command_line.show_machine(machine)
-    values = {**NETWORKS[arguments.network], "routing": arguments.routing}
-    kinds = ["ours", "naive"][: 1 + (arguments.naive == "true")]
-    found = {kind: [] for kind in kinds}
-    for _ in range(arguments.rounds):
-        for kind in kinds:
-            found[kind].append(
-                measuring.in_own_process(
-                    measure, kind, values, arguments.batch_size, arguments.steps
+FLAGS = {
+    "networks": ("small",),
+    "kinds": ("ours", "naive"),
+    "batch_size": 32,
+    "routing": 3,
+    "steps": 3,
+    "rounds": 3,
+}
+
+
+def measure(flags):
+    """A row for each network and kind."""
+    rows = []
+    for network in flags.networks:
+        values = {**NETWORKS[network], "routing": flags.routing}
+        kinds = list(flags.kinds)
+        found = {kind: [] for kind in kinds}
+        for _ in range(flags.rounds):
+            for kind in kinds:
+                found[kind].append(
+                    measuring.in_own_process(
+                        _measured, kind, values, flags.batch_size, flags.steps
+                    )
                 )
-            )
-        kinds.reverse()
-    _, least = measuring.in_own_process(measure, "ours", values, 1, 1)
-    rows = [_row(kind, found, least, arguments) for kind in found]
-    command_line.report(rows, machine, arguments)
+            kinds.reverse()
+        _, least = measuring.in_own_process(_measured, "ours", values, 1, 1)
+        rows += [_row(network, kind, found, least, flags) for kind in found]
+    return rows
 
 
-def measure(kind, values, batch_size, steps):
+def _measured(kind, values, batch_size, steps):
     """Seconds of a step and the process's peak memory in megabytes."""
     hparams = HParams(**values)
     if kind == "naive":
@@ -87,12 +84,12 @@ def measure(kind, values, batch_size, steps):
     return seconds, measuring.peak_megabytes()
 
 
-def _row(kind, found, least, arguments):
+def _row(network, kind, found, least, flags):
     seconds, megabytes = zip(*found[kind], strict=True)
     row = {
-        "network": arguments.network,
-        "batch": arguments.batch_size,
-        "routing": arguments.routing,
+        "network": network,
+        "batch": flags.batch_size,
+        "routing": flags.routing,
         "step": kind,
         "ms": 1000 * statistics.median(seconds),
         "MB": max(megabytes),
@@ -108,4 +105,4 @@ def _row(kind, found, least, arguments):
 
 
 if __name__ == "__main__":
-    main()
+    command_line.run(measure, FLAGS, __doc__)

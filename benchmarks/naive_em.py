@@ -55,12 +55,14 @@ def naive_route(votes, activations, beta_u, beta_a, options, parents):
 
 def naive_model(shape, hparams):
     """A `MatrixCapsuleModel` that computes so, whatever calls it."""
-    model = _NaiveModel(shape, 1, hparams)
+    model = NaiveMatrixCapsuleModel(shape, 1, hparams)
     model.create_weights(shape)
     return model
 
 
-class _NaiveModel(MatrixCapsuleModel):
+class NaiveMatrixCapsuleModel(MatrixCapsuleModel):
+    """What `naive_model` makes."""
+
     def call(self, x):
         with (
             unittest.mock.patch.object(

@@ -32,16 +32,17 @@ from checkpoints.architecture import Architecture
 from checkpoints.checkpoint import JSON_FILE, WEIGHTS_FILE
 from checkpoints.checkpoint_test import flip_bit, make_model, rewrite
 from common import flags
-from common.errors import UserError
+from common.errors import InterruptedAtOnce, UserError
 from evaluation.evaluator import Evaluator
 from input_data import features as keys
-from input_data import registry
+from input_data import memory, registry
 from input_data.datasets import digits
 from input_data.features import ImageShape
 from input_data.generators import shifted_records
 from input_data.generators.job import Job
 from input_data.options import Options
 from input_data.splits import Split
+from models.capsule import CapsuleModel
 from testing.mnist_files import write_mnist
 from testing.small_models import overrides
 from training import train
@@ -97,6 +98,47 @@ def evaluating(summary_dir=None, **values):
     folder = summary_dir and str(summary_dir)
     waiting = {"eval_interval": 0.05, "eval_timeout": 0.2}
     return Config(train=False, summary_dir=folder, **waiting, **values)
+
+
+@pytest.mark.parametrize(
+    ("hparams", "message"),
+    [
+        (
+            {"num_prime_capsules": 500},
+            r"training capsule of .* weights takes",
+        ),
+        (
+            {"remake": False},
+            "--batch_size=100000 for images of 28x28 and a",
+        ),
+    ],
+)
+def test_what_does_not_fit_in_memory_is_refused(
+    tmp_path, monkeypatch, hparams, message
+):
+    config = small(
+        tmp_path,
+        batch_size=100_000,
+        hparams_override=overrides("capsule", **hparams),
+    )
+    monkeypatch.setattr(memory, "available", lambda: 10**7)
+    with pytest.raises(UserError, match=f"{message}.* in memory"):
+        experiment.run(config)
+
+
+def test_a_signal_while_the_first_step_is_compiled_ends_at_once(
+    tmp_path, monkeypatch
+):
+    compute_loss = CapsuleModel.compute_loss
+
+    def compute_after_signal(*args, **kwargs):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return compute_loss(*args, **kwargs)
+
+    monkeypatch.setattr(CapsuleModel, "compute_loss", compute_after_signal)
+    with pytest.raises(InterruptedAtOnce, match="before the first step"):
+        experiment.run(small(tmp_path))
+    assert not steps_in(tmp_path)
 
 
 def printed_by(config):
@@ -275,7 +317,7 @@ def test_the_same_command_gives_the_same_bits(tmp_path):
 @pytest.mark.parametrize(
     ("number", "times", "said", "last"),
     [
-        (signal.SIGINT, 1, "Stopped at step 7, saved {}/train/model.c", 7),
+        (signal.SIGINT, 1, "Stopped at step 8, saved {}/train/model.c", 8),
         (signal.SIGTERM, 2, "Stopped at once: the steps since", 6),
     ],
 )
@@ -285,7 +327,7 @@ def test_a_signal_saves_the_step_and_a_second_one_stops_at_once(
     on_step = train.StopAfterSignal.on_step
 
     def signalled(self, step, logs):
-        for _ in range(times if step == 7 else 0):
+        for _ in range(times if step == 8 else 0):
             signal.raise_signal(number)
         on_step(self, step, logs)
 
@@ -299,7 +341,7 @@ def test_a_signal_saves_the_step_and_a_second_one_stops_at_once(
     output = capsys.readouterr().out
     assert said.format(done) in output
     assert output.endswith("Go on by: python experiment.py '--flag=a b'\n")
-    assert steps_in(done) == [2, 4, *range(6, last + 1)]
+    assert steps_in(done) == [2, 4, 6, *range(8, last + 1)]
     assert checkpoints.open(at(done, last)).step == last
 
 

@@ -18,8 +18,9 @@ from absl import app, flags
 import common.flags
 from common.ending import interrupted_by_signals, told
 from common.errors import UserError
-from common.fields import did_you_mean, meanings, parse, shortened
+from common.fields import did_you_mean, meanings, parse
 from common.startup import load_backend
+from common.text import shortened
 from reproduction.experiments import EXPERIMENTS
 from training.config import Config
 

@@ -3,7 +3,8 @@
 import dataclasses
 
 from common.errors import UserError
-from common.fields import meanings, shortened
+from common.fields import meanings
+from common.text import shortened
 from input_data.features import ImageShape
 from models.hparams import BaseHParams, parse_overrides
 from models.registry import build_model, model_class
@@ -77,6 +78,11 @@ class Architecture:
     def takes_any_size(self):
         """Whether the same weights are for images of every size."""
         return model_class(self.model).takes_any_size(self.hparams)
+
+    @property
+    def num_weights(self):
+        """How many weights the network has."""
+        return model_class(self.model).num_weights(self.shape, self.hparams)
 
     def build(self, seed=0):
         """The `keras.Model`, with initial weights of the seed."""

@@ -30,7 +30,7 @@ from checkpoints.schema import require_form
 from checkpoints.tf1.tf1_checkpoint import Tf1Checkpoint, is_tf1
 from common.durable import user_errors, whole
 from common.errors import UserError
-from common.fields import listed, shortened
+from common.text import listed, shortened
 
 FORMAT = 1
 WEIGHTS_FILE = "model.weights.h5"
@@ -39,6 +39,8 @@ JSON_FILE = "checkpoint.json"
 # the integer step; names and layout of the default model take 42 KB.
 _BYTES_PER_VALUE = 4
 _HDF5_OVERHEAD = 2**20
+# As `Spec.divisions` has it where a data set has no test images of its own.
+_DIVIDED = "divided_for_test"
 # More than the description of a network with 100,000 long names of classes.
 _LARGEST_JSON = 2**26
 
@@ -157,7 +159,7 @@ class Checkpoint(Metadata):
             raise UserError(
                 f"{self.path} was trained with --seed={before.get('seed')}, "
                 "which decided what images are for training: take the same "
-                "seed, or split the images into folders train and test"
+                "seed, or train anew"
             )
         for name, digest in pipeline.spec.divisions.items():
             if before.get(name) != digest:
@@ -166,8 +168,15 @@ class Checkpoint(Metadata):
                     "otherwise: since then files came or went (or the "
                     "program's way of dividing them changed), so that some it "
                     "was trained on would be held out. Put the files back, or "
-                    "split them into folders train and test"
+                    "train anew"
                 )
+        if _DIVIDED in before and _DIVIDED not in pipeline.spec.divisions:
+            raise UserError(
+                f"{self.path} was trained on images of which it held some out "
+                "for testing by itself; now folders or splits train and test "
+                "say which, so that some it was trained on may be among the "
+                "test images. Put the files back, or train anew"
+            )
         names, now = self.class_names, pipeline.spec.class_names
         if None not in (names, now) and list(names) != list(now):
             raise UserError(
@@ -229,6 +238,7 @@ def open_checkpoint(path: str | os.PathLike) -> Checkpoint:
             f"{path / JSON_FILE} does not describe a network of this version: "
             f"{error}"
         ) from error
+    _require_so_many_weights(weights, architecture)
     return Checkpoint(
         step=values["step"],
         architecture=architecture,
@@ -236,6 +246,19 @@ def open_checkpoint(path: str | os.PathLike) -> Checkpoint:
         class_names=values.get("class_names"),
         path=path,
     )
+
+
+def _require_so_many_weights(path, architecture):
+    """Refuses a description of a network that its file has no room for.
+
+    To build it might take any time and memory.
+    """
+    size = _BYTES_PER_VALUE * architecture.num_weights
+    if size > path.stat().st_size:
+        raise DamagedError(
+            f"{path.parent / JSON_FILE} is damaged: it describes a network of "
+            f"{architecture.num_weights:,} weights, more than {path.name} has"
+        )
 
 
 def newest(directory: str | os.PathLike) -> Checkpoint | None:
@@ -349,6 +372,8 @@ def _read_json(path):
     try:
         with _opened(description) as file:
             values = json.loads(file.read(_LARGEST_JSON))
+        # Half of a pair of UTF-16 has no place in any file.
+        json.dumps(values, ensure_ascii=False).encode()
         checksum = values.pop("sha256_of_this")
         is_sound = checksum == _json_checksum(values)
         version = values["format"]

@@ -223,6 +223,7 @@ SHAPE_OF = ("architecture", "shape")
             )
         ),
         (put("step", value=-1), "step is -1"),
+        (put("step", value=10**30), "step is 1000"),
         (put("step", value="2"), "step is 2"),
         (put("step", value=True), "step is True"),
         (put("sha256", value=7), "sha256 is 7"),
@@ -235,6 +236,8 @@ SHAPE_OF = ("architecture", "shape")
         (put("architecture", "num_targets", value=7), "num_targets is 7"),
         (put(*SHAPE_OF, "depth", value=0), "depth is 0"),
         (put(*SHAPE_OF, "width", value=1.5), "width is 1.5"),
+        (put(*SHAPE_OF, "height", value=10**5), "height is 100000"),
+        (put(*SHAPE_OF, "height", value=9999), "weights, more than model.wei"),
         (put("class_names", value="abc"), "class_names is abc"),
         (put("class_names", value=["a", "b"]), "class_names is "),
         (put("class_names", value=["a", "b", "b"]), "class_names is "),
@@ -270,7 +273,14 @@ def test_networks_of_another_version_are_refused(saved, change, message):
 
 
 @pytest.mark.parametrize(
-    "content", ["[" * 10**5, '{"a":' * 10**5, "9" * 5000, '{"format": []}']
+    "content",
+    [
+        '{"training": "\\ud800"}',
+        "[" * 10**5,
+        '{"a":' * 10**5,
+        "9" * 5000,
+        '{"format": []}',
+    ],
 )
 def test_json_of_any_form_is_one_line(saved, content):
     path, _ = saved
@@ -283,6 +293,7 @@ def test_json_of_any_form_is_one_line(saved, content):
 
 
 @pytest.mark.parametrize("name", [JSON_FILE, WEIGHTS_FILE])
+@pytest.mark.usefixtures("in_time")
 def test_a_pipe_in_the_place_of_a_file_does_not_hang(saved, name):
     path, _ = saved
     (path / name).unlink()
@@ -445,6 +456,8 @@ def test_files_are_on_the_disk_before_the_name(original, tmp_path, monkeypatch):
         ({}, {"split_seed": 4}, "trained with --seed=3, which"),
         ({}, {"split_seed": 3}, None),
         ({}, {"divisions": {"divided_for_test": "x"}}, "divided otherwise"),
+        ({"divided": "x"}, {"divisions": {"divided_for_test": "x"}}, None),
+        ({"divided": "x"}, {}, "some out for testing by itself; now folders"),
         ({}, {"class_names": ["b", "a"]}, "classes a, b, but .* are b, a:"),
         # Other data has nothing to do with that of the training.
         ({"dataset_name": "mnist", "validate": True}, {"split_seed": 4}, None),
@@ -452,10 +465,12 @@ def test_files_are_on_the_disk_before_the_name(original, tmp_path, monkeypatch):
 )
 def test_images_that_it_may_be_used_with(config, pipeline, message):
     training = {**TRAINING, "validate": False}
+    config = {"dataset_name": "digits", "validate": False, **config}
+    if "divided" in config:
+        training["divided_for_test"] = config.pop("divided")
     opened = checkpoints.Checkpoint(
         2, ARCHITECTURE, training, ["a", "b"], path="x"
     )
-    config = {"dataset_name": "digits", "validate": False, **config}
     spec = {"split_seed": None, "divisions": {}, "class_names": None}
     pipeline = {**spec, **pipeline}
     arguments = (

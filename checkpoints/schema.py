@@ -4,7 +4,11 @@ Its checksum tells that it is what was written, not that a sound program wrote
 it.
 """
 
-from common.fields import shortened
+import math
+
+from common.text import shortened
+from input_data.features import LARGEST_SIDE
+from training.config import MOST_STEPS
 
 _FORM = {
     "sha256": str,
@@ -50,9 +54,10 @@ def require_form(values):
         _require(not isinstance(value, dict | list), name, value)
     architecture = values["architecture"]
     shape, targets = architecture["shape"], architecture["num_targets"]
-    _require(values["step"] >= 0, "step", values["step"])
+    _require(0 <= values["step"] <= MOST_STEPS, "step", values["step"])
     for name in _FORM["architecture"]["shape"]:
-        _require(shape[name] >= 1, name, shape[name])
+        largest = LARGEST_SIDE if name in ("height", "width") else math.inf
+        _require(1 <= shape[name] <= largest, name, shape[name])
     most = min(2, shape["num_classes"])
     _require(1 <= targets <= most, "num_targets", targets)
     names = values.get("class_names")

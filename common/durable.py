@@ -8,7 +8,7 @@ import shutil
 import socket
 
 from common.errors import UserError
-from common.fields import shortened
+from common.text import shortened
 
 _LONGEST_REASON = 200
 

@@ -1,12 +1,22 @@
 """Ways to end that are not faults of the program."""
 
+from common.text import one_line
+
 
 class UserError(Exception):
     """A wrong flag, file or value: the user can put this right.
 
     Its message names what is wrong and says what would be right; the command
     line prints it without a traceback and exits with 1.
+
+    Args:
+      message: string, which is shown as one line of less than 1,000
+        characters, whatever names of files and values are in it.
+      *details: strings, each shown as a line of its own after it.
     """
+
+    def __str__(self):
+        return "\n".join(one_line(str(line)) for line in self.args)
 
 
 class Interrupted(BaseException):

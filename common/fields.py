@@ -14,9 +14,7 @@ import types
 import typing
 
 from common.errors import UserError
-
-# As much of a wrong value as a message repeats.
-_LONGEST_ECHO = 60
+from common.text import shortened
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,26 +163,6 @@ _READERS = {
 def as_text(value):
     """A value as a command line would have it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def shortened(value, most=_LONGEST_ECHO):
-    """A value for a message, which stays short and in one line."""
-    text = printable(str(value))
-    if len(text) > most:
-        text = f"{text[:most]}... ({len(text)} characters)"
-    return text
-
-
-def printable(text):
-    """Text for a terminal, which no escape code in it shall reach."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-
-
-def listed(names, most=5):
-    """The first few names, and how many more there are: for a message."""
-    names = list(names)
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(printable(str(name)) for name in names[:most]) + more
 
 
 def did_you_mean(name, names):

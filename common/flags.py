@@ -5,7 +5,9 @@ import sys
 
 from absl import flags
 
+from common import fields
 from common.fields import did_you_mean, meanings
+from common.text import one_line
 
 _LONGEST_MESSAGE = 400
 # The flags count as those of the command that defines them, for its --help.
@@ -28,15 +30,19 @@ def define(settings_class, names=None, flag_values=flags.FLAGS):
             flag.parser = _ChoiceParser(meaning.choices)
             flags.DEFINE_flag(flag, flag_values)
             continue
-        bounds = {}
-        if kind in (int, float):
-            bounds = {
-                "lower_bound": meaning.at_least,
-                "upper_bound": meaning.at_most,
-            }
-        _DEFINE[kind](
-            name, default, meaning.help, flag_values=flag_values, **bounds
-        )
+        if kind in _NUMBERS:
+            parser = _NUMBERS[kind](meaning.at_least, meaning.at_most)
+            flags.DEFINE(
+                parser,
+                name,
+                default,
+                meaning.help,
+                flag_values,
+                flags.ArgumentSerializer(),
+            )
+        else:
+            of_kind = flags.DEFINE_bool if kind is bool else flags.DEFINE_string
+            of_kind(name, default, meaning.help, flag_values=flag_values)
         if meaning.is_valid is not None:
             flags.register_validator(
                 name, validator(meaning), flag_values=flag_values
@@ -71,12 +77,21 @@ class _ChoiceParser(flags.EnumParser):
             raise ValueError(f"{error}{suggestion}") from None
 
 
-_DEFINE = {
-    bool: flags.DEFINE_bool,
-    int: flags.DEFINE_integer,
-    float: flags.DEFINE_float,
-    str: flags.DEFINE_string,
-}
+class _WholeNumber(flags.IntegerParser):
+    """In ASCII digits alone, as hyper-parameters are."""
+
+    def convert(self, argument):
+        return fields.parse(int, str(argument))
+
+
+class _Number(flags.FloatParser):
+    """As `_WholeNumber`."""
+
+    def convert(self, argument):
+        return fields.parse(float, str(argument))
+
+
+_NUMBERS = {int: _WholeNumber, float: _Number}
 
 
 def define_checkpoint():
@@ -133,11 +148,7 @@ def parse_or_explain(arguments):
 
 def as_message(error):
     """What absl says of a flag, without all of a long or strange value."""
-    text = "".join(c if c.isprintable() else "?" for c in str(error))
-    if len(text) > _LONGEST_MESSAGE:
-        half = _LONGEST_MESSAGE // 2
-        text = f"{text[:half]} ... {text[-half:]}"
-    return text
+    return one_line(str(error), _LONGEST_MESSAGE)
 
 
 def command_line(settings, is_wanted):

@@ -45,6 +45,8 @@ def test_flags_give_settings(arguments, expected):
         ("--count=0", r"--count=0: 0 is not an integer in the range \[1, 9\]"),
         ("--count=many", "--count=many"),
         ("--count=2.5", "--count=2.5"),
+        ("--count=٣", "--count=٣: is not a whole number"),
+        ("--rate=1_0", "--rate=1_0: is not a number"),
         ("--rate=-1", "--rate=-1: -1.0 is not a non-negative number"),
         ("--wide=perhaps", "--wide=perhaps"),
         ("--kind=c", "--kind=c: value should be one of <a|b>"),
@@ -54,6 +56,13 @@ def test_flags_give_settings(arguments, expected):
 def test_wrong_flags_say_what_would_be_right(argument, message):
     with pytest.raises(Error, match=message):
         flags.parse(Settings, [argument])
+
+
+def test_messages_are_short_and_have_no_escape_codes():
+    with pytest.raises(Error) as caught:
+        flags.parse(Settings, [f"--count=\x1b[2J{9 * 'x' * 1000}"])
+    assert len(str(caught.value)) < 500
+    assert "\x1b" not in str(caught.value)
 
 
 def test_help_has_each_flag_with_its_meaning():

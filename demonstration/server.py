@@ -17,7 +17,7 @@ import threading
 import urllib.parse
 
 from common.errors import UserError
-from common.fields import shortened
+from common.text import shortened
 from input_data.formats.image_file import MAX_BYTES
 
 _FILES = {

@@ -7,7 +7,7 @@ import time
 
 import checkpoints
 from common.errors import UserError
-from common.fields import listed
+from common.text import listed
 from devices.parallel import OneDevice
 from evaluation.counts import score
 from evaluation.evaluator import Evaluator, require_same_images

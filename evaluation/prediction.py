@@ -11,13 +11,12 @@ import numpy as np
 
 import checkpoints
 from common.errors import UserError
-from common.fields import printable
 from common.progress import Progress
+from common.text import one_line, printable
 from evaluation.counts import PRESENT_LENGTH, predicted_classes
 from evaluation.export import functional
 from input_data import features as keys
 from input_data.formats import image_file
-from input_data.formats.files import read_bytes
 from input_data.transforms.fitting import fit
 from training.config import EVAL_BATCH_SIZE
 
@@ -215,7 +214,7 @@ def _read_bytes(name):
     if name == STANDARD_INPUT:
         # One byte more than an image may have: that is told when it is opened.
         return sys.stdin.buffer.read(image_file.MAX_BYTES + 1)
-    return read_bytes(pathlib.Path(name), image_file.MAX_BYTES)
+    return image_file.read(pathlib.Path(name))
 
 
 def _predict(network, images):
@@ -246,7 +245,7 @@ class Table:
     def __init__(self, files, class_names, num_targets, has_capsules):
         self._names = [printable(name) for name in class_names]
         self._has_capsules = has_capsules
-        self._file_width = max(len(name) for name in ("file", *files))
+        self._file_width = max(len(one_line(n)) for n in ("file", *files))
         self._class_width = max(len(name) for name in ("class", *self._names))
         best = ["class", "length" if has_capsules else "logit"] * num_targets
         self._header = self._row("file", best, self._names)
@@ -260,7 +259,8 @@ class Table:
         for index in prediction.classes:
             best += [self._names[index], f"{prediction.values[index]:.3f}"]
         values = [f"{value:.3f}" for value in prediction.values]
-        print(self._row(prediction.name, best, values, self._note(prediction)))
+        file, note = one_line(prediction.name), self._note(prediction)
+        print(self._row(file, best, values, note))
 
     def _row(self, file, best, values, note=""):
         cells = [f"{file:{self._file_width}}"]

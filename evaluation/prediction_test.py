@@ -1,9 +1,11 @@
+import dataclasses
 import io
 import json
 import sys
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from checkpoints import Checkpoint, Metadata
 from checkpoints.architecture import Architecture
@@ -20,13 +22,20 @@ from evaluation.prediction import (
     trained_on,
 )
 from input_data.features import ImageShape
-from input_data.formats import image_file
+from input_data.formats import files, image_file
 from models.capsule import HParams
 from testing.tf1_examples import write
 
 ABSENT = Prediction("b.png", np.array([0.5, 0.12345678, 0.2], "float32"), 1)
 PRESENT = Prediction("a.png", np.array([0.1, 0.2, 0.9], "float32"), 1)
 NAMES = ["zero", "one", "two"]
+READ_IMAGE = image_file.read
+
+
+@pytest.fixture(autouse=True)
+def files_of_numbers(monkeypatch):
+    """Files are no images here, but numbers that `prepare` reads."""
+    monkeypatch.setattr(image_file, "read", files.read_bytes)
 
 
 class Mean:
@@ -94,6 +103,13 @@ def test_many_files_in_batches_the_bad_ones_named(tmp_path, capsys):
     output, progress = capsys.readouterr()
     assert output == ""
     assert "image 251/251" in progress
+
+
+def test_names_of_files_cannot_write_to_the_terminal(capsys):
+    table = Table(["a\nb\x1b[2J"], NAMES, 1, True)
+    table.print(dataclasses.replace(PRESENT, name="a\nb\x1b[2J"))
+    _, row = capsys.readouterr().out.splitlines()
+    assert row.startswith(r"a\nb\x1b[2J  two")
 
 
 def test_no_more_than_a_batch_is_read_ahead(tmp_path):
@@ -257,9 +273,13 @@ def test_what_never_ends_is_not_read_to_its_end(tmp_path, monkeypatch):
             return len(buffer)
 
     monkeypatch.setattr(image_file, "MAX_BYTES", 5000)
+    monkeypatch.setattr(image_file, "_OTHER_BYTES", 5000)
+    monkeypatch.setattr(image_file, "read", READ_IMAGE)
     stdin = io.TextIOWrapper(io.BufferedReader(Endless()))
     monkeypatch.setattr(sys, "stdin", stdin)
-    (tmp_path / "large").write_bytes(bytes(5001))
+    Image.new("L", (10, 10)).save(tmp_path / "large", "PNG")
+    with open(tmp_path / "large", "ab") as file:
+        file.truncate(10**10)  # which no image of 10x10 has
     lengths, errors = [], []
 
     def note(content, name):
@@ -269,4 +289,4 @@ def test_what_never_ends_is_not_read_to_its_end(tmp_path, monkeypatch):
     files = ["-", str(tmp_path / "large")]
     assert not list(predict_files(files, Mean(), note, 1, errors.append))
     assert lengths == [5001]
-    assert "large is too large: it has over 5,000" in str(errors[1])
+    assert "large is too large: it has over 5,800" in str(errors[1])

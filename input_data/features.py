@@ -32,6 +32,10 @@ LABEL_BY_TARGET = (RECONS_LABEL, SPARE_LABEL)
 RECONS_BY_TARGET = (RECONS, SPARE_RECONS)
 
 
+# Pixels of the height and the width of an image, as a network takes it.
+LARGEST_SIDE = 2**14
+
+
 @dataclasses.dataclass(frozen=True)
 class ImageShape:
     """What a model must know of a data set.

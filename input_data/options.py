@@ -3,7 +3,9 @@
 import dataclasses
 
 from common.errors import UserError
-from common.fields import field, meanings, shortened
+from common.fields import field, meanings
+from common.text import shortened
+from input_data.features import LARGEST_SIDE
 from input_data.names import EMBEDDED, MODULES, is_valid_name, valid_names
 from input_data.splits import Split
 
@@ -90,7 +92,7 @@ class Options:
         f"which images are resized. Default: {_KEPT}, else as they are, if all "
         "have one size.",
         at_least=1,
-        at_most=10**5,
+        at_most=LARGEST_SIDE,
         kept=True,
         default_text=f"{_KEPT}, else as the images are",
     )

@@ -11,8 +11,8 @@ from common.fields import (
     meanings,
     parse,
     require_allowed,
-    shortened,
 )
+from common.text import shortened
 from layers.losses import CLASSIFICATION_LOSSES
 
 # Of one layer: more would make a graph, or weights, of no use to anybody.
@@ -128,8 +128,8 @@ def parse_overrides(hparams_class, overrides):
             raise UserError(
                 "--hparams_override: unknown hyper-parameter "
                 f"'{shortened(name)}'"
-                f"{did_you_mean(name, [*known, 'preset'])}; valid names:\n"
-                f"{_describe_all(hparams_class)}"
+                f"{did_you_mean(name, [*known, 'preset'])}; valid names:",
+                *_describe_all(hparams_class),
             )
         else:
             try:
@@ -150,7 +150,7 @@ def _describe_all(hparams_class):
     ]
     if hparams_class.PRESETS:
         lines.append(f"  preset: {' or '.join(sorted(hparams_class.PRESETS))}")
-    return "\n".join(lines)
+    return lines
 
 
 def _find_preset(hparams_class, name):

@@ -7,6 +7,7 @@ import importlib
 
 from common.errors import UserError
 from common.fields import did_you_mean
+from input_data.features import LARGEST_SIDE
 
 # name: (module, class); a new model is one line here, its file and its test.
 MODELS = {
@@ -77,6 +78,11 @@ def build_model(name, shape, num_targets, hparams, seed=0):
 
 def _require_sane_size(cls, name, shape, hparams):
     """Counts the weights of the network before any of them is made."""
+    if max(shape.height, shape.width) > LARGEST_SIDE:
+        raise UserError(
+            f"images of {shape.height}x{shape.width} are too large: a network "
+            f"takes at most {LARGEST_SIDE:,} pixels in each direction"
+        )
     count = cls.num_weights(shape, hparams)
     if count > _MOST_WEIGHTS:
         raise UserError(

@@ -111,6 +111,7 @@ class StopAfterSignal(_StepCallback):
         self._parallel = parallel
 
     def on_step(self, step, logs):
+        self._stop.wait()
         number = self._parallel.largest(self._stop.number or 0)
         if number:
             self._stop.number = number

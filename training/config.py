@@ -11,8 +11,17 @@ from models.registry import MODELS
 
 # Images in an evaluation batch, as in the reference.
 EVAL_BATCH_SIZE = 100
+MOST_STEPS = 10**12
 # Above it a batch of the smallest images would not fit in memory.
 _LARGEST_BATCH = 2**17
+
+
+def _is_utf8(name):
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,7 +147,7 @@ class Config(Options):
         1000,
         "Training steps in all, those before a resume included.",
         at_least=1,
-        at_most=10**12,
+        at_most=MOST_STEPS,
         recorded=True,
     )
     model: str | None = field(
@@ -182,6 +191,8 @@ class Config(Options):
         "training go to its folder train, those of evaluation to test, on "
         "held-out images to validation.",
         evaluated=True,
+        is_valid=_is_utf8,
+        valid="a name in UTF-8, which TensorBoard needs",
     )
     summary_step: int = field(
         10,

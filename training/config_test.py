@@ -79,7 +79,12 @@ def test_a_checkpoint_records_what_decides_how_it_was_trained():
         ("--max_stepps=3", "Unknown command line flag 'max_stepps'"),
         ("--max_steps=0", "--max_steps=0: 0 is not an integer in the range"),
         ("--batch_size=many", "--batch_size=many"),
-        ("--eval_interval=nan", "must be a finite number"),
+        ("--batch_size=131073", r"range \[1, 131072\]"),
+        ("--num_trials=1000000000000", r"range \[1, "),
+        ("--eval_size=10000000000000", r"range \[1, 1000000000\]"),
+        ("--image_size=16385", r"range \[1, 16384\]"),
+        ("--summary_dir=a\udcff", "summary_dir=a.*: must be a name in UTF-8"),
+        ("--eval_interval=nan", "--eval_interval=nan: is not a number"),
         ("--seed=5000000000", "--seed=5000000000"),
         ("--device=tpu", "must be cpu, gpu or gpu:NUMBER"),
         (

@@ -64,9 +64,9 @@ def _locked(descriptor, kind):
 class StopSignal:
     """Notes SIGTERM and Ctrl-C, as a context manager.
 
-    While a network is built one interrupts at once. In `after_step` the first
-    is noted for the training loop to see after its step; a second one
-    interrupts at once.
+    While a network is built, and its first step, which traces and compiles it,
+    is not done, one interrupts at once. From `wait` on the first is noted for
+    the training loop to see after its step; a second one interrupts at once.
 
     Attributes:
       number: int, the signal that came, or None.
@@ -89,14 +89,9 @@ class StopSignal:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    @contextlib.contextmanager
-    def after_step(self):
-        """A context in which the first signal waits for the end of a step."""
+    def wait(self):
+        """From now on the first signal waits for the end of a step."""
         self._waits = True
-        try:
-            yield
-        finally:
-            self._waits = False
 
     def _note(self, number, frame):
         if not self._waits:

@@ -23,7 +23,8 @@ def test_a_signal_ends_a_build_at_once():
 
 
 def test_in_training_the_first_signal_waits_and_a_second_does_not():
-    with StopSignal() as stop, stop.after_step():
+    with StopSignal() as stop:
+        stop.wait()
         send(signal.SIGINT)
         assert stop.number == signal.SIGINT
         with pytest.raises(InterruptedAtOnce, match="Stopped at once"):

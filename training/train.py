@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import math
 import pathlib
 import shlex
 import time
@@ -14,7 +15,9 @@ from common.durable import make_folder, remove_leftovers
 from common.errors import Interrupted, UserError
 from devices.parallel import OneDevice
 from input_data import registry
+from input_data.memory import require_memory
 from input_data.pipeline import Pipeline
+from layers.hardware import is_on_cpu
 from models.optimizer import compile_model
 from training.callbacks import (
     RequireFinite,
@@ -28,6 +31,12 @@ from training.callbacks import (
 from training.config import Config
 from training.process import StopSignal, sole_trainer
 from training.summaries import SummaryWriter
+
+# The weight, its gradient and Adam's two moments, and as much again for half of
+# them: a kernel's spectrum has up to twice its numbers.
+_BYTES_PER_WEIGHT = 24
+# It and its gradient.
+_BYTES_PER_ACTIVATION = 8
 
 
 def train(config, parallel=None, evaluate=None):
@@ -51,14 +60,15 @@ def train(config, parallel=None, evaluate=None):
     """
     job = _prepare(config, parallel or OneDevice())
     with _holding(job), StopSignal() as stop:
+        _require_memory_for_weights(job.architecture)
         with job.parallel.building():
             model = job.architecture.build(config.seed)
+            _require_memory_for_batch(model, job)
             compile_model(model, config.max_steps)
             start = _resume(job, model)
         began = time.monotonic()
         if start < config.max_steps:
-            with stop.after_step():
-                _fit(job, model, start, stop, evaluate)
+            _fit(job, model, start, stop, evaluate)
     seconds = time.monotonic() - began
     step = int(keras.ops.convert_to_numpy(model.optimizer.iterations))
     path = checkpoints.path_of(job.directory, step)
@@ -128,6 +138,33 @@ def _prepare(config, parallel):
     )
     make_folder(directory)
     return _Job(config, parallel, pipeline, architecture, directory)
+
+
+def _require_memory_for_weights(architecture):
+    """Refuses a network that the program would be killed for."""
+    if is_on_cpu():
+        count = architecture.num_weights
+        require_memory(
+            _BYTES_PER_WEIGHT * count,
+            f"training {architecture.model} of {count:,} weights",
+            "choose smaller hyper-parameters",
+        )
+
+
+def _require_memory_for_batch(model, job):
+    """Refuses a batch whose first convolution alone is too large."""
+    if not is_on_cpu():
+        return
+    batch_size, shape = job.config.batch_size, job.architecture.shape
+    images = (batch_size, shape.height, shape.width, shape.depth)
+    first = next(x for x in model.layers if isinstance(x, keras.layers.Conv2D))
+    channels = first.filters
+    require_memory(
+        _BYTES_PER_ACTIVATION * math.prod(first.compute_output_shape(images)),
+        f"--batch_size={batch_size} for images of {shape.height}x{shape.width} "
+        f"and a first convolution of {channels:,} channels",
+        "choose a smaller batch, or fewer channels",
+    )
 
 
 def _recorded_in(directory):

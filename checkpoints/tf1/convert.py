@@ -17,7 +17,8 @@ import checkpoints
 from checkpoints.architecture import Architecture
 from checkpoints.tf1 import tf1_checkpoint
 from common.errors import UserError
-from common.fields import parse, shortened
+from common.fields import parse
+from common.text import shortened
 from input_data.features import ImageShape
 from models.optimizer import compile_model
 from models.registry import MODELS

@@ -322,6 +322,17 @@ def test_files_that_are_no_checkpoints(tmp_path):
             checkpoints.open(path)
 
 
+@pytest.mark.usefixtures("in_time")
+@pytest.mark.parametrize("suffix", [".index", ".data-00000-of-00001"])
+def test_a_pipe_in_the_place_of_a_file(tmp_path, suffix):
+    path = write(tmp_path / "model.ckpt-1", {"global_step": np.float32(1)})
+    name = pathlib.Path(f"{path}{suffix}")
+    name.unlink()
+    os.mkfifo(name)
+    with pytest.raises(UserError, match="is a pipe, a socket or|no checkpoint"):
+        checkpoints.open(path)
+
+
 def test_name_of_a_file_instead_of_the_prefix(tmp_path):
     prefix = write(tmp_path / "model.ckpt-7", {"global_step": np.float32(7)})
     for ending in (".index", ".data-00000-of-00001"):

@@ -8,6 +8,7 @@ names, `global_step` and, unless somebody stripped them, Adam's moments
 """
 
 import contextlib
+import glob
 import os
 import pathlib
 import re
@@ -21,6 +22,7 @@ from checkpoints.folder import path_of
 from checkpoints.tf1.mismatch import describe_mismatch
 from common.durable import remove_leftovers, user_errors, whole
 from common.errors import UserError
+from input_data.formats.files import require_regular
 from models.optimizer import ADAM_BETAS
 from models.tf1_variables import tf1_name
 
@@ -32,7 +34,8 @@ SLOTS = {"/Adam": "_momentum", "/Adam_1": "_velocity"}
 # What TensorFlow's reader raises for files that are damaged or none of its.
 _READ_ERRORS = (tf.errors.OpError, LookupError, RuntimeError, ValueError)
 _DATA = ".data-00000-of-00001"
-_ONE_FILE = re.compile(r"(.+)\.(?:index|meta|data-\d{5}-of-\d{5})", re.DOTALL)
+_SUFFIX = r"\.(?:index|meta|data-\d{5}-of-\d{5})"
+_ONE_FILE = re.compile(f"(.+){_SUFFIX}", re.DOTALL)
 # More than the rounding of the product of many float32 betas.
 _POWER_TOLERANCE = 1e-4
 
@@ -73,6 +76,7 @@ class Tf1Checkpoint:
                 f"{path} is one file of a TF1 checkpoint, which is named by "
                 f"{one_file.group(1)}"
             )
+        self._require_files()
         with self._errors():
             self._reader = tf.train.load_checkpoint(str(path))
             shapes = self._reader.get_variable_to_shape_map()
@@ -81,6 +85,14 @@ class Tf1Checkpoint:
             name.endswith(tuple(SLOTS)) for name in self._shapes
         )
         self.step = self._read_step()
+
+    def _require_files(self):
+        """Refuses pipes and devices, which might never end."""
+        folder = self.path.parent
+        for path in folder.glob(f"{glob.escape(self.path.name)}*"):
+            name = path.name.removeprefix(self.path.name)
+            if re.fullmatch(_SUFFIX, name):
+                require_regular(path)
 
     def require_usable(self, config, pipeline):
         """Refuses nothing: what it was trained on nobody knows."""
@@ -146,10 +158,10 @@ class Tf1Checkpoint:
             if types[name] != tf.float32
         ]
         if lines:
-            listed = "\n  ".join(lines)
             raise UserError(
                 f"{self.path} is not a checkpoint of the network that was "
-                f"asked for:\n  {listed}"
+                "asked for:",
+                *(f"  {line}" for line in lines),
             )
 
     def _read_step(self):

@@ -9,9 +9,10 @@ import tensorflow as tf
 
 from common.errors import UserError
 from common.fields import did_you_mean
+from common.text import printable
 from input_data.dataset import DataSet
-from input_data.formats.files import paths_in, read_bytes, require_folder
-from input_data.formats.image_file import MAX_BYTES, SUFFIXES, decoded
+from input_data.formats.files import paths_in, require_folder
+from input_data.formats.image_file import SUFFIXES, decoded, read
 from input_data.labelled_images import LabelledImages, make_pipeline
 from input_data.memory import require_memory
 from input_data.transforms.resizing import resize
@@ -72,7 +73,7 @@ def load(split, options):
     if left_out:
         print(
             f"Note: left out {len(left_out)} without a suffix of images "
-            f"({', '.join(SUFFIXES)}), such as {left_out[0]}"
+            f"({', '.join(SUFFIXES)}), such as {printable(str(left_out[0]))}"
         )
     files = train if split.is_training else test
     # A first part of the files, if no more are evaluated, has all classes.
@@ -213,7 +214,7 @@ def _read(files, class_names, image_size, color):
 
 def _read_image(path, image_size, color):
     """An image uint8 [H, W, C], grey or coloured, resized if asked for."""
-    with decoded(read_bytes(path, MAX_BYTES), path, color) as image:
+    with decoded(read(path), path, color) as image:
         if image_size is None:
             return image
         with tf.device("CPU:0"):

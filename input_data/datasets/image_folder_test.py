@@ -155,6 +155,7 @@ def test_what_is_no_image_by_its_name_is_left_out(tmp_path, capsys):
     assert note.endswith(f"such as {tmp_path}/a/Thumbs.db")
 
 
+@pytest.mark.usefixtures("in_time")
 def test_a_pipe_among_the_images_is_refused(tmp_path):
     write_classes(tmp_path, {"train/a": 1, "train/b": 1, "test/a": 1})
     os.mkfifo(tmp_path / "train" / "a" / "0.png")

@@ -89,6 +89,12 @@ def test_images_of_many_sizes_need_image_size(tmp_path):
         pipeline = load("tfds:tiny_any_size", split, Options(**options))
         assert pipeline.spec.shape == keys.ImageShape(19, 19, 1, 4)
         assert pipeline.spec.num_examples == count
+        # A checkpoint records it: another version may have other last images.
+        names = ["divided_for_test", "divided_for_validation"]
+        divisions = dict.fromkeys(
+            names[: 1 + split.is_held_out], "tiny_any_size/1.0.0:15"
+        )
+        assert pipeline.spec.divisions == divisions
 
 
 def test_damaged_files_of_tfds_are_an_error(tmp_path):

@@ -75,6 +75,7 @@ def test_no_more_is_read_than_the_header_announces(tmp_path, name):
         read_idx(path, 3)
 
 
+@pytest.mark.usefixtures("in_time")
 def test_what_is_no_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", "/dev/zero"):

@@ -2,12 +2,14 @@
 
 import contextlib
 import io
+import math
 import threading
 
 import numpy as np
 from PIL import Image
 
 from common.errors import UserError
+from input_data.formats.files import opened, read_bytes
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")
 # Those of other files are not looked at in a folder of images.
@@ -16,7 +18,10 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".gif", ".webp")
 # number, so that the header is read before anything is unpacked.
 MAX_PIXELS = 2**27
 # No format takes more bytes for those than PNG: four channels of two each.
-MAX_BYTES = 8 * MAX_PIXELS
+_BYTES_PER_PIXEL = 8
+MAX_BYTES = _BYTES_PER_PIXEL * MAX_PIXELS
+# Further frames, colour profiles, previews.
+_OTHER_BYTES = 2**26
 # Above as many pixels one image at a time is unpacked, whatever the threads.
 _LARGE = 2**22
 _one_at_a_time = threading.Lock()
@@ -24,6 +29,30 @@ _one_at_a_time = threading.Lock()
 _BLOCK = 2**20
 # ITU-R BT.601, as in tf.image.rgb_to_grayscale.
 _GREY_WEIGHTS = np.array([0.2989, 0.5870, 0.1140], np.float32)
+
+
+def read(path):
+    """The content of an image file, whose header is read before the rest.
+
+    Args:
+      path: `pathlib.Path`.
+
+    Raises:
+      UserError: naming the file, if it cannot be read, is not an image, has
+        more than MAX_PIXELS, or far more bytes than its pixels can take.
+    """
+    with opened(path) as file:
+        size = _open(file, path).size
+    _require_pixels(path, *size)
+    return read_bytes(path, _BYTES_PER_PIXEL * math.prod(size) + _OTHER_BYTES)
+
+
+def _require_pixels(name, width, height):
+    if width * height > MAX_PIXELS:
+        raise UserError(
+            f"{name} is an image of {height}x{width} pixels: those of more "
+            f"than {MAX_PIXELS:,} are refused"
+        )
 
 
 @contextlib.contextmanager
@@ -46,37 +75,39 @@ def decoded(content, name, color, invert=False):
       UserError: naming the file, if it is not a sound image, or has more than
         MAX_PIXELS.
     """
-    width, height = _open(content, name).size
-    if width * height > MAX_PIXELS:
-        raise UserError(
-            f"{name} is an image of {height}x{width} pixels: those of more "
-            f"than {MAX_PIXELS:,} are refused"
-        )
+    width, height = _header(content, name).size
+    _require_pixels(name, width, height)
     large = width * height > _LARGE
     with _one_at_a_time if large else contextlib.nullcontext():
         yield _convert(_pixels(content, name), color, invert)
 
 
-def _open(content, name):
+def _open(file, name):
     """Reads the header alone."""
     with _sound(name):
-        if not content:
+        if not file.read(1):
             raise ValueError("it is empty")
-        if len(content) > MAX_BYTES:
-            raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
+        file.seek(0)
         # Pillow's own limit only warns.
         Image.MAX_IMAGE_PIXELS = None
-        return Image.open(io.BytesIO(content), formats=FORMATS)
+        return Image.open(file, formats=FORMATS)
+
+
+def _header(content, name):
+    with _sound(name):
+        if len(content) > MAX_BYTES:
+            raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
+    return _open(io.BytesIO(content), name)
 
 
 def _pixels(content, name):
     """Array [H, W] or [H, W, channels], 8 or 16 bits."""
-    image = _open(content, name)
+    image = _header(content, name)
     with _sound(name):
         if image.format == "PNG":
             # Checksums are not looked at while pixels are read.
             image.verify()
-            image = _open(content, name)
+            image = _header(content, name)
         image.load()
         if image.mode == "P":
             transparent = "transparency" in image.info

@@ -3,6 +3,7 @@ import concurrent.futures
 import contextlib
 import io
 import struct
+import time
 import tracemalloc
 import zlib
 
@@ -176,7 +177,10 @@ def test_no_images(content, reason):
 
 
 def test_no_changed_byte_of_a_png_gives_other_pixels():
-    sound = png(NOISE[:5, :5, :3])
+    # Where neighbours are alike, wrong bytes are often other pixels.
+    pixels = np.zeros((50, 50, 3), "uint8")
+    pixels[:] = np.arange(50)[:, None, None]
+    sound = png(pixels)
     for place in range(len(sound)):
         changed = bytearray(sound)
         changed[place] ^= 0x10
@@ -184,7 +188,7 @@ def test_no_changed_byte_of_a_png_gives_other_pixels():
             found = decode(bytes(changed), True)
         except UserError:
             continue
-        np.testing.assert_array_equal(found, NOISE[:5, :5, :3])
+        np.testing.assert_array_equal(found, pixels)
 
 
 @pytest.mark.parametrize("image_format", ["JPEG", "BMP", "GIF", "WEBP"])
@@ -228,6 +232,7 @@ def test_large_images_are_unpacked_one_at_a_time(monkeypatch):
         nonlocal using
         with decoded(png(NOISE), "x", False):
             using += 1
+            time.sleep(0.01)  # others come meanwhile, if they may
             assert using == 1
             using -= 1
 

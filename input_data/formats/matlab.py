@@ -80,11 +80,13 @@ def read_mat(path):
             f"{path} is not a little-endian MATLAB 5 file: it begins with "
             f"{bytes(content[:19])!r}, {len(content)} bytes in all"
         )
-    variables = {}
+    variables, unpacked = {}, 0
     try:
         for kind, data in _elements(content[_HEADER_SIZE:]):
             if kind == _COMPRESSED:
-                ((kind, data),) = _elements(_unpack(data, path))
+                element = _unpack(data, path, unpacked)
+                unpacked += len(element)
+                ((kind, data),) = _elements(element)
             if kind != _MATRIX:
                 raise ValueError(f"an element of type {kind} by itself")
             name, value = _parse_matrix(data)
@@ -95,12 +97,18 @@ def read_mat(path):
     return variables
 
 
-def _unpack(data, path):
-    """Unpacks one element: no more than its tag announces."""
+def _unpack(data, path, before):
+    """Unpacks one element: no more than its tag announces.
+
+    Args:
+      data: the packed bytes.
+      path: path of the file.
+      before: int, bytes that elements before it have taken.
+    """
     unpacker = zlib.decompressobj()
     tag = unpacker.decompress(data, 8)
     size = int.from_bytes(tag[4:], "little")
-    require_memory(size, f"{path} has an element that", "is it damaged?")
+    require_memory(before + size, f"{path}, unpacked,", "is it damaged?")
     content = tag + unpacker.decompress(unpacker.unconsumed_tail, size + 1)
     if not unpacker.eof:
         raise ValueError("compressed data shorter or longer than announced")

@@ -185,10 +185,23 @@ def test_no_more_is_unpacked_than_announced(tmp_path):
         read_mat(path)
     assert tracemalloc.get_traced_memory()[1] < 10**7
     tracemalloc.stop()
+
+
+def test_no_more_is_unpacked_than_fits_in_memory(tmp_path, monkeypatch):
     tag = zlib.compress(struct.pack("<II", 14, 2**32 - 1))
-    if memory.available() < 2**32:
-        with pytest.raises(UserError, match="is it damaged"):
-            read_mat(write(tmp_path, HEADER + element(15, tag)))
+    monkeypatch.setattr(memory, "available", lambda: 2**32 - 2)
+    with pytest.raises(UserError, match="is it damaged"):
+        read_mat(write(tmp_path, HEADER + element(15, tag)))
+
+
+def test_elements_that_fit_one_by_one_must_fit_together(tmp_path, monkeypatch):
+    write_mat(path := tmp_path / "x.mat", "s", {"x": np.zeros((99, 99), "u1")})
+    packed = zlib.compress(path.read_bytes()[len(HEADER) :])
+    one = struct.pack("<II", 15, len(packed)) + packed
+    monkeypatch.setattr(memory, "available", lambda: 3 * 99 * 99)
+    assert read_mat(write(tmp_path, HEADER + 2 * one))["s"]["x"].size == 99 * 99
+    with pytest.raises(UserError, match=r"x\.mat, unpacked, takes"):
+        read_mat(write(tmp_path, HEADER + 3 * one))
 
 
 def test_missing_file_is_named(tmp_path):

@@ -50,6 +50,8 @@ class Classifier(keras.Model):
         class.
       decoder: layer that is called with capsules and labels and redraws
         images, or None.
+      fuses: bool, whether TensorFlow compiles its steps by XLA on CPUs too,
+        where Keras leaves it out: for steps of many small operations.
 
     Args:
       shape: `features.ImageShape`, the images and number of classes.
@@ -61,6 +63,7 @@ class Classifier(keras.Model):
     HParams = BaseHParams
     shows_capsules = False
     decoder = None
+    fuses = False
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(**kwargs)

@@ -139,6 +139,8 @@ class MatrixCapsuleModel(Classifier):
 
     HParams = HParams
     shows_capsules = True
+    # Half the time of a step, which else goes from memory and back.
+    fuses = True
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)

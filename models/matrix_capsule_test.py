@@ -1,5 +1,6 @@
 import dataclasses
 
+import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -165,6 +166,7 @@ def test_it_learns():
         class_lambda=1.0,
     )
     compile_model(model)
+    assert model.jit_compile == (keras.backend.backend() != "torch")
     y = {keys.LOGITS: np.eye(2, dtype="float32")[labels]}
     model.fit({keys.IMAGES: x}, y, batch_size=32, epochs=15, verbose=0)
     logits = ops.convert_to_numpy(model({keys.IMAGES: x})[keys.LOGITS])

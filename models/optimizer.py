@@ -1,7 +1,7 @@
 """The reference's optimiser, Adam, and how its learning rate changes."""
 
 import keras
-from keras import ops
+from keras import backend, ops
 
 from common.errors import UserError
 
@@ -124,5 +124,10 @@ def compile_model(model, max_steps=None):
     """
     made = model.make_optimizer(model.hparams, max_steps)
     # The optimiser scales the loss itself where that is needed.
-    model.compile(optimizer=made, auto_scale_loss=False)
+    model.compile(
+        optimizer=made,
+        auto_scale_loss=False,
+        jit_compile=(model.fuses and backend.backend() == "tensorflow")
+        or "auto",
+    )
     made.build(model.trainable_variables)

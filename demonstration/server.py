@@ -6,6 +6,7 @@ not without their own address in the header Origin, and a name that they let
 point to this machine (DNS rebinding) stands in the header Host.
 """
 
+import contextlib
 import http.server
 import ipaddress
 import json
@@ -14,6 +15,7 @@ import socket
 import socketserver
 import sys
 import threading
+import time
 import urllib.parse
 
 from common.errors import UserError
@@ -30,6 +32,7 @@ _FOLDER = pathlib.Path(__file__).parent / "page"
 _MOST_BYTES_OF_JSON = 2**20
 # Seconds without a byte after which a connection is closed.
 _TIMEOUT = 60
+_SECONDS_TO_READ_ON = 2
 _HEADERS = {
     "Cache-Control": "no-store",
     # The page needs nothing from elsewhere, and no other page may show it.
@@ -136,6 +139,21 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)
+        if self.close_connection:
+            self._read_on()
+
+    def _read_on(self):
+        """Lets the other side finish what it sends, for a moment.
+
+        With bytes that are not read a connection is reset, and the answer may
+        be lost with it.
+        """
+        until = time.monotonic() + _SECONDS_TO_READ_ON
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_WR)
+            self.connection.settimeout(_SECONDS_TO_READ_ON)
+            while self.connection.recv(2**16) and time.monotonic() < until:
+                pass
 
     def _refuse_others(self):
         """Refuses what another web page may have made a browser send."""

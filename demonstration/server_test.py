@@ -3,6 +3,7 @@ import json
 import os
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -138,6 +139,17 @@ def test_a_body_is_refused_before_it_is_read(listening, length, status):
     assert answer.status == status
     assert answer.headers["Connection"] == "close"
     connection.close()
+
+
+def test_who_is_refused_may_finish_and_then_reads_why(listening):
+    def parts():
+        for _ in range(9):
+            yield bytes(2**17)
+            time.sleep(0.05)  # refused meanwhile
+
+    length = {"Content-Length": str(9 * 2**17)}
+    status, _, content = ask(listening, "POST", "/remake", parts(), **length)
+    assert (status, content["error"][:9]) == (413, "more than")
 
 
 def test_a_body_without_a_length_is_refused(listening):

@@ -2,9 +2,10 @@
 
 import importlib.util
 import os
-import signal
 
 import pytest
+
+from testing.patience import within_seconds
 
 # As common/startup.py sets it for the commands, before TensorFlow is imported.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
@@ -23,22 +24,11 @@ def pytest_addoption(parser):
     )
 
 
-class Hangs(BaseException):
-    """A test that must not wait has waited; no error that code may expect."""
-
-
 @pytest.fixture
 def in_time():
     """Ends a test that waits for what never comes."""
-
-    def end(number, frame):
-        raise Hangs
-
-    before = signal.signal(signal.SIGALRM, end)
-    signal.alarm(120)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
+    with within_seconds(120):
+        yield
 
 
 def pytest_make_parametrize_id(val, argname):

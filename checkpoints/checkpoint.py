@@ -31,6 +31,7 @@ from checkpoints.tf1.tf1_checkpoint import Tf1Checkpoint, is_tf1
 from common.durable import user_errors, whole
 from common.errors import UserError
 from common.text import listed, shortened
+from input_data.features import DIVIDED_FOR_TEST
 
 FORMAT = 1
 WEIGHTS_FILE = "model.weights.h5"
@@ -39,8 +40,6 @@ JSON_FILE = "checkpoint.json"
 # the integer step; names and layout of the default model take 42 KB.
 _BYTES_PER_VALUE = 4
 _HDF5_OVERHEAD = 2**20
-# As `Spec.divisions` has it where a data set has no test images of its own.
-_DIVIDED = "divided_for_test"
 # More than the description of a network with 100,000 long names of classes.
 _LARGEST_JSON = 2**26
 
@@ -170,7 +169,10 @@ class Checkpoint(Metadata):
                     "was trained on would be held out. Put the files back, or "
                     "train anew"
                 )
-        if _DIVIDED in before and _DIVIDED not in pipeline.spec.divisions:
+        if (
+            DIVIDED_FOR_TEST in before
+            and DIVIDED_FOR_TEST not in pipeline.spec.divisions
+        ):
             raise UserError(
                 f"{self.path} was trained on images of which it held some out "
                 "for testing by itself; now folders or splits train and test "
@@ -253,8 +255,11 @@ def _require_so_many_weights(path, architecture):
 
     To build it might take any time and memory.
     """
-    size = _BYTES_PER_VALUE * architecture.num_weights
-    if size > path.stat().st_size:
+    try:
+        room = path.stat().st_size
+    except OSError as error:  # removed by a training with --keep, say
+        raise DamagedError(f"{path} cannot be read: {error.strerror}") from None
+    if _BYTES_PER_VALUE * architecture.num_weights > room:
         raise DamagedError(
             f"{path.parent / JSON_FILE} is damaged: it describes a network of "
             f"{architecture.num_weights:,} weights, more than {path.name} has"

@@ -118,6 +118,8 @@ class OneDevice:
           [B, classes] and losses [B], NumPy arrays. It uses the weights that
           the model has when it is called.
         """
+        if model.needs_xla:
+            model.jit_compile = True
 
         def predict(x, y):
             outputs = model.predict_on_batch(x)

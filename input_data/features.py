@@ -32,6 +32,9 @@ LABEL_BY_TARGET = (RECONS_LABEL, SPARE_LABEL)
 RECONS_BY_TARGET = (RECONS, SPARE_RECONS)
 
 
+# By which a checkpoint records how a data set held images out: `divisions`.
+DIVIDED_FOR_TEST = "divided_for_test"
+DIVIDED_FOR_VALIDATION = "divided_for_validation"
 # Pixels of the height and the width of an image, as a network takes it.
 LARGEST_SIDE = 2**14
 

@@ -4,11 +4,11 @@ Axes are named as in the paper and in this order:
 
   O  parent capsule types
   N  parent positions, of all images (any leading axes)
-  K  children in the receptive field of one parent position
   16 entries of a pose, a 4x4 matrix row by row
+  K  children in the receptive field of one parent position
 
-Everything after the votes is computed in float32 and in logarithms: an
-activation is the sigmoid of a logit, whose logarithm is taken of the logit.
+Everything is computed in float32 and in logarithms: an activation is the
+sigmoid of a logit, whose logarithm is taken of the logit.
 
 Source: G. Hinton, S. Sabour, N. Frosst, "Matrix capsules with EM routing",
 ICLR 2018, https://openreview.net/forum?id=HJWLfGWRb ("the paper" here).
@@ -18,6 +18,7 @@ import dataclasses
 
 from keras import ops
 
+from .hardware import is_tensorflow_on_cpu
 from .tensor import Tensor
 
 POSE_SIZE = 4
@@ -156,9 +157,10 @@ def em_assignments(
 
 def _route_formed(votes, activations, beta_u, beta_a, options):
     children, types, entries = votes.shape[-3:]
-    by_type = ops.reshape(votes, (-1, children, types, entries))
+    votes = ops.cast(votes, "float32")
+    by_position = ops.reshape(votes, (-1, children, types, entries))
     return route(
-        ops.transpose(by_type, (2, 0, 1, 3)),
+        ops.transpose(by_position, (2, 0, 3, 1)),
         ops.reshape(activations, (-1, children)),
         beta_u,
         beta_a,
@@ -167,33 +169,80 @@ def _route_formed(votes, activations, beta_u, beta_a, options):
     )
 
 
+def _written(tensor):
+    """The same tensor, of a multiple of four numbers, written to memory once.
+
+    TensorFlow's XLA computes on CPUs what is read by several loops again in
+    each of them, the slower the more axes it is transposed over, but what a
+    product of matrices takes or gives only once. The product with the identity
+    is four multiplications for each entry.
+    """
+    if not is_tensorflow_on_cpu():
+        return tensor
+    rows = ops.reshape(tensor, (-1, POSE_SIZE))
+    rows = ops.matmul(rows, ops.eye(POSE_SIZE))
+    return ops.reshape(rows, ops.shape(tensor))
+
+
+@ops.custom_gradient
 def matrix_votes(poses, kernel):
     """Votes V = M W of children for every parent type.
 
+    Children are the last axis, along which processors multiply and add: of
+    4x4 matrices, products of matrices make no use of them. For the gradients,
+    sums over parents, there are larger products, one for each child.
+
     Args:
-      poses: tensor [N, P, C, 16]: at each of P places of a receptive field C
-        children, to which the same transformations apply at every place.
-      kernel: tensor [C, O, 4, 4].
+      poses: float32 tensor [N, 4, 4, P, C]: of C children at each of P places
+        of a receptive field, to which the same transformations apply.
+      kernel: float32 tensor [O, 4, 4, C].
 
     Returns:
-      Tensor [O, N, P * C, 16].
+      float32 tensor [O, N, 16, P * C].
     """
-    places, children = poses.shape[1:3]
-    types = kernel.shape[1]
-    # One product for each child: its rows by the columns of all types.
-    rows = ops.reshape(
-        ops.transpose(poses, (2, 0, 1, 3)), (children, -1, POSE_SIZE)
+    places, children = poses.shape[3:]
+    types = kernel.shape[0]
+    poses = _written(poses)
+    votes = sum(
+        poses[None, :, :, row, None] * kernel[:, None, None, row, :, None]
+        for row in range(POSE_SIZE)
     )
-    columns = ops.reshape(
-        ops.transpose(kernel, (0, 2, 1, 3)), (children, POSE_SIZE, -1)
-    )
-    votes = ops.reshape(
-        ops.matmul(rows, columns),
-        (children, -1, places, POSE_SIZE, types, POSE_SIZE),
-    )
-    return ops.reshape(
-        ops.transpose(votes, (4, 1, 2, 0, 3, 5)),
-        (types, -1, places * children, POSE_ENTRIES),
+
+    def gradients(*arguments, upstream=None):
+        if upstream is None:
+            (upstream,) = arguments
+        # One product for each child: what it says to all types, at all N * P
+        # places, in one matrix.
+        of_votes = ops.reshape(
+            _written(upstream),
+            (types, -1, POSE_SIZE, POSE_SIZE, places, children),
+        )
+        of_votes = ops.reshape(
+            ops.transpose(of_votes, (5, 0, 3, 1, 2, 4)),
+            (children, types * POSE_SIZE, -1),
+        )
+        columns = ops.reshape(
+            ops.transpose(kernel, (3, 1, 0, 2)), (children, POSE_SIZE, -1)
+        )
+        rows = ops.reshape(
+            ops.transpose(poses, (4, 0, 1, 3, 2)), (children, -1, POSE_SIZE)
+        )
+        of_poses = ops.reshape(
+            ops.matmul(columns, of_votes),
+            (children, POSE_SIZE, -1, POSE_SIZE, places),
+        )
+        of_kernel = ops.reshape(
+            ops.matmul(of_votes, rows),
+            (children, types, POSE_SIZE, POSE_SIZE),
+        )
+        return (
+            ops.transpose(of_poses, (2, 3, 1, 4, 0)),
+            ops.transpose(of_kernel, (1, 3, 2, 0)),
+        )
+
+    return (
+        ops.reshape(votes, (types, -1, POSE_ENTRIES, places * children)),
+        gradients,
     )
 
 
@@ -210,7 +259,7 @@ def route(votes, activations, beta_u, beta_a, options, parents):
     float32 divided by (V - first mean)^2 / var.
 
     Args:
-      votes: tensor [O, N, K, 16].
+      votes: float32 tensor [O, N, 16, K].
       activations: tensor [N, K]; 0 for what is no child.
       beta_u: tensor [O].
       beta_a: tensor [O].
@@ -222,32 +271,32 @@ def route(votes, activations, beta_u, beta_a, options, parents):
       Tuple of float32 poses [O, N, 16], the logits of activations [O, N], and
       the list of the assignments [O, N, K] of each iteration.
     """
-    types = votes.shape[0]
-    votes = ops.cast(votes, "float32")
+    types, _, entries, children = votes.shape
     activations = ops.cast(activations, "float32")
     beta_u, beta_a = (
         ops.reshape(ops.cast(beta, "float32"), (types, 1))
         for beta in (beta_u, beta_a)
     )
-    assignments = parents.start(activations)
-    weights = ops.expand_dims(assignments * activations, -2)  # [1, N, 1, K]
+    assignments = ops.broadcast_to(
+        parents.start(activations), (types, ops.shape(votes)[1], children)
+    )
+    weights = assignments * activations
     centre = ops.stop_gradient(
-        ops.matmul(weights, votes)
+        _over_children(votes, weights)
         / (ops.sum(weights, axis=-1, keepdims=True) + _EPSILON)
     )
-    votes = votes - centre
+    votes = votes - centre[..., None]
     squares = ops.square(votes)
-    centre = centre[:, :, 0]  # [O, N, 16]
 
     mean = 0.0
     all_assignments = []
     for iteration in range(options.num_routing):
         all_assignments.append(assignments)
-        # M-step. [O or 1, N, 1, K] and its sum [O or 1, N, 1].
-        weights = ops.expand_dims(assignments * activations, -2)
-        total = ops.sum(weights, axis=-1)
-        first = ops.matmul(weights, votes)[:, :, 0]
-        second = ops.matmul(weights, squares)[:, :, 0]
+        # M-step.
+        weights = assignments * activations
+        total = ops.sum(weights, axis=-1, keepdims=True)  # [O, N, 1]
+        first = _over_children(votes, weights)
+        second = _over_children(squares, weights)
         undamped = (first + centre * total) / (total + _EPSILON)
         mean = (1 - options.damping) * undamped + options.damping * mean
         shift = mean - centre
@@ -257,7 +306,7 @@ def route(votes, activations, beta_u, beta_a, options, parents):
             + options.min_variance
         )
         log_deviations = 0.5 * ops.sum(ops.log(variance), axis=-1)  # [O, N]
-        cost = total[:, :, 0] * (votes.shape[-1] * beta_u + log_deviations)
+        cost = total[:, :, 0] * (entries * beta_u + log_deviations)
         inverse_temperature = options.final_lambda * (
             1 - _LAMBDA_DECAY ** (iteration + 1)
         )
@@ -266,20 +315,26 @@ def route(votes, activations, beta_u, beta_a, options, parents):
             break
         # E-step. A constant of all parents is left out of log p.
         precision = 0.5 / variance
-        distances = ops.matmul(
-            squares, ops.expand_dims(precision, -1)
-        ) - 2 * ops.matmul(votes, ops.expand_dims(precision * shift, -1))
+        distances = _over_entries(squares, precision) - 2 * _over_entries(
+            votes, precision * shift
+        )
         of_parent = (
             ops.log_sigmoid(logits)
             - log_deviations
             - ops.sum(precision * ops.square(shift), axis=-1)
         )
-        assignments = parents.normalise(
-            ops.expand_dims(of_parent, -1) - distances[..., 0]
-        )
-    shape = ops.shape(votes)[:-1]
-    all_assignments = [ops.broadcast_to(a, shape) for a in all_assignments]
+        assignments = parents.normalise(of_parent[..., None] - distances)
     return mean, logits, all_assignments
+
+
+def _over_children(votes, weights):
+    """[O, N, 16, K] and [O, N, K] to [O, N, 16]."""
+    return ops.matmul(votes, weights[..., None])[..., 0]
+
+
+def _over_entries(votes, weights):
+    """[O, N, 16, K] and [O, N, 16] to [O, N, K]."""
+    return ops.matmul(weights[:, :, None], votes)[:, :, 0]
 
 
 class OverTypes:

@@ -30,6 +30,15 @@ def is_tensorflow_on_cpu() -> bool:
     return backend.backend() == "tensorflow" and is_on_cpu()
 
 
+def is_mirrored() -> bool:
+    """Whether TensorFlow computes each batch on several devices."""
+    if backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return tf.distribute.has_strategy()
+
+
 @functools.cache
 def cpu_has_bfloat16_products() -> bool:
     """Whether this processor multiplies bfloat16 and adds in float32.

@@ -121,6 +121,7 @@ class _EMRoutedLayer(keras.layers.Layer):
         min_variance: float,
         damping: float,
         normalise: str = "parents",
+        kernel_stddev: float = KERNEL_STDDEV,
         **kwargs,
     ):
         # Activations are not to be rounded on the way from layer to layer.
@@ -130,6 +131,11 @@ class _EMRoutedLayer(keras.layers.Layer):
         self.options = Options(
             num_routing, final_lambda, min_variance, damping, normalise
         )
+        if not kernel_stddev > 0:
+            raise ValueError(
+                f"kernel_stddev must be positive. Received: {kernel_stddev!r}"
+            )
+        self.kernel_stddev = kernel_stddev
 
     def build(self, input_shape):
         poses, activations = (tuple(shape) for shape in input_shape)
@@ -150,7 +156,7 @@ class _EMRoutedLayer(keras.layers.Layer):
         self.kernel = self.add_weight(
             name="weights",
             shape=(*self._kernel_shape, types, POSE_SIZE, POSE_SIZE),
-            initializer=truncated_normal(KERNEL_STDDEV),
+            initializer=truncated_normal(self.kernel_stddev),
         )
         self.beta_u, self.beta_a = (
             self.add_weight(name=name, shape=(types,), initializer="zeros")
@@ -158,14 +164,26 @@ class _EMRoutedLayer(keras.layers.Layer):
         )
 
     def call(self, inputs):
-        poses, activations = inputs
-        poses, activations = by_blocks(
-            self._route_images,
-            [ops.cast(poses, self.compute_dtype), activations],
+        poses, logits = by_blocks(
+            self._capsules_of_images,
+            self._fields(*inputs),
             self._constants(),
             self._block_size,
         )
-        return ops.cast(poses, self.compute_dtype), activations
+        shape = (-1, *self._positions, self.num_capsules)
+        poses = ops.reshape(poses, (*shape, POSE_ENTRIES))
+        return (
+            ops.cast(poses, self.compute_dtype),
+            ops.sigmoid(ops.reshape(logits, shape)),
+        )
+
+    def compute_output_spec(self, inputs):
+        # What blocks of an unknown batch give cannot be inferred.
+        shape = (inputs[0].shape[0], *self._positions, self.num_capsules)
+        return (
+            keras.KerasTensor((*shape, POSE_ENTRIES), self.compute_dtype),
+            keras.KerasTensor(shape, "float32"),
+        )
 
     def multiply_adds(self, input_shape):
         """Products with weights for one example: those of its votes."""
@@ -182,48 +200,80 @@ class _EMRoutedLayer(keras.layers.Layer):
           of each iteration, by position of a parent, child in its receptive
           field, and type of the parent.
         """
-        poses, activations = inputs
-        constants = self._constants()
-
-        def images_assignments(poses, activations, *constants):
-            _, _, assignments = self._route(poses, activations, *constants)
-            images = ops.shape(poses)[0]
-            by_image = [
-                ops.reshape(
-                    ops.moveaxis(a, 0, -1),
-                    (images, -1, *a.shape[2:], self.num_capsules),
-                )
-                for a in assignments
-            ]
-            return (ops.stack(by_image, axis=1),)
-
         (assignments,) = by_blocks(
-            images_assignments,
-            [ops.cast(poses, self.compute_dtype), activations],
-            constants,
+            self._assignments_of_images,
+            self._fields(*inputs),
+            self._constants(),
             self._block_size,
         )
-        return ops.moveaxis(assignments, 0, 1)
+        return ops.moveaxis(assignments, 1, 0)
+
+    def _fields(self, poses, activations):
+        """What the parents of each position n see, of every image.
+
+        Returns:
+          Pair of float32 tensors: poses [B, n, 4, 4, P, C], of C children at
+          each of P places as `matrix_votes` has them, and activations
+          [B, n, P * C].
+        """
+        poses = self._receptive_fields(ops.cast(poses, "float32"))
+        _, positions, places, children, _ = poses.shape
+        poses = ops.reshape(
+            ops.transpose(poses, (0, 1, 4, 2, 3)),
+            (-1, positions, POSE_SIZE, POSE_SIZE, places, children),
+        )
+        activations = self._receptive_fields(activations[..., None])
+        return [
+            poses,
+            ops.reshape(activations, (-1, positions, places * children)),
+        ]
 
     def _constants(self):
         # Tensors: a variable would be read again when blocks are computed for
-        # the second time.
+        # the second time. Rounded as all weights are by mixed precision.
+        kernel = ops.cast(ops.cast(self.kernel, self.compute_dtype), "float32")
+        kernel = ops.reshape(kernel, (-1, *kernel.shape[-3:]))
         return [
-            ops.cast(self.kernel, self.compute_dtype),
+            ops.transpose(kernel, (1, 2, 3, 0)),
             ops.cast(self.beta_u, "float32"),
             ops.cast(self.beta_a, "float32") * BETA_A_UNIT,
         ]
 
-    def _route_images(self, *arguments):
-        """Images' capsules, [b, ...], to the parents' poses, activations."""
+    def _capsules_of_images(self, *arguments):
+        """A block's poses [b, n, O, 16] and logits of activations [b, n, O]."""
         poses, logits, _ = self._route(*arguments)
-        shape = (-1, *self._positions, self.num_capsules)
         return (
-            ops.reshape(
-                ops.transpose(poses, (1, 0, 2)), (*shape, POSE_ENTRIES)
-            ),
-            ops.reshape(ops.sigmoid(ops.transpose(logits)), shape),
+            ops.swapaxes(self._by_image(poses), -1, -2),
+            self._by_image(logits),
         )
+
+    def _assignments_of_images(self, *arguments):
+        """A block's assignments [b, num_routing, n, K, O], alone in a tuple."""
+        _, _, assignments = self._route(*arguments)
+        by_image = [self._by_image(each) for each in assignments]
+        return (ops.stack(by_image, axis=1),)
+
+    def _route(self, poses, activations, kernel, beta_u, beta_a):
+        """Routes to all positions of a block of images, as `route` does."""
+        votes = matrix_votes(ops.reshape(poses, (-1, *poses.shape[2:])), kernel)
+        return route(
+            self._placed(votes),
+            ops.reshape(activations, (-1, activations.shape[-1])),
+            beta_u,
+            beta_a,
+            self.options,
+            self._parents,
+        )
+
+    def _by_image(self, of_parents):
+        """[O, b * n, ...] to [b, n, ..., O]."""
+        of_parents = ops.moveaxis(of_parents, 0, -1)
+        positions = math.prod(self._positions)
+        return ops.reshape(of_parents, (-1, positions, *of_parents.shape[1:]))
+
+    def _placed(self, votes):
+        """The votes with what depends on the places that they come from."""
+        return votes
 
     def get_config(self):
         return {
@@ -233,7 +283,13 @@ class _EMRoutedLayer(keras.layers.Layer):
             "final_lambda": self.options.final_lambda,
             "min_variance": self.options.min_variance,
             "damping": self.options.damping,
+            "kernel_stddev": self.kernel_stddev,
         }
+
+
+def _images_of_a_block(num_votes):
+    """How many images are routed at once: some four tensors have all votes."""
+    return block_size(4 * num_votes * POSE_ENTRIES)
 
 
 @keras.saving.register_keras_serializable(package="capsules")
@@ -245,8 +301,8 @@ class ConvMatrixCapsules(_EMRoutedLayer):
     that see a child compete for it.
 
     Weights, with I child types: `weights` [k, k, I, O, 4, 4], truncated normal
-    of stddev 0.3 (the authors' code); `beta_u` and `beta_a` [O], 0 at the
-    start, `beta_a` in thousands.
+    of `kernel_stddev`; `beta_u` and `beta_a` [O], 0 at the start, `beta_a` in
+    thousands.
 
     Args:
       num_capsules: int, O, the number of parent types.
@@ -255,6 +311,7 @@ class ConvMatrixCapsules(_EMRoutedLayer):
       padding: "VALID" or "SAME", in either case.
       num_routing, final_lambda, min_variance, damping, normalise: of
         `em_routing.Options`.
+      kernel_stddev: float, of the initial `weights`; 0.3 in the authors' code.
       **kwargs: of `keras.layers.Layer`.
 
     Input: pair of poses [B, H, W, I, 16] and activations [B, H, W, I].
@@ -276,6 +333,7 @@ class ConvMatrixCapsules(_EMRoutedLayer):
         min_variance: float = 5e-4,
         damping: float = 0.0,
         normalise: str = "parents",
+        kernel_stddev: float = KERNEL_STDDEV,
         **kwargs,
     ):
         super().__init__(
@@ -285,6 +343,7 @@ class ConvMatrixCapsules(_EMRoutedLayer):
             min_variance,
             damping,
             normalise,
+            kernel_stddev,
             **kwargs,
         )
         require_positive(kernel_size=kernel_size, strides=strides)
@@ -307,32 +366,23 @@ class ConvMatrixCapsules(_EMRoutedLayer):
         self._positions = self._window.positions
         self._kernel_shape = (size, size, types)
         self._num_votes = (
-            int(np.prod(self._positions)) * size**2 * types * self.num_capsules
+            math.prod(self._positions) * size**2 * types * self.num_capsules
         )
-        self._block_size = block_size(self._num_votes * POSE_ENTRIES)
-
-    def _route(self, poses, activations, kernel, beta_u, beta_a):
-        children = int(np.prod(self._kernel_shape))
-        patches = ops.reshape(
-            self._window.patches(poses), (-1, 1, children, POSE_ENTRIES)
-        )
-        kernel = ops.reshape(kernel, (children, *kernel.shape[-3:]))
-        options = self.options
-        if options.normalise == "types":
-            parents = OverTypes(self.num_capsules)
+        self._block_size = _images_of_a_block(self._num_votes)
+        if self.options.normalise == "types":
+            self._parents = OverTypes(self.num_capsules)
         else:
-            parents = OverPositions(
+            self._parents = OverPositions(
                 self.num_capsules,
                 self._window,
-                by_type=options.normalise == "positions",
+                by_type=self.options.normalise == "positions",
             )
-        return route(
-            matrix_votes(patches, kernel),
-            ops.reshape(self._window.patches(activations), (-1, children)),
-            beta_u,
-            beta_a,
-            options,
-            parents,
+
+    def _receptive_fields(self, grid):
+        """[B, H, W, I, ...] to [B, n, 1, K, ...]: no place is like another."""
+        shape = (math.prod(self._positions), 1, math.prod(self._kernel_shape))
+        return ops.reshape(
+            self._window.patches(grid), (-1, *shape, *grid.shape[4:])
         )
 
     def get_config(self):
@@ -355,7 +405,7 @@ class ClassMatrixCapsules(_EMRoutedLayer):
     vote: the row to entry 3, the column to entry 7.
 
     Weights, with I child types: `weights` [I, O, 4, 4], truncated normal of
-    stddev 0.3; `beta_u` and `beta_a` [O], 0 at the start, `beta_a` in
+    `kernel_stddev`; `beta_u` and `beta_a` [O], 0 at the start, `beta_a` in
     thousands.
 
     Args:
@@ -363,6 +413,7 @@ class ClassMatrixCapsules(_EMRoutedLayer):
       num_routing, final_lambda, min_variance, damping: of
         `em_routing.Options`.
       coordinates: bool, whether positions are added.
+      kernel_stddev: float, of the initial `weights`.
       **kwargs: of `keras.layers.Layer`.
 
     Input: pair of poses [B, H, W, I, 16] and activations [B, H, W, I].
@@ -383,6 +434,7 @@ class ClassMatrixCapsules(_EMRoutedLayer):
         min_variance: float = 5e-4,
         damping: float = 0.0,
         coordinates: bool = True,
+        kernel_stddev: float = KERNEL_STDDEV,
         **kwargs,
     ):
         super().__init__(
@@ -391,6 +443,7 @@ class ClassMatrixCapsules(_EMRoutedLayer):
             final_lambda,
             min_variance,
             damping,
+            kernel_stddev=kernel_stddev,
             **kwargs,
         )
         if not isinstance(coordinates, bool):
@@ -401,36 +454,24 @@ class ClassMatrixCapsules(_EMRoutedLayer):
 
     def _build_for(self, height, width, types):
         self._kernel_shape = (types,)
-        self._offsets = np.zeros(
-            (height, width, types, POSE_ENTRIES), "float32"
-        )
-        if self.coordinates:
-            rows, columns = ((np.arange(n) + 0.5) / n for n in (height, width))
-            self._offsets[..., ROW_ENTRY] = rows[:, None, None]
-            self._offsets[..., COLUMN_ENTRY] = columns[:, None]
+        self._parents = OverTypes(self.num_capsules)
+        offsets = np.zeros((POSE_ENTRIES, height, width, types), "float32")
+        rows, columns = ((np.arange(n) + 0.5) / n for n in (height, width))
+        offsets[ROW_ENTRY] = rows[:, None, None]
+        offsets[COLUMN_ENTRY] = columns[:, None]
+        self._offsets = offsets.reshape(POSE_ENTRIES, -1)
         self._num_votes = height * width * types * self.num_capsules
-        self._block_size = block_size(self._num_votes * POSE_ENTRIES)
+        self._block_size = _images_of_a_block(self._num_votes)
 
-    def _route(self, poses, activations, kernel, beta_u, beta_a):
-        types = self._kernel_shape[0]
-        places = int(np.prod(self._offsets.shape[:2]))
-        children = places * types
-        votes = matrix_votes(
-            ops.reshape(poses, (-1, places, types, POSE_ENTRIES)), kernel
-        )
-        if self.coordinates:
-            # In float32: the votes' may be too coarse for it.
-            votes = ops.cast(votes, "float32") + ops.reshape(
-                ops.convert_to_tensor(self._offsets), (children, POSE_ENTRIES)
-            )
-        return route(
-            votes,
-            ops.reshape(activations, (-1, children)),
-            beta_u,
-            beta_a,
-            self.options,
-            OverTypes(self.num_capsules),
-        )
+    def _receptive_fields(self, grid):
+        """[B, H, W, I, ...] to [B, 1, H * W, I, ...]."""
+        height, width, *others = grid.shape[1:]
+        return ops.reshape(grid, (-1, 1, height * width, *others))
+
+    def _placed(self, votes):
+        if not self.coordinates:
+            return votes
+        return votes + ops.convert_to_tensor(self._offsets)
 
     def get_config(self):
         return {**super().get_config(), "coordinates": self.coordinates}

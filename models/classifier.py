@@ -5,10 +5,11 @@ import typing
 
 import keras
 import numpy as np
-from keras import ops
+from keras import backend, ops
 
 import layers
 from input_data import features as keys
+from layers.hardware import is_mirrored
 from models import optimizer
 from models.hparams import BaseHParams
 
@@ -76,6 +77,19 @@ class Classifier(keras.Model):
             num_targets, name="almost_accuracy"
         )
         self._reconstruction_error = None
+
+    @property
+    def needs_xla(self):
+        """Whether TensorFlow is told to compile it, see `fuses`.
+
+        XLA has no part in its mirrored variables, nor is it torch's; JAX knows
+        no other way.
+        """
+        return (
+            self.fuses
+            and backend.backend() == "tensorflow"
+            and not is_mirrored()
+        )
 
     def create_weights(self, shape):
         """Creates every weight, by one call on an empty image."""

@@ -14,6 +14,7 @@ from keras import ops
 import layers
 from common.fields import field
 from input_data import features as keys
+from layers.hardware import is_mirrored
 from layers.reconstruction import HIDDEN_UNITS
 from models import optimizer
 from models.classifier import Classifier, Routing
@@ -306,7 +307,7 @@ def _normalization(hparams, name):
         # Each channel is a group of its own.
         return keras.layers.GroupNormalization(groups=-1, name=name)
     return keras.layers.BatchNormalization(
-        synchronized=_is_mirrored(), name=name
+        synchronized=is_mirrored(), name=name
     )
 
 
@@ -315,15 +316,3 @@ def _mode(normalization, training):
     if isinstance(normalization, keras.layers.BatchNormalization):
         return {"training": training}
     return {}
-
-
-def _is_mirrored():
-    """Whether TensorFlow computes each batch on several devices.
-
-    Their batches then have the statistics of all parts, as with JAX.
-    """
-    if keras.backend.backend() != "tensorflow":
-        return False
-    import tensorflow as tf
-
-    return tf.distribute.has_strategy()

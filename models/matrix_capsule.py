@@ -13,10 +13,11 @@ from input_data import features as keys
 from layers.em_routing import NORMALISATIONS, POSE_ENTRIES
 from layers.initial_weights import truncated_normal
 from layers.losses import CLASSIFICATION_LOSSES
+from layers.matrix_capsule import KERNEL_STDDEV
 from models.classifier import Classifier, Routing
 from models.hparams import MOST_ITERATIONS, BaseHParams, size
 
-CONV_SIZE, CONV_STRIDES, CONV_STDDEV = 5, 2, 0.05
+CONV_SIZE, CONV_STRIDES = 5, 2
 CAPSULE_SIZE = 3
 # Of the two layers of convolutional capsules.
 CAPSULE_STRIDES = (2, 1)
@@ -49,6 +50,9 @@ class HParams(BaseHParams):
     conv_lambda: float = field(
         0.01, "the same of the convolutional capsules", above=0, network=True
     )
+    conv_stddev: float = field(
+        0.05, "standard deviation of the convolution's initial kernel", above=0
+    )
     coordinates: bool = field(
         True, "add a capsule's position to its votes for classes", network=True
     )
@@ -65,6 +69,11 @@ class HParams(BaseHParams):
     )
     first_types: int = size(
         32, "C, types of the first capsules that are routed"
+    )
+    kernel_stddev: float = field(
+        KERNEL_STDDEV,
+        "standard deviation of the initial transformations of votes",
+        above=0,
     )
     learning_rate: float = field(
         0.003, "Adam's learning rate at step 0", above=0
@@ -151,7 +160,7 @@ class MatrixCapsuleModel(Classifier):
             padding=hparams.padding.lower(),
             activation="relu",
             data_format="channels_last",
-            kernel_initializer=truncated_normal(CONV_STDDEV),
+            kernel_initializer=truncated_normal(hparams.conv_stddev),
             name="conv1",
         )
         self.primary = layers.PrimaryMatrixCapsules(
@@ -161,6 +170,7 @@ class MatrixCapsuleModel(Classifier):
             "num_routing": hparams.routing,
             "min_variance": hparams.min_variance,
             "damping": hparams.damping,
+            "kernel_stddev": hparams.kernel_stddev,
         }
         types = (hparams.first_types, hparams.second_types)
         self.routed = [

@@ -6,6 +6,7 @@ import pytest
 from keras import ops
 
 from common.errors import UserError
+from devices import parallel
 from input_data import features as keys
 from models.matrix_capsule import HParams
 from models.optimizer import compile_model
@@ -171,3 +172,40 @@ def test_it_learns():
     model.fit({keys.IMAGES: x}, y, batch_size=32, epochs=15, verbose=0)
     logits = ops.convert_to_numpy(model({keys.IMAGES: x})[keys.LOGITS])
     assert (logits.argmax(axis=1) == labels).mean() > 0.9
+
+
+@pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="its devices"
+)
+def test_mirrored_steps_are_not_compiled_by_xla():
+    import tensorflow as tf
+
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        model = small_model()
+        compile_model(model)
+    assert not model.jit_compile
+
+
+def test_evaluation_is_compiled_by_xla():
+    model = small_model()
+    parallel.OneDevice().predictor(model)
+    assert model.jit_compile == (keras.backend.backend() != "torch")
+
+
+def test_initial_deviations_are_those_asked_for():
+    shape = keys.ImageShape(32, 32, 2, 5)
+    model = build_model(
+        "matrix_capsule",
+        shape,
+        1,
+        HParams(first_types=8, conv_stddev=0.2, kernel_stddev=1.0),
+    )
+    kernels = {
+        "conv1": (model.conv1.kernel, 0.2),
+        "first": (model.routed[0].kernel, 1.0),
+        "classes": (model.classes.kernel, 1.0),
+    }
+    for name, (kernel, stddev) in kernels.items():
+        found = ops.convert_to_numpy(kernel).std()
+        # A normal distribution that is cut at two deviations.
+        assert found == pytest.approx(0.88 * stddev, rel=0.05), name

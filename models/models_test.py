@@ -23,7 +23,6 @@ from testing.small_models import small_hparams
 MNIST = ImageShape(28, 28, 1, 10)
 CIFAR = ImageShape(24, 24, 3, 10)
 SMALL = ImageShape(18, 20, 2, 3)
-RNG = np.random.default_rng(5)
 # Those of the reference, with its losses.
 REFERENCE_MODELS = ["baseline", "capsule"]
 
@@ -87,17 +86,19 @@ WEIGHT_COUNTS = {
 
 
 def example_batch(shape, num_targets, size=4):
+    # Of its own, so that a batch does not depend on the tests before.
+    generator = np.random.default_rng(5)
     labels = np.arange(size * num_targets) % shape.num_classes
     labels = labels.reshape(size, num_targets).astype("int32")
     one_hot = np.eye(shape.num_classes, dtype="float32")[labels]
     dimensions = (size, shape.height, shape.width, shape.depth)
-    x = {keys.IMAGES: RNG.uniform(size=dimensions).astype("float32")}
+    x = {keys.IMAGES: generator.uniform(size=dimensions).astype("float32")}
     y = {keys.LOGITS: one_hot.sum(axis=1)}
     for target in range(num_targets):
         x[keys.LABEL_BY_TARGET[target]] = labels[:, target]
-        y[keys.RECONS_BY_TARGET[target]] = RNG.uniform(size=dimensions).astype(
-            "float32"
-        )
+        y[keys.RECONS_BY_TARGET[target]] = generator.uniform(
+            size=dimensions
+        ).astype("float32")
     return x, y
 
 

@@ -1,7 +1,7 @@
 """The reference's optimiser, Adam, and how its learning rate changes."""
 
 import keras
-from keras import backend, ops
+from keras import ops
 
 from common.errors import UserError
 
@@ -127,7 +127,6 @@ def compile_model(model, max_steps=None):
     model.compile(
         optimizer=made,
         auto_scale_loss=False,
-        jit_compile=(model.fuses and backend.backend() == "tensorflow")
-        or "auto",
+        jit_compile=model.needs_xla or "auto",
     )
     made.build(model.trainable_variables)

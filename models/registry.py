@@ -77,7 +77,7 @@ def build_model(name, shape, num_targets, hparams, seed=0):
 
 
 def _require_sane_size(cls, name, shape, hparams):
-    """Counts the weights of the network before any of them is made."""
+    """Refuses too large images or too many weights before any is made."""
     if max(shape.height, shape.width) > LARGEST_SIDE:
         raise UserError(
             f"images of {shape.height}x{shape.width} are too large: a network "

@@ -4,13 +4,11 @@ Whatever is thrown at the functions behind the commands either works or raises
 `UserError` (absl's `flags.Error` for a flag) of one short line.
 """
 
-import contextlib
 import dataclasses
 import json
 import pathlib
 import random
 import shutil
-import signal
 
 import numpy as np
 import pytest
@@ -28,6 +26,7 @@ from input_data.splits import Split
 from models.hparams import parse_overrides
 from models.registry import MODELS, model_class
 from testing import tiny_files
+from testing.patience import within_seconds
 from training.config import Config
 
 pytestmark = pytest.mark.slow
@@ -46,23 +45,9 @@ VALUES = [
 ]
 
 
-@contextlib.contextmanager
-def within_seconds():
-    def too_long(number, frame):
-        raise TimeoutError
-
-    before = signal.signal(signal.SIGALRM, too_long)
-    signal.alarm(SECONDS)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def attempt(function, *arguments, lines=1):
     """What a function gives; None after an error that is as it should be."""
-    with within_seconds():
+    with within_seconds(SECONDS):
         try:
             return function(*arguments)
         except (UserError, absl_flags.Error) as error:

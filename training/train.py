@@ -152,17 +152,21 @@ def _require_memory_for_weights(architecture):
 
 
 def _require_memory_for_batch(model, job):
-    """Refuses a batch whose first convolution alone is too large."""
-    if not is_on_cpu():
+    """Refuses a batch whose first convolution, if any, is too large alone."""
+    convolutions = (
+        layer
+        for layer in model.layers
+        if isinstance(layer, keras.layers.Conv2D)
+    )
+    first = next(convolutions, None)
+    if first is None or not is_on_cpu():
         return
     batch_size, shape = job.config.batch_size, job.architecture.shape
     images = (batch_size, shape.height, shape.width, shape.depth)
-    first = next(x for x in model.layers if isinstance(x, keras.layers.Conv2D))
-    channels = first.filters
     require_memory(
         _BYTES_PER_ACTIVATION * math.prod(first.compute_output_shape(images)),
         f"--batch_size={batch_size} for images of {shape.height}x{shape.width} "
-        f"and a first convolution of {channels:,} channels",
+        f"and a first convolution of {first.filters:,} channels",
         "choose a smaller batch, or fewer channels",
     )
 

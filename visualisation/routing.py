@@ -5,6 +5,7 @@ import itertools
 import keras
 import matplotlib
 import numpy as np
+from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 
 from common.errors import UserError
@@ -162,16 +163,21 @@ def _draw_maps(subject, examples, maps, equal):
         for number, example in enumerate(examples)
         for shown in shown_classes(example)
     ]
-    reach = max(float(np.abs(maps - equal).max()), 0.01 * equal)
-    scale = {"vmin": equal - reach, "vmax": equal + reach, "cmap": "RdBu_r"}
+    # Sums are not negative, so that the colours end nearer on that side.
+    norm = TwoSlopeNorm(
+        equal,
+        vmin=min(float(maps.min()), 0.99 * equal),
+        vmax=max(float(maps.max()), 1.01 * equal),
+    )
+    scale = {"norm": norm, "cmap": "RdBu_r"}
     with matplotlib.rc_context(STYLE):
         figure = Figure(
             figsize=(1.3 * (iterations + 1) + 1.6, 1.25 * len(rows) + 0.8),
             layout="constrained",
         )
         figure.suptitle(
-            "Coupling coefficients of the primary capsules, summed over their "
-            f"types\n{subject.name}"
+            "Coupling coefficients to class capsules, summed over the types "
+            f"below\n{subject.name}"
         )
         grid = figure.subplots(len(rows), iterations + 1, squeeze=False)
         for axes, row in zip(grid, rows, strict=True):
@@ -191,7 +197,14 @@ def _draw_maps(subject, examples, maps, equal):
         grid[0, 0].set_title("input")
         for iteration in range(iterations):
             grid[0, iteration + 1].set_title(f"iteration {iteration + 1}")
-        figure.colorbar(heat, ax=grid, label="sum of couplings", shrink=0.5)
+        figure.colorbar(
+            heat,
+            ax=grid,
+            label="sum of couplings",
+            shrink=0.5,
+            ticks=[norm.vmin, equal, norm.vmax],
+            format="%.2f",
+        )
         return png(figure)
 
 

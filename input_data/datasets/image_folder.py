@@ -11,6 +11,7 @@ from common.errors import UserError
 from common.fields import did_you_mean
 from common.text import printable
 from input_data.dataset import DataSet
+from input_data.features import DIVIDED_FOR_TEST, DIVIDED_FOR_VALIDATION
 from input_data.formats.files import paths_in, require_folder
 from input_data.formats.image_file import SUFFIXES, decoded, read
 from input_data.labelled_images import LabelledImages, make_pipeline
@@ -63,11 +64,11 @@ def load(split, options):
     else:
         classes = _classes(root)
         files = _list_files(root, classes, left_out)
-        train, test, divisions["divided_for_test"] = divide(
+        train, test, divisions[DIVIDED_FOR_TEST] = divide(
             files, options.seed, "test", root
         )
     if split.is_held_out:
-        train, test, divisions["divided_for_validation"] = divide(
+        train, test, divisions[DIVIDED_FOR_VALIDATION] = divide(
             train, options.seed, "validation", root
         )
     if left_out:

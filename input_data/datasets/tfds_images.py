@@ -15,6 +15,7 @@ from absl import logging
 from common.errors import UserError
 from common.fields import did_you_mean
 from input_data.dataset import DataSet
+from input_data.features import DIVIDED_FOR_TEST, DIVIDED_FOR_VALIDATION
 from input_data.formats.norb_records import StereoImages
 from input_data.labelled_images import LabelledImages, make_pipeline
 from input_data.memory import require_memory
@@ -87,11 +88,11 @@ def load(name, split, options):
     # Which images are the last ones, another version of the set may change.
     divisions, digest = {}, f"{builder.info.full_name}:{count}"
     if not test_name:
-        divisions["divided_for_test"] = digest
+        divisions[DIVIDED_FOR_TEST] = digest
         cut = len(data) - default_num_held_out(len(data))
         data = data[cut:] if split is Split.TEST else data[:cut]
     if split.is_held_out:
-        divisions["divided_for_validation"] = digest
+        divisions[DIVIDED_FOR_VALIDATION] = digest
     return make_pipeline(select(split, data), options, divisions=divisions)
 
 

@@ -65,7 +65,14 @@ def test_one_and_many_channels(channels):
 @pytest.mark.parametrize("channels", [3, 32])
 @pytest.mark.parametrize("batch", [31, 32])
 @pytest.mark.parametrize("padding", ["valid", "same"])
-def test_with_and_without_some_to_spare(batch, channels, padding):
+@pytest.mark.parametrize("has_products", [False, True])
+def test_with_and_without_some_to_spare(
+    monkeypatch, batch, channels, padding, has_products
+):
+    monkeypatch.setattr(
+        "layers.fourier_convolution.cpu_has_bfloat16_products",
+        lambda: has_products,
+    )
     check((8, 7), 3, 2, padding, channels, 2, batch)
 
 

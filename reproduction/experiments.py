@@ -109,16 +109,16 @@ def _shared(name, title, steps, hparams="", flags=_CAPSULES, **published):
 def _em(routing):
     """A small network of matrix capsules, half an hour on one CPU core."""
     plural = "" if routing == 1 else "s"
-    steps = 9000  # 4.8 passes over the images
+    steps = 11000  # 5.9 passes over the images
     return Experiment(
         name=f"matrix-capsule-{routing}",
         title=f"MNIST, EM routing, {routing} iteration{plural}",
         dataset="mnist",
         max_steps=steps,
         hparams="conv_channels=64,primary_types=8,first_types=8,"
-        f"second_types=8,padding=SAME,routing={routing},conv_stddev=0.2,"
+        f"second_types=8,routing={routing},normalise=types,conv_stddev=0.2,"
         "kernel_stddev=0.5,conv_lambda=0.03,class_lambda=0.1,"
-        f"margin_steps={steps},learning_rate=0.006,{_COSINE}",
+        f"margin_steps=1000,learning_rate=0.01,{_COSINE}",
         flags="--model=matrix_capsule --batch_size=32",
         published=0.44,
         source=_HINTON,

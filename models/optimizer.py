@@ -94,6 +94,7 @@ def make_schedule(hparams, max_steps=None):
     )
 
 
+@keras.saving.register_keras_serializable(package="capsules")
 class Adam(keras.optimizers.Adam):
     """Keras' Adam; with TensorFlow by the operation that the reference's calls.
 

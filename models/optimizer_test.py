@@ -11,7 +11,7 @@ from input_data import features as keys
 from input_data.features import ImageShape
 from models.capsule import HParams
 from models.models_test import example_batch
-from models.optimizer import compile_model, make_schedule
+from models.optimizer import compile_model, make_adam, make_schedule
 from models.registry import build_model
 
 
@@ -50,6 +50,30 @@ def test_schedules_that_end_reach_zero_at_the_last_step(schedule, half):
     assert float(rate(12.5)) == pytest.approx(0.001 * quarter, rel=1e-5)
     with pytest.raises(UserError, match="ends at --max_steps"):
         make_schedule(HParams(schedule=schedule))
+
+
+@pytest.mark.parametrize("epsilon", [1e-8, 1e-3])
+def test_adam_is_that_of_its_paper(epsilon):
+    generator = np.random.default_rng(1)
+    start = generator.normal(size=(3, 4)).astype("float32")
+    # Of all sizes, zero among them.
+    scales = np.array([0.0, 1e-6, 1.0, 1e3])
+    gradients = scales * generator.normal(size=(5, 3, 4))
+    variable = keras.Variable(start)
+    adam = make_adam(make_schedule(HParams(decay_steps=2)), epsilon)
+    weights = start.astype("float64")
+    m = v = np.zeros_like(weights)
+    for step, gradient in enumerate(gradients, start=1):
+        adam.apply([ops.convert_to_tensor(gradient, "float32")], [variable])
+        m = 0.9 * m + 0.1 * gradient
+        v = 0.999 * v + 0.001 * gradient**2
+        rate = 0.001 * 0.96 ** ((step - 1) / 2)
+        rate *= np.sqrt(1 - 0.999**step) / (1 - 0.9**step)
+        weights = weights - rate * m / (np.sqrt(v) + epsilon)
+    np.testing.assert_allclose(variable.numpy(), weights, rtol=1e-6, atol=1e-7)
+    # As in the reference, 1 - beta is computed in float32.
+    for found, expected in zip(adam.variables[1:], (m, v), strict=True):
+        np.testing.assert_allclose(found.numpy(), expected, rtol=2e-5)
 
 
 def float64_loss(weights, x, y, routing):

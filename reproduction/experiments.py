@@ -106,13 +106,11 @@ def _shared(name, title, steps, hparams="", flags=_CAPSULES, **published):
     )
 
 
-def _em(routing):
-    """A small network of matrix capsules, half an hour on one CPU core."""
-    plural = "" if routing == 1 else "s"
-    steps = 11000  # 5.9 passes over the images
+def _em(name, title, routing=2, steps=11000):
+    """A small network of matrix capsules; half an hour on one CPU core."""
     return Experiment(
-        name=f"matrix-capsule-{routing}",
-        title=f"MNIST, EM routing, {routing} iteration{plural}",
+        name=name,
+        title=f"MNIST, EM routing, {title}",
         dataset="mnist",
         max_steps=steps,
         hparams="conv_channels=64,primary_types=8,first_types=8,"
@@ -237,7 +235,10 @@ _ALL = (
         published=0.26,
         source=f"{_MAZZIA} (quoted from memory)",
     ),
-    *(_em(routing) for routing in (1, 2, 3)),
+    _em("matrix-capsule-1", "1 iteration", routing=1),
+    _em("matrix-capsule-2", "2 iterations"),
+    _em("matrix-capsule-3", "3 iterations", routing=3),
+    _em("matrix-capsule-long", "2 iterations, 14.4 passes", steps=27000),
     Experiment(
         name="matrix-capsule-norb",
         title="smallNORB, EM routing",

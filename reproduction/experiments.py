@@ -106,17 +106,17 @@ def _shared(name, title, steps, hparams="", flags=_CAPSULES, **published):
     )
 
 
-def _em(name, title, routing=2, steps=11000):
-    """A small network of matrix capsules; half an hour on one CPU core."""
+def _em(name, title, routed, steps=11000, margin_steps=1000, rate=0.01):
+    """A small network of matrix capsules: half an hour on one CPU core."""
     return Experiment(
-        name=name,
+        name=f"matrix-capsule-{name}",
         title=f"MNIST, EM routing, {title}",
         dataset="mnist",
         max_steps=steps,
-        hparams="conv_channels=64,primary_types=8,first_types=8,"
-        f"second_types=8,routing={routing},normalise=types,conv_stddev=0.2,"
-        "kernel_stddev=0.5,conv_lambda=0.03,class_lambda=0.1,"
-        f"margin_steps=1000,learning_rate=0.01,{_COSINE}",
+        hparams="conv_channels=64,primary_types=8,first_types=8,second_types=8,"
+        f"{routed},conv_stddev=0.2,kernel_stddev=0.5,conv_lambda=0.03,"
+        f"class_lambda=0.1,margin_steps={margin_steps},learning_rate={rate},"
+        f"{_COSINE}",
         flags="--model=matrix_capsule --batch_size=32",
         published=0.44,
         source=_HINTON,
@@ -235,10 +235,23 @@ _ALL = (
         published=0.26,
         source=f"{_MAZZIA} (quoted from memory)",
     ),
-    _em("matrix-capsule-1", "1 iteration", routing=1),
-    _em("matrix-capsule-2", "2 iterations"),
-    _em("matrix-capsule-3", "3 iterations", routing=3),
-    _em("matrix-capsule-long", "2 iterations, 14.4 passes", steps=27000),
+    _em("1", "1 iteration", "routing=1,normalise=types"),
+    _em("2", "2 iterations", "routing=2,normalise=types"),
+    _em("3", "3 iterations", "routing=3,normalise=types"),
+    _em(
+        "long",
+        "2 iterations, 14.4 passes",
+        "routing=2,normalise=types",
+        steps=27000,
+    ),
+    _em(
+        "parents",
+        "2 iterations, normalised over all parents",
+        "padding=SAME,routing=2",
+        steps=9000,
+        margin_steps=9000,
+        rate=0.006,
+    ),
     Experiment(
         name="matrix-capsule-norb",
         title="smallNORB, EM routing",

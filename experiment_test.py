@@ -16,7 +16,6 @@ import sys
 import time
 import types
 
-import h5py
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -45,6 +44,7 @@ from input_data.options import Options
 from input_data.splits import Split
 from models.capsule import CapsuleModel
 from testing.mnist_files import write_mnist
+from testing.saved_arrays import saved
 from testing.small_models import overrides
 from training import train
 from training.config import Config
@@ -162,21 +162,8 @@ def steps_in(folder):
     return [step for step, _ in checkpoints.find_all(folder / "train")]
 
 
-def saved_state(path):
-    """All weights and optimiser variables of a checkpoint, by name."""
-    arrays = {}
-
-    def collect(name, item):
-        if isinstance(item, h5py.Dataset):
-            arrays[name] = item[()]
-
-    with h5py.File(path / WEIGHTS_FILE) as file:
-        file.visititems(collect)
-    return arrays
-
-
 def assert_same_state(path, other):
-    first, second = saved_state(path), saved_state(other)
+    first, second = saved(path), saved(other)
     assert first.keys() == second.keys()
     assert len(first) > 8
     for name in first:
@@ -376,8 +363,8 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
     assert not steps_in(tmp_path)
     experiment.run(dataclasses.replace(config, allow_nonfinite=True))
     assert steps_in(tmp_path) == [6]
-    saved = saved_state(at(tmp_path, 6)).values()
-    assert not all(np.isfinite(array).all() for array in saved)
+    arrays = saved(at(tmp_path, 6)).values()
+    assert not all(np.isfinite(array).all() for array in arrays)
 
 
 def test_weights_that_are_not_finite_are_not_saved(tmp_path):
@@ -906,7 +893,7 @@ def test_verbose_adds_weights_activations_and_images(
     }
     for layer in tensorboard_test.LAYERS:
         assert 0 <= written[f"{layer}/sparsity"][10] < 1
-    kernel = saved_state(at(folder, 10))["conv1/vars/0"]
+    kernel = saved(at(folder, 10))["conv1/vars/0"]
     for what, value in (
         ("mean", kernel.mean()),
         ("stddev", kernel.std()),

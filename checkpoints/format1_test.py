@@ -9,12 +9,12 @@ import json
 import pathlib
 import shutil
 
-import h5py
 import numpy as np
 import pytest
 
 from checkpoints.architecture import Architecture
 from evaluation.jobs import evaluate_once
+from testing.saved_arrays import saved
 from training.config import Config
 from training.train import train
 
@@ -24,19 +24,6 @@ HPARAMS = (
     "conv_channels=4,num_prime_capsules=2,class_atoms=4,primary_atoms=2,"
     "remake=false,learning_rate=0.02,leaky=true"
 )
-
-
-def arrays_of(path):
-    """Dict from name to array: weights, the optimiser's state and step."""
-    arrays = {}
-
-    def keep(name, item):
-        if isinstance(item, h5py.Dataset):
-            arrays[name] = item[()]
-
-    with h5py.File(path / "model.weights.h5") as file:
-        file.visititems(keep)
-    return arrays
 
 
 def wrong(path):
@@ -66,7 +53,7 @@ def test_a_training_goes_on_from_it_as_it_did(tmp_path, capsys):
     path = tmp_path / "train" / "model.ckpt-202"
     sums = {
         name: np.abs(array.astype(float)).sum()
-        for name, array in arrays_of(path).items()
+        for name, array in saved(path).items()
     }
     expected = EXPECTED["sum of absolute values at step 202"]
     assert sums == pytest.approx(expected, rel=1e-4)

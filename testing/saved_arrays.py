@@ -6,7 +6,7 @@ import h5py
 
 
 def saved(path):
-    """Every array of a checkpoint, by name."""
+    """Every array of a checkpoint, by name: weights, the optimiser's state."""
     arrays = {}
 
     def collect(name, item):

@@ -11,7 +11,6 @@ import tensorflow as tf
 
 import checkpoints
 from checkpoints.checkpoint import JSON_FILE
-from checkpoints.format1_test import arrays_of
 from checkpoints.tf1 import convert
 from checkpoints.tf1.tf1_checkpoint import Tf1Checkpoint, is_tf1, save
 from common.errors import UserError
@@ -22,6 +21,7 @@ from evaluation.jobs import (
 )
 from experiment import run
 from models.optimizer import compile_model
+from testing.saved_arrays import saved
 from testing.tf1_examples import (
     assert_same,
     positions_of,
@@ -506,7 +506,7 @@ def test_training_goes_on_from_init_checkpoint(tmp_path, capsys):
         train(training_config(tmp_path / name, 2, init_checkpoint=str(source)))
         assert f"Starting from {source} at step 1" in capsys.readouterr().out
         path = tmp_path / name / "train" / "model.ckpt-2"
-        assert_same(arrays_of(path), arrays_of(ours.with_name("model.ckpt-2")))
+        assert_same(saved(path), saved(ours.with_name("model.ckpt-2")))
         assert checkpoints.open(path).training["seed"] == 0
 
     # It resumes from its own checkpoint, whatever --init_checkpoint says.
@@ -530,7 +530,7 @@ def test_without_moments_training_starts_at_step_0(tmp_path, capsys):
     for name, source in (("a", prefix), ("b", converted)):
         train(training_config(tmp_path / name, 2, init_checkpoint=str(source)))
         assert f"Starting from {source} at step 0" in capsys.readouterr().out
-        trained.append(arrays_of(tmp_path / name / "train" / "model.ckpt-2"))
+        trained.append(saved(tmp_path / name / "train" / "model.ckpt-2"))
     assert_same(*trained)
     # Two steps of Adam move a weight by about 0.002 from where it was.
     biases = trained[0]["capsule2/vars/1"]

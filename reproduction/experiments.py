@@ -151,6 +151,13 @@ _ALL = (
     _mnist_table("1", "1 iteration, decoder", "routing=1", 0.29),
     _mnist_table("3-plain", "3 iterations, no decoder", "remake=false", 0.35),
     _mnist_table("3", "3 iterations, decoder", "", 0.25),
+    _mnist_table(
+        "3-bfloat16",
+        "3 iterations, decoder, bfloat16 products",
+        "",
+        0.25,
+        "--dtype_policy=mixed_bfloat16",
+    ),
     Experiment(
         name="multimnist",
         title="MultiMNIST, 3 iterations, decoder",

@@ -10,7 +10,7 @@ from .convolution import convolution
 from .initial_weights import constant_bias, truncated_normal
 from .routing import RoutingRule, couplings_of, lengths, route
 from .tensor import Tensor
-from .votes import FormedVotes, LinearVotes, SharedVotes
+from .votes import FormedVotes, SharedVotes, linear_votes
 
 
 def require_positive(**arguments: int) -> None:
@@ -126,7 +126,7 @@ class Capsule(_RoutedLayer):
 
     votes[b, i, o, :] = inputs[b, i, :] @ weights[i, :, o, :], routed over the
     input capsules (the paper's section 2; the DigitCaps of its section 4) by
-    `route`; they are not formed, see votes.py.
+    `route`; whether they are formed, votes.py decides.
 
     Weights, with I input capsules of a atoms: `weights` [I, a, O * A],
     truncated normal of stddev 0.1, and `biases` [O, A], 0.1 at the start.
@@ -197,7 +197,7 @@ class Capsule(_RoutedLayer):
         )
 
     def _votes(self, inputs):
-        votes = SharedVotes if self.share_weights else LinearVotes
+        votes = SharedVotes if self.share_weights else linear_votes
         return votes(inputs, self.kernel, self.num_capsules)
 
     def call(self, inputs):

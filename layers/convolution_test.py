@@ -64,6 +64,7 @@ def _seen(y, x, shape, strides):
 
 
 # Strides beyond the kernel leave rows out; SAME then crops instead of padding.
+@pytest.mark.parametrize("by_patches", [False, True])
 @pytest.mark.parametrize(
     ("padding", "strides", "size", "kernel_size"),
     list(
@@ -72,7 +73,14 @@ def _seen(y, x, shape, strides):
         )
     ),
 )
-def test_value_and_gradients_equal_loops(padding, strides, size, kernel_size):
+def test_value_and_gradients_equal_loops(
+    padding, strides, size, kernel_size, by_patches, monkeypatch
+):
+    if by_patches:
+        monkeypatch.setattr(convolution_module, "is_jax_on_cpu", lambda: True)
+        monkeypatch.setattr(
+            convolution_module, "_has_small_patches", lambda *_: True
+        )
     images = RNG.normal(size=(2, *size, 2))
     kernel = RNG.normal(size=(kernel_size, kernel_size, 2, 3))
     expected = convolution_by_loops(images, kernel, strides, padding)

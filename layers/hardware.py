@@ -30,6 +30,11 @@ def is_tensorflow_on_cpu() -> bool:
     return backend.backend() == "tensorflow" and is_on_cpu()
 
 
+def is_jax_on_cpu() -> bool:
+    """Whether layers are computed by JAX on CPUs."""
+    return backend.backend() == "jax" and is_on_cpu()
+
+
 def is_mirrored() -> bool:
     """Whether TensorFlow computes each batch on several devices."""
     if backend.backend() != "tensorflow":

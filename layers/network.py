@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from .capsule import Capsule, ConvSlimCapsule, Length
+from .convolution import Conv2D
 from .initial_weights import like_the_reference
 from .losses import MeanOverBatch, reconstruction_loss
 from .reconstruction import Reconstruction
@@ -52,7 +53,7 @@ class CapsuleStack:
         leaky: bool = False,
         padding: Literal["VALID", "SAME"] = "VALID",
     ):
-        self.conv1 = keras.layers.Conv2D(
+        self.conv1 = Conv2D(
             conv_channels,
             KERNEL_SIZE,
             padding=padding.lower(),

@@ -5,7 +5,7 @@
 
 The network of the paper with images of 32x32x2 and 5 classes: large is
 32-32-32-32, small 64-8-16-16. The naive network (benchmarks/naive_em.py) has
-the same weights and takes some ten times the memory. Each runs in a process of
+the same weights and takes several times the memory. Each runs in a process of
 its own, one after the other in each round; "of naive" is the median of the
 ratios of their speeds within a round. Memory is the most that a process has
 had; "MB more" is what it has had beyond a process whose batches hold one image.

@@ -5,7 +5,7 @@ import pytest
 
 from checkpoints.architecture import Architecture
 from input_data.features import ImageShape
-from models import baseline
+from models import baseline, matrix_capsule
 from models.capsule import HParams
 
 ONE = Architecture("capsule", ImageShape(28, 28, 1, 10), 1, HParams())
@@ -58,6 +58,28 @@ def test_the_baseline_has_hyper_parameters_of_its_own():
     same = Architecture("baseline", shape, 1, baseline.HParams(padding="SAME"))
     assert one.network_differences(same) == [("padding", "VALID", "SAME")]
     assert not hasattr(one.hparams, "routing")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "differs"),
+    [
+        ("normalise", "types", True),
+        ("routing", 2, True),
+        ("class_lambda", 0.1, True),
+        ("damping", 0.1, True),
+        ("coordinates", False, True),
+        ("margin_steps", 5, False),
+        ("kernel_stddev", 0.5, False),
+    ],
+)
+def test_what_makes_another_network_of_matrix_capsules(name, value, differs):
+    def architecture(**values):
+        hparams = matrix_capsule.HParams(**values)
+        return Architecture("matrix_capsule", ONE.shape, 1, hparams)
+
+    one, other = architecture(), architecture(**{name: value})
+    found = [difference[0] for difference in one.network_differences(other)]
+    assert found == ([name] if differs else [])
 
 
 def test_json_with_the_hyper_parameters_of_all_models():

@@ -2,7 +2,7 @@
 
 from .capsule import Capsule, ConvSlimCapsule, Length
 from .convolution import Conv2D
-from .em_routing import em_assignments, em_routing
+from .em_routing import EMOptions, em_assignments, em_routing
 from .losses import (
     CLASSIFICATION_LOSSES,
     MARGIN_SCHEDULES,
@@ -53,6 +53,7 @@ __all__ = [
     "ConvMatrixCapsules",
     "ConvSlimCapsule",
     "DepthwiseCapsule",
+    "EMOptions",
     "Length",
     "MeanOverBatch",
     "PrimaryMatrixCapsules",

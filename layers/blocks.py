@@ -5,9 +5,9 @@ from keras import backend, ops
 
 from .hardware import is_tensorflow_on_cpu
 
-# Numbers of the largest tensor of a block. On CPUs, 16 MB: from 32 MB on each
-# tensor is mapped anew and its pages are filled with zeros, which takes longer
-# than what is computed. Elsewhere large enough to keep an accelerator busy.
+# Numbers that a block needs at once. On CPUs, 16 MB: from 32 MB on each tensor
+# is mapped anew and its pages are filled with zeros, which takes longer than
+# what is computed. Elsewhere large enough to keep an accelerator busy.
 _CPU_NUMBERS = 2**22
 _OTHER_NUMBERS = 2**26
 
@@ -16,7 +16,7 @@ def block_size(numbers):
     """How many examples make a block: a power of two.
 
     Args:
-      numbers: int, of the largest tensor that one example needs.
+      numbers: int, how many one example needs at once.
     """
     limit = _CPU_NUMBERS if is_tensorflow_on_cpu() else _OTHER_NUMBERS
     return 2 ** ((max(limit // numbers, 1)).bit_length() - 1)

@@ -36,7 +36,7 @@ _LAMBDA_DECAY = 0.95
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class EMOptions:
     """What EM routing leaves open.
 
     Attributes:
@@ -91,11 +91,11 @@ def em_routing(
     activations: Tensor,
     beta_u: Tensor,
     beta_a: Tensor,
-    options: Options | None = None,
+    options: EMOptions | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Routes children to parents that all of them vote for.
 
-    For each parent j, with sums over its children i and lambda of `Options`,
+    For each parent j, with sums over its children i and lambda of `EMOptions`,
     the M-step computes
 
       r_ij = R_ij a_i,  S_j = sum r_ij
@@ -115,10 +115,14 @@ def em_routing(
       activations: tensor [..., K], in [0, 1].
       beta_u: tensor [O].
       beta_a: tensor [O].
-      options: `Options`.
+      options: `EMOptions`. At one position all parents of a child are its
+        types there: normalise is "parents" or "types", which are the same.
 
     Returns:
       Pair of float32 tensors: poses [..., O, 16] and activations [..., O].
+
+    Raises:
+      ValueError: if normalise is "positions".
     """
     poses, logits, _ = _route_formed(
         votes, activations, beta_u, beta_a, options
@@ -139,11 +143,11 @@ def em_assignments(
     activations: Tensor,
     beta_u: Tensor,
     beta_a: Tensor,
-    options: Options | None = None,
+    options: EMOptions | None = None,
 ) -> Tensor:
     """The assignments R of every iteration of `em_routing`.
 
-    Args: as `em_routing`.
+    Args and raises: as `em_routing`.
 
     Returns:
       float32 tensor [num_routing, ..., K, O]; over O they sum to 1.
@@ -156,6 +160,12 @@ def em_assignments(
 
 
 def _route_formed(votes, activations, beta_u, beta_a, options):
+    options = options or EMOptions()
+    if options.normalise == "positions":
+        raise ValueError(
+            "normalise must be parents or types where parents have no "
+            "positions. Received: 'positions'"
+        )
     children, types, entries = votes.shape[-3:]
     votes = ops.cast(votes, "float32")
     by_position = ops.reshape(votes, (-1, children, types, entries))
@@ -164,7 +174,7 @@ def _route_formed(votes, activations, beta_u, beta_a, options):
         ops.reshape(activations, (-1, children)),
         beta_u,
         beta_a,
-        options or Options(),
+        options,
         OverTypes(types),
     )
 
@@ -263,7 +273,7 @@ def route(votes, activations, beta_u, beta_a, options, parents):
       activations: tensor [N, K]; 0 for what is no child.
       beta_u: tensor [O].
       beta_a: tensor [O].
-      options: `Options`.
+      options: `EMOptions`.
       parents: `OverTypes` or `OverPositions`, over which parents the
         assignments of a child sum to 1.
 

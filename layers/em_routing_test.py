@@ -3,7 +3,7 @@ import pytest
 from keras import ops
 
 import layers
-from layers.em_routing import Options
+from layers import EMOptions
 from layers.window import Window
 from testing import em_oracle
 from testing.gradients import value_and_gradients
@@ -46,7 +46,7 @@ def oracle(votes, activations, **options):
 def test_routing_and_assignments_equal_loops(num_routing):
     votes, activations = example()
     expected = oracle(votes, activations, num_routing=num_routing)
-    arguments = (votes, activations, BETA_U, BETA_A, Options(num_routing))
+    arguments = (votes, activations, BETA_U, BETA_A, EMOptions(num_routing))
     poses, probabilities = layers.em_routing(*arguments)
     assignments = layers.em_assignments(*arguments)
     for ours, loops in zip(
@@ -58,6 +58,16 @@ def test_routing_and_assignments_equal_loops(num_routing):
     np.testing.assert_allclose(
         ops.convert_to_numpy(assignments).sum(axis=-1), 1, atol=1e-6
     )
+
+
+@pytest.mark.parametrize("function", [layers.em_routing, layers.em_assignments])
+def test_without_positions_assignments_cannot_sum_over_them(function):
+    votes, activations = example()
+    with pytest.raises(ValueError, match="must be parents or types"):
+        function(
+            *(votes, activations, BETA_U, BETA_A),
+            EMOptions(normalise="positions"),
+        )
 
 
 def test_routing_takes_any_leading_axes():
@@ -91,7 +101,7 @@ def test_all_is_finite(children, active, size, min_variance):
             activations,
             beta_u,
             beta_a,
-            Options(min_variance=min_variance),
+            EMOptions(min_variance=min_variance),
         )
         return ops.concatenate([poses, probabilities[..., None]], axis=-1)
 
@@ -132,7 +142,7 @@ def test_votes_far_from_zero_lose_no_digits():
 )
 def test_options_refuse_wrong_values(values, message):
     with pytest.raises(ValueError, match=message):
-        Options(**values)
+        EMOptions(**values)
 
 
 @pytest.mark.parametrize(

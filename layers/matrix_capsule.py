@@ -20,7 +20,7 @@ from .em_routing import (
     POSE_ENTRIES,
     POSE_SIZE,
     ROW_ENTRY,
-    Options,
+    EMOptions,
     OverPositions,
     OverTypes,
     matrix_votes,
@@ -128,7 +128,7 @@ class _EMRoutedLayer(keras.layers.Layer):
         super().__init__(autocast=False, **kwargs)
         require_positive(num_capsules=num_capsules)
         self.num_capsules = num_capsules
-        self.options = Options(
+        self.options = EMOptions(
             num_routing, final_lambda, min_variance, damping, normalise
         )
         if not kernel_stddev > 0:
@@ -152,6 +152,8 @@ class _EMRoutedLayer(keras.layers.Layer):
                 f"{poses} and {activations}"
             )
         self._build_for(*poses[1:4])
+        # Some four tensors have the size of all votes.
+        self._block_size = block_size(4 * self._num_votes * POSE_ENTRIES)
         types = self.num_capsules
         self.kernel = self.add_weight(
             name="weights",
@@ -212,8 +214,8 @@ class _EMRoutedLayer(keras.layers.Layer):
         """What the parents of each position n see, of every image.
 
         Returns:
-          Pair of float32 tensors: poses [B, n, 4, 4, P, C], of C children at
-          each of P places as `matrix_votes` has them, and activations
+          List of two float32 tensors: poses [B, n, 4, 4, P, C], of C children
+          at each of P places as `matrix_votes` has them, and activations
           [B, n, P * C].
         """
         poses = self._receptive_fields(ops.cast(poses, "float32"))
@@ -287,11 +289,6 @@ class _EMRoutedLayer(keras.layers.Layer):
         }
 
 
-def _images_of_a_block(num_votes):
-    """How many images are routed at once: some four tensors have all votes."""
-    return block_size(4 * num_votes * POSE_ENTRIES)
-
-
 @keras.saving.register_keras_serializable(package="capsules")
 class ConvMatrixCapsules(_EMRoutedLayer):
     """Convolutional matrix capsules.
@@ -310,7 +307,7 @@ class ConvMatrixCapsules(_EMRoutedLayer):
       strides: int, the stride in both directions.
       padding: "VALID" or "SAME", in either case.
       num_routing, final_lambda, min_variance, damping, normalise: of
-        `em_routing.Options`.
+        `em_routing.EMOptions`.
       kernel_stddev: float, of the initial `weights`; 0.3 in the authors' code.
       **kwargs: of `keras.layers.Layer`.
 
@@ -368,7 +365,6 @@ class ConvMatrixCapsules(_EMRoutedLayer):
         self._num_votes = (
             math.prod(self._positions) * size**2 * types * self.num_capsules
         )
-        self._block_size = _images_of_a_block(self._num_votes)
         if self.options.normalise == "types":
             self._parents = OverTypes(self.num_capsules)
         else:
@@ -411,9 +407,10 @@ class ClassMatrixCapsules(_EMRoutedLayer):
     Args:
       num_capsules: int, O, the number of classes.
       num_routing, final_lambda, min_variance, damping: of
-        `em_routing.Options`.
+        `em_routing.EMOptions`.
       coordinates: bool, whether positions are added.
-      kernel_stddev: float, of the initial `weights`.
+      kernel_stddev: float, of the initial `weights`; 0.01 in the authors'
+        code.
       **kwargs: of `keras.layers.Layer`.
 
     Input: pair of poses [B, H, W, I, 16] and activations [B, H, W, I].
@@ -461,7 +458,6 @@ class ClassMatrixCapsules(_EMRoutedLayer):
         offsets[COLUMN_ENTRY] = columns[:, None]
         self._offsets = offsets.reshape(POSE_ENTRIES, -1)
         self._num_votes = height * width * types * self.num_capsules
-        self._block_size = _images_of_a_block(self._num_votes)
 
     def _receptive_fields(self, grid):
         """[B, H, W, I, ...] to [B, 1, H * W, I, ...]."""

@@ -43,7 +43,7 @@ def build(layer, shape):
 
 
 def check(layer, arguments, votes_of, options, gradients=True):
-    """A layer's results, and gradients, for each of two images of a batch."""
+    """A layer's results, and gradients, for each image of a batch."""
 
     def oracle(poses, activations, kernel, beta_u, beta_a):
         votes, positions = votes_of(poses, kernel)
@@ -123,11 +123,44 @@ def test_convolution_equals_loops(num_routing, strides, padding, options):
     )
 
 
+@pytest.mark.parametrize("normalise", ["parents", "types", "positions"])
+def test_images_and_types_of_children_are_not_mixed_up(normalise):
+    options = {"num_routing": 2, "normalise": normalise}
+    shape = (2, 3, 2, 2)
+    layer = build(layers.ConvMatrixCapsules(2, 2, **options), shape)
+    check(
+        layer,
+        numbers(layer, shape),
+        lambda poses, kernel: em_oracle.conv_votes(poses, kernel, 1, "VALID"),
+        options,
+    )
+
+
+@pytest.mark.parametrize("normalise", ["parents", "types", "positions"])
+@pytest.mark.parametrize("active", [0.0, 1.0])
+def test_parents_of_one_child_and_of_none_that_is_active(active, normalise):
+    options = {"normalise": normalise}
+    shape = (1, 2, 3, 1)
+    layer = build(layers.ConvMatrixCapsules(2, 1, **options), shape)
+    arguments = numbers(layer, shape)
+    arguments[1][:, :, 1] = active
+    check(
+        layer,
+        arguments,
+        lambda poses, kernel: em_oracle.conv_votes(poses, kernel, 1, "VALID"),
+        options,
+        # Central differences would make activations negative.
+        gradients=False,
+    )
+
+
 @pytest.mark.parametrize("coordinates", [True, False])
-@pytest.mark.parametrize("damping", [0.0, 0.1])
+@pytest.mark.parametrize(
+    "options", [o for o in OPTIONS if "normalise" not in o]
+)
 @pytest.mark.parametrize("num_routing", [1, 2, 3])
-def test_classes_equal_loops(num_routing, damping, coordinates):
-    options = {"num_routing": num_routing, "damping": damping}
+def test_classes_equal_loops(num_routing, options, coordinates):
+    options = {"num_routing": num_routing, **options}
     shape = (2, 2, 3, 2)
     layer = build(
         layers.ClassMatrixCapsules(3, coordinates=coordinates, **options),

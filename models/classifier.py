@@ -202,6 +202,7 @@ class Classifier(keras.Model):
     def scored(self, x, y, outputs):
         """What evaluation keeps: logits [B, classes] and the whole loss [B].
 
+        A decay of weights, which training adds, is no loss of an example.
         The arguments are those of `example_losses`.
         """
         cost, error = self.example_losses(x, y, outputs)

@@ -98,7 +98,7 @@ class HParams(BaseHParams):
     min_variance: float = field(
         5e-4,
         "added to each variance of the routing",
-        at_least=1e-9,
+        at_least=1e-6,
         network=True,
     )
     normalise: str = field(

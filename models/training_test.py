@@ -20,7 +20,13 @@ from training.config import Config
 def test_resumed_training_is_bit_identical(tmp_path, model, num_targets):
     def train(name, steps):
         # Losses and rates that depend on the step must go on with it.
-        values = {"matrix_capsule": {"margin_steps": 4, "decay_steps": 2}}
+        values = {
+            "matrix_capsule": {
+                "margin_steps": 4,
+                "decay_steps": 2,
+                "routing": 2,
+            }
+        }
         experiment.run(
             Config(
                 summary_dir=str(tmp_path / name),

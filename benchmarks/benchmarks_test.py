@@ -11,6 +11,7 @@ import layers
 from benchmarks import (
     checkpoint_benchmark,
     command_line,
+    convolution_benchmark,
     demo_benchmark,
     em_benchmark,
     input_benchmark,
@@ -222,6 +223,15 @@ def test_training_and_inference_beside_the_convolutions(run):
         for policy in ("float32", "mixed_bfloat16")
         for name in ("convolutions", "naive", "ours")
     ]
+
+
+@pytest.mark.parametrize("inference", [[], ["--inference"]])
+def test_a_convolution_beside_that_in_the_frequency_domain(run, inference):
+    sizes = ("size=8", "channels=2", "kernel=3", "filters=2", "stride=1")
+    flags = [f"--{size}" for size in (*sizes, "batch=2", "steps=1")]
+    (row,) = run(convolution_benchmark, *flags, *inference)
+    assert row["measured"] > 0
+    assert row["expected"] > 0
 
 
 def test_numbers_are_varied_one_at_a_time(run):

@@ -18,9 +18,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import keras
 import numpy as np
-from keras import ops
 
 from benchmarks import command_line, measuring
+from benchmarks.networks import LayerAlone
 from layers.convolution import costs
 from layers.fourier_convolution import fourier_convolution
 
@@ -96,8 +96,7 @@ def _measurement(operation, case, flags):
         kernel[-1], kernel[0], strides=strides, padding=flags.padding
     )
     layer.convolution_op = operation(layer)
-    model = ConvolutionAlone(layer)
-    model.compile(optimizer=keras.optimizers.SGD(1e-6))
+    model = LayerAlone(layer)
     images = np.random.default_rng(0).normal(size=shape).astype("float32")
     images = np.tile(images, (flags.steps, 1, 1, 1))
     if flags.inference:
@@ -105,27 +104,6 @@ def _measurement(operation, case, flags):
     return lambda: measuring.training_seconds(
         model, images, images[:, 0, 0, 0], shape[0]
     )
-
-
-class ConvolutionAlone(keras.Model):
-    """A weight, the convolution, and the mean square as the loss.
-
-    The weight makes the gradient of the images part of the step.
-    """
-
-    def __init__(self, layer):
-        super().__init__()
-        self.layer = layer
-        self.factor = self.add_weight(shape=(), initializer="ones")
-
-    def call(self, images):
-        outputs = ops.cast(self.layer(images * self.factor), "float32")
-        return ops.mean(ops.square(outputs), axis=(1, 2, 3))
-
-    def compute_loss(
-        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
-    ):
-        return ops.mean(y_pred)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,28 @@ class Setting:
     batch_size: int = 128
 
 
+class LayerAlone(keras.Model):
+    """A factor of the inputs, a layer, and the mean square as the loss.
+
+    The factor makes the gradient of the inputs part of a step.
+    """
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+        self.factor = self.add_weight(shape=(), initializer="ones")
+        self.compile(optimizer=keras.optimizers.SGD(1e-6))
+
+    def call(self, inputs):
+        outputs = ops.cast(self.layer(inputs * self.factor), "float32")
+        return ops.mean(ops.square(outputs), axis=range(1, outputs.ndim))
+
+    def compute_loss(
+        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
+    ):
+        return ops.mean(y_pred)
+
+
 class ConvolutionsAlone(keras.Model):
     """The capsule network's two convolutions, and next to nothing else.
 

@@ -23,6 +23,7 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from benchmarks import command_line, measuring
 from benchmarks.networks import NETWORKS, examples
+from input_data import features as keys
 
 FLAGS = {
     "inference": False,
@@ -46,11 +47,12 @@ def measure(flags):
         sys.exit("profile_benchmark.py needs KERAS_BACKEND=tensorflow")
     setting = command_line.setting(flags)
     x, y = examples(setting, flags.steps)
+    images = {keys.IMAGES: x[keys.IMAGES]}
     model = NETWORKS["ours"](setting)
 
     def block():
         if flags.inference:
-            measuring.inference_seconds(model, x, setting.batch_size)
+            measuring.inference_seconds(model, images, setting.batch_size)
         else:
             measuring.training_seconds(model, x, y, setting.batch_size)
 

@@ -17,13 +17,12 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-import keras
 import numpy as np
-from keras import ops
 
 import layers
 from benchmarks import command_line, measuring
 from benchmarks.naive import NaiveCapsule
+from benchmarks.networks import LayerAlone
 
 LAYER = {"iterations": 3, "inputs": 1152, "outputs": 10, "batch": 128}
 INPUT_ATOMS, OUTPUT_ATOMS = 8, 16
@@ -70,31 +69,10 @@ def _measurement(layer_class, case, steps):
     layer = layer_class(
         case["outputs"], OUTPUT_ATOMS, num_routing=case["iterations"]
     )
-    model = RoutingAlone(layer)
-    model.compile(optimizer=keras.optimizers.SGD(1e-6))
+    model = LayerAlone(layer)
     return lambda: measuring.training_seconds(
         model, capsules, capsules[:, 0], case["batch"]
     )
-
-
-class RoutingAlone(keras.Model):
-    """A weight for each input atom, the layer, the mean square as the loss.
-
-    The weights make the gradients of the input capsules part of the step.
-    """
-
-    def __init__(self, layer):
-        super().__init__()
-        self.layer = layer
-        self.factors = self.add_weight(shape=(INPUT_ATOMS,), initializer="ones")
-
-    def call(self, capsules):
-        return self.layer(capsules * self.factors)
-
-    def compute_loss(
-        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
-    ):
-        return ops.mean(ops.square(ops.cast(y_pred, "float32")))
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ import keras
 
 from benchmarks import command_line, measuring
 from benchmarks.networks import MNIST, NETWORKS, examples
+from input_data import features as keys
 
 FLAGS = {
     "inference": False,
@@ -105,7 +106,8 @@ def _measurement(policy, name, setting, inference, steps):
     model, size = NETWORKS[name](setting), setting.batch_size
     x, y = examples(setting, steps)
     if inference:
-        return lambda: measuring.inference_seconds(model, x, size)
+        images = {keys.IMAGES: x[keys.IMAGES]}
+        return lambda: measuring.inference_seconds(model, images, size)
     return lambda: measuring.training_seconds(model, x, y, size)
 
 

@@ -158,8 +158,14 @@ class Options:
         return EMBEDDED if self.data_dir is None else "mnist"
 
     def split(self, train):
-        """The `Split` that a job reads that trains, or evaluates."""
-        return Split.choose(train, self.validate)
+        """The `Split` that a job reads that trains, or evaluates.
+
+        Where training images are held out, the job that evaluates sees exactly
+        those.
+        """
+        if self.validate:
+            return Split.VALID_TRAIN if train else Split.VALID_TEST
+        return Split.TRAIN if train else Split.TEST
 
     def as_in(self, training):
         """These, and what was not given as it was in a training.

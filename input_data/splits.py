@@ -26,19 +26,6 @@ class Split(enum.Enum):
         """Whether the split is a part of the training images: validation's."""
         return self in (Split.VALID_TRAIN, Split.VALID_TEST)
 
-    @classmethod
-    def choose(cls, train, validate):
-        """The split of a job: trains or evaluates, on held-out images or not.
-
-        Args:
-          train: bool, whether the job trains.
-          validate: bool, whether training images are held out; the job that
-            evaluates then sees exactly those.
-        """
-        if validate:
-            return cls.VALID_TRAIN if train else cls.VALID_TEST
-        return cls.TRAIN if train else cls.TEST
-
 
 def default_num_held_out(num_training):
     """How many training images validation holds out: a fifth, at most 10,000.

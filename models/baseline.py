@@ -49,10 +49,8 @@ class BaselineModel(Classifier):
       logits: float32 [B, classes].
 
     Args:
-      shape: `features.ImageShape`, the images and number of classes.
-      num_targets: int; logits are the same for any number of targets.
-      hparams: `HParams`; `padding` is that of the convolutions.
-      **kwargs: of `keras.Model`.
+      shape, num_targets, hparams, **kwargs: as of `Classifier`; num_targets
+        changes nothing in the network.
     """
 
     HParams = HParams

@@ -75,10 +75,7 @@ class CapsuleModel(Classifier):
       recons, with two targets also spare_recons: [B, H, W, C], if `remake`.
 
     Args:
-      shape: `features.ImageShape`, the images and number of classes.
-      num_targets: int, how many objects an image shows.
-      hparams: `HParams`.
-      **kwargs: of `keras.Model`.
+      shape, num_targets, hparams, **kwargs: as of `Classifier`.
     """
 
     HParams = HParams

@@ -53,6 +53,7 @@ class Classifier(keras.Model):
         images, or None.
       fuses: bool, whether TensorFlow compiles its steps by XLA on CPUs too,
         where Keras leaves it out: for steps of many small operations.
+      adam_epsilon: float, epsilon of its Adam.
 
     Args:
       shape: `features.ImageShape`, the images and number of classes.
@@ -65,6 +66,7 @@ class Classifier(keras.Model):
     shows_capsules = False
     decoder = None
     fuses = False
+    adam_epsilon = optimizer.ADAM_EPSILON
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(**kwargs)
@@ -229,7 +231,8 @@ class Classifier(keras.Model):
           hparams: `HParams`.
           max_steps: int, steps of the whole training, for schedules that end.
         """
-        return optimizer.make_adam(cls.make_schedule(hparams, max_steps))
+        schedule = cls.make_schedule(hparams, max_steps)
+        return optimizer.make_adam(schedule, cls.adam_epsilon)
 
     @classmethod
     def smallest_image(cls, hparams):

@@ -29,7 +29,6 @@ LARGEST_MAP = 9
 SMALLEST_IMAGE = 11
 # 0.0005 * 784, as the authors have it: of the mean of the squared errors.
 RECONSTRUCTION_WEIGHT = 0.392
-ADAM_EPSILON = 1e-7
 SMALLEST_LEARNING_RATE = 5e-5
 # Keras' default.
 LEAKY_SLOPE = 0.3
@@ -156,14 +155,13 @@ class EfficientCapsuleModel(Classifier):
       recons, with two targets also spare_recons: [B, H, W, C], if `remake`.
 
     Args:
-      shape: `features.ImageShape`, the images and number of classes.
-      num_targets: int, how many objects an image shows.
-      hparams: `HParams`.
-      **kwargs: of `keras.Model`.
+      shape, num_targets, hparams, **kwargs: as of `Classifier`.
     """
 
     HParams = HParams
     shows_capsules = True
+    # The default of Keras, as the authors have it.
+    adam_epsilon = 1e-7
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)
@@ -262,11 +260,6 @@ class EfficientCapsuleModel(Classifier):
             smallest=SMALLEST_LEARNING_RATE,
             staircase=True,
         )
-
-    @classmethod
-    def make_optimizer(cls, hparams, max_steps=None):
-        schedule = cls.make_schedule(hparams, max_steps)
-        return optimizer.make_adam(schedule, ADAM_EPSILON)
 
     @classmethod
     def smallest_image(cls, hparams):

@@ -12,7 +12,6 @@ import keras
 import layers
 from common.fields import field
 from input_data import features as keys
-from models import optimizer
 from models.classifier import Classifier
 from models.hparams import BaseHParams, size
 
@@ -20,8 +19,6 @@ KERNEL_SIZE = 3
 POOL_SIZE = 2
 # Weight of the absent classes; the paper and the reference have 0.5.
 ABSENT_WEIGHT = 0.25
-# The default of Keras, as the author has it.
-ADAM_EPSILON = 1e-7
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +50,8 @@ class FourConvolutions(Classifier):
     """
 
     HParams = HParams
+    # The default of Keras, as the author has it.
+    adam_epsilon = 1e-7
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)
@@ -92,11 +91,6 @@ class FourConvolutions(Classifier):
         return 2.0 * layers.margin_loss(
             labels, outputs[keys.LOGITS], absent_weight=ABSENT_WEIGHT
         )
-
-    @classmethod
-    def make_optimizer(cls, hparams, max_steps=None):
-        schedule = cls.make_schedule(hparams, max_steps)
-        return optimizer.make_adam(schedule, ADAM_EPSILON)
 
     @classmethod
     def smallest_image(cls, hparams):

@@ -140,10 +140,8 @@ class MatrixCapsuleModel(Classifier):
       capsules: [B, classes, 16], the poses of the class capsules.
 
     Args:
-      shape: `features.ImageShape`, the images and number of classes.
-      num_targets: int; logits are the same for any number of targets.
-      hparams: `HParams`.
-      **kwargs: of `keras.Model`.
+      shape, num_targets, hparams, **kwargs: as of `Classifier`; num_targets
+        changes nothing in the network.
     """
 
     HParams = HParams

@@ -31,10 +31,8 @@ class PoolingModel(FourConvolutions):
       logits: float32 [B, classes], in [0, 1].
 
     Args:
-      shape: `features.ImageShape`, the images and number of classes.
-      num_targets: int; the network is the same for any number of targets.
-      hparams: `HParams`.
-      **kwargs: of `keras.Model`.
+      shape, num_targets, hparams, **kwargs: as of `Classifier`; num_targets
+        changes nothing in the network.
     """
 
     HParams = HParams

@@ -71,10 +71,8 @@ class SharedCapsuleModel(FourConvolutions):
       capsules: [B, classes, class_atoms], the class capsules.
 
     Args:
-      shape: `features.ImageShape`, the images and number of classes.
-      num_targets: int; the network is the same for any number of targets.
-      hparams: `HParams`.
-      **kwargs: of `keras.Model`.
+      shape, num_targets, hparams, **kwargs: as of `Classifier`; num_targets
+        changes nothing in the network.
     """
 
     HParams = HParams

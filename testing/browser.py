@@ -5,7 +5,6 @@ descriptors 3 and 4 of the browser (--remote-debugging-pipe).
 https://chromedevtools.github.io/devtools-protocol
 """
 
-import base64
 import contextlib
 import json
 import os
@@ -200,8 +199,3 @@ class Page:
         root = self.call("DOM.getDocument")["root"]["nodeId"]
         node = self.call("DOM.querySelector", nodeId=root, selector=selector)
         self.call("DOM.setFileInputFiles", files=[str(path)], **node)
-
-    def screenshot(self):
-        """The bytes of a PNG file of the whole page."""
-        taken = self.call("Page.captureScreenshot", captureBeyondViewport=True)
-        return base64.b64decode(taken["data"])

@@ -20,7 +20,7 @@ if __name__ == "__main__":
 
 from absl import app, flags
 
-from common.errors import UserError
+from common.ending import told
 from input_data.splits import Split
 
 
@@ -51,7 +51,7 @@ def main(argv):
     """Generates by the flags; a user's error is one line and exit 1."""
     if len(argv) > 1:
         raise app.UsageError(f"not a flag: {' '.join(argv[1:])}")
-    try:
+    with told("affnist_generate.py"):
         from input_data.generators.affine import generate
 
         generate(
@@ -62,8 +62,6 @@ def main(argv):
             flags.FLAGS.copies,
             flags.FLAGS.seed,
         )
-    except UserError as error:
-        sys.exit(f"affnist_generate.py: {error}")
 
 
 if __name__ == "__main__":

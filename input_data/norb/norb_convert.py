@@ -21,7 +21,7 @@ if __name__ == "__main__":
 
 from absl import app, flags
 
-from common.errors import UserError
+from common.ending import told
 
 
 def _define_flags():
@@ -39,12 +39,10 @@ def main(argv):
     """Converts by the flags; a user's error is one line and exit 1."""
     if len(argv) > 1:
         raise app.UsageError(f"not a flag: {' '.join(argv[1:])}")
-    try:
+    with told("norb_convert.py"):
         from input_data.generators.norb_conversion import convert
 
         convert(flags.FLAGS.data_dir, flags.FLAGS.output_dir)
-    except UserError as error:
-        sys.exit(f"norb_convert.py: {error}")
 
 
 if __name__ == "__main__":

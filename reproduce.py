@@ -28,7 +28,7 @@ ROOT = pathlib.Path(__file__).parent
 PAGE = ROOT / "docs" / "results.md"
 README = ROOT / "README.md"
 # The picture of errors by epoch, of the paper's network.
-PICTURE_OF = "mnist-3"
+PICTURE_OF = "mnist-3-bfloat16"
 PICTURE = ROOT / "docs" / "figures" / "errors_by_epoch.png"
 
 

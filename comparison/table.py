@@ -6,7 +6,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from visualisation.drawing import STYLE, png
+from visualisation.drawing import STYLE, make_logarithmic, png
 
 
 def rows(models):
@@ -120,7 +120,7 @@ def _by_weights(found, title):
                 xytext=(6, 4),
                 textcoords="offset points",
             )
-        axes.set_xscale("log")
+        make_logarithmic(axes.xaxis)
         axes.set_xlabel("trainable weights without the decoder")
 
     return _draw(draw, title)
@@ -165,7 +165,7 @@ def _draw(draw, title):
         low, high = axes.get_ylim()
         axes.set_ylim(max(0.0, low), high)
         if low > 0:
-            axes.set_yscale("log")
+            make_logarithmic(axes.yaxis)
         axes.set_ylabel("test error in %")
         axes.set_title(title)
         axes.grid(alpha=0.3)

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from common.durable import whole_file
 from training import curve
-from visualisation.drawing import SCREEN_DPI, STYLE, png
+from visualisation.drawing import SCREEN_DPI, STYLE, make_logarithmic, png
 
 FILE = "learning_curve.png"
 _INCHES = (8, 3.2)
@@ -41,10 +41,9 @@ def draw(parts, title):
         them.
       title: string.
     """
-    # The ticks of a logarithmic axis are formulas; the title may be anything.
-    with matplotlib.rc_context({**STYLE, "text.parse_math": True}):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=_INCHES, layout="constrained")
-        figure.suptitle(title, parse_math=False)
+        figure.suptitle(title)
         for place, name in enumerate(("loss", "accuracy")):
             axes = figure.add_subplot(1, 2, place + 1)
             for part, points in parts.items():
@@ -62,5 +61,5 @@ def draw(parts, title):
             axes.set_xlabel("step")
             axes.grid(alpha=0.3)
             axes.legend()
-        figure.axes[0].set_yscale("log")
+        make_logarithmic(figure.axes[0].yaxis)
         return png(figure, SCREEN_DPI)

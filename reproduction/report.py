@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from reproduction.experiments import EXPERIMENTS
 from reproduction.run import EPOCH, Places, command_of, read, training_of
-from visualisation.drawing import STYLE, png
+from visualisation.drawing import STYLE, make_logarithmic, png
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 _COLUMNS = (
@@ -135,7 +135,8 @@ def _draw(experiment, runs):
         axes.axhline(
             experiment.published, color="black", linestyle=":", label=label
         )
-    axes.set(xlabel="epochs", ylabel="test error, %", yscale="log")
+    axes.set(xlabel="epochs", ylabel="test error, %")
+    make_logarithmic(axes.yaxis)
     axes.set_title(experiment.title)
     axes.legend()
     return figure

@@ -6,6 +6,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.textpath import TextPath
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from common.errors import UserError
 
@@ -176,6 +177,20 @@ def right_beside_wrong_png(columns, title, headings, num_right):
         {line: [heading[line] for heading in headings] for line in headings[0]},
         wrong_columns=range(num_right, len(columns)),
     )
+
+
+def make_logarithmic(axis):
+    """Makes an axis logarithmic, its ticks plain numbers.
+
+    Matplotlib's own are formulas, which `STYLE` leaves as they are.
+
+    Args:
+      axis: `matplotlib.axis.Axis`.
+    """
+    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    axis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
+    axis.set_major_formatter(lambda x, _: f"{x:,.0f}" if x >= 1 else f"{x:g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def png(figure, dpi=PRINT_DPI):

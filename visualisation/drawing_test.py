@@ -1,3 +1,4 @@
+import matplotlib
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -111,3 +112,25 @@ def test_names_that_are_too_long_are_cut():
 def test_too_large_a_picture_is_refused():
     with pytest.raises(UserError, match="choose fewer"):
         drawing.png(Figure(figsize=(400, 2)))
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ((0.2, 2.5), ["0.2", "0.3", "0.5", "1", "2"]),
+        ((90_000, 1_100_000), ["100,000", "200,000", "300,000"]),
+    ],
+)
+def test_the_ticks_of_a_logarithmic_axis_are_numbers(limits, expected):
+    with matplotlib.rc_context(drawing.STYLE):
+        axes = Figure().add_subplot()
+        axes.set_ylim(limits)
+        drawing.make_logarithmic(axes.yaxis)
+        assert axes.get_yscale() == "log"
+        ticks = [
+            label.get_text()
+            for label in axes.yaxis.get_ticklabels(which="both")
+            if limits[0] <= label.get_position()[1] <= limits[1]
+            and label.get_text()
+        ]
+    assert ticks[: len(expected)] == expected

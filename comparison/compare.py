@@ -157,7 +157,7 @@ class _Found:
 def _report(folder, settings, models):
     models = {name: models[name] for name in settings.names}
     budget = (
-        f"{settings.minutes:g} minutes"
+        f"{settings.minutes:g} min"
         if settings.steps is None
         else f"{settings.steps:,} steps"
     )

@@ -110,15 +110,10 @@ def _by_weights(found, title):
                 row["without decoder"],
                 row["error %"],
                 yerr=row["+-"],
-                marker="o",
+                fmt="o",
                 capsize=3,
                 color=f"C{number}",
-            )
-            axes.annotate(
-                row["model"],
-                (row["without decoder"], row["error %"]),
-                xytext=(6, 4),
-                textcoords="offset points",
+                label=row["model"],
             )
         make_logarithmic(axes.xaxis)
         axes.set_xlabel("trainable weights without the decoder")
@@ -147,7 +142,6 @@ def _by_time(models, title):
                 minutes, errors.min(0), errors.max(0), color=colour, alpha=0.2
             )
         axes.set_xlabel("minutes of training")
-        axes.legend()
 
     return _draw(draw, title)
 
@@ -158,14 +152,15 @@ def _column(run, key):
 
 def _draw(draw, title):
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(5, 3.4), layout="constrained")
+        figure = Figure(figsize=(6.2, 3.4), layout="constrained")
         axes = figure.subplots()
         draw(axes)
-        # Without errors there is nothing that a logarithm could show.
-        low, high = axes.get_ylim()
-        axes.set_ylim(max(0.0, low), high)
-        if low > 0:
+        # Of no errors a logarithm shows nothing.
+        if axes.dataLim.y0 > 0:
             make_logarithmic(axes.yaxis)
+        else:
+            axes.set_ylim(bottom=0)
+        figure.legend(loc="outside right upper", frameon=False)
         axes.set_ylabel("test error in %")
         axes.set_title(title)
         axes.grid(alpha=0.3)

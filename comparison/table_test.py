@@ -1,4 +1,6 @@
 import io
+import json
+import pathlib
 
 import numpy as np
 from matplotlib import image
@@ -66,3 +68,10 @@ def test_pictures_show_every_model():
         pixels = image.imread(io.BytesIO(content))
         # White, and the colours of two models.
         assert len(np.unique(pixels[..., :3].reshape(-1, 3), axis=0)) > 3
+
+
+def test_the_page_shows_what_its_file_holds():
+    docs = pathlib.Path(__file__).parents[1] / "docs"
+    content = json.loads((docs / "comparison" / "digits.json").read_text())
+    shown = table.as_markdown(table.rows(content["models"])).rstrip()
+    assert shown in (docs / "comparison.md").read_text()

@@ -1,6 +1,7 @@
 """What all figures are drawn with: mosaics of images, labels, PNG files."""
 
 import io
+import math
 
 import matplotlib
 import numpy as np
@@ -187,9 +188,17 @@ def make_logarithmic(axis):
     Args:
       axis: `matplotlib.axis.Axis`.
     """
+
+    def text(x, position):
+        low, high = axis.get_view_interval()
+        is_power = round(math.log10(x), 6).is_integer()
+        if high > 100 * low and not is_power:
+            return ""  # there would be too many
+        return f"{x:,.0f}" if x >= 1 else f"{x:g}"
+
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     axis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
-    axis.set_major_formatter(lambda x, _: f"{x:,.0f}" if x >= 1 else f"{x:g}")
+    axis.set_major_formatter(text)
     axis.set_minor_formatter(NullFormatter())
 
 

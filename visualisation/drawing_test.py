@@ -119,6 +119,7 @@ def test_too_large_a_picture_is_refused():
     [
         ((0.2, 2.5), ["0.2", "0.3", "0.5", "1", "2"]),
         ((90_000, 1_100_000), ["100,000", "200,000", "300,000"]),
+        ((0.02, 2_000), ["0.1", "1", "10", "100", "1,000"]),
     ],
 )
 def test_the_ticks_of_a_logarithmic_axis_are_numbers(limits, expected):

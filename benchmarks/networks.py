@@ -41,7 +41,8 @@ class LayerAlone(keras.Model):
 
     def call(self, inputs):
         outputs = ops.cast(self.layer(inputs * self.factor), "float32")
-        return ops.mean(ops.square(outputs), axis=range(1, outputs.ndim))
+        axes = tuple(range(1, len(outputs.shape)))
+        return ops.mean(ops.square(outputs), axis=axes)
 
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True

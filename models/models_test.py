@@ -344,7 +344,7 @@ def test_mixed_bfloat16_gives_about_the_losses_and_gradients(name, num_targets):
         model.set_weights(weights)
         # At a learning rate of 1 a step subtracts the gradients.
         model.compile(keras.optimizers.SGD(1.0), run_eagerly=True)
-        loss, *_ = model.train_on_batch(x, y)
+        loss = model.train_on_batch(x, y)
         after = model.get_weights()
         gradients = [w - a for w, a in zip(weights, after, strict=True)]
         found[policy] = [np.asarray(loss), *gradients]

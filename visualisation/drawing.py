@@ -194,7 +194,7 @@ def make_logarithmic(axis):
         is_power = round(math.log10(x), 6).is_integer()
         if high > 100 * low and not is_power:
             return ""  # there would be too many
-        return f"{x:,.0f}" if x >= 1 else f"{x:g}"
+        return f"{x:,.10g}"
 
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     axis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))

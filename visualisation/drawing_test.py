@@ -119,6 +119,9 @@ def test_too_large_a_picture_is_refused():
     [
         ((0.2, 2.5), ["0.2", "0.3", "0.5", "1", "2"]),
         ((90_000, 1_100_000), ["100,000", "200,000", "300,000"]),
+        # Where there would be one tick at most.
+        ((0.6, 0.81), ["0.6", "0.625", "0.65"]),
+        ((1.1, 1.4), ["1.1", "1.15", "1.2"]),
         ((0.02, 2_000), ["0.1", "1", "10", "100", "1,000"]),
     ],
 )
@@ -128,10 +131,12 @@ def test_the_ticks_of_a_logarithmic_axis_are_numbers(limits, expected):
         axes.set_ylim(limits)
         drawing.make_logarithmic(axes.yaxis)
         assert axes.get_yscale() == "log"
-        ticks = [
-            label.get_text()
+        ticks = {
+            label.get_text(): label.get_position()[1]
             for label in axes.yaxis.get_ticklabels(which="both")
             if limits[0] <= label.get_position()[1] <= limits[1]
             and label.get_text()
-        ]
-    assert ticks[: len(expected)] == expected
+        }
+    assert list(ticks)[: len(expected)] == expected
+    for text, place in ticks.items():
+        assert float(text.replace(",", "")) == pytest.approx(place)

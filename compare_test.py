@@ -10,7 +10,7 @@ import time
 import pytest
 
 import compare
-from common.errors import UserError
+from common.errors import Interrupted, UserError
 from comparison.run import _seconds_at
 from comparison.settings import Settings
 from testing.small_models import overrides
@@ -134,6 +134,23 @@ def test_a_time_budget_becomes_steps(tmp_path, monkeypatch):
     ]
     # Measured once: a comparison that goes on has the same steps.
     assert read(tmp_path)["models"]["baseline"]["steps"] == 8 * 120
+
+
+def test_other_settings_are_refused_after_an_early_interruption(
+    tmp_path, monkeypatch
+):
+    from comparison import compare as module
+
+    def in_own_process(function, config):
+        raise Interrupted("Stopped", signal.SIGTERM)
+
+    monkeypatch.setattr(module, "in_own_process", in_own_process)
+    with pytest.raises(Interrupted):
+        compare.run(settings(tmp_path), OWN)
+    with pytest.raises(UserError, match="begun with baseline by .*, not"):
+        compare.run(settings(tmp_path), OWN[:1])
+    with pytest.raises(Interrupted):
+        compare.run(settings(tmp_path), OWN)
 
 
 def test_seconds_until_a_step():

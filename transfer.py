@@ -1,7 +1,7 @@
 """Tests models that were trained on one object on two, and draws the result.
 
   python transfer.py --output_dir=/tmp/transfer --num_trials=3 \
-    shared_capsule=/tmp/shared{}/train/model.ckpt-4690 \
+    shared_capsule=/tmp/shared{}/train/model.ckpt-5628 \
     pooling=/tmp/pooling{}/train/model.ckpt-9380
 
 Each argument is a name for the figures and a checkpoint; {} in it stands for
@@ -65,14 +65,18 @@ def run(models, config, output_dir, num_examples):
 
     folder = make_folder(output_dir)
     results, images = measure(config, models, num_examples)
-    files = {
-        "transfer.json": json.dumps(results, indent=1).encode(),
-        **transfer.make(results, images),
-    }
-    for name, content in files.items():
+    paths = []
+
+    def write(name, content):
         with whole_file(folder / name, replace=True) as partial:
             partial.write_bytes(content)
-    return [folder / name for name in files]
+        paths.append(folder / name)
+
+    # First what took long.
+    write("transfer.json", json.dumps(results, indent=1).encode())
+    for name, content in transfer.make(results, images).items():
+        write(name, content)
+    return paths
 
 
 def models_of(arguments, num_trials):

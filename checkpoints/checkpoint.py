@@ -225,7 +225,7 @@ def open_checkpoint(path: str | os.PathLike) -> Checkpoint:
         ) from None
     if is_tf1(path):
         return Tf1Checkpoint(path)
-    if not (path / JSON_FILE).exists() and (found := _found_in(path)):
+    if not os.path.exists(path / JSON_FILE) and (found := _found_in(path)):
         path = found[-1]
     values = _read_json(path)
     weights = path / WEIGHTS_FILE

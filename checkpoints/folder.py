@@ -1,5 +1,6 @@
 """The checkpoints of a training, in a folder: their names, and which stay."""
 
+import os
 import pathlib
 import re
 import shutil
@@ -27,7 +28,8 @@ def find_all(directory):
     found = []
     for path in _list(directory):
         match = NAME.fullmatch(path.name)
-        if match and path.is_dir():
+        # Of os.path, for it says no where it is not allowed to look.
+        if match and os.path.isdir(path):
             found.append((int(match.group(1)), path))
     return sorted(found)
 

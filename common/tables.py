@@ -31,7 +31,8 @@ def hparams_tables(models, shared):
       models: dict from name to the class of the model's hyper-parameters.
       shared: the class that they are made from.
     """
-    parts = ["Of every model:", _hparams_table(shared, ())]
+    parts = ["Of every model, unless its own table says so:"]
+    parts.append(_hparams_table(shared, {}))
     for name, hparams in models.items():
         parts += [f"Of `{name}`:", _hparams_table(hparams, meanings(shared))]
     return "\n\n".join(parts)
@@ -41,7 +42,7 @@ def _hparams_table(hparams, others):
     rows = [
         (f"`{name}`", _default(default, meaning), _meaning(meaning))
         for name, (_, default, meaning) in sorted(meanings(hparams).items())
-        if name not in others
+        if name not in others or others[name][1:] != (default, meaning)
     ]
     for name, values in hparams.PRESETS.items():
         listed = ", ".join(f"{k}={as_text(v)}" for k, v in values.items())

@@ -7,7 +7,7 @@ import pathlib
 
 from common import flags
 from common.durable import make_folder, whole_file
-from common.errors import UserError
+from common.errors import Interrupted, UserError
 from comparison import table
 from comparison.run import in_own_process, measure_speed, train_and_evaluate
 from comparison.settings import training
@@ -59,6 +59,10 @@ def compare(settings, own):
                 found.add(name, seed, in_own_process(train_and_evaluate, run))
             except UserError as error:
                 raise UserError(f"{name}, seed {seed}: {error}") from error
+            except Interrupted:
+                # What goes on with this training must be told the same.
+                found.write()
+                raise
     _report(folder, settings, found.models)
 
 
@@ -137,7 +141,7 @@ class _Found:
     def set_steps(self, name, steps):
         """Notes the steps of a model, for all its runs."""
         self.models[name]["steps"] = steps
-        self._write()
+        self.write()
 
     def has(self, name, seed):
         """Whether a run is there."""
@@ -146,9 +150,10 @@ class _Found:
     def add(self, name, seed, run):
         """Notes a run."""
         self.models[name]["runs"][str(seed)] = run
-        self._write()
+        self.write()
 
-    def _write(self):
+    def write(self):
+        """Writes the file."""
         content = {"budget": self._budget, "models": self.models}
         with whole_file(self._path, replace=True) as partial:
             partial.write_text(json.dumps(content, indent=2) + "\n")

@@ -64,13 +64,18 @@ class Settings(Options):
         """The names of the models, in the order of the table.
 
         Raises:
-          UserError: for a name that is unknown.
+          UserError: for a name that is unknown, or if there is none.
         """
         if self.models is None:
             return sorted(MODELS)
         names = list(dict.fromkeys(filter(None, self.models.split(","))))
         for name in names:
             _require_model(name)
+        if not names:
+            raise UserError(
+                f"--models={self.models} names none; valid names: "
+                f"{', '.join(sorted(MODELS))}"
+            )
         return names
 
     def require_complete(self):
@@ -148,8 +153,10 @@ def training(settings, name, own):
 # What a comparison decides, or all of its models must have in common.
 _OF_THE_COMPARISON = (
     "checkpoint",
+    "color",
     "data_dir",
     "dataset",
+    "distort",
     "eval_size",
     "image_size",
     "init_checkpoint",
@@ -160,6 +167,7 @@ _OF_THE_COMPARISON = (
     "num_targets",
     "num_trials",
     "pad",
+    "pairs",
     "save_step",
     "seed",
     "summary_dir",

@@ -10,6 +10,10 @@ def test_all_models_are_compared_unless_some_are_named():
     assert Settings(models="capsule,baseline").names == ["capsule", "baseline"]
     with pytest.raises(UserError, match="'capsul' .did you mean capsule"):
         _ = Settings(models="capsul").names
+    with pytest.raises(
+        UserError, match="--models=, names none; valid names: b"
+    ):
+        _ = Settings(models=",").names
 
 
 @pytest.mark.parametrize(
@@ -54,6 +58,8 @@ def test_a_model_has_the_data_flags_and_its_own():
         ("baseline --nonsense=1", "--settings of baseline: .*nonsense"),
         ("all --max_steps=7", "--max_steps is not for single models"),
         ("baseline --dataset=mnist", "--dataset is not for single models"),
+        ("baseline --color", "--color is not for single models"),
+        ("baseline --distort", "--distort is not for single models"),
     ],
 )
 def test_wrong_settings_are_named(line, message):

@@ -40,13 +40,18 @@ class ExampleSearch:
           many were looked at since the last that was found.
 
         Raises:
-          UserError: if all test images were looked at in vain.
+          UserError: if all test images were looked at in vain, or cannot be
+            read.
         """
         waiting = self._waiting[is_right]
         for _ in range(EVAL_BATCH_SIZE):
             if waiting:
                 break
-            example = next(self._examples)
+            try:
+                example = next(self._examples)
+            except UserError:  # after which a generator is at its end
+                self._examples = self._all()
+                raise
             self._waiting[example.is_right].append(example)
             self._searched[is_right] += 1
         searched = self._searched[is_right]

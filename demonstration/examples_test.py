@@ -43,6 +43,22 @@ def test_it_looks_at_a_batch_at_a_time():
     assert (example.number, searched) == (250, 251)
 
 
+def test_it_goes_on_after_images_that_cannot_be_read():
+    search = search_of([True] * 3)
+    good = search._subject.examples
+
+    def bad():
+        raise UserError("damaged")
+        yield
+
+    search._subject.examples = bad
+    for _ in range(2):
+        with pytest.raises(UserError, match="damaged"):
+            search.next(True)
+    search._subject.examples = good
+    assert found(search, True) == 0
+
+
 def test_no_example_of_a_kind():
     search = search_of([True] * 150)
     assert search.next(False) == (None, 100)

@@ -270,7 +270,7 @@ class Exhibit:
                 and vectors.shape == (len(classes), self._num_atoms)
                 and np.isfinite(vectors).all()
             )
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             is_sound = False
         if not is_sound:
             raise UserError(
@@ -308,8 +308,9 @@ def load(config):
     checkpoint = checkpoints.open(config.checkpoint)
     architecture = checkpoint.architecture
     known = checkpoint.training.get("dataset")
+    evaluator = Evaluator(config)
+    evaluator.refuse_contradictions(checkpoint)
     if config.dataset or config.data_dir or known in (None, EMBEDDED):
-        evaluator = Evaluator(config)
         model, pipeline = evaluator.load(checkpoint)
         dataset = evaluator.settings_for(checkpoint).dataset_name
         spec = pipeline.spec

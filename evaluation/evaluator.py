@@ -201,7 +201,7 @@ class Evaluator:
             set, or cannot be read.
         """
         architecture = checkpoint.architecture
-        self._refuse_contradictions(checkpoint)
+        self.refuse_contradictions(checkpoint)
         config = self.settings_for(checkpoint)
         if config.num_targets is None:
             num_targets = architecture.num_targets if architecture else 1
@@ -211,6 +211,9 @@ class Evaluator:
             architecture = Architecture.asked_for(config, pipeline.spec)
         fitted = _fitted(checkpoint, architecture, config, pipeline.spec)
         checkpoint.require_usable(config, pipeline)
+        # No weight depends on them, but which images the loss compares.
+        num_targets = pipeline.spec.num_targets
+        fitted = dataclasses.replace(fitted, num_targets=num_targets)
         model = self._model(fitted)
         checkpoint.load(model, architecture)
         return model, pipeline
@@ -231,7 +234,8 @@ class Evaluator:
             )
         return self._pipelines[config]
 
-    def _refuse_contradictions(self, checkpoint):
+    def refuse_contradictions(self, checkpoint):
+        """Raises UserError for settings of a network that is another one."""
         config, architecture = self._config, checkpoint.architecture
         if architecture is None:
             return

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -6,6 +8,7 @@ from checkpoints.architecture import Architecture
 from common.errors import UserError
 from devices.parallel import OneDevice
 from evaluation.evaluator import Evaluator, predict
+from input_data import features as keys
 from input_data.datasets import cifar10
 from input_data.features import ImageShape
 from models.optimizer import compile_model
@@ -25,6 +28,31 @@ def test_the_loss_is_that_of_training(remake):
     subject.model.compile()
     logs = subject.model.test_on_batch(x, y, return_dict=True)
     assert found.score.loss == pytest.approx(float(logs["loss"]), rel=1e-5)
+
+
+@pytest.mark.parametrize(("trained", "seen"), [(1, 2), (2, 1)])
+def test_the_loss_is_of_the_targets_that_are_seen(trained, seen, tmp_path):
+    architecture = Architecture(
+        "capsule", ImageShape(36, 36, 1, 10), trained, small_hparams("capsule")
+    )
+    network = architecture.build(seed=3)
+    compile_model(network)
+    metadata = checkpoints.Metadata(0, architecture, {"dataset": "digits"})
+    path = checkpoints.save(tmp_path, network, metadata)
+    config = Config(train=False, num_targets=seen, pad=4, eval_size=20)
+    evaluator = Evaluator(config)
+    found = evaluator.predict(checkpoints.open(path))
+    ((x, y),) = found.pipeline.evaluation_batches(20)
+    model = evaluator.model
+    outputs = model({name: x[name] for name in x}, training=False)
+    difference = [
+        ((y[name] - np.array(outputs[name])) ** 2).sum(axis=(1, 2, 3))
+        for name in keys.RECONS_BY_TARGET[:seen]
+    ]
+    cost = model.classification_loss(y[keys.LOGITS], outputs, None)
+    np.testing.assert_allclose(
+        found.losses, np.array(cost) + 0.0005 * np.sum(difference, axis=0), 1e-4
+    )
 
 
 def save_for_cifar10(folder, model):
@@ -70,6 +98,9 @@ def test_crops_are_for_capsules_and_photographs(tmp_path):
     config = Config(train=False, data_dir=str(tmp_path), crops=13)
     with pytest.raises(UserError, match="--crops is for models of capsules"):
         Evaluator(config).predict(save_for_cifar10(tmp_path, "baseline"))
+    pairs = dataclasses.replace(config, num_targets=2, pairs="below")
+    with pytest.raises(UserError, match="--crops=13 is for single images"):
+        Evaluator(pairs).predict(save_for_cifar10(tmp_path / "y", "capsule"))
     digits = Config(train=False, dataset="digits", crops=13)
     with pytest.raises(UserError, match="--crops=13 does not apply to --data"):
         Evaluator(digits).predict(save_for_cifar10(tmp_path / "x", "capsule"))

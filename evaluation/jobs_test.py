@@ -153,6 +153,18 @@ def test_a_training_that_begins_anew_is_noticed(run, capsys):
     assert "No new checkpoint in" in output
 
 
+def test_a_training_that_goes_on_after_its_end_is_followed(run, capsys):
+    last = run / "train" / "model.ckpt-3"
+
+    def save_again():
+        shutil.move(last, run / "old")
+        shutil.copytree(run / "old", last)
+
+    # Its newest is the last of the training before.
+    while_training(run, evaluating(run), save_again)
+    assert reported(capsys.readouterr().out) == ["1", "2", "3", "3"]
+
+
 @pytest.mark.parametrize("interval", [1e308, 0.01])
 def test_intervals_of_any_length(run, interval):
     """They were more than a timer takes."""

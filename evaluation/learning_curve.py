@@ -11,23 +11,24 @@ from visualisation.drawing import SCREEN_DPI, STYLE, make_logarithmic, png
 
 FILE = "learning_curve.png"
 _INCHES = (8, 3.2)
+_PARTS = ("test", "train", "validation")
 
 
 def write(summary_dir):
     """Draws the curves of all parts of a run, training and evaluations.
 
     Args:
-      summary_dir: path; what is in `curve.csv` of its folders is drawn to
-        `learning_curve.png` in it, which is replaced.
+      summary_dir: path; what is in `curve.csv` of its folders train, test and
+        validation is drawn to `learning_curve.png` in it, which is replaced.
 
     Raises:
-      UserError: if the file cannot be written.
+      UserError: if the file cannot be written, or one is not a curve.
     """
     summary_dir = pathlib.Path(summary_dir)
     parts = {
-        path.parent.name: curve.read(path)
-        for path in sorted(summary_dir.glob(f"*/{curve.FILE}"))
+        part: curve.read(summary_dir / part / curve.FILE) for part in _PARTS
     }
+    parts = {part: points for part, points in parts.items() if points}
     picture = draw(parts, summary_dir.resolve().name)
     with whole_file(summary_dir / FILE, replace=True) as partial:
         partial.write_bytes(picture)

@@ -26,6 +26,15 @@ def test_every_part_of_a_run_is_drawn(tmp_path):
     assert seen == [True, False] * 2 + [True, True] * 2
 
 
+def test_what_others_have_beside_it_is_not_read(tmp_path):
+    for part in ("train", "other"):
+        (tmp_path / part).mkdir()
+    Curve(tmp_path / "train").add(10, 0.5, 0.5)
+    (tmp_path / "other" / "curve.csv").write_text("a,b\n1,2\n")
+    learning_curve.write(tmp_path)
+    assert (tmp_path / learning_curve.FILE).is_file()
+
+
 def test_nothing_is_drawn_as_a_formula(monkeypatch):
     texts = {}
 

@@ -17,7 +17,7 @@ from evaluation.counts import PRESENT_LENGTH, predicted_classes
 from evaluation.export import functional
 from input_data import features as keys
 from input_data.formats import image_file
-from input_data.transforms.fitting import fit
+from input_data.transforms.fitting import fit, size_before
 from training.config import EVAL_BATCH_SIZE
 
 STANDARD_INPUT = "-"
@@ -85,13 +85,27 @@ def preparation(checkpoint, shape, data_set):
       Function of the content of a file, bytes, its name, and whether dark is
       to be turned to bright, which gives float32 [height, width, depth] of
       `shape`, or raises `UserError`.
+
+    Raises:
+      UserError: if the checkpoint records a padding that they cannot have.
     """
-    stretched = checkpoint.training.get("image_size") is not None
+    training, architecture = checkpoint.training, checkpoint.architecture
+    stretched = training.get("image_size") is not None
+    cropped = bool(training.get("distort"))
+    # An image of two objects is one of pairs, whose parts were padded.
+    is_single = architecture is None or architecture.num_targets == 1
+    pad = training.get("pad") or 0 if is_single else 0
+    size = shape.height, shape.width
+    if pad < 0 or min(size_before(size, pad, cropped)) < 1:
+        raise UserError(
+            f"{checkpoint.path} records --pad={pad}, which its images of "
+            f"{size[0]}x{size[1]} cannot have"
+        )
 
     def prepare(content, name, invert):
         color = shape.depth == 3
         with image_file.decoded(content, name, color, invert) as image:
-            return fit(image, shape, data_set, stretched)
+            return fit(image, shape, data_set, stretched, pad, cropped)
 
     return prepare
 

@@ -55,6 +55,11 @@ def _separate_pairs(name, split, options):
         raise UserError(
             f"--pairs={options.pairs} is for evaluation: add --train=false"
         )
+    if options.crops > 1:
+        raise UserError(
+            f"--crops={options.crops} is for single images, not for "
+            f"--pairs={options.pairs}"
+        )
     of_all = dataclasses.replace(
         options, num_targets=1, pairs="overlap", eval_size=_ALL
     )

@@ -198,7 +198,12 @@ class Capsule(_RoutedLayer):
 
     def _votes(self, inputs):
         votes = SharedVotes if self.share_weights else linear_votes
-        return votes(inputs, self.kernel, self.num_capsules)
+        # `couplings` is called where nothing is cast by itself.
+        inputs, kernel = (
+            ops.cast(numbers, self.compute_dtype)
+            for numbers in (inputs, self.kernel)
+        )
+        return votes(inputs, kernel, self.num_capsules)
 
     def call(self, inputs):
         return self._route(self._votes(inputs))

@@ -94,6 +94,26 @@ def test_couplings_of_a_capsule_layer_equal_loops(leaky):
     )
 
 
+@pytest.mark.parametrize("share_weights", [False, True])
+def test_couplings_in_mixed_bfloat16_are_close(share_weights):
+    inputs = np.random.default_rng(14).normal(size=(2, 5, 4))
+    found = []
+    for policy in ("float32", "mixed_bfloat16"):
+        layer = layers.Capsule(
+            3, 4, 3, share_weights=share_weights, dtype=policy
+        )
+        layer.build(inputs.shape)
+        generator = np.random.default_rng(13)
+        layer.set_weights(
+            [generator.normal(size=w.shape) for w in layer.weights]
+        )
+        given = ops.cast(inputs, layer.compute_dtype)
+        couplings = layer.couplings(given)
+        found.append(ops.convert_to_numpy(ops.cast(couplings, "float32")))
+    np.testing.assert_allclose(*found, atol=0.05)
+    assert not np.array_equal(*found)
+
+
 # Each pair of values of two arguments is met.
 @pytest.mark.parametrize(
     ("num_routing", "leaky", "padding", "strides", "types"),

@@ -56,7 +56,7 @@ class PrimaryMatrixCapsules(keras.layers.Layer):
 
     Raises:
       ValueError: for `num_capsules` that is not a positive integer, and at
-        build if the input does not have four axes of which the last is known.
+        build if the input does not have four axes, all but the first known.
     """
 
     def __init__(self, num_capsules: int, **kwargs):
@@ -66,10 +66,10 @@ class PrimaryMatrixCapsules(keras.layers.Layer):
         self.input_spec = keras.layers.InputSpec(ndim=4)
 
     def build(self, input_shape):
-        if len(input_shape) != 4 or input_shape[-1] is None:
+        if len(input_shape) != 4 or None in input_shape[1:]:
             raise ValueError(
                 f"{self.name} needs input of the shape (batch, height, width, "
-                "channels) with known channels. Received: "
+                f"channels), all but the batch known. Received: "
                 f"{tuple(input_shape)}"
             )
         for name, size in (
@@ -164,6 +164,10 @@ class _EMRoutedLayer(keras.layers.Layer):
             self.add_weight(name=name, shape=(types,), initializer="zeros")
             for name in ("beta_u", "beta_a")
         )
+        self.input_spec = [
+            keras.layers.InputSpec(shape=(None, *shape[1:]))
+            for shape in (poses, activations)
+        ]
 
     def call(self, inputs):
         poses, logits = by_blocks(

@@ -376,8 +376,23 @@ def test_layers_refuse_wrong_arguments(make, message):
             "at least kernel_size=3",
         ),
         (layers.PrimaryMatrixCapsules(2), (None, 3, 3), "needs input"),
+        (layers.PrimaryMatrixCapsules(2), (1, None, 3, 2), "needs input"),
     ],
 )
 def test_layers_refuse_wrong_input(layer, shapes, message):
     with pytest.raises(ValueError, match=message):
         layer.build(shapes)
+
+
+@pytest.mark.parametrize(
+    "layer", [layers.ConvMatrixCapsules(2, 3), layers.ClassMatrixCapsules(2)]
+)
+def test_layers_refuse_images_of_another_size_once_built(layer):
+    for size in (4, 5):
+        shape = (1, size, size, 3)
+        capsules = [np.ones(s, "float32") for s in ((*shape, 16), shape)]
+        if layer.built:
+            with pytest.raises(ValueError, match="is incompatible with"):
+                layer(capsules)
+        else:
+            layer(capsules)

@@ -36,6 +36,8 @@ class CapsuleStack:
       leaky: bool, whether an input capsule may be routed nowhere.
       padding: "VALID" or "SAME", of both convolutions. With VALID an image
         has at least 17x17 pixels.
+      dtype: string or policy, the layers' types of numbers; by default those
+        of `keras.config.dtype_policy()`.
 
     Attributes:
       conv1, conv_capsule1, flatten, capsule2: the layers, in their order.
@@ -52,6 +54,7 @@ class CapsuleStack:
         num_routing: int = 3,
         leaky: bool = False,
         padding: Literal["VALID", "SAME"] = "VALID",
+        dtype: str | keras.DTypePolicy | None = None,
     ):
         self.conv1 = Conv2D(
             conv_channels,
@@ -59,6 +62,7 @@ class CapsuleStack:
             padding=padding.lower(),
             activation="relu",
             data_format="channels_last",
+            dtype=dtype,
             name="conv1",
             **like_the_reference(stddev=CONV_STDDEV),
         )
@@ -70,14 +74,16 @@ class CapsuleStack:
             padding=padding,
             num_routing=1,
             leaky=leaky,
+            dtype=dtype,
             name="conv_capsule1",
         )
-        self.flatten = keras.layers.Reshape((-1, primary_atoms))
+        self.flatten = keras.layers.Reshape((-1, primary_atoms), dtype=dtype)
         self.capsule2 = Capsule(
             num_classes,
             class_atoms,
             num_routing=num_routing,
             leaky=leaky,
+            dtype=dtype,
             name="capsule2",
         )
 
@@ -121,6 +127,8 @@ class CapsuleNetwork(keras.Model):
       input_shape: (H, W, C) of the images.
       num_classes: int, O.
       decoder: bool, whether it redraws the image.
+      dtype: string or policy, the layers' types of numbers, with which the
+        network is also saved; by default `keras.config.dtype_policy()`.
       name: string.
       **sizes: keyword arguments of `CapsuleStack`.
 
@@ -142,17 +150,19 @@ class CapsuleNetwork(keras.Model):
         num_classes: int,
         *,
         decoder: bool = True,
+        dtype: str | keras.DTypePolicy | None = None,
         name: str = "capsule_network",
         **sizes: int | bool | str,
     ):
         images = keras.Input(input_shape, name="images")
-        stack = CapsuleStack(num_classes, **sizes)
+        dtype = keras.dtype_policies.get(dtype)
+        stack = CapsuleStack(num_classes, dtype=dtype, **sizes)
         capsules = stack.activations(images)["capsule2"]
-        lengths = Length(name="lengths")(capsules)
+        lengths = Length(dtype=dtype, name="lengths")(capsules)
         outputs = {"lengths": lengths, "capsules": capsules}
         remake = None
         if decoder:
-            remake = Reconstruction(*input_shape, name="remake")
+            remake = Reconstruction(*input_shape, dtype=dtype, name="remake")
             outputs["remake"] = remake(capsules, ops.argmax(lengths, axis=-1))
         super().__init__(images, outputs, name=name)
         self.decoder = remake
@@ -161,6 +171,7 @@ class CapsuleNetwork(keras.Model):
             "input_shape": tuple(input_shape),
             "num_classes": num_classes,
             "decoder": decoder,
+            "dtype": dtype.name,
             "name": name,
             **sizes,
         }

@@ -101,3 +101,18 @@ def test_it_learns_and_loads_again(tmp_path, decoder):
         network.fit(IMAGES_OF_3, ONE_HOT, verbose=0).history["loss"],
         rtol=1e-5,
     )
+
+
+def test_it_is_saved_with_its_types_of_numbers(tmp_path):
+    network = layers.CapsuleNetwork(SHAPE, 3, **SIZES, dtype="mixed_bfloat16")
+    expected = network.predict(IMAGES_OF_3, verbose=0)
+    network.save(tmp_path / "network.keras")
+    assert keras.config.dtype_policy().name == "float32"
+    loaded = keras.models.load_model(tmp_path / "network.keras")
+    for name, found in loaded.predict(IMAGES_OF_3, verbose=0).items():
+        np.testing.assert_array_equal(found, expected[name])
+    plain = layers.CapsuleNetwork(SHAPE, 3, **SIZES)
+    plain.set_weights(network.get_weights())
+    lengths = plain.predict(IMAGES_OF_3, verbose=0)["lengths"]
+    assert not np.array_equal(lengths, expected["lengths"])
+    np.testing.assert_allclose(lengths, expected["lengths"], atol=0.02)

@@ -1,12 +1,13 @@
 """The page of results, made from their files alone."""
 
+import re
 import statistics
 
 import matplotlib
 from matplotlib.figure import Figure
 
 from reproduction.experiments import EXPERIMENTS
-from reproduction.run import EPOCH, Places, command_of, read, training_of
+from reproduction.run import EPOCH, Machine, command_of, read, training_of
 from visualisation.drawing import STYLE, make_logarithmic, png
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
@@ -95,18 +96,20 @@ def _rows(experiment, runs, ensemble):
 
 
 def machine_of(run):
-    """Where a run was done, in a few words."""
+    """Where a run was done, and in what types of numbers, in a few words."""
     machine = run["machine"]
-    return f"{machine['cores']} of {machine['device']}, {machine['backend']}"
+    place = f"{machine['cores']} of {machine['device']}, {machine['backend']}"
+    policy = re.search(r"--dtype_policy=(\S+)", run["command"])
+    return place if policy is None else f"{place}, {policy[1]}"
 
 
 def commands():
     """Every training's command, in Markdown."""
     lines = ["```shell"]
     for name, experiment in EXPERIMENTS.items():
-        config = training_of(experiment, 0, Places())
+        config = training_of(experiment, 0, Machine())
         lines.append(f"# {name}\n{command_of(config)}")
-    return "\n".join([*lines, "```\n"]).replace("'", "")
+    return "\n".join([*lines, "```\n"])
 
 
 def picture(output_dir, name):

@@ -31,23 +31,25 @@ TINY = Experiment(
 
 
 @pytest.fixture
-def folders(tmp_path, monkeypatch):
-    """What `reproduce` takes; processes would import TensorFlow each."""
+def places(tmp_path, monkeypatch):
+    """A machine and a folder for results; a process each would take long."""
     monkeypatch.setattr(run, "in_own_process", lambda do, *given: do(*given))
     mnist = tmp_path / "data" / "mnist"
     mnist.mkdir(parents=True)
     write_mnist(mnist, 20, 40)
-    return {
-        "batch_size": 64,
-        "data_dir": str(tmp_path / "data"),
-        "work_dir": str(tmp_path / "work"),
-        "output_dir": str(tmp_path / "out"),
-    }
+    machine = run.Machine(
+        data_dir=str(tmp_path / "data"),
+        work_dir=str(tmp_path / "work"),
+        batch_size=64,
+        dtype_policy="mixed_bfloat16",
+    )
+    return machine, str(tmp_path / "out")
 
 
-def test_runs_are_written_down_and_not_done_again(folders, capsys):
-    run.reproduce(TINY, [0, 1], **folders)
-    runs, ensemble = run.read(folders["output_dir"], TINY)
+def test_runs_are_written_down_and_not_done_again(places, capsys):
+    machine, output_dir = places
+    run.reproduce(TINY, [0, 1], machine, output_dir)
+    runs, ensemble = run.read(output_dir, TINY)
     assert list(runs) == [0, 1]
     first = runs[0]
     assert first["steps"] == 4
@@ -59,14 +61,24 @@ def test_runs_are_written_down_and_not_done_again(folders, capsys):
     assert first["command"].startswith(
         "python experiment.py --data_dir=$DATA_DIR/mnist --dataset=mnist --bat"
     )
-    assert folders["data_dir"] not in json.dumps(first)
+    commands = [first, first["others"]["pairs"], ensemble]
+    for found in commands:
+        assert "--dtype_policy=mixed_bfloat16" in found["command"]
+        assert "$DATA_DIR/mnist" in found["command"]
+    folder = "$WORK_DIR/tiny/mixed_bfloat16/64"
+    assert f"--summary_dir={folder}/0" in first["command"]
+    assert f"{folder}/{{}}/train/model.ckpt-4" in ensemble["command"]
+    assert machine.data_dir not in json.dumps([runs, ensemble])
+    assert machine.work_dir not in json.dumps([runs, ensemble])
+    assert report.machine_of(first).endswith(", mixed_bfloat16")
     capsys.readouterr()
-    run.reproduce(TINY, [0, 1], **folders)
+    run.reproduce(TINY, [0, 1], machine, output_dir)
     assert "step" not in capsys.readouterr().out
 
 
 def result(wrong, examples=1000, **others):
     return {
+        "command": "python experiment.py",
         "seed": 0,
         "steps": 9380,
         "batch_size": 128,
@@ -131,15 +143,15 @@ def test_a_file_that_is_no_result_is_named(tmp_path):
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_is_one_that_its_command_does(name):
     experiment = EXPERIMENTS[name]
-    config = run.training_of(experiment, 3, run.Places())
+    config = run.training_of(experiment, 3, run.Machine())
     assert config.max_steps == experiment.max_steps
     hparams = model_class(config.model or "capsule").HParams
     hparams(**parse_overrides(hparams, config.hparams_override))
     for evaluation in experiment.others:
-        other = run.evaluation_of(config, evaluation, run.Places())
+        other = run.evaluation_of(config, evaluation, run.Machine())
         assert not other.train
         assert other.checkpoint.endswith(f"model.ckpt-{config.max_steps}")
-    large = run.training_of(experiment, 3, run.Places(), batch_size=1024)
+    large = run.training_of(experiment, 3, run.Machine(batch_size=1024))
     images = large.max_steps * large.batch_size
     assert 0 <= images - config.max_steps * config.batch_size < 1024
     assert (
@@ -148,6 +160,7 @@ def test_every_experiment_is_one_that_its_command_does(name):
             batch_size=config.batch_size,
             max_steps=config.max_steps,
             save_step=config.save_step,
+            summary_dir=config.summary_dir,
         )
         == config
     )
@@ -166,4 +179,4 @@ def test_every_experiment_is_one_that_its_command_does(name):
 )
 def test_wrong_arguments(names, seeds, message):
     with pytest.raises(UserError, match=message):
-        command.run(names, command.seeds_of(seeds), dict.fromkeys(["data_dir"]))
+        command.run(names, command.seeds_of(seeds), "out", data_dir=None)

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import pathlib
+import re
 import shlex
 import subprocess
 
@@ -20,34 +21,36 @@ _MOST_TESTS = 40
 
 
 @dataclasses.dataclass(frozen=True)
-class Places:
-    """Where this machine has what.
+class Machine:
+    """What depends on the machine: its folders, and what is fast on it.
 
     Attributes:
       data_dir: path of a folder with a folder for each data set.
       work_dir: path of a folder for trainings.
+      batch_size: int, or None for the experiment's; with more there are fewer
+        steps, of as many images.
+      dtype_policy: string, or None for the experiment's.
     """
 
     data_dir: str = "$DATA_DIR"
     work_dir: str = "$WORK_DIR"
+    batch_size: int | None = None
+    dtype_policy: str | None = None
 
-    def conceal(self, command):
-        """A command with names for the folders of this machine."""
-        for field in dataclasses.fields(self):
-            path = str(getattr(self, field.name))
-            command = command.replace(path, field.default)
-        return command
+    def elsewhere(self):
+        """The same with names for the folders, as for commands of others."""
+        return Machine(
+            batch_size=self.batch_size, dtype_policy=self.dtype_policy
+        )
 
 
-def training_of(experiment, seed, places, batch_size=None):
+def training_of(experiment, seed, machine):
     """The `Config` of the training of one seed.
 
     Args:
       experiment: `Experiment`.
       seed: int.
-      places: `Places`.
-      batch_size: int, or None for the experiment's; with more there are fewer
-        steps, of as many images.
+      machine: `Machine`.
     """
     config = flags.parse(
         Config,
@@ -57,19 +60,25 @@ def training_of(experiment, seed, places, batch_size=None):
             *shlex.split(experiment.flags),
         ],
     )
-    batch_size = batch_size or config.batch_size
+    batch_size = machine.batch_size or config.batch_size
     steps = math.ceil(experiment.max_steps * config.batch_size / batch_size)
     return dataclasses.replace(
         config,
         batch_size=batch_size,
-        data_dir=str(pathlib.Path(places.data_dir, experiment.dataset)),
+        data_dir=str(pathlib.Path(machine.data_dir, experiment.dataset)),
+        dtype_policy=machine.dtype_policy or config.dtype_policy,
         max_steps=steps,
         save_step=_save_step(steps, batch_size),
         seed=seed,
-        summary_dir=str(
-            pathlib.Path(places.work_dir, experiment.name, str(seed))
-        ),
+        summary_dir=str(_work_dir(experiment, machine, seed)),
     )
+
+
+def _work_dir(experiment, machine, seed):
+    """The folder of a training: one of its own for what machines decide."""
+    chosen = [machine.dtype_policy, machine.batch_size]
+    parts = [str(part) for part in (*chosen, seed) if part is not None]
+    return pathlib.Path(machine.work_dir, experiment.name, *parts)
 
 
 def _save_step(steps, batch_size):
@@ -81,10 +90,12 @@ def _save_step(steps, batch_size):
 def command_of(config):
     """The command of experiment.py that a `Config` is."""
     given = flags.command_line(config, lambda meaning: True)
+    # What begins with $ is for the shell to fill in.
+    given = re.sub(r"'([^' ]*=\$[^' ]*)'", r"\1", given)
     return f"python experiment.py {given}"
 
 
-def evaluation_of(config, evaluation, places):
+def evaluation_of(config, evaluation, machine):
     """The `Config` of another test of the network that a training gives."""
     other = flags.parse(
         Config,
@@ -92,10 +103,11 @@ def evaluation_of(config, evaluation, places):
             "--train=false",
             f"--checkpoint={checkpoint_of(config)}",
             f"--dataset={config.dataset}",
+            f"--dtype_policy={config.dtype_policy}",
             *shlex.split(evaluation.flags),
         ],
     )
-    data_dir = str(pathlib.Path(places.data_dir, other.dataset))
+    data_dir = str(pathlib.Path(machine.data_dir, other.dataset))
     return dataclasses.replace(other, data_dir=data_dir)
 
 
@@ -105,7 +117,7 @@ def checkpoint_of(config):
     return pathlib.Path(config.summary_dir, "train", name)
 
 
-def reproduce(experiment, seeds, batch_size, data_dir, work_dir, output_dir):
+def reproduce(experiment, seeds, machine, output_dir):
     """Does the runs of an experiment that are not there yet.
 
     Each writes `<output_dir>/<experiment>/<seed>.json` when it ends; one that
@@ -115,9 +127,7 @@ def reproduce(experiment, seeds, batch_size, data_dir, work_dir, output_dir):
     Args:
       experiment: `Experiment`.
       seeds: list of ints.
-      batch_size: int, see `training_of`.
-      data_dir: path of a folder with a folder for each data set.
-      work_dir: path of a folder for trainings.
+      machine: `Machine`.
       output_dir: path of the folder for results.
 
     Raises:
@@ -125,57 +135,67 @@ def reproduce(experiment, seeds, batch_size, data_dir, work_dir, output_dir):
         written.
     """
     folder = make_folder(pathlib.Path(output_dir, experiment.name))
-    places = Places(data_dir, work_dir)
     for seed in seeds:
         path = folder / f"{seed}.json"
         if path.exists():
             print(f"{experiment.name}, seed {seed}: {path} is there")
         else:
             print(f"{experiment.name}, seed {seed}:", flush=True)
-            config = training_of(experiment, seed, places, batch_size)
-            _write(path, _run(experiment, config, places))
+            _write(path, _run(experiment, seed, machine))
     path = folder / f"{ENSEMBLE}.json"
     members = [folder / f"{n}.json" for n in range(experiment.members)]
     are_there = all(member.exists() for member in members)
     if experiment.members > 1 and are_there and not path.exists():
-        _write(path, _ensemble(experiment, places, batch_size))
+        _write(path, _ensemble(experiment, machine))
 
 
-def _run(experiment, config, places):
+def _run(experiment, seed, machine):
+    config = training_of(experiment, seed, machine)
     found = in_own_process(train_and_evaluate, config)
-    others = {}
-    for evaluation in experiment.others:
-        other = evaluation_of(config, evaluation, places)
-        others[evaluation.name] = _evaluated(other, places)
+
+    def other(evaluation):
+        def make(machine):
+            trained = training_of(experiment, seed, machine)
+            return evaluation_of(trained, evaluation, machine)
+
+        return _evaluated(make, machine)
+
     return {
         "experiment": experiment.name,
-        "command": places.conceal(command_of(config)),
+        "command": command_of(
+            training_of(experiment, seed, machine.elsewhere())
+        ),
         "commit": commit(),
         "seed": config.seed,
         "batch_size": config.batch_size,
         "steps": config.max_steps,
         **found,
-        "others": others,
+        "others": {e.name: other(e) for e in experiment.others},
     }
 
 
-def _ensemble(experiment, places, batch_size):
-    config = training_of(experiment, 0, places, batch_size)
-    name = checkpoint_of(config).name
-    folder = pathlib.Path(places.work_dir, experiment.name, "{}", "train")
-    ensemble = Config(
-        train=False,
-        dataset=config.dataset,
-        data_dir=config.data_dir,
-        checkpoint=str(folder / name),
-        num_trials=experiment.members,
-    )
-    return {"commit": commit(), **_evaluated(ensemble, places)}
+def _ensemble(experiment, machine):
+    def make(machine):
+        config = training_of(experiment, 0, machine)
+        name = checkpoint_of(config).name
+        folder = _work_dir(experiment, machine, "{}") / "train"
+        return Config(
+            train=False,
+            dataset=config.dataset,
+            data_dir=config.data_dir,
+            dtype_policy=config.dtype_policy,
+            eval_size=config.eval_size,
+            checkpoint=str(folder / name),
+            num_trials=experiment.members,
+        )
+
+    return {"commit": commit(), **_evaluated(make, machine)}
 
 
-def _evaluated(config, places):
-    counts = in_own_process(evaluate, config)
-    return {"command": places.conceal(command_of(config)), **counts}
+def _evaluated(make, machine):
+    """Tests what the `Config` of a machine says, and tells its command."""
+    counts = in_own_process(evaluate, make(machine))
+    return {"command": command_of(make(machine.elsewhere())), **counts}
 
 
 def evaluate(config):

@@ -4,6 +4,8 @@ import contextlib
 import pathlib
 
 from common.durable import user_errors, whole_file
+from common.errors import UserError
+from common.text import shortened
 
 FILE = "curve.csv"
 _COLUMNS = "step,loss,accuracy"
@@ -46,11 +48,21 @@ def _line(step, loss, accuracy):
 
 
 def read(path):
-    """Dict from step to (loss, accuracy); empty if there is no such file."""
+    """Dict from step to (loss, accuracy); empty if there is no such file.
+
+    Raises:
+      UserError: for a file that is not a curve.
+    """
     points = {}
     with contextlib.suppress(OSError):
-        _, *lines = pathlib.Path(path).read_text().split("\n")
+        _, *lines = pathlib.Path(path).read_text(errors="replace").split("\n")
         for line in lines[:-1]:  # behind the last newline is half a line
-            step, loss, accuracy = line.split(",")
-            points[int(step)] = (float(loss), float(accuracy))
+            try:
+                step, loss, accuracy = line.split(",")
+                points[int(step)] = (float(loss), float(accuracy))
+            except ValueError:
+                raise UserError(
+                    f"{path} is not a learning curve ({_COLUMNS}): it has the "
+                    f"line {shortened(line)}"
+                ) from None
     return points

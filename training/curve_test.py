@@ -1,3 +1,6 @@
+import pytest
+
+from common.errors import UserError
 from training.curve import FILE, Curve, read
 
 HEAD = "step,loss,accuracy\n"
@@ -28,3 +31,11 @@ def test_half_a_line_of_a_killed_process_is_mended(tmp_path):
 
 def test_no_file_is_no_points(tmp_path):
     assert read(tmp_path / FILE) == {}
+
+
+def test_another_file_of_the_name_is_named_and_stays(tmp_path):
+    path = tmp_path / FILE
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(UserError, match=r"curve\.csv is not a learning curve"):
+        Curve(tmp_path)
+    assert path.read_text() == "a,b\n1,2\n"

@@ -52,7 +52,9 @@ def confidence_interval(counts, totals):
         centre = mean
         variance = sum((s - mean) ** 2 for s in shares) / (runs - 1)
         half = _t(runs - 1) * math.sqrt(variance / runs)
-    return mean, max(0.0, centre - half), min(1.0, centre + half)
+    # Rounding must not put the mean outside.
+    low, high = max(0.0, centre - half), min(1.0, centre + half)
+    return mean, min(low, mean), max(high, mean)
 
 
 def _t(degrees):

@@ -51,7 +51,11 @@ def test_the_interval_of_several_runs_is_students():
 def test_the_interval_of_one_run_is_wilsons():
     mean, low, high = transfer.confidence_interval([9], [10])
     np.testing.assert_allclose([mean, low, high], [0.9, 0.5958, 0.9821], 1e-3)
-    assert transfer.confidence_interval([10], [10])[2] == 1.0
+    for total in (10, 20, 100, 10000):  # of some the end rounds to below 1
+        for share in (0.0, 1.0):
+            count = round(share * total)
+            mean, low, high = transfer.confidence_interval([count], [total])
+            assert low <= mean == share <= high
 
 
 @pytest.mark.parametrize(

@@ -72,8 +72,9 @@ def find(split, options):
     if mnist_records.names_shards(options.data_dir):
         if options.num_targets != 2:
             raise UserError(
-                f"--data_dir={options.data_dir} names record files of pairs: "
-                "add --num_targets=2, or name a folder"
+                f"--data_dir={options.data_dir} names record files of pairs "
+                "that overlap: add --num_targets=2 and no --pairs, or name a "
+                "folder"
             )
         _require_split(split, options.data_dir)
         return PairRecords(options)
@@ -115,7 +116,8 @@ def hint(split, options):
 
 def _single_names(split, options):
     """The names of the file with single digits, the first one first."""
-    shift = SINGLE_SHIFT if options.shift is None else options.shift
+    default = 0 if options.augment else SINGLE_SHIFT
+    shift = default if options.shift is None else options.shift
     return mnist_records.single_names(
         split, shift if split.is_training else TEST_SHIFT
     )
@@ -189,15 +191,25 @@ def single_records(path, options):
       UserError: if the file is damaged, or not padded as the options say.
     """
     source = _RecordSource([path], mnist_records.SINGLE)
+    _require_padded(source, path, options.pad)
+    return SingleObjects(source, dataclasses.replace(options, shift=0, pad=0))
+
+
+def _require_padded(source, name, pad):
+    """Raises UserError if images were not written with a padding.
+
+    Args:
+      source: `_RecordSource`.
+      name: string, its files.
+      pad: int, or None for any.
+    """
     height, width, _ = source.shape
-    padded = None if options.pad is None else SIZE + 2 * options.pad
+    padded = None if pad is None else SIZE + 2 * pad
     if padded is not None and (height, width) != (padded, padded):
         raise UserError(
-            f"{path} has images of {height}x{width}, but with "
-            f"--pad={options.pad} they are {padded}x{padded}: leave out "
-            "--pad, or write the file with it"
+            f"{name} has images of {height}x{width}, but with --pad={pad} they "
+            f"are {padded}x{padded}: leave out --pad, or write the file with it"
         )
-    return SingleObjects(source, dataclasses.replace(options, shift=0, pad=0))
 
 
 class PairRecords(Pipeline):
@@ -213,15 +225,16 @@ class PairRecords(Pipeline):
 
     def __init__(self, options):
         refuse_distorted_pairs(options)
-        for flag in ("shift", "pad"):
-            if getattr(options, flag) is not None:
-                raise UserError(
-                    f"--{flag} does not apply to record files of pairs, which "
-                    "are shifted and padded as they were written: leave it out"
-                )
+        if options.shift is not None:
+            raise UserError(
+                "--shift does not apply to record files of pairs, which are "
+                "shifted as they were written: leave it out"
+            )
         source = _RecordSource(
             mnist_records.shard_paths(options.data_dir), mnist_records.PAIR
         )
+        # A checkpoint that was trained on pairs on the fly says its own.
+        _require_padded(source, options.data_dir, options.pad)
         super().__init__(
             source,
             source.shape[:2],

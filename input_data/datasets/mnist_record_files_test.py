@@ -202,15 +202,24 @@ def test_pairs_that_are_asked_for_wrongly(tmp_path):
     data_dir = f"{prefix}@2"
     with pytest.raises(UserError, match="add --num_targets=2"):
         load(Split.TEST, data_dir=data_dir)
-    for flag, value in (("shift", 4), ("pad", 4)):
-        with pytest.raises(UserError, match=f"--{flag} does not apply to rec"):
-            load(Split.TEST, data_dir=data_dir, num_targets=2, **{flag: value})
+    with pytest.raises(UserError, match="--shift does not apply to rec"):
+        load(Split.TEST, data_dir=data_dir, num_targets=2, shift=4)
+    with pytest.raises(UserError, match="of 13x11, but with --pad=6 they are"):
+        load(Split.TEST, data_dir=data_dir, num_targets=2, pad=6)
     with pytest.raises(UserError, match="--distort is for one target"):
         load(Split.TEST, data_dir=data_dir, num_targets=2, distort=True)
     (tmp_path / f"{prefix.name}-00001-of-00002").unlink()
     message = r"1 of 2 files are missing in .*: multitest.*-00001-of-00002"
     with pytest.raises(UserError, match=message):
         load(Split.TEST, data_dir=data_dir, num_targets=2)
+
+
+def test_pairs_that_are_padded_as_a_training_on_the_fly_was(tmp_path):
+    prefix = tmp_path / "multitest_4shifted_mnist.tfrecords"
+    write_pairs(prefix, num_shards=1, shard_size=3, shape=(36, 36, 1))
+    data_dir = f"{prefix}@1"
+    pipeline = load(Split.TEST, data_dir=data_dir, num_targets=2, pad=4)
+    assert pipeline.spec.shape == keys.ImageShape(36, 36, 1, 10)
 
 
 @pytest.mark.parametrize("split", [Split.VALID_TRAIN, Split.VALID_TEST])

@@ -59,8 +59,9 @@ def _require_pixels(name, width, height):
 def decoded(content, name, color, invert=False):
     """A context for using an image; of an animation, its first frame.
 
-    What is transparent becomes black, inverted or not. Turned photographs
-    stay turned, whatever their EXIF data say.
+    What is transparent becomes black, inverted or not, but where one grey or
+    one colour of a PNG file is declared to be. Turned photographs stay turned,
+    whatever their EXIF data say.
 
     Args:
       content: bytes, a PNG, JPEG, BMP, GIF or WebP file.

@@ -3,15 +3,17 @@
 import numpy as np
 import tensorflow as tf
 
+from input_data.transforms.distortion import CROP, crop_middle
 from input_data.transforms.resizing import resize
-from input_data.transforms.shifting import unit_range
+from input_data.transforms.shifting import pad_images, unit_range
 
 
-def fit(image, shape, data_set, stretched=False):
+def fit(image, shape, data_set, stretched=False, pad=0, cropped=False):
     """An image as the network takes it.
 
     It keeps its proportions: it is resized to the largest size that fits and
-    padded with black on two sides. For a network that was trained on crops of
+    padded with black on two sides. What has the network's size already is left
+    as it is. For a network that was trained on crops of
     photographs (cifar10, norb), it takes the place of the photograph, of
     which the middle is cut out and standardised.
 
@@ -22,6 +24,8 @@ def fit(image, shape, data_set, stretched=False):
       data_set: `DataSet` that the network was trained on.
       stretched: bool, whether the images of the training were resized to a
         given size without regard to their proportions. So is this one then.
+      pad: int, black pixels that they then got on each side.
+      cropped: bool, whether their middle was cut out of that (`distort`).
 
     Returns:
       float32 array [height, width, depth] of `shape`.
@@ -30,16 +34,29 @@ def fit(image, shape, data_set, stretched=False):
         image = np.repeat(image, shape.depth, axis=-1)
     size = (shape.height, shape.width)
     with tf.device("CPU:0"):
-        if stretched:
-            return unit_range(resize(image, size)).numpy()
         if data_set.photograph_size is None:
-            return unit_range(pad_to_proportions(image, size)).numpy()
+            if image.shape[:2] != size:
+                image = _prepared(image, size, stretched, pad, cropped)
+            return unit_range(image).numpy()
         photograph = pad_to_proportions(image, data_set.photograph_size)
         crop = tf.image.resize_with_crop_or_pad(photograph, *size)
         standardised = tf.image.per_image_standardization(
             tf.cast(crop, tf.float32)
         )
         return standardised.numpy()
+
+
+def _prepared(image, size, stretched, pad, cropped):
+    """An image resized, padded and cropped to a size."""
+    resized = size_before(size, pad, cropped)
+    change = resize if stretched else pad_to_proportions
+    images = pad_images(change(image, resized)[None], pad)
+    return (crop_middle(images) if cropped else images)[0]
+
+
+def size_before(size, pad, cropped):
+    """What is padded and then cropped to a size, as `fit` does it."""
+    return tuple(side + CROP * cropped - 2 * pad for side in size)
 
 
 def pad_to_proportions(image, size):

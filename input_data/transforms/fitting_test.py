@@ -105,3 +105,18 @@ def test_a_flat_photograph_is_zero():
     image = np.full((32, 32, 3), 7, np.uint8)
     fitted = fit(image, ImageShape(24, 24, 3, 10), photographs(32))
     np.testing.assert_array_equal(fitted, np.zeros((24, 24, 3)))
+
+
+@pytest.mark.parametrize("stretched", [True, False])
+def test_what_padding_and_cropping_did_is_done(stretched):
+    image = random_images(1, 28, 28, 1)[0]
+    whole = ImageShape(40, 40, 1, 10)
+    padded = np.zeros((40, 40, 1), np.float32)
+    padded[6:34, 6:34] = image.astype("float32") / 255
+    found = fit(image, whole, WHOLE, stretched, pad=6)
+    np.testing.assert_array_equal(found, padded)
+    # That of an image that has the size already was done.
+    again = fit(np.uint8(255 * padded + 0.5), whole, WHOLE, stretched, pad=6)
+    np.testing.assert_allclose(again, padded, atol=1e-6)
+    cropped = fit(image, ImageShape(24, 24, 1, 10), WHOLE, stretched, 0, True)
+    np.testing.assert_array_equal(cropped, padded[8:32, 8:32])

@@ -141,14 +141,24 @@ def test_other_settings_are_refused_after_an_early_interruption(
 ):
     from comparison import compare as module
 
+    begun = []
+
     def in_own_process(function, config):
+        if begun:
+            pathlib.Path(config.summary_dir).mkdir(parents=True, exist_ok=True)
         raise Interrupted("Stopped", signal.SIGTERM)
 
     monkeypatch.setattr(module, "in_own_process", in_own_process)
     with pytest.raises(Interrupted):
+        compare.run(settings(tmp_path, steps=7), OWN)
+    # What was only asked for, such as by a mistyped flag, counts for nothing.
+    begun.append(True)
+    with pytest.raises(Interrupted):
         compare.run(settings(tmp_path), OWN)
     with pytest.raises(UserError, match="begun with baseline by .*, not"):
         compare.run(settings(tmp_path), OWN[:1])
+    with pytest.raises(UserError, match="was begun with --steps=400, not 7"):
+        compare.run(settings(tmp_path, steps=7), OWN)
     with pytest.raises(Interrupted):
         compare.run(settings(tmp_path), OWN)
 

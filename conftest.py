@@ -31,6 +31,13 @@ def in_time():
         yield
 
 
+@pytest.fixture
+def no_pictures(monkeypatch):
+    """Leaves out what evaluations draw, which takes longer than they do."""
+    monkeypatch.setattr("evaluation.pictures.draw", lambda *_: {})
+    monkeypatch.setattr("evaluation.learning_curve.write", lambda _: None)
+
+
 def pytest_make_parametrize_id(val, argname):
     """Leaves bytes out of the names of tests.
 

@@ -378,6 +378,7 @@ def test_weights_that_are_not_finite_are_not_saved(tmp_path):
     assert not steps_in(tmp_path)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_damaged_newest_checkpoint_is_passed_over(done, finished):
     config = small(done, max_steps=6, save_step=2, keep=2)
     flip_bit(at(done, 6) / WEIGHTS_FILE, 9999)
@@ -406,6 +407,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over(done, finished):
         experiment.run(config)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_checkpoint_that_is_removed_while_it_is_evaluated_counts(
     done, monkeypatch
 ):
@@ -463,6 +465,7 @@ def test_continuous_evaluation_of_a_training_that_was_continued(done):
         assert f"Total wrong predictions: {wrong:.0f}, " in output
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_continuous_evaluation_gives_up_after_the_timeout(done):
     # A training that was to go on, but never did.
     keep_only(done, 6)
@@ -475,14 +478,18 @@ def test_continuous_evaluation_gives_up_after_the_timeout(done):
 def test_validation_evaluates_exactly_what_training_left_out(tmp_path):
     assert "1077 images" in printed_by(small(tmp_path, validate=True))
     source = checkpoints.open(at(tmp_path, 3))
-    labels = Evaluator(evaluating(validate=True)).predict(source).labels
+
+    def labels_of(pipeline):
+        return np.concatenate(
+            [y[keys.LOGITS] for _, y in pipeline.evaluation_batches(100)]
+        )
+
+    _, pipeline = Evaluator(evaluating(validate=True)).load(source)
+    labels = labels_of(pipeline)
     held_out = registry.load("digits", Split.VALID_TEST, Options())
-    expected = np.concatenate(
-        [y[keys.LOGITS] for _, y in held_out.evaluation_batches(100)]
-    )
-    np.testing.assert_array_equal(labels, expected)
-    test_labels = Evaluator(evaluating()).predict(source).labels
-    assert (test_labels != labels).any()
+    np.testing.assert_array_equal(labels, labels_of(held_out))
+    _, pipeline = Evaluator(evaluating()).load(source)
+    assert (labels_of(pipeline) != labels).any()
 
 
 def test_validation_on_training_images_is_refused(done, tmp_path):
@@ -574,6 +581,7 @@ def test_evaluation_of_one_checkpoint_needs_no_other_flags(base):
     assert not (base / "test").exists()
 
 
+@pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("named", [False, True])
 def test_settings_are_in_the_hparams_table_of_both_jobs(base, named):
     path = str(at(base, 3)) if named else None
@@ -634,6 +642,7 @@ def test_training_writes_the_references_scalars(tmp_path, finished):
     )
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_the_printed_command_evaluates_what_the_training_meant(finished):
     folder, printed = (of_all["two targets"] for of_all in finished)
     assert re.search(r"10 steps in \d+ s, \d+ images/s\n", printed)
@@ -677,6 +686,7 @@ def test_training_learns(tmp_path):
     assert float(wrong) < 15
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_mnist_by_the_references_flags(tmp_path):
     """No --dataset: with --data_dir it is MNIST, as in the reference."""
     write_mnist(tmp_path, 40, 130)
@@ -911,6 +921,7 @@ def test_verbose_adds_weights_activations_and_images(
     assert same == (columns == 1)
 
 
+@pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize(
     ("validate", "folder"), [(False, "test"), (True, "validation")]
 )

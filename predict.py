@@ -147,7 +147,12 @@ def _predict(settings, arguments, network, checkpoint):
     complain = _Complaints()
     files = prediction.list_files(arguments, complain)
     prepare = functools.partial(
-        prediction.preparation(checkpoint, shape, data_set),
+        prediction.preparation(
+            checkpoint.training,
+            shape,
+            data_set,
+            checkpoint.architecture.num_targets,
+        ),
         invert=settings.invert,
     )
     has_capsules = keys.CAPSULES in network.output

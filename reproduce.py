@@ -127,8 +127,9 @@ def seeds_of(texts):
 
 def list_experiments():
     """Prints all experiments: name, what it is, and the published error."""
+    width = max(map(len, EXPERIMENTS))
     for name, experiment in EXPERIMENTS.items():
-        print(f"{name:21}{experiment.title}: {experiment.figure()}")
+        print(f"{name:{width}}  {experiment.title}: {experiment.figure()}")
 
 
 def tables(output_dir):

@@ -1,6 +1,7 @@
 import functools
 import json
 import os
+import types
 
 import keras
 import numpy as np
@@ -176,7 +177,7 @@ def run(tmp_path, monkeypatch, capsys):
             benchmark.measure,
             benchmark.FLAGS,
             benchmark.__doc__,
-            [*flags, "--rounds=2", f"--json={file}"],
+            ["--rounds=2", *flags, f"--json={file}"],
         )
         result = json.loads(file.read_text())
         assert result["machine"]["cores"] >= 1
@@ -196,7 +197,9 @@ def run(tmp_path, monkeypatch, capsys):
     [["--inference"], []] if keras.backend.backend() == "tensorflow" else [],
 )
 def test_a_profile_has_every_layer(flags, run):
-    rows = run(profile_benchmark, *TINY_FLAGS, "--steps=2", *flags)
+    rows = run(
+        profile_benchmark, *TINY_FLAGS, "--steps=2", "--rounds=1", *flags
+    )
     layers = {"conv1", "conv_capsule1", "capsule2", "recons"}
     expected = layers | {"no operation", "rest"}
     if not flags:
@@ -205,7 +208,7 @@ def test_a_profile_has_every_layer(flags, run):
     assert sum(row["%"] for row in rows) == pytest.approx(100)
 
 
-def test_training_and_inference_beside_the_convolutions(run):
+def test_training_and_inference_beside_the_convolutions(run, monkeypatch):
     flags = [*TINY_FLAGS, "--steps=1"]
     rows = run(
         train_benchmark,
@@ -216,6 +219,8 @@ def test_training_and_inference_beside_the_convolutions(run):
     assert [row["network"] for row in rows] == ["convolutions", "ours"]
     assert rows[0]["of convolutions"] == 1
     assert rows[1]["of naive"] is None
+    # Peaks were measured above.
+    monkeypatch.setattr(train_benchmark, "_peak", lambda *_: 1.0)
     flags += ["--image_size=20", "--depth=3"]
     rows = run(train_benchmark, *flags, "--inference")
     assert [(row["policy"], row["network"]) for row in rows] == [
@@ -235,12 +240,15 @@ def test_a_convolution_beside_that_in_the_frequency_domain(run, inference):
 
 
 def test_numbers_are_varied_one_at_a_time(run):
-    rows = run(
-        *(routing_benchmark, "--inputs=6,9", "--outputs=2", "--batch=2"),
-        *("--iterations=1,3", "--steps=1"),
-    )
-    sizes = [(row["iterations"], row["inputs"]) for row in rows]
+    values = types.SimpleNamespace(iterations=(1, 3), inputs=(6, 9))
+    cases = command_line.varied({"iterations": 3, "inputs": 1152}, values)
+    sizes = [(case["iterations"], case["inputs"]) for case in cases]
     assert sizes == [(3, 6), (1, 6), (3, 9)]
+    (row,) = run(
+        *(routing_benchmark, "--inputs=6", "--outputs=2", "--batch=2"),
+        *("--iterations=3", "--steps=1"),
+    )
+    assert (row["iterations"], row["inputs"]) == (3, 6)
     rows = run(
         *(scaling_benchmark, TINY_FLAGS[0], "--devices=1", "--steps=1"),
         *("--batch_size=2", "--image_size=28"),
@@ -284,6 +292,7 @@ def test_matrix_capsules_beside_their_equations(run, monkeypatch):
     assert ours["memory of naive"] == 0.25
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(browser.find() is None, reason="no Chromium is installed")
 def test_strokes_on_the_page(run):
     rows = run(demo_benchmark, *TINY_FLAGS, "--rounds=1")
@@ -302,6 +311,7 @@ def test_shares_of_a_training(run):
 
 def test_input_pipelines(run, monkeypatch):
     monkeypatch.setattr(input_benchmark, "NUM_IMAGES", 200)
+    monkeypatch.setattr(input_benchmark, "NUM_RANDOM", 200)
     affinity = os.sched_getaffinity(0)
     try:
         rows = run(input_benchmark, "--seconds=0.001", "--records=20")

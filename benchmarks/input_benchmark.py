@@ -50,6 +50,8 @@ FLAGS = {
 }
 BATCH_SIZE = 128
 NUM_IMAGES = 60000
+# Of data sets whose files are not needed.
+NUM_RANDOM = 10000
 SHIFT = PAD = 4
 
 
@@ -111,7 +113,8 @@ def _pipelines(data):
         return make_pipeline(data, Options(**options), SINGLE_SHIFT)
 
     def random(*shape):
-        pixels = np.random.default_rng(0).integers(0, 256, (10000, *shape))
+        count = (NUM_RANDOM, *shape)
+        pixels = np.random.default_rng(0).integers(0, 256, count)
         labels = np.arange(len(pixels)) % 10
         return LabelledImages(pixels.astype(np.uint8), labels, 10)
 

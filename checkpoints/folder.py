@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import shutil
+import stat
 
 from common.errors import UserError
 
@@ -28,10 +29,18 @@ def find_all(directory):
     found = []
     for path in _list(directory):
         match = NAME.fullmatch(path.name)
-        # Of os.path, for it says no where it is not allowed to look.
-        if match and os.path.isdir(path):
+        if match and _is_folder(path):
             found.append((int(match.group(1)), path))
     return sorted(found)
+
+
+def _is_folder(path):
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except FileNotFoundError:  # it was removed meanwhile
+        return False
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def _list(directory):

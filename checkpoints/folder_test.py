@@ -1,4 +1,9 @@
+import errno
+
+import pytest
+
 from checkpoints import find_all, remove_partial
+from common.errors import UserError
 
 
 def test_they_are_found_by_name_in_order_of_steps(tmp_path):
@@ -20,3 +25,17 @@ def test_what_killed_processes_leave_is_removed(tmp_path):
         (tmp_path / name / "half").write_bytes(b"half")
     remove_partial(tmp_path)
     assert sorted(tmp_path.iterdir()) == sorted(kept)
+
+
+@pytest.mark.parametrize("refused", ["pathlib.Path.iterdir", "os.stat"])
+def test_a_folder_that_may_not_be_looked_into_is_named(
+    tmp_path, monkeypatch, refused
+):
+    (tmp_path / "model.ckpt-3").mkdir()
+
+    def refuse(path):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(refused, refuse)
+    with pytest.raises(UserError, match="cannot be read: Permission denied"):
+        find_all(tmp_path)

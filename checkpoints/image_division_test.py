@@ -35,13 +35,15 @@ def train(tmp_path, count, seed=0):
     return config, evaluation
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_files_that_come_leave_the_others_where_they_are(tmp_path):
     config, evaluation = train(tmp_path, 25)
     write(tmp_path / "pets" / "cat", 25, "added")
     experiment.run(evaluation)
-    experiment.run(dataclasses.replace(config, max_steps=2))
+    experiment.run(config)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_images_that_would_change_sides_are_refused(tmp_path):
     # With seed 1 no hash of the two says that an image is held out, so that
     # the nearest is; those of some that are added say so.

@@ -7,7 +7,7 @@ import pathlib
 
 from common import flags
 from common.durable import make_folder, whole_file
-from common.errors import Interrupted, UserError
+from common.errors import UserError
 from comparison import table
 from comparison.run import in_own_process, measure_speed, train_and_evaluate
 from comparison.settings import training
@@ -56,13 +56,10 @@ def compare(settings, own):
                     seed=seed,
                     **_intervals(found.steps(name), settings.points),
                 )
+                found.write()  # by what it begins
                 found.add(name, seed, in_own_process(train_and_evaluate, run))
             except UserError as error:
                 raise UserError(f"{name}, seed {seed}: {error}") from error
-            except Interrupted:
-                # What goes on with this training must be told the same.
-                found.write()
-                raise
     _report(folder, settings, found.models)
 
 
@@ -112,6 +109,10 @@ class _Found:
             raise UserError(
                 f"{self._path} does not describe a comparison: {error}"
             ) from error
+        if not any(map(self._is_begun, self.models)):
+            if budget != self._budget:
+                self.models = {}
+            return
         for name, before in budget.items():
             if before != self._budget[name]:
                 raise UserError(
@@ -125,14 +126,20 @@ class _Found:
         given = flags.command_line(
             dataclasses.replace(config, seed=0), lambda meaning: True
         )
-        entry = self.models.setdefault(
-            name, {"flags": given, "steps": self._budget["steps"], "runs": {}}
-        )
-        if entry["flags"] != given:
+        before = self.models.get(name, {}).get("flags")
+        if before == given:
+            return
+        if self._is_begun(name):
             raise UserError(
-                f"{self._path} was begun with {name} by {entry['flags']}, not "
-                f"{given}: give the same, or name another --output_dir"
+                f"{self._path} was begun with {name} by {before}, not {given}: "
+                "give the same, or name another --output_dir"
             )
+        steps = self._budget["steps"]
+        self.models[name] = {"flags": given, "steps": steps, "runs": {}}
+
+    def _is_begun(self, name):
+        """Whether something was trained, and not only asked for."""
+        return name in self.models and (self._path.parent / name).exists()
 
     def steps(self, name):
         """The steps of each run of a model; None if not known yet."""

@@ -18,6 +18,9 @@ class ExampleSearch:
 
     def __init__(self, subject):
         self._subject = subject
+        self._begin()
+
+    def _begin(self):
         self._examples = self._all()
         self._waiting = {
             kind: collections.deque(maxlen=_MOST_WAITING)
@@ -50,7 +53,7 @@ class ExampleSearch:
             try:
                 example = next(self._examples)
             except UserError:  # after which a generator is at its end
-                self._examples = self._all()
+                self._begin()
                 raise
             self._waiting[example.is_right].append(example)
             self._searched[is_right] += 1

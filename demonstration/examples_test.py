@@ -1,3 +1,4 @@
+import itertools
 import types
 
 import pytest
@@ -44,19 +45,20 @@ def test_it_looks_at_a_batch_at_a_time():
 
 
 def test_it_goes_on_after_images_that_cannot_be_read():
-    search = search_of([True] * 3)
+    search = search_of([True] * 150)
     good = search._subject.examples
 
     def bad():
+        yield from itertools.islice(good(), 120)
         raise UserError("damaged")
-        yield
 
     search._subject.examples = bad
-    for _ in range(2):
+    for _ in range(2):  # from the first again
+        assert search.next(False) == (None, 100)
         with pytest.raises(UserError, match="damaged"):
-            search.next(True)
+            search.next(False)
     search._subject.examples = good
-    assert found(search, True) == 0
+    assert [found(search, True) for _ in range(2)] == [0, 1]
 
 
 def test_no_example_of_a_kind():

@@ -312,14 +312,16 @@ def load(config):
     evaluator.refuse_contradictions(checkpoint)
     if config.dataset or config.data_dir or known in (None, EMBEDDED):
         model, pipeline = evaluator.load(checkpoint)
-        dataset = evaluator.settings_for(checkpoint).dataset_name
+        settings = evaluator.settings_for(checkpoint)
+        dataset, looks = settings.dataset_name, dataclasses.asdict(settings)
         spec = pipeline.spec
         shape, num_targets = spec.shape, spec.num_targets
         names = spec.class_names or range(shape.num_classes)
     else:
         model, pipeline = architecture.build(), None
         checkpoint.load(model, architecture)
-        dataset, shape = known, architecture.shape
+        dataset, looks = known, checkpoint.training
+        shape = architecture.shape
         num_targets = config.num_targets or architecture.num_targets
         names = prediction.class_names_of(checkpoint, None)
     data_set = registry.find(dataset)
@@ -329,7 +331,7 @@ def load(config):
         num_targets,
         [str(name) for name in names],
         data_set,
-        prediction.preparation(checkpoint, shape, data_set),
+        prediction.preparation(looks, shape, data_set, num_targets),
         # Pairs that do not overlap fill their image.
         PAIR_SHIFT
         if config.pairs == "overlap"

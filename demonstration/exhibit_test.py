@@ -202,6 +202,14 @@ def test_without_the_data_there_is_all_else(make):
         shown.look_at_test_image(True)
 
 
+def test_settings_of_another_network_are_refused_without_data(tmp_path):
+    path = save(tmp_path, model="capsule", dataset="mnist")
+    with pytest.raises(UserError, match="routing is .* 99 was asked for"):
+        exhibit.load(
+            Config(train=False, checkpoint=path, hparams_override="routing=99")
+        )
+
+
 def test_a_network_without_capsules(tmp_path):
     path = save(tmp_path, "baseline")
     with pytest.raises(UserError, match="no capsules to show"):

@@ -88,7 +88,7 @@ def test_drawing_file_and_remake(listening):
 
 def test_nothing_is_written(listening, tmp_path):
     global _written
-    image = np.random.default_rng(0).integers(0, 256, (3000, 3000, 3))
+    image = np.random.default_rng(0).integers(0, 256, (1000, 1000, 3))
     content = png(image.astype(np.uint8))
     _written = []
     try:

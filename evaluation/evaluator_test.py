@@ -25,9 +25,8 @@ def test_the_loss_is_that_of_training(remake):
     found = predict(predictor, subject.pipeline, 100)
     assert found.losses.shape == (NUM_EXAMPLES,)
     ((x, y),) = subject.pipeline.evaluation_batches(NUM_EXAMPLES)
-    subject.model.compile()
-    logs = subject.model.test_on_batch(x, y, return_dict=True)
-    assert found.score.loss == pytest.approx(float(logs["loss"]), rel=1e-5)
+    loss = subject.model.compute_loss(x, y, subject.model(x))
+    assert found.score.loss == pytest.approx(float(loss), rel=1e-5)
 
 
 @pytest.mark.parametrize(("trained", "seen"), [(1, 2), (2, 1)])

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import itertools
 import pathlib
 import time
 
@@ -240,9 +241,10 @@ class _Follower:
             flush=True,
         )
         last_time = last_running = time.monotonic()
-        while True:
+        for is_first in itertools.chain([True], itertools.repeat(False)):
             # First: what it saves until it ends is then seen below.
             runs = is_training(self._directory)
+            self._is_finished = False
             for step, path in checkpoints.find_all(self._directory):
                 if _identity(path) in self._seen:
                     continue
@@ -250,8 +252,8 @@ class _Follower:
                     print(f"The training in {self._directory} began anew")
                 if self._evaluate(path):
                     last_time = time.monotonic()
-            # One that goes on after its first end has more to come.
-            if self._is_finished and not runs:
+            # What was there may be the end of a training that now goes on.
+            if self._is_finished and not (is_first and runs):
                 return
             now = time.monotonic()
             if runs:
@@ -262,8 +264,6 @@ class _Follower:
             if left < 0:
                 break
             interval = min(self._config.eval_interval, _LONGEST_INTERVAL, left)
-            if self._is_finished:  # it is about to end
-                interval = min(interval, _SHORT_INTERVAL)
             time.sleep(interval)
         if self._last_step < 0:
             raise UserError(

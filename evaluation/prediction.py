@@ -73,13 +73,15 @@ def trained_on(checkpoint, dataset):
     return known or dataset
 
 
-def preparation(checkpoint, shape, data_set):
+def preparation(looks, shape, data_set, num_targets):
     """How image files become what a network takes.
 
     Args:
-      checkpoint: `Checkpoint`.
+      looks: dict of image_size, pad and distort, as a checkpoint records
+        them; any may be missing or None.
       shape: `features.ImageShape` of the network.
       data_set: `DataSet` that it was trained on.
+      num_targets: int, objects in its images.
 
     Returns:
       Function of the content of a file, bytes, its name, and whether dark is
@@ -87,19 +89,16 @@ def preparation(checkpoint, shape, data_set):
       `shape`, or raises `UserError`.
 
     Raises:
-      UserError: if the checkpoint records a padding that they cannot have.
+      UserError: for a padding that such images cannot have.
     """
-    training, architecture = checkpoint.training, checkpoint.architecture
-    stretched = training.get("image_size") is not None
-    cropped = bool(training.get("distort"))
-    # An image of two objects is one of pairs, whose parts were padded.
-    is_single = architecture is None or architecture.num_targets == 1
-    pad = training.get("pad") or 0 if is_single else 0
+    stretched = looks.get("image_size") is not None
+    cropped = bool(looks.get("distort"))
+    # Of an image of two objects each was padded.
+    pad = looks.get("pad") or 0 if num_targets == 1 else 0
     size = shape.height, shape.width
     if pad < 0 or min(size_before(size, pad, cropped)) < 1:
         raise UserError(
-            f"{checkpoint.path} records --pad={pad}, which its images of "
-            f"{size[0]}x{size[1]} cannot have"
+            f"images of {size[0]}x{size[1]} cannot have been padded by {pad}"
         )
 
     def prepare(content, name, invert):

@@ -21,6 +21,7 @@ from evaluation.prediction import (
     predict_files,
     trained_on,
 )
+from input_data.dataset import DataSet
 from input_data.features import ImageShape
 from input_data.formats import files, image_file
 from models.capsule import HParams
@@ -290,3 +291,33 @@ def test_what_never_ends_is_not_read_to_its_end(tmp_path, monkeypatch):
     assert not list(predict_files(files, Mean(), note, 1, errors.append))
     assert lengths == [5001]
     assert "large is too large: it has over 5,800" in str(errors[1])
+
+
+def prepared(image, looks, shape, num_targets=1):
+    buffer = io.BytesIO()
+    Image.fromarray(image).save(buffer, "PNG")
+    prepare = prediction.preparation(
+        looks, shape, DataSet(load=None), num_targets
+    )
+    return prepare(buffer.getvalue(), "a.png", invert=False)[..., 0]
+
+
+def test_files_are_padded_and_cropped_as_the_images_of_the_training():
+    image = np.random.default_rng(0).integers(0, 256, (28, 28), np.uint8)
+    pixels = image.astype("float32") / 255
+    large = ImageShape(40, 40, 1, 10)
+    padded = np.pad(pixels, 6)
+    for looks in ({"pad": 6}, {"pad": 6, "image_size": 28}):
+        np.testing.assert_array_equal(prepared(image, looks, large), padded)
+    # A file of two objects has their padding already.
+    whole = prepared(image, {"pad": 6}, large, num_targets=2)
+    assert whole[:6].max() > 0
+    cropped = prepared(
+        image, {"distort": True, "pad": None}, ImageShape(24, 24, 1, 10)
+    )
+    np.testing.assert_array_equal(cropped, pixels[2:26, 2:26])
+    for pad in (20, -1):
+        with pytest.raises(
+            UserError, match=f"cannot have been padded by {pad}"
+        ):
+            prepared(image, {"pad": pad}, large)

@@ -99,11 +99,23 @@ def check(layer, arguments, votes_of, options, gradients=True):
         )
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("num_routing", [1, 2, 3])
+GEOMETRIES = list(itertools.product([1, 2], ["VALID", "SAME"]))
+
+
+# Each way to normalise meets each geometry and each number of iterations, and
+# each of these the other; the numbers meet each number of iterations.
 @pytest.mark.parametrize(
-    ("strides", "padding"),
-    list(itertools.product([1, 2], ["VALID", "SAME"])),
+    ("num_routing", "strides", "padding", "options"),
+    [
+        (1 + (option + place) % 3, *geometry, OPTIONS[option])
+        for option in range(3)
+        for place, geometry in enumerate(GEOMETRIES)
+    ]
+    + [
+        (num_routing, *GEOMETRIES[(num_routing + option) % 4], OPTIONS[option])
+        for option in range(3, len(OPTIONS))
+        for num_routing in (1, 2, 3)
+    ],
 )
 def test_convolution_equals_loops(num_routing, strides, padding, options):
     options = {"num_routing": num_routing, **options}
@@ -154,11 +166,16 @@ def test_parents_of_one_child_and_of_none_that_is_active(active, normalise):
     )
 
 
-@pytest.mark.parametrize("coordinates", [True, False])
 @pytest.mark.parametrize(
-    "options", [o for o in OPTIONS if "normalise" not in o]
+    ("num_routing", "options", "coordinates"),
+    [
+        (num_routing, options, (place + num_routing) % 2 == 0)
+        for num_routing in (1, 2, 3)
+        for place, options in enumerate(
+            o for o in OPTIONS if "normalise" not in o
+        )
+    ],
 )
-@pytest.mark.parametrize("num_routing", [1, 2, 3])
 def test_classes_equal_loops(num_routing, options, coordinates):
     options = {"num_routing": num_routing, **options}
     shape = (2, 2, 3, 2)
@@ -396,3 +413,11 @@ def test_layers_refuse_images_of_another_size_once_built(layer):
                 layer(capsules)
         else:
             layer(capsules)
+
+
+def test_classes_without_coordinates_take_any_size():
+    layer = layers.ClassMatrixCapsules(2, coordinates=False)
+    for size in (4, 5):
+        shape = (1, size, size, 3)
+        capsules = [np.ones(s, "float32") for s in ((*shape, 16), shape)]
+        assert layer(capsules)[0].shape == (1, 2, 16)

@@ -165,13 +165,14 @@ class CapsuleNetwork(keras.Model):
             remake = Reconstruction(*input_shape, dtype=dtype, name="remake")
             outputs["remake"] = remake(capsules, ops.argmax(lengths, axis=-1))
         super().__init__(images, outputs, name=name)
+        self.dtype_policy = dtype  # by which `compile` scales the loss
         self.decoder = remake
         self._mean_over_batch = MeanOverBatch()
         self._config = {
             "input_shape": tuple(input_shape),
             "num_classes": num_classes,
             "decoder": decoder,
-            "dtype": dtype.name,
+            "dtype": keras.dtype_policies.serialize(dtype),
             "name": name,
             **sizes,
         }

@@ -150,6 +150,7 @@ def test_values_out_of_range(values):
         HParams(**values)
 
 
+@pytest.mark.slow
 def test_it_learns():
     """Vertical bars from horizontal ones, wherever they are."""
     generator = np.random.default_rng(8)
@@ -167,7 +168,6 @@ def test_it_learns():
         class_lambda=1.0,
     )
     compile_model(model)
-    assert model.jit_compile == (keras.backend.backend() != "torch")
     y = {keys.LOGITS: np.eye(2, dtype="float32")[labels]}
     model.fit({keys.IMAGES: x}, y, batch_size=32, epochs=15, verbose=0)
     logits = ops.convert_to_numpy(model({keys.IMAGES: x})[keys.LOGITS])
@@ -184,6 +184,12 @@ def test_mirrored_steps_are_not_compiled_by_xla():
         model = small_model()
         compile_model(model)
     assert not model.jit_compile
+
+
+def test_steps_are_compiled_by_xla():
+    model = small_model()
+    compile_model(model)
+    assert model.jit_compile == (keras.backend.backend() != "torch")
 
 
 def test_evaluation_is_compiled_by_xla():

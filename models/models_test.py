@@ -247,9 +247,15 @@ def test_reconstructions_follow_the_labels_or_else_the_longest(num_targets):
         )
 
 
-@pytest.mark.parametrize("num_targets", [1, 2])
-@pytest.mark.parametrize("loss_type", ["margin", "softmax", "sigmoid"])
-@pytest.mark.parametrize("name", REFERENCE_MODELS)
+# Each pair of values of two arguments is met.
+@pytest.mark.parametrize(
+    ("name", "loss_type", "num_targets"),
+    [
+        (name, loss_type, 1 + (first + second) % 2)
+        for first, name in enumerate(REFERENCE_MODELS)
+        for second, loss_type in enumerate(("margin", "softmax", "sigmoid"))
+    ],
+)
 def test_the_loss_is_classification_plus_reconstruction(
     name, loss_type, num_targets
 ):

@@ -53,9 +53,11 @@ def short_table(output_dir):
         runs = list(read(output_dir, experiment)[0].values())
         if runs and experiment.published is not None:
             seeds = f"{len(runs)} seed{'s' * (len(runs) > 1)}"
+            how = [seeds, f"{runs[0]['steps']:,} steps"]
+            how += sorted({policy_of(run) for run in runs} - {None})
             lines.append(
                 f"| {experiment.title} | {experiment.figure()} | "
-                f"{percent(runs)} % ({seeds}, {runs[0]['steps']:,} steps) |"
+                f"{percent(runs)} % ({', '.join(how)}) |"
             )
     return "".join(f"{line}\n" for line in lines)
 
@@ -99,8 +101,14 @@ def machine_of(run):
     """Where a run was done, and in what types of numbers, in a few words."""
     machine = run["machine"]
     place = f"{machine['cores']} of {machine['device']}, {machine['backend']}"
+    policy = policy_of(run)
+    return place if policy is None else f"{place}, {policy}"
+
+
+def policy_of(run):
+    """The types of numbers of a run's command; None for the default."""
     policy = re.search(r"--dtype_policy=(\S+)", run["command"])
-    return place if policy is None else f"{place}, {policy[1]}"
+    return None if policy is None else policy[1]
 
 
 def commands():

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import os
 import pathlib
 import re
 import shlex
@@ -135,10 +136,11 @@ def reproduce(experiment, seeds, machine, output_dir):
         written.
     """
     folder = make_folder(pathlib.Path(output_dir, experiment.name))
+    done, _ = read(output_dir, experiment)
     for seed in seeds:
         path = folder / f"{seed}.json"
-        if path.exists():
-            print(f"{experiment.name}, seed {seed}: {path} is there")
+        if seed in done:
+            print(f"{path} is there, by: {done[seed].get('command')}")
         else:
             print(f"{experiment.name}, seed {seed}:", flush=True)
             _write(path, _run(experiment, seed, machine))
@@ -146,7 +148,15 @@ def reproduce(experiment, seeds, machine, output_dir):
     members = [folder / f"{n}.json" for n in range(experiment.members)]
     are_there = all(member.exists() for member in members)
     if experiment.members > 1 and are_there and not path.exists():
-        _write(path, _ensemble(experiment, machine))
+        config = _ensemble(experiment, machine)
+        if all(map(os.path.isdir, members_of(config))):
+            ensemble = _evaluated(lambda m: _ensemble(experiment, m), machine)
+            _write(path, {"commit": commit(), **ensemble})
+        else:
+            print(
+                f"{experiment.name}: no ensemble, for its members were trained "
+                f"in other folders than {config.checkpoint}"
+            )
 
 
 def _run(experiment, seed, machine):
@@ -175,21 +185,26 @@ def _run(experiment, seed, machine):
 
 
 def _ensemble(experiment, machine):
-    def make(machine):
-        config = training_of(experiment, 0, machine)
-        name = checkpoint_of(config).name
-        folder = _work_dir(experiment, machine, "{}") / "train"
-        return Config(
-            train=False,
-            dataset=config.dataset,
-            data_dir=config.data_dir,
-            dtype_policy=config.dtype_policy,
-            eval_size=config.eval_size,
-            checkpoint=str(folder / name),
-            num_trials=experiment.members,
-        )
+    """The `Config` of the test of all members together."""
+    config = training_of(experiment, 0, machine)
+    folder = _work_dir(experiment, machine, "{}") / "train"
+    return Config(
+        train=False,
+        dataset=config.dataset,
+        data_dir=config.data_dir,
+        dtype_policy=config.dtype_policy,
+        eval_size=config.eval_size,
+        checkpoint=str(folder / checkpoint_of(config).name),
+        num_trials=experiment.members,
+    )
 
-    return {"commit": commit(), **_evaluated(make, machine)}
+
+def members_of(ensemble):
+    """The paths of the checkpoints of an ensemble."""
+    return [
+        ensemble.checkpoint.replace("{}", str(number))
+        for number in range(ensemble.num_trials)
+    ]
 
 
 def _evaluated(make, machine):

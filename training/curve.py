@@ -5,7 +5,6 @@ import pathlib
 
 from common.durable import user_errors, whole_file
 from common.errors import UserError
-from common.text import shortened
 
 FILE = "curve.csv"
 _COLUMNS = "step,loss,accuracy"
@@ -55,14 +54,18 @@ def read(path):
     """
     points = {}
     with contextlib.suppress(OSError):
-        _, *lines = pathlib.Path(path).read_text(errors="replace").split("\n")
-        for line in lines[:-1]:  # behind the last newline is half a line
-            try:
+        head, *lines = (
+            pathlib.Path(path).read_text(errors="replace").split("\n")
+        )
+        try:
+            if head not in (_COLUMNS, ""):
+                raise ValueError
+            for line in lines[:-1]:  # behind the last newline is half a line
                 step, loss, accuracy = line.split(",")
                 points[int(step)] = (float(loss), float(accuracy))
-            except ValueError:
-                raise UserError(
-                    f"{path} is not a learning curve ({_COLUMNS}): it has the "
-                    f"line {shortened(line)}"
-                ) from None
+        except ValueError:
+            raise UserError(
+                f"{path} is not a learning curve, a table of {_COLUMNS}: move "
+                "it away"
+            ) from None
     return points

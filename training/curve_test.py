@@ -33,9 +33,12 @@ def test_no_file_is_no_points(tmp_path):
     assert read(tmp_path / FILE) == {}
 
 
-def test_another_file_of_the_name_is_named_and_stays(tmp_path):
+@pytest.mark.parametrize(
+    "content", ["a,b\n1,2\n", "epoch,loss,acc\n1,0.5,0.9\n", HEAD + "1,2\n"]
+)
+def test_another_file_of_the_name_is_named_and_stays(tmp_path, content):
     path = tmp_path / FILE
-    path.write_text("a,b\n1,2\n")
+    path.write_text(content)
     with pytest.raises(UserError, match=r"curve\.csv is not a learning curve"):
         Curve(tmp_path)
-    assert path.read_text() == "a,b\n1,2\n"
+    assert path.read_text() == content

@@ -437,6 +437,7 @@ DIGITS = {
 }
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_evaluation_of_one_and_of_an_ensemble(tmp_path, capsys):
     architecture = digits_network()
     for member in range(2):
@@ -464,6 +465,7 @@ def test_evaluation_of_one_and_of_an_ensemble(tmp_path, capsys):
         evaluate_once(dataclasses.replace(one, hparams_override=other))
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_continuous_evaluation_passes_tf1_checkpoints_by(tmp_path, capsys):
     architecture = digits_network()
     directory = tmp_path / "train"
@@ -510,7 +512,7 @@ def test_training_goes_on_from_init_checkpoint(tmp_path, capsys):
         assert checkpoints.open(path).training["seed"] == 0
 
     # It resumes from its own checkpoint, whatever --init_checkpoint says.
-    train(training_config(tmp_path / "a", 3, init_checkpoint="nowhere"))
+    train(training_config(tmp_path / "a", 2, init_checkpoint="nowhere"))
     assert "Resuming from" in capsys.readouterr().out
 
     with pytest.raises(UserError, match=r"at step 1.*ask for more steps"):

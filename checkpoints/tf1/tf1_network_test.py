@@ -148,7 +148,7 @@ def test_capsule_model_computes_what_the_reference_does(tmp_path, settings):
     Tf1Checkpoint(prefix).load(model, architecture)
     x = {keys.IMAGES: images}
     x |= dict(zip(keys.LABEL_BY_TARGET, labels, strict=False))
-    outputs = model.predict_on_batch(x)
+    outputs = model(x)
 
     lengths, redrawn = capsule_network(
         in_float64(values),
@@ -184,7 +184,7 @@ def test_baseline_computes_what_the_reference_does(tmp_path, settings):
     model = architecture.build()
 
     Tf1Checkpoint(prefix).load(model, architecture)
-    logits = model.predict_on_batch({keys.IMAGES: images})[keys.LOGITS]
+    logits = model({keys.IMAGES: images})[keys.LOGITS]
 
     expected = baseline_network(
         in_float64(values),

@@ -76,6 +76,7 @@ def flip(path, place):
     [
         (Split.TRAIN, {}, "train_2shifted_mnist.tfrecords"),
         (Split.TRAIN, {"shift": 6}, "train_6shifted_mnist.tfrecords"),
+        (Split.TRAIN, {"augment": True}, "train_0shifted_mnist.tfrecords"),
         (Split.TEST, {"shift": 6}, "test_0shifted_mnist.tfrecords"),
         (Split.VALID_TRAIN, {}, "train_2shifted_mnist_valid.tfrecords"),
         (Split.VALID_TRAIN, {}, "valid_train_2shifted_mnist.tfrecords"),

@@ -13,9 +13,9 @@ def fit(image, shape, data_set, stretched=False, pad=0, cropped=False):
 
     It keeps its proportions: it is resized to the largest size that fits and
     padded with black on two sides. What has the network's size already is left
-    as it is. For a network that was trained on crops of
-    photographs (cifar10, norb), it takes the place of the photograph, of
-    which the middle is cut out and standardised.
+    as it is, unless images of the training were resized. For a network that
+    was trained on crops of photographs (cifar10, norb), it takes the place of
+    the photograph, of which the middle is cut out and standardised.
 
     Args:
       image: uint8 array [H, W, 1 or 3]. A network of another depth, such as
@@ -35,7 +35,7 @@ def fit(image, shape, data_set, stretched=False, pad=0, cropped=False):
     size = (shape.height, shape.width)
     with tf.device("CPU:0"):
         if data_set.photograph_size is None:
-            if image.shape[:2] != size:
+            if stretched or image.shape[:2] != size:
                 image = _prepared(image, size, stretched, pad, cropped)
             return unit_range(image).numpy()
         photograph = pad_to_proportions(image, data_set.photograph_size)

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -144,8 +145,10 @@ def test_other_settings_are_refused_after_an_early_interruption(
     begun = []
 
     def in_own_process(function, config):
+        folder = pathlib.Path(config.summary_dir) / "train"
+        folder.mkdir(parents=True, exist_ok=True)
         if begun:
-            pathlib.Path(config.summary_dir).mkdir(parents=True, exist_ok=True)
+            (folder / "model.ckpt-5").mkdir(exist_ok=True)
         raise Interrupted("Stopped", signal.SIGTERM)
 
     monkeypatch.setattr(module, "in_own_process", in_own_process)
@@ -161,6 +164,13 @@ def test_other_settings_are_refused_after_an_early_interruption(
         compare.run(settings(tmp_path, steps=7), OWN)
     with pytest.raises(Interrupted):
         compare.run(settings(tmp_path), OWN)
+    # Nor is what was found lost with the folders of the trainings.
+    content = read(tmp_path)
+    content["models"]["baseline"]["runs"] = {"0": {}}
+    (tmp_path / "comparison.json").write_text(json.dumps(content))
+    shutil.rmtree(tmp_path / "baseline")
+    with pytest.raises(UserError, match="was begun with --points=4, not 5"):
+        compare.run(settings(tmp_path, points=5), OWN)
 
 
 def test_seconds_until_a_step():

@@ -148,10 +148,7 @@ def _predict(settings, arguments, network, checkpoint):
     files = prediction.list_files(arguments, complain)
     prepare = functools.partial(
         prediction.preparation(
-            checkpoint.training,
-            shape,
-            data_set,
-            checkpoint.architecture.num_targets,
+            checkpoint.training, shape, data_set, num_targets
         ),
         invert=settings.invert,
     )

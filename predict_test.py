@@ -178,6 +178,20 @@ def test_inverted_image_table_and_export(tmp_path, capsys, network):
     )
 
 
+def test_files_are_padded_as_the_training_was(tmp_path, capsys, network):
+    _, model = network
+    training = {"dataset": "digits", "pad": 2}
+    metadata = checkpoints.Metadata(7, ARCHITECTURE, training)
+    path = checkpoints.save(tmp_path, model, metadata)
+    image = blob(12, 12)
+    file = tmp_path / "a.png"
+    file.write_bytes(tf.io.encode_png(image).numpy())
+    assert predict.run(settings(checkpoint=path), [str(file)]) == 0
+    shown = capsys.readouterr().out.split()[-3:]
+    expected = lengths(model, np.pad(image[..., 0], 2))
+    assert shown == [f"{value:.3f}" for value in expected]
+
+
 def test_a_network_of_two_views_says_so(tmp_path, capsys):
     shape = ImageShape(8, 8, 2, 3)
     architecture = dataclasses.replace(ARCHITECTURE, shape=shape)

@@ -5,6 +5,7 @@ import json
 import math
 import pathlib
 
+import checkpoints
 from common import flags
 from common.durable import make_folder, whole_file
 from common.errors import UserError
@@ -139,7 +140,11 @@ class _Found:
 
     def _is_begun(self, name):
         """Whether something was trained, and not only asked for."""
-        return name in self.models and (self._path.parent / name).exists()
+        trainings = (self._path.parent / name).glob("*/train")
+        return name in self.models and (
+            bool(self.models[name]["runs"])
+            or any(map(checkpoints.find_all, trainings))
+        )
 
     def steps(self, name):
         """The steps of each run of a model; None if not known yet."""

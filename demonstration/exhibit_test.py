@@ -31,6 +31,7 @@ def save(
     num_targets=1,
     dataset="digits",
     weights=None,
+    pad=None,
     **hparams,
 ):
     """Saves an untrained small network; gives the path of its checkpoint."""
@@ -42,7 +43,8 @@ def save(
         network.set_weights([weights + w for w in network.get_weights()])
     compile_model(network)
     network.optimizer.build(network.trainable_variables)
-    metadata = checkpoints.Metadata(0, architecture, {"dataset": dataset})
+    training = {"dataset": dataset, "pad": pad}
+    metadata = checkpoints.Metadata(0, architecture, training)
     return str(checkpoints.save(folder, network, metadata))
 
 
@@ -129,6 +131,16 @@ def test_other_drawings_and_files_are_scaled_as_by_predict(make):
         shown.look_at_file(png(255 - image), "a.png", True),
     ):
         assert (pixels(found["image"]) == np.rint(fitted)).all()
+
+
+@pytest.mark.parametrize("dataset", ["digits", "mnist"])
+def test_files_are_padded_as_the_training_was(make, dataset):
+    """With test images and without."""
+    shape = ImageShape(36, 36, 1, 10)
+    shown = make(shape=shape, dataset=dataset, pad=4)
+    image = np.random.default_rng(2).integers(0, 256, (28, 28), np.uint8)
+    found = pixels(shown.look_at_file(png(image), "a.png", False)["image"])
+    assert (found[..., 0] == np.pad(image, 4)).all()
 
 
 def test_two_objects_in_two_colours_where_they_were_drawn(make):

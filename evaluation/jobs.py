@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import itertools
 import pathlib
 import time
 
@@ -21,6 +20,8 @@ START_TIMEOUT = 60
 # Seconds between looks whether it has started, and at most between others.
 _SHORT_INTERVAL = 0.5
 _LONGEST_INTERVAL = 3600
+# Seconds that a training may run on after its last checkpoint.
+_ENDING = 10
 _MOST_NAMES = 3
 
 
@@ -241,10 +242,9 @@ class _Follower:
             flush=True,
         )
         last_time = last_running = time.monotonic()
-        for is_first in itertools.chain([True], itertools.repeat(False)):
+        while True:
             # First: what it saves until it ends is then seen below.
             runs = is_training(self._directory)
-            self._is_finished = False
             for step, path in checkpoints.find_all(self._directory):
                 if _identity(path) in self._seen:
                     continue
@@ -252,18 +252,23 @@ class _Follower:
                     print(f"The training in {self._directory} began anew")
                 if self._evaluate(path):
                     last_time = time.monotonic()
-            # What was there may be the end of a training that now goes on.
-            if self._is_finished and not (is_first and runs):
-                return
             now = time.monotonic()
             if runs:
-                last_running, left = now, last_time + timeout - now
+                last_running = now
+            # One that runs long after its end goes on, to a later one.
+            is_over = self._is_finished and last_running < last_time + _ENDING
+            if is_over and not runs:
+                return
+            if runs:
+                left = last_time + timeout - now
             else:  # it may be started again
                 left = max(last_time, last_running) - now
                 left += min(START_TIMEOUT, timeout)
             if left < 0:
                 break
             interval = min(self._config.eval_interval, _LONGEST_INTERVAL, left)
+            if is_over:
+                interval = min(interval, _SHORT_INTERVAL)
             time.sleep(interval)
         if self._last_step < 0:
             raise UserError(

@@ -1,6 +1,7 @@
 """Following trainings; the jobs themselves are in experiment_test.py."""
 
 import dataclasses
+import itertools
 import json
 import re
 import shutil
@@ -157,7 +158,29 @@ def test_a_training_that_goes_on_after_its_end_is_followed(run, capsys):
 
     # Its newest is the last of the training before.
     while_training(run, evaluating(run), save_again)
-    assert reported(capsys.readouterr().out) == ["1", "2", "3", "3"]
+    output = capsys.readouterr().out
+    assert reported(output) == ["1", "2", "3", "3"]
+    assert "No new checkpoint in" in output
+
+
+def test_a_training_that_ends_is_not_waited_for(run, capsys, monkeypatch):
+    is_running = iter([True, True, True, False])
+    monkeypatch.setattr(jobs, "is_training", lambda _: next(is_running))
+    jobs.evaluate_continuously(evaluating(run, eval_timeout=100.0))
+    output = capsys.readouterr().out
+    assert reported(output) == ["1", "2", "3"]
+    assert "has stopped" not in output
+
+
+def test_a_training_that_went_on_and_stopped_is_said(run, capsys, monkeypatch):
+    is_running = itertools.chain([True] * 3, itertools.repeat(False))
+    monkeypatch.setattr(jobs, "is_training", lambda _: next(is_running))
+    monkeypatch.setattr(jobs, "_ENDING", 0)
+    monkeypatch.setattr(jobs, "START_TIMEOUT", 0.1)
+    jobs.evaluate_continuously(evaluating(run, eval_timeout=100.0))
+    output = capsys.readouterr().out
+    assert reported(output) == ["1", "2", "3"]
+    assert output.endswith(f"The training in {run}/train has stopped\n")
 
 
 @pytest.mark.parametrize("interval", [1e308, 0.01])

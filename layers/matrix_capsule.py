@@ -113,8 +113,6 @@ class PrimaryMatrixCapsules(keras.layers.Layer):
 class _EMRoutedLayer(keras.layers.Layer):
     """What both routed layers share: parents, options, weights and blocks."""
 
-    _takes_any_size = False
-
     def __init__(
         self,
         num_capsules: int,
@@ -166,9 +164,8 @@ class _EMRoutedLayer(keras.layers.Layer):
             self.add_weight(name=name, shape=(types,), initializer="zeros")
             for name in ("beta_u", "beta_a")
         )
-        size = (None, None) if self._takes_any_size else poses[1:3]
         self.input_spec = [
-            keras.layers.InputSpec(shape=(None, *size, *shape[3:]))
+            keras.layers.InputSpec(shape=(None, *shape[1:]))
             for shape in (poses, activations)
         ]
 
@@ -455,7 +452,6 @@ class ClassMatrixCapsules(_EMRoutedLayer):
                 f"coordinates must be a bool. Received: {coordinates!r}"
             )
         self.coordinates = coordinates
-        self._takes_any_size = not coordinates
 
     def _build_for(self, height, width, types):
         self._kernel_shape = (types,)

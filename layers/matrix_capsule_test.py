@@ -111,6 +111,8 @@ GEOMETRIES = list(itertools.product([1, 2], ["VALID", "SAME"]))
         for option in range(3)
         for place, geometry in enumerate(GEOMETRIES)
     ]
+    # Of one iteration nothing was assigned.
+    + [(2, 2, "VALID", OPTIONS[1]), (2, 1, "SAME", OPTIONS[2])]
     + [
         (num_routing, *GEOMETRIES[(num_routing + option) % 4], OPTIONS[option])
         for option in range(3, len(OPTIONS))
@@ -413,11 +415,3 @@ def test_layers_refuse_images_of_another_size_once_built(layer):
                 layer(capsules)
         else:
             layer(capsules)
-
-
-def test_classes_without_coordinates_take_any_size():
-    layer = layers.ClassMatrixCapsules(2, coordinates=False)
-    for size in (4, 5):
-        shape = (1, size, size, 3)
-        capsules = [np.ones(s, "float32") for s in ((*shape, 16), shape)]
-        assert layer(capsules)[0].shape == (1, 2, 16)

@@ -54,7 +54,9 @@ def short_table(output_dir):
         if runs and experiment.published is not None:
             seeds = f"{len(runs)} seed{'s' * (len(runs) > 1)}"
             how = [seeds, f"{runs[0]['steps']:,} steps"]
-            how += sorted({policy_of(run) for run in runs} - {None})
+            policies = {policy_of(run) or "float32" for run in runs}
+            if policies != {"float32"}:
+                how.append(" or ".join(sorted(policies)))
             lines.append(
                 f"| {experiment.title} | {experiment.figure()} | "
                 f"{percent(runs)} % ({', '.join(how)}) |"

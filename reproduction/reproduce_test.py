@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import pathlib
+import shutil
 
 import keras
 import pytest
@@ -34,7 +36,15 @@ TINY = Experiment(
 @pytest.fixture
 def places(tmp_path, monkeypatch):
     """A machine and a folder for results; a process each would take long."""
-    monkeypatch.setattr(run, "in_own_process", lambda do, *given: do(*given))
+
+    def in_own_process(do, *given):
+        policy = keras.config.dtype_policy()
+        found = do(*given)
+        assert keras.config.dtype_policy().name == given[0].dtype_policy
+        keras.config.set_dtype_policy(policy)
+        return found
+
+    monkeypatch.setattr(run, "in_own_process", in_own_process)
     mnist = tmp_path / "data" / "mnist"
     mnist.mkdir(parents=True)
     write_mnist(mnist, 20, 40)
@@ -44,9 +54,7 @@ def places(tmp_path, monkeypatch):
         batch_size=64,
         dtype_policy="mixed_bfloat16",
     )
-    policy = keras.config.dtype_policy()
-    yield machine, str(tmp_path / "out")
-    keras.config.set_dtype_policy(policy)
+    return machine, str(tmp_path / "out")
 
 
 def test_runs_are_written_down_and_not_done_again(places, capsys):
@@ -77,6 +85,14 @@ def test_runs_are_written_down_and_not_done_again(places, capsys):
     capsys.readouterr()
     run.reproduce(TINY, [0, 1], machine, output_dir)
     assert "Trained" not in capsys.readouterr().out
+    # Results that came from elsewhere.
+    ensemble = pathlib.Path(output_dir) / "tiny" / "ensemble.json"
+    ensemble.unlink()
+    member = pathlib.Path(machine.work_dir, *folder.split("/")[1:], "1")
+    shutil.rmtree(member)
+    run.reproduce(TINY, [0, 1], machine, output_dir)
+    assert f"no ensemble without ['{member}" in capsys.readouterr().out
+    assert not ensemble.exists()
 
 
 def result(wrong, examples=1000, **others):
@@ -124,6 +140,12 @@ def test_the_table_is_what_the_files_say(tmp_path):
     (missing,) = (line for line in by_name if "`svhn`" in line)
     assert "not run: its data were not at hand" in missing
     assert "0.40 ± 0.14 % (2 seeds, 9,380 steps)" in report.short_table(
+        tmp_path
+    )
+    (tmp_path / "mnist-3" / "1.json").unlink()
+    mixed = {**result(5), "command": "python x --dtype_policy=mixed_bfloat16"}
+    write(tmp_path, "mnist-1", result(3), mixed)
+    assert "9,380 steps, float32 or mixed_bfloat16)" in report.short_table(
         tmp_path
     )
     assert report.picture(tmp_path, "mnist-3").startswith(b"\x89PNG")

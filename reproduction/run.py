@@ -148,15 +148,13 @@ def reproduce(experiment, seeds, machine, output_dir):
     members = [folder / f"{n}.json" for n in range(experiment.members)]
     are_there = all(member.exists() for member in members)
     if experiment.members > 1 and are_there and not path.exists():
-        config = _ensemble(experiment, machine)
-        if all(map(os.path.isdir, members_of(config))):
+        members = members_of(_ensemble(experiment, machine))
+        if all(map(os.path.isdir, members)):
             ensemble = _evaluated(lambda m: _ensemble(experiment, m), machine)
             _write(path, {"commit": commit(), **ensemble})
         else:
-            print(
-                f"{experiment.name}: no ensemble, for its members were trained "
-                f"in other folders than {config.checkpoint}"
-            )
+            missing = [m for m in members if not os.path.isdir(m)]
+            print(f"{experiment.name}: no ensemble without {missing}")
 
 
 def _run(experiment, seed, machine):
@@ -218,8 +216,11 @@ def evaluate(config):
     from common.startup import load_backend
 
     load_backend()
+    import keras
+
     from evaluation import jobs
 
+    keras.config.set_dtype_policy(config.dtype_policy)
     if config.num_trials > 1:
         _, score = jobs.evaluate_ensemble(config)
     else:

@@ -512,7 +512,7 @@ def test_training_goes_on_from_init_checkpoint(tmp_path, capsys):
         assert checkpoints.open(path).training["seed"] == 0
 
     # It resumes from its own checkpoint, whatever --init_checkpoint says.
-    train(training_config(tmp_path / "a", 2, init_checkpoint="nowhere"))
+    train(training_config(tmp_path / "a", 3, init_checkpoint="nowhere"))
     assert "Resuming from" in capsys.readouterr().out
 
     with pytest.raises(UserError, match=r"at step 1.*ask for more steps"):

@@ -3,6 +3,7 @@ import json
 import pathlib
 
 import numpy as np
+import pytest
 from matplotlib import image
 
 from comparison import table
@@ -70,8 +71,9 @@ def test_pictures_show_every_model():
         assert len(np.unique(pixels[..., :3].reshape(-1, 3), axis=0)) > 3
 
 
-def test_the_page_shows_what_its_file_holds():
+@pytest.mark.parametrize("name", ["digits", "mnist"])
+def test_the_page_shows_what_its_file_holds(name):
     docs = pathlib.Path(__file__).parents[1] / "docs"
-    content = json.loads((docs / "comparison" / "digits.json").read_text())
+    content = json.loads((docs / "comparison" / f"{name}.json").read_text())
     shown = table.as_markdown(table.rows(content["models"])).rstrip()
     assert shown in (docs / "comparison.md").read_text()

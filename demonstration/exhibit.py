@@ -309,7 +309,6 @@ def load(config):
     architecture = checkpoint.architecture
     known = checkpoint.training.get("dataset")
     evaluator = Evaluator(config)
-    evaluator.refuse_contradictions(checkpoint)
     if config.dataset or config.data_dir or known in (None, EMBEDDED):
         model, pipeline = evaluator.load(checkpoint)
         settings = evaluator.settings_for(checkpoint)
@@ -318,6 +317,7 @@ def load(config):
         shape, num_targets = spec.shape, spec.num_targets
         names = spec.class_names or range(shape.num_classes)
     else:
+        evaluator.refuse_contradictions(checkpoint)
         model, pipeline = architecture.build(), None
         checkpoint.load(model, architecture)
         dataset, looks = known, checkpoint.training

@@ -69,7 +69,7 @@ class PrimaryMatrixCapsules(keras.layers.Layer):
         if len(input_shape) != 4 or None in input_shape[1:]:
             raise ValueError(
                 f"{self.name} needs input of the shape (batch, height, width, "
-                f"channels), all but the batch known. Received: "
+                "channels), all but the batch known. Received: "
                 f"{tuple(input_shape)}"
             )
         for name, size in (

@@ -246,7 +246,6 @@ _ALL = (
         source=f"{_MAZZIA} (quoted from memory)",
     ),
     Experiment(
-        # 80 passes: two hours on two CPU cores that multiply in bfloat16.
         name="efficient-capsule-long",
         title="MNIST, self-attention, augmented, 80 passes",
         dataset="mnist",

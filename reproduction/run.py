@@ -148,13 +148,13 @@ def reproduce(experiment, seeds, machine, output_dir):
     members = [folder / f"{n}.json" for n in range(experiment.members)]
     are_there = all(member.exists() for member in members)
     if experiment.members > 1 and are_there and not path.exists():
-        members = members_of(_ensemble(experiment, machine))
-        if all(map(os.path.isdir, members)):
+        checkpoints = members_of(_ensemble(experiment, machine))
+        missing = [c for c in checkpoints if not os.path.isdir(c)]
+        if missing:
+            print(f"{experiment.name}: no ensemble without {missing}")
+        else:
             ensemble = _evaluated(lambda m: _ensemble(experiment, m), machine)
             _write(path, {"commit": commit(), **ensemble})
-        else:
-            missing = [m for m in members if not os.path.isdir(m)]
-            print(f"{experiment.name}: no ensemble without {missing}")
 
 
 def _run(experiment, seed, machine):

@@ -247,9 +247,9 @@ _ALL = (
     ),
     Experiment(
         name="efficient-capsule-long",
-        title="MNIST, self-attention, augmented, 80 passes",
+        title="MNIST, self-attention, augmented, 64 passes",
         dataset="mnist",
-        max_steps=75_000,
+        max_steps=60_000,
         hparams=f"{_COSINE},learning_rate=0.001",
         flags="--model=efficient_capsule --batch_size=64 --augment",
         published=0.26,

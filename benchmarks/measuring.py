@@ -37,6 +37,24 @@ def timed(function, *arguments):
     return seconds
 
 
+def evaluation_seconds(predictor, x, y, batch_size):
+    """Seconds for each batch of one pass, as an evaluation computes them.
+
+    Args:
+      predictor: as `devices.parallel.OneDevice.predictor` gives it.
+      x: dict of arrays.
+      y: dict of arrays.
+      batch_size: int.
+    """
+    count = len(next(iter(x.values()))) // batch_size
+    parts = [slice(n * batch_size, (n + 1) * batch_size) for n in range(count)]
+    predict = predictor()
+    start = time.perf_counter()
+    for part in parts:
+        predict(*({k: v[part] for k, v in arrays.items()} for arrays in (x, y)))
+    return (time.perf_counter() - start) / count
+
+
 class _Clock(keras.callbacks.Callback):
     """From the begin of the first step to when the last result is there."""
 

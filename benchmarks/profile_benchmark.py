@@ -3,7 +3,7 @@
   python benchmarks/profile_benchmark.py
   python benchmarks/profile_benchmark.py --inference --policy=mixed_bfloat16
 
-The capsule model as it trains, or with --inference as it predicts. While
+The capsule model as it trains, or with --inference as it is evaluated. While
 several operations run side by side each counts with its part of the time, so
 that the rows add up to the step; what no operation explains is Python, the
 data and waiting. TensorFlow only, operations on the CPU only.
@@ -23,7 +23,7 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from benchmarks import command_line, measuring
 from benchmarks.networks import NETWORKS, examples
-from input_data import features as keys
+from devices.parallel import OneDevice
 
 FLAGS = {
     "inference": False,
@@ -47,14 +47,14 @@ def measure(flags):
         sys.exit("profile_benchmark.py needs KERAS_BACKEND=tensorflow")
     setting = command_line.setting(flags)
     x, y = examples(setting, flags.steps)
-    images = {keys.IMAGES: x[keys.IMAGES]}
-    model = NETWORKS["ours"](setting)
+    model, size = NETWORKS["ours"](setting), setting.batch_size
+    predictor = OneDevice().predictor(model)
 
     def block():
         if flags.inference:
-            measuring.inference_seconds(model, images, setting.batch_size)
+            measuring.evaluation_seconds(predictor, x, y, size)
         else:
-            measuring.training_seconds(model, x, y, setting.batch_size)
+            measuring.training_seconds(model, x, y, size)
 
     for _ in range(2):
         block()

@@ -18,7 +18,8 @@ Compares, for each policy of number types, three networks on equal batches:
 and, where --networks names them, the models shared_capsule and pooling as they
 train, with their own hyper-parameters.
 
-With --inference it compares `predict`, without labels, in place of `fit`.
+With --inference it compares what an evaluation does, by the same weights for
+all batches, in place of `fit`.
 
 Blocks of --steps steps of all networks and policies alternate in one process:
 images/s is the median over --rounds blocks, and the ratios are medians of the
@@ -38,7 +39,7 @@ import keras
 
 from benchmarks import command_line, measuring
 from benchmarks.networks import MNIST, NETWORKS, examples
-from input_data import features as keys
+from devices.parallel import OneDevice
 
 FLAGS = {
     "inference": False,
@@ -106,8 +107,8 @@ def _measurement(policy, name, setting, inference, steps):
     model, size = NETWORKS[name](setting), setting.batch_size
     x, y = examples(setting, steps)
     if inference:
-        images = {keys.IMAGES: x[keys.IMAGES]}
-        return lambda: measuring.inference_seconds(model, images, size)
+        predictor = OneDevice().predictor(model)
+        return lambda: measuring.evaluation_seconds(predictor, x, y, size)
     return lambda: measuring.training_seconds(model, x, y, size)
 
 

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from common.errors import UserError
 from devices import choice
+from layers.kept_spectra import KeptSpectra
 
 
 def make(settings):
@@ -107,19 +108,19 @@ class OneDevice:
         return batches
 
     def predictor(self, model):
-        """A function that computes a batch's logits and losses.
+        """A function for each time that the weights have changed.
 
         Args:
           model: `models.classifier.Classifier`, built in `building`.
 
         Returns:
-          Function from the dicts x and y of NumPy arrays [B, ...], where
-          `count` divides B, to what `Classifier.scored` gives: logits
-          [B, classes] and losses [B], NumPy arrays. It uses the weights that
-          the model has when it is called.
+          Function without arguments that gives a function by the weights that
+          the model has then: from the dicts x and y of NumPy arrays [B, ...],
+          where `count` divides B, to what `Classifier.scored` gives, logits
+          [B, classes] and losses [B], NumPy arrays.
         """
-        if model.needs_xla:
-            model.jit_compile = True
+        if keras.backend.backend() == "tensorflow":
+            return _tensorflow_predictor(model)
 
         def predict(x, y):
             outputs = model.predict_on_batch(x)
@@ -128,7 +129,7 @@ class OneDevice:
                 for values in model.scored(x, y, outputs)
             ]
 
-        return predict
+        return lambda: predict
 
     def from_first(self, value):
         """What the first process gives, an int >= 0 or None, in all of them."""
@@ -137,6 +138,27 @@ class OneDevice:
     def largest(self, value):
         """The largest of the ints that the processes give."""
         return value
+
+
+def _tensorflow_predictor(model):
+    """`OneDevice.predictor` on TensorFlow: spectra of kernels are kept."""
+    spectra = KeptSpectra()
+    if model.needs_xla:
+        model.jit_compile = True
+
+    @tf.function(jit_compile=model.jit_compile)
+    def scored(x, y):
+        with spectra.in_use():
+            return model.scored(x, y, model(x, training=False))
+
+    def predict(x, y):
+        return [values.numpy() for values in scored(x, y)]
+
+    def with_the_weights():
+        spectra.update()
+        return predict
+
+    return with_the_weights
 
 
 class MirroredDevices(OneDevice):
@@ -186,7 +208,7 @@ class MirroredDevices(OneDevice):
                 for values in self._strategy.run(scored, args=split)
             ]
 
-        return predict
+        return lambda: predict
 
 
 class ShardedDevices(OneDevice):
@@ -250,7 +272,7 @@ class ShardedDevices(OneDevice):
                 np.split(array, jax.process_count())[jax.process_index()],
             )
 
-        def predict(x, y):
+        def with_the_weights():
             weights = [
                 [variable.value for variable in variables]
                 for variables in (
@@ -258,10 +280,15 @@ class ShardedDevices(OneDevice):
                     model.non_trainable_variables,
                 )
             ]
-            x, y = jax.tree.map(own_rows, (x, y))
-            return [np.asarray(values) for values in compiled(weights, x, y)]
 
-        return predict
+            def predict(x, y):
+                x, y = jax.tree.map(own_rows, (x, y))
+                found = compiled(weights, x, y)
+                return [np.asarray(values) for values in found]
+
+            return predict
+
+        return with_the_weights
 
     def from_first(self, value):
         first = int(self._of_all_processes(-1 if value is None else value)[0])

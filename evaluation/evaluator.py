@@ -55,10 +55,11 @@ def predict(predictor, pipeline, batch_size):
     """The `Predictions` of a network.
 
     Args:
-      predictor: function of a batch, see `OneDevice.predictor`.
+      predictor: see `OneDevice.predictor`.
       pipeline: `Pipeline`.
       batch_size: int.
     """
+    predict_batch = predictor()
     labels, logits, losses = [], [], []
     num_examples = pipeline.spec.num_examples
     progress = Progress(0, num_examples, name="image")
@@ -73,7 +74,7 @@ def predict(predictor, pipeline, batch_size):
             for part in (x, y)
         )
         for found, values in zip(
-            (logits, losses), predictor(*full), strict=True
+            (logits, losses), predict_batch(*full), strict=True
         ):
             found.append(values[:size])
         done += size

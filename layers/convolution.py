@@ -7,8 +7,9 @@ import math
 import keras
 from keras import backend, ops
 
-from .fourier_convolution import Plan, axes, fourier_convolution
+from .fourier_convolution import Plan, axes, convolution_by_spectrum
 from .hardware import cpu_has_bfloat16_products, is_jax_on_cpu, is_on_cpu
+from .kept_spectra import spectrum_of
 
 # What decides, as benchmarks/convolution_benchmark.py measures it, counted in
 # multiply-adds of a matrix product: one multiply-add of the direct
@@ -44,17 +45,17 @@ def convolution(images, kernel, strides, padding: str):
     if dtype == "float16" or (
         dtype == "bfloat16" and not cpu_has_bfloat16_products()
     ):
-        images, kernel = (ops.cast(x, "float32") for x in (images, kernel))
+        images = ops.cast(images, "float32")
     plan = None
     if None not in images.shape[1:]:
         plan = faster_plan(
             tuple(images.shape), tuple(kernel.shape), _pair(strides), padding
         )
     if plan is not None:
-        outputs = fourier_convolution(
-            images, ops.convert_to_tensor(kernel, images.dtype), plan
-        )
-    elif is_jax_on_cpu() and _has_small_patches(images, kernel):
+        taps = spectrum_of(kernel, images.dtype, plan)
+        return ops.cast(convolution_by_spectrum(images, taps, plan), dtype)
+    kernel = ops.cast(kernel, images.dtype)
+    if is_jax_on_cpu() and _has_small_patches(images, kernel):
         outputs = _by_patches(images, kernel, _pair(strides), padding)
     else:
         outputs = _direct(images, kernel, strides, padding)
@@ -149,7 +150,6 @@ def _by_patches(images, kernel, strides, padding):
         shifted = (slice(y, y + span, step) for y in range(taps[number]))
         before = (slice(None),) * (1 + number)
         images = ops.concatenate([images[*before, s] for s in shifted], axis=-1)
-    kernel = ops.convert_to_tensor(kernel, images.dtype)
     return ops.matmul(images, ops.reshape(kernel, (-1, filters)))
 
 

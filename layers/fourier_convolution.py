@@ -181,16 +181,42 @@ def fourier_convolution(images, kernel, plan: Plan):
     Returns:
       Tensor [B, h, w, O].
     """
+    return convolution_by_spectrum(images, kernel_spectrum(kernel, plan), plan)
+
+
+def kernel_spectrum(kernel, plan: Plan):
+    """The spectra of a kernel, for `convolution_by_spectrum`.
+
+    Args:
+      kernel: tensor [k, k, C, O].
+      plan: `Plan`.
+
+    Returns:
+      Tensor [frequencies, s * s * C, O], C with the spare channels.
+    """
+    _, of_kernel, _ = _matrices(plan, kernel.dtype)
+    spare = _spare_channels(kernel.shape[2])
+    return _transform(of_kernel, _taps(kernel, plan, spare))
+
+
+def convolution_by_spectrum(images, taps, plan: Plan):
+    """`fourier_convolution`, of a kernel that is transformed already.
+
+    Args:
+      images: tensor [B, H, W, C].
+      taps: tensor of the same type, the `kernel_spectrum` by the same plan.
+      plan: `Plan`.
+
+    Returns:
+      Tensor [B, h, w, O].
+    """
     rows, columns = plan.rows, plan.columns
-    of_images, of_kernel, synthesis = (
-        ops.convert_to_tensor(matrix, images.dtype)
-        for matrix in _matrices(plan)
-    )
+    of_images, _, synthesis = _matrices(plan, images.dtype)
     batch, *_, channels = images.shape
-    filters = kernel.shape[-1]
-    examples, spare = _spared(batch, channels)
-    pixels = _transform(of_images, _pixels(images, plan, examples, spare))
-    taps = _transform(of_kernel, _taps(kernel, plan, spare))
+    filters = taps.shape[-1]
+    examples = _spare_examples(batch)
+    images = _pixels(images, plan, examples, _spare_channels(channels))
+    pixels = _transform(of_images, images)
     outputs = ops.reshape(
         _transform(synthesis, ops.matmul(pixels, taps)),
         (rows.tile, columns.tile, -1, rows.tiles, columns.tiles, filters),
@@ -204,19 +230,24 @@ def fourier_convolution(images, kernel, plan: Plan):
     return outputs[:, : rows.positions, : columns.positions]
 
 
-def _spared(batch, channels):
-    """How many examples and channels of zeros there are to spare.
+def _spare_examples(batch):
+    """How many examples of zeros there are to spare."""
+    return 1 if _spares() and (batch is None or batch % _SPARED == 0) else 0
 
-    None where processors multiply bfloat16: the step of the default network
-    took 3% longer with them in float32, 10% in bfloat16, on one with 2 MB of
-    second cache. One with AVX2 alone needs them.
+
+def _spare_channels(channels):
+    """How many channels of zeros there are to spare."""
+    return 4 if _spares() and channels % _SPARED == 0 else 0
+
+
+def _spares():
+    """Whether there is anything to spare.
+
+    Not where processors multiply bfloat16: the step of the default network
+    took 3% longer with it in float32, 10% in bfloat16, on one with 2 MB of
+    second cache. One with AVX2 alone needs it.
     """
-    if cpu_has_bfloat16_products():
-        return 0, 0
-    return (
-        1 if batch is None or batch % _SPARED == 0 else 0,
-        4 if channels % _SPARED == 0 else 0,
-    )
+    return not cpu_has_bfloat16_products()
 
 
 def _transform(matrix, numbers):
@@ -288,9 +319,13 @@ def _taps(kernel, plan, spare):
     )
 
 
+def _matrices(plan, dtype):
+    """The matrices of pixels and taps, and that of the synthesis."""
+    return [ops.convert_to_tensor(m, dtype) for m in _float32_matrices(plan)]
+
+
 @functools.lru_cache(maxsize=64)
-def _matrices(plan):
-    """The matrices of pixels and taps, and that of the synthesis: float32."""
+def _float32_matrices(plan):
     rows, columns = plan.rows, plan.columns
     shape = np.array([rows.length, columns.length])
     frequencies = np.array(list(itertools.product(*map(range, shape))))

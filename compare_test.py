@@ -15,6 +15,7 @@ from common.errors import Interrupted, UserError
 from comparison.run import _seconds_at
 from comparison.settings import Settings
 from testing.small_models import overrides
+from training.process import sole_trainer
 
 ROOT = pathlib.Path(compare.__file__).parent
 STEPS = 400
@@ -171,6 +172,20 @@ def test_other_settings_are_refused_after_an_early_interruption(
     shutil.rmtree(tmp_path / "baseline")
     with pytest.raises(UserError, match="was begun with --points=4, not 5"):
         compare.run(settings(tmp_path, points=5), OWN)
+    # Nor are trainings taken for those of other settings without it.
+    with pytest.raises(Interrupted):
+        compare.run(settings(tmp_path), OWN)
+    (tmp_path / "comparison.json").unlink()
+    with pytest.raises(UserError, match="efficient_capsule has trainings that .* not"):
+        compare.run(settings(tmp_path, steps=7), OWN)
+
+
+def test_a_folder_has_one_comparison(tmp_path):
+    with (
+        sole_trainer(tmp_path),
+        pytest.raises(UserError, match="is training in .*another --output_dir"),
+    ):
+        compare.run(settings(tmp_path), OWN)
 
 
 def test_seconds_until_a_step():

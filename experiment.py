@@ -25,6 +25,10 @@ def run(config):
     Args:
       config: `Config`.
 
+    Returns:
+      The `Score` of the one checkpoint or the ensemble that `config.checkpoint`
+      names; None if it names none.
+
     Raises:
       UserError: for settings, data or checkpoints that do not work.
       Interrupted: if a training was stopped by a signal.
@@ -34,7 +38,7 @@ def run(config):
 
     with devices.use(config, "experiment.py") as on:
         keras.config.set_dtype_policy(config.dtype_policy)
-        _run(config, on)
+        return _run(config, on)
 
 
 def _run(config, on):
@@ -53,7 +57,7 @@ def _run(config, on):
             )
         with jobs.evaluating_saved(config, on) as evaluate:
             train(config, on, evaluate)
-        return
+        return None
     if config.init_checkpoint is not None:
         raise UserError(
             "--init_checkpoint is for training; to evaluate a checkpoint name "
@@ -62,11 +66,12 @@ def _run(config, on):
     if config.num_trials > 1:
         if config.checkpoint is None:
             raise UserError("--num_trials needs --checkpoint with {} in it")
-        jobs.evaluate_ensemble(config, on)
-    elif config.checkpoint is not None:
-        jobs.evaluate_once(config, on)
-    else:
-        jobs.evaluate_continuously(config, on)
+        _, score = jobs.evaluate_ensemble(config, on)
+        return score
+    if config.checkpoint is not None:
+        return jobs.evaluate_once(config, on)
+    jobs.evaluate_continuously(config, on)
+    return None
 
 
 def main(argv):

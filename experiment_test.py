@@ -714,13 +714,18 @@ def test_a_checkpoint_of_another_architecture_is_refused(done):
 def test_resuming_with_other_training_settings_says_so(done, tmp_path):
     new = tmp_path / "new"
     shutil.copytree(at(done, 2), at(new, 2))
-    override = f"{SMALL},learning_rate=0.01"
+    override = f"{SMALL},learning_rate=0.01,schedule=cosine"
     output = printed_by(
         small(new, seed=4, hparams_override=override, summary_step=1)
     )
     assert "Resuming from" in output
     assert "learning_rate was 0.001 and is 0.01 from here on" in output
     assert "seed was 0 and is 4 from here on" in output
+    # By which the rate of each step changes.
+    assert "max_steps was 2 and is 6 from here on" in output
+    # The first step of a run, which is traced, tells nothing of the speed.
+    rates = scalars(new / "train")["images_per_second"]
+    assert sorted(rates) == [4, 5, 6]
     # Of the same weights: another seed gives another batch.
     losses = [scalars(run / "train")["total_loss"][3] for run in (done, new)]
     assert losses[0] != losses[1]

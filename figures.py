@@ -22,7 +22,7 @@ from absl import app, flags
 
 import common.flags
 import devices
-from common.durable import make_folder, whole_file
+from common.durable import make_folder, write_file
 from common.ending import told
 from common.errors import UserError
 from common.fields import did_you_mean, meanings
@@ -125,8 +125,7 @@ def _write(folder, files):
     """Writes a dict from name to bytes; gives the paths."""
     paths = [folder / name for name in files]
     for path, content in zip(paths, files.values(), strict=True):
-        with whole_file(path, replace=True) as partial:
-            partial.write_bytes(content)
+        write_file(path, content)
     return paths
 
 

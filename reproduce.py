@@ -4,11 +4,12 @@
   python reproduce.py mnist-3 --seeds=0,1,2 --data_dir=DATA --work_dir=WORK
   python reproduce.py --table
 
-An argument is an experiment's name; `all` stands for all of them. A run that
-is written down is not done again, and one that was interrupted goes on by the
-same command. --data_dir has a folder for each data set, named as --dataset
-names it (mnist, cifar10, norb, svhn, affnist). --table makes docs/results.md
-and the README's short table from the files in --output_dir.
+An argument is an experiment's name; `all` stands for all whose data are there.
+A run that is written down is not done again, and one that was interrupted goes
+on by the same command. --data_dir has a folder for each data set, named as
+--dataset names it (mnist, cifar10, norb, svhn, affnist). --table makes
+docs/results.md, its picture and the README's short table from the files in
+--output_dir.
 """
 
 import pathlib
@@ -38,7 +39,8 @@ def define_flags():
         "batch_size",
         None,
         "Images in a training batch; there are as many fewer steps as it is "
-        "larger. Default: the experiment's. A GPU is filled by 1024 or more.",
+        "larger, and rates stay. Default: the experiment's. A GPU is filled by "
+        "1024 or more.",
         lower_bound=1,
         upper_bound=meanings(Config)["batch_size"][2].at_most,
     )
@@ -73,7 +75,8 @@ def run(names, seeds, output_dir, **of_machine):
       **of_machine: attributes of a `reproduction.run.Machine`.
 
     Raises:
-      UserError: for a name or settings that do not work.
+      UserError: for a name or settings that do not work, or data that are
+        missing: of `all` experiments, those without data are left out.
       Interrupted: after a signal.
     """
     experiments = find(names)
@@ -81,9 +84,19 @@ def run(names, seeds, output_dir, **of_machine):
         if not of_machine[name]:
             raise UserError(f"--{name} is required")
     load_backend()
-    from reproduction.run import Machine, reproduce
+    from reproduction.run import Machine, missing_data, reproduce
 
     machine = Machine(**of_machine)
+    for experiment in list(experiments):
+        missing = missing_data(experiment, machine)
+        if missing:
+            needs = (
+                f"{experiment.name} needs the folder {' and '.join(missing)}"
+            )
+            if "all" not in names:
+                raise UserError(f"{needs}, in which there are its data")
+            print(f"Left out: {needs}")
+            experiments.remove(experiment)
     with interrupted_by_signals():
         for experiment in experiments:
             reproduce(experiment, seeds, machine, output_dir)
@@ -143,15 +156,14 @@ def tables(output_dir):
 def write_tables(output_dir):
     """Writes the page, the README's table and the picture."""
     load_backend()
-    from common.durable import whole_file
+    from common.durable import write_file
     from reproduction import report
 
     for document, text in tables(output_dir).items():
         report.update(document, text)
     png = report.picture(output_dir, PICTURE_OF)
     if png is not None:
-        with whole_file(PICTURE, replace=True) as partial:
-            partial.write_bytes(png)
+        write_file(PICTURE, png)
 
 
 def main(argv):

@@ -59,7 +59,7 @@ def run(models, config, output_dir, num_examples):
       UserError: for checkpoints or data that do not work, or a folder that
         cannot be written.
     """
-    from common.durable import make_folder, whole_file
+    from common.durable import make_folder, write_file
     from evaluation.transfer import measure
     from visualisation import transfer
 
@@ -68,8 +68,7 @@ def run(models, config, output_dir, num_examples):
     paths = []
 
     def write(name, content):
-        with whole_file(folder / name, replace=True) as partial:
-            partial.write_bytes(content)
+        write_file(folder / name, content)
         paths.append(folder / name)
 
     # First what took long.

@@ -5,6 +5,7 @@ from checkpoints.checkpoint import (
     DamagedError,
     Metadata,
     newest,
+    require_existing,
     save,
 )
 from checkpoints.checkpoint import exists as exists
@@ -21,5 +22,6 @@ __all__ = [
     "open",
     "path_of",
     "remove_partial",
+    "require_existing",
     "save",
 ]

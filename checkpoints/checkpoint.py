@@ -34,6 +34,7 @@ from common.text import listed, shortened
 from input_data.features import DIVIDED_FOR_TEST
 
 FORMAT = 1
+_MOST_NAMES = 3
 WEIGHTS_FILE = "model.weights.h5"
 JSON_FILE = "checkpoint.json"
 # Bounds for the size of a file of weights: the variables are float32, but for
@@ -196,6 +197,21 @@ def _in_one_line(error):
 def exists(path):
     """Whether something that may be a checkpoint is there."""
     return os.path.isdir(path) or is_tf1(path)
+
+
+def require_existing(paths):
+    """Raises UserError unless there may be a checkpoint at each of the paths.
+
+    It lists those that were found.
+    """
+    found, missing = [], []
+    for path in paths:
+        (found if exists(path) else missing).append(path)
+    if missing:
+        raise UserError(
+            f"missing checkpoints: {listed(missing, _MOST_NAMES)}; found: "
+            f"{listed(found, _MOST_NAMES) or 'none'}"
+        )
 
 
 def open_checkpoint(path: str | os.PathLike) -> Checkpoint:

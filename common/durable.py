@@ -68,6 +68,20 @@ def whole_file(path, replace=False):
         yield partial
 
 
+def write_file(path, content):
+    """Writes a file, in the place of one that may be there.
+
+    Args:
+      path: `pathlib.Path`.
+      content: bytes.
+
+    Raises:
+      UserError: if it cannot be written.
+    """
+    with whole_file(path, replace=True) as partial:
+        partial.write_bytes(content)
+
+
 @contextlib.contextmanager
 def user_errors(name, advice=""):
     """A context in which a failure to write is a UserError.

@@ -127,14 +127,17 @@ def parse(settings_class, arguments):
     """The settings that command-line arguments give, without a command.
 
     Raises:
-      absl.flags.Error: for a flag that is unknown or a value out of range.
+      absl.flags.Error: for a flag that is unknown, a value out of range, or
+        what is no flag.
     """
     flag_values = flags.FlagValues()
     define(settings_class, flag_values=flag_values)
     try:
-        flag_values(["", *arguments])
-    except flags.Error as error:
+        _, *others = flag_values(["", *arguments])
+    except (flags.Error, ValueError) as error:
         raise flags.Error(as_message(error)) from None
+    if others:
+        raise flags.Error(as_message(f"not a flag: {' '.join(others)}"))
     return settings_of(settings_class, flag_values)
 
 
@@ -142,7 +145,8 @@ def parse_or_explain(arguments):
     """For `app.run`: a wrong flag ends the program with a short message."""
     try:
         return flags.FLAGS(arguments)
-    except flags.Error as error:
+    # A ValueError for --notrain=1.
+    except (flags.Error, ValueError) as error:
         sys.exit(f"{as_message(error)}\nPass --help to see all flags.")
 
 

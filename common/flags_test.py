@@ -51,6 +51,8 @@ def test_flags_give_settings(arguments, expected):
         ("--wide=perhaps", "--wide=perhaps"),
         ("--kind=c", "--kind=c: value should be one of <a|b>"),
         ("--name=X", "--name=X: must be in small letters"),
+        ("--nowide=1", "--nowide=1 does not take an argument"),
+        ("count=1", "not a flag: count=1"),
     ],
 )
 def test_wrong_flags_say_what_would_be_right(argument, message):

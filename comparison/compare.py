@@ -3,15 +3,15 @@
 import dataclasses
 import json
 import math
-import pathlib
 
 import checkpoints
 from common import flags
-from common.durable import make_folder, whole_file
+from common.durable import make_folder, write_file
 from common.errors import UserError
 from comparison import table
 from comparison.run import in_own_process, measure_speed, train_and_evaluate
 from comparison.settings import training
+from training.process import sole_trainer
 
 JSON_FILE = "comparison.json"
 # With --minutes the speed is measured by so many steps, and then for so long.
@@ -36,9 +36,15 @@ def compare(settings, own):
       UserError: for settings that do not work, or that are not those with
         which the folder's comparison was begun.
     """
-    settings.require_complete()
     trainings = {name: training(settings, name, own) for name in settings.names}
     folder = make_folder(settings.output_dir)
+    with sole_trainer(folder, "--output_dir"):
+        models = _all_runs(settings, trainings, folder)
+    _report(folder, settings, models)
+
+
+def _all_runs(settings, trainings, folder):
+    """Does the runs; gives what is found of all models by name."""
     found = _Found(folder / JSON_FILE, settings)
     for name, config in trainings.items():
         found.begin(name, config)
@@ -61,7 +67,7 @@ def compare(settings, own):
                 found.add(name, seed, in_own_process(train_and_evaluate, run))
             except UserError as error:
                 raise UserError(f"{name}, seed {seed}: {error}") from error
-    _report(folder, settings, found.models)
+    return found.models
 
 
 def _intervals(steps, points):
@@ -131,6 +137,11 @@ class _Found:
         if before == given:
             return
         if self._is_begun(name):
+            if before is None:
+                raise UserError(
+                    f"{self._path.parent / name} has trainings that "
+                    f"{self._path} does not tell of: name another --output_dir"
+                )
             raise UserError(
                 f"{self._path} was begun with {name} by {before}, not {given}: "
                 "give the same, or name another --output_dir"
@@ -141,10 +152,8 @@ class _Found:
     def _is_begun(self, name):
         """Whether something was trained, and not only asked for."""
         trainings = (self._path.parent / name).glob("*/train")
-        return name in self.models and (
-            bool(self.models[name]["runs"])
-            or any(map(checkpoints.find_all, trainings))
-        )
+        known = self.models.get(name, {}).get("runs")
+        return bool(known) or any(map(checkpoints.find_all, trainings))
 
     def steps(self, name):
         """The steps of each run of a model; None if not known yet."""
@@ -167,8 +176,8 @@ class _Found:
     def write(self):
         """Writes the file."""
         content = {"budget": self._budget, "models": self.models}
-        with whole_file(self._path, replace=True) as partial:
-            partial.write_text(json.dumps(content, indent=2) + "\n")
+        text = json.dumps(content, indent=2) + "\n"
+        write_file(self._path, text.encode())
 
 
 def _report(folder, settings, models):
@@ -181,7 +190,5 @@ def _report(folder, settings, models):
     title = f"{settings.dataset_name}, {budget} each"
     print(f"\n{title}:\n{table.as_markdown(table.rows(models))}")
     for name, content in table.pictures(models, title).items():
-        path = pathlib.Path(folder) / name
-        with whole_file(path, replace=True) as partial:
-            partial.write_bytes(content)
-        print(path)
+        write_file(folder / name, content)
+        print(folder / name)

@@ -14,6 +14,7 @@ import experiment
 from common.errors import Interrupted, UserError
 from common.startup import load_backend
 
+_RATE = "images_per_second"
 # Parts of a short training whose speeds are measured, the first one, in which
 # the graph is built, for nothing.
 _PARTS = 4
@@ -131,8 +132,8 @@ def _evaluate(config):
         seconds = time.perf_counter() - start
         result = predictions.score
         points.append({"step": step, "wrong": result.wrong})
-    model, _ = evaluator.load(opened)
-    return points, result.num_examples / seconds, result, (model, opened)
+    found = evaluator.model, opened
+    return points, result.num_examples / seconds, result, found
 
 
 def _describe(found):
@@ -166,9 +167,14 @@ def _rates(config):
     directory = str(pathlib.Path(config.summary_dir) / "train")
     events = EventAccumulator(directory, {TENSORS: 0})
     events.Reload()
+    if _RATE not in events.Tags()[TENSORS]:
+        raise UserError(
+            f"{directory} does not tell how fast the training was: it was "
+            "stopped before its last step alone. Remove it and train again"
+        )
     rates = {
         event.step: float(make_ndarray(event.tensor_proto))
-        for event in events.Tensors("images_per_second")
+        for event in events.Tensors(_RATE)
     }
     return dict(sorted(rates.items()))
 

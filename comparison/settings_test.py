@@ -56,6 +56,7 @@ def test_a_model_has_the_data_flags_and_its_own():
         ("baselin --shift=1", "unknown model 'baselin'"),
         ("baseline --shift='1", "is not a model's name and flags"),
         ("baseline --nonsense=1", "--settings of baseline: .*nonsense"),
+        ("baseline --augment false", "of baseline: not a flag: false"),
         ("all --max_steps=7", "--max_steps is not for single models"),
         ("baseline --dataset=mnist", "--dataset is not for single models"),
         ("baseline --color", "--color is not for single models"),

@@ -47,14 +47,21 @@ def export(path, network):
       network: `keras.Model`, as `functional` makes it.
 
     Raises:
-      UserError: if there is something at `path`, or it cannot be written.
+      UserError: if there is something at `path`, or it cannot be written, or
+        the backend has no SavedModel.
     """
     path = pathlib.Path(path)
     flag = f"--export={path}"
     if os.path.lexists(path):
         raise UserError(f"{flag} exists and is left as it is")
+    is_saved_model = path.suffix != KERAS_SUFFIX
+    if is_saved_model and keras.backend.backend() == "torch":
+        raise UserError(
+            f"{flag}: torch writes no SavedModel. Name a file that ends in "
+            f"{KERAS_SUFFIX}, or set KERAS_BACKEND=tensorflow"
+        )
     with user_errors(flag), whole(path) as made:
-        if path.suffix == KERAS_SUFFIX:
-            network.save(made)
-        else:
+        if is_saved_model:
             network.export(made, format="tf_saved_model", verbose=False)
+        else:
+            network.save(made)

@@ -126,6 +126,13 @@ def test_nothing_is_overwritten(tmp_path, name):
     assert path.read_text() == "mine"
 
 
+def test_torch_has_no_saved_model(tmp_path, monkeypatch):
+    monkeypatch.setattr(keras.backend, "backend", lambda: "torch")
+    with pytest.raises(UserError, match="saved: torch writes no SavedModel"):
+        export(tmp_path / "saved", None)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("name", "error"),
     [

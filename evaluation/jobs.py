@@ -7,7 +7,6 @@ import time
 
 import checkpoints
 from common.errors import UserError
-from common.text import listed
 from devices.parallel import OneDevice
 from evaluation.counts import score
 from evaluation.evaluator import Evaluator, require_same_images
@@ -22,7 +21,6 @@ _SHORT_INTERVAL = 0.5
 _LONGEST_INTERVAL = 3600
 # Seconds that a training may run on after its last checkpoint.
 _ENDING = 10
-_MOST_NAMES = 3
 
 
 def evaluate_once(config, parallel=_ONE_DEVICE):
@@ -124,8 +122,9 @@ def evaluate_ensemble(config, parallel=_ONE_DEVICE):
                 f"{path}: ", predictions, members[-1], checkpoint, True
             )
             total = total + predictions.logits
-        predictions = dataclasses.replace(predictions, logits=total)
-        found = score(predictions.labels, total, spec.num_targets)
+        mean = total / len(paths)
+        predictions = dataclasses.replace(predictions, logits=mean)
+        found = score(predictions.labels, mean, spec.num_targets)
         results.tell(f"Ensemble of {len(paths)}:\n", predictions, found)
     return members, found
 
@@ -140,13 +139,7 @@ def _ensemble_paths(pattern, num_trials):
         pathlib.Path(pattern.replace("{}", str(trial)))
         for trial in range(num_trials)
     ]
-    missing = [path for path in paths if not checkpoints.exists(path)]
-    if missing:
-        found = sorted(set(paths) - set(missing), key=paths.index)
-        raise UserError(
-            f"missing checkpoints: {listed(missing, _MOST_NAMES)}; found: "
-            f"{listed(found, _MOST_NAMES) or 'none'}"
-        )
+    checkpoints.require_existing(paths)
     return paths
 
 

@@ -13,6 +13,8 @@ import checkpoints
 from checkpoints.checkpoint_test import rewrite
 from common.errors import UserError
 from evaluation import jobs
+from evaluation.counts import Score
+from evaluation.evaluator import Predictions
 from testing.small_models import overrides
 from training.config import Config
 from training.process import is_training, sole_trainer
@@ -249,6 +251,18 @@ def test_json_for_programs(run, capsys):
     assert png.read_bytes().startswith(b"\x89PNG")
 
 
+def test_json_has_no_nan(run, capsys, monkeypatch):
+    score = Score(30, 20, 20, 10, float("nan"))
+    monkeypatch.setattr(Predictions, "score", score)
+    jobs.evaluate_once(evaluating(run, checkpoint=str(run), format="json"))
+
+    def refuse(name):
+        raise ValueError(name)
+
+    found = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    assert found["loss"] is None
+
+
 def test_an_ensemble_is_of_one_kind(run, tmp_path, capsys):
     new = tmp_path / "baseline"
     train(
@@ -268,7 +282,10 @@ def test_an_ensemble_is_of_one_kind(run, tmp_path, capsys):
         tmp_path, checkpoint=str(pattern), num_trials=2, format="json"
     )
     capsys.readouterr()
-    jobs.evaluate_ensemble(config)
+    (first, second), together = jobs.evaluate_ensemble(config)
+    # Of two equal members each counts what it counts alone.
+    assert first == second
+    assert dataclasses.replace(first, loss=None) == together
     lines = capsys.readouterr().out.splitlines()
     assert [json.loads(line)["checkpoint"] for line in lines] == [
         *(str(pattern).replace("{}", number) for number in "01"),

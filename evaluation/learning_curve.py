@@ -5,7 +5,7 @@ import pathlib
 import matplotlib
 from matplotlib.figure import Figure
 
-from common.durable import whole_file
+from common.durable import write_file
 from training import curve
 from visualisation.drawing import SCREEN_DPI, STYLE, make_logarithmic, png
 
@@ -29,9 +29,7 @@ def write(summary_dir):
         part: curve.read(summary_dir / part / curve.FILE) for part in _PARTS
     }
     parts = {part: points for part, points in parts.items() if points}
-    picture = draw(parts, summary_dir.resolve().name)
-    with whole_file(summary_dir / FILE, replace=True) as partial:
-        partial.write_bytes(picture)
+    write_file(summary_dir / FILE, draw(parts, summary_dir.resolve().name))
 
 
 def draw(parts, title):

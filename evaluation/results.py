@@ -3,12 +3,13 @@
 import contextlib
 import dataclasses
 import json
+import math
 import pathlib
 import sys
 
 import numpy as np
 
-from common.durable import make_folder, whole_file
+from common.durable import make_folder, write_file
 from evaluation import learning_curve, pictures
 from evaluation.counts import confusion_matrix
 from training.summaries import SummaryWriter, evaluation_scalars
@@ -92,6 +93,7 @@ class Results:
                 "step": checkpoint.step if checkpoint else None,
                 "images": images,
                 **dataclasses.asdict(score),
+                "loss": _finite(score.loss),
                 "wrong": score.wrong,
                 "wrong_percent": 100.0 * score.wrong / score.num_examples,
                 **_by_class(predictions),
@@ -105,9 +107,7 @@ class Results:
         if matrix is not None:
             files[f"{name}.confusion_matrix.png"] = matrix
         for name, content in files.items():
-            path = make_folder(self._folder) / name
-            with whole_file(path, replace=True) as partial:
-                partial.write_bytes(content)
+            write_file(make_folder(self._folder) / name, content)
 
     def _summarise(self, predictions, score, checkpoint):
         """Writes one evaluation for TensorBoard, and the learning curve."""
@@ -118,6 +118,11 @@ class Results:
         for name, png in pictures.draw(predictions, step).items():
             self._writer.image(name, png, step)
         learning_curve.write(self._config.summary_dir)
+
+
+def _finite(number):
+    """A number as JSON can have it: None for NaN and infinity."""
+    return number if number is not None and math.isfinite(number) else None
 
 
 def _by_class(predictions):

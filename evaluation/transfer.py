@@ -30,8 +30,8 @@ def measure(config, models, num_examples):
       and of the images of these examples, float32 [N, H, W, C].
 
     Raises:
-      UserError: if a checkpoint is for images of one size, or does not fit
-        the data.
+      UserError: if a checkpoint is missing, for images of one size, or does
+        not fit the data.
     """
     if config.pairs == "overlap":
         raise UserError("--pairs must be below or beside")
@@ -41,6 +41,7 @@ def measure(config, models, num_examples):
         ),
         "pairs": Evaluator(dataclasses.replace(config, num_targets=2)),
     }
+    checkpoints.require_existing(list(itertools.chain(*models.values())))
     runs = {name: [] for name in models}
     predictions, pipeline = {}, None
     for name, path in (

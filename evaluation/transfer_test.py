@@ -116,6 +116,15 @@ def test_wrong_arguments_are_one_line(arguments, num_trials, message):
         transfer.models_of(arguments, num_trials)
 
 
+def test_missing_checkpoints_are_told_before_the_work(tmp_path):
+    models = {"a": [str(tmp_path)], "b": ["/tmp/nothing/here"]}
+    config = Config(train=False, pairs="below")
+    message = "missing checkpoints: /tmp/nothing/here; found: "
+    with pytest.raises(UserError, match=message):
+        transfer.run(models, config, tmp_path, 4)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_pairs_that_overlap_are_another_experiment(tmp_path):
     with pytest.raises(UserError, match="--pairs must be below or beside"):
         transfer.run({"a": ["x"]}, Config(train=False), tmp_path, 4)

@@ -66,12 +66,15 @@ class Experiment:
     members: int = 1
     not_run: str = _NO_TIME
 
-    def figure(self, published=None):
-        """A published error and its source, in words: by default its own."""
-        published = self.published if published is None else published
-        if published is None:
+    def figure(self):
+        """Its published error and the source, in words."""
+        return self.figure_of(self)
+
+    def figure_of(self, measured):
+        """The same of itself or one of `others`."""
+        if measured.published is None:
             return "not published"
-        return f"{published:g} % ({self.source})"
+        return f"{measured.published:g} % ({self.source})"
 
 
 def _mnist_table(name, title, hparams, published, flags="", steps=_LONG):
@@ -145,7 +148,9 @@ _ABLATION = {
 }
 
 _ALL = (
-    _mnist_table("baseline", "baseline", "", 0.39, "--model=baseline"),
+    _mnist_table(
+        "baseline", "the reference's baseline", "", 0.39, "--model=baseline"
+    ),
     _mnist_table(
         "1-plain", "1 iteration, no decoder", "routing=1,remake=false", 0.34
     ),
@@ -171,7 +176,7 @@ _ALL = (
     ),
     Experiment(
         name="multimnist-baseline",
-        title="MultiMNIST, baseline",
+        title="MultiMNIST, the reference's baseline",
         dataset="mnist",
         max_steps=_LONG,
         hparams=_COSINE,

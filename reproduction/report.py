@@ -6,6 +6,7 @@ import statistics
 import matplotlib
 from matplotlib.figure import Figure
 
+from common.durable import write_file
 from reproduction.experiments import EXPERIMENTS
 from reproduction.run import EPOCH, Machine, command_of, read, training_of
 from visualisation.drawing import STYLE, make_logarithmic, png
@@ -30,7 +31,7 @@ def percent(values):
     return text
 
 
-def table(output_dir, names=tuple(EXPERIMENTS)):
+def table(output_dir):
     """The results as a table in Markdown.
 
     Errors are means over the seeds with their sample deviation, minutes those
@@ -38,17 +39,16 @@ def table(output_dir, names=tuple(EXPERIMENTS)):
 
     Args:
       output_dir: path of the folder with the files.
-      names: names of experiments.
     """
     rows = [_COLUMNS, ("---",) * len(_COLUMNS)]
-    for name in names:
-        rows += _rows(EXPERIMENTS[name], *read(output_dir, EXPERIMENTS[name]))
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    for experiment in EXPERIMENTS.values():
+        rows += _rows(experiment, *read(output_dir, experiment))
+    return _markdown(rows)
 
 
 def short_table(output_dir):
     """What was run, in short: published error and ours, in Markdown."""
-    lines = ["| data, network | published | here |", "| --- | --- | --- |"]
+    rows = [("experiment", "data, network", "published", "here"), ("---",) * 4]
     for experiment in EXPERIMENTS.values():
         runs = list(read(output_dir, experiment)[0].values())
         if runs and experiment.published is not None:
@@ -57,11 +57,14 @@ def short_table(output_dir):
             policies = {policy_of(run) or "float32" for run in runs}
             if policies != {"float32"}:
                 how.append(" or ".join(sorted(policies)))
-            lines.append(
-                f"| {experiment.title} | {experiment.figure()} | "
-                f"{percent(runs)} % ({', '.join(how)}) |"
-            )
-    return "".join(f"{line}\n" for line in lines)
+            name, title = f"`{experiment.name}`", experiment.title
+            here = f"{percent(runs)} % ({', '.join(how)})"
+            rows.append((name, title, experiment.figure(), here))
+    return _markdown(rows)
+
+
+def _markdown(rows):
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def _rows(experiment, runs, ensemble):
@@ -90,7 +93,7 @@ def _rows(experiment, runs, ensemble):
         text = f"{percent(found)} %"
         if "--pairs" in evaluation.flags:
             text += f" (both above 0.5: {percent(confident)} %)"
-        published = experiment.figure(evaluation.published)
+        published = experiment.figure_of(evaluation)
         rows.append(("", f"the same on {evaluation.name}", published, text))
         rows[-1] += ("",) * (len(_COLUMNS) - len(rows[-1]))
     if ensemble is not None:
@@ -164,4 +167,5 @@ def update(document, text):
     """
     before, rest = document.read_text().split(BEGIN)
     _, after = rest.split(END)
-    document.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}")
+    content = f"{before}{BEGIN}\n\n{text}\n{END}{after}"
+    write_file(document, content.encode())

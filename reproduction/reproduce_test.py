@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import pathlib
 import shutil
 
@@ -57,7 +58,7 @@ def places(tmp_path, monkeypatch):
     return machine, str(tmp_path / "out")
 
 
-def test_runs_are_written_down_and_not_done_again(places, capsys):
+def test_runs_are_written_down_and_not_done_again(places, tmp_path, capsys):
     machine, output_dir = places
     run.reproduce(TINY, [0, 1], machine, output_dir)
     runs, ensemble = run.read(output_dir, TINY)
@@ -82,6 +83,10 @@ def test_runs_are_written_down_and_not_done_again(places, capsys):
     assert machine.data_dir not in json.dumps([runs, ensemble])
     assert machine.work_dir not in json.dumps([runs, ensemble])
     assert report.machine_of(first).endswith(", mixed_bfloat16")
+    longer = dataclasses.replace(TINY, max_steps=7)
+    message = "ckpt-4 was trained by --max_steps=4, this experiment by 14: name"
+    with pytest.raises(UserError, match=message):
+        run.reproduce(longer, [0], machine, str(tmp_path / "other"))
     capsys.readouterr()
     run.reproduce(TINY, [0, 1], machine, output_dir)
     assert "Trained" not in capsys.readouterr().out
@@ -183,12 +188,50 @@ def test_every_experiment_is_one_that_its_command_does(name):
         dataclasses.replace(
             large,
             batch_size=config.batch_size,
+            hparams_override=config.hparams_override,
             max_steps=config.max_steps,
             save_step=config.save_step,
             summary_dir=config.summary_dir,
         )
         == config
     )
+    values, of_large = (
+        hparams(**parse_overrides(hparams, c.hparams_override))
+        for c in (config, large)
+    )
+    for field in dataclasses.fields(hparams):
+        value = getattr(values, field.name)
+        if field.name.endswith("_steps"):
+            value = math.ceil(value * config.batch_size / 1024)
+        assert getattr(of_large, field.name) == value
+
+
+def test_experiments_without_data(tmp_path, monkeypatch, capsys):
+    done = []
+    monkeypatch.setattr(
+        run, "reproduce", lambda experiment, *_: done.append(experiment.name)
+    )
+    (tmp_path / "mnist").mkdir()
+    given = {
+        "data_dir": str(tmp_path),
+        "work_dir": "work",
+        "batch_size": None,
+        "dtype_policy": None,
+    }
+    command.run(["mnist-3", "pooling"], [0], "out", **given)
+    assert done == ["mnist-3", "pooling"]
+    message = r"affnist needs the folder \S+/affnist"
+    with pytest.raises(UserError, match=message):
+        command.run(["mnist-3", "affnist"], [0], "out", **given)
+    done.clear()
+    command.run(["all"], [0], "out", **given)
+    left_out = [
+        line.split()[2] for line in capsys.readouterr().out.splitlines()
+    ]
+    assert left_out == [
+        *("affnist", "cifar10", "smallnorb", "svhn", "matrix-capsule-norb")
+    ]
+    assert done == [name for name in EXPERIMENTS if name not in left_out]
 
 
 @pytest.mark.parametrize(

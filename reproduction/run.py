@@ -9,10 +9,16 @@ import re
 import shlex
 import subprocess
 
+import checkpoints
+import experiment
+from checkpoints.architecture import DEFAULT_MODEL
 from common import flags
-from common.durable import make_folder, whole_file
+from common.durable import make_folder, write_file
 from common.errors import UserError
+from common.fields import as_text, meanings
 from comparison.run import in_own_process, train_and_evaluate
+from models.hparams import parse_overrides
+from models.registry import model_class
 from training.config import Config
 
 ENSEMBLE = "ensemble"
@@ -29,7 +35,7 @@ class Machine:
       data_dir: path of a folder with a folder for each data set.
       work_dir: path of a folder for trainings.
       batch_size: int, or None for the experiment's; with more there are fewer
-        steps, of as many images.
+        steps, of as many images, and so for hyper-parameters that are steps.
       dtype_policy: string, or None for the experiment's.
     """
 
@@ -62,17 +68,33 @@ def training_of(experiment, seed, machine):
         ],
     )
     batch_size = machine.batch_size or config.batch_size
-    steps = math.ceil(experiment.max_steps * config.batch_size / batch_size)
+    fewer = config.batch_size / batch_size
+    steps = math.ceil(experiment.max_steps * fewer)
     return dataclasses.replace(
         config,
         batch_size=batch_size,
+        hparams_override=_scaled(config, fewer),
         data_dir=str(pathlib.Path(machine.data_dir, experiment.dataset)),
         dtype_policy=machine.dtype_policy or config.dtype_policy,
         max_steps=steps,
         save_step=_save_step(steps, batch_size),
+        summary_step=min(config.summary_step, steps),
         seed=seed,
         summary_dir=str(_work_dir(experiment, machine, seed)),
     )
+
+
+def _scaled(config, factor):
+    """The hyper-parameters' overrides, those in steps scaled."""
+    if factor == 1:
+        return config.hparams_override
+    hparams_class = model_class(config.model or DEFAULT_MODEL).HParams
+    given = parse_overrides(hparams_class, config.hparams_override)
+    hparams = hparams_class(**given)
+    for name in meanings(hparams_class):
+        if name.endswith("_steps"):
+            given[name] = math.ceil(getattr(hparams, name) * factor)
+    return ",".join(f"{name}={as_text(v)}" for name, v in given.items())
 
 
 def _work_dir(experiment, machine, seed):
@@ -110,6 +132,14 @@ def evaluation_of(config, evaluation, machine):
     )
     data_dir = str(pathlib.Path(machine.data_dir, other.dataset))
     return dataclasses.replace(other, data_dir=data_dir)
+
+
+def missing_data(experiment, machine):
+    """The folders of data that an experiment needs and that are not there."""
+    training = training_of(experiment, 0, machine)
+    tests = (evaluation_of(training, e, machine) for e in experiment.others)
+    folders = dict.fromkeys(config.data_dir for config in (training, *tests))
+    return [folder for folder in folders if not os.path.isdir(folder)]
 
 
 def checkpoint_of(config):
@@ -153,12 +183,15 @@ def reproduce(experiment, seeds, machine, output_dir):
         if missing:
             print(f"{experiment.name}: no ensemble without {missing}")
         else:
+            program = commit()
             ensemble = _evaluated(lambda m: _ensemble(experiment, m), machine)
-            _write(path, {"commit": commit(), **ensemble})
+            _write(path, {"commit": program, **ensemble})
 
 
 def _run(experiment, seed, machine):
     config = training_of(experiment, seed, machine)
+    _require_same_training(config)
+    program = commit()
     found = in_own_process(train_and_evaluate, config)
 
     def other(evaluation):
@@ -173,13 +206,27 @@ def _run(experiment, seed, machine):
         "command": command_of(
             training_of(experiment, seed, machine.elsewhere())
         ),
-        "commit": commit(),
+        "commit": program,
         "seed": config.seed,
         "batch_size": config.batch_size,
         "steps": config.max_steps,
         **found,
         "others": {e.name: other(e) for e in experiment.others},
     }
+
+
+def _require_same_training(config):
+    """Refuses to go on with one of an earlier version of the experiment."""
+    for _, path in checkpoints.find_all(
+        pathlib.Path(config.summary_dir, "train")
+    )[-1:]:
+        before = checkpoints.open(path).training
+        for name, value in config.recorded().items():
+            if value not in (None, before.get(name, value)):
+                raise UserError(
+                    f"{path} was trained by --{name}={before[name]}, this "
+                    f"experiment by {value}: name another --work_dir"
+                )
 
 
 def _ensemble(experiment, machine):
@@ -213,18 +260,7 @@ def _evaluated(make, machine):
 
 def evaluate(config):
     """Tests a checkpoint or an ensemble: a dict for JSON."""
-    from common.startup import load_backend
-
-    load_backend()
-    import keras
-
-    from evaluation import jobs
-
-    keras.config.set_dtype_policy(config.dtype_policy)
-    if config.num_trials > 1:
-        _, score = jobs.evaluate_ensemble(config)
-    else:
-        score = jobs.evaluate_once(config)
+    score = experiment.run(config)
     return {
         "examples": score.num_examples,
         "wrong": score.wrong,
@@ -253,8 +289,7 @@ def commit():
 
 
 def _write(path, values):
-    with whole_file(path, replace=True) as partial:
-        partial.write_text(json.dumps(values, indent=1) + "\n")
+    write_file(path, (json.dumps(values, indent=1) + "\n").encode())
     print(path, flush=True)
 
 

@@ -31,7 +31,9 @@ class WriteSummaries(_StepCallback):
     """Writes scalars every `summary_step` steps.
 
     Losses and shares are means over those steps; the learning rate is that of
-    the next step.
+    the next step. Images per second are those after this run's first step,
+    which traces and compiles it; of a run that goes on with the last step
+    before a summary there are none.
     """
 
     def __init__(self, start, writer, config, schedule):
@@ -45,18 +47,20 @@ class WriteSummaries(_StepCallback):
         self._last = (self._start, time.monotonic())
 
     def on_step(self, step, logs):
+        now = time.monotonic()
+        before, last = self._last
+        if step == self._start + 1:
+            self._last = (step, now)
         if step % self._every:
             return
-        before, start = self._last
-        self._last = (step, time.monotonic())
-        seconds = self._last[1] - start
+        self._last = (step, now)
         scalars = training_scalars(logs, self._batch_size)
         # Not the optimiser's: asking the model would fetch all weights on
         # backends that keep them elsewhere during `fit`.
         scalars["learning_rate"] = float(self._schedule(step))
-        scalars["images_per_second"] = (
-            (step - before) * self._batch_size / seconds
-        )
+        if before > self._start or before == 0:
+            images = (step - before) * self._batch_size
+            scalars["images_per_second"] = images / (now - last)
         self._writer.scalars(scalars, step)
 
 

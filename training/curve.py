@@ -3,7 +3,7 @@
 import contextlib
 import pathlib
 
-from common.durable import user_errors, whole_file
+from common.durable import user_errors, write_file
 from common.errors import UserError
 
 FILE = "curve.csv"
@@ -37,8 +37,8 @@ class Curve:
                 file.write(_line(step, *self._points[step]))
         else:
             lines = [_line(s, *self._points[s]) for s in sorted(self._points)]
-            with whole_file(self._path, replace=True) as partial:
-                partial.write_text("".join([f"{_COLUMNS}\n", *lines]))
+            content = "".join([f"{_COLUMNS}\n", *lines])
+            write_file(self._path, content.encode())
             self._is_whole = True
 
 

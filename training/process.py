@@ -13,7 +13,7 @@ _PATIENCE = 0.5
 
 
 @contextlib.contextmanager
-def sole_trainer(directory):
+def sole_trainer(directory, flag="--summary_dir"):
     """Holds a directory, so that no second process trains in it.
 
     The lock is on the directory itself: it leaves no file, and ends with the
@@ -21,6 +21,7 @@ def sole_trainer(directory):
 
     Args:
       directory: path of an existing directory.
+      flag: string, by which the user names it.
 
     Raises:
       UserError: if another process holds it.
@@ -34,7 +35,7 @@ def sole_trainer(directory):
                 continue
             raise UserError(
                 f"another process is training in {directory}: name another "
-                "--summary_dir, or wait until it has ended"
+                f"{flag}, or wait until it has ended"
             )
         yield
     finally:

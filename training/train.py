@@ -220,10 +220,13 @@ def _resume(job, model):
     differences = source.architecture.training_differences(job.architecture)
     # A converted TF1 checkpoint does not tell how it was trained.
     if "converted_from" not in source.training:
+        # Only where it is the end of the schedule it changes the steps to come.
+        ends = job.architecture.hparams.schedule != "exponential"
         differences += [
             (name, source.training.get(name, value), value)
             for name, value in config.recorded().items()
-            if name != "max_steps" and source.training.get(name, value) != value
+            if (ends or name != "max_steps")
+            and source.training.get(name, value) != value
         ]
     for name, before, now in differences:
         print(f"Note: {name} was {before} and is {now} from here on")

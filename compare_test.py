@@ -176,7 +176,9 @@ def test_other_settings_are_refused_after_an_early_interruption(
     with pytest.raises(Interrupted):
         compare.run(settings(tmp_path), OWN)
     (tmp_path / "comparison.json").unlink()
-    with pytest.raises(UserError, match="efficient_capsule has trainings that .* not"):
+    with pytest.raises(
+        UserError, match="efficient_capsule has trainings that .* not"
+    ):
         compare.run(settings(tmp_path, steps=7), OWN)
 
 

@@ -15,8 +15,12 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-import checkpoints
+# First: it sets what TensorFlow reads when it is imported.
 from benchmarks import command_line, measuring
+
+# isort: split
+
+import checkpoints
 from benchmarks.networks import NETWORKS, examples
 from checkpoints.architecture import Architecture
 from training.config import Config

@@ -3,6 +3,7 @@
 import argparse
 import json
 import pathlib
+import sys
 
 import keras
 
@@ -39,6 +40,8 @@ def run(measure, defaults, description, arguments=None):
     if "policy" in defaults:
         keras.config.set_dtype_policy(flags.policy)
     rows = measure(flags)
+    if not rows:
+        sys.exit("nothing was measured")
     show_table(rows)
     if flags.json:
         content = {"machine": machine, "flags": vars(flags), "rows": rows}

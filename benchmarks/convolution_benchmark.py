@@ -16,10 +16,14 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+# First: it sets what TensorFlow reads when it is imported.
+from benchmarks import command_line, measuring
+
+# isort: split
+
 import keras
 import numpy as np
 
-from benchmarks import command_line, measuring
 from benchmarks.networks import LayerAlone
 from layers.convolution import costs
 from layers.fourier_convolution import fourier_convolution

@@ -19,10 +19,14 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+# First: it sets what TensorFlow reads when it is imported.
+from benchmarks import command_line
+
+# isort: split
+
 import numpy as np
 import tensorflow as tf
 
-from benchmarks import command_line
 from input_data.datasets import (
     cifar10,
     digits,

@@ -58,7 +58,7 @@ class ConvolutionsAlone(keras.Model):
     weight once.
     """
 
-    needs_xla = False
+    xla = "auto"
 
     def __init__(self, hparams):
         super().__init__()

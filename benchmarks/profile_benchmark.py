@@ -17,11 +17,15 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+# First: it sets what TensorFlow reads when it is imported.
+from benchmarks import command_line, measuring
+
+# isort: split
+
 import keras
 import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from benchmarks import command_line, measuring
 from benchmarks.networks import NETWORKS, examples
 from devices.parallel import OneDevice
 

@@ -17,10 +17,14 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+# First: it sets what TensorFlow reads when it is imported.
+from benchmarks import command_line, measuring
+
+# isort: split
+
 import numpy as np
 
 import layers
-from benchmarks import command_line, measuring
 from benchmarks.naive import NaiveCapsule
 from benchmarks.networks import LayerAlone
 

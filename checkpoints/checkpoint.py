@@ -32,6 +32,7 @@ from common.durable import user_errors, whole
 from common.errors import UserError
 from common.text import listed, shortened
 from input_data.features import DIVIDED_FOR_TEST
+from input_data.names import TFDS_PREFIX
 
 FORMAT = 1
 _MOST_NAMES = 3
@@ -154,6 +155,20 @@ class Checkpoint(Metadata):
                 f"{self.path} was trained without --validate, on the very "
                 "images that --validate holds out: leave it out here, or train "
                 "with it from the start"
+            )
+        of_files = config.data_dir is not None
+        if (
+            config.validate
+            and before.get("of_files") not in (None, of_files)
+            and not config.dataset_name.startswith(TFDS_PREFIX)
+        ):
+            there, here = ("of TensorFlow Datasets", "in --data_dir")[
+                :: -1 if before["of_files"] else 1
+            ]
+            raise UserError(
+                f"{self.path} was trained on the images {there}, whose order "
+                f"is not that of those {here}, so that some it was trained on "
+                "would be held out: take the same"
             )
         if pipeline.spec.split_seed not in (None, before.get("seed")):
             raise UserError(

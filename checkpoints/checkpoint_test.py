@@ -19,6 +19,7 @@ from input_data.features import ImageShape
 from models.capsule import HParams
 from models.models_test import example_batch
 from models.optimizer import compile_model
+from training.config import Config
 
 SHAPE = ImageShape(18, 17, 2, 3)
 ARCHITECTURE = Architecture(
@@ -353,6 +354,21 @@ def test_keep(saved, keep, expected):
     )
 
 
+def test_links_to_checkpoints_are_removed_not_what_they_lead_to(
+    saved, tmp_path
+):
+    path, model = saved
+    elsewhere = path.rename(tmp_path / "elsewhere")
+    path.symlink_to(elsewhere)
+    metadata = dataclasses.replace(METADATA, step=30)
+    checkpoints.save(path.parent, model, metadata, 1)
+    left = path.with_name(f".{path.name}.removed")
+    left.symlink_to(elsewhere)
+    checkpoints.remove_partial(path.parent)
+    assert os.listdir(path.parent) == ["model.ckpt-30"]
+    assert sorted(os.listdir(elsewhere)) == sorted([JSON_FILE, WEIGHTS_FILE])
+
+
 def test_the_same_state_gives_the_same_bytes(saved, tmp_path):
     path, model = saved
     again = checkpoints.save(tmp_path / "again", model, METADATA)
@@ -465,7 +481,12 @@ def test_files_are_on_the_disk_before_the_name(original, tmp_path, monkeypatch):
 )
 def test_images_that_it_may_be_used_with(config, pipeline, message):
     training = {**TRAINING, "validate": False}
-    config = {"dataset_name": "digits", "validate": False, **config}
+    config = {
+        "dataset_name": "digits",
+        "data_dir": None,
+        "validate": False,
+        **config,
+    }
     if "divided" in config:
         training["divided_for_test"] = config.pop("divided")
     opened = checkpoints.Checkpoint(
@@ -482,3 +503,32 @@ def test_images_that_it_may_be_used_with(config, pipeline, message):
         return
     with pytest.raises(UserError, match=f"x was .*{message}"):
         opened.require_usable(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "of_files", "data_dir", "is_refused"),
+    [
+        ("mnist", False, "folder", True),
+        ("mnist", True, None, True),
+        ("mnist", True, "another", False),
+        ("mnist", None, None, False),
+        ("tfds:mnist", False, "folder", False),
+    ],
+)
+def test_the_held_out_images_are_the_last_of_one_order(
+    dataset, of_files, data_dir, is_refused
+):
+    training = {**TRAINING, "dataset": dataset, "validate": True}
+    if of_files is not None:
+        training["of_files"] = of_files
+    opened = checkpoints.Checkpoint(2, ARCHITECTURE, training, None, path="x")
+    config = Config(dataset=dataset, data_dir=data_dir, validate=True)
+    spec = types.SimpleNamespace(
+        split_seed=None, divisions={}, class_names=None
+    )
+    pipeline = types.SimpleNamespace(spec=spec)
+    if is_refused:
+        with pytest.raises(UserError, match="x was .* whose order is not"):
+            opened.require_usable(config, pipeline)
+    else:
+        opened.require_usable(config, pipeline)

@@ -74,11 +74,19 @@ def remove_old(directory, newest, keep):
         # Under another name first: a reader sees all of it or nothing.
         removed = path.with_name(f".{path.name}.removed")
         path.rename(removed)
-        shutil.rmtree(removed)
+        _remove(removed)
 
 
 def remove_partial(directory):
     """Removes what a process that was killed while saving left behind."""
     for path in _list(directory):
         if _HIDDEN.fullmatch(path.name) and path.is_dir():
-            shutil.rmtree(path)
+            _remove(path)
+
+
+def _remove(path):
+    """Removes a folder, or a link to one, as far as that may be done."""
+    if path.is_symlink():
+        path.unlink(missing_ok=True)
+    else:
+        shutil.rmtree(path, ignore_errors=True)

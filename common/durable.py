@@ -19,9 +19,9 @@ def whole(path, replace=False):
 
     It is written, under its own name, in a hidden folder beside its place; so
     may be other files that go with it. All of them are flushed to the disk
-    and moved to their places, in the order of their names. If that fails
-    nothing is left, and if the process is killed what `remove_leftovers`
-    removes.
+    and moved to their places, in the order of their names. If that fails,
+    what is not in its place yet is removed; if the process is killed,
+    `remove_leftovers` does that.
 
     Args:
       path: `pathlib.Path` of the place, in a folder that is there.
@@ -142,10 +142,10 @@ def remove_leftovers(folder):
 def _is_alive(process):
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        return True
+        pass
     return True
 
 

@@ -16,6 +16,9 @@ import typing
 from common.errors import UserError
 from common.text import shortened
 
+# Of a training, or a part of one: beyond all use, and exact in float64.
+MOST_STEPS = 10**12
+
 
 @dataclasses.dataclass(frozen=True)
 class Meaning:

@@ -8,7 +8,7 @@ from absl import flags as absl_flags
 
 from common import flags
 from common.errors import UserError
-from common.fields import did_you_mean, field, meanings
+from common.fields import MOST_STEPS, did_you_mean, field, meanings
 from input_data.options import Options
 from models.registry import MODELS
 from training.config import Config
@@ -56,7 +56,7 @@ class Settings(Options):
         None,
         "Budget: training steps of each run.",
         at_least=1,
-        at_most=10**12,
+        at_most=MOST_STEPS,
     )
 
     @property

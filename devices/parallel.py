@@ -143,8 +143,8 @@ class OneDevice:
 def _tensorflow_predictor(model):
     """`OneDevice.predictor` on TensorFlow: spectra of kernels are kept."""
     spectra = KeptSpectra()
-    if model.needs_xla:
-        model.jit_compile = True
+    if model.xla != "auto":
+        model.jit_compile = model.xla
 
     @tf.function(jit_compile=model.jit_compile)
     def scored(x, y):

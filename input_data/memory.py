@@ -22,11 +22,11 @@ def require_memory_for_padded(count, shape, pad):
     """
     height, width, depth = shape
     size = (height + 2 * pad, width + 2 * pad)
-    require_memory(
-        count * math.prod(size) * depth,
-        f"--pad={pad}, which makes images of {size[0]}x{size[1]},",
-        "choose a smaller one",
-    )
+    images = f"a batch of images of {size[0]}x{size[1]}"
+    num_bytes = count * math.prod(size) * depth
+    if pad:
+        require_memory(num_bytes, f"{images}, by --pad={pad},", "choose less")
+    require_memory(num_bytes, images)
 
 
 def require_memory(

@@ -1,4 +1,7 @@
-"""Capsule layers, losses and metrics for Keras 3, on any of its backends."""
+"""Capsule layers, losses and metrics for Keras 3.
+
+They run on TensorFlow, JAX and torch.
+"""
 
 from .capsule import Capsule, ConvSlimCapsule, Length
 from .convolution import Conv2D
@@ -6,7 +9,6 @@ from .em_routing import EMOptions, em_assignments, em_routing
 from .losses import (
     CLASSIFICATION_LOSSES,
     MARGIN_SCHEDULES,
-    MeanOverBatch,
     margin_loss,
     reconstruction_loss,
     sigmoid_loss,
@@ -55,7 +57,6 @@ __all__ = [
     "DepthwiseCapsule",
     "EMOptions",
     "Length",
-    "MeanOverBatch",
     "PrimaryMatrixCapsules",
     "Reconstruction",
     "RoutingRule",

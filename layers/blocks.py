@@ -27,7 +27,8 @@ def by_blocks(function, examples, constants, size):
 
     For gradients each block is computed a second time (`keras.remat`: on
     TensorFlow `tf.recompute_grad`, on JAX `jax.checkpoint`, on torch
-    `torch.utils.checkpoint`), so that only the arguments are kept.
+    `torch.utils.checkpoint`), so that only the arguments are kept. On
+    TensorFlow there are no second derivatives therefore.
 
     Args:
       function: of tensors [b, ...] and the constants; gives a tuple of tensors
@@ -41,7 +42,8 @@ def by_blocks(function, examples, constants, size):
     """
     function = keras.remat(function)
     static = examples[0].shape[0]
-    if static is not None and static <= size:
+    # JAX has a symbol for an unknown number when it exports.
+    if isinstance(static, int) and static <= size:
         return function(*examples, *constants)
     batch = ops.shape(examples[0])[0]
     count = -(-batch // size)

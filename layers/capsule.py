@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import numbers
 
 import keras
 from keras import ops
@@ -16,10 +17,18 @@ from .votes import FormedVotes, SharedVotes, linear_votes
 def require_positive(**arguments: int) -> None:
     """Raises ValueError for the first that is not a positive integer."""
     for name, value in arguments.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        is_whole = isinstance(value, numbers.Integral)
+        if isinstance(value, bool) or not is_whole or value < 1:
             raise ValueError(
                 f"{name} must be a positive integer. Received: {value!r}"
             )
+
+
+def padding_of(name: str) -> str:
+    """VALID or SAME, or raises ValueError."""
+    if str(name).upper() not in ("VALID", "SAME"):
+        raise ValueError(f"padding must be VALID or SAME. Received: {name!r}")
+    return name.upper()
 
 
 @keras.saving.register_keras_serializable(package="capsules")
@@ -35,6 +44,10 @@ class Length(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape):
         return tuple(input_shape[:-1])
+
+    def compute_output_spec(self, inputs):
+        shape = self.compute_output_shape(inputs.shape)
+        return keras.KerasTensor(shape, "float32")
 
 
 class _RoutedLayer(keras.layers.Layer):
@@ -277,13 +290,9 @@ class ConvSlimCapsule(_RoutedLayer):
     ):
         super().__init__(num_capsules, num_atoms, num_routing, leaky, **kwargs)
         require_positive(kernel_size=kernel_size, strides=strides)
-        if str(padding).upper() not in ("VALID", "SAME"):
-            raise ValueError(
-                f"padding must be VALID or SAME. Received: {padding!r}"
-            )
         self.kernel_size = kernel_size
         self.strides = strides
-        self.padding = padding.upper()
+        self.padding = padding_of(padding)
         self.input_spec = keras.layers.InputSpec(ndim=5)
 
     def build(self, input_shape):

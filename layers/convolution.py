@@ -87,6 +87,9 @@ def costs(images, kernel, strides, padding: str) -> tuple[Plan, float, float]:
     Returns:
       The cheapest `Plan` of the frequency domain, what an example costs by
       it, and what it costs directly.
+
+    Raises:
+      ValueError: for a kernel that is larger than the images.
     """
     multiply_add, moved = _COSTS[backend.backend()]
     batch, *size, channels = images
@@ -97,7 +100,13 @@ def costs(images, kernel, strides, padding: str) -> tuple[Plan, float, float]:
             *map(axes, size, kernel_size, strides, (padding, padding))
         )
     ]
-    batch = batch or _USUAL_BATCH
+    if not isinstance(batch, int):  # None; JAX has a symbol for it in exports
+        batch = _USUAL_BATCH
+    if not plans:
+        raise ValueError(
+            f"images of {size} pixels are smaller than the kernel of "
+            f"{kernel_size}, which padding='valid' does not allow"
+        )
     fourier = [p.cost(channels, filters, batch, moved) for p in plans]
     plan = plans[fourier.index(min(fourier))]
     positions = plan.rows.positions * plan.columns.positions

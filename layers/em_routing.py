@@ -18,6 +18,7 @@ import dataclasses
 
 from keras import ops
 
+from .capsule import require_positive
 from .hardware import is_tensorflow_on_cpu
 from .tensor import Tensor
 
@@ -61,13 +62,7 @@ class EMOptions:
     normalise: str = "parents"
 
     def __post_init__(self):
-        if isinstance(self.num_routing, bool) or not (
-            isinstance(self.num_routing, int) and self.num_routing >= 1
-        ):
-            raise ValueError(
-                "num_routing must be a positive integer. Received: "
-                f"{self.num_routing!r}"
-            )
+        require_positive(num_routing=self.num_routing)
         for name in ("final_lambda", "min_variance"):
             if not getattr(self, name) > 0:
                 raise ValueError(

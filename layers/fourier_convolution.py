@@ -41,7 +41,7 @@ import itertools
 import math
 
 import numpy as np
-from keras import ops
+from keras import backend, ops
 
 from .hardware import cpu_has_bfloat16_products
 
@@ -321,11 +321,16 @@ def _taps(kernel, plan, spare):
 
 def _matrices(plan, dtype):
     """The matrices of pixels and taps, and that of the synthesis."""
-    return [ops.convert_to_tensor(m, dtype) for m in _float32_matrices(plan)]
+    dtype = backend.standardize_dtype(dtype)
+    numbers = "float64" if dtype == "float64" else "float32"
+    return [
+        ops.convert_to_tensor(matrix.astype(numbers), dtype)
+        for matrix in _float64_matrices(plan)
+    ]
 
 
 @functools.lru_cache(maxsize=64)
-def _float32_matrices(plan):
+def _float64_matrices(plan):
     rows, columns = plan.rows, plan.columns
     shape = np.array([rows.length, columns.length])
     frequencies = np.array(list(itertools.product(*map(range, shape))))
@@ -344,9 +349,7 @@ def _float32_matrices(plan):
 
     def matrix(parts, height, width):
         alone, _ = transform(real, height, width)
-        return np.concatenate(
-            [alone, *parts(*transform(pairs, height, width))]
-        ).astype("float32")
+        return np.concatenate([alone, *parts(*transform(pairs, height, width))])
 
     return (
         matrix(lambda re, im: (re + im, re, im), rows.length, columns.length),
@@ -356,5 +359,5 @@ def _float32_matrices(plan):
             rows.tile,
             columns.tile,
         ).T
-        / np.float32(shape.prod()),
+        / shape.prod(),
     )

@@ -3,7 +3,7 @@
 import functools
 import pathlib
 
-from keras import backend
+from keras import backend, ops
 
 
 def is_on_cpu() -> bool:
@@ -18,7 +18,9 @@ def is_on_cpu() -> bool:
         return jax.default_backend() == "cpu"
     import torch
 
-    return not torch.cuda.is_available()
+    # Where there is a GPU, `keras.device` may still name the CPU.
+    is_there = torch.cuda.is_available()
+    return not is_there or ops.convert_to_tensor(0.0).device.type == "cpu"
 
 
 def is_tensorflow_on_cpu() -> bool:

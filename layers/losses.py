@@ -107,7 +107,9 @@ def reconstruction_loss(images: Tensor, reconstructions: Tensor) -> Tensor:
 
 
 @_registered
-def spread_loss(labels: Tensor, activations: Tensor, margin: Tensor) -> Tensor:
+def spread_loss(
+    labels: Tensor, activations: Tensor, margin: Tensor | float = 0.9
+) -> Tensor:
     """Spread loss of matrix capsules.
 
     sum over the absent classes c of max(0, margin - (a_present - a_c))^2, with
@@ -118,7 +120,8 @@ def spread_loss(labels: Tensor, activations: Tensor, margin: Tensor) -> Tensor:
     Args:
       labels: tensor [B, O], k-hot.
       activations: tensor [B, O], in [0, 1].
-      margin: float, or tensor [B].
+      margin: float, or tensor [B]; `spread_margin` gives one that grows, in
+        the paper to this.
 
     Returns:
       float32 tensor [B].

@@ -4,7 +4,7 @@ Each layer takes and gives a pair: poses [B, H, W, types, 16], the matrices
 row by row, and activations [B, H, W, types], float32 in [0, 1] also under
 mixed precision.
 
-Source: the paper of `layers.em_routing`, section 4.
+Source: the paper of `em_routing`, section 4.
 """
 
 import math
@@ -14,7 +14,7 @@ import numpy as np
 from keras import ops
 
 from .blocks import block_size, by_blocks
-from .capsule import require_positive
+from .capsule import padding_of, require_positive
 from .em_routing import (
     COLUMN_ENTRY,
     POSE_ENTRIES,
@@ -348,13 +348,9 @@ class ConvMatrixCapsules(_EMRoutedLayer):
             **kwargs,
         )
         require_positive(kernel_size=kernel_size, strides=strides)
-        if str(padding).upper() not in ("VALID", "SAME"):
-            raise ValueError(
-                f"padding must be VALID or SAME. Received: {padding!r}"
-            )
         self.kernel_size = kernel_size
         self.strides = strides
-        self.padding = padding.upper()
+        self.padding = padding_of(padding)
 
     def _build_for(self, height, width, types):
         size = self.kernel_size

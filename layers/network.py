@@ -180,9 +180,14 @@ class CapsuleNetwork(keras.Model):
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
-        loss = super().compute_loss(
-            x, y, y_pred["lengths"], sample_weight, training
-        )
+        lengths = y_pred["lengths"]
+        if tuple(y.shape[1:]) != tuple(lengths.shape[1:]):
+            raise ValueError(
+                f"{self.name} takes one-hot labels [B, {lengths.shape[-1]}], "
+                "such as keras.utils.to_categorical makes. Received: "
+                f"{tuple(y.shape)}"
+            )
+        loss = super().compute_loss(x, y, lengths, sample_weight, training)
         if self.decoder is None:
             return loss
         remake = self.decoder(y_pred["capsules"], ops.argmax(y, axis=-1))

@@ -89,7 +89,8 @@ class DepthwiseCapsule(keras.layers.Layer):
 
     Args:
       num_atoms: int, a; it divides the number of channels.
-      kernel_size: pair of ints, rows and columns, or None for the whole map.
+      kernel_size: int or pair of ints, rows and columns, or None for the
+        whole map.
       **kwargs: of `keras.layers.Layer`.
 
     Input shape: [B, H, W, C]. Output shape: [B, C / a, a].
@@ -104,12 +105,14 @@ class DepthwiseCapsule(keras.layers.Layer):
     def __init__(
         self,
         num_atoms: int,
-        kernel_size: tuple[int, int] | None = None,
+        kernel_size: int | tuple[int, int] | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
         require_positive(num_atoms=num_atoms)
         if kernel_size is not None:
+            if isinstance(kernel_size, int):
+                kernel_size = (kernel_size, kernel_size)
             rows, columns = kernel_size
             require_positive(rows=rows, columns=columns)
             kernel_size = (rows, columns)

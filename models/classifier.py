@@ -9,7 +9,8 @@ from keras import backend, ops
 
 import layers
 from input_data import features as keys
-from layers.hardware import is_mirrored
+from layers.hardware import is_mirrored, is_on_cpu
+from layers.losses import MeanOverBatch
 from models import optimizer
 from models.hparams import BaseHParams
 
@@ -72,7 +73,7 @@ class Classifier(keras.Model):
         super().__init__(**kwargs)
         self.num_targets = num_targets
         self.hparams = hparams
-        self._mean_over_batch = layers.MeanOverBatch(name="mean_over_batch")
+        self._mean_over_batch = MeanOverBatch(name="mean_over_batch")
         self._cost = keras.metrics.Mean(name="batch_classification_cost")
         self._accuracy = layers.Accuracy(num_targets, name="accuracy")
         self._almost = layers.AlmostAccuracy(
@@ -81,17 +82,17 @@ class Classifier(keras.Model):
         self._reconstruction_error = None
 
     @property
-    def needs_xla(self):
-        """Whether TensorFlow is told to compile it, see `fuses`.
+    def xla(self):
+        """Whether XLA compiles it, as `compile` is told: a bool, or "auto".
 
-        XLA has no part in its mirrored variables, nor is it torch's; JAX knows
-        no other way.
+        On TensorFlow see `fuses`; it has no part in mirrored variables. For
+        Keras there is a GPU also where it is hidden.
         """
-        return (
-            self.fuses
-            and backend.backend() == "tensorflow"
-            and not is_mirrored()
-        )
+        if backend.backend() != "tensorflow":
+            return "auto"
+        if self.fuses and not is_mirrored():
+            return True
+        return False if is_on_cpu() else "auto"
 
     def create_weights(self, shape):
         """Creates every weight, by one call on an empty image."""

@@ -12,7 +12,7 @@ import keras
 from keras import ops
 
 import layers
-from common.fields import field
+from common.fields import MOST_STEPS, field
 from input_data import features as keys
 from layers.hardware import is_mirrored
 from layers.reconstruction import HIDDEN_UNITS
@@ -47,7 +47,7 @@ class HParams(BaseHParams):
         "steps for one decay factor; 3750 are the authors' epoch, 60,000 "
         "images in batches of 16",
         at_least=1,
-        at_most=10**12,
+        at_most=MOST_STEPS,
     )
     first_channels: int = size(32, "channels of the first convolution")
     learning_rate: float = field(

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from common.errors import UserError
 from common.fields import (
+    MOST_STEPS,
     as_text,
     did_you_mean,
     field,
@@ -40,7 +41,7 @@ class BaseHParams:
         0.96, "factor of schedule=exponential for `decay_steps`", above=0
     )
     decay_steps: int = field(
-        2000, "steps for one decay factor", at_least=1, at_most=10**12
+        2000, "steps for one decay factor", at_least=1, at_most=MOST_STEPS
     )
     learning_rate: float = field(
         0.001, "Adam's learning rate at step 0", above=0
@@ -110,6 +111,7 @@ def parse_overrides(hparams_class, overrides):
     """
     known = meanings(hparams_class)
     values, preset, given = {}, {}, set()
+    presets = ["preset"] if hparams_class.PRESETS else []
     for pair in filter(None, (p.strip() for p in overrides.split(","))):
         name, equals, text = (part.strip() for part in pair.partition("="))
         if not equals:
@@ -128,7 +130,7 @@ def parse_overrides(hparams_class, overrides):
             raise UserError(
                 "--hparams_override: unknown hyper-parameter "
                 f"'{shortened(name)}'"
-                f"{did_you_mean(name, [*known, 'preset'])}; valid names:",
+                f"{did_you_mean(name, [*known, *presets])}; valid names:",
                 *_describe_all(hparams_class),
             )
         else:

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 import layers
-from common.fields import field
+from common.fields import MOST_STEPS, field
 from input_data import features as keys
 from layers.em_routing import NORMALISATIONS, POSE_ENTRIES
 from layers.initial_weights import truncated_normal
@@ -65,7 +65,7 @@ class HParams(BaseHParams):
         network=True,
     )
     decay_steps: int = field(
-        20_000, "steps for one decay factor", at_least=1, at_most=10**12
+        20_000, "steps for one decay factor", at_least=1, at_most=MOST_STEPS
     )
     first_types: int = size(
         32, "C, types of the first capsules that are routed"
@@ -93,7 +93,7 @@ class HParams(BaseHParams):
         20_000,
         "steps until the margin is at its end; 700000 in the authors' code",
         at_least=1,
-        at_most=10**12,
+        at_most=MOST_STEPS,
     )
     min_variance: float = field(
         5e-4,

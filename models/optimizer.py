@@ -159,6 +159,6 @@ def compile_model(model, max_steps=None):
     model.compile(
         optimizer=made,
         auto_scale_loss=False,
-        jit_compile=model.needs_xla or "auto",
+        jit_compile=model.xla,
     )
     made.build(model.trainable_variables)

@@ -100,22 +100,20 @@ def test_random_hyper_parameters():
 def test_random_data_options():
     rng = random.Random(2)
     numbers = [None, 0, 1, 2, 3, 27, 28, 29, 1000, 10**5, 10**9]
+    accepted = 0
     for _ in range(CASES // 5):
         options = Options(
-            dataset=rng.choice(["digits", "images", "cifar10", "norb"]),
-            data_dir=rng.choice([None, "/nowhere", "/dev/null", "x@3"]),
+            dataset="digits",
             num_targets=rng.choice([None, 1, 2]),
             eval_size=rng.choice(numbers[2:]),
             shift=rng.choice(numbers),
             pad=rng.choice(numbers),
-            image_size=rng.choice([None, None, 1, 28]),
             distort=rng.random() < 0.3,
-            color=rng.random() < 0.1,
         )
-        if options.data_dir is None and options.dataset != "digits":
-            options = dataclasses.replace(options, data_dir="/nowhere")
         split = rng.choice(list(Split))
-        attempt(registry.load, options.dataset, split, options)
+        found = attempt(registry.load, options.dataset, split, options)
+        accepted += found is not None
+    assert CASES / 50 < accepted < CASES / 5
 
 
 def damaged(rng, content):

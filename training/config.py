@@ -4,14 +4,13 @@ import dataclasses
 import math
 
 from common.errors import UserError
-from common.fields import field, meanings
+from common.fields import MOST_STEPS, field, meanings
 from common.flags import command_line
 from input_data.options import Options
 from models.registry import MODELS
 
 # Images in an evaluation batch, as in the reference.
 EVAL_BATCH_SIZE = 100
-MOST_STEPS = 10**12
 # Above it a batch of the smallest images would not fit in memory.
 _LARGEST_BATCH = 2**17
 
@@ -208,7 +207,10 @@ class Config(Options):
             for name, (_, _, meaning) in meanings(self).items()
             if meaning.recorded
         }
-        return {**values, "dataset": self.dataset_name}
+        # The sets of TFDS that have files of their own, too, are in another
+        # order there.
+        of_files = self.data_dir is not None
+        return {**values, "dataset": self.dataset_name, "of_files": of_files}
 
     def evaluation_command(self):
         """The command that evaluates what this job trains."""

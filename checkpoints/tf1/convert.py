@@ -11,11 +11,11 @@ does not describe itself:
 
 import argparse
 import dataclasses
-import sys
 
 import checkpoints
 from checkpoints.architecture import Architecture
 from checkpoints.tf1 import tf1_checkpoint
+from common.ending import told
 from common.errors import UserError
 from common.fields import parse
 from common.text import shortened
@@ -161,7 +161,5 @@ def _convert(asked):
 
 def main(arguments=None):
     """Runs the conversion; a user's error is one message and exit 1."""
-    try:
+    with told("tf1_checkpoint"):
         print(_convert(_parse(arguments)))
-    except UserError as error:
-        sys.exit(f"tf1_checkpoint: {error}")

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import checkpoints
 from checkpoints.checkpoint import JSON_FILE
-from checkpoints.tf1 import convert
+from checkpoints.tf1 import convert, tf1_checkpoint
 from checkpoints.tf1.tf1_checkpoint import Tf1Checkpoint, is_tf1, save
 from common.errors import UserError
 from evaluation.jobs import (
@@ -337,6 +337,18 @@ def test_a_pipe_in_the_place_of_a_file(tmp_path, suffix, message):
     os.mkfifo(name)
     with pytest.raises(UserError, match=message):
         checkpoints.open(path)
+
+
+def test_a_link_that_leads_nowhere_in_the_place_of_a_file(tmp_path):
+    path = write(tmp_path / "model.ckpt-1", {"global_step": np.float32(1)})
+    name = pathlib.Path(f"{path}.data-00000-of-00001")
+    name.unlink()
+    name.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(UserError, match=f"{path} cannot be read as a TF1"):
+        checkpoints.open(path)
+    pathlib.Path(f"{path}.index").unlink()
+    with pytest.raises(UserError, match="00001 exists and is left as it is"):
+        tf1_checkpoint.free_path(tmp_path, 1)
 
 
 def test_name_of_a_file_instead_of_the_prefix(tmp_path):

@@ -32,7 +32,9 @@ POWERS = ("beta1_power", "beta2_power")
 # TF1's names of Adam's slots, and Keras'.
 SLOTS = {"/Adam": "_momentum", "/Adam_1": "_velocity"}
 # What TensorFlow's reader raises for files that are damaged or none of its.
-_READ_ERRORS = (tf.errors.OpError, LookupError, RuntimeError, ValueError)
+_READ_ERRORS = (
+    *(tf.errors.OpError, LookupError, OSError, RuntimeError, ValueError),
+)
 _DATA = ".data-00000-of-00001"
 _SUFFIX = r"\.(?:index|meta|data-\d{5}-of-\d{5})"
 _ONE_FILE = re.compile(f"(.+){_SUFFIX}", re.DOTALL)
@@ -76,8 +78,8 @@ class Tf1Checkpoint:
                 f"{path} is one file of a TF1 checkpoint, which is named by "
                 f"{one_file.group(1)}"
             )
-        self._require_files()
         with self._errors():
+            self._require_files()
             self._reader = tf.train.load_checkpoint(str(path))
             shapes = self._reader.get_variable_to_shape_map()
         self._shapes = {name: tuple(shape) for name, shape in shapes.items()}
@@ -286,6 +288,6 @@ def free_path(directory, step):
     path = path_of(directory, step)
     data = path.with_name(path.name + _DATA)
     for item in (path, _index(path), data):
-        if item.exists():
+        if os.path.lexists(item):
             raise UserError(f"{item} exists and is left as it is")
     return path

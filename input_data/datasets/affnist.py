@@ -5,6 +5,8 @@ with image uint8 [1600, N], each column an image row by row, and label_int
 [1, N]). affnist_generate.py makes files of the same form.
 """
 
+import os
+
 import numpy as np
 
 from common.errors import UserError
@@ -24,6 +26,11 @@ _NAMES = {
     Split.VALID_TRAIN: "training",
     Split.VALID_TEST: "validation",
 }
+
+
+# Images of a .mat file: its struct has at most 2**32 bytes, an image with its
+# labels 1,611.
+LARGEST_FILE = 2_600_000
 
 
 def load(split, options):
@@ -115,10 +122,10 @@ def write_file(path, data):
 def _find(data_dir, split):
     folder = require_folder(data_dir)
     path = folder / file_name(split)
-    if path.is_file():
+    if os.path.isfile(path):
         return [path]
     batches = folder / f"{_NAMES[split]}_batches"
-    if batches.is_dir():
+    if os.path.isdir(batches):
         paths = [p for p in paths_in(batches) if p.suffix == ".mat"]
         if paths:
             return paths

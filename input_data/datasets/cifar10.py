@@ -4,6 +4,8 @@ The format: https://www.cs.toronto.edu/~kriz/cifar.html (for each image a byte
 for the label, then 1,024 bytes each of red, green and blue, row by row).
 """
 
+import os
+
 import numpy as np
 import tensorflow as tf
 
@@ -75,9 +77,11 @@ def read_cifar10(data_dir, training):
     if data_dir is None:
         return tfds_images.read("cifar10", training, NUM_CLASSES, CLASS_NAMES)
     folder = require_folder(data_dir)
-    if (folder / FOLDER).is_dir():
+    if os.path.isdir(folder / FOLDER):
         folder = require_folder(folder / FOLDER)
-    missing = [n for n in _FILES[training] if not (folder / n).is_file()]
+    missing = [
+        name for name in _FILES[training] if not os.path.isfile(folder / name)
+    ]
     if missing:
         raise UserError(
             f"--data_dir={data_dir} lacks {', '.join(missing)}, in itself or "

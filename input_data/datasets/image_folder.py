@@ -137,7 +137,7 @@ def divide(files, seed, purpose, root):
 
 
 def _folders(root):
-    return [path for path in _visible(root) if path.is_dir()]
+    return [path for path in _visible(root) if os.path.isdir(path)]
 
 
 def _visible(folder):
@@ -171,7 +171,10 @@ def _list_files(root, classes, left_out):
             is_image = path.suffix.lower() in SUFFIXES
             (members if is_image else left_out).append(path)
         if not members:
-            raise UserError(f"{folder} is empty: a class needs images")
+            raise UserError(
+                f"{folder} has no images ({', '.join(SUFFIXES)}): a class "
+                "needs some"
+            )
         label = classes.index(folder.name)
         files += [(path, label) for path in members]
     if not files:

@@ -232,7 +232,7 @@ def test_folders_that_make_no_data_set_are_named(tmp_path):
     with pytest.raises(UserError, match=r"two or more; it has: one"):
         load(tmp_path)
     (tmp_path / "two").mkdir()
-    with pytest.raises(UserError, match=f"{tmp_path / 'two'} is empty"):
+    with pytest.raises(UserError, match=f"{tmp_path / 'two'} has no images"):
         load(tmp_path)
     (tmp_path / "two" / "three").mkdir()
     with pytest.raises(UserError, match="three is a folder"):

@@ -88,7 +88,7 @@ def find(split, options):
     folder = require_folder(options.data_dir)
     for name in _single_names(split, options):
         path = folder / name
-        if path.is_file():
+        if os.path.isfile(path):
             return single_records(path, options)
     return None
 

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import http.client
 import queue
 import threading
 import urllib.error
@@ -51,7 +52,7 @@ def load(name, split, options):
 
     Height, width, depth and number of classes are those of the set's info.
     Evaluation uses the split test, or else validation, or else the last fifth
-    of train.
+    of train, at most 10,000 images.
 
     Args:
       name: string, as in `data_set`.
@@ -130,21 +131,22 @@ def read_smallnorb(training):
       UserError: if the set is not there and cannot be downloaded.
     """
     images, labels, meta = [], [], []
-    dataset = _open_prepared("smallnorb").as_dataset(
-        split=_SPLIT_NAMES[training], shuffle_files=False
-    )
-    for example in dataset.as_numpy_iterator():
-        cameras = (example["image"], example["image2"])
-        images.append(np.stack([camera[..., 0] for camera in cameras]))
-        labels.append(example["label_category"])
-        meta.append(
-            (
-                example["instance"],
-                example["label_elevation"],
-                example["label_azimuth"] * _AZIMUTH_STEP,
-                example["label_lighting"],
+    builder, split = _open_prepared("smallnorb"), _SPLIT_NAMES[training]
+    dataset = builder.as_dataset(split=split, shuffle_files=False)
+    with _reading(builder):
+        for example in dataset.as_numpy_iterator():
+            cameras = (example["image"], example["image2"])
+            images.append(np.stack([camera[..., 0] for camera in cameras]))
+            labels.append(example["label_category"])
+            meta.append(
+                (
+                    example["instance"],
+                    example["label_elevation"],
+                    example["label_azimuth"] * _AZIMUTH_STEP,
+                    example["label_lighting"],
+                )
             )
-        )
+    _require_images(images, builder, split)
     return StereoImages(np.stack(images), np.array(labels), np.array(meta))
 
 
@@ -221,7 +223,8 @@ def has_network():
             urllib.request.urlopen(_PROBE_URL, timeout=_PROBE_SECONDS).close()
         except urllib.error.HTTPError:
             return True  # an answer all the same
-        except OSError:
+        # A proxy may be named, or answer, otherwise than HTTP has it.
+        except (OSError, http.client.HTTPException):
             return False
         return True
 
@@ -320,20 +323,11 @@ def _read_split(builder, split_name, num_classes, size):
     dataset = builder.as_dataset(split=split_name, shuffle_files=False)
     dataset = dataset.map(prepare, tf.data.AUTOTUNE, deterministic=True)
     images, labels = [], []
-    try:
+    with _reading(builder):
         for image_batch, label_batch in dataset.batch(_BATCH_SIZE):
             images.append(image_batch.numpy())
             labels.append(label_batch.numpy())
-    except tf.errors.OpError as error:
-        raise UserError(
-            f"the files of {builder.name} in {builder.data_dir} are damaged: "
-            f"{_first_line(error)}"
-        ) from error
-    if not images:
-        raise UserError(
-            f"{builder.name} in {builder.data_dir} has no images in its split "
-            f"{split_name}"
-        )
+    _require_images(images, builder, split_name)
     labels = np.concatenate(labels)
     if labels.min() < 0 or labels.max() >= num_classes:
         raise UserError(
@@ -341,3 +335,23 @@ def _read_split(builder, split_name, num_classes, size):
             f"{split_name}"
         )
     return LabelledImages(np.concatenate(images), labels, num_classes)
+
+
+@contextlib.contextmanager
+def _reading(builder):
+    """A context in which what is damaged is an error of the user's."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        raise UserError(
+            f"the files of {builder.name} in {builder.data_dir} are damaged: "
+            f"{_first_line(error)}"
+        ) from error
+
+
+def _require_images(images, builder, split_name):
+    if not images:
+        raise UserError(
+            f"{builder.name} in {builder.data_dir} has no images in its split "
+            f"{split_name}"
+        )

@@ -188,6 +188,12 @@ def test_an_answer_of_an_error_is_a_network(monkeypatch):
         server.shutdown()
 
 
+def test_a_proxy_that_is_none_is_no_network(monkeypatch):
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("https_proxy", "http://proxy:port")
+    assert not tfds_images.has_network()
+
+
 def test_a_name_that_is_never_resolved_is_given_up(monkeypatch, tmp_path):
     refuse_downloads(monkeypatch, tmp_path)
     monkeypatch.setattr(tfds_images, "_PROBE_SECONDS", 1)

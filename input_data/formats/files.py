@@ -8,6 +8,7 @@ import stat
 import zlib
 
 from common.errors import UserError
+from common.text import listed
 from input_data import memory
 
 _CHUNK = 2**20
@@ -70,10 +71,10 @@ def require_regular(path):
     """Refuses what is there but is no file, and may never end.
 
     Args:
-      path: path; it may be missing.
+      path: path.
 
     Raises:
-      OSError: if it is a folder, or may not be looked at.
+      OSError: if it is not there, or may not be looked at.
       UserError: if it is a pipe, a socket or a device.
     """
     mode = os.stat(path).st_mode
@@ -138,7 +139,7 @@ def find(data_dir, *names, hint=""):
     """
     folder = require_folder(data_dir)
     for name in names:
-        if (folder / name).is_file():
+        if os.path.lexists(folder / name):
             return folder / name
     lacks = (
         f"no {names[0]}"
@@ -153,9 +154,4 @@ def find(data_dir, *names, hint=""):
 def listing(folder):
     """The first few names in a folder, for a message."""
     names = [path.name for path in paths_in(folder)]
-    return shortened(names, 10) or "nothing"
-
-
-def shortened(names, count=3):
-    """The first few of a list of names, for a message."""
-    return ", ".join(names[:count] + ["..."] * (len(names) > count))
+    return listed(names, 10) or "nothing"

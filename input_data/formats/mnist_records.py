@@ -10,7 +10,8 @@ import pathlib
 import re
 
 from common.errors import UserError
-from input_data.formats.files import paths_in, shortened
+from common.text import listed
+from input_data.formats.files import paths_in
 from input_data.formats.image_records import Layout
 
 NUM_CLASSES = 10
@@ -21,7 +22,7 @@ PAIR = Layout(
     NUM_CLASSES,
 )
 # The five digits in a file's name.
-_MAX_SHARDS = 99999
+MAX_SHARDS = 99999
 _SHARDS = re.compile(r"(?P<prefix>.+)@(?P<count>[0-9]+)")
 _SHARD = re.compile(r"(?P<prefix>.+)-[0-9]{5}-of-(?P<count>[0-9]{5})")
 
@@ -88,14 +89,14 @@ def shard_paths(data_dir):
     digits = match["count"].lstrip("0")
     if not digits:
         raise UserError(f"--data_dir={data_dir} names no files: @0")
-    if len(digits) > len(str(_MAX_SHARDS)) or int(digits) > _MAX_SHARDS:
+    if len(digits) > len(str(MAX_SHARDS)) or int(digits) > MAX_SHARDS:
         raise UserError(
             f"--data_dir={match['prefix']}@{digits[:9]}... names too many "
-            f"files: at most {_MAX_SHARDS:,}"
+            f"files: at most {MAX_SHARDS:,}"
         )
     count, prefix = int(digits), pathlib.Path(match["prefix"])
     paths = [
-        prefix.with_name(shard_name(prefix.name, shard, count))
+        prefix.parent / shard_name(prefix.name, shard, count)
         for shard in range(count)
     ]
     there = {path.name for path in paths_in(prefix.parent)}
@@ -109,7 +110,7 @@ def shard_paths(data_dir):
         hint = f"there is {', '.join(others)}; " if others else ""
         raise UserError(
             f"--data_dir={data_dir}: {hint}{len(missing)} of {count} files are "
-            f"missing in {prefix.parent}: {shortened(missing)}"
+            f"missing in {prefix.parent}: {listed(missing, 3)}"
         )
     return paths
 

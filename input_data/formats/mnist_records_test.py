@@ -45,11 +45,14 @@ def test_shard_paths(tmp_path):
     )
     with pytest.raises(UserError, match=message):
         mnist_records.shard_paths(f"{tmp_path}/a.tfrecords@4")
-    with pytest.raises(UserError, match=r"(, a\.tf[-a-z0-9]*){2}, \.\.\.$"):
+    message = r"(, a\.tf[-a-z0-9]*){2} and 99,996 more$"
+    with pytest.raises(UserError, match=message):
         mnist_records.shard_paths(f"{tmp_path}/a.tfrecords@99999")
     assert mnist_records.shard_paths(f"{tmp_path}/a.tfrecords@1") == [
         tmp_path / "a.tfrecords-00000-of-00001"
     ]
+    with pytest.raises(UserError, match="1 of 1 files are missing in /: "):
+        mnist_records.shard_paths("/@1")
     with pytest.raises(UserError, match="names no files"):
         mnist_records.shard_paths(f"{tmp_path}/a.tfrecords@0")
 

@@ -11,8 +11,14 @@ import numpy as np
 import tensorflow as tf
 
 from common import durable
+from common.errors import UserError
 from input_data.datasets import digits, mnist
-from input_data.datasets.affnist import IMAGE_SIZE, file_name, write_file
+from input_data.datasets.affnist import (
+    IMAGE_SIZE,
+    LARGEST_FILE,
+    file_name,
+    write_file,
+)
 from input_data.labelled_images import LabelledImages
 
 MAX_ROTATION = np.deg2rad(20.0)
@@ -142,8 +148,8 @@ def generate(dataset, data_dir, split, output_dir, copies, seed):
       seed: int.
 
     Raises:
-      UserError: if MNIST is missing or damaged, or the file is there already
-        or cannot be written.
+      UserError: if MNIST is missing or damaged, there are too many copies, or
+        the file is there already or cannot be written.
     """
     path = pathlib.Path(output_dir) / file_name(split)
     durable.refuse_existing(path)
@@ -151,6 +157,12 @@ def generate(dataset, data_dir, split, output_dir, copies, seed):
         part = digits.read_split(split)
     else:
         part = mnist.read_split(split, data_dir)
+    most = LARGEST_FILE // len(part)
+    if copies > most:
+        raise UserError(
+            f"--copies={copies} of {len(part):,} images are more than a .mat "
+            f"file holds: at most --copies={most}"
+        )
     transformed = transform(part, copies, seed)
     durable.remove_leftovers(durable.make_folder(output_dir))
     write_file(path, transformed)

@@ -50,6 +50,12 @@ def test_a_file_that_is_there_stays(tmp_path):
     assert (tmp_path / "test.mat").read_text() == "before"
 
 
+def test_more_copies_than_a_file_holds_are_refused(tmp_path):
+    message = r"--copies=7223 of 360 images .* at most --copies=7222"
+    with pytest.raises(UserError, match=message):
+        affine.generate("digits", None, Split.TEST, str(tmp_path), 7223, 0)
+
+
 def test_a_full_disk_leaves_no_part_of_a_file(tmp_path, monkeypatch):
     def fail(path):
         raise OSError(28, "No space left on device")

@@ -95,6 +95,17 @@ def test_converts_tfds(tmp_path, monkeypatch):
     # Instance, elevation, azimuth (2 * 17), lighting: a packed list.
     assert bytes([4, 7, 8, 34, 5]) in content
 
+    def damaged(self, split, **_):
+        return examples(self, split).map(
+            lambda example: tf.debugging.check_numerics(float("nan"), "cut off")
+        )
+
+    with (
+        tfds.testing.mock_data(as_dataset_fn=damaged),
+        pytest.raises(UserError, match="the files of smallnorb in .* damaged"),
+    ):
+        norb_conversion.convert(None, str(tmp_path / "other"))
+
 
 @pytest.mark.parametrize(
     ("kind", "damage", "message"),

@@ -66,6 +66,11 @@ def plan_shards(job):
         name = mnist_records.single_name(Split(job.split), job.shift)
         return [Shard(name, 0, total)]
     count = -(-total // job.max_shard) if job.max_shard else 1
+    if count > mnist_records.MAX_SHARDS:
+        raise UserError(
+            f"--max_shard={job.max_shard} makes {count:,} files of {total:,} "
+            f"records; at most {mnist_records.MAX_SHARDS:,} can be read"
+        )
     name = mnist_records.pairs_name(Split(job.split), job.shift)
     return [
         Shard(
@@ -179,10 +184,12 @@ def _require_space(folder, job, shards):
     free = shutil.disk_usage(folder).free
     print(f"{count} records to write: {size / 1e9:.3g} GB", flush=True)
     if size > free:
+        pairs, single = "fewer pairs by --num_pairs", "a smaller --shift"
+        fewer = pairs if job.multi_targets else single
         raise UserError(
             f"--data_dir={folder} has {free / 1e9:.3g} GB free, but "
-            f"{count} records take {size / 1e9:.3g} GB: choose fewer pairs by "
-            "--num_pairs, or another folder"
+            f"{count} records take {size / 1e9:.3g} GB: choose {fewer}, or "
+            "another folder"
         )
 
 

@@ -176,11 +176,11 @@ def test_killed_process_leaves_only_what_the_next_start_removes(tmp_path):
     process.wait()
     (leftover,) = tmp_path.iterdir()
     assert leftover.name.startswith(".multitest")
-    # What a live process writes, or one of another machine, stays.
+    # What a live process writes stays.
     live = leftover.with_name(
         leftover.name.replace(f".{process.pid}.", f".{os.getpid()}.")
     )
-    live.touch()
+    live.mkdir()
     job = pairs_job(tmp_path, max_shard=0)
     (path,) = shifted_records.generate(job)
     assert sorted(tmp_path.iterdir()) == sorted([live, path])
@@ -272,7 +272,12 @@ def test_damaged_files_are_refused(tmp_path):
 def test_wrong_settings(tmp_path):
     with pytest.raises(UserError, match="--max_shard is for --multi_targets"):
         shifted_records.generate(pairs_job(tmp_path, multi_targets=False))
-    with pytest.raises(UserError, match=r"--pad=100000.*a smaller one"):
+    message = "makes 108,000 files of 1,080,000 records; at most 99,999 can be"
+    with pytest.raises(UserError, match=message):
+        shifted_records.plan_shards(
+            pairs_job(tmp_path, max_shard=10, num_pairs=3000)
+        )
+    with pytest.raises(UserError, match=r"by --pad=100000,.*choose less"):
         shifted_records.generate(pairs_job(tmp_path, pad=100000))
     with pytest.raises(UserError, match="has neither train-images-idx3-ubyte"):
         shifted_records.generate(Job(str(tmp_path)))

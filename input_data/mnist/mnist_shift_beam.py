@@ -20,6 +20,7 @@ if __name__ == "__main__":
 
 from absl import app, flags
 
+from common.ending import told
 from common.errors import UserError
 from common.flags import define, settings_of
 from input_data.generators.job import Job
@@ -27,17 +28,14 @@ from input_data.generators.job import Job
 
 def main(argv):
     """Runs the command; argv has the flags for Beam."""
-    try:
-        from input_data.generators import beam
-
+    with told("mnist_shift_beam.py"):
+        try:
+            from input_data.generators import beam
+        except ImportError as error:
+            raise UserError(
+                f"{error}: install Apache Beam by pip install '.[beam]'"
+            ) from error
         beam.generate(settings_of(Job), beam.beam_options(argv[1:]))
-    except ImportError as error:
-        sys.exit(
-            f"mnist_shift_beam.py: {error}: install Apache Beam by "
-            "pip install '.[beam]'"
-        )
-    except UserError as error:
-        sys.exit(f"mnist_shift_beam.py: {error}")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ MAX_ANGLE = math.radians(30)
 # The largest share of the width by which an image is squeezed.
 MAX_SQUEEZE = 0.25
 ERASED = 4
-# The erased square stays so many pixels, or one more, off the borders.
+# The first pixel of the erased square stays so many off all borders.
 _MARGIN = 4
 _DEVIATION = 0.33
 _LARGEST = 0.9999

@@ -1,5 +1,3 @@
-import math
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -144,7 +142,3 @@ def test_pairs_are_not_augmented():
         registry.load(
             "digits", Split.TRAIN, Options(num_targets=2, augment=True)
         )
-
-
-def test_the_largest_angle_is_the_authors():
-    assert math.isclose(math.degrees(augmentation.MAX_ANGLE), 30)

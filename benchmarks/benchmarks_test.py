@@ -254,6 +254,8 @@ def test_numbers_are_varied_one_at_a_time(run):
         *("--batch_size=2", "--image_size=28"),
     )
     assert len(rows) == 1
+    with pytest.raises(SystemExit, match="nothing was measured"):
+        command_line.run(lambda flags: [], {}, "", [])
 
 
 def test_naive_matrix_capsules_give_what_ours_give():

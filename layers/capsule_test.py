@@ -221,6 +221,14 @@ def test_length_is_float32_under_every_policy():
     assert keras.backend.standardize_dtype(lengths.dtype) == "float32"
     np.testing.assert_allclose(ops.convert_to_numpy(lengths), [[5, 0]])
     assert layer.compute_output_shape((None, 10, 16)) == (None, 10)
+    symbolic = layer(keras.Input((10, 16)))
+    assert (symbolic.shape, symbolic.dtype) == ((None, 10), "float32")
+
+
+def test_numbers_may_be_numpys():
+    assert layers.Capsule(np.int64(3), np.int32(4)).num_capsules == 3
+    with pytest.raises(ValueError, match="num_capsules must be a positive"):
+        layers.Capsule(np.float64(3), 4)
 
 
 @pytest.mark.parametrize(("layer", "shape"), LAYERS)

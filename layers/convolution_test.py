@@ -113,6 +113,26 @@ def always_fourier(monkeypatch):
     convolution_module.costs.cache_clear()
 
 
+@pytest.mark.skipif(
+    keras.backend.backend() == "jax", reason="JAX has no float64 by default"
+)
+def test_float64_stays_float64(always_fourier):
+    ours, theirs = conv2d(dtype="float64")
+    x = RNG.normal(size=(2, 8, 9, 2))
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(ours(x)),
+        ops.convert_to_numpy(theirs(x)),
+        atol=1e-12,
+    )
+
+
+def test_images_smaller_than_the_kernel_are_named():
+    layer = layers.Conv2D(4, 3)
+    layer.build((None, None, None, 2))
+    with pytest.raises(ValueError, match="are smaller than the kernel of"):
+        layer(np.zeros((1, 2, 2, 2), "float32"))
+
+
 def conv2d(**arguments):
     """A layer, and Keras' own of the same weights."""
     ours = layers.Conv2D(3, 3, padding="same", name="conv", **arguments)
@@ -178,6 +198,11 @@ def test_the_frequency_domain_is_chosen_where_it_pays():
     # A few channels; one position.
     assert plan((10, 10, 8), (3, 3, 8, 8)) is None
     assert plan((9, 9, 256), (9, 9, 256, 256)) is None
+    # A number that is not known yet, as TensorFlow and JAX have it.
+    kernel = 9, 9, 256, 256
+    for unknown in (None, "b"):
+        found = plan((20, 20, 256), kernel, 2, unknown)
+        assert found == plan((20, 20, 256), kernel, 2)
 
 
 def test_bfloat16_is_rounded_once():

@@ -126,6 +126,14 @@ def test_spread_loss_by_hand():
     )
 
 
+def test_the_margin_is_at_last_that_of_the_papers_schedule():
+    last = layers.spread_margin(np.array([9]), 9)
+    np.testing.assert_array_equal(
+        ops.convert_to_numpy(layers.spread_loss(LABELS, LOGITS)),
+        ops.convert_to_numpy(layers.spread_loss(LABELS, LOGITS, last)),
+    )
+
+
 @pytest.mark.parametrize("margin", [0.2, 0.9])
 def test_gradients_of_the_spread_loss(margin):
     generator = np.random.default_rng(17)

@@ -27,6 +27,12 @@ def compiled(**arguments):
     return network
 
 
+@pytest.mark.parametrize("labels", [LABELS, LABELS[:, None]])
+def test_labels_that_are_not_one_hot_are_refused(labels):
+    with pytest.raises(ValueError, match="takes one-hot labels"):
+        compiled().fit(IMAGES_OF_3, labels, verbose=0)
+
+
 def outputs_of(network):
     return {
         name: ops.convert_to_numpy(ops.cast(values, "float32"))

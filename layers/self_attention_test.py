@@ -46,6 +46,10 @@ def test_small_capsules_have_the_identity_as_gradient(size):
     np.testing.assert_allclose(gradients[0], cotangent, rtol=1e-4)
 
 
+def test_a_kernel_may_be_square():
+    assert layers.DepthwiseCapsule(2, 3).kernel_size == (3, 3)
+
+
 @pytest.mark.parametrize("kernel_size", [None, (2, 3)])
 def test_depthwise_capsules_equal_loops(kernel_size):
     layer = layers.DepthwiseCapsule(2, kernel_size)

@@ -146,5 +146,6 @@ def test_the_baseline_has_its_own_and_passes_over_the_references(capsys):
     assert parse_overrides(baseline.HParams, text) == {"padding": "SAME"}
     assert "no num_prime_capsules; it is passed over" in capsys.readouterr().out
     for text in ("class_atoms=3", "preset=svhn"):
-        with pytest.raises(UserError, match="unknown hyper-parameter"):
+        with pytest.raises(UserError, match="unknown hyper-param") as caught:
             parse_overrides(baseline.HParams, text)
+        assert "did you mean preset" not in str(caught.value)

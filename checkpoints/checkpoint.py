@@ -96,7 +96,7 @@ class Checkpoint(Metadata):
           DamagedError: if the files cannot be read any more.
           UserError: if it is a checkpoint of another network.
         """
-        self._require_same_network(architecture)
+        self.require_same_network(architecture)
         optimizer = getattr(model, "optimizer", None)
         if optimizer is not None:
             # Unbuilt, its slots would be passed over with a mere warning.
@@ -120,7 +120,8 @@ class Checkpoint(Metadata):
                     f"{JSON_FILE} says {self.step}"
                 )
 
-    def _require_same_network(self, asked):
+    def require_same_network(self, asked):
+        """Raises UserError for an `Architecture` of another network."""
         differences = self.architecture.network_differences(asked)
         if differences:
             listed = "; ".join(

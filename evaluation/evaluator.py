@@ -212,6 +212,7 @@ class Evaluator:
             architecture = Architecture.asked_for(config, pipeline.spec)
         fitted = _fitted(checkpoint, architecture, config, pipeline.spec)
         checkpoint.require_usable(config, pipeline)
+        checkpoint.require_same_network(architecture)  # before it is made
         # No weight depends on them, but which images the loss compares.
         num_targets = pipeline.spec.num_targets
         fitted = dataclasses.replace(fitted, num_targets=num_targets)

@@ -46,6 +46,7 @@ def import_tf1(source, directory, architecture):
     """
     tf1 = tf1_checkpoint.Tf1Checkpoint(source)
     tf1_checkpoint.free_path(directory, tf1.step)
+    tf1.require_same_network(architecture)  # before it is made
     model = _compiled(architecture)
     tf1.load(model, architecture)
     # Ours must agree with itself on the step, moments or not.

@@ -114,8 +114,8 @@ class Tf1Checkpoint:
             shape or type, all listed, and for a damaged file. The model is
             then as it was.
         """
+        self.require_same_network(architecture)
         layouts = architecture.tf1_variables()
-        self._require_match(layouts, architecture)
         optimizer = getattr(model, "optimizer", None)
         targets = _weights(model)
         layout_of = dict(layouts)
@@ -136,7 +136,9 @@ class Tf1Checkpoint:
             optimizer.iterations.assign(self.step)
             self._note_other_powers(values)
 
-    def _require_match(self, layouts, architecture):
+    def require_same_network(self, architecture):
+        """Raises UserError for an `Architecture` of other variables."""
+        layouts = architecture.tf1_variables()
         expected = {name: layout.shape for name, layout in layouts.items()}
         if self.has_slots:
             expected |= {

@@ -84,12 +84,13 @@ def run(names, seeds, output_dir, **of_machine):
         if not of_machine[name]:
             raise UserError(f"--{name} is required")
     load_backend()
-    from reproduction.run import Machine, missing_data, reproduce
+    from reproduction.run import Machine, missing_data, read, reproduce
 
     machine = Machine(**of_machine)
     for experiment in list(experiments):
+        done, _ = read(output_dir, experiment)
         missing = missing_data(experiment, machine)
-        if missing:
+        if missing and not set(seeds) <= set(done):
             needs = (
                 f"{experiment.name} needs the folder {' and '.join(missing)}"
             )

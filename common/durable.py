@@ -145,7 +145,7 @@ def _is_alive(process):
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        pass
+        return True
     return True
 
 

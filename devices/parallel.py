@@ -108,16 +108,17 @@ class OneDevice:
         return batches
 
     def predictor(self, model):
-        """A function for each time that the weights have changed.
+        """What predicts, and is told when the weights have changed.
 
         Args:
           model: `models.classifier.Classifier`, built in `building`.
 
         Returns:
-          Function without arguments that gives a function by the weights that
-          the model has then: from the dicts x and y of NumPy arrays [B, ...],
-          where `count` divides B, to what `Classifier.scored` gives, logits
-          [B, classes] and losses [B], NumPy arrays.
+          Function `begin()`, to be called after the weights have changed. It
+          gives a function `predict(x, y)` by these weights: from dicts of
+          NumPy arrays [B, ...], where `count` divides B, to what
+          `Classifier.scored` gives, logits [B, classes] and losses [B], NumPy
+          arrays.
         """
         if keras.backend.backend() == "tensorflow":
             return _tensorflow_predictor(model)

@@ -77,7 +77,7 @@ def evaluating_saved(config, parallel=_ONE_DEVICE):
 
 
 def evaluate_ensemble(config, parallel=_ONE_DEVICE):
-    """Evaluates checkpoints, and the sum of their logits.
+    """Evaluates checkpoints, and the mean of their logits.
 
     `{}` in `config.checkpoint` stands for 0 to `num_trials` - 1.
 

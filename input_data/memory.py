@@ -22,7 +22,7 @@ def require_memory_for_padded(count, shape, pad):
     """
     height, width, depth = shape
     size = (height + 2 * pad, width + 2 * pad)
-    images = f"a batch of images of {size[0]}x{size[1]}"
+    images = f"what is computed of images of {size[0]}x{size[1]}"
     num_bytes = count * math.prod(size) * depth
     if pad:
         require_memory(num_bytes, f"{images}, by --pad={pad},", "choose less")

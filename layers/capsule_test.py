@@ -227,6 +227,8 @@ def test_length_is_float32_under_every_policy():
 
 def test_numbers_may_be_numpys():
     assert layers.Capsule(np.int64(3), np.int32(4)).num_capsules == 3
+    layer = layers.ConvSlimCapsule(2, 3, np.int64(3), strides=np.int64(2))
+    assert layer(np.zeros((1, 7, 7, 1, 4), "float32")).shape[1:3] == (3, 3)
     with pytest.raises(ValueError, match="num_capsules must be a positive"):
         layers.Capsule(np.float64(3), 4)
 

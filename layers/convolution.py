@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+import numbers
 
 import keras
 from keras import backend, ops
@@ -115,7 +116,8 @@ def costs(images, kernel, strides, padding: str) -> tuple[Plan, float, float]:
 
 
 def _pair(strides):
-    return (strides, strides) if isinstance(strides, int) else tuple(strides)
+    is_one = isinstance(strides, numbers.Integral)
+    return (int(strides),) * 2 if is_one else tuple(strides)
 
 
 def _direct(images, kernel, strides, padding):

@@ -126,7 +126,8 @@ def test_float64_stays_float64(always_fourier):
     )
 
 
-def test_images_smaller_than_the_kernel_are_named():
+def test_images_smaller_than_the_kernel_are_named(monkeypatch):
+    monkeypatch.setattr(convolution_module, "is_on_cpu", lambda: True)
     layer = layers.Conv2D(4, 3)
     layer.build((None, None, None, 2))
     with pytest.raises(ValueError, match="are smaller than the kernel of"):

@@ -1,13 +1,13 @@
-import keras
 import numpy as np
 import pytest
 
 from layers import kept_spectra
 from layers.convolution import Conv2D, convolution, faster_plan
+from layers.hardware import is_tensorflow_on_cpu
 from layers.kept_spectra import KeptSpectra
 
 pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="TensorFlow only"
+    not is_tensorflow_on_cpu(), reason="TensorFlow on CPUs only"
 )
 
 SHAPE = (32, 12, 12, 64)

@@ -181,11 +181,12 @@ class CapsuleNetwork(keras.Model):
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
         lengths = y_pred["lengths"]
-        if tuple(y.shape[1:]) != tuple(lengths.shape[1:]):
+        given = None if y is None else tuple(y.shape)
+        expected = tuple(lengths.shape[1:])
+        if given is None or (None not in given[1:] and given[1:] != expected):
             raise ValueError(
-                f"{self.name} takes one-hot labels [B, {lengths.shape[-1]}], "
-                "such as keras.utils.to_categorical makes. Received: "
-                f"{tuple(y.shape)}"
+                f"{self.name} takes one-hot labels [B, {expected[0]}], such "
+                f"as keras.utils.to_categorical makes. Received: {given}"
             )
         loss = super().compute_loss(x, y, lengths, sample_weight, training)
         if self.decoder is None:

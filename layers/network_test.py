@@ -33,6 +33,11 @@ def test_labels_that_are_not_one_hot_are_refused(labels):
         compiled().fit(IMAGES_OF_3, labels, verbose=0)
 
 
+def test_labels_are_needed():
+    with pytest.raises(ValueError, match="one-hot labels .* Received: None"):
+        compiled().evaluate(IMAGES_OF_3, verbose=0)
+
+
 def outputs_of(network):
     return {
         name: ops.convert_to_numpy(ops.cast(values, "float32"))

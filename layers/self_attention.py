@@ -9,6 +9,7 @@ https://arxiv.org/abs/2101.12491.
 """
 
 import math
+import numbers
 
 import keras
 from keras import ops
@@ -111,7 +112,7 @@ class DepthwiseCapsule(keras.layers.Layer):
         super().__init__(**kwargs)
         require_positive(num_atoms=num_atoms)
         if kernel_size is not None:
-            if isinstance(kernel_size, int):
+            if isinstance(kernel_size, numbers.Integral):
                 kernel_size = (kernel_size, kernel_size)
             rows, columns = kernel_size
             require_positive(rows=rows, columns=columns)

@@ -47,7 +47,8 @@ def test_small_capsules_have_the_identity_as_gradient(size):
 
 
 def test_a_kernel_may_be_square():
-    assert layers.DepthwiseCapsule(2, 3).kernel_size == (3, 3)
+    for number in (3, np.int64(3)):
+        assert layers.DepthwiseCapsule(2, number).kernel_size == (3, 3)
 
 
 @pytest.mark.parametrize("kernel_size", [None, (2, 3)])

@@ -84,9 +84,16 @@ def test_runs_are_written_down_and_not_done_again(places, tmp_path, capsys):
     assert machine.work_dir not in json.dumps([runs, ensemble])
     assert report.machine_of(first).endswith(", mixed_bfloat16")
     longer = dataclasses.replace(TINY, max_steps=7)
-    message = "ckpt-4 was trained by --max_steps=4, this experiment by 14: name"
+    message = (
+        "ckpt-4 was trained by max_steps=4, this experiment is by 14: name"
+    )
     with pytest.raises(UserError, match=message):
         run.reproduce(longer, [0], machine, str(tmp_path / "other"))
+    faster = dataclasses.replace(
+        TINY, hparams=f"{TINY.hparams},learning_rate=1"
+    )
+    with pytest.raises(UserError, match="by learning_rate=0.001, this exp"):
+        run.reproduce(faster, [0], machine, str(tmp_path / "other"))
     capsys.readouterr()
     run.reproduce(TINY, [0, 1], machine, output_dir)
     assert "Trained" not in capsys.readouterr().out
@@ -223,6 +230,11 @@ def test_experiments_without_data(tmp_path, monkeypatch, capsys):
     message = r"affnist needs the folder \S+/affnist"
     with pytest.raises(UserError, match=message):
         command.run(["mnist-3", "affnist"], [0], "out", **given)
+    # What is written down needs none.
+    results = tmp_path / "results"
+    results.mkdir()
+    write(results, "affnist", result(3))
+    command.run(["affnist"], [0], results, **given)
     done.clear()
     command.run(["all"], [0], "out", **given)
     left_out = [

@@ -9,16 +9,12 @@ import re
 import shlex
 import subprocess
 
-import checkpoints
 import experiment
-from checkpoints.architecture import DEFAULT_MODEL
 from common import flags
 from common.durable import make_folder, write_file
 from common.errors import UserError
 from common.fields import as_text, meanings
 from comparison.run import in_own_process, train_and_evaluate
-from models.hparams import parse_overrides
-from models.registry import model_class
 from training.config import Config
 
 ENSEMBLE = "ensemble"
@@ -88,6 +84,12 @@ def _scaled(config, factor):
     """The hyper-parameters' overrides, those in steps scaled."""
     if factor == 1:
         return config.hparams_override
+    # What is imported in functions would be loaded first, before it is told
+    # how, in the processes of a run.
+    from checkpoints.architecture import DEFAULT_MODEL
+    from models.hparams import parse_overrides
+    from models.registry import model_class
+
     hparams_class = model_class(config.model or DEFAULT_MODEL).HParams
     given = parse_overrides(hparams_class, config.hparams_override)
     hparams = hparams_class(**given)
@@ -217,16 +219,34 @@ def _run(experiment, seed, machine):
 
 def _require_same_training(config):
     """Refuses to go on with one of an earlier version of the experiment."""
-    for _, path in checkpoints.find_all(
-        pathlib.Path(config.summary_dir, "train")
-    )[-1:]:
-        before = checkpoints.open(path).training
-        for name, value in config.recorded().items():
-            if value not in (None, before.get(name, value)):
-                raise UserError(
-                    f"{path} was trained by --{name}={before[name]}, this "
-                    f"experiment by {value}: name another --work_dir"
-                )
+    import checkpoints
+    from checkpoints.architecture import Architecture
+
+    directory = pathlib.Path(config.summary_dir, "train")
+    for _, path in reversed(checkpoints.find_all(directory)):
+        try:
+            before = checkpoints.open(path)
+        except checkpoints.DamagedError:
+            continue  # the training leaves it out, too
+        there = before.architecture
+        asked = Architecture.described(
+            there.model,
+            there.shape,
+            there.num_targets,
+            config.hparams_override,
+        )
+        differences = there.training_differences(asked)
+        differences += [
+            (name, before.training.get(name), getattr(config, name))
+            for name in ("batch_size", "dtype_policy", "max_steps")
+            if before.training.get(name) != getattr(config, name)
+        ]
+        for name, then, now in differences:
+            raise UserError(
+                f"{path} was trained by {name}={then}, this experiment is by "
+                f"{now}: name another --work_dir"
+            )
+        return
 
 
 def _ensemble(experiment, machine):

@@ -32,8 +32,7 @@ class WriteSummaries(_StepCallback):
 
     Losses and shares are means over those steps; the learning rate is that of
     the next step. Images per second are those after this run's first step,
-    which traces and compiles it; of a run that goes on with the last step
-    before a summary there are none.
+    which traces and compiles it, unless the training has no other.
     """
 
     def __init__(self, start, writer, config, schedule):
@@ -42,6 +41,7 @@ class WriteSummaries(_StepCallback):
         self._schedule = schedule
         self._every = config.summary_step
         self._batch_size = config.batch_size
+        self._is_all = start == 0 and config.max_steps == 1
 
     def on_train_begin(self, logs=None):
         self._last = (self._start, time.monotonic())
@@ -58,7 +58,7 @@ class WriteSummaries(_StepCallback):
         # Not the optimiser's: asking the model would fetch all weights on
         # backends that keep them elsewhere during `fit`.
         scalars["learning_rate"] = float(self._schedule(step))
-        if before > self._start or before == 0:
+        if before > self._start or self._is_all:
             images = (step - before) * self._batch_size
             scalars["images_per_second"] = images / (now - last)
         self._writer.scalars(scalars, step)

@@ -9,6 +9,8 @@ from common.flags import command_line
 from input_data.options import Options
 from models.registry import MODELS
 
+# In what a checkpoint records: whether the images were those of --data_dir.
+OF_FILES = "of_files"
 # Images in an evaluation batch, as in the reference.
 EVAL_BATCH_SIZE = 100
 # Above it a batch of the smallest images would not fit in memory.
@@ -210,7 +212,7 @@ class Config(Options):
         # The sets of TFDS that have files of their own, too, are in another
         # order there.
         of_files = self.data_dir is not None
-        return {**values, "dataset": self.dataset_name, "of_files": of_files}
+        return {**values, "dataset": self.dataset_name, OF_FILES: of_files}
 
     def evaluation_command(self):
         """The command that evaluates what this job trains."""

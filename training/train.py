@@ -28,7 +28,7 @@ from training.callbacks import (
     WriteSummaries,
     WriteVerboseSummaries,
 )
-from training.config import Config
+from training.config import OF_FILES, Config
 from training.process import StopSignal, sole_trainer
 from training.summaries import SummaryWriter
 
@@ -226,6 +226,7 @@ def _resume(job, model):
             (name, source.training.get(name, value), value)
             for name, value in config.recorded().items()
             if (ends or name != "max_steps")
+            and name != OF_FILES
             and source.training.get(name, value) != value
         ]
     for name, before, now in differences:

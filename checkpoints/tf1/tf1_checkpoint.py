@@ -33,7 +33,11 @@ POWERS = ("beta1_power", "beta2_power")
 SLOTS = {"/Adam": "_momentum", "/Adam_1": "_velocity"}
 # What TensorFlow's reader raises for files that are damaged or none of its.
 _READ_ERRORS = (
-    *(tf.errors.OpError, LookupError, OSError, RuntimeError, ValueError),
+    tf.errors.OpError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    ValueError,
 )
 _DATA = ".data-00000-of-00001"
 _SUFFIX = r"\.(?:index|meta|data-\d{5}-of-\d{5})"

@@ -138,9 +138,11 @@ def find(data_dir, *names, hint=""):
       UserError: if there is none; it says what there is instead.
     """
     folder = require_folder(data_dir)
-    for name in names:
-        if os.path.lexists(folder / name):
-            return folder / name
+    # Else what `opened` says why it cannot be read.
+    for is_there in (os.path.isfile, os.path.lexists):
+        for name in names:
+            if is_there(folder / name):
+                return folder / name
     lacks = (
         f"no {names[0]}"
         if len(names) == 1

@@ -1,5 +1,3 @@
-import gzip
-
 import numpy as np
 import pytest
 
@@ -70,13 +68,11 @@ def test_missing_files_are_named_with_what_is_there(tmp_path):
 def test_a_folder_does_not_hide_the_packed_file(tmp_path):
     write_mnist(tmp_path, 20, 13)
     path = tmp_path / "t10k-images-idx3-ubyte"
-    content = path.read_bytes()
-    path.unlink()
     path.mkdir()
+    assert len(all_images(load(tmp_path, Split.TEST))) == 13
+    path.with_name(f"{path.name}.gz").unlink()
     with pytest.raises(UserError, match=f"{path} cannot be read: Is a dir"):
         load(tmp_path, Split.TEST)
-    path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(content))
-    assert len(all_images(load(tmp_path, Split.TEST))) == 13
 
 
 @pytest.mark.parametrize(

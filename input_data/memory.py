@@ -7,6 +7,8 @@ from common.errors import UserError
 
 # The rest is for the network, its gradients and the program.
 _SHARE_FOR_DATA = 0.5
+# Of images in memory: what is read is copied to where TensorFlow keeps it.
+COPIES = 2
 
 
 def require_memory_for_padded(count, shape, pad):

@@ -15,7 +15,7 @@ from input_data.features import DIVIDED_FOR_TEST, DIVIDED_FOR_VALIDATION
 from input_data.formats.files import paths_in, require_folder
 from input_data.formats.image_file import SUFFIXES, decoded, read
 from input_data.labelled_images import LabelledImages, make_pipeline
-from input_data.memory import require_memory
+from input_data.memory import COPIES, require_memory
 from input_data.transforms.resizing import resize
 
 # About one image in this many is held out for testing or validation.
@@ -191,7 +191,7 @@ def _read(files, class_names, image_size, color):
     else:
         size = (image_size, image_size)
     shape = (len(paths), *size, depth)
-    require_memory(np.prod(shape, dtype=float), "--dataset=images")
+    require_memory(COPIES * np.prod(shape, dtype=float), "--dataset=images")
     images = np.empty(shape, np.uint8)
 
     def read(path):

@@ -19,7 +19,7 @@ from input_data.dataset import DataSet
 from input_data.features import DIVIDED_FOR_TEST, DIVIDED_FOR_VALIDATION
 from input_data.formats.norb_records import StereoImages
 from input_data.labelled_images import LabelledImages, make_pipeline
-from input_data.memory import require_memory
+from input_data.memory import COPIES, require_memory
 from input_data.splits import Split, default_num_held_out, select
 from input_data.transforms.resizing import resize
 
@@ -83,7 +83,8 @@ def load(name, split, options):
     wanted = test_name if split is Split.TEST and test_name else "train"
     count = available[wanted].num_examples
     depth = features["image"].shape[-1]
-    require_memory(count * size[0] * size[1] * depth, f"tfds:{name}")
+    num_bytes = count * size[0] * size[1] * depth
+    require_memory(COPIES * num_bytes, f"tfds:{name}")
     data = _read_split(builder, wanted, label.num_classes, size)
     data = dataclasses.replace(data, class_names=tuple(label.names))
     # Which images are the last ones, another version of the set may change.

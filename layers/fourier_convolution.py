@@ -218,7 +218,7 @@ def convolution_by_spectrum(images, taps, plan: Plan):
     images = _pixels(images, plan, examples, _spare_channels(channels))
     pixels = _transform(of_images, images)
     outputs = ops.reshape(
-        _transform(synthesis, _product(pixels, taps)),
+        _transform(synthesis, ops.matmul(pixels, taps)),
         (rows.tile, columns.tile, -1, rows.tiles, columns.tiles, filters),
     )
     outputs = ops.transpose(outputs, (2, 3, 0, 4, 1, 5))
@@ -248,30 +248,6 @@ def _spares():
     second cache. One with AVX2 alone needs it.
     """
     return not cpu_has_bfloat16_products()
-
-
-def _product(pixels, taps):
-    """The product of pixels and taps at each frequency.
-
-    On TensorFlow their gradients are computed one after the other: at once,
-    as it would, both lie in memory beside what they are computed of, 180 MB
-    more of the default network.
-    """
-    if backend.backend() != "tensorflow":
-        return ops.matmul(pixels, taps)
-    import tensorflow as tf
-
-    @tf.custom_gradient
-    def product(pixels, taps):
-        def gradients(upstream):
-            of_pixels = tf.matmul(upstream, taps, adjoint_b=True)
-            with tf.control_dependencies([of_pixels]):
-                of_taps = tf.matmul(pixels, upstream, adjoint_a=True)
-            return of_pixels, of_taps
-
-        return tf.matmul(pixels, taps), gradients
-
-    return product(pixels, taps)
 
 
 def _transform(matrix, numbers):

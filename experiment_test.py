@@ -715,9 +715,8 @@ def test_resuming_with_other_training_settings_says_so(done, tmp_path):
     new = tmp_path / "new"
     shutil.copytree(at(done, 2), at(new, 2))
     override = f"{SMALL},learning_rate=0.01,schedule=cosine"
-    output = printed_by(
-        small(new, seed=4, hparams_override=override, summary_step=1)
-    )
+    settings = {"hparams_override": override, "seed": 4, "summary_step": 1}
+    output = printed_by(small(new, max_steps=6, **settings))
     assert "Resuming from" in output
     assert "learning_rate was 0.001 and is 0.01 from here on" in output
     assert "seed was 0 and is 4 from here on" in output
@@ -729,7 +728,7 @@ def test_resuming_with_other_training_settings_says_so(done, tmp_path):
     # Of the same weights: another seed gives another batch.
     losses = [scalars(run / "train")["total_loss"][3] for run in (done, new)]
     assert losses[0] != losses[1]
-    with pytest.raises(UserError, match=r"ckpt-3 is beyond --max_steps=2"):
+    with pytest.raises(UserError, match=r"ckpt-6 is beyond --max_steps=2"):
         experiment.run(small(new, max_steps=2))
 
 

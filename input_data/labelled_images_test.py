@@ -199,7 +199,7 @@ def test_more_pairs_than_fit_in_memory():
 
 @pytest.mark.parametrize("num_targets", [1, 2])
 def test_too_much_padding_is_refused(num_targets):
-    message = r"--pad=1000000.*2000028x2000028, takes .* GB.*a smaller one"
+    message = r"2000028x2000028, by --pad=1000000, takes .* GB.*choose less"
     with pytest.raises(UserError, match=message):
         digits(num_targets=num_targets, pad=10**6)
 

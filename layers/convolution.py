@@ -40,6 +40,7 @@ def convolution(images, kernel, strides, padding: str):
     Returns:
       Tensor [B, h, w, O].
     """
+    strides = _pair(strides)
     if not is_on_cpu():
         return _direct(images, kernel, strides, padding)
     dtype = backend.standardize_dtype(images.dtype)
@@ -50,14 +51,14 @@ def convolution(images, kernel, strides, padding: str):
     plan = None
     if None not in images.shape[1:]:
         plan = faster_plan(
-            tuple(images.shape), tuple(kernel.shape), _pair(strides), padding
+            tuple(images.shape), tuple(kernel.shape), strides, padding
         )
     if plan is not None:
         taps = spectrum_of(kernel, images.dtype, plan)
         return ops.cast(convolution_by_spectrum(images, taps, plan), dtype)
     kernel = ops.cast(kernel, images.dtype)
     if is_jax_on_cpu() and _has_small_patches(images, kernel):
-        outputs = _by_patches(images, kernel, _pair(strides), padding)
+        outputs = _by_patches(images, kernel, strides, padding)
     else:
         outputs = _direct(images, kernel, strides, padding)
     return ops.cast(outputs, dtype)
@@ -124,7 +125,7 @@ def _direct(images, kernel, strides, padding):
     if tuple(kernel.shape[:2]) == (1, 1):
         # Only these pixels count. Torch 2.13 on CPUs gives wrong gradients of
         # such a kernel if it leaves out the others itself.
-        rows, columns = _pair(strides)
+        rows, columns = strides
         images, strides = images[:, ::rows, ::columns], 1
     return ops.conv(
         images,

@@ -181,13 +181,7 @@ class CapsuleNetwork(keras.Model):
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
         lengths = y_pred["lengths"]
-        given = None if y is None else tuple(y.shape)
-        expected = tuple(lengths.shape[1:])
-        if given is None or (None not in given[1:] and given[1:] != expected):
-            raise ValueError(
-                f"{self.name} takes one-hot labels [B, {expected[0]}], such "
-                f"as keras.utils.to_categorical makes. Received: {given}"
-            )
+        self._require_one_hot(y, lengths)
         loss = super().compute_loss(x, y, lengths, sample_weight, training)
         if self.decoder is None:
             return loss
@@ -196,7 +190,18 @@ class CapsuleNetwork(keras.Model):
         return loss + self._mean_over_batch(error, error, sample_weight)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        return super().compute_metrics(x, y, y_pred["lengths"], sample_weight)
+        lengths = y_pred["lengths"]
+        self._require_one_hot(y, lengths)
+        return super().compute_metrics(x, y, lengths, sample_weight)
+
+    def _require_one_hot(self, y, lengths):
+        given = None if y is None else tuple(y.shape)
+        expected = tuple(lengths.shape[1:])
+        if given is None or (None not in given[1:] and given[1:] != expected):
+            raise ValueError(
+                f"{self.name} takes one-hot labels [B, {expected[0]}], such "
+                f"as keras.utils.to_categorical makes. Received: {given}"
+            )
 
     def get_config(self):
         return dict(self._config)

@@ -31,7 +31,7 @@ from checkpoints.tf1.tf1_checkpoint import Tf1Checkpoint, is_tf1
 from common.durable import user_errors, whole
 from common.errors import UserError
 from common.text import listed, shortened
-from input_data.features import DIVIDED_FOR_TEST
+from input_data.features import DIVIDED_FOR_TEST, OF_FILES
 from input_data.names import TFDS_PREFIX
 
 FORMAT = 1
@@ -160,16 +160,14 @@ class Checkpoint(Metadata):
         of_files = config.data_dir is not None
         if (
             config.validate
-            and before.get("of_files") not in (None, of_files)
+            and before.get(OF_FILES) is (not of_files)
             and not config.dataset_name.startswith(TFDS_PREFIX)
         ):
-            there, here = ("of TensorFlow Datasets", "in --data_dir")[
-                :: -1 if before["of_files"] else 1
-            ]
+            where = {False: "of TensorFlow Datasets", True: "in --data_dir"}
             raise UserError(
-                f"{self.path} was trained on the images {there}, whose order "
-                f"is not that of those {here}, so that some it was trained on "
-                "would be held out: take the same"
+                f"{self.path} was trained on the images {where[not of_files]}, "
+                f"whose order is not that of those {where[of_files]}, so that "
+                "some it was trained on would be held out: take the same"
             )
         if pipeline.spec.split_seed not in (None, before.get("seed")):
             raise UserError(

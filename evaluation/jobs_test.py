@@ -14,7 +14,7 @@ from checkpoints.checkpoint_test import rewrite
 from common.errors import UserError
 from evaluation import jobs
 from evaluation.counts import Score
-from evaluation.evaluator import Predictions
+from evaluation.evaluator import Evaluator, Predictions
 from testing.small_models import overrides
 from training.config import Config
 from training.process import is_training, sole_trainer
@@ -249,6 +249,23 @@ def test_json_for_programs(run, capsys):
     assert (folder / "model.ckpt-3.json").read_text() == output
     png = folder / "model.ckpt-3.confusion_matrix.png"
     assert png.read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_ensemble_is_as_confident_as_its_mean(run, monkeypatch):
+    predict = Evaluator.predict
+
+    def unsure(self, checkpoint):
+        found = predict(self, checkpoint)
+        return dataclasses.replace(found, logits=0.4 * found.labels)
+
+    monkeypatch.setattr(Evaluator, "predict", unsure)
+    for step in (1, 2):
+        path = checkpoints.path_of(run / "train", step)
+        path.rename(path.with_name(f"member{step - 1}"))
+    pattern = str(run / "train" / "member{}")
+    config = evaluating(run, checkpoint=pattern, num_trials=2)
+    _, together = jobs.evaluate_ensemble(config)
+    assert (together.correct, together.confident) == (30, 0)
 
 
 def test_json_has_no_nan(run, capsys, monkeypatch):

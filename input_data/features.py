@@ -35,6 +35,8 @@ RECONS_BY_TARGET = (RECONS, SPARE_RECONS)
 # By which a checkpoint records how a data set held images out: `divisions`.
 DIVIDED_FOR_TEST = "divided_for_test"
 DIVIDED_FOR_VALIDATION = "divided_for_validation"
+# And whether they were those of --data_dir, not of TensorFlow Datasets.
+OF_FILES = "of_files"
 # Pixels of the height and the width of an image, as a network takes it.
 LARGEST_SIDE = 2**14
 

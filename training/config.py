@@ -6,11 +6,10 @@ import math
 from common.errors import UserError
 from common.fields import MOST_STEPS, field, meanings
 from common.flags import command_line
+from input_data.features import OF_FILES
 from input_data.options import Options
 from models.registry import MODELS
 
-# In what a checkpoint records: whether the images were those of --data_dir.
-OF_FILES = "of_files"
 # Images in an evaluation batch, as in the reference.
 EVAL_BATCH_SIZE = 100
 # Above it a batch of the smallest images would not fit in memory.

@@ -15,6 +15,7 @@ from common.durable import make_folder, remove_leftovers
 from common.errors import Interrupted, UserError
 from devices.parallel import OneDevice
 from input_data import registry
+from input_data.features import OF_FILES
 from input_data.memory import require_memory
 from input_data.pipeline import Pipeline
 from layers.hardware import is_on_cpu
@@ -28,7 +29,7 @@ from training.callbacks import (
     WriteSummaries,
     WriteVerboseSummaries,
 )
-from training.config import OF_FILES, Config
+from training.config import Config
 from training.process import StopSignal, sole_trainer
 from training.summaries import SummaryWriter
 

@@ -30,7 +30,7 @@ import experiment
 import tensorboard_test
 from checkpoints.architecture import Architecture
 from checkpoints.checkpoint import JSON_FILE, WEIGHTS_FILE
-from checkpoints.checkpoint_test import flip_bit, make_model, rewrite
+from checkpoints.checkpoint_test import flip_bit, make_model
 from common import flags
 from common.errors import InterruptedAtOnce, UserError
 from evaluation.evaluator import Evaluator
@@ -91,7 +91,7 @@ def small(summary_dir, **values):
 def small_flags(summary_dir, **values):
     """The same for a process."""
     config = small(summary_dir, **values)
-    return shlex.split(flags.command_line(config, lambda meaning: True))
+    return shlex.split(flags.command_line(config))
 
 
 def evaluating(summary_dir=None, **values):
@@ -465,16 +465,6 @@ def test_continuous_evaluation_of_a_training_that_was_continued(done):
         assert f"Total wrong predictions: {wrong:.0f}, " in output
 
 
-@pytest.mark.usefixtures("no_pictures")
-def test_continuous_evaluation_gives_up_after_the_timeout(done):
-    # A training that was to go on, but never did.
-    keep_only(done, 6)
-    rewrite(at(done, 6), lambda values: values["training"].update(max_steps=9))
-    output = printed_by(evaluating(done))
-    assert output.count("Total wrong") == 1
-    assert "No training runs in" in output
-
-
 def test_validation_evaluates_exactly_what_training_left_out(tmp_path):
     assert "1077 images" in printed_by(small(tmp_path, validate=True))
     source = checkpoints.open(at(tmp_path, 3))
@@ -560,7 +550,7 @@ def test_members_of_an_ensemble_must_have_as_many_targets(tmp_path):
     config = evaluating(
         checkpoint=str(at(tmp_path / "run{}", 0)), num_trials=2, eval_size=100
     )
-    with pytest.raises(UserError, match="is for 2 targets but .* for 1"):
+    with pytest.raises(UserError, match="of another kind than the first"):
         experiment.run(config)
 
 
@@ -572,13 +562,6 @@ def test_ensemble_with_a_missing_member_lists_what_was_found(tmp_path):
         UserError, match=r"missing .*run1, .*run3; found: .*run0, .*run2"
     ):
         experiment.run(config)
-
-
-def test_evaluation_of_one_checkpoint_needs_no_other_flags(base):
-    output = printed_by(Config(train=False, checkpoint=str(at(base, 3))))
-    assert "image 360/360" in output
-    assert re.search(r"Total wrong predictions: \d+, wrong percent", output)
-    assert not (base / "test").exists()
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -681,7 +664,8 @@ def test_training_learns(tmp_path):
             hparams_override=f"{override},learning_rate=0.005",
         )
     )
-    output = printed_by(evaluating(checkpoint=str(at(tmp_path, 60))))
+    output = printed_by(Config(train=False, checkpoint=str(at(tmp_path, 60))))
+    assert not (tmp_path / "test").exists()
     wrong = re.search(r"wrong percent: ([\d.]+)%", output)[1]
     assert float(wrong) < 15
 
@@ -788,7 +772,7 @@ def test_evaluation_refuses_what_contradicts_the_checkpoint(done, tmp_path):
         ({"train": False, "num_trials": 3}, "--num_trials needs --checkpoint"),
         (
             {"train": False, "num_trials": 3, "checkpoint": "x/model.ckpt-1"},
-            "needs {} in --checkpoint, where the numbers 0 to 2 go",
+            "needs {} in x/model.ckpt-1, where the numbers 0 to 2 go",
         ),
         ({"train": False, "checkpoint": "x{}"}, "names an ensemble by {}"),
         ({"train": False, "checkpoint": "x"}, "there is no checkpoint x"),

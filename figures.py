@@ -22,10 +22,9 @@ from absl import app, flags
 
 import common.flags
 import devices
-from common.durable import make_folder, write_file
+from common.durable import make_folder, write_files
 from common.ending import told
-from common.errors import UserError
-from common.fields import did_you_mean, meanings
+from common.fields import meanings, require_known
 from common.startup import load_backend
 from input_data.options import Options
 from training.config import Config
@@ -88,11 +87,7 @@ def draw(names, config, output_dir, num_examples=None):
         or a folder that cannot be written.
     """
     for name in names:
-        if name not in FIGURES:
-            raise UserError(
-                f"unknown figure {name!r}{did_you_mean(name, FIGURES)}; valid "
-                f"names: {', '.join(FIGURES)}"
-            )
+        require_known("figure", name, FIGURES)
     import checkpoints
     from evaluation.evaluator import Evaluator
     from visualisation.subject import Subject
@@ -113,19 +108,11 @@ def draw(names, config, output_dir, num_examples=None):
     for name in dict.fromkeys(names):
         figure = importlib.import_module(f"visualisation.{name}")
         files = figure.make(subject, **counts)
-        paths += _write(output_dir, files)
+        paths += write_files(output_dir, files)
         if summaries and name == _EMBEDDING:
-            _write(summaries, files)
+            write_files(summaries, files)
         elif summaries:
             _write_images(summaries, files, checkpoint.step)
-    return paths
-
-
-def _write(folder, files):
-    """Writes a dict from name to bytes; gives the paths."""
-    paths = [folder / name for name in files]
-    for path, content in zip(paths, files.values(), strict=True):
-        write_file(path, content)
     return paths
 
 

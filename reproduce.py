@@ -21,6 +21,7 @@ from common.ending import interrupted_by_signals, told
 from common.errors import UserError
 from common.fields import did_you_mean, meanings, parse
 from common.startup import load_backend
+from common.tables import between
 from common.text import shortened
 from reproduction.experiments import EXPERIMENTS
 from training.config import Config
@@ -28,6 +29,7 @@ from training.config import Config
 ROOT = pathlib.Path(__file__).parent
 PAGE = ROOT / "docs" / "results.md"
 README = ROOT / "README.md"
+ALL = "all"
 # The picture of errors by epoch, of the paper's network.
 PICTURE_OF = "mnist-3"
 PICTURE = ROOT / "docs" / "figures" / "errors_by_epoch.png"
@@ -80,8 +82,8 @@ def run(names, seeds, output_dir, **of_machine):
       Interrupted: after a signal.
     """
     experiments = find(names)
-    for name in ("data_dir", "work_dir"):
-        if not of_machine[name]:
+    for name, folder in (*of_machine.items(), ("output_dir", output_dir)):
+        if name.endswith("_dir") and not folder:
             raise UserError(f"--{name} is required")
     load_backend()
     from reproduction.run import Machine, missing_data, read, reproduce
@@ -94,7 +96,7 @@ def run(names, seeds, output_dir, **of_machine):
             needs = (
                 f"{experiment.name} needs the folder {' and '.join(missing)}"
             )
-            if "all" not in names:
+            if ALL not in names:
                 raise UserError(f"{needs}, in which there are its data")
             print(f"Left out: {needs}")
             experiments.remove(experiment)
@@ -109,15 +111,13 @@ def find(names):
     Raises:
       UserError: for a name that is unknown.
     """
-    if "all" in names:
-        return list(EXPERIMENTS.values())
     for name in names:
-        if name not in EXPERIMENTS:
+        if name not in (ALL, *EXPERIMENTS):
             raise UserError(
                 f"unknown experiment {name!r}"
                 f"{did_you_mean(name, EXPERIMENTS)}; --list shows them"
             )
-    return [EXPERIMENTS[name] for name in names]
+    return [EXPERIMENTS[n] for n in (EXPERIMENTS if ALL in names else names)]
 
 
 def seeds_of(texts):
@@ -136,7 +136,7 @@ def seeds_of(texts):
             f"--seeds={shortened(','.join(texts))} must be numbers such as "
             f"0,1,2, each {meaning.allowed}"
         )
-    return seeds
+    return list(dict.fromkeys(seeds))
 
 
 def list_experiments():
@@ -150,18 +150,26 @@ def tables(output_dir):
     """Dict from a document to what stands in it between the marks."""
     from reproduction import report
 
-    text = f"{report.table(output_dir)}\n{report.commands()}"
+    text = f"{report.table(output_dir)}\n\n{report.commands()}"
     return {PAGE: text, README: report.short_table(output_dir)}
 
 
 def write_tables(output_dir):
-    """Writes the page, the README's table and the picture."""
+    """Writes the page, the README's table and the picture.
+
+    Raises:
+      UserError: for a folder without results.
+    """
     load_backend()
     from common.durable import write_file
     from reproduction import report
+    from reproduction.run import read
 
+    if not any(read(output_dir, e)[0] for e in EXPERIMENTS.values()):
+        raise UserError(f"--output_dir={output_dir} has no results")
     for document, text in tables(output_dir).items():
-        report.update(document, text)
+        found = between(document.read_text(), "results", text)
+        write_file(document, found.encode())
     png = report.picture(output_dir, PICTURE_OF)
     if png is not None:
         write_file(PICTURE, png)

@@ -59,23 +59,16 @@ def run(models, config, output_dir, num_examples):
       UserError: for checkpoints or data that do not work, or a folder that
         cannot be written.
     """
-    from common.durable import make_folder, write_file
+    from common.durable import make_folder, write_files
     from evaluation.transfer import measure
     from visualisation import transfer
 
     folder = make_folder(output_dir)
     results, images = measure(config, models, num_examples)
-    paths = []
-
-    def write(name, content):
-        write_file(folder / name, content)
-        paths.append(folder / name)
-
     # First what took long.
-    write("transfer.json", json.dumps(results, indent=1).encode())
-    for name, content in transfer.make(results, images).items():
-        write(name, content)
-    return paths
+    text = json.dumps(results, indent=1).encode()
+    paths = write_files(folder, {"transfer.json": text})
+    return paths + write_files(folder, transfer.make(results, images))
 
 
 def models_of(arguments, num_trials):
@@ -96,14 +89,9 @@ def models_of(arguments, num_trials):
             raise UserError(f"{argument} is not of the form NAME=CHECKPOINT")
         if name in models:
             raise UserError(f"{name} is given twice")
-        if num_trials > 1 and "{}" not in checkpoint:
-            raise UserError(
-                f"--num_trials={num_trials} needs {{}} in {argument}, where "
-                f"the numbers 0 to {num_trials - 1} go"
-            )
-        trials = range(num_trials)
-        paths = [checkpoint.replace("{}", str(trial)) for trial in trials]
-        models[name] = paths if "{}" in checkpoint else paths[:1]
+        models[name] = Config(
+            checkpoint=checkpoint, num_trials=num_trials
+        ).members
     return models
 
 

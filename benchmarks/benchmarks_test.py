@@ -26,6 +26,8 @@ from benchmarks import (
 )
 from benchmarks.naive import NaiveCapsule, NaiveConvSlimCapsule
 from benchmarks.naive_em import naive_model
+from common import processes
+from common.errors import UserError
 from input_data import features as keys
 from models.capsule import HParams
 from models.matrix_capsule import HParams as MatrixHParams
@@ -162,7 +164,7 @@ def compiled(setting, policy):
 def run(tmp_path, monkeypatch, capsys):
     """Runs a benchmark with flags; gives the rows that it wrote."""
     # Processes of their own would each import TensorFlow first.
-    monkeypatch.setattr(measuring, "in_own_process", in_this_process)
+    monkeypatch.setattr(processes, "in_own_process", in_this_process)
     # Tracing the functions of a model takes seconds.
     monkeypatch.setitem(
         networks.NETWORKS,
@@ -323,4 +325,7 @@ def test_input_pipelines(run, monkeypatch):
 
 
 def test_a_process_of_its_own_gives_what_the_function_gives():
-    assert measuring.in_own_process(abs, -3) == 3
+    assert processes.in_own_process(abs, -3) == 3
+    message = "its process ended by itself, with exit code 7"
+    with pytest.raises(UserError, match=message):
+        processes.in_own_process(os._exit, 7)

@@ -7,8 +7,10 @@ import sys
 
 import keras
 
-from benchmarks import measuring
 from benchmarks.networks import Setting
+from common import processes
+from common.errors import UserError
+from devices.machine import machine
 from models.capsule import HParams
 from models.hparams import parse_overrides
 
@@ -35,16 +37,19 @@ def run(measure, defaults, description, arguments=None):
     parser.add_argument("--json", default="", help="file to write")
     flags = parser.parse_args(arguments)
     # This process may leave all of a GPU's memory to others.
-    machine = measuring.in_own_process(measuring.machine)
-    print(", ".join(f"{name}: {value}" for name, value in machine.items()))
+    computed_on = processes.in_own_process(machine)
+    print(", ".join(f"{name}: {value}" for name, value in computed_on.items()))
     if "policy" in defaults:
         keras.config.set_dtype_policy(flags.policy)
-    rows = measure(flags)
+    try:
+        rows = measure(flags)
+    except UserError as error:
+        sys.exit(str(error))
     if not rows:
         sys.exit("nothing was measured")
     show_table(rows)
     if flags.json:
-        content = {"machine": machine, "flags": vars(flags), "rows": rows}
+        content = {"machine": computed_on, "flags": vars(flags), "rows": rows}
         text = json.dumps(content, indent=2)
         pathlib.Path(flags.json).write_text(text + "\n")
 

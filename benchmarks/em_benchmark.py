@@ -22,6 +22,8 @@ import numpy as np
 
 from benchmarks import command_line, measuring
 from benchmarks.naive_em import naive_model
+from common import processes
+from devices.machine import peak_megabytes
 from input_data import features as keys
 from models.matrix_capsule import HParams
 from models.optimizer import compile_model
@@ -51,12 +53,12 @@ def measure(flags):
         for _ in range(flags.rounds):
             for kind in kinds:
                 found[kind].append(
-                    measuring.in_own_process(
+                    processes.in_own_process(
                         _measured, kind, values, flags.batch_size, flags.steps
                     )
                 )
             kinds.reverse()
-        _, least = measuring.in_own_process(_measured, "ours", values, 1, 1)
+        _, least = processes.in_own_process(_measured, "ours", values, 1, 1)
         rows += [_row(network, kind, found, least, flags) for kind in found]
     return rows
 
@@ -81,7 +83,7 @@ def _measured(kind, values, batch_size, steps):
     y = {keys.LOGITS: np.eye(SHAPE.num_classes, dtype="float32")[labels]}
     measuring.training_seconds(model, x, y, batch_size)  # traces
     seconds = measuring.training_seconds(model, x, y, batch_size)
-    return seconds, measuring.peak_megabytes()
+    return seconds, peak_megabytes()
 
 
 def _row(network, kind, found, least, flags):

@@ -27,7 +27,16 @@ class Setting:
     batch_size: int = 128
 
 
-class LayerAlone(keras.Model):
+class _MeanOfOutputs(keras.Model):
+    """Its loss is the mean of its outputs."""
+
+    def compute_loss(
+        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
+    ):
+        return ops.mean(y_pred)
+
+
+class LayerAlone(_MeanOfOutputs):
     """A factor of the inputs, a layer, and the mean square as the loss.
 
     The factor makes the gradient of the inputs part of a step.
@@ -44,13 +53,8 @@ class LayerAlone(keras.Model):
         axes = tuple(range(1, len(outputs.shape)))
         return ops.mean(ops.square(outputs), axis=axes)
 
-    def compute_loss(
-        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
-    ):
-        return ops.mean(y_pred)
 
-
-class ConvolutionsAlone(keras.Model):
+class ConvolutionsAlone(_MeanOfOutputs):
     """The capsule network's two convolutions, and next to nothing else.
 
     Its output and its loss are the mean square of the second convolution;
@@ -80,6 +84,7 @@ class ConvolutionsAlone(keras.Model):
             **options,
             **like_the_reference(),
         )
+        self.compile(optimizer=keras.optimizers.SGD(1e-6))
 
     def call(self, x):
         features = self.conv2(self.conv1(x[keys.IMAGES]))
@@ -89,22 +94,10 @@ class ConvolutionsAlone(keras.Model):
     def scored(self, x, y, outputs):
         return [outputs]
 
-    def compute_loss(
-        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
-    ):
-        return ops.mean(y_pred)
-
-
-def _compiled_convolutions(setting):
-    model = ConvolutionsAlone(setting.hparams)
-    model.compile(optimizer=keras.optimizers.SGD(1e-6))
-    return model
-
 
 def _compiled_capsules(make_model, setting):
     model = make_model(setting.shape, 1, setting.hparams)
-    x, _ = examples(setting, 1)
-    model({keys.IMAGES: x[keys.IMAGES][:1]})  # creates every weight
+    model.create_weights(setting.shape)
     compile_model(model)
     return model
 
@@ -118,7 +111,7 @@ def _compiled_other(name, setting):
 
 
 NETWORKS = {
-    "convolutions": _compiled_convolutions,
+    "convolutions": lambda setting: ConvolutionsAlone(setting.hparams),
     "naive": lambda setting: _compiled_capsules(naive_model, setting),
     "ours": lambda setting: _compiled_capsules(CapsuleModel, setting),
     **{

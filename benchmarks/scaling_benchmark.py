@@ -22,7 +22,9 @@ import keras
 import devices
 from benchmarks import command_line, measuring
 from benchmarks.networks import MNIST, NETWORKS, examples
+from common import processes
 from common.errors import UserError
+from devices.machine import peak_megabytes
 
 DEFAULTS = {"devices": 1, "batch_size": 128, "image_size": 28}
 FLAGS = {
@@ -42,7 +44,7 @@ def measure(flags):
     rows = []
     for case in command_line.varied(DEFAULTS, flags):
         try:
-            rows.append(measuring.in_own_process(_row, flags, case))
+            rows.append(processes.in_own_process(_row, flags, case))
         except UserError as error:
             print(f"not measured: {error}")
     return rows
@@ -68,7 +70,7 @@ def _row(flags, case):
         **case,
         "ms/step": 1000 * median,
         "images/s": batch_size / median,
-        "peak MB": measuring.peak_megabytes(),
+        "peak MB": peak_megabytes(),
     }
 
 

@@ -39,6 +39,8 @@ import keras
 
 from benchmarks import command_line, measuring
 from benchmarks.networks import MNIST, NETWORKS, examples
+from common import processes
+from devices.machine import peak_megabytes
 from devices.parallel import OneDevice
 
 FLAGS = {
@@ -62,7 +64,7 @@ def measure(flags):
     )
     setting = command_line.setting(flags, shape=shape)
     cases = [(p, name) for p in flags.policies for name in flags.networks]
-    seconds = measuring.in_own_process(
+    seconds = processes.in_own_process(
         _seconds, cases, setting, flags.inference, flags.steps, flags.rounds
     )
 
@@ -80,7 +82,7 @@ def measure(flags):
             "of convolutions": ratio((policy, name), (policy, "convolutions")),
             "of naive": ratio((policy, name), (policy, "naive")),
             "of naive float32": ratio((policy, name), ("float32", "naive")),
-            "peak MB": measuring.in_own_process(
+            "peak MB": processes.in_own_process(
                 _peak, policy, name, setting, flags.inference
             ),
         }
@@ -98,7 +100,7 @@ def _seconds(cases, setting, inference, steps, rounds):
 
 def _peak(policy, name, setting, inference):
     _measurement(policy, name, setting, inference, STEPS_FOR_MEMORY)()
-    return measuring.peak_megabytes()
+    return peak_megabytes()
 
 
 def _measurement(policy, name, setting, inference, steps):

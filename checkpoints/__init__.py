@@ -5,6 +5,7 @@ from checkpoints.checkpoint import (
     DamagedError,
     Metadata,
     newest,
+    newest_sound,
     require_existing,
     save,
 )
@@ -19,6 +20,7 @@ __all__ = [
     "exists",
     "find_all",
     "newest",
+    "newest_sound",
     "open",
     "path_of",
     "remove_partial",

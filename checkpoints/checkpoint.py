@@ -12,6 +12,7 @@ files are covered by checksums. Reading one runs no code from it.
 `open_checkpoint` opens one of these or a TF1 one, whichever it is.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -294,6 +295,17 @@ def _require_so_many_weights(path, architecture):
             f"{path.parent / JSON_FILE} is damaged: it describes a network of "
             f"{architecture.num_weights:,} weights, more than {path.name} has"
         )
+
+
+def newest_sound(directory: str | os.PathLike) -> Checkpoint | None:
+    """Opens the newest checkpoint that is not damaged; None if there is none.
+
+    It leaves all as they are.
+    """
+    for _, path in reversed(find_all(directory)):
+        with contextlib.suppress(DamagedError):
+            return open_checkpoint(path)
+    return None
 
 
 def newest(directory: str | os.PathLike) -> Checkpoint | None:

@@ -1,7 +1,6 @@
 import dataclasses
 import json
 import os
-import pathlib
 import shutil
 import types
 
@@ -13,7 +12,6 @@ import checkpoints
 from checkpoints import DamagedError, Metadata, checkpoint
 from checkpoints.architecture import Architecture
 from checkpoints.checkpoint import JSON_FILE, WEIGHTS_FILE
-from common import durable
 from common.errors import UserError
 from input_data.features import ImageShape
 from models.capsule import HParams
@@ -438,30 +436,6 @@ def test_a_folder_of_tf1_checkpoints_says_which(tmp_path):
             UserError, match=f"found {tmp_path / 'model.ckpt-1'}$"
         ):
             checkpoints.open(path)
-
-
-def test_files_are_on_the_disk_before_the_name(original, tmp_path, monkeypatch):
-    done = []
-    flush, replace = durable.flush, pathlib.Path.replace
-
-    def note_flush(path):
-        done.append(path.name)
-        flush(path)
-
-    def note_replace(path, target):
-        done.append(f"renamed to {target.name}")
-        return replace(path, target)
-
-    monkeypatch.setattr(durable, "flush", note_flush)
-    monkeypatch.setattr(pathlib.Path, "replace", note_replace)
-    checkpoints.save(tmp_path, original[1], METADATA)
-    assert done == [
-        JSON_FILE,
-        WEIGHTS_FILE,
-        "model.ckpt-2",
-        "renamed to model.ckpt-2",
-        tmp_path.name,
-    ]
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,14 @@ def write_file(path, content):
         partial.write_bytes(content)
 
 
+def write_files(folder, files):
+    """Writes a dict from name to bytes, as `write_file`; gives the paths."""
+    paths = [folder / name for name in files]
+    for path, content in zip(paths, files.values(), strict=True):
+        write_file(path, content)
+    return paths
+
+
 @contextlib.contextmanager
 def user_errors(name, advice=""):
     """A context in which a failure to write is a UserError.
@@ -113,7 +121,7 @@ def refuse_existing(path):
     """Raises UserError if there is such a file."""
     if os.path.lexists(path):
         raise UserError(
-            f"{path} is there already: move it away, or name another folder"
+            f"{path} is there already: move it away, or name another"
         )
 
 

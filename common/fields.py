@@ -172,3 +172,12 @@ def did_you_mean(name, names):
     """A question for the nearest of the names; empty if none is near."""
     near = difflib.get_close_matches(str(name)[:100], list(names), n=1)
     return f" (did you mean {near[0]}?)" if near else ""
+
+
+def require_known(kind, name, names):
+    """Raises UserError for a name of some kind that is none of these."""
+    if name not in names:
+        raise UserError(
+            f"unknown {kind} {name!r}{did_you_mean(name, names)}; valid "
+            f"names: {', '.join(names)}"
+        )

@@ -155,7 +155,7 @@ def as_message(error):
     return one_line(str(error), _LONGEST_MESSAGE)
 
 
-def command_line(settings, is_wanted):
+def command_line(settings, is_wanted=lambda meaning: True):
     """The flags of a command that gives these settings, those not default.
 
     Args:

@@ -91,4 +91,4 @@ def test_a_command_line_has_what_is_not_default_and_is_wanted():
     assert line == "--count=4 --wide=True " + shlex.quote("--name=a b's")
     again = flags.parse(Settings, shlex.split(line))
     assert again == dataclasses.replace(settings, kind="a", plain=1)
-    assert flags.command_line(Settings(), lambda meaning: True) == ""
+    assert flags.command_line(Settings()) == ""

@@ -1,9 +1,9 @@
-"""Tables of the flags and hyper-parameters in docs/flags.md.
+"""Tables in Markdown, and those of the flags and hyper-parameters.
 
   python -m common.tables
 
-rewrites them there from the fields that the flags are made of. A test asserts
-that they are up to date.
+rewrites docs/flags.md from the fields that the flags are made of. A test
+asserts that it is up to date.
 """
 
 import pathlib
@@ -21,7 +21,7 @@ def flags_table(settings_class):
             meanings(settings_class).items()
         )
     ]
-    return _table(("flag", "default", "meaning"), rows)
+    return markdown(("flag", "default", "meaning"), rows)
 
 
 def hparams_tables(models, shared):
@@ -47,7 +47,7 @@ def _hparams_table(hparams, others):
     for name, values in hparams.PRESETS.items():
         listed = ", ".join(f"{k}={as_text(v)}" for k, v in values.items())
         rows.append((f"`preset={name}`", "", f"stands for {listed}"))
-    return _table(("name", "default", "meaning"), rows)
+    return markdown(("name", "default", "meaning"), rows)
 
 
 def _meaning(meaning):
@@ -66,10 +66,25 @@ def _default(default, meaning):
     return f"{default:g}" if isinstance(default, float) else f"{default}"
 
 
-def _table(*head_and_rows):
-    head, rows = head_and_rows
-    lines = [head, ["---"] * len(head), *rows]
+def markdown(head, rows):
+    """A table: cells are strings, those that a row lacks are empty."""
+    lines = [head, ["---"] * len(head)]
+    lines += [(*row, *[""] * (len(head) - len(row))) for row in rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def between(text, name, content):
+    """A document with other content between the marks of a name.
+
+    Raises:
+      ValueError: if there are no such marks.
+    """
+    begin, end = (f"<!-- {name}: {word} -->" for word in ("begin", "end"))
+    before, _, rest = text.partition(begin)
+    _, found, after = rest.partition(end)
+    if not found:
+        raise ValueError(f"there is no {begin} ... {end}")
+    return f"{before}{begin}\n\n{content}\n\n{end}{after}"
 
 
 def rewritten(text):
@@ -84,12 +99,7 @@ def rewritten(text):
         "hparams": hparams_tables(models, BaseHParams),
     }
     for name, table in made.items():
-        begin, end = (f"<!-- {name}: {word} -->" for word in ("begin", "end"))
-        before, _, rest = text.partition(begin)
-        _, found, after = rest.partition(end)
-        if not found:
-            raise ValueError(f"there is no {begin} ... {end}")
-        text = f"{before}{begin}\n\n{table}\n\n{end}{after}"
+        text = between(text, name, table)
     return text
 
 

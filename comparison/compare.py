@@ -6,10 +6,11 @@ import math
 
 import checkpoints
 from common import flags
-from common.durable import make_folder, write_file
+from common.durable import make_folder, write_file, write_files
 from common.errors import UserError
+from common.processes import in_own_process
 from comparison import table
-from comparison.run import in_own_process, measure_speed, train_and_evaluate
+from comparison.run import measure_speed, train_and_evaluate
 from comparison.settings import training
 from training.process import sole_trainer
 
@@ -51,20 +52,24 @@ def _all_runs(settings, trainings, folder):
     # Seed by seed: an early look compares all models.
     for seed in range(settings.seed, settings.seed + settings.seeds):
         for name, config in trainings.items():
-            if found.has(name, seed):
+            model = found.models[name]
+            if str(seed) in model["runs"]:
                 continue
             print(f"{name}, seed {seed}:", flush=True)
             try:
-                if found.steps(name) is None:
-                    found.set_steps(name, _steps(config, settings.minutes))
+                if model["steps"] is None:
+                    model["steps"] = _steps(config, settings.minutes)
+                found.write()  # by what the run begins
                 run = dataclasses.replace(
                     config,
                     summary_dir=str(folder / name / str(seed)),
                     seed=seed,
-                    **_intervals(found.steps(name), settings.points),
+                    **_intervals(model["steps"], settings.points),
                 )
-                found.write()  # by what it begins
-                found.add(name, seed, in_own_process(train_and_evaluate, run))
+                model["runs"][str(seed)] = in_own_process(
+                    train_and_evaluate, run
+                )
+                found.write()
             except UserError as error:
                 raise UserError(f"{name}, seed {seed}: {error}") from error
     return found.models
@@ -90,10 +95,11 @@ def _steps(config, minutes):
 
 
 class _Found:
-    """What was found so far, and its file, written after each change.
+    """What was found so far, and its file.
 
     Attributes:
-      models: dict from name to a dict of flags, steps and runs by seed.
+      models: dict from name to a dict of flags, steps (None if not known yet)
+        and runs by seed.
 
     Args:
       path: `pathlib.Path` of the file, which may not be there.
@@ -130,9 +136,7 @@ class _Found:
 
     def begin(self, name, config):
         """Notes how a model is trained; it must be as before."""
-        given = flags.command_line(
-            dataclasses.replace(config, seed=0), lambda meaning: True
-        )
+        given = flags.command_line(dataclasses.replace(config, seed=0))
         before = self.models.get(name, {}).get("flags")
         if before == given:
             return
@@ -155,24 +159,6 @@ class _Found:
         known = self.models.get(name, {}).get("runs")
         return bool(known) or any(map(checkpoints.find_all, trainings))
 
-    def steps(self, name):
-        """The steps of each run of a model; None if not known yet."""
-        return self.models[name]["steps"]
-
-    def set_steps(self, name, steps):
-        """Notes the steps of a model, for all its runs."""
-        self.models[name]["steps"] = steps
-        self.write()
-
-    def has(self, name, seed):
-        """Whether a run is there."""
-        return str(seed) in self.models[name]["runs"]
-
-    def add(self, name, seed, run):
-        """Notes a run."""
-        self.models[name]["runs"][str(seed)] = run
-        self.write()
-
     def write(self):
         """Writes the file."""
         content = {"budget": self._budget, "models": self.models}
@@ -189,6 +175,4 @@ def _report(folder, settings, models):
     )
     title = f"{settings.dataset_name}, {budget} each"
     print(f"\n{title}:\n{table.as_markdown(table.rows(models))}")
-    for name, content in table.pictures(models, title).items():
-        write_file(folder / name, content)
-        print(folder / name)
+    print(*write_files(folder, table.pictures(models, title)), sep="\n")

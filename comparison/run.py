@@ -2,65 +2,19 @@
 
 import dataclasses
 import math
-import multiprocessing
-import os
 import pathlib
 import statistics
-import sys
 import tempfile
 import time
 
-import experiment
-from common.errors import Interrupted, UserError
+from common.errors import UserError
 from common.startup import load_backend
+from experiment import run as run_command
 
 _RATE = "images_per_second"
 # Parts of a short training whose speeds are measured, the first one, in which
 # the graph is built, for nothing.
 _PARTS = 4
-
-
-def in_own_process(function, *arguments):
-    """What a function of a module gives in a process that ends with it.
-
-    If this process is interrupted the other one is asked to stop, by SIGTERM,
-    and waited for.
-
-    Raises:
-      UserError: that of the function, or if the process ended without one.
-    """
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe(duplex=False)
-    process = context.Process(target=_call, args=(there, function, arguments))
-    process.start()
-    there.close()
-    try:
-        value, error = here.recv()
-    except EOFError:
-        process.join()
-        raise UserError(
-            f"its process ended by itself, with exit code {process.exitcode}"
-        ) from None
-    except BaseException:
-        process.terminate()
-        raise
-    finally:
-        process.join()
-    if error is not None:
-        raise UserError(error)
-    return value
-
-
-def _call(connection, function, arguments):
-    # Ctrl-C goes to the process that compares, which passes it on once.
-    os.setsid()
-    try:
-        connection.send((function(*arguments), None))
-    except UserError as error:
-        connection.send((None, str(error)))
-    except Interrupted as stop:
-        print(stop)
-        sys.exit(128 + stop.signal_number)
 
 
 def train_and_evaluate(config):
@@ -78,20 +32,20 @@ def train_and_evaluate(config):
       seconds and wrong.
     """
     load_backend()
-    from benchmarks import measuring
+    from devices.machine import machine, peak_megabytes
 
     before = _newest_step(config)
-    experiment.run(config)
+    run_command(config)
     peak = None
     if before < config.max_steps:
-        peak = measuring.peak_megabytes()
-    points, rate, score, model = _evaluate(config)
+        peak = peak_megabytes()
+    points, rate, score, network = _evaluate(config)
     curve = _rates(config)
     for point in points:
         point["seconds"] = _seconds_at(point["step"], curve, config.batch_size)
     return {
-        "machine": measuring.machine(),
-        "network": _describe(model),
+        "machine": machine(),
+        "network": network,
         "training_seconds": points[-1]["seconds"],
         "training_images_per_second": statistics.median(curve.values()),
         "inference_images_per_second": rate,
@@ -114,8 +68,8 @@ def _evaluate(config):
 
     Returns:
       Tuple of the points, a list of dicts of step and wrong; images/s of the
-      last, when the graph was built; its `Score`; and (model, its opened
-      checkpoint).
+      last, when the graph was built; its `Score`; and what is said of the
+      network.
     """
     import checkpoints
     from evaluation.evaluator import Evaluator
@@ -132,14 +86,12 @@ def _evaluate(config):
         seconds = time.perf_counter() - start
         result = predictions.score
         points.append({"step": step, "wrong": result.wrong})
-    found = evaluator.model, opened
-    return points, result.num_examples / seconds, result, found
+    network = _describe(evaluator.model, opened.architecture.shape)
+    return points, result.num_examples / seconds, result, network
 
 
-def _describe(found):
+def _describe(model, shape):
     from comparison.multiply_adds import multiply_adds
-
-    model, opened = found
 
     def weights(part):
         return sum(math.prod(w.shape) for w in part.trainable_weights)
@@ -148,7 +100,7 @@ def _describe(found):
     return {
         "weights": weights(model),
         "weights_without_decoder": weights(model) - decoder,
-        "multiply_adds": multiply_adds(model, opened.architecture.shape),
+        "multiply_adds": multiply_adds(model, shape),
     }
 
 
@@ -209,6 +161,6 @@ def measure_speed(config, steps):
             save_step=steps,
             summary_step=max(1, steps // _PARTS),
         )
-        experiment.run(short)
+        run_command(short)
         first, *rates = _rates(short).values()
     return statistics.median(rates or [first]) / config.batch_size

@@ -1,14 +1,13 @@
 """What compare.py is asked for, and the training that each run is."""
 
 import dataclasses
-import math
 import shlex
 
 from absl import flags as absl_flags
 
 from common import flags
 from common.errors import UserError
-from common.fields import MOST_STEPS, did_you_mean, field, meanings
+from common.fields import MOST_STEPS, field, meanings, require_known
 from input_data.options import Options
 from models.registry import MODELS
 from training.config import Config
@@ -26,8 +25,7 @@ class Settings(Options):
         "Budget: minutes of training for each run. They become steps by the "
         "speed of each model, which is measured first.",
         at_least=0.001,
-        is_valid=math.isfinite,
-        valid="a finite number",
+        at_most=10**6,
     )
     models: str | None = field(
         None,
@@ -70,7 +68,7 @@ class Settings(Options):
             return sorted(MODELS)
         names = list(dict.fromkeys(filter(None, self.models.split(","))))
         for name in names:
-            _require_model(name)
+            require_known("model", name, sorted(MODELS))
         if not names:
             raise UserError(
                 f"--models={self.models} names none; valid names: "
@@ -113,7 +111,7 @@ def own_flags(lines):
                 f"--settings={line} is not a model's name and flags: {error}"
             ) from None
         if name != ALL_MODELS:
-            _require_model(name)
+            require_known("model", name, sorted(MODELS))
         found.setdefault(name, []).extend(arguments)
     return found
 
@@ -132,12 +130,9 @@ def training(settings, name, own):
     Raises:
       UserError: for flags that are wrong, or not for single models.
     """
-    shared = Options(
-        **{option: getattr(settings, option) for option in meanings(Options)}
-    )
-    arguments = shlex.split(flags.command_line(shared, lambda meaning: True))
+    common = Config(**{n: getattr(settings, n) for n in meanings(Options)})
+    arguments = shlex.split(flags.command_line(common))
     given = [*own.get(ALL_MODELS, ()), *own.get(name, ())]
-    common = flags.parse(Config, arguments)
     try:
         config = flags.parse(Config, [*arguments, *given])
     except absl_flags.Error as error:
@@ -152,34 +147,8 @@ def training(settings, name, own):
 
 # What a comparison decides, or all of its models must have in common.
 _OF_THE_COMPARISON = (
-    "checkpoint",
-    "color",
-    "data_dir",
-    "dataset",
-    "distort",
-    "eval_size",
-    "image_size",
-    "init_checkpoint",
-    "keep",
-    "max_steps",
-    "model",
-    "num_processes",
-    "num_targets",
-    "num_trials",
-    "pad",
-    "pairs",
-    "save_step",
-    "seed",
-    "summary_dir",
-    "summary_step",
-    "train",
-    "validate",
+    *(n for n in meanings(Options) if n not in ("augment", "crops", "shift")),
+    *("checkpoint", "init_checkpoint", "keep", "max_steps", "model"),
+    *("num_processes", "num_trials", "save_step", "summary_dir"),
+    *("summary_step", "train"),
 )
-
-
-def _require_model(name):
-    if name not in MODELS:
-        raise UserError(
-            f"unknown model {name!r}{did_you_mean(name, MODELS)}; valid "
-            f"names: {', '.join(sorted(MODELS))}"
-        )

@@ -22,7 +22,6 @@ def rows(models):
     return [
         _row(name, list(entry["runs"].values()))
         for name, entry in models.items()
-        if entry["runs"]
     ]
 
 
@@ -127,8 +126,6 @@ def _by_time(models, title):
     def draw(axes):
         for number, (name, entry) in enumerate(models.items()):
             runs = list(entry["runs"].values())
-            if not runs:
-                continue
             minutes = np.mean([_column(run, "seconds") for run in runs], 0) / 60
             errors = np.array(
                 [

@@ -32,7 +32,6 @@ def a_run(wrong, seconds, weights=1000):
 MODELS = {
     "baseline": {"runs": {"0": a_run(2, 60.0), "1": a_run(4, 120.0)}},
     "capsule": {"runs": {"0": a_run(0, 90.0, 10**6)}},
-    "none": {"runs": {}},
 }
 
 

@@ -82,7 +82,11 @@ def joined(settings, command):
             f"{address}: {_first_line(error)}"
         )
     try:
-        with _quiet_unless(index == 0):
+        with (
+            open(os.devnull, "w") as nowhere,
+            # The first process speaks for all.
+            contextlib.redirect_stdout(nowhere if index else sys.stdout),
+        ):
             yield
     except UserError as error:
         leave(error)
@@ -166,19 +170,6 @@ def _from_environment(name):
     if not value.isdigit():
         raise UserError(f"{name}={value} should be a number")
     return int(value)
-
-
-@contextlib.contextmanager
-def _quiet_unless(speaks):
-    """Sends standard output nowhere: the first process speaks for all."""
-    if speaks:
-        yield
-        return
-    with (
-        open(os.devnull, "w") as nowhere,
-        contextlib.redirect_stdout(nowhere),
-    ):
-        yield
 
 
 def _first_line(error):

@@ -132,10 +132,6 @@ class OneDevice:
 
         return lambda: predict
 
-    def from_first(self, value):
-        """What the first process gives, an int >= 0 or None, in all of them."""
-        return value
-
     def largest(self, value):
         """The largest of the ints that the processes give."""
         return value
@@ -290,10 +286,6 @@ class ShardedDevices(OneDevice):
             return predict
 
         return with_the_weights
-
-    def from_first(self, value):
-        first = int(self._of_all_processes(-1 if value is None else value)[0])
-        return None if first < 0 else first
 
     def largest(self, value):
         return int(self._of_all_processes(value).max())

@@ -1,6 +1,7 @@
 """The networks of checkpoints, with the images to evaluate them on."""
 
 import dataclasses
+import functools
 import itertools
 
 import numpy as np
@@ -32,23 +33,23 @@ class Predictions:
     Attributes:
       labels: float32 array [N, classes], k-hot.
       logits: float32 array [N, classes].
-      losses: float32 array [N].
+      losses: float32 array [N]; None of an ensemble.
       pipeline: `Pipeline` that the images came from.
       dataset: string, the name of their data set, where it is known.
     """
 
     labels: np.ndarray
     logits: np.ndarray
-    losses: np.ndarray
+    losses: np.ndarray | None
     pipeline: Pipeline
     dataset: str | None = None
 
-    @property
+    @functools.cached_property
     def score(self):
         """The `Score`."""
-        num_targets = self.pipeline.spec.num_targets
-        counts = score(self.labels, self.logits, num_targets)
-        return dataclasses.replace(counts, loss=float(self.losses.mean()))
+        counts = score(self.labels, self.logits, self.pipeline.spec.num_targets)
+        loss = None if self.losses is None else float(self.losses.mean())
+        return dataclasses.replace(counts, loss=loss)
 
 
 def predict(predictor, pipeline, batch_size):
@@ -95,7 +96,7 @@ def require_same_images(predictions, pipeline, path):
         raise UserError(
             f"{path} was trained on images of another kind than the first "
             "checkpoint: say which to evaluate all on, by --dataset, "
-            "--image_size, --pad and the like"
+            "--num_targets, --image_size, --pad and the like"
         )
 
 

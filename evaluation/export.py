@@ -1,11 +1,10 @@
 """Writes a trained network for use without this project's training code."""
 
-import os
 import pathlib
 
 import keras
 
-from common.durable import user_errors, whole
+from common.durable import refuse_existing, user_errors, whole
 from common.errors import UserError
 from input_data import features as keys
 
@@ -52,8 +51,7 @@ def export(path, network):
     """
     path = pathlib.Path(path)
     flag = f"--export={path}"
-    if os.path.lexists(path):
-        raise UserError(f"{flag} exists and is left as it is")
+    refuse_existing(path)
     is_saved_model = path.suffix != KERAS_SUFFIX
     if is_saved_model and keras.backend.backend() == "torch":
         raise UserError(

@@ -8,7 +8,6 @@ import time
 import checkpoints
 from common.errors import UserError
 from devices.parallel import OneDevice
-from evaluation.counts import score
 from evaluation.evaluator import Evaluator, require_same_images
 from evaluation.results import Results
 from training.process import is_training
@@ -48,7 +47,7 @@ def evaluate_once(config, parallel=_ONE_DEVICE):
         # A folder was named, which stands for its newest.
         is_another = checkpoint.path != pathlib.Path(config.checkpoint)
         title = f"{checkpoint.path}:\n" if is_another else ""
-        results.tell(title, predictions, found, checkpoint)
+        results.tell(title, predictions, checkpoint)
     return found
 
 
@@ -69,9 +68,7 @@ def evaluating_saved(config, parallel=_ONE_DEVICE):
             results.prepare()
             checkpoint = checkpoints.open(path)
             predictions = evaluator.predict(checkpoint)
-            results.tell(
-                f"{path}:\n", predictions, predictions.score, checkpoint
-            )
+            results.tell(f"{path}:\n", predictions, checkpoint)
 
         yield evaluate
 
@@ -86,61 +83,38 @@ def evaluate_ensemble(config, parallel=_ONE_DEVICE):
 
     Raises:
       UserError: if a checkpoint is missing: it lists those that were found.
-        If they are for other numbers of targets, or some give lengths of
+        If they are for images of other kinds, or some give lengths of
         capsules and others what has another scale.
     """
-    paths = _ensemble_paths(config.checkpoint, config.num_trials)
+    paths = config.members
+    checkpoints.require_existing(paths)
     evaluator = Evaluator(config, parallel)
-    members, total, first, pipeline = [], 0.0, None, None
+    members, total, first = [], 0.0, None
     with Results(config, parallel.is_first) as results:
         for path in paths:
             checkpoint = checkpoints.open(path)
             predictions = evaluator.predict(checkpoint)
-            spec, model = predictions.pipeline.spec, evaluator.model
+            model = evaluator.model
             values = (
                 "lengths of capsules"
                 if model.shows_capsules
                 else f"the outputs of model {model.name}"
             )
-            kind = (f"for {spec.num_targets} targets", f"of {values}")
-            first = first or kind
-            for this, that, but in zip(
-                kind,
-                first,
-                (" unless --num_targets says which images to take", ""),
-                strict=True,
-            ):
-                if this != that:
-                    raise UserError(
-                        f"{path} is {this} but {paths[0]} {that}: they cannot "
-                        f"form an ensemble{but}"
-                    )
-            pipeline = pipeline or predictions.pipeline
-            require_same_images(predictions, pipeline, path)
+            first = first or (predictions.pipeline, values)
+            require_same_images(predictions, first[0], path)
+            if values != first[1]:
+                raise UserError(
+                    f"{path} is of {values} but {paths[0]} of {first[1]}: they "
+                    "cannot form an ensemble"
+                )
             members.append(predictions.score)
-            results.tell(
-                f"{path}: ", predictions, members[-1], checkpoint, True
-            )
+            results.tell(f"{path}: ", predictions, checkpoint, is_member=True)
             total = total + predictions.logits
-        mean = total / len(paths)
-        predictions = dataclasses.replace(predictions, logits=mean)
-        found = score(predictions.labels, mean, spec.num_targets)
-        results.tell(f"Ensemble of {len(paths)}:\n", predictions, found)
-    return members, found
-
-
-def _ensemble_paths(pattern, num_trials):
-    if "{}" not in pattern:
-        raise UserError(
-            f"--num_trials={num_trials} needs {{}} in --checkpoint, where the "
-            f"numbers 0 to {num_trials - 1} go; it is {pattern}"
+        together = dataclasses.replace(
+            predictions, logits=total / len(paths), losses=None
         )
-    paths = [
-        pathlib.Path(pattern.replace("{}", str(trial)))
-        for trial in range(num_trials)
-    ]
-    checkpoints.require_existing(paths)
-    return paths
+        results.tell(f"Ensemble of {len(paths)}:\n", together)
+    return members, together.score
 
 
 def evaluate_continuously(config, parallel=_ONE_DEVICE):
@@ -295,9 +269,7 @@ class _Follower:
             return False
         self._last_step = checkpoint.step
         self._is_finished = _is_finished(checkpoint)
-        self._results.tell(
-            f"{path}:\n", predictions, predictions.score, checkpoint
-        )
+        self._results.tell(f"{path}:\n", predictions, checkpoint)
         return True
 
 

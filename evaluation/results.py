@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from common.durable import make_folder, write_file
+from common.durable import make_folder, write_files
 from evaluation import learning_curve, pictures
 from evaluation.counts import confusion_matrix
 from training.summaries import SummaryWriter, evaluation_scalars
@@ -55,13 +55,12 @@ class Results:
         if self._folder is not None and self._writer is None:
             self._writer = SummaryWriter(self._folder)
 
-    def tell(self, title, predictions, score, checkpoint=None, is_member=False):
+    def tell(self, title, predictions, checkpoint=None, is_member=False):
         """Tells of one evaluation.
 
         Args:
           title: string, what was evaluated, to stand before the counts.
           predictions: `Predictions`.
-          score: `Score` of them.
           checkpoint: the opened one that was evaluated; None if it was not
             one alone.
           is_member: bool, whether it is part of an ensemble: no files then.
@@ -71,10 +70,13 @@ class Results:
         # Of records nobody knows what they hold.
         kind = "stored" if spec.note else self._images
         images = f"{kind} {images} of {predictions.dataset}"
-        self.prepare()
+        score = predictions.score
+        # Of an ensemble in lines there is nothing to write.
+        if self._is_json or not (is_member or checkpoint is None):
+            self.prepare()
         writes = self._writer is not None and not is_member
         if self._is_json:
-            document = self._document(images, predictions, score, checkpoint)
+            document = self._document(images, predictions, checkpoint)
             print(document, file=self._output, flush=True)
             if writes:
                 self._write(document, predictions, checkpoint)
@@ -83,9 +85,10 @@ class Results:
             if self._config.pairs != "overlap":
                 print(score.measures, flush=True)
         if writes and checkpoint is not None:
-            self._summarise(predictions, score, checkpoint)
+            self._summarise(predictions, checkpoint)
 
-    def _document(self, images, predictions, score, checkpoint):
+    def _document(self, images, predictions, checkpoint):
+        score = predictions.score
         path = checkpoint.path if checkpoint else self._config.checkpoint
         return json.dumps(
             {
@@ -106,13 +109,12 @@ class Results:
         matrix = pictures.confusion_matrix_of(predictions, name)
         if matrix is not None:
             files[f"{name}.confusion_matrix.png"] = matrix
-        for name, content in files.items():
-            write_file(make_folder(self._folder) / name, content)
+        write_files(make_folder(self._folder), files)
 
-    def _summarise(self, predictions, score, checkpoint):
+    def _summarise(self, predictions, checkpoint):
         """Writes one evaluation for TensorBoard, and the learning curve."""
         step = checkpoint.step
-        self._writer.scalars(evaluation_scalars(score), step)
+        self._writer.scalars(evaluation_scalars(predictions.score), step)
         if checkpoint.architecture is not None:  # a TF1 one tells nothing
             self._writer.hparams(checkpoint)
         for name, png in pictures.draw(predictions, step).items():

@@ -51,6 +51,7 @@ def measure(config, models, num_examples):
         for kind, evaluator in evaluators.items():
             found = evaluator.predict(checkpoints.open(path))
             run[kind] = dataclasses.asdict(found.score)
+            del run[kind]["loss"]  # NaN, of some networks, is not JSON
         pipeline = pipeline or found.pipeline
         require_same_images(found, pipeline, path)
         print(f"{name}, {path}: {found.score.measures}", flush=True)

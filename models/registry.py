@@ -6,7 +6,7 @@ This file imports none of them, so that flags are parsed without TensorFlow.
 import importlib
 
 from common.errors import UserError
-from common.fields import did_you_mean
+from common.fields import require_known
 from input_data.features import LARGEST_SIDE
 
 # name: (module, class); a new model is one line here, its file and its test.
@@ -28,11 +28,7 @@ def model_class(name: str):
     Raises:
       UserError: for an unknown name.
     """
-    if name not in MODELS:
-        raise UserError(
-            f"unknown model {name!r}{did_you_mean(name, MODELS)}; valid "
-            f"names: {', '.join(sorted(MODELS))}"
-        )
+    require_known("model", name, sorted(MODELS))
     module, class_name = MODELS[name]
     return getattr(importlib.import_module(module), class_name)
 

@@ -6,12 +6,11 @@ import statistics
 import matplotlib
 from matplotlib.figure import Figure
 
-from common.durable import write_file
+from common.tables import markdown
 from reproduction.experiments import EXPERIMENTS
 from reproduction.run import EPOCH, Machine, command_of, read, training_of
 from visualisation.drawing import STYLE, make_logarithmic, png
 
-BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 _COLUMNS = (
     *("experiment", "data, network", "published", "here"),
     *("seeds", "steps", "minutes", "machine"),
@@ -40,15 +39,15 @@ def table(output_dir):
     Args:
       output_dir: path of the folder with the files.
     """
-    rows = [_COLUMNS, ("---",) * len(_COLUMNS)]
+    rows = []
     for experiment in EXPERIMENTS.values():
         rows += _rows(experiment, *read(output_dir, experiment))
-    return _markdown(rows)
+    return markdown(_COLUMNS, rows)
 
 
 def short_table(output_dir):
     """What was run, in short: published error and ours, in Markdown."""
-    rows = [("experiment", "data, network", "published", "here"), ("---",) * 4]
+    rows = []
     for experiment in EXPERIMENTS.values():
         runs = list(read(output_dir, experiment)[0].values())
         if runs and experiment.published is not None:
@@ -60,11 +59,7 @@ def short_table(output_dir):
             name, title = f"`{experiment.name}`", experiment.title
             here = f"{percent(runs)} % ({', '.join(how)})"
             rows.append((name, title, experiment.figure(), here))
-    return _markdown(rows)
-
-
-def _markdown(rows):
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    return markdown(_COLUMNS[:4], rows)
 
 
 def _rows(experiment, runs, ensemble):
@@ -73,7 +68,7 @@ def _rows(experiment, runs, ensemble):
     if not runs:
         missing = f"not run: {experiment.not_run}"
         steps = f"{experiment.max_steps:,}"
-        return [(name, experiment.title, published, missing, "", steps, "", "")]
+        return [(name, experiment.title, published, missing, "", steps)]
     runs = list(runs.values())
     steps = sorted({f"{run['steps']:,}" for run in runs})
     minutes = statistics.mean(run["training_seconds"] for run in runs) / 60
@@ -93,12 +88,10 @@ def _rows(experiment, runs, ensemble):
         text = f"{percent(found)} %"
         if "--pairs" in evaluation.flags:
             text += f" (both above 0.5: {percent(confident)} %)"
-        published = experiment.figure_of(evaluation)
+        published = experiment.figure(evaluation)
         rows.append(("", f"the same on {evaluation.name}", published, text))
-        rows[-1] += ("",) * (len(_COLUMNS) - len(rows[-1]))
     if ensemble is not None:
-        row = ("", "their ensemble", "", f"{percent([ensemble])} %")
-        rows.append(row + ("",) * (len(_COLUMNS) - len(row)))
+        rows.append(("", "their ensemble", "", f"{percent([ensemble])} %"))
     return rows
 
 
@@ -122,7 +115,7 @@ def commands():
     for name, experiment in EXPERIMENTS.items():
         config = training_of(experiment, 0, Machine())
         lines.append(f"# {name}\n{command_of(config)}")
-    return "\n".join([*lines, "```\n"])
+    return "\n".join([*lines, "```"])
 
 
 def picture(output_dir, name):
@@ -146,26 +139,11 @@ def _draw(experiment, runs):
         epochs = [p["step"] * run["batch_size"] / EPOCH for p in run["points"]]
         errors = [100 * p["wrong"] / run["examples"] for p in run["points"]]
         axes.plot(epochs, errors, marker=".", label=f"seed {seed}")
-    if experiment.published is not None:
-        label = f"published, {experiment.published:g}%"
-        axes.axhline(
-            experiment.published, color="black", linestyle=":", label=label
-        )
+    published = experiment.published
+    label = f"published, {published:g}%"
+    axes.axhline(published, color="black", linestyle=":", label=label)
     axes.set(xlabel="epochs", ylabel="test error, %")
     make_logarithmic(axes.yaxis)
     axes.set_title(experiment.title)
     axes.legend()
     return figure
-
-
-def update(document, text):
-    """Puts text between the marks of a document.
-
-    Args:
-      document: `pathlib.Path`.
-      text: string.
-    """
-    before, rest = document.read_text().split(BEGIN)
-    _, after = rest.split(END)
-    content = f"{before}{BEGIN}\n\n{text}\n{END}{after}"
-    write_file(document, content.encode())

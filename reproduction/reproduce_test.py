@@ -11,6 +11,7 @@ import pytest
 
 import reproduce as command
 from common.errors import UserError
+from common.tables import between
 from models.hparams import parse_overrides
 from models.registry import model_class
 from reproduction import report, run
@@ -167,8 +168,15 @@ def test_the_table_is_what_the_files_say(tmp_path):
 def test_the_documents_are_what_the_files_give():
     results = command.PAGE.with_suffix("")
     for document, text in command.tables(results).items():
-        between = document.read_text().split(report.BEGIN)[1]
-        assert between.split(report.END)[0] == f"\n\n{text}\n"
+        found = document.read_text()
+        assert between(found, "results", text) == found
+
+
+def test_a_folder_without_results_makes_no_tables(tmp_path):
+    before = command.PAGE.read_bytes()
+    with pytest.raises(UserError, match=f"dir={tmp_path} has no results"):
+        command.write_tables(str(tmp_path))
+    assert command.PAGE.read_bytes() == before
 
 
 def test_a_file_that_is_no_result_is_named(tmp_path):
@@ -185,7 +193,7 @@ def test_every_experiment_is_one_that_its_command_does(name):
     hparams = model_class(config.model or "capsule").HParams
     hparams(**parse_overrides(hparams, config.hparams_override))
     for evaluation in experiment.others:
-        other = run.evaluation_of(config, evaluation, run.Machine())
+        other = run.evaluation_of(experiment, 3, evaluation, run.Machine())
         assert not other.train
         assert other.checkpoint.endswith(f"model.ckpt-{config.max_steps}")
     large = run.training_of(experiment, 3, run.Machine(batch_size=1024))
@@ -250,6 +258,7 @@ def test_experiments_without_data(tmp_path, monkeypatch, capsys):
     ("names", "seeds", "message"),
     [
         (["mnist-4"], ["0"], "unknown experiment 'mnist-4' .did you mean mnis"),
+        (["all", "mnist-4"], ["0"], "unknown experiment 'mnist-4'"),
         (["mnist-3"], ["x"], "--seeds=x must be numbers"),
         (["mnist-3"], [], "--seeds= must be numbers"),
         (["mnist-3"], ["٣"], "must be numbers such as 0,1,2"),

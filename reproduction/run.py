@@ -1,6 +1,7 @@
 """One run of an experiment: trained, tested, and written down as JSON."""
 
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -9,12 +10,13 @@ import re
 import shlex
 import subprocess
 
-import experiment
 from common import flags
 from common.durable import make_folder, write_file
 from common.errors import UserError
 from common.fields import as_text, meanings
-from comparison.run import in_own_process, train_and_evaluate
+from common.processes import in_own_process
+from comparison.run import train_and_evaluate
+from experiment import run as run_command
 from training.config import Config
 
 ENSEMBLE = "ensemble"
@@ -114,14 +116,15 @@ def _save_step(steps, batch_size):
 
 def command_of(config):
     """The command of experiment.py that a `Config` is."""
-    given = flags.command_line(config, lambda meaning: True)
+    given = flags.command_line(config)
     # What begins with $ is for the shell to fill in.
     given = re.sub(r"'([^' ]*=\$[^' ]*)'", r"\1", given)
     return f"python experiment.py {given}"
 
 
-def evaluation_of(config, evaluation, machine):
+def evaluation_of(experiment, seed, evaluation, machine):
     """The `Config` of another test of the network that a training gives."""
+    config = training_of(experiment, seed, machine)
     other = flags.parse(
         Config,
         [
@@ -139,7 +142,10 @@ def evaluation_of(config, evaluation, machine):
 def missing_data(experiment, machine):
     """The folders of data that an experiment needs and that are not there."""
     training = training_of(experiment, 0, machine)
-    tests = (evaluation_of(training, e, machine) for e in experiment.others)
+    tests = (
+        evaluation_of(experiment, 0, other, machine)
+        for other in experiment.others
+    )
     folders = dict.fromkeys(config.data_dir for config in (training, *tests))
     return [folder for folder in folders if not os.path.isdir(folder)]
 
@@ -180,13 +186,14 @@ def reproduce(experiment, seeds, machine, output_dir):
     members = [folder / f"{n}.json" for n in range(experiment.members)]
     are_there = all(member.exists() for member in members)
     if experiment.members > 1 and are_there and not path.exists():
-        checkpoints = members_of(_ensemble(experiment, machine))
+        checkpoints = _ensemble(experiment, machine).members
         missing = [c for c in checkpoints if not os.path.isdir(c)]
         if missing:
             print(f"{experiment.name}: no ensemble without {missing}")
         else:
             program = commit()
-            ensemble = _evaluated(lambda m: _ensemble(experiment, m), machine)
+            of_machine = functools.partial(_ensemble, experiment)
+            ensemble = _evaluated(of_machine, machine)
             _write(path, {"commit": program, **ensemble})
 
 
@@ -195,14 +202,10 @@ def _run(experiment, seed, machine):
     _require_same_training(config)
     program = commit()
     found = in_own_process(train_and_evaluate, config)
-
-    def other(evaluation):
-        def make(machine):
-            trained = training_of(experiment, seed, machine)
-            return evaluation_of(trained, evaluation, machine)
-
-        return _evaluated(make, machine)
-
+    tests = {
+        other.name: functools.partial(evaluation_of, experiment, seed, other)
+        for other in experiment.others
+    }
     return {
         "experiment": experiment.name,
         "command": command_of(
@@ -213,7 +216,7 @@ def _run(experiment, seed, machine):
         "batch_size": config.batch_size,
         "steps": config.max_steps,
         **found,
-        "others": {e.name: other(e) for e in experiment.others},
+        "others": {name: _evaluated(t, machine) for name, t in tests.items()},
     }
 
 
@@ -223,30 +226,24 @@ def _require_same_training(config):
     from checkpoints.architecture import Architecture
 
     directory = pathlib.Path(config.summary_dir, "train")
-    for _, path in reversed(checkpoints.find_all(directory)):
-        try:
-            before = checkpoints.open(path)
-        except checkpoints.DamagedError:
-            continue  # the training leaves it out, too
-        there = before.architecture
-        asked = Architecture.described(
-            there.model,
-            there.shape,
-            there.num_targets,
-            config.hparams_override,
-        )
-        differences = there.training_differences(asked)
-        differences += [
-            (name, before.training.get(name), getattr(config, name))
-            for name in ("batch_size", "dtype_policy", "max_steps")
-            if before.training.get(name) != getattr(config, name)
-        ]
-        for name, then, now in differences:
-            raise UserError(
-                f"{path} was trained by {name}={then}, this experiment is by "
-                f"{now}: name another --work_dir"
-            )
+    before = checkpoints.newest_sound(directory)
+    if before is None:
         return
+    there = before.architecture
+    asked = Architecture.described(
+        there.model, there.shape, there.num_targets, config.hparams_override
+    )
+    differences = there.training_differences(asked)
+    differences += [
+        (name, before.training.get(name), getattr(config, name))
+        for name in ("batch_size", "dtype_policy", "max_steps")
+        if before.training.get(name) != getattr(config, name)
+    ]
+    for name, then, now in differences:
+        raise UserError(
+            f"{before.path} was trained by {name}={then}, this experiment is "
+            f"by {now}: name another --work_dir"
+        )
 
 
 def _ensemble(experiment, machine):
@@ -264,23 +261,15 @@ def _ensemble(experiment, machine):
     )
 
 
-def members_of(ensemble):
-    """The paths of the checkpoints of an ensemble."""
-    return [
-        ensemble.checkpoint.replace("{}", str(number))
-        for number in range(ensemble.num_trials)
-    ]
-
-
-def _evaluated(make, machine):
+def _evaluated(of_machine, machine):
     """Tests what the `Config` of a machine says, and tells its command."""
-    counts = in_own_process(evaluate, make(machine))
-    return {"command": command_of(make(machine.elsewhere())), **counts}
+    counts = in_own_process(evaluate, of_machine(machine))
+    return {"command": command_of(of_machine(machine.elsewhere())), **counts}
 
 
 def evaluate(config):
     """Tests a checkpoint or an ensemble: a dict for JSON."""
-    score = experiment.run(config)
+    score = run_command(config)
     return {
         "examples": score.num_examples,
         "wrong": score.wrong,

@@ -1,6 +1,5 @@
 """What happens after a training step: summaries, progress, checkpoints."""
 
-import contextlib
 import math
 import time
 
@@ -186,17 +185,13 @@ class RequireFinite(_StepCallback):
                 )
 
     def _stop(self, reason):
+        sound = checkpoints.newest_sound(self._directory)
         raise UserError(
-            f"{reason}. Last sound checkpoint: {self._last_sound()}; its "
-            "weights may have begun to diverge. A smaller learning_rate may "
-            "help; --allow_nonfinite goes on regardless."
+            f"{reason}. Last sound checkpoint: "
+            f"{sound.path if sound else 'none yet'}; its weights may have "
+            "begun to diverge. A smaller learning_rate may help; "
+            "--allow_nonfinite goes on regardless."
         )
-
-    def _last_sound(self):
-        for _, path in reversed(checkpoints.find_all(self._directory)):
-            with contextlib.suppress(UserError):
-                return checkpoints.open(path).path
-        return "none yet"
 
 
 class StartNextMean(_StepCallback):

@@ -1,7 +1,6 @@
 """What a job is asked to do: the command line's flags, frozen."""
 
 import dataclasses
-import math
 
 from common.errors import UserError
 from common.fields import MOST_STEPS, field, meanings
@@ -101,16 +100,12 @@ class Config(Options):
         60.0,
         "Seconds between looks for a new checkpoint.",
         at_least=0.0,
-        is_valid=math.isfinite,
-        valid="a finite number",
     )
     eval_timeout: float = field(
         6 * 3600.0,
         "Seconds after which continuous evaluation ends if no new checkpoint "
         "comes.",
         at_least=0.0,
-        is_valid=lambda value: not math.isnan(value),
-        valid="a number",
     )
     format: str = field(
         "text",
@@ -157,7 +152,7 @@ class Config(Options):
         default_text="capsule; in evaluation the checkpoint's",
     )
     num_gpus: int = field(
-        1, "GPUs of this machine to use together.", at_least=1
+        1, "GPUs of this machine to use together.", at_least=1, at_most=1024
     )
     num_processes: int | None = field(
         None,
@@ -212,6 +207,24 @@ class Config(Options):
         # order there.
         of_files = self.data_dir is not None
         return {**values, "dataset": self.dataset_name, OF_FILES: of_files}
+
+    @property
+    def members(self):
+        """The checkpoints of an ensemble: the numbers from 0 in place of {}.
+
+        Raises:
+          UserError: if several have no {} to differ by.
+        """
+        if self.num_trials > 1 and "{}" not in self.checkpoint:
+            raise UserError(
+                f"--num_trials={self.num_trials} needs {{}} in "
+                f"{self.checkpoint}, where the numbers 0 to "
+                f"{self.num_trials - 1} go"
+            )
+        return [
+            self.checkpoint.replace("{}", str(number))
+            for number in range(self.num_trials)
+        ]
 
     def evaluation_command(self):
         """The command that evaluates what this job trains."""

@@ -80,6 +80,7 @@ def test_a_checkpoint_records_what_decides_how_it_was_trained():
         ("--max_steps=0", "--max_steps=0: 0 is not an integer in the range"),
         ("--batch_size=many", "--batch_size=many"),
         ("--batch_size=131073", r"range \[1, 131072\]"),
+        ("--num_gpus=1000000000", r"range \[1, 1024\]"),
         ("--num_trials=1000000000000", r"range \[1, "),
         ("--eval_size=10000000000000", r"range \[1, 1000000000\]"),
         ("--image_size=16385", r"range \[1, 16384\]"),

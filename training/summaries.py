@@ -16,6 +16,7 @@ from tensorboard.plugins.hparams import api as hparams_plugin
 
 from common.durable import make_folder, user_errors, whole_file
 from input_data import features as keys
+from models.tf1_variables import tf1_name
 from training.curve import Curve
 
 # Of one histogram, as TensorFlow has them.
@@ -111,7 +112,7 @@ class SummaryWriter:
         with self._writing():
             for weight in model.trainable_weights:
                 values = _to_numpy(weight)
-                tag = _tag(weight, model)
+                tag = tf1_name(weight)
                 for name in ("mean", "std", "min", "max"):
                     label = "stddev" if name == "std" else name
                     value = getattr(values, name)()
@@ -175,14 +176,6 @@ def _write_histogram(tag, values, step):
 
 def _to_numpy(tensor):
     return keras.ops.convert_to_numpy(keras.ops.cast(tensor, "float32"))
-
-
-def _tag(weight, model):
-    """Layer and name of a weight, as in the reference: conv1/weights."""
-    names = {"kernel": "weights", "bias": "biases"}
-    *scopes, name = weight.path.split("/")
-    scopes = [scope for scope in scopes if scope != model.name]
-    return "/".join([*scopes, names.get(name, name)])
 
 
 def training_scalars(logs, batch_size):

@@ -115,7 +115,8 @@ class _Job:
 def _prepare(config, parallel):
     config.require_summary_dir()
     directory = pathlib.Path(config.summary_dir) / "train"
-    config = config.as_in(_recorded_in(directory))
+    recorded = checkpoints.newest_sound(directory)
+    config = config.as_in(recorded.training if recorded else {})
     if config.eval_every and parallel.count > 1:
         raise UserError(
             "--eval_every is for one device: start another process, with "
@@ -172,14 +173,6 @@ def _require_memory_for_batch(model, job):
     )
 
 
-def _recorded_in(directory):
-    """What the newest sound checkpoint, if any, records of its training."""
-    for _, path in reversed(checkpoints.find_all(directory)):
-        with contextlib.suppress(checkpoints.DamagedError):
-            return checkpoints.open(path).training
-    return {}
-
-
 @contextlib.contextmanager
 def _holding(job):
     """Keeps other jobs out of the folder; one process does it for all."""
@@ -197,8 +190,9 @@ def _resume(job, model):
     source = None
     if job.parallel.is_first:
         source = checkpoints.newest(job.directory)
-    step = job.parallel.from_first(source.step if source else None)
-    if step is None:
+    # Only the first process knows.
+    step = job.parallel.largest(source.step if source else -1)
+    if step < 0:
         return _initialize(job, model)
     config = job.config
     if source is None:  # in a process that is not the first

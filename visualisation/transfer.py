@@ -1,6 +1,7 @@
 """Models that were trained on one object, tested on two: what they see."""
 
 import math
+import statistics
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -28,30 +29,27 @@ _CELL_INCHES = 0.8
 _LINE_INCHES = 0.28
 
 
-def confidence_interval(counts, totals):
+def confidence_interval(shares, total):
     """The mean share over runs, and where it is with 95% confidence.
 
     Args:
-      counts: list of ints, one for each run of a model.
-      totals: list of ints, what they are counts of.
+      shares: list of floats, one for each run of a model.
+      total: int, what they are shares of.
 
     Returns:
       Tuple of mean, lower and upper end. Of several runs the ends are those
       of Student's t for their mean, as runs differ by more than chance in the
       images; of one run those of Wilson's interval for its share.
     """
-    shares = [c / n for c, n in zip(counts, totals, strict=True)]
     runs = len(shares)
-    mean = sum(shares) / runs
+    mean = statistics.mean(shares)
     if runs == 1:
-        (total,) = totals
         z = _NORMAL**2 / total
         centre = (mean + z / 2) / (1 + z)
         half = math.sqrt(z * mean * (1 - mean) + z**2 / 4) / (1 + z)
     else:
         centre = mean
-        variance = sum((s - mean) ** 2 for s in shares) / (runs - 1)
-        half = _t(runs - 1) * math.sqrt(variance / runs)
+        half = _t(runs - 1) * statistics.stdev(shares) / math.sqrt(runs)
     # Rounding must not put the mean outside.
     low, high = max(0.0, centre - half), min(1.0, centre + half)
     return mean, min(low, mean), max(high, mean)
@@ -92,20 +90,17 @@ def shares(results):
     """
     return {
         name: {
-            measure: _of_runs(
-                [run[kind][count] for run in runs],
-                [run[kind]["num_examples"] for run in runs],
-            )
+            measure: _of_runs([run[kind] for run in runs], count)
             for measure, (kind, count) in MEASURES.items()
         }
         for name, runs in results["runs"].items()
     }
 
 
-def _of_runs(counts, totals):
-    return confidence_interval(counts, totals), [
-        c / n for c, n in zip(counts, totals, strict=True)
-    ]
+def _of_runs(found, count):
+    total = found[0]["num_examples"]
+    shares = [run[count] / run["num_examples"] for run in found]
+    return confidence_interval(shares, total), shares
 
 
 def accuracy_png(results):

@@ -41,7 +41,7 @@ IMAGES = np.random.default_rng(0).uniform(size=(3, 8, 4, 1))
 
 
 def test_the_interval_of_several_runs_is_students():
-    mean, low, high = transfer.confidence_interval([95, 96, 94], [100] * 3)
+    mean, low, high = transfer.confidence_interval([0.95, 0.96, 0.94], 100)
     # 4.303 * 0.01 / sqrt(3).
     np.testing.assert_allclose(
         [mean, low, high], [0.95, 0.92516, 0.97484], 1e-4
@@ -49,12 +49,11 @@ def test_the_interval_of_several_runs_is_students():
 
 
 def test_the_interval_of_one_run_is_wilsons():
-    mean, low, high = transfer.confidence_interval([9], [10])
+    mean, low, high = transfer.confidence_interval([0.9], 10)
     np.testing.assert_allclose([mean, low, high], [0.9, 0.5958, 0.9821], 1e-3)
     for total in (10, 20, 100, 10000):  # of some the end rounds to below 1
         for share in (0.0, 1.0):
-            count = round(share * total)
-            mean, low, high = transfer.confidence_interval([count], [total])
+            mean, low, high = transfer.confidence_interval([share], total)
             assert low <= mean == share <= high
 
 

@@ -11,6 +11,7 @@ does not describe itself:
 
 import argparse
 import dataclasses
+import sys
 
 import checkpoints
 from checkpoints.architecture import Architecture
@@ -18,6 +19,7 @@ from checkpoints.tf1 import tf1_checkpoint
 from common.ending import told
 from common.errors import UserError
 from common.fields import parse
+from common.flags import as_message
 from common.text import shortened
 from input_data.features import ImageShape
 from models.optimizer import compile_model
@@ -139,6 +141,11 @@ def _parse(arguments):
             choices=_CHOICES.get(name),
             help=f"default: {default!r}",
         )
+
+    def explain(message):
+        sys.exit(f"{as_message(message)}\nPass --help to see all flags.")
+
+    parser.error = explain
     return vars(parser.parse_args(arguments))
 
 

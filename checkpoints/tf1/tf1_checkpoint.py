@@ -20,7 +20,12 @@ import tensorflow as tf
 
 from checkpoints.folder import path_of
 from checkpoints.tf1.mismatch import describe_mismatch
-from common.durable import remove_leftovers, user_errors, whole
+from common.durable import (
+    refuse_existing,
+    remove_leftovers,
+    user_errors,
+    whole,
+)
 from common.errors import UserError
 from input_data.formats.files import require_regular
 from models.optimizer import ADAM_BETAS
@@ -39,6 +44,7 @@ _READ_ERRORS = (
     RuntimeError,
     ValueError,
 )
+_INDEX = ".index"
 _DATA = ".data-00000-of-00001"
 _SUFFIX = r"\.(?:index|meta|data-\d{5}-of-\d{5})"
 _ONE_FILE = re.compile(f"(.+){_SUFFIX}", re.DOTALL)
@@ -281,10 +287,6 @@ def _slots(model):
     }
 
 
-def _index(path):
-    return path.with_name(path.name + ".index")
-
-
 def free_path(directory, step):
     """The path for a new checkpoint of a step, of whichever form.
 
@@ -292,8 +294,6 @@ def free_path(directory, step):
       UserError: if there is something of that name.
     """
     path = path_of(directory, step)
-    data = path.with_name(path.name + _DATA)
-    for item in (path, _index(path), data):
-        if os.path.lexists(item):
-            raise UserError(f"{item} exists and is left as it is")
+    for suffix in ("", _INDEX, _DATA):
+        refuse_existing(path.with_name(path.name + suffix))
     return path

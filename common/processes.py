@@ -1,0 +1,50 @@
+"""Functions in processes of their own."""
+
+import multiprocessing
+import os
+import sys
+
+from common.errors import Interrupted, UserError
+
+
+def in_own_process(function, *arguments):
+    """What a function of a module gives in a process that ends with it.
+
+    If this process is interrupted the other one is asked to stop, by SIGTERM,
+    and waited for.
+
+    Raises:
+      UserError: that of the function, or if the process ended without one.
+    """
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe(duplex=False)
+    process = context.Process(target=_call, args=(there, function, arguments))
+    process.start()
+    there.close()
+    try:
+        value, error = here.recv()
+    except EOFError:
+        process.join()
+        raise UserError(
+            f"its process ended by itself, with exit code {process.exitcode}"
+        ) from None
+    except BaseException:
+        process.terminate()
+        raise
+    finally:
+        process.join()
+    if error is not None:
+        raise UserError(error)
+    return value
+
+
+def _call(connection, function, arguments):
+    # Ctrl-C goes to the process that started it, which passes it on once.
+    os.setsid()
+    try:
+        connection.send((function(*arguments), None))
+    except UserError as error:
+        connection.send((None, str(error)))
+    except Interrupted as stop:
+        print(stop)
+        sys.exit(128 + stop.signal_number)

@@ -72,7 +72,11 @@ class Architecture:
     @property
     def network_hparams(self):
         """Names of the hyper-parameters that matter to the network itself."""
-        return type(self.hparams).network_names()
+        return [
+            name
+            for name, (_, _, meaning) in meanings(self.hparams).items()
+            if meaning.network
+        ]
 
     @property
     def takes_any_size(self):

@@ -5,9 +5,10 @@ from keras import backend, ops
 
 from .hardware import is_tensorflow_on_cpu
 
-# Numbers that a block needs at once. On CPUs, 16 MB: from 32 MB on each tensor
-# is mapped anew and its pages are filled with zeros, which takes longer than
-# what is computed. Elsewhere large enough to keep an accelerator busy.
+# Numbers that a block needs at once. On CPUs with TensorFlow, 16 MB: from 32 MB
+# on each tensor is mapped anew and its pages are filled with zeros, which takes
+# longer than what is computed. Elsewhere large enough to keep an accelerator
+# busy.
 _CPU_NUMBERS = 2**22
 _OTHER_NUMBERS = 2**26
 

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from .convolution import convolution
-from .initial_weights import constant_bias, truncated_normal
+from .initial_weights import BIAS, WEIGHT_STDDEV, TruncatedNormal
 from .routing import RoutingRule, couplings_of, lengths, route
 from .tensor import Tensor
 from .votes import FormedVotes, SharedVotes, linear_votes
@@ -94,7 +94,7 @@ class _RoutedLayer(keras.layers.Layer):
         self.leaky = self.rule.leaky
         self.use_bias = use_bias
         self.kernel_initializer = (
-            truncated_normal()
+            TruncatedNormal(stddev=WEIGHT_STDDEV)
             if kernel_initializer is None
             else keras.initializers.get(kernel_initializer)
         )
@@ -114,7 +114,7 @@ class _RoutedLayer(keras.layers.Layer):
             self.biases = self.add_weight(
                 name="biases",
                 shape=(self.num_capsules, self.num_atoms),
-                initializer=constant_bias(),
+                initializer=keras.initializers.Constant(BIAS),
             )
 
     def get_config(self):

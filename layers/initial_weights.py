@@ -22,16 +22,6 @@ class TruncatedNormal(keras.initializers.TruncatedNormal):
         return ops.clip(numbers, self.mean - cut, self.mean + cut)
 
 
-def truncated_normal(stddev=WEIGHT_STDDEV):
-    """An initialiser: a normal distribution that is cut at two deviations."""
-    return TruncatedNormal(stddev=stddev)
-
-
-def constant_bias():
-    """An initialiser: 0.1 everywhere."""
-    return keras.initializers.Constant(BIAS)
-
-
 def like_the_reference(stddev=WEIGHT_STDDEV):
     """Keyword arguments with both, for a layer of Keras.
 
@@ -39,6 +29,6 @@ def like_the_reference(stddev=WEIGHT_STDDEV):
       stddev: float, of the kernel.
     """
     return {
-        "kernel_initializer": truncated_normal(stddev),
-        "bias_initializer": constant_bias(),
+        "kernel_initializer": TruncatedNormal(stddev=stddev),
+        "bias_initializer": keras.initializers.Constant(BIAS),
     }

@@ -26,7 +26,7 @@ from .em_routing import (
     matrix_votes,
     route,
 )
-from .initial_weights import truncated_normal
+from .initial_weights import TruncatedNormal
 from .window import Window
 
 # Costs are in the hundreds, while Adam moves a weight by about the learning
@@ -79,7 +79,7 @@ class PrimaryMatrixCapsules(keras.layers.Layer):
             weights = self.add_weight(
                 name=f"{name}_weights",
                 shape=(input_shape[-1], size),
-                initializer=truncated_normal(POSE_STDDEV),
+                initializer=TruncatedNormal(stddev=POSE_STDDEV),
             )
             biases = self.add_weight(
                 name=f"{name}_biases", shape=(size,), initializer="zeros"
@@ -158,7 +158,7 @@ class _EMRoutedLayer(keras.layers.Layer):
         self.kernel = self.add_weight(
             name="weights",
             shape=(*self._kernel_shape, types, POSE_SIZE, POSE_SIZE),
-            initializer=truncated_normal(self.kernel_stddev),
+            initializer=TruncatedNormal(stddev=self.kernel_stddev),
         )
         self.beta_u, self.beta_a = (
             self.add_weight(name=name, shape=(types,), initializer="zeros")

@@ -68,18 +68,6 @@ def test_gradient_reaches_the_labelled_capsule_alone():
             assert reached == (capsule == label)
 
 
-def test_initial_weights_are_the_references():
-    layer = layers.Reconstruction(28, 28, 1)
-    layer.build((None, 10, 16))
-    weights = [ops.convert_to_numpy(w) for w in layer.weights]
-    for kernel in weights[::2]:
-        assert np.abs(kernel).max() <= 0.2
-        np.testing.assert_allclose(kernel.std(), 0.08796, rtol=0.01)
-    for bias in weights[1::2]:
-        np.testing.assert_array_equal(bias, np.float32(0.1))
-    assert layer.count_params() == 1_411_344
-
-
 def test_decoder_survives_saving(tmp_path):
     capsules = keras.Input((4, 5))
     labels = keras.Input((), dtype="int32")

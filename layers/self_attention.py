@@ -249,7 +249,12 @@ class SelfAttentionCapsule(keras.layers.Layer):
         return ops.transpose(self_attention(self._votes(inputs)), (0, 2, 1))
 
     def _votes(self, inputs):
-        return ops.einsum("bia,oiac->boic", inputs, self.kernel)
+        # `attention` is called where nothing is cast by itself.
+        inputs, kernel = (
+            ops.cast(values, self.compute_dtype)
+            for values in (inputs, self.kernel)
+        )
+        return ops.einsum("bia,oiac->boic", inputs, kernel)
 
     def multiply_adds(self, input_shape):
         """Products with weights for one example: those of its votes."""

@@ -65,23 +65,6 @@ def test_depthwise_capsules_equal_loops(kernel_size):
     )
 
 
-def test_depthwise_capsules_are_keras_depthwise_convolution():
-    inputs = RNG.normal(size=(2, 6, 6, 4)).astype("float32")
-    convolution = keras.layers.DepthwiseConv2D(
-        5, strides=2, data_format="channels_last"
-    )
-    channels = ops.reshape(convolution(inputs), (2, 2, 2))
-    layer = layers.DepthwiseCapsule(2, (5, 5))
-    layer.build(inputs.shape)
-    kernel, bias = convolution.get_weights()
-    layer.set_weights([kernel[..., 0], bias])
-    np.testing.assert_allclose(
-        ops.convert_to_numpy(layer(inputs)),
-        ops.convert_to_numpy(layers.exponential_squash(channels)),
-        atol=1e-6,
-    )
-
-
 def test_self_attention_equals_loops():
     layer = layers.SelfAttentionCapsule(3, 4)
     inputs = RNG.normal(size=(2, 5, 2))
@@ -91,6 +74,19 @@ def test_self_attention_equals_loops():
         inputs,
         random_weights(layer),
         numpy_oracle.self_attention_capsule,
+    )
+
+
+def test_attention_in_mixed_bfloat16_is_that_of_the_layer():
+    inputs = RNG.normal(size=(2, 5, 2)).astype("float32")
+    layer = layers.SelfAttentionCapsule(3, 4, dtype="mixed_bfloat16")
+    layer.build(inputs.shape)
+    layer.set_weights(random_weights(layer))
+    attention = ops.convert_to_numpy(layer.attention(inputs))
+    # The numbers that the layer computes with, and not those it keeps.
+    layer.kernel.assign(ops.cast(ops.cast(layer.kernel, "bfloat16"), "float32"))
+    np.testing.assert_array_equal(
+        attention, ops.convert_to_numpy(layer.attention(inputs))
     )
 
 

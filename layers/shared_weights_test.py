@@ -144,16 +144,6 @@ def test_the_number_of_input_capsules_may_be_unknown():
         )
 
 
-def test_the_order_of_input_capsules_does_not_matter():
-    layer = make()
-    inputs = RNG.normal(size=(1, 6, 2)).astype("float32")
-    np.testing.assert_allclose(
-        ops.convert_to_numpy(layer(inputs)),
-        ops.convert_to_numpy(layer(inputs[:, ::-1])),
-        atol=1e-6,
-    )
-
-
 @pytest.mark.parametrize("num_inputs", [1, 5])
 @pytest.mark.parametrize("rule", sorted(RULES))
 def test_zero_capsules_are_finite(rule, num_inputs):

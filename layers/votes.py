@@ -101,7 +101,7 @@ class LinearVotes:
         # then multiplies along rows, and products are summed over rows.
         self._inputs_by_atom = ops.transpose(inputs, (0, 2, 1))  # [B, a, I]
         is_float32 = backend.standardize_dtype(inputs.dtype) == "float32"
-        in_blocks = is_float32 and is_on_cpu() and not is_jax_on_cpu()
+        in_blocks = is_float32 and is_on_cpu()
         num_blocks = _MAX_BLOCKS if in_blocks else 1
         self._block_size = math.ceil(num_outputs / num_blocks)
         by_output = ops.reshape(weights, (*weights.shape[:2], *self.outputs))

@@ -1,1 +1,1 @@
-"""The networks: capsule, baseline, their hyper-parameters and registry."""
+"""The networks, their hyper-parameters and registry."""

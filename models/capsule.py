@@ -4,14 +4,12 @@ import dataclasses
 import math
 from typing import ClassVar
 
-from keras import ops
-
 import layers
 from common.fields import field
 from input_data import features as keys
 from layers.network import KERNEL_SIZE, PRIMARY_STRIDES
 from layers.reconstruction import HIDDEN_UNITS
-from models.classifier import Classifier, Routing
+from models.classifier import Classifier, Routing, on_grid
 from models.hparams import (
     MOST_ITERATIONS,
     BaseHParams,
@@ -115,15 +113,7 @@ class CapsuleModel(Classifier):
     def routing_of(self, images):
         primary = self.activations(images)["conv_capsule1"]
         couplings = self.capsule2.couplings(self._stack.flatten(primary))
-        by_position = ops.reshape(
-            couplings,
-            (
-                self.capsule2.num_routing,
-                -1,
-                *primary.shape[1:-1],
-                self.capsule2.num_capsules,
-            ),
-        )
+        by_position = on_grid(couplings, primary.shape[1:-1])
         windows = tuple(
             (KERNEL_SIZE, strides, self.hparams.padding)
             for strides in (1, PRIMARY_STRIDES)

@@ -31,6 +31,12 @@ class Routing(typing.NamedTuple):
     windows: tuple
 
 
+def on_grid(couplings, grid):
+    """[iterations, B, .., classes] -> [iterations, B, *grid, classes]."""
+    iterations, *_, classes = couplings.shape
+    return ops.reshape(couplings, (iterations, -1, *grid, classes))
+
+
 class Classifier(keras.Model):
     """A model with `logits`, and perhaps reconstructions, that trains by `fit`.
 

@@ -9,7 +9,6 @@ import dataclasses
 import math
 
 import keras
-from keras import ops
 
 import layers
 from common.fields import MOST_STEPS, field
@@ -27,8 +26,6 @@ LARGE_IMAGE = 48
 LARGEST_MAP = 9
 # Below it nothing would be left: 5x5, two of 3x3, and 3x3 with stride 2.
 SMALLEST_IMAGE = 11
-# 0.0005 * 784, as the authors have it: of the mean of the squared errors.
-RECONSTRUCTION_WEIGHT = 0.392
 SMALLEST_LEARNING_RATE = 5e-5
 # Keras' default.
 LEAKY_SLOPE = 0.3
@@ -213,9 +210,7 @@ class EfficientCapsuleModel(Classifier):
             self.convolutions, self.normalizations, strict=True
         ):
             found[convolution.name] = convolution(hidden)
-            hidden = normalization(
-                found[convolution.name], **_mode(normalization, training)
-            )
+            hidden = normalization(found[convolution.name], training=training)
         primary = self.primary_capsule(hidden)
         found["primary_capsule"] = primary
         found["class_capsule"] = self.class_capsule(primary)
@@ -243,11 +238,9 @@ class EfficientCapsuleModel(Classifier):
 
     def reconstruction_loss(self, images, reconstructions):
         """0.392 times the mean over the pixels of the squared difference."""
-        difference = ops.cast(reconstructions, "float32") - images
-        pixels = tuple(range(1, len(images.shape)))
-        return RECONSTRUCTION_WEIGHT * ops.mean(
-            ops.square(difference), axis=pixels
-        )
+        # As the authors have it: 0.0005 * 784, of the mean.
+        scale = 784 / math.prod(images.shape[1:])
+        return scale * layers.reconstruction_loss(images, reconstructions)
 
     @classmethod
     def make_schedule(cls, hparams, max_steps=None):
@@ -255,8 +248,8 @@ class EfficientCapsuleModel(Classifier):
             return optimizer.make_schedule(hparams, max_steps)
         return optimizer.FlooredExponentialDecay(
             hparams.learning_rate,
-            hparams.decay_rate,
             hparams.decay_steps,
+            hparams.decay_rate,
             smallest=SMALLEST_LEARNING_RATE,
             staircase=True,
         )
@@ -302,10 +295,3 @@ def _normalization(hparams, name):
     return keras.layers.BatchNormalization(
         synchronized=is_mirrored(), name=name
     )
-
-
-def _mode(normalization, training):
-    """Arguments of a call: only batches are normalised in two ways."""
-    if isinstance(normalization, keras.layers.BatchNormalization):
-        return {"training": training}
-    return {}

@@ -12,7 +12,6 @@ from devices.parallel_test import run as run_command
 from evaluation.export import functional
 from input_data import features as keys
 from input_data.features import ImageShape
-from models.classifier import Classifier
 from models.efficient_capsule import SMALLEST_IMAGE, HParams, layout
 from models.models_test import SMALL, example_batch
 from models.optimizer import compile_model
@@ -21,7 +20,6 @@ from testing import numpy_oracle
 from testing.saved_arrays import saved
 from testing.small_models import overrides, small_hparams
 from testing.tiny_subject import make_subject
-from training.config import Config
 from visualisation import perturbations, reconstructions, routing
 
 NAME = "efficient_capsule"
@@ -210,7 +208,6 @@ def test_routing_is_its_attention():
         ops.convert_to_numpy(couplings).sum(axis=-1), 1, rtol=1e-5
     )
     assert not leaky
-    assert isinstance(model, Classifier)
 
 
 @pytest.mark.parametrize("figure", [reconstructions, perturbations, routing])
@@ -218,18 +215,6 @@ def test_figures_show_it(figure):
     files = figure.make(make_subject(model=NAME), num_examples=2)
     assert all(content.startswith(b"\x89PNG") for content in files.values())
     assert files
-
-
-def config(folder, **values):
-    given = {
-        "summary_dir": str(folder),
-        "model": NAME,
-        "hparams_override": overrides(NAME, remake=False),
-        "batch_size": 8,
-        "max_steps": 4,
-        **values,
-    }
-    return Config(**given)
 
 
 @pytest.mark.slow

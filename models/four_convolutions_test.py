@@ -203,11 +203,6 @@ def test_the_smallest_image_leaves_one_position(name):
         build(name, ImageShape(20, 13, 1, 2))
 
 
-def test_a_network_of_too_many_weights_is_refused_before_it_is_made():
-    with pytest.raises(UserError, match="would have .* weights"):
-        build("shared_capsule", class_atoms=2**16, second_channels=2**16)
-
-
 def test_the_routing_of_images_is_by_position():
     model = build("shared_capsule", ImageShape(14, 18, 2, 3))
     images = RNG.uniform(size=(2, 14, 18, 2)).astype("float32")

@@ -60,15 +60,6 @@ class BaseHParams:
     def __post_init__(self):
         require_allowed(self, "hyper-parameter")
 
-    @classmethod
-    def network_names(cls):
-        """Names of those that are part of what the network computes."""
-        return [
-            name
-            for name, (_, _, meaning) in meanings(cls).items()
-            if meaning.network
-        ]
-
 
 def size(default, help_text, at_most=MOST_UNITS):
     """A field for a number of things that a network has, at least one."""

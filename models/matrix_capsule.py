@@ -11,10 +11,10 @@ import layers
 from common.fields import MOST_STEPS, field
 from input_data import features as keys
 from layers.em_routing import NORMALISATIONS, POSE_ENTRIES
-from layers.initial_weights import truncated_normal
+from layers.initial_weights import TruncatedNormal
 from layers.losses import CLASSIFICATION_LOSSES
 from layers.matrix_capsule import KERNEL_STDDEV
-from models.classifier import Classifier, Routing
+from models.classifier import Classifier, Routing, on_grid
 from models.hparams import MOST_ITERATIONS, BaseHParams, size
 
 CONV_SIZE, CONV_STRIDES = 5, 2
@@ -158,7 +158,7 @@ class MatrixCapsuleModel(Classifier):
             padding=hparams.padding.lower(),
             activation="relu",
             data_format="channels_last",
-            kernel_initializer=truncated_normal(hparams.conv_stddev),
+            kernel_initializer=TruncatedNormal(stddev=hparams.conv_stddev),
             name="conv1",
         )
         self.primary = layers.PrimaryMatrixCapsules(
@@ -215,16 +215,7 @@ class MatrixCapsuleModel(Classifier):
     def routing_of(self, images):
         capsules = self._capsules(images)[self.routed[-1].name]
         by_child = self.classes.assignments(capsules)
-        shape = capsules[0].shape[1:-1]  # h, w, types
-        assignments = ops.reshape(
-            by_child,
-            (
-                by_child.shape[0],
-                -1,
-                *shape,
-                self.classes.num_capsules,
-            ),
-        )
+        assignments = on_grid(by_child, capsules[0].shape[1:-1])
         windows = (
             (CONV_SIZE, CONV_STRIDES, self.hparams.padding),
             *((CAPSULE_SIZE, strides, "VALID") for strides in CAPSULE_STRIDES),

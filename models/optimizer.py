@@ -18,49 +18,26 @@ FLOAT16_LOSS_SCALE = 2.0**10
 
 
 @keras.saving.register_keras_serializable(package="capsules")
-class FlooredExponentialDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """max(1e-6, learning_rate * decay_rate ^ (step / decay_steps)).
+class FlooredExponentialDecay(keras.optimizers.schedules.ExponentialDecay):
+    """Keras' exponential decay, but not below a floor.
 
     The step is the one before the update.
 
     Args:
-      learning_rate: float, the rate at step 0.
-      decay_rate: float, the factor for `decay_steps` steps.
-      decay_steps: int.
+      *args: of `keras.optimizers.schedules.ExponentialDecay`.
       smallest: float, the floor.
-      staircase: bool, whether the exponent is rounded down to whole numbers:
-        the rate of epochs; else it is continuous.
+      **kwargs: of the same.
     """
 
-    def __init__(
-        self,
-        learning_rate,
-        decay_rate,
-        decay_steps,
-        smallest=SMALLEST_LEARNING_RATE,
-        staircase=False,
-    ):
-        self.learning_rate = learning_rate
-        self.decay_rate = decay_rate
-        self.decay_steps = decay_steps
+    def __init__(self, *args, smallest=SMALLEST_LEARNING_RATE, **kwargs):
+        super().__init__(*args, **kwargs)
         self.smallest = smallest
-        self.staircase = staircase
 
     def __call__(self, step):
-        exponent = ops.cast(step, "float32") / self.decay_steps
-        if self.staircase:
-            exponent = ops.floor(exponent)
-        rate = self.learning_rate * ops.power(self.decay_rate, exponent)
-        return ops.maximum(rate, self.smallest)
+        return ops.maximum(super().__call__(step), self.smallest)
 
     def get_config(self):
-        return {
-            "learning_rate": self.learning_rate,
-            "decay_rate": self.decay_rate,
-            "decay_steps": self.decay_steps,
-            "smallest": self.smallest,
-            "staircase": self.staircase,
-        }
+        return {**super().get_config(), "smallest": self.smallest}
 
 
 def make_schedule(hparams, max_steps=None):
@@ -78,7 +55,7 @@ def make_schedule(hparams, max_steps=None):
     """
     if hparams.schedule == "exponential":
         return FlooredExponentialDecay(
-            hparams.learning_rate, hparams.decay_rate, hparams.decay_steps
+            hparams.learning_rate, hparams.decay_steps, hparams.decay_rate
         )
     if max_steps is None:
         raise UserError(

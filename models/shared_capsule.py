@@ -12,7 +12,7 @@ import layers
 from common.fields import field
 from input_data import features as keys
 from models import four_convolutions
-from models.classifier import Routing
+from models.classifier import Routing, on_grid
 from models.four_convolutions import FourConvolutions
 from models.hparams import MOST_ITERATIONS, size
 
@@ -105,16 +105,7 @@ class SharedCapsuleModel(FourConvolutions):
     def routing_of(self, images):
         features = self.convolve(images)["conv4"]
         couplings = self.capsule.couplings(_by_position(features))
-        by_position = ops.reshape(
-            couplings,
-            (
-                self.capsule.num_routing,
-                -1,
-                *features.shape[1:3],
-                1,
-                self.capsule.num_capsules,
-            ),
-        )
+        by_position = on_grid(couplings, (*features.shape[1:3], 1))
         return Routing(by_position, self.capsule.leaky, self.windows)
 
     def call(self, x):

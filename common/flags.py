@@ -141,10 +141,13 @@ def parse(settings_class, arguments):
     return settings_of(settings_class, flag_values)
 
 
-def parse_or_explain(arguments):
-    """For `app.run`: a wrong flag ends the program with a short message."""
+def parse_or_explain(arguments, known_only=False):
+    """For `app.run`: a wrong flag ends the program with a short message.
+
+    With `known_only` flags that nobody defined are among what is left.
+    """
     try:
-        return flags.FLAGS(arguments)
+        return flags.FLAGS(arguments, known_only=known_only)
     # A ValueError for --notrain=1.
     except (flags.Error, ValueError) as error:
         sys.exit(f"{as_message(error)}\nPass --help to see all flags.")

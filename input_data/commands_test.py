@@ -120,3 +120,12 @@ def test_norb_convert_s_errors_are_one_line(tmp_path):
     assert code == 1
     assert errors.splitlines()[-1].startswith("norb_convert.py: --data_dir=")
     assert "Traceback" not in errors
+
+
+def test_wrong_flags_of_a_command_are_one_line_and_a_hint(tmp_path):
+    script = "input_data/mnist/mnist_shift.py"
+    for flag in ("--nomulti_targets=1", "--shift=x", "--shft=1"):
+        code, _, errors = run(tmp_path, script, "--data_dir=out", flag)
+        assert code == 1
+        _, hint = errors.splitlines()
+        assert hint == "Pass --help to see all flags."

@@ -12,19 +12,18 @@ class DataSet:
       load: function of a `Split` and `Options` that returns a `Pipeline`.
       two_targets: bool, whether two of its images can overlap: photographs
         have no black background, and affNIST's digits take up all of it.
-      moves: bool, whether `shift`, `pad`, `distort` and `augment` apply.
       resizes: bool, whether `image_size` applies.
       colors: bool, whether `color` applies.
       photograph_size: (height, width) of the photographs whose middle a
         network of this data set sees, standardised; None if it sees whole
-        images with pixels in [0, 1].
+        images with pixels in [0, 1], to which `shift`, `pad`, `distort` and
+        `augment` apply.
       centred: bool, whether its images are digits of the size and in the
         place of MNIST's, see `transforms.centring`.
     """
 
     load: Callable
     two_targets: bool = True
-    moves: bool = True
     resizes: bool = False
     colors: bool = False
     photograph_size: tuple[int, int] | None = None

@@ -96,22 +96,12 @@ def make_pipeline(data, options, default_shift=0, **of_split):
     require_possible_shift(options.shift, options.pad, data.images.shape[1:3])
     if not paired:
         return SingleObjects(ImageTensors(data), options, **of_split)
-    refuse_distorted_pairs(options)
     require_memory(
         _DRAWS_BYTES * options.eval_size,
         f"--eval_size={options.eval_size}",
         "choose fewer",
     )
     return OverlappingPairs(data, options, **of_split)
-
-
-def refuse_distorted_pairs(options):
-    """Raises UserError if pairs are to be distorted or augmented."""
-    for flag in ("distort", "augment"):
-        if getattr(options, flag):
-            raise UserError(
-                f"--{flag} is for one target, not for --num_targets=2"
-            )
 
 
 def _with_defaults(options, shift, pad):

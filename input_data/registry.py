@@ -107,6 +107,11 @@ def _check_options(name, data_set, options):
         )
     for flag in ("shift", "pad", "distort", "augment"):
         value = getattr(options, flag)  # a shift of 0 is given, too
-        is_given = value is not None and value is not False
-        if is_given and not data_set.moves:
+        if value is None or value is False:
+            continue
+        if data_set.photograph_size is not None:
             raise UserError(f"--{flag} does not apply to --dataset={name}")
+        if options.num_targets == 2 and flag in ("distort", "augment"):
+            raise UserError(
+                f"--{flag} is for one target, not for --num_targets=2"
+            )

@@ -27,15 +27,6 @@ class Split(enum.Enum):
         return self in (Split.VALID_TRAIN, Split.VALID_TEST)
 
 
-def default_num_held_out(num_training):
-    """How many training images validation holds out: a fifth, at most 10,000.
-
-    That is the reference's number for large sets, and leaves most of a
-    smaller one. Of the smallest it is one.
-    """
-    return min(MAX_HELD_OUT, max(1, num_training // 5))
-
-
 def select(split, images, num_held_out=None):
     """The part of the training or the test images that a split stands for.
 
@@ -44,18 +35,19 @@ def select(split, images, num_held_out=None):
       images: sequence that can be sliced: those for testing if the split is
         TEST, else those for training.
       num_held_out: int, how many of the training images, the last ones,
-        validation holds out; by default `default_num_held_out`.
+        validation holds out; by default a fifth, at least one and at most
+        10,000: the reference's number for large sets, and most of a smaller
+        one is left.
 
     Raises:
-      UserError: if no image is left.
+      UserError: if no training image is left.
     """
-    count = num_held_out or default_num_held_out(len(images))
-    if split.is_held_out:
-        first = split is Split.VALID_TRAIN
-        images = images[:-count] if first else images[-count:]
-    if not len(images):
+    if not split.is_held_out:
+        return images
+    count = num_held_out or min(MAX_HELD_OUT, max(1, len(images) // 5))
+    if count >= len(images):
         raise UserError(
-            f"no images are left for {split.value}: validation holds out "
-            f"{count}"
+            f"{count} training images are to be held out, but there are only "
+            f"{len(images)}"
         )
-    return images
+    return images[:-count] if split.is_training else images[-count:]

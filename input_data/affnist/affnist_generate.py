@@ -21,6 +21,7 @@ if __name__ == "__main__":
 from absl import app, flags
 
 from common.ending import told
+from common.flags import parse_or_explain
 from input_data.splits import Split
 
 
@@ -66,4 +67,4 @@ def main(argv):
 
 if __name__ == "__main__":
     _define_flags()
-    app.run(main)
+    app.run(main, flags_parser=parse_or_explain)

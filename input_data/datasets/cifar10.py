@@ -12,7 +12,7 @@ import tensorflow as tf
 from common.errors import UserError
 from input_data.dataset import DataSet
 from input_data.datasets import tfds_images
-from input_data.formats.files import listing, read_bytes, require_folder
+from input_data.formats.files import find, read_bytes, require_folder
 from input_data.labelled_images import LabelledImages
 from input_data.randomness import Stream, step_seed
 from input_data.splits import Split, select
@@ -79,15 +79,10 @@ def read_cifar10(data_dir, training):
     folder = require_folder(data_dir)
     if os.path.isdir(folder / FOLDER):
         folder = require_folder(folder / FOLDER)
-    missing = [
-        name for name in _FILES[training] if not os.path.isfile(folder / name)
+    hint = f". They may also be in its folder {FOLDER}"
+    batches = [
+        _read_batch(find(folder, name, hint=hint)) for name in _FILES[training]
     ]
-    if missing:
-        raise UserError(
-            f"--data_dir={data_dir} lacks {', '.join(missing)}, in itself or "
-            f"in its folder {FOLDER}; {folder} has: {listing(folder)}"
-        )
-    batches = [_read_batch(folder / name) for name in _FILES[training]]
     images, labels = zip(*batches, strict=True)
     return LabelledImages(
         np.concatenate(images), np.concatenate(labels), NUM_CLASSES, CLASS_NAMES
@@ -116,6 +111,5 @@ def _read_batch(path):
 DATA_SET = DataSet(
     load,
     two_targets=False,
-    moves=False,
     photograph_size=(IMAGE_SIZE, IMAGE_SIZE),
 )

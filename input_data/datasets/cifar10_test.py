@@ -119,7 +119,7 @@ def test_damaged_files_are_named(tmp_path, damage, message):
 def test_missing_batches_are_named(tmp_path):
     tiny_files.write_cifar10(tmp_path)
     (tmp_path / "data_batch_2.bin").unlink()
-    with pytest.raises(UserError, match=r"lacks data_batch_2\.bin"):
+    with pytest.raises(UserError, match=r"has no data_batch_2\.bin"):
         cifar10.load(Split.TRAIN, Options(data_dir=tmp_path))
 
 

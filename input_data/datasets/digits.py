@@ -27,11 +27,16 @@ FILE = pathlib.Path(__file__).parents[1] / "digits" / "digits.npz"
 
 def load(split, options):
     """The pipeline of one split; there is no `data_dir`."""
-    if options.data_dir is not None:
+    refuse_folder(options.data_dir)
+    return make_pipeline(read_split(split), options, SINGLE_SHIFT)
+
+
+def refuse_folder(data_dir):
+    """Raises UserError for a folder: the images come with the project."""
+    if data_dir is not None:
         raise UserError(
             "--dataset=digits comes with the project: leave out --data_dir"
         )
-    return make_pipeline(read_split(split), options, SINGLE_SHIFT)
 
 
 def read_split(split):

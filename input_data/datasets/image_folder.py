@@ -122,7 +122,7 @@ def divide(files, seed, purpose, root):
     kept, held_out, moved = [], [], []
     for members in by_class.values():
         members.sort(key=place)
-        count = drawn = sum(place(file) < bound for file in members)
+        drawn = sum(place(file) < bound for file in members)
         count = max(min(drawn, len(members) - 1), min(1, len(members) - 1))
         held_out += members[:count]
         kept += members[count:]

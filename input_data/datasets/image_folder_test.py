@@ -192,21 +192,6 @@ def test_image_size_averages_over_what_it_shrinks(tmp_path):
     assert abs(found[:, 5:].astype(float) - 215.5).max() < 6
 
 
-def test_two_targets(tmp_path):
-    write_classes(tmp_path, {"a": 4, "b": 3}, shape=(10, 10, 3))
-    pipeline = load(tmp_path, num_targets=2, color=True)
-    ((x, y),) = pipeline.training_batches(20, 0, 0, 1).as_numpy_iterator()
-    assert x[keys.IMAGES].shape == (20, 18, 18, 3)
-    merged = np.minimum(y[keys.RECONS] + y[keys.SPARE_RECONS], 1)
-    np.testing.assert_allclose(x[keys.IMAGES], merged, atol=1e-6)
-
-
-def test_two_targets_of_one_class_are_refused(tmp_path):
-    write_classes(tmp_path, {"train/a": 2, "train/b": 2, "test/a": 2})
-    with pytest.raises(UserError, match="at least two classes"):
-        load(tmp_path, Split.TEST, num_targets=2)
-
-
 @pytest.mark.parametrize("content", [b"", b"no image at all"])
 def test_a_file_that_is_not_a_sound_image_is_named(tmp_path, content):
     write_classes(tmp_path, {"train/a": 1, "train/b": 2, "test/a": 1})

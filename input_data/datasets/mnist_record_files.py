@@ -39,7 +39,6 @@ from input_data.formats.image_records import ImageRecords
 from input_data.labelled_images import (
     SINGLE_SHIFT,
     SingleObjects,
-    refuse_distorted_pairs,
 )
 from input_data.pipeline import Pipeline
 from input_data.transforms.shifting import unit_range
@@ -224,7 +223,6 @@ class PairRecords(Pipeline):
     """
 
     def __init__(self, options):
-        refuse_distorted_pairs(options)
         if options.shift is not None:
             raise UserError(
                 "--shift does not apply to record files of pairs, which are "

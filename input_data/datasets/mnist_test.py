@@ -48,7 +48,7 @@ def test_eval_size_limits_the_images(tmp_path):
 
 def test_too_few_images_to_hold_out(tmp_path):
     write_mnist(tmp_path, 20, 13)
-    with pytest.raises(UserError, match=r"holds out 10000.*has only 20"):
+    with pytest.raises(UserError, match=r"10000 .* to be held out, .* only 20"):
         load(tmp_path, Split.VALID_TRAIN)
 
 

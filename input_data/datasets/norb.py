@@ -71,6 +71,4 @@ def shrink(images):
     return np.ascontiguousarray(images[:, :, ::2, ::2].transpose(0, 2, 3, 1))
 
 
-DATA_SET = DataSet(
-    load, two_targets=False, moves=False, photograph_size=(RESIZED, RESIZED)
-)
+DATA_SET = DataSet(load, two_targets=False, photograph_size=(RESIZED, RESIZED))

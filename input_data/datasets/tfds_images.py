@@ -20,7 +20,7 @@ from input_data.features import DIVIDED_FOR_TEST, DIVIDED_FOR_VALIDATION
 from input_data.formats.norb_records import StereoImages
 from input_data.labelled_images import LabelledImages, make_pipeline
 from input_data.memory import COPIES, require_memory
-from input_data.splits import Split, default_num_held_out, select
+from input_data.splits import Split, select
 from input_data.transforms.resizing import resize
 
 # TFDS tries for minutes where there is no network, so that it is asked to
@@ -43,7 +43,9 @@ def data_set(name):
       name: string, TFDS's name, which may have a /config and a :version.
     """
     return DataSet(
-        functools.partial(load, name), resizes=True, centred=name == "mnist"
+        functools.partial(load, name),
+        resizes=True,
+        centred=name.partition(":")[0] == "mnist",
     )
 
 
@@ -91,8 +93,8 @@ def load(name, split, options):
     divisions, digest = {}, f"{builder.info.full_name}:{count}"
     if not test_name:
         divisions[DIVIDED_FOR_TEST] = digest
-        cut = len(data) - default_num_held_out(len(data))
-        data = data[cut:] if split is Split.TEST else data[:cut]
+        is_test = split is Split.TEST
+        data = select(Split.VALID_TEST if is_test else Split.VALID_TRAIN, data)
     if split.is_held_out:
         divisions[DIVIDED_FOR_VALIDATION] = digest
     return make_pipeline(select(split, data), options, divisions=divisions)

@@ -143,13 +143,9 @@ def find(data_dir, *names, hint=""):
         for name in names:
             if is_there(folder / name):
                 return folder / name
-    lacks = (
-        f"no {names[0]}"
-        if len(names) == 1
-        else (f"neither {' nor '.join(names)}")
-    )
     raise UserError(
-        f"--data_dir={data_dir} has {lacks}; it has: {listing(folder)}{hint}"
+        f"--data_dir={data_dir} has no {' or '.join(names)}; it has: "
+        f"{listing(folder)}{hint}"
     )
 
 

@@ -72,14 +72,11 @@ def _encode(image, label, meta):
         "depth": [depth],
         "meta": meta,
     }
-    features = {
-        name: tf.train.Feature(int64_list=tf.train.Int64List(value=values))
-        for name, values in numbers.items()
-    }
-    features["image_raw"] = tf.train.Feature(
-        bytes_list=tf.train.BytesList(value=[image.tobytes()])
-    )
-    example = tf.train.Example(features=tf.train.Features(feature=features))
+    example = tf.train.Example()
+    features = example.features.feature
+    for name, values in numbers.items():
+        features[name].int64_list.value.extend(values)
+    features["image_raw"].bytes_list.value.append(image.tobytes())
     return example.SerializeToString(deterministic=True)
 
 

@@ -148,12 +148,14 @@ def generate(dataset, data_dir, split, output_dir, copies, seed):
       seed: int.
 
     Raises:
-      UserError: if MNIST is missing or damaged, there are too many copies, or
-        the file is there already or cannot be written.
+      UserError: if MNIST is missing or damaged, a folder is given for digits,
+        there are too many copies, or the file is there already or cannot be
+        written.
     """
     path = pathlib.Path(output_dir) / file_name(split)
     durable.refuse_existing(path)
     if dataset == "digits":
+        digits.refuse_folder(data_dir)
         part = digits.read_split(split)
     else:
         part = mnist.read_split(split, data_dir)

@@ -155,7 +155,13 @@ def test_an_image_without_ink_stays_black():
     assert not affine.transform(data, 2, 0).images.any()
 
 
-def test_copies_differ(tmp_path):
+def test_digits_have_no_folder(tmp_path):
+    with pytest.raises(UserError, match="leave out --data_dir"):
+        affine.generate("digits", tmp_path, Split.TEST, tmp_path / "out", 1, 0)
+    assert not any(tmp_path.iterdir())
+
+
+def test_copies_differ():
     data = LabelledImages(square(9, 9, 9, 9), np.array([3]), 10)
     transformed = affine.transform(data, 20, 0)
     assert len(np.unique(transformed.images, axis=0)) == 20

@@ -23,8 +23,9 @@ if __name__ == "__main__":
 
 from absl import app, flags
 
+from common.ending import told
 from common.errors import UserError
-from common.flags import define, settings_of
+from common.flags import define, parse_or_explain, settings_of
 from input_data.generators.job import Job
 
 
@@ -34,17 +35,15 @@ def main(argv):
         raise app.UsageError(f"not a flag: {' '.join(argv[1:])}")
     # kill ends the job as Ctrl-C does: workers and half a file go with it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
+    with told("mnist_shift.py"):
         from input_data.generators.shifted_records import generate
 
-        paths = generate(settings_of(Job), flags.FLAGS.num_workers)
-    except UserError as error:
-        sys.exit(f"mnist_shift.py: {error}")
-    except KeyboardInterrupt:
-        sys.exit(
-            "mnist_shift.py: interrupted; the same command makes what is "
-            "missing"
-        )
+        try:
+            paths = generate(settings_of(Job), flags.FLAGS.num_workers)
+        except KeyboardInterrupt:
+            raise UserError(
+                "interrupted; the same command makes what is missing"
+            ) from None
     print(f"{len(paths)} files, {paths[0]} to {paths[-1].name}")
 
 
@@ -54,4 +53,4 @@ if __name__ == "__main__":
     flags.DEFINE_integer(
         "num_workers", 1, "Processes that write files.", lower_bound=1
     )
-    app.run(main)
+    app.run(main, flags_parser=parse_or_explain)

@@ -8,6 +8,7 @@ r"""mnist_shift.py on Apache Beam: the same files, made by many machines.
 Flags that are not mnist_shift's go to Beam.
 """
 
+import functools
 import os
 import pathlib
 import sys
@@ -22,7 +23,7 @@ from absl import app, flags
 
 from common.ending import told
 from common.errors import UserError
-from common.flags import define, settings_of
+from common.flags import define, parse_or_explain, settings_of
 from input_data.generators.job import Job
 
 
@@ -41,4 +42,7 @@ def main(argv):
 if __name__ == "__main__":
     define(Job)
     flags.mark_flag_as_required("data_dir")
-    app.run(main, flags_parser=lambda argv: flags.FLAGS(argv, known_only=True))
+    app.run(
+        main,
+        flags_parser=functools.partial(parse_or_explain, known_only=True),
+    )

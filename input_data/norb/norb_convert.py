@@ -22,6 +22,7 @@ if __name__ == "__main__":
 from absl import app, flags
 
 from common.ending import told
+from common.flags import parse_or_explain
 
 
 def _define_flags():
@@ -47,4 +48,4 @@ def main(argv):
 
 if __name__ == "__main__":
     _define_flags()
-    app.run(main)
+    app.run(main, flags_parser=parse_or_explain)

@@ -25,24 +25,20 @@ def centre(ink, size, offset=(0, 0)):
     Returns:
       uint8 array [height, width, 1], all 0 if nothing is drawn.
     """
-    image = np.zeros((*size, 1), np.uint8)
     if not ink.any():
-        return image
+        return np.zeros((*size, 1), np.uint8)
     digit = ink[_extent(ink.any(axis=1)), _extent(ink.any(axis=0))]
     scale = min(DIGIT_SIZE, *size) / max(digit.shape)
     inner = [max(1, round(side * scale)) for side in digit.shape]
     digit = resize(digit[..., None], inner).numpy()
-    corner = []
+    borders = []
     middle = np.array(size) / 2 + offset
     for axis, of_mass in enumerate(centre_of_mass(digit[..., 0])):
         wanted = round(float(middle[axis] - of_mass))
-        corner.append(min(max(wanted, 0), size[axis] - inner[axis]))
-    rows, columns = (
-        slice(start, start + side)
-        for start, side in zip(corner, inner, strict=True)
-    )
-    image[rows, columns] = digit
-    return image
+        free = size[axis] - inner[axis]
+        before = min(max(wanted, 0), free)
+        borders.append((before, free - before))
+    return np.pad(digit, (*borders, (0, 0)))
 
 
 def centre_of_mass(ink):

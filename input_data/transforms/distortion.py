@@ -41,7 +41,8 @@ def distort_for_training(images, seed, step):
     Returns:
       uint8 [B, H - 4, W - 4, C].
     """
-    cropped = crop_at_random(images, step_seed(seed, Stream.CROP, step))
+    size = distorted_size(*images.shape[1:3])
+    cropped = random_crop(images, size, step_seed(seed, Stream.CROP, step))
     angles = tf.random.stateless_uniform(
         (tf.shape(images)[0],),
         step_seed(seed, Stream.ROTATION, step),
@@ -49,12 +50,6 @@ def distort_for_training(images, seed, step):
         MAX_ANGLE,
     )
     return rotate(cropped, angles)
-
-
-def crop_at_random(images, seed):
-    """Crops images [B, H, W, C] each at one of 25 places."""
-    size = distorted_size(*images.shape[1:3])
-    return random_crop(images, size, seed)
 
 
 def crop_middle(images):

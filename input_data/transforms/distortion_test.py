@@ -7,7 +7,6 @@ import tensorflow as tf
 from common.errors import UserError
 from input_data.transforms.distortion import (
     MAX_ANGLE,
-    crop_at_random,
     crop_middle,
     distort_for_training,
     distorted_size,
@@ -68,21 +67,6 @@ def test_angles_differ_within_a_batch_and_fill_the_range():
     # Uniform in [-15, 15] degrees: mean 0, deviation 15 / sqrt(3).
     assert abs(angles.mean()) < 4 * MAX_ANGLE / math.sqrt(3 * 400)
     assert np.std(angles) == pytest.approx(MAX_ANGLE / math.sqrt(3), rel=0.1)
-
-
-def test_crops_are_at_all_25_places_about_equally_often():
-    # The value of a pixel is its place, so that a corner tells the crop's.
-    image = np.arange(10 * 12, dtype=np.uint8).reshape(10, 12)
-    images = tf.constant(np.tile(image[None, ..., None], (5000, 1, 1, 1)))
-    cropped = crop_at_random(images, tf.constant([1, 2], tf.int64)).numpy()
-    counts = np.zeros((5, 5), int)
-    for row in range(5):
-        for column in range(5):
-            window = image[row : row + 6, column : column + 8]
-            same = (cropped[..., 0] == window).all(axis=(1, 2))
-            counts[row, column] = same.sum()
-    assert counts.sum() == 5000
-    assert np.abs(counts - 200).max() < 5 * math.sqrt(200)
 
 
 def test_depends_on_seed_and_step_alone():

@@ -74,13 +74,8 @@ def pad_to_proportions(image, size):
     """
     scale = min(size[0] / image.shape[0], size[1] / image.shape[1])
     inner = [max(1, round(side * scale)) for side in image.shape[:2]]
-    margins = [
-        (whole - part) // 2 for whole, part in zip(size, inner, strict=True)
-    ]
-    padded = np.zeros((*size, image.shape[-1]), np.uint8)
-    rows, columns = (
-        slice(margin, margin + part)
-        for margin, part in zip(margins, inner, strict=True)
-    )
-    padded[rows, columns] = resize(image, inner)
-    return padded
+    borders = []
+    for whole, part in zip(size, inner, strict=True):
+        before = (whole - part) // 2
+        borders.append((before, whole - part - before))
+    return np.pad(resize(image, inner), (*borders, (0, 0)))

@@ -315,7 +315,7 @@ def load(config):
         dataset, looks = settings.dataset_name, dataclasses.asdict(settings)
         spec = pipeline.spec
         shape, num_targets = spec.shape, spec.num_targets
-        names = spec.class_names or range(shape.num_classes)
+        names = spec.names
     else:
         evaluator.refuse_contradictions(checkpoint)
         model, pipeline = architecture.build(), None
@@ -329,7 +329,7 @@ def load(config):
         Subject(model, pipeline, f"{dataset}, {checkpoint.path.name}"),
         shape,
         num_targets,
-        [str(name) for name in names],
+        list(names),
         data_set,
         prediction.preparation(looks, shape, data_set, num_targets),
         # Pairs that do not overlap fill their image.

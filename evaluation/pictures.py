@@ -62,17 +62,11 @@ def draw(predictions, step):
     mistakes = first_mistakes(pipeline, labels, logits, wrong[:_NUM_MISTAKES])
     if mistakes:
         title = f"Step {step}: first {len(mistakes)} of {len(wrong)} wrong"
-        names = [shortened(name) for name in class_names(predictions)]
+        names = [shortened(name) for name in pipeline.spec.names]
         pictures["wrong_predictions"] = wrong_predictions_png(
             mistakes, names, title
         )
     return {name: png for name, png in pictures.items() if png is not None}
-
-
-def class_names(predictions):
-    """The names of the classes, or their numbers."""
-    spec = predictions.pipeline.spec
-    return spec.class_names or list(map(str, range(spec.shape.num_classes)))
 
 
 def confusion_matrix_of(predictions, title):
@@ -82,7 +76,7 @@ def confusion_matrix_of(predictions, title):
       predictions: `Predictions`.
       title: string, to stand before the number of wrong ones.
     """
-    names = [shortened(name) for name in class_names(predictions)]
+    names = [shortened(name) for name in predictions.pipeline.spec.names]
     if len(names) > MAX_CLASSES:
         return None
     matrix = confusion_matrix(

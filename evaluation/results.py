@@ -141,7 +141,7 @@ def _by_class(predictions):
         predictions.pipeline.spec.num_targets,
     )
     counts = zip(
-        pictures.class_names(predictions),
+        predictions.pipeline.spec.names,
         predictions.labels.sum(axis=0),
         np.diag(matrix),
         matrix.sum(axis=0),

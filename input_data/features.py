@@ -84,3 +84,10 @@ class Spec:
     split_seed: int | None = None
     divisions: dict[str, str] = dataclasses.field(default_factory=dict)
     note: str | None = None
+
+    @property
+    def names(self):
+        """The names of the classes, or their numbers, as strings."""
+        return self.class_names or tuple(
+            map(str, range(self.shape.num_classes))
+        )

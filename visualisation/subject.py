@@ -87,8 +87,8 @@ class Subject:
           classes: list of ints.
           shorten: function of a name.
         """
-        names = self.pipeline.spec.class_names or range(max(classes) + 1)
-        return " and ".join(shorten(str(names[label])) for label in classes)
+        names = self.pipeline.spec.names
+        return " and ".join(shorten(names[label]) for label in classes)
 
     def verdict(self, example):
         """True and predicted classes, as lines above an `Example`'s column."""

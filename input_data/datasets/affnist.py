@@ -11,8 +11,9 @@ import numpy as np
 
 from common.errors import UserError
 from input_data.dataset import DataSet
+from input_data.formats.arrays import read_labels
 from input_data.formats.files import listing, paths_in, require_folder
-from input_data.formats.matlab import read_labels, read_mat, write_mat
+from input_data.formats.matlab import read_mat, write_mat
 from input_data.labelled_images import LabelledImages, make_pipeline
 from input_data.splits import Split
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 from common.errors import UserError
 from input_data.dataset import DataSet
 from input_data.datasets import tfds_images
+from input_data.formats.arrays import read_labels
 from input_data.formats.files import find, read_bytes, require_folder
 from input_data.labelled_images import LabelledImages
 from input_data.randomness import Stream, step_seed
@@ -90,7 +91,7 @@ def read_cifar10(data_dir, training):
 
 
 def _read_batch(path):
-    """Images uint8 [N, 32, 32, 3] and labels uint8 [N] of one file."""
+    """Images uint8 [N, 32, 32, 3] and labels int64 [N] of one file."""
     content = np.frombuffer(read_bytes(path), np.uint8)
     if not len(content) or len(content) % _RECORD_SIZE:
         raise UserError(
@@ -98,12 +99,7 @@ def _read_batch(path):
             f"{len(content)} bytes, not a multiple of {_RECORD_SIZE}"
         )
     records = content.reshape(-1, _RECORD_SIZE)
-    labels = records[:, 0]
-    if labels.max() >= NUM_CLASSES:
-        raise UserError(
-            f"{path} is not a CIFAR-10 batch: it has the label {labels.max()}, "
-            f"and labels are 0 to {NUM_CLASSES - 1}"
-        )
+    labels = read_labels(path, records[:, 0], 0, NUM_CLASSES - 1)
     planes = records[:, 1:].reshape(-1, DEPTH, IMAGE_SIZE, IMAGE_SIZE)
     return planes.transpose(0, 2, 3, 1), labels
 

@@ -104,7 +104,7 @@ def test_validation_holds_out_the_last_fifth(tmp_path):
         (lambda content: content[:-1], "cut off"),
         (lambda content: b"", "0 bytes"),
         (lambda content: content + b"\0" * 5, "multiple of 3073"),
-        (lambda content: b"\x0a" + content[1:], "label 10"),
+        (lambda content: b"\x0a" + content[1:], "to 10: they must"),
         (gzip.compress, "not a CIFAR-10 batch"),
     ],
 )

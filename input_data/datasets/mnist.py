@@ -3,6 +3,7 @@
 from common.errors import UserError
 from input_data.dataset import DataSet
 from input_data.datasets import mnist_record_files, tfds_images
+from input_data.formats.arrays import read_labels
 from input_data.formats.files import find
 from input_data.formats.idx import read_idx
 from input_data.formats.mnist_records import NUM_CLASSES
@@ -67,13 +68,7 @@ def read_mnist(data_dir, training, hint=""):
             f"{paths[0]} has {len(images)} images but {paths[1]} has "
             f"{len(labels)} labels"
         )
-    if not len(images):
-        raise UserError(f"{paths[0]} has no images")
-    if labels.max() >= NUM_CLASSES:
-        raise UserError(
-            f"{paths[1]} has the label {labels.max()}: labels of MNIST are "
-            f"0 to {NUM_CLASSES - 1}"
-        )
+    labels = read_labels(paths[1], labels, 0, NUM_CLASSES - 1)
     return LabelledImages(images[..., None], labels, NUM_CLASSES)
 
 

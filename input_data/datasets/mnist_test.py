@@ -120,7 +120,7 @@ def test_files_that_do_not_fit_together(tmp_path):
     with pytest.raises(UserError, match=r"13 images but .* 12 labels"):
         load(tmp_path, Split.TEST)
     labels.write_bytes(content[:-1] + b"\x0a")
-    with pytest.raises(UserError, match="has the label 10"):
+    with pytest.raises(UserError, match="labels from 0 to 10: they must"):
         load(tmp_path, Split.TEST)
 
 

@@ -12,8 +12,9 @@ import numpy as np
 from common.errors import UserError
 from input_data.dataset import DataSet
 from input_data.datasets import tfds_images
+from input_data.formats.arrays import read_labels
 from input_data.formats.files import find
-from input_data.formats.matlab import read_labels, read_mat
+from input_data.formats.matlab import read_mat
 from input_data.labelled_images import LabelledImages, make_pipeline
 from input_data.splits import Split, select
 

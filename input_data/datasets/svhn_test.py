@@ -4,7 +4,7 @@ import pytest
 from common.errors import UserError
 from input_data import features as keys
 from input_data.datasets import svhn
-from input_data.formats.matlab import read_labels
+from input_data.formats.arrays import read_labels
 from input_data.options import Options
 from input_data.splits import Split
 from testing import tiny_files

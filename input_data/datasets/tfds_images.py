@@ -1,7 +1,6 @@
 """Image classification sets of TensorFlow Datasets (TFDS), in memory."""
 
 import contextlib
-import dataclasses
 import functools
 import http.client
 import queue
@@ -87,8 +86,9 @@ def load(name, split, options):
     depth = features["image"].shape[-1]
     num_bytes = count * size[0] * size[1] * depth
     require_memory(COPIES * num_bytes, f"tfds:{name}")
-    data = _read_split(builder, wanted, label.num_classes, size)
-    data = dataclasses.replace(data, class_names=tuple(label.names))
+    data = _read_split(
+        builder, wanted, label.num_classes, tuple(label.names), size
+    )
     # Which images are the last ones, another version of the set may change.
     divisions, digest = {}, f"{builder.info.full_name}:{count}"
     if not test_name:
@@ -115,10 +115,8 @@ def read(name, training, num_classes, class_names=None):
     Raises:
       UserError: if the set cannot be downloaded.
     """
-    data = _read_split(
-        _open_prepared(name), _SPLIT_NAMES[training], num_classes, None
-    )
-    return dataclasses.replace(data, class_names=class_names)
+    builder, split = _open_prepared(name), _SPLIT_NAMES[training]
+    return _read_split(builder, split, num_classes, class_names)
 
 
 def read_smallnorb(training):
@@ -304,13 +302,14 @@ def _image_size(builder, image_size):
     return height, width
 
 
-def _read_split(builder, split_name, num_classes, size):
+def _read_split(builder, split_name, num_classes, class_names, size=None):
     """Reads a split; resizes its images if `size` is not theirs.
 
     Args:
       builder: prepared TFDS builder.
       split_name: string.
       num_classes: int.
+      class_names: tuple of strings, or None.
       size: pair of int, height and width, or None to leave them as they are.
 
     Returns:
@@ -337,7 +336,9 @@ def _read_split(builder, split_name, num_classes, size):
             f"{builder.name} has images without a label in its split "
             f"{split_name}"
         )
-    return LabelledImages(np.concatenate(images), labels, num_classes)
+    return LabelledImages(
+        np.concatenate(images), labels, num_classes, class_names
+    )
 
 
 @contextlib.contextmanager

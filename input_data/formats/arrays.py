@@ -1,4 +1,4 @@
-"""Arrays whose shape a file's header announces."""
+"""Arrays of files: of an announced shape, and labels."""
 
 import math
 
@@ -40,3 +40,34 @@ def read_values(file, path, shape, dtype):
             "in all, but there are more"
         )
     return np.frombuffer(content, dtype).reshape(shape)
+
+
+def read_labels(path, values, low, high):
+    """Labels as integers, once they are known to be.
+
+    Args:
+      path: path of their file, for messages.
+      values: array of any shape.
+      low: int, the least label.
+      high: int, the largest.
+
+    Returns:
+      int64 array [N].
+
+    Raises:
+      UserError: if there are none, or others.
+    """
+    labels = values.reshape(-1)
+    if not len(labels):
+        raise UserError(f"{path} has no images: its labels are none")
+    if not ((low <= labels) & (labels <= high)).all():
+        raise UserError(
+            f"{path} has labels from {labels.min()} to {labels.max()}: they "
+            f"must be from {low} to {high}"
+        )
+    if (labels % 1).any():
+        raise UserError(
+            f"{path} has the label {labels[labels % 1 != 0][0]}: labels are "
+            "whole numbers"
+        )
+    return labels.astype(np.int64)

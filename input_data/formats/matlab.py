@@ -192,37 +192,6 @@ def _next(elements, wanted=None):
     return np.frombuffer(data, _NUMBER_TYPES[kind])
 
 
-def read_labels(path, values, low, high):
-    """Labels as integers, once they are known to be.
-
-    Args:
-      path: path of their file, for messages.
-      values: array of any shape.
-      low: int, the least label.
-      high: int, the largest.
-
-    Returns:
-      int64 array [N].
-
-    Raises:
-      UserError: if there are none, or others.
-    """
-    labels = values.reshape(-1)
-    if not len(labels):
-        raise UserError(f"{path} has no images: its labels are none")
-    if not ((low <= labels) & (labels <= high)).all():
-        raise UserError(
-            f"{path} has labels from {labels.min()} to {labels.max()}: they "
-            f"must be from {low} to {high}"
-        )
-    if (labels % 1).any():
-        raise UserError(
-            f"{path} has the label {labels[labels % 1 != 0][0]}: labels are "
-            "whole numbers"
-        )
-    return labels.astype(np.int64)
-
-
 def write_mat(path, name, fields):
     """Writes a MATLAB 5 file with one struct of uint8 matrices.
 

@@ -7,6 +7,7 @@ import numpy as np
 from common import durable
 from common.errors import UserError
 from input_data.datasets import tfds_images
+from input_data.formats.arrays import read_labels
 from input_data.formats.files import listing, require_folder
 from input_data.formats.norb_matrix import read_matrix
 from input_data.formats.norb_records import (
@@ -73,18 +74,14 @@ def read_originals(folder, training):
         ((count, DEPTH, IMAGE_SIZE, IMAGE_SIZE), (count,), (count, 4)),
         strict=True,
     ):
-        if array.shape != shape or not count:
+        if array.shape != shape:
             raise UserError(
                 f"{path} is not the {kind} file of smallNORB: it has an array "
                 f"of the shape {array.shape}, expected {shape}"
             )
     if images.dtype != np.uint8:
         raise UserError(f"{paths['dat']} does not hold bytes")
-    if labels.min() < 0 or labels.max() >= NUM_CLASSES:
-        raise UserError(
-            f"{paths['cat']} has labels from {labels.min()} to "
-            f"{labels.max()}: those of smallNORB are 0 to {NUM_CLASSES - 1}"
-        )
+    labels = read_labels(paths["cat"], labels, 0, NUM_CLASSES - 1)
     return StereoImages(images, labels, meta)
 
 

@@ -3,13 +3,14 @@
 import argparse
 import json
 import pathlib
+import signal
 import sys
 
 import keras
 
 from benchmarks.networks import Setting
 from common import processes
-from common.errors import UserError
+from common.ending import told
 from devices.machine import machine
 from models.capsule import HParams
 from models.hparams import parse_overrides
@@ -36,15 +37,17 @@ def run(measure, defaults, description, arguments=None):
         parser.add_argument(f"--{name}", **_kind(default))
     parser.add_argument("--json", default="", help="file to write")
     flags = parser.parse_args(arguments)
-    # This process may leave all of a GPU's memory to others.
-    computed_on = processes.in_own_process(machine)
-    print(", ".join(f"{name}: {value}" for name, value in computed_on.items()))
+    if arguments is None:
+        # The processes that measure end with this one, however it is ended.
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.default_int_handler)
     if "policy" in defaults:
         keras.config.set_dtype_policy(flags.policy)
-    try:
+    with told(parser.prog):
+        # This process may leave all of a GPU's memory to others.
+        computed_on = processes.in_own_process(machine)
+        print(", ".join(f"{name}: {v}" for name, v in computed_on.items()))
         rows = measure(flags)
-    except UserError as error:
-        sys.exit(str(error))
     if not rows:
         sys.exit("nothing was measured")
     show_table(rows)

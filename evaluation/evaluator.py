@@ -84,19 +84,21 @@ def predict(predictor, pipeline, batch_size):
     return Predictions(*arrays, pipeline)
 
 
-def require_same_images(predictions, pipeline, path):
+def require_same_images(predictions, pipeline, path, *flags):
     """Raises UserError if predictions are of other images than a pipeline's.
 
     Args:
       predictions: `Predictions` of a checkpoint, by the same `Evaluator`.
       pipeline: `Pipeline` of the first checkpoint.
       path: path of the checkpoint.
+      *flags: strings, names of more flags that say which images to take.
     """
     if predictions.pipeline is not pipeline:
         raise UserError(
             f"{path} was trained on images of another kind than the first "
-            "checkpoint: say which to evaluate all on, by --dataset, "
-            "--num_targets, --image_size, --pad and the like"
+            "checkpoint: say which to evaluate all on, by "
+            f"{', '.join((*flags, '--dataset', '--image_size', '--pad'))} and "
+            "the like"
         )
 
 

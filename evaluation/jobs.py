@@ -101,7 +101,7 @@ def evaluate_ensemble(config, parallel=_ONE_DEVICE):
                 else f"the outputs of model {model.name}"
             )
             first = first or (predictions.pipeline, values)
-            require_same_images(predictions, first[0], path)
+            require_same_images(predictions, first[0], path, "--num_targets")
             if values != first[1]:
                 raise UserError(
                     f"{path} is of {values} but {paths[0]} of {first[1]}: they "

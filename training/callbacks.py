@@ -1,5 +1,6 @@
 """What happens after a training step: summaries, progress, checkpoints."""
 
+import contextlib
 import math
 import time
 
@@ -185,7 +186,9 @@ class RequireFinite(_StepCallback):
                 )
 
     def _stop(self, reason):
-        sound = checkpoints.newest_sound(self._directory)
+        sound = None
+        with contextlib.suppress(UserError):  # what it stops for comes first
+            sound = checkpoints.newest_sound(self._directory)
         raise UserError(
             f"{reason}. Last sound checkpoint: "
             f"{sound.path if sound else 'none yet'}; its weights may have "

@@ -81,10 +81,9 @@ def read_cifar10(data_dir, training):
     if os.path.isdir(folder / FOLDER):
         folder = require_folder(folder / FOLDER)
     hint = f". They may also be in its folder {FOLDER}"
-    batches = [
-        _read_batch(find(folder, name, hint=hint)) for name in _FILES[training]
-    ]
-    images, labels = zip(*batches, strict=True)
+    hint = "" if folder.name == FOLDER else hint
+    paths = [find(folder, name, hint=hint) for name in _FILES[training]]
+    images, labels = zip(*map(_read_batch, paths), strict=True)
     return LabelledImages(
         np.concatenate(images), np.concatenate(labels), NUM_CLASSES, CLASS_NAMES
     )

@@ -36,9 +36,9 @@ def main(argv):
     # kill ends the job as Ctrl-C does: workers and half a file go with it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with told("mnist_shift.py"):
-        from input_data.generators.shifted_records import generate
-
         try:
+            from input_data.generators.shifted_records import generate
+
             paths = generate(settings_of(Job), flags.FLAGS.num_workers)
         except KeyboardInterrupt:
             raise UserError(

@@ -18,6 +18,14 @@ def random_images(count, *shape, seed=0):
     return generator.integers(0, 256, (count, *shape), np.uint8)
 
 
+def write_records(path, records):
+    """Writes bytes objects as a TFRecord file; gives its path."""
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for record in records:
+            writer.write(record)
+    return path
+
+
 def cycling_labels(count, num_classes):
     """uint8 array [count]: every class in turn."""
     return (np.arange(count) % num_classes).astype(np.uint8)
@@ -65,13 +73,9 @@ def write_norb(folder):
     """The two record files."""
     for name, count in (("train", NUM_TRAIN), ("test", NUM_TEST)):
         path = folder / f"{name}duo.tfrecords"
-        with tf.io.TFRecordWriter(str(path)) as writer:
-            for image, label in zip(
-                random_images(count, 2, 96, 96),
-                cycling_labels(count, 5).tolist(),
-                strict=True,
-            ):
-                writer.write(norb_example(image, label))
+        images = random_images(count, 2, 96, 96)
+        labels = cycling_labels(count, 5).tolist()
+        write_records(path, map(norb_example, images, labels))
 
 
 def _mat_element(kind, data):

@@ -2,7 +2,6 @@ import shutil
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from common.errors import UserError
 from input_data import features as keys
@@ -11,6 +10,7 @@ from input_data.formats.image_records import Encoder
 from input_data.formats.mnist_records import PAIR, SINGLE
 from input_data.options import Options
 from input_data.splits import Split
+from testing.tiny_files import write_records
 from training.config import Config
 from training.train import train
 
@@ -44,9 +44,7 @@ def write_pairs(prefix, num_shards, shard_size, shape=(13, 11, 1)):
 
 
 def write_rows(path, rows):
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for row in rows:
-            writer.write(row.tobytes())
+    write_records(path, (row.tobytes() for row in rows))
 
 
 def load(split, **options):

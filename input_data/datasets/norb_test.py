@@ -16,18 +16,12 @@ from testing import tiny_files
 from testing.distribution_checks import check_equally_often, check_uniform
 
 
-def write_raw_records(path, *records):
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for record in records:
-            writer.write(record)
-
-
 def test_reads_images_depth_first(tmp_path):
     images = tiny_files.random_images(3, 2, 96, 96)
     path = tmp_path / "x.tfrecords"
-    write_raw_records(
+    tiny_files.write_records(
         path,
-        *(tiny_files.norb_example(image, i) for i, image in enumerate(images)),
+        (tiny_files.norb_example(image, i) for i, image in enumerate(images)),
     )
     found, labels = read_records(path)
     np.testing.assert_array_equal(found, images)
@@ -144,7 +138,7 @@ def test_a_wrong_label_is_named(tmp_path):
     path = tmp_path / "testduo.tfrecords"
     image = np.zeros((2, 96, 96), np.uint8)
     records = (tiny_files.norb_example(image, label) for label in (0, 6))
-    write_raw_records(path, *records)
+    tiny_files.write_records(path, records)
     with pytest.raises(UserError, match=f"{path}.*record 1 has the label 6"):
         norb.load(Split.TEST, Options(data_dir=tmp_path))
 
@@ -152,7 +146,8 @@ def test_a_wrong_label_is_named(tmp_path):
 def test_images_of_another_size_are_named(tmp_path):
     path = tmp_path / "testduo.tfrecords"
     image = np.zeros((2, 48, 96), np.uint8)
-    write_raw_records(path, tiny_files.norb_example(image, 0, height=[48]))
+    record = tiny_files.norb_example(image, 0, height=[48])
+    tiny_files.write_records(path, [record])
     with pytest.raises(UserError, match="images of 48x96 from 2 cameras"):
         norb.load(Split.TEST, Options(data_dir=tmp_path))
 

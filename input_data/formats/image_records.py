@@ -56,8 +56,9 @@ class ImageRecords:
     def __init__(self, paths, layout):
         self._files = TFRecordFiles(paths)
         self._layout = layout
+        self.shape = None
         (first,) = self._files.read([0])
-        self.shape = image_shape(first, layout, paths[0])
+        self.shape, _, _ = self._parsed(0, first)
 
     def __len__(self):
         return len(self._files)
@@ -74,12 +75,29 @@ class ImageRecords:
         Raises:
           UserError: naming file and record, if one is damaged or different.
         """
-        return parse(
-            self._files.read(indices),
-            self._layout,
-            self.shape,
-            lambda place: self._files.locate(indices[place]),
-        )
+        labels = np.empty((len(self._layout.labels), len(indices)), np.int32)
+        images = [[] for _ in self._layout.images]
+        for place, record in enumerate(self._files.read(indices)):
+            _, labels[:, place], found = self._parsed(indices[place], record)
+            for part, image in zip(images, found, strict=True):
+                part.append(image)
+        pixels = b"".join(b"".join(part) for part in images)
+        pixels = np.frombuffer(pixels, np.uint8)
+        return labels, pixels.reshape(len(images), len(indices), *self.shape)
+
+    def _parsed(self, index, record):
+        """Size, labels and images of one record, all checked."""
+        try:
+            size, labels, images = _read(record, self._layout)
+            if self.shape not in (None, size):
+                raise _RecordError(
+                    f"has an image of {_times(size)}, but the first one is of "
+                    f"{_times(self.shape)}: all must be of one size"
+                )
+        except _RecordError as error:
+            path, number = self._files.locate(index)
+            raise UserError(f"{path}: record {number} {error}") from None
+        return size, labels, images
 
 
 class Encoder:
@@ -139,63 +157,6 @@ def _int64(value):
 
 def _bytes(value):
     return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
-
-
-def image_shape(record, layout, path):
-    """The size of the images of one record.
-
-    Args:
-      record: bytes, the first record of a file.
-      layout: `Layout`.
-      path: path of its file, for the message.
-
-    Returns:
-      (height, width, depth).
-
-    Raises:
-      UserError: naming the file, if it is not a record of that layout.
-    """
-    try:
-        return _read(record, layout)[0]
-    except _RecordError as error:
-        raise UserError(f"{path}: record 0 {error}") from None
-
-
-def parse(records, layout, shape, locate):
-    """Parses records and checks all of their values.
-
-    Args:
-      records: list of N bytes objects.
-      layout: `Layout`.
-      shape: (height, width, depth) that all images must have.
-      locate: function from the place in `records` to (path, number), for
-        messages.
-
-    Returns:
-      Pair of int32 array [labels, N] and uint8 array [images, N, H, W, C], by
-      the layout.
-
-    Raises:
-      UserError: naming file and record, if one is not an Example, lacks a
-        key, or has a value of another type, size or range.
-    """
-    labels = np.empty((len(layout.labels), len(records)), np.int32)
-    images = [[] for _ in layout.images]
-    for place, record in enumerate(records):
-        try:
-            size, labels[:, place], found = _read(record, layout)
-            if size != shape:
-                raise _RecordError(
-                    f"has an image of {_times(size)}, but the first one is of "
-                    f"{_times(shape)}: all must be of one size"
-                )
-        except _RecordError as error:
-            path, number = locate(place)
-            raise UserError(f"{path}: record {number} {error}") from None
-        for part, image in zip(images, found, strict=True):
-            part.append(image)
-    pixels = np.frombuffer(b"".join(b"".join(part) for part in images), "u1")
-    return labels, pixels.reshape(len(images), len(records), *shape)
 
 
 class _RecordError(Exception):

@@ -5,6 +5,7 @@ import tensorflow as tf
 from common.errors import UserError
 from input_data.formats import image_records
 from input_data.formats.mnist_records import PAIR, SINGLE
+from testing.tiny_files import write_records
 
 SHAPE = (3, 2, 1)
 IMAGE = bytes(range(6))
@@ -55,8 +56,12 @@ def pair(**changes):
     return example(**values)
 
 
-def locate(place):
-    return "some.tfrecords", 10 + place
+def read(folder, layout, *records):
+    """The shape, and what is read of a file with these records."""
+    path = folder / "some.tfrecords"
+    write_records(path, records)
+    found = image_records.ImageRecords([path], layout)
+    return found.shape, *found.read(np.arange(len(records)))
 
 
 def test_encoder_writes_the_reference_keys_and_types():
@@ -86,11 +91,11 @@ def test_encoder_writes_the_reference_keys_and_types():
     )
 
 
-def test_parse():
-    assert image_records.image_shape(single(), SINGLE, "path") == SHAPE
-    labels, images = image_records.parse(
-        [pair(), pair(label_1=3, merged_raw=IMAGE)], PAIR, SHAPE, locate
+def test_what_is_read(tmp_path):
+    shape, labels, images = read(
+        tmp_path, PAIR, pair(), pair(label_1=3, merged_raw=IMAGE)
     )
+    assert shape == SHAPE
     assert labels.tolist() == [[7, 3], [0, 0]]
     expected = [[IMAGE] * 2, [IMAGE[::-1]] * 2, [b"\5" * 6, IMAGE]]
     assert images.shape == (3, 2, *SHAPE)
@@ -129,24 +134,23 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("layout", "record", "message"), FAULTS)
-def test_faults_are_named(layout, record, message):
-    good = single() if layout is SINGLE else pair()
+def test_faults_are_named(tmp_path, layout, record, message):
     with pytest.raises(UserError, match=message) as error:
-        image_records.parse([good, record], layout, SHAPE, locate)
-    assert str(error.value).startswith("some.tfrecords: record 11 ")
-    with pytest.raises(UserError, match=message) as error:
-        image_records.image_shape(record, layout, "some.tfrecords")
-    assert str(error.value).startswith("some.tfrecords: record 0 ")
+        read(tmp_path, layout, record)
+    name = tmp_path / "some.tfrecords"
+    assert str(error.value).startswith(f"{name}: record 0 ")
 
 
-def test_sizes_beyond_all_images():
+def test_sizes_beyond_all_images(tmp_path):
     record = single(height=2**63 - 1, width=2**62)
     with pytest.raises(UserError, match="has 6 bytes in image_raw, expected"):
-        image_records.image_shape(record, SINGLE, "path")
+        read(tmp_path, SINGLE, record)
 
 
-def test_other_image_size():
-    with pytest.raises(UserError, match="an image of 2x3x1, but the first"):
-        image_records.parse([single(height=2, width=3)], SINGLE, SHAPE, locate)
+def test_other_image_size(tmp_path):
+    other = single(height=2, width=3)
+    message = "record 1 has an image of 2x3x1, but the first one is of 3x2x1"
+    with pytest.raises(UserError, match=message):
+        read(tmp_path, SINGLE, single(), other)
     with pytest.raises(UserError, match="an image of size 0x2x1"):
-        image_records.image_shape(single(height=0), SINGLE, "path")
+        read(tmp_path, SINGLE, single(height=0))

@@ -3,20 +3,13 @@ import gzip
 import google_crc32c
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from common.errors import UserError
 from input_data.formats.tfrecords import TFRecordFiles
+from testing.tiny_files import write_records
 
 LENGTH = 600
 FRAME = LENGTH + 16
-
-
-def write(path, records):
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for record in records:
-            writer.write(record)
-    return path
 
 
 def some_records(count, length=LENGTH, seed=0):
@@ -32,9 +25,9 @@ def open_and_read(*paths):
 def test_reads_any_records_of_several_files(tmp_path):
     records = some_records(12)
     paths = [
-        write(tmp_path / "a", records[:5]),
-        write(tmp_path / "b", records[5:6]),
-        write(tmp_path / "c", records[6:]),
+        write_records(tmp_path / "a", records[:5]),
+        write_records(tmp_path / "b", records[5:6]),
+        write_records(tmp_path / "c", records[6:]),
     ]
     files = TFRecordFiles(paths)
     assert len(files) == 12
@@ -82,7 +75,7 @@ def test_reads_any_records_of_several_files(tmp_path):
     ],
 )
 def test_damaged_files(tmp_path, damage, message):
-    path = write(tmp_path / "some.tfrecords", some_records(4))
+    path = write_records(tmp_path / "some.tfrecords", some_records(4))
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(UserError, match=message) as error:
         open_and_read(path)
@@ -99,15 +92,15 @@ def flip(content, place):
 def test_records_of_another_length(tmp_path, other):
     # The second is as long as two records and their frames.
     records = [*some_records(2), *some_records(1, other)]
-    path = write(tmp_path / "some.tfrecords", records)
+    path = write_records(tmp_path / "some.tfrecords", records)
     message = f"some.tfrecords: record 2 is of {other} bytes but those before"
     with pytest.raises(UserError, match=message):
         open_and_read(path)
 
 
 def test_files_of_different_lengths(tmp_path):
-    first = write(tmp_path / "first", some_records(2))
-    second = write(tmp_path / "second", some_records(2, LENGTH + 8))
+    first = write_records(tmp_path / "first", some_records(2))
+    second = write_records(tmp_path / "second", some_records(2, LENGTH + 8))
     with pytest.raises(UserError, match=r"second: its records are of 608 .*"):
         TFRecordFiles([first, second])
 
@@ -132,7 +125,7 @@ def test_missing_file_and_folder(tmp_path):
 
 
 def test_file_that_is_cut_off_while_open(tmp_path):
-    path = write(tmp_path / "some", some_records(3))
+    path = write_records(tmp_path / "some", some_records(3))
     files = TFRecordFiles([path])
     with open(path, "r+b") as file:
         file.truncate(2 * FRAME + 30)

@@ -22,6 +22,7 @@ from input_data.generators.expansion import DigitPairs
 from input_data.generators.job import Job
 from input_data.options import Options
 from input_data.splits import Split
+from testing.tiny_files import write_records
 
 COMMAND = pathlib.Path(__file__).parents[1] / "mnist" / "mnist_shift.py"
 
@@ -254,9 +255,7 @@ def test_first_and_last_record_tell_whose_a_file_is(tmp_path, place):
     other = tf.data.TFRecordDataset(str(tmp_path / "other" / path.name))
     records = [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
     records[place] = list(other.as_numpy_iterator())[place]
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for record in records:
-            writer.write(record)
+    write_records(path, records)
     with pytest.raises(UserError, match="00001-of-00003 is there already"):
         shifted_records.generate(pairs_job(tmp_path))
 

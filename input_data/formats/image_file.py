@@ -43,16 +43,7 @@ def read(path):
     """
     with opened(path) as file:
         size = _open(file, path).size
-    _require_pixels(path, *size)
     return read_bytes(path, _BYTES_PER_PIXEL * math.prod(size) + _OTHER_BYTES)
-
-
-def _require_pixels(name, width, height):
-    if width * height > MAX_PIXELS:
-        raise UserError(
-            f"{name} is an image of {height}x{width} pixels: those of more "
-            f"than {MAX_PIXELS:,} are refused"
-        )
 
 
 @contextlib.contextmanager
@@ -76,39 +67,40 @@ def decoded(content, name, color, invert=False):
       UserError: naming the file, if it is not a sound image, or has more than
         MAX_PIXELS.
     """
-    width, height = _header(content, name).size
-    _require_pixels(name, width, height)
-    large = width * height > _LARGE
+    with _sound(name):
+        if len(content) > MAX_BYTES:
+            raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
+    large = math.prod(_open(io.BytesIO(content), name).size) > _LARGE
     with _one_at_a_time if large else contextlib.nullcontext():
         yield _convert(_pixels(content, name), color, invert)
 
 
 def _open(file, name):
-    """Reads the header alone."""
+    """Reads the header alone; refuses more than MAX_PIXELS."""
     with _sound(name):
         if not file.read(1):
             raise ValueError("it is empty")
         file.seek(0)
         # Pillow's own limit only warns.
         Image.MAX_IMAGE_PIXELS = None
-        return Image.open(file, formats=FORMATS)
-
-
-def _header(content, name):
-    with _sound(name):
-        if len(content) > MAX_BYTES:
-            raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
-    return _open(io.BytesIO(content), name)
+        image = Image.open(file, formats=FORMATS)
+    width, height = image.size
+    if width * height > MAX_PIXELS:
+        raise UserError(
+            f"{name} is an image of {height}x{width} pixels: those of more "
+            f"than {MAX_PIXELS:,} are refused"
+        )
+    return image
 
 
 def _pixels(content, name):
     """Array [H, W] or [H, W, channels], 8 or 16 bits."""
-    image = _header(content, name)
+    image = _open(io.BytesIO(content), name)
     with _sound(name):
         if image.format == "PNG":
             # Checksums are not looked at while pixels are read.
             image.verify()
-            image = _header(content, name)
+            image = _open(io.BytesIO(content), name)
         image.load()
         if image.mode == "P":
             transparent = "transparency" in image.info

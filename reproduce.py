@@ -82,8 +82,9 @@ def run(names, seeds, output_dir, **of_machine):
       Interrupted: after a signal.
     """
     experiments = find(names)
-    for name, folder in (*of_machine.items(), ("output_dir", output_dir)):
-        if name.endswith("_dir") and not folder:
+    folders = {**of_machine, "output_dir": output_dir}
+    for name in ("data_dir", "work_dir", "output_dir"):
+        if not folders[name]:
             raise UserError(f"--{name} is required")
     load_backend()
     from reproduction.run import Machine, missing_data, read, reproduce

@@ -260,6 +260,26 @@ def test_numbers_are_varied_one_at_a_time(run):
         command_line.run(lambda flags: [], {}, "", [])
 
 
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [(-9, "nothing was measured"), (1, "process ended .* with exit code 1")],
+)
+def test_a_fault_is_no_case_that_was_not_measured(
+    run, monkeypatch, code, message
+):
+    def end(function, *arguments):
+        if not arguments:
+            return {}  # of the machine
+        raise processes.EndedError(code)
+
+    monkeypatch.setattr(processes, "in_own_process", end)
+    with pytest.raises(SystemExit, match=message):
+        run(
+            *(scaling_benchmark, "--devices=1", "--batch_size=2"),
+            "--image_size=28",
+        )
+
+
 def test_naive_matrix_capsules_give_what_ours_give():
     shape = keys.ImageShape(14, 14, 1, 3)
     hparams = MatrixHParams(

@@ -24,7 +24,6 @@ from benchmarks import command_line, measuring
 from benchmarks.networks import MNIST, NETWORKS, examples
 from common import processes
 from common.errors import UserError
-from common.processes import EndedError
 from devices.machine import peak_megabytes
 
 DEFAULTS = {"devices": 1, "batch_size": 128, "image_size": 28}
@@ -47,8 +46,10 @@ def measure(flags):
         try:
             rows.append(processes.in_own_process(_row, flags, case))
         except UserError as error:
-            # Killed for its memory, perhaps; not of a fault.
-            if isinstance(error, EndedError) and error.exit_code > 0:
+            # One that was killed may have wanted too much memory, others have
+            # a fault.
+            ended = isinstance(error, processes.EndedError)
+            if ended and error.exit_code > 0:
                 raise
             print(f"not measured: {error}")
     return rows

@@ -14,12 +14,14 @@ from .kept_spectra import spectrum_of
 
 # What decides, as benchmarks/convolution_benchmark.py measures it, counted in
 # multiply-adds of a matrix product: one multiply-add of the direct
-# convolution and its gradients, and one number of a spectrum that is written
-# and read.
+# convolution and its gradients, one of a transform, and one number of a
+# spectrum that is written and read. Transforms cost TensorFlow next to nothing
+# on a processor with AVX-512 (a tile of 10x10 took 578 ms where two of 10x5
+# took 919); with AVX2, and on other backends, they were not measured alone.
 _COSTS = {
-    "tensorflow": (1.2, 40.0),
-    "jax": (2.4, 100.0),
-    "torch": (1.0, 100.0),
+    "tensorflow": (1.2, 0.25, 40.0),
+    "jax": (2.4, 1.0, 100.0),
+    "torch": (1.0, 1.0, 100.0),
 }
 # Taken for a batch size that is not known when the graph is made.
 _USUAL_BATCH = 128
@@ -93,7 +95,7 @@ def costs(images, kernel, strides, padding: str) -> tuple[Plan, float, float]:
     Raises:
       ValueError: for a kernel that is larger than the images.
     """
-    multiply_add, moved = _COSTS[backend.backend()]
+    multiply_add, *of_spectra = _COSTS[backend.backend()]
     batch, *size, channels = images
     *kernel_size, _, filters = kernel
     plans = [
@@ -109,7 +111,7 @@ def costs(images, kernel, strides, padding: str) -> tuple[Plan, float, float]:
             f"images of {size} pixels are smaller than the kernel of "
             f"{kernel_size}, which padding='valid' does not allow"
         )
-    fourier = [p.cost(channels, filters, batch, moved) for p in plans]
+    fourier = [p.cost(channels, filters, batch, *of_spectra) for p in plans]
     plan = plans[fourier.index(min(fourier))]
     positions = plan.rows.positions * plan.columns.positions
     direct = multiply_add * positions * math.prod(kernel)

@@ -45,10 +45,6 @@ from keras import backend, ops
 
 from .hardware import cpu_has_bfloat16_products
 
-# What a multiply-add of a transform costs beside one of the products of
-# spectra: on a processor with AVX-512 next to nothing (one tile of 10x10 took
-# 578 ms where two took 919), on one with AVX2 perhaps all.
-_TRANSFORM = 0.25
 # Numbers of examples and channels that this divides have some to spare.
 _SPARED = 32
 
@@ -146,7 +142,12 @@ class Plan:
         return real + 3 * (math.prod(lengths) - real) // 2
 
     def cost(
-        self, channels: int, filters: int, batch: int, moved: float
+        self,
+        channels: int,
+        filters: int,
+        batch: int,
+        transformed: float,
+        moved: float,
     ) -> float:
         """What an example costs, counted in multiply-adds of a product.
 
@@ -154,12 +155,13 @@ class Plan:
           channels: int, C.
           filters: int, O.
           batch: int, B: the examples for which the kernel is transformed once.
+          transformed: float, what a multiply-add of a transform costs.
           moved: float, how many multiply-adds take as long as to write and to
             read a number of a spectrum.
         """
 
         def transforms(spectra, axes_length):
-            return spectra * (_TRANSFORM * math.prod(axes_length) + moved)
+            return spectra * (transformed * math.prod(axes_length) + moved)
 
         rows, columns = self.rows, self.columns
         inputs = self.frequencies * self.phases * channels

@@ -269,3 +269,13 @@ def test_experiments_without_data(tmp_path, monkeypatch, capsys):
 def test_wrong_arguments(names, seeds, message):
     with pytest.raises(UserError, match=message):
         command.run(names, command.seeds_of(seeds), "out", data_dir=None)
+
+
+def test_a_folder_that_is_named_by_nothing_is_none():
+    given = {"data_dir": "data", "work_dir": "work", "batch_size": None}
+    with pytest.raises(UserError, match="--output_dir is required"):
+        command.run(["mnist-3"], [0], "", **given, dtype_policy=None)
+
+
+def test_a_seed_is_done_once():
+    assert command.seeds_of(["1", "0", "1"]) == [1, 0]

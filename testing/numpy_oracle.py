@@ -130,6 +130,22 @@ def conv_slim_capsule(
     return out
 
 
+def classification_loss(name, labels, logits):
+    """[..., B, classes] -> [..., B]: the reference's margin, and two others."""
+    target = labels.astype("float64")
+    if name == "margin":
+        present = np.maximum(0, 0.9 - logits) ** 2
+        absent = np.maximum(0, logits - 0.1) ** 2
+        cost = 0.5 * target * present + 0.25 * (1 - target) * absent
+        return cost.mean(axis=-1)
+    if name == "softmax":
+        log_sum = np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+        return (target * (log_sum - logits)).sum(axis=-1)
+    p = 1 / (1 + np.exp(-logits))
+    cost = target / 2 * np.log(p) + (1 - target / 2) * np.log(1 - p)
+    return -cost.mean(axis=-1)
+
+
 def same_padding(length, size, strides):
     """As much as ceil(length / strides) positions need, the odd one last."""
     positions = -(-length // strides)

@@ -81,7 +81,8 @@ def read_cifar10(data_dir, training):
     if os.path.isdir(folder / FOLDER):
         folder = require_folder(folder / FOLDER)
     hint = f". They may also be in its folder {FOLDER}"
-    hint = "" if folder.name == FOLDER else hint
+    if folder.name == FOLDER:
+        hint = ""
     paths = [find(folder, name, hint=hint) for name in _FILES[training]]
     images, labels = zip(*map(_read_batch, paths), strict=True)
     return LabelledImages(

@@ -45,6 +45,14 @@ def test_sets_of_the_paper_without_data_dir(load_split, shape, num_classes):
     assert x[keys.IMAGES].shape == (40, *shape)
 
 
+@pytest.mark.parametrize(
+    ("name", "centred"),
+    [("mnist", True), ("mnist:3.0.1", True), ("mnist_corrupted", False)],
+)
+def test_mnist_of_any_version_is_centred(name, centred):
+    assert tfds_images.data_set(name).centred == centred
+
+
 @pytest.mark.usefixtures("mocked")
 def test_images_and_labels_stay_together():
     builder = tfds.builder("mnist")

@@ -15,9 +15,9 @@ from .kept_spectra import spectrum_of
 # What decides, as benchmarks/convolution_benchmark.py measures it, counted in
 # multiply-adds of a matrix product: one multiply-add of the direct
 # convolution and its gradients, one of a transform, and one number of a
-# spectrum that is written and read. Transforms cost TensorFlow next to nothing
-# on a processor with AVX-512 (a tile of 10x10 took 578 ms where two of 10x5
-# took 919); with AVX2, and on other backends, they were not measured alone.
+# spectrum that is written and read. TensorFlow's are of a processor with
+# AVX-512, where they choose the fastest of four plans for batches of 16, 32, 64
+# and 128; other backends' transforms were not measured alone.
 _COSTS = {
     "tensorflow": (1.2, 0.25, 40.0),
     "jax": (2.4, 1.0, 100.0),

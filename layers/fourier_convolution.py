@@ -44,6 +44,7 @@ import numpy as np
 from keras import backend, ops
 
 from .hardware import cpu_has_bfloat16_products
+from .slices import part
 
 # Numbers of examples and channels that this divides have some to spare.
 _SPARED = 32
@@ -228,12 +229,13 @@ def convolution_by_spectrum(images, taps, plan: Plan):
         (rows.tile, columns.tile, -1, rows.tiles, columns.tiles, filters),
     )
     outputs = ops.transpose(outputs, (2, 3, 0, 4, 1, 5))
-    outputs = outputs[:-1] if examples else outputs
+    outputs = part(outputs, 0, stop=-examples) if examples else outputs
     outputs = ops.reshape(
         outputs,
         (-1, rows.tiles * rows.tile, columns.tiles * columns.tile, filters),
     )
-    return outputs[:, : rows.positions, : columns.positions]
+    outputs = part(outputs, 1, stop=rows.positions)
+    return part(outputs, 2, stop=columns.positions)
 
 
 def _spare_examples(batch):
@@ -274,7 +276,8 @@ def _pixels(images, plan, examples, spare):
     images = ops.pad(
         images, [(0, examples), rows.padding, columns.padding, (0, spare)]
     )
-    images = images[:, : rows.needed, : columns.needed]
+    images = part(images, 1, stop=rows.needed)
+    images = part(images, 2, stop=columns.needed)
     images = _tiles(images, rows, columns.needed * channels)
     images = _tiles(images, columns, channels)
     images = ops.reshape(
@@ -301,7 +304,8 @@ def _tiles(pixels, axis, rest):
         pixels, (-1, axis.tiles + 1, axis.strides * axis.tile, rest)
     )
     overlap = axis.strides * (axis.taps - 1)
-    return ops.concatenate([parts[:, :-1], parts[:, 1:, :overlap]], axis=2)
+    following = part(part(parts, 1, start=1), 2, stop=overlap)
+    return ops.concatenate([part(parts, 1, stop=-1), following], axis=2)
 
 
 def _taps(kernel, plan, spare):

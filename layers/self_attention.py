@@ -15,6 +15,7 @@ import keras
 from keras import ops
 
 from .capsule import require_positive
+from .slices import part
 from .tensor import Tensor
 
 # Added to the squared length under its root. It keeps the root's gradient
@@ -157,7 +158,7 @@ class DepthwiseCapsule(keras.layers.Layer):
 
     def call(self, inputs):
         rows, columns, _ = self.kernel.shape
-        seen = inputs[:, :rows, :columns]
+        seen = part(part(inputs, 1, stop=rows), 2, stop=columns)
         channels = ops.sum(seen * self.kernel, axis=(1, 2)) + self.bias
         return exponential_squash(
             ops.reshape(

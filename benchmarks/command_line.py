@@ -11,6 +11,7 @@ import keras
 from benchmarks.networks import Setting
 from common import processes
 from common.ending import told
+from devices.allocation import keep_freed_memory
 from devices.machine import machine
 from models.capsule import HParams
 from models.hparams import parse_overrides
@@ -43,6 +44,7 @@ def run(measure, defaults, description, arguments=None):
             signal.signal(number, signal.default_int_handler)
     if "policy" in defaults:
         keras.config.set_dtype_policy(flags.policy)
+    keep_freed_memory()
     with told(parser.prog):
         # This process may leave all of a GPU's memory to others.
         computed_on = processes.in_own_process(machine)

@@ -40,6 +40,7 @@ import keras
 from benchmarks import command_line, measuring
 from benchmarks.networks import MNIST, NETWORKS, examples
 from common import processes
+from devices.allocation import keep_freed_memory
 from devices.machine import peak_megabytes
 from devices.parallel import OneDevice
 
@@ -105,6 +106,7 @@ def _peak(policy, name, setting, inference):
 
 def _measurement(policy, name, setting, inference, steps):
     """A function that does `steps` steps and gives the seconds of one."""
+    keep_freed_memory()
     keras.config.set_dtype_policy(policy)
     model, size = NETWORKS[name](setting), setting.batch_size
     x, y = examples(setting, steps)

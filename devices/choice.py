@@ -12,6 +12,7 @@ import keras
 import tensorflow as tf
 
 from common.errors import UserError
+from devices.allocation import keep_freed_memory
 
 
 @contextlib.contextmanager
@@ -37,6 +38,7 @@ def computing_on(settings):
     )
     if backend != "tensorflow":
         _hide_gpus_from_tensorflow()
+    keep_freed_memory()
     with choose(settings, indices) or contextlib.nullcontext():
         if settings.deterministic:
             tf.config.experimental.enable_op_determinism()

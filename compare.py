@@ -50,8 +50,7 @@ def run(settings, lines=()):
 
 def main(argv):
     """Compares by the flags; a user's error is one line and exit 1."""
-    if len(argv) > 1:
-        raise app.UsageError(f"not a flag: {' '.join(argv[1:])}")
+    flags.refuse_arguments(argv)
     with told("compare.py"):
         run(flags.settings_of(Settings), absl.flags.FLAGS[_SETTINGS].value)
 

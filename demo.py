@@ -63,8 +63,7 @@ def serve(config, host, port):
 
 def main(argv):
     """Serves the page; a user's error is one line and exit code 1."""
-    if len(argv) > 1:
-        raise app.UsageError(f"demo.py takes flags only, not {argv[1]}")
+    common.flags.refuse_arguments(argv)
     with told("demo.py"):
         load_backend()
         with devices.use(devices.Settings(), "demo.py"):

@@ -33,6 +33,7 @@ def run(config):
       UserError: for settings, data or checkpoints that do not work.
       Interrupted: if a training was stopped by a signal.
     """
+    _require_consistent(config)
     load_backend()
     import keras
 
@@ -41,31 +42,36 @@ def run(config):
         return _run(config, on)
 
 
+def _require_consistent(config):
+    """Raises UserError for flags that contradict each other."""
+    is_ensemble = config.num_trials > 1
+    if config.train and is_ensemble:
+        raise UserError("--num_trials is for evaluation: add --train=false")
+    if config.train and config.checkpoint is not None:
+        raise UserError(
+            "--checkpoint is for evaluation: add --train=false. Training "
+            "resumes by itself from the newest checkpoint in "
+            "<summary_dir>/train, or starts from --init_checkpoint."
+        )
+    if not config.train and config.init_checkpoint is not None:
+        raise UserError(
+            "--init_checkpoint is for training; to evaluate a checkpoint name "
+            "it by --checkpoint"
+        )
+    if is_ensemble and config.checkpoint is None:
+        raise UserError("--num_trials needs --checkpoint with {} in it")
+
+
 def _run(config, on):
     from evaluation import jobs
 
     if config.train:
         from training.train import train
 
-        if config.num_trials > 1:
-            raise UserError("--num_trials is for evaluation: add --train=false")
-        if config.checkpoint is not None:
-            raise UserError(
-                "--checkpoint is for evaluation: add --train=false. Training "
-                "resumes by itself from the newest checkpoint in "
-                "<summary_dir>/train, or starts from --init_checkpoint."
-            )
         with jobs.evaluating_saved(config, on) as evaluate:
             train(config, on, evaluate)
         return None
-    if config.init_checkpoint is not None:
-        raise UserError(
-            "--init_checkpoint is for training; to evaluate a checkpoint name "
-            "it by --checkpoint"
-        )
     if config.num_trials > 1:
-        if config.checkpoint is None:
-            raise UserError("--num_trials needs --checkpoint with {} in it")
         _, score = jobs.evaluate_ensemble(config, on)
         return score
     if config.checkpoint is not None:
@@ -76,8 +82,7 @@ def _run(config, on):
 
 def main(argv):
     """Runs the job of the flags; a user's error is one line and exit 1."""
-    if len(argv) > 1:
-        raise app.UsageError(f"not a flag: {' '.join(argv[1:])}")
+    flags.refuse_arguments(argv)
     with told("experiment.py"):
         run(flags.settings_of(Config))
 

@@ -19,7 +19,6 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
-from absl import app
 from tensorboard.backend.event_processing.event_accumulator import (
     EventAccumulator,
 )
@@ -799,7 +798,7 @@ def test_wrong_settings_say_what_would_be_right(tmp_path, values, message):
 
 
 def test_a_users_error_is_one_line(monkeypatch):
-    with pytest.raises(app.UsageError, match="not a flag: train"):
+    with pytest.raises(SystemExit, match="not a flag: train\nPass --help"):
         experiment.main(["", "train"])
     monkeypatch.setattr(flags, "settings_of", lambda _: Config())
     with pytest.raises(SystemExit, match=r"^experiment.py: --summary_dir is r"):
@@ -815,6 +814,7 @@ def test_a_users_error_is_one_line(monkeypatch):
             "--max_steps=0",
             "--max_steps=0: 0 is not an integer",
         ),
+        ("experiment.py", "--num_trials=3", "--num_trials is for evaluation"),
         ("experiment.py", "--help", "--max_steps: Training steps in all"),
         ("figures.py", "--help", "--output_dir: Folder for the files"),
         ("predict.py", "--format=xml", "should be one of <table|json>"),
@@ -923,6 +923,9 @@ def test_one_process_trains_and_evaluates(tmp_path, validate, folder):
     assert reported == ["2", "4", "5"]
     wrong = scalars(tmp_path / folder)["wrong_prediction"]
     assert list(wrong) == [2, 4, 5]
+    # It may have been stopped between its last step and the evaluation.
+    again = printed_by(settings)
+    assert re.findall(r"model\.ckpt-(\d+):\n.*Total wrong", again) == ["5"]
     # As another process evaluates the same checkpoint.
     alone = evaluating(
         checkpoint=str(at(tmp_path, 5)), eval_size=50, validate=validate

@@ -29,7 +29,7 @@ from common.startup import load_backend
 from input_data.options import Options
 from training.config import Config
 
-# name: the module of visualisation whose `make` draws it.
+# Modules of visualisation, whose `make` draws them.
 FIGURES = (
     "reconstructions",
     "perturbations",
@@ -73,7 +73,7 @@ def draw(names, config, output_dir, num_examples=None):
     """Makes figures and writes them.
 
     Args:
-      names: list of strings, keys of `FIGURES`.
+      names: list of strings, some of `FIGURES`.
       config: `Config`: checkpoint, data, and perhaps `summary_dir`.
       output_dir: path of a folder, made if it is not there.
       num_examples: int, examples in each figure, or None for each one's own

@@ -169,9 +169,6 @@ def main(argv):
     """Does what the flags ask for; a user's error is one line and exit 1."""
     # TensorFlow tells every step of an export.
     logging.set_verbosity(logging.WARNING)
-    # File names of any bytes are printed as they are.
-    sys.stdout.reconfigure(errors="surrogateescape")
-    sys.stderr.reconfigure(errors="surrogateescape")
     try:
         with told("predict.py"):
             return run(flags.FLAGS, argv[1:])

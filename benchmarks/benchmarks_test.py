@@ -30,6 +30,7 @@ from common import processes
 from common.errors import UserError
 from input_data import features as keys
 from models.capsule import HParams
+from models.hparams import parse_overrides
 from models.matrix_capsule import HParams as MatrixHParams
 from models.registry import build_model
 from testing import browser
@@ -349,3 +350,7 @@ def test_a_process_of_its_own_gives_what_the_function_gives():
     message = "its process ended by itself, with exit code 7"
     with pytest.raises(UserError, match=message):
         processes.in_own_process(os._exit, 7)
+    with pytest.raises(UserError) as caught:
+        processes.in_own_process(parse_overrides, MatrixHParams, "rooting=1")
+    # A list of the valid names, line by line.
+    assert len(str(caught.value).split("\n")) > 5

@@ -157,13 +157,12 @@ class Architecture:
         Returns:
           List of (name, value here, value in `other`).
         """
-        names = set(dataclasses.asdict(self.hparams)) - set(
-            self.network_hparams
-        )
-        return _differences(
-            {name: getattr(self.hparams, name) for name in sorted(names)},
-            {name: getattr(other.hparams, name) for name in sorted(names)},
-        )
+        here, there = (dataclasses.asdict(a.hparams) for a in (self, other))
+        return [
+            difference
+            for difference in _differences(here, there)
+            if difference[0] not in self.network_hparams
+        ]
 
     def _network(self):
         shape = dataclasses.asdict(self.shape)

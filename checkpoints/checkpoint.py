@@ -33,7 +33,7 @@ from common.durable import user_errors, whole
 from common.errors import UserError
 from common.text import listed, shortened
 from input_data.features import DIVIDED_FOR_TEST, OF_FILES
-from input_data.names import TFDS_PREFIX
+from input_data.registry import TFDS_PREFIX
 
 FORMAT = 1
 _MOST_NAMES = 3

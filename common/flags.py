@@ -146,11 +146,21 @@ def parse_or_explain(arguments, known_only=False):
 
     With `known_only` flags that nobody defined are among what is left.
     """
+    # Names of files of any bytes are printed as they are.
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="surrogateescape")
     try:
         return flags.FLAGS(arguments, known_only=known_only)
     # A ValueError for --notrain=1.
     except (flags.Error, ValueError) as error:
         sys.exit(f"{as_message(error)}\nPass --help to see all flags.")
+
+
+def refuse_arguments(argv):
+    """Ends a command that takes flags alone if it was given other words."""
+    if len(argv) > 1:
+        message = as_message(f"not a flag: {' '.join(argv[1:])}")
+        sys.exit(f"{message}\nPass --help to see all flags.")
 
 
 def as_message(error):

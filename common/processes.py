@@ -47,7 +47,7 @@ def in_own_process(function, *arguments):
     finally:
         process.join()
     if error is not None:
-        raise UserError(error)
+        raise UserError(*error)
     return value
 
 
@@ -57,7 +57,7 @@ def _call(connection, function, arguments):
     try:
         connection.send((function(*arguments), None))
     except UserError as error:
-        connection.send((None, str(error)))
+        connection.send((None, error.args))
     except Interrupted as stop:
         print(stop)
         sys.exit(128 + stop.signal_number)

@@ -10,6 +10,15 @@ def printable(text):
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
+def is_utf8(text):
+    """Whether text is UTF-8: a name of a file may be of any bytes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def shortened(value, most=_LONGEST_ECHO):
     """A value for a message, which stays short and in one line."""
     text = printable(str(value))

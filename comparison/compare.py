@@ -71,7 +71,10 @@ def _all_runs(settings, trainings, folder):
                 )
                 found.write()
             except UserError as error:
-                raise UserError(f"{name}, seed {seed}: {error}") from error
+                message, *details = error.args
+                raise UserError(
+                    f"{name}, seed {seed}: {message}", *details
+                ) from error
     return found.models
 
 

@@ -9,7 +9,7 @@ from common import flags
 from common.errors import UserError
 from common.fields import MOST_STEPS, field, meanings, require_known
 from input_data.options import Options
-from models.registry import MODELS
+from models.registry import MODELS, model_class
 from training.config import Config
 
 # In --settings: for every model.
@@ -142,6 +142,14 @@ def training(settings, name, own):
             raise UserError(
                 f"--settings of {name}: --{flag} is not for single models"
             )
+    from models.hparams import parse_overrides  # which imports TensorFlow
+
+    try:
+        hparams_class = model_class(name).HParams
+        hparams_class(**parse_overrides(hparams_class, config.hparams_override))
+    except UserError as error:
+        message, *details = error.args
+        raise UserError(f"{name}: {message}", *details) from None
     return dataclasses.replace(config, model=name)
 
 

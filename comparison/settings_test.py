@@ -61,6 +61,10 @@ def test_a_model_has_the_data_flags_and_its_own():
         ("baseline --dataset=mnist", "--dataset is not for single models"),
         ("baseline --color", "--color is not for single models"),
         ("baseline --distort", "--distort is not for single models"),
+        (
+            "baseline --hparams_override=rooting=1",
+            "baseline: .*unknown hyper-parameter 'rooting'",
+        ),
     ],
 )
 def test_wrong_settings_are_named(line, message):

@@ -22,7 +22,6 @@ from input_data import registry
 from input_data.dataset import DataSet
 from input_data.formats import image_file
 from input_data.labelled_images import PAIR_SHIFT
-from input_data.names import EMBEDDED
 from input_data.transforms import centring
 from visualisation.drawing import to_rgb, two_colours
 from visualisation.routing import by_position, map_of
@@ -309,7 +308,7 @@ def load(config):
     architecture = checkpoint.architecture
     known = checkpoint.training.get("dataset")
     evaluator = Evaluator(config)
-    if config.dataset or config.data_dir or known in (None, EMBEDDED):
+    if config.dataset or config.data_dir or known in (None, registry.EMBEDDED):
         model, pipeline = evaluator.load(checkpoint)
         settings = evaluator.settings_for(checkpoint)
         dataset, looks = settings.dataset_name, dataclasses.asdict(settings)

@@ -138,7 +138,7 @@ def _membership(settings):
         )
     address = address.split(",")[0]
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or int(port) > _LARGEST_PORT:
+    if not host or not port.isdecimal() or int(port) > _LARGEST_PORT:
         raise UserError(
             f"--coordinator_address={address} should be HOST:PORT, such as "
             "10.0.0.1:1234"
@@ -154,7 +154,7 @@ def _wait_for_first(address):
         try:
             socket.create_connection((host, int(port)), timeout=5).close()
             return
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # of names such as a..b
             if time.monotonic() > last:
                 raise UserError(
                     f"the first process cannot be reached at {address} within "
@@ -167,7 +167,7 @@ def _from_environment(name):
     value = os.environ.get(name)
     if value is None:
         return None
-    if not value.isdigit():
+    if not value.isdecimal():
         raise UserError(f"{name}={value} should be a number")
     return int(value)
 

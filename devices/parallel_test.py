@@ -335,7 +335,7 @@ ADDRESS = "10.0.0.1:1234"
                 {"coordinator_address": address, "process_index": 1},
                 f"--coordinator_address={address} should be HOST:PORT",
             )
-            for address in ("here:65536", "nowhere")
+            for address in ("here:65536", "nowhere", "here:²")
         ),
         (
             "jax",

@@ -11,7 +11,7 @@ from common.errors import UserError
 from common.fields import meanings
 from common.progress import Progress
 from devices.parallel import OneDevice
-from evaluation.counts import score
+from evaluation.counts import confusion_matrix, score
 from input_data import features as keys
 from input_data import registry
 from input_data.pipeline import Pipeline
@@ -50,6 +50,12 @@ class Predictions:
         counts = score(self.labels, self.logits, self.pipeline.spec.num_targets)
         loss = None if self.losses is None else float(self.losses.mean())
         return dataclasses.replace(counts, loss=loss)
+
+    @functools.cached_property
+    def confusion_matrix(self):
+        """Float array [classes, classes], see `counts.confusion_matrix`."""
+        num_targets = self.pipeline.spec.num_targets
+        return confusion_matrix(self.labels, self.logits, num_targets)
 
 
 def predict(predictor, pipeline, batch_size):
@@ -244,23 +250,17 @@ class Evaluator:
         config, architecture = self._config, checkpoint.architecture
         if architecture is None:
             return
-        asked = {"model": config.model}
-        if config.model in (None, architecture.model):
-            asked |= parse_overrides(
-                type(architecture.hparams), config.hparams_override
-            )
         # Other hyper-parameters do not matter any more.
-        saved = {
-            "model": architecture.model,
-            **{
-                name: getattr(architecture.hparams, name)
-                for name in architecture.network_hparams
-            },
-        }
+        saved = {"model": architecture.model}
+        asked = {"model": config.model or architecture.model}
+        if asked == saved:
+            hparams, names = architecture.hparams, architecture.network_hparams
+            saved = {name: getattr(hparams, name) for name in names}
+            asked = parse_overrides(type(hparams), config.hparams_override)
         contradictions = [
             f"{name} is {saved[name]} in the checkpoint, {value} was asked for"
             for name, value in asked.items()
-            if value is not None and saved.get(name, value) != value
+            if saved.get(name, value) != value
         ]
         if contradictions:
             raise UserError(

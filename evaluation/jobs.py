@@ -274,7 +274,7 @@ class _Follower:
 
 
 def _is_finished(checkpoint):
-    """Whether it is the last of its training; None if nobody knows."""
+    """Whether it is known to be the last of its training."""
     last = checkpoint.training.get("max_steps")
     return last is not None and checkpoint.step >= last
 

@@ -9,7 +9,6 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
 from evaluation.counts import (
-    confusion_matrix,
     predicted_classes,
     wrong_examples,
 )
@@ -79,14 +78,9 @@ def confusion_matrix_of(predictions, title):
     names = [shortened(name) for name in predictions.pipeline.spec.names]
     if len(names) > MAX_CLASSES:
         return None
-    matrix = confusion_matrix(
-        predictions.labels,
-        predictions.logits,
-        predictions.pipeline.spec.num_targets,
-    )
     score = predictions.score
     title = f"{title}: {score.wrong} of {score.num_examples} wrong"
-    return confusion_matrix_png(matrix, names, title)
+    return confusion_matrix_png(predictions.confusion_matrix, names, title)
 
 
 def confusion_matrix_png(matrix, names, title):

@@ -11,7 +11,6 @@ import numpy as np
 
 from common.durable import make_folder, write_files
 from evaluation import learning_curve, pictures
-from evaluation.counts import confusion_matrix
 from training.summaries import SummaryWriter, evaluation_scalars
 
 
@@ -135,11 +134,7 @@ def _by_class(predictions):
     `predictions`, how often it was predicted. confusion_matrix, a list of
     rows, see `counts.confusion_matrix`.
     """
-    matrix = confusion_matrix(
-        predictions.labels,
-        predictions.logits,
-        predictions.pipeline.spec.num_targets,
-    )
+    matrix = predictions.confusion_matrix
     counts = zip(
         predictions.pipeline.spec.names,
         predictions.labels.sum(axis=0),

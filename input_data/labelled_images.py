@@ -27,7 +27,6 @@ from input_data.transforms.shifting import (
 )
 
 # The reference's MNIST records: training digits shifted by up to 2 pixels.
-SINGLE_PAD = 0
 SINGLE_SHIFT = 2
 # The paper's section 6: digits on 36x36, shifted by up to 4 pixels.
 PAIR_PAD = 4
@@ -86,12 +85,11 @@ def make_pipeline(data, options, default_shift=0, **of_split):
         _BATCH_BYTES, data.images.shape[1:], options.pad or 0
     )
     paired = options.num_targets == 2
-    if options.augment:
-        default_shift = 0
-    options = _with_defaults(
+    default_pad = PAIR_PAD if paired else 0
+    options = dataclasses.replace(
         options,
-        PAIR_SHIFT if paired else default_shift,
-        PAIR_PAD if paired else SINGLE_PAD,
+        shift=shift_of(options, PAIR_SHIFT if paired else default_shift),
+        pad=default_pad if options.pad is None else options.pad,
     )
     require_possible_shift(options.shift, options.pad, data.images.shape[1:3])
     if not paired:
@@ -104,12 +102,16 @@ def make_pipeline(data, options, default_shift=0, **of_split):
     return OverlappingPairs(data, options, **of_split)
 
 
-def _with_defaults(options, shift, pad):
-    return dataclasses.replace(
-        options,
-        shift=shift if options.shift is None else options.shift,
-        pad=pad if options.pad is None else options.pad,
-    )
+def shift_of(options, default):
+    """Pixels that a training image moves at most.
+
+    Args:
+      options: `Options`.
+      default: int, where they do not say and do not augment.
+    """
+    if options.shift is not None:
+        return options.shift
+    return 0 if options.augment else default
 
 
 class ImageTensors:
@@ -217,7 +219,7 @@ class OverlappingPairs(Pipeline):
         order, starts, counts = group_by_class(data)
         height, width, _ = data.images.shape[1:]
         super().__init__(
-            ImageTensors(data[order]),
+            ImageTensors(data),
             (height + 2 * options.pad, width + 2 * options.pad),
             num_targets=2,
             num_examples=options.eval_size,
@@ -227,8 +229,7 @@ class OverlappingPairs(Pipeline):
         self._pad = options.pad
         self._counts = tf.constant(counts, tf.int64)
         self._starts = tf.constant(starts, tf.int64)
-        # Where the image that was at each place before the sort is now.
-        self._place = tf.constant(np.argsort(order), tf.int64)
+        self._order = tf.constant(order, tf.int64)
         draw_seed = step_seed(options.seed, Stream.EVALUATION, 0)
         self._eval_partners = tf.random.stateless_uniform(
             (options.eval_size,), draw_seed, dtype=tf.float64
@@ -263,11 +264,10 @@ class OverlappingPairs(Pipeline):
         """Merges images with partners of other classes.
 
         Args:
-          first: int64 [B], images by their place before the sort.
+          first: int64 [B], which images.
           partner_draws: float64 [B], uniform in [0, 1), one for each partner.
           offsets: pair of int32 [B, 2], how far each of the two moves.
         """
-        first = tf.gather(self._place, first)
         second = self._partners(first, partner_draws)
         shifted, labels = [], []
         for indices, offset in zip((first, second), offsets, strict=True):
@@ -291,7 +291,8 @@ class OverlappingPairs(Pipeline):
         start = tf.gather(self._starts, label)
         others = tf.cast(self.spec.num_images - count, tf.float64)
         rank = tf.cast(draws * others, tf.int64)  # among the other classes
-        return tf.where(rank < start, rank, rank + count)
+        place = tf.where(rank < start, rank, rank + count)
+        return tf.gather(self._order, place)
 
 
 def group_by_class(data):

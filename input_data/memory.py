@@ -1,7 +1,8 @@
 """Whether a data set fits in memory."""
 
-import math
+import contextlib
 import os
+import pathlib
 
 from common.errors import UserError
 
@@ -9,26 +10,31 @@ from common.errors import UserError
 _SHARE_FOR_DATA = 0.5
 # Of images in memory: what is read is copied to where TensorFlow keeps it.
 COPIES = 2
+# Of a container: bytes, or "max" where it has no limit.
+_CONTAINER_LIMIT = pathlib.Path("/sys/fs/cgroup/memory.max")
 
 
-def require_memory_for_padded(count, shape, pad):
+def require_memory_for_padded(count, shape, pad, shift=0):
     """Refuses images that are too large once they are padded.
 
     Args:
       count: int, how many there are at a time, as bytes.
       shape: (height, width, depth) of the images as they are stored.
       pad: int, pixels added on each side.
+      shift: int, pixels added besides, into which they move.
 
     Raises:
       UserError: if they are.
     """
     height, width, depth = shape
-    size = (height + 2 * pad, width + 2 * pad)
-    images = f"what is computed of images of {size[0]}x{size[1]}"
-    num_bytes = count * math.prod(size) * depth
+    padded = f"{height + 2 * pad}x{width + 2 * pad}"
+    images = f"what is computed of images of {padded}"
+    border = 2 * (pad + shift)
+    num_bytes = count * (height + border) * (width + border) * depth
     if pad:
         require_memory(num_bytes, f"{images}, by --pad={pad},", "choose less")
-    require_memory(num_bytes, images)
+    else:
+        require_memory(num_bytes, images)
 
 
 def require_memory(
@@ -57,4 +63,6 @@ def require_memory(
 def available():
     """How many bytes data may take."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with contextlib.suppress(OSError, ValueError):
+        total = min(total, int(_CONTAINER_LIMIT.read_text()))
     return int(_SHARE_FOR_DATA * total)

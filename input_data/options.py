@@ -6,7 +6,12 @@ from common.errors import UserError
 from common.fields import field, meanings
 from common.text import shortened
 from input_data.features import LARGEST_SIDE
-from input_data.names import EMBEDDED, MODULES, is_valid_name, valid_names
+from input_data.registry import (
+    EMBEDDED,
+    MODULES,
+    is_valid_name,
+    valid_names,
+)
 from input_data.splits import Split
 
 # Of a job that loads one, for the same data set.

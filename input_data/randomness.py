@@ -6,7 +6,7 @@ import tensorflow as tf
 
 
 class Stream(enum.IntEnum):
-    """What random numbers are for: no two uses share a stream."""
+    """What random numbers are for: no two uses of one pipeline share one."""
 
     ORDER = 0
     SHIFT = 1

@@ -95,6 +95,9 @@ def test_runs_are_written_down_and_not_done_again(places, tmp_path, capsys):
     )
     with pytest.raises(UserError, match="by learning_rate=0.001, this exp"):
         run.reproduce(faster, [0], machine, str(tmp_path / "other"))
+    moved = dataclasses.replace(TINY, flags=f"{TINY.flags} --shift=1")
+    with pytest.raises(UserError, match="trained by shift=None, this exp.* 1:"):
+        run.reproduce(moved, [0], machine, str(tmp_path / "other"))
     capsys.readouterr()
     run.reproduce(TINY, [0, 1], machine, output_dir)
     assert "Trained" not in capsys.readouterr().out
@@ -180,7 +183,7 @@ def test_a_folder_without_results_makes_no_tables(tmp_path):
 
 
 def test_a_file_that_is_no_result_is_named(tmp_path):
-    write(tmp_path, "svhn", {"wrong": 1})
+    write(tmp_path, "svhn", {"wrong": 1, "examples": 0, "seed": 0})
     with pytest.raises(UserError, match=r"svhn/0\.json is not a result"):
         report.table(tmp_path)
 

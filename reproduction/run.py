@@ -235,9 +235,9 @@ def _require_same_training(config):
     )
     differences = there.training_differences(asked)
     differences += [
-        (name, before.training.get(name), getattr(config, name))
-        for name in ("batch_size", "dtype_policy", "max_steps")
-        if before.training.get(name) != getattr(config, name)
+        (name, before.training.get(name), value)
+        for name, value in config.recorded().items()
+        if before.training.get(name) != value
     ]
     for name, then, now in differences:
         raise UserError(
@@ -321,6 +321,6 @@ def read(output_dir, experiment):
                 ensemble = values
             else:
                 runs[int(values["seed"])] = values
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{path} is not a result: {error}") from None
+        except (OSError, ValueError, KeyError, TypeError, ArithmeticError) as e:
+            raise UserError(f"{path} is not a result: {e}") from None
     return dict(sorted(runs.items())), ensemble

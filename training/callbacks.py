@@ -118,7 +118,7 @@ class StopAfterSignal(_StepCallback):
         self._stop.wait()
         number = self._parallel.largest(self._stop.number or 0)
         if number:
-            self._stop.number = number
+            self._stop.number, self._stop.is_heeded = number, True
             self.model.stop_training = True
 
 
@@ -137,9 +137,8 @@ class Save(_StepCallback):
 
     def is_due(self, step):
         """Whether the step that is done is one to save."""
-        stopping = self._stop.number is not None
         due = any(step % every == 0 for every in self._every)
-        return stopping or due or step == self._max_steps
+        return self._stop.is_heeded or due or step == self._max_steps
 
     def on_step(self, step, logs):
         if self.is_due(step):

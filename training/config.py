@@ -5,6 +5,7 @@ import dataclasses
 from common.errors import UserError
 from common.fields import MOST_STEPS, field, meanings
 from common.flags import command_line
+from common.text import is_utf8
 from input_data.features import OF_FILES
 from input_data.options import Options
 from models.registry import MODELS
@@ -13,14 +14,6 @@ from models.registry import MODELS
 EVAL_BATCH_SIZE = 100
 # Above it a batch of the smallest images would not fit in memory.
 _LARGEST_BATCH = 2**17
-
-
-def _is_utf8(name):
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,7 +179,7 @@ class Config(Options):
         "training go to its folder train, those of evaluation to test, on "
         "held-out images to validation.",
         evaluated=True,
-        is_valid=_is_utf8,
+        is_valid=is_utf8,
         valid="a name in UTF-8, which TensorBoard needs",
     )
     summary_step: int = field(

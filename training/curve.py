@@ -1,6 +1,5 @@
 """Learning curves as CSV files: what TensorBoard's curves are, for others."""
 
-import contextlib
 import pathlib
 
 from common.durable import user_errors, write_file
@@ -50,22 +49,25 @@ def read(path):
     """Dict from step to (loss, accuracy); empty if there is no such file.
 
     Raises:
-      UserError: for a file that is not a curve.
+      UserError: for a file that is not a curve or cannot be read.
     """
+    try:
+        text = pathlib.Path(path).read_text(errors="replace")
+    except FileNotFoundError:
+        return {}
+    except OSError as error:  # what is there must not be replaced
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    head, *lines = text.split("\n")
     points = {}
-    with contextlib.suppress(OSError):
-        head, *lines = (
-            pathlib.Path(path).read_text(errors="replace").split("\n")
-        )
-        try:
-            if head not in (_COLUMNS, ""):
-                raise ValueError
-            for line in lines[:-1]:  # behind the last newline is half a line
-                step, loss, accuracy = line.split(",")
-                points[int(step)] = (float(loss), float(accuracy))
-        except ValueError:
-            raise UserError(
-                f"{path} is not a learning curve, a table of {_COLUMNS}: move "
-                "it away"
-            ) from None
+    try:
+        if head not in (_COLUMNS, ""):
+            raise ValueError
+        for line in lines[:-1]:  # behind the last newline is half a line
+            step, loss, accuracy = line.split(",")
+            points[int(step)] = (float(loss), float(accuracy))
+    except ValueError:
+        raise UserError(
+            f"{path} is not a learning curve, a table of {_COLUMNS}: move it "
+            "away"
+        ) from None
     return points

@@ -42,3 +42,9 @@ def test_another_file_of_the_name_is_named_and_stays(tmp_path, content):
     with pytest.raises(UserError, match=r"curve\.csv is not a learning curve"):
         Curve(tmp_path)
     assert path.read_text() == content
+
+
+def test_a_file_that_cannot_be_read_is_not_replaced(tmp_path):
+    (tmp_path / FILE).mkdir()
+    with pytest.raises(UserError, match=r"curve\.csv cannot be read: Is a dir"):
+        Curve(tmp_path)

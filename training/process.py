@@ -29,7 +29,7 @@ def sole_trainer(directory, flag="--summary_dir"):
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         deadline = time.monotonic() + _PATIENCE
-        while not _locked(descriptor, fcntl.LOCK_EX):
+        while not _locked(descriptor, fcntl.LOCK_EX, directory):
             if time.monotonic() < deadline:
                 time.sleep(_PATIENCE / 10)
                 continue
@@ -49,16 +49,21 @@ def is_training(directory):
     except OSError:
         return False
     try:
-        return not _locked(descriptor, fcntl.LOCK_SH)
+        return not _locked(descriptor, fcntl.LOCK_SH, directory)
     finally:
         os.close(descriptor)
 
 
-def _locked(descriptor, kind):
+def _locked(descriptor, kind, directory):
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:  # of disks that are shared without locks
+        raise UserError(
+            f"{directory} cannot be locked, so that another process might "
+            f"train there, too: {error.strerror}"
+        ) from None
     return True
 
 
@@ -71,12 +76,15 @@ class StopSignal:
 
     Attributes:
       number: int, the signal that came, or None.
+      is_heeded: bool, whether the loop ends by it after this step: it may come
+        at any time, and all that follows a step must know the same.
     """
 
     _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
     def __init__(self):
         self.number = None
+        self.is_heeded = False
         self._waits = False
 
     def __enter__(self):

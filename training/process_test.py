@@ -1,9 +1,14 @@
+import errno
+import fcntl
 import os
 import signal
+import types
 
 import pytest
 
 from common.errors import InterruptedAtOnce, UserError
+from devices.parallel import OneDevice
+from training.callbacks import Save, StopAfterSignal
 from training.process import StopSignal, sole_trainer
 
 
@@ -29,6 +34,37 @@ def test_in_training_the_first_signal_waits_and_a_second_does_not():
         assert stop.number == signal.SIGINT
         with pytest.raises(InterruptedAtOnce, match="Stopped at once"):
             send(signal.SIGTERM)
+
+
+def test_a_signal_after_a_step_counts_from_the_next_one_on():
+    """What was not looked at for infinite numbers is not saved."""
+    saved, stop = [], StopSignal()
+    config = types.SimpleNamespace(max_steps=9, save_step=5, eval_every=None)
+    save = Save(0, config, lambda model, step: saved.append(step), stop)
+    first = StopAfterSignal(0, stop, OneDevice())
+    model = types.SimpleNamespace(stop_training=False)
+    for callback in (first, save):
+        callback.set_model(model)
+    first.on_step(1, {})
+    stop.number = signal.SIGTERM
+    save.on_step(1, {})
+    assert not saved
+    first.on_step(2, {})
+    save.on_step(2, {})
+    assert saved == [2]
+    assert model.stop_training
+
+
+def test_a_disk_without_locks_is_named(tmp_path, monkeypatch):
+    def flock(*arguments):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with (
+        pytest.raises(UserError, match=f"{tmp_path} cannot be locked.* locks"),
+        sole_trainer(tmp_path),
+    ):
+        pass
 
 
 def test_a_folder_has_one_trainer(tmp_path):

@@ -35,7 +35,7 @@ class SummaryWriter:
 
     Args:
       directory: path, `<summary_dir>/train` or another folder beside it; made
-        with the first scalar.
+        if it is not there.
     """
 
     def __init__(self, directory):

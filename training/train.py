@@ -70,9 +70,12 @@ def train(config, parallel=None, evaluate=None):
         began = time.monotonic()
         if start < config.max_steps:
             _fit(job, model, start, stop, evaluate)
-    seconds = time.monotonic() - began
-    step = int(keras.ops.convert_to_numpy(model.optimizer.iterations))
-    path = checkpoints.path_of(job.directory, step)
+        seconds = time.monotonic() - began
+        step = int(keras.ops.convert_to_numpy(model.optimizer.iterations))
+        path = checkpoints.path_of(job.directory, step)
+        is_over = step == config.max_steps and stop.number is None
+        if is_over and config.eval_every:
+            evaluate(path)
     if stop.number is not None and step < config.max_steps:
         raise Interrupted(f"Stopped at step {step}, saved {path}", stop.number)
     if step != config.max_steps:
@@ -289,9 +292,9 @@ def _callbacks(job, start, stop, evaluate):
             path = checkpoints.save(
                 job.directory, model, job.metadata(step), config.keep
             )
-        is_last = step == config.max_steps
-        every = config.eval_every
-        if every and stop.number is None and (is_last or step % every == 0):
+        # The last one is evaluated when `fit` has ended.
+        is_due = config.eval_every and step % config.eval_every == 0
+        if is_due and step < config.max_steps and stop.number is None:
             evaluate(path)
 
     callbacks = [StopAfterSignal(start, stop, job.parallel)]

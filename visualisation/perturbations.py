@@ -11,19 +11,17 @@ OFFSETS = np.arange(-5, 6) * 0.05
 NUM_EXAMPLES = 10
 
 
-def perturbed(capsule, offsets=OFFSETS):
-    """A capsule with one dimension at a time moved by each offset.
+def perturbed(capsule):
+    """A capsule with one dimension at a time moved by each of `OFFSETS`.
 
     Args:
       capsule: array [A].
-      offsets: array [K].
 
     Returns:
-      Array [A, K, A]: entry [d, k] is the capsule with offsets[k] added to
+      Array [A, K, A]: entry [d, k] is the capsule with OFFSETS[k] added to
       dimension d.
     """
-    moves = np.eye(len(capsule))[:, None, :] * np.asarray(offsets)[:, None]
-    return capsule + moves
+    return capsule + np.eye(len(capsule))[:, None, :] * OFFSETS[:, None]
 
 
 def redrawn(subject, example, label):

@@ -16,10 +16,10 @@ def test_offsets_are_the_papers():
 
 def test_perturbed_moves_one_dimension_at_a_time():
     capsule = np.array([0.5, -0.1, 0.3])
-    moved = perturbations.perturbed(capsule, [-0.2, 0.0, 0.1])
-    assert moved.shape == (3, 3, 3)
+    moved = perturbations.perturbed(capsule)
+    assert moved.shape == (3, 11, 3)
     for dimension in range(3):
-        for number, offset in enumerate([-0.2, 0.0, 0.1]):
+        for number, offset in enumerate(perturbations.OFFSETS):
             expected = capsule.copy()
             expected[dimension] += offset
             np.testing.assert_allclose(moved[dimension, number], expected)

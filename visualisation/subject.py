@@ -6,6 +6,7 @@ import keras
 import numpy as np
 
 from common.errors import UserError
+from evaluation.counts import predicted_classes
 from input_data import features as keys
 from input_data.pipeline import Pipeline
 from training.config import EVAL_BATCH_SIZE
@@ -33,7 +34,7 @@ class Example:
     @property
     def ranking(self):
         """All classes as ints, that of the longest capsule first."""
-        return [int(c) for c in np.argsort(-self.lengths, kind="stable")]
+        return predicted_classes(self.lengths, len(self.lengths)).tolist()
 
     @property
     def predictions(self):

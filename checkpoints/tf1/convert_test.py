@@ -4,6 +4,8 @@ import dataclasses
 import os
 import pathlib
 import socket
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -31,6 +33,7 @@ from testing.tf1_examples import (
     v1,
     write,
 )
+from training import tf1_checkpoint as command
 from training.config import Config
 from training.train import train
 
@@ -409,32 +412,51 @@ def test_conversion_never_overwrites(tmp_path):
 # The command, and the jobs that take a checkpoint.
 
 
-def test_command_converts_both_ways(tmp_path, capsys):
+def test_command_converts_both_ways(tmp_path):
+    def converted(source, folder, **given):
+        network = command.Network(**given)
+        return command.convert(str(source), tmp_path / folder, network, given)
+
     architecture = small(depth=3, leaky=True)
     prefix, values = written(tmp_path, architecture)
-    flags = ["--height=20", "--width=22", "--depth=3", "--num_classes=3"]
-    hparams = (
-        "--hparams_override=num_prime_capsules=2,leaky=true,conv_channels=16"
-    )
-    convert.main([prefix, str(tmp_path / "ours"), hparams, *flags])
-    ours = tmp_path / "ours" / "model.ckpt-7"
-    assert capsys.readouterr().out == f"{ours}\n"
+    hparams = "num_prime_capsules=2,leaky=true,conv_channels=16"
+    size = {"height": 20, "width": 22, "depth": 3, "num_classes": 3}
+    ours = converted(prefix, "ours", hparams_override=hparams, **size)
+    assert ours == tmp_path / "ours" / "model.ckpt-7"
     assert checkpoints.open(ours).architecture == architecture
-    convert.main([str(ours), str(tmp_path / "tf1")])
-    exported = tmp_path / "tf1" / "model.ckpt-7"
-    assert capsys.readouterr().out == f"{exported}\n"
+    exported = converted(ours, "tf1")
+    assert exported == tmp_path / "tf1" / "model.ckpt-7"
     assert_same(read(exported), values)
 
-    for arguments, message in (
-        ([str(ours), str(tmp_path / "x"), "--depth=3"], "leave out --depth"),
-        ([str(tmp_path / "none"), str(tmp_path / "x")], "no checkpoint"),
-        ([prefix, str(tmp_path / "x"), hparams], "depth=3 is in the"),
+    for source, given, message in (
+        (ours, {"depth": 3}, "leave out --depth"),
+        (tmp_path / "none", {}, "no checkpoint"),
+        (prefix, {"hparams_override": hparams}, "depth=3 is in the"),
     ):
-        with pytest.raises(SystemExit, match=message):
-            convert.main(arguments)
-    with pytest.raises(SystemExit, match="--depth: 0 is not .*\nPass --help"):
-        convert.main([prefix, str(tmp_path / "x"), "--depth=0"])
+        with pytest.raises(UserError, match=message):
+            converted(source, "x", **given)
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["here", "there", "--depth=0"], "--depth=0: 0 is not an integer"),
+        (["here", "there"], "there is no checkpoint here"),
+        (["here"], "name a checkpoint and a folder"),
+    ],
+)
+def test_command_ends_with_a_message(pytestconfig, arguments, message):
+    result = subprocess.run(
+        [sys.executable, "-m", "training.tf1_checkpoint", *arguments],
+        cwd=pytestconfig.rootpath,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert message in result.stdout + result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def digits_network():

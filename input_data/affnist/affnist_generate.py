@@ -21,7 +21,7 @@ if __name__ == "__main__":
 from absl import app, flags
 
 from common.ending import told
-from common.flags import parse_or_explain
+from common.flags import parse_or_explain, refuse_arguments
 from input_data.splits import Split
 
 
@@ -50,8 +50,7 @@ def _define_flags():
 
 def main(argv):
     """Generates by the flags; a user's error is one line and exit 1."""
-    if len(argv) > 1:
-        raise app.UsageError(f"not a flag: {' '.join(argv[1:])}")
+    refuse_arguments(argv)
     with told("affnist_generate.py"):
         from input_data.generators.affine import generate
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from common.errors import UserError
 from common.fields import did_you_mean
-from common.text import printable
+from common.text import is_utf8, printable
 from input_data.dataset import DataSet
 from input_data.features import DIVIDED_FOR_TEST, DIVIDED_FOR_VALIDATION
 from input_data.formats.files import paths_in, require_folder
@@ -151,6 +151,12 @@ def _classes(root):
             f"{root} needs one sub-folder of images for each class, two or "
             f"more; it has: {', '.join(classes) or 'none'}"
         )
+    for name in classes:
+        if not is_utf8(name):
+            raise UserError(
+                f"{printable(str(root / name))}: a class needs a name in "
+                "UTF-8, as a checkpoint records it: rename the folder"
+            )
     return classes
 
 
@@ -205,12 +211,8 @@ def _read(files, class_names, image_size, color):
         return image
 
     with concurrent.futures.ThreadPoolExecutor() as executor:
-        try:
-            for place, image in enumerate(executor.map(read, paths)):
-                images[place] = image
-        except UserError:
-            executor.shutdown(cancel_futures=True)
-            raise
+        for place, image in enumerate(executor.map(read, paths)):
+            images[place] = image
     return LabelledImages(
         images, np.array(labels), len(class_names), class_names
     )

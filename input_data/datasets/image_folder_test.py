@@ -224,6 +224,17 @@ def test_folders_that_make_no_data_set_are_named(tmp_path):
         load(tmp_path)
 
 
+def test_a_class_needs_a_name_that_a_checkpoint_can_record(tmp_path):
+    write_classes(tmp_path, {"a": 3})
+    try:
+        os.mkdir(os.fsencode(tmp_path / "caf") + b"\xe9")
+    except OSError:
+        pytest.skip("the file system has no such names")
+    message = r"caf\\udce9: a class needs a name in UTF-8.* rename the folder"
+    with pytest.raises(UserError, match=message):
+        load(tmp_path)
+
+
 def test_one_image_of_each_class_cannot_be_split(tmp_path):
     write_classes(tmp_path, {"a": 1, "b": 1})
     with pytest.raises(UserError, match="one training image of each class"):

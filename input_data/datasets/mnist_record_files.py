@@ -39,6 +39,7 @@ from input_data.formats.image_records import ImageRecords
 from input_data.labelled_images import (
     SINGLE_SHIFT,
     SingleObjects,
+    shift_of,
 )
 from input_data.pipeline import Pipeline
 from input_data.transforms.shifting import unit_range
@@ -115,11 +116,8 @@ def hint(split, options):
 
 def _single_names(split, options):
     """The names of the file with single digits, the first one first."""
-    default = 0 if options.augment else SINGLE_SHIFT
-    shift = default if options.shift is None else options.shift
-    return mnist_records.single_names(
-        split, shift if split.is_training else TEST_SHIFT
-    )
+    shift = shift_of(options, SINGLE_SHIFT) if split.is_training else TEST_SHIFT
+    return mnist_records.single_names(split, shift)
 
 
 def _require_split(split, data_dir):
@@ -202,12 +200,14 @@ def _require_padded(source, name, pad):
       name: string, its files.
       pad: int, or None for any.
     """
+    if pad is None:
+        return
     height, width, _ = source.shape
-    padded = None if pad is None else SIZE + 2 * pad
-    if padded is not None and (height, width) != (padded, padded):
+    size = SIZE + 2 * pad
+    if (height, width) != (size, size):
         raise UserError(
             f"{name} has images of {height}x{width}, but with --pad={pad} they "
-            f"are {padded}x{padded}: leave out --pad, or write the file with it"
+            f"are {size}x{size}: leave out --pad, or write the file with it"
         )
 
 

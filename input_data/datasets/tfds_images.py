@@ -1,9 +1,9 @@
 """Image classification sets of TensorFlow Datasets (TFDS), in memory."""
 
+import concurrent.futures
 import contextlib
 import functools
 import http.client
-import queue
 import threading
 import urllib.error
 import urllib.request
@@ -237,22 +237,17 @@ def has_network():
 
 def _within(seconds, function):
     """The result of function(), or TimeoutError if it takes longer."""
-    results = queue.Queue()
+    future = concurrent.futures.Future()
 
     def run():
         try:
-            results.put((function(), None))
+            future.set_result(function())
         except BaseException as error:
-            results.put((None, error))
+            future.set_exception(error)
 
+    # An executor's thread would be waited for when the program ends.
     threading.Thread(target=run, daemon=True).start()
-    try:
-        result, error = results.get(timeout=seconds)
-    except queue.Empty:
-        raise TimeoutError from None
-    if error is not None:
-        raise error
-    return result
+    return future.result(seconds)
 
 
 def _unavailable(name, why):
@@ -276,6 +271,7 @@ def _label_feature(builder):
     if (
         not hasattr(label, "num_classes")
         or not label.num_classes
+        or label.shape != ()  # several classes of one image
         or image is None
         or len(image.shape) != 3
         or image.shape[-1] is None

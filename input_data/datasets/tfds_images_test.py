@@ -129,6 +129,7 @@ def test_damaged_files_of_tfds_are_an_error(tmp_path):
         ("imdb_reviews", "not a set of labelled images"),
         ("coco/2017", "not a set of labelled images"),
         ("smallnorb", "not a set of labelled images"),
+        ("chexpert", "not a set of labelled images"),  # many for each image
     ],
 )
 def test_sets_that_cannot_be_used_are_named(tmp_path, name, message):

@@ -9,6 +9,7 @@ import numpy as np
 from PIL import Image
 
 from common.errors import UserError
+from input_data import memory
 from input_data.formats.files import opened, read_bytes
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")
@@ -22,9 +23,12 @@ _BYTES_PER_PIXEL = 8
 MAX_BYTES = _BYTES_PER_PIXEL * MAX_PIXELS
 # Further frames, colour profiles, previews.
 _OTHER_BYTES = 2**26
-# Above as many pixels one image at a time is unpacked, whatever the threads.
+# Above as many pixels no more images are unpacked at once, whatever the
+# threads, than fit in memory: about 16 bytes are held for a pixel.
 _LARGE = 2**22
-_one_at_a_time = threading.Lock()
+_large_at_once = threading.BoundedSemaphore(
+    max(1, memory.available() // (16 * MAX_PIXELS))
+)
 # Pixels whose channels are mixed at once.
 _BLOCK = 2**20
 # ITU-R BT.601, as in tf.image.rgb_to_grayscale.
@@ -71,7 +75,7 @@ def decoded(content, name, color, invert=False):
         if len(content) > MAX_BYTES:
             raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
     large = math.prod(_open(io.BytesIO(content), name).size) > _LARGE
-    with _one_at_a_time if large else contextlib.nullcontext():
+    with _large_at_once if large else contextlib.nullcontext():
         yield _convert(_pixels(content, name), color, invert)
 
 
@@ -102,8 +106,9 @@ def _pixels(content, name):
             image.verify()
             image = _open(io.BytesIO(content), name)
         image.load()
-        if image.mode == "P":
-            transparent = "transparency" in image.info
+        transparent = "transparency" in image.info
+        # Pillow gives a GIF whose palette is all greys as grey.
+        if image.mode == "P" or (image.format == "GIF" and transparent):
             image = image.convert("RGBA" if transparent else "RGB")
         elif image.mode == "1":
             image = image.convert("L")

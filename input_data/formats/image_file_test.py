@@ -3,6 +3,7 @@ import concurrent.futures
 import contextlib
 import io
 import struct
+import threading
 import time
 import tracemalloc
 import zlib
@@ -126,6 +127,13 @@ def test_transparent_gif_is_black_there():
     np.testing.assert_array_equal(decode(content, color=True), expected)
 
 
+def test_transparent_gif_of_all_greys_is_black_there():
+    greys = np.arange(256, dtype=np.uint8).reshape(16, 16, 1)
+    content = saved(Image.fromarray(greys[..., 0]), "GIF", transparency=255)
+    expected = np.where(greys == 255, 0, greys)
+    np.testing.assert_array_equal(decode(content, color=False), expected)
+
+
 def test_webp():
     red, green, blue = np.eye(3, dtype=int) * 255
     np.testing.assert_array_equal(
@@ -224,17 +232,21 @@ def test_too_many_bytes_are_refused(monkeypatch):
         decode(png(NOISE), False)
 
 
-def test_large_images_are_unpacked_one_at_a_time(monkeypatch):
+@pytest.mark.parametrize("most", [1, 2])
+def test_no_more_large_images_are_unpacked_at_once(monkeypatch, most):
     monkeypatch.setattr(image_file, "_LARGE", 10)
-    using = 0
+    semaphore = threading.BoundedSemaphore(most)
+    monkeypatch.setattr(image_file, "_large_at_once", semaphore)
+    together = threading.Barrier(most)
+    using = []
 
-    def use(_):
-        nonlocal using
+    def use(number):
         with decoded(png(NOISE), "x", False):
-            using += 1
+            using.append(number)
+            together.wait(timeout=60)
             time.sleep(0.01)  # others come meanwhile, if they may
-            assert using == 1
-            using -= 1
+            assert len(using) <= most
+            using.remove(number)
 
     with concurrent.futures.ThreadPoolExecutor(4) as executor:
         list(executor.map(use, range(20)))

@@ -20,6 +20,8 @@ from input_data.datasets.affnist import (
     write_file,
 )
 from input_data.labelled_images import LabelledImages
+from input_data.memory import require_memory
+from input_data.transforms.distortion import project
 
 MAX_ROTATION = np.deg2rad(20.0)
 MAX_SHEAR = 0.2
@@ -40,15 +42,19 @@ def transform(data, copies, seed):
       the next copy of every image, so that any first part is a fair sample.
     """
     generator = np.random.default_rng(seed)
-    images = []
-    for _ in range(copies):
+    shape = (IMAGE_SIZE, IMAGE_SIZE, 1)
+    images = np.empty((copies, len(data), *shape), np.uint8)
+    for copy in images:
         for start in range(0, len(data), _BATCH_SIZE):
-            batch = data.images[start : start + _BATCH_SIZE]
+            part = slice(start, start + _BATCH_SIZE)
+            batch = data.images[part]
             matrices = draw_matrices(generator, len(batch))
             offsets = draw_offsets(generator, batch, matrices)
-            images.append(warp(batch, matrices, offsets))
+            copy[part] = warp(batch, matrices, offsets)
     return LabelledImages(
-        np.concatenate(images), np.tile(data.labels, copies), data.num_classes
+        images.reshape(-1, *shape),
+        np.tile(data.labels, copies),
+        data.num_classes,
     )
 
 
@@ -125,13 +131,11 @@ def warp(images, matrices, offsets):
     rows = np.concatenate([inverse, origin], axis=2).reshape(-1, 6)
     projections = np.pad(rows, ((0, 0), (0, 2)))
     with tf.device("CPU:0"):
-        warped = tf.raw_ops.ImageProjectiveTransformV3(
-            images=images.astype(np.float32),
-            transforms=projections.astype(np.float32),
-            output_shape=(IMAGE_SIZE, IMAGE_SIZE),
-            fill_value=0.0,
-            interpolation="BILINEAR",
-            fill_mode="CONSTANT",
+        warped = project(
+            images.astype(np.float32),
+            projections.astype(np.float32),
+            (IMAGE_SIZE, IMAGE_SIZE),
+            "BILINEAR",
         )
     return np.rint(warped.numpy()).astype(np.uint8)
 
@@ -149,8 +153,8 @@ def generate(dataset, data_dir, split, output_dir, copies, seed):
 
     Raises:
       UserError: if MNIST is missing or damaged, a folder is given for digits,
-        there are too many copies, or the file is there already or cannot be
-        written.
+        there are too many copies for a file or the memory, or the file is
+        there already or cannot be written.
     """
     path = pathlib.Path(output_dir) / file_name(split)
     durable.refuse_existing(path)
@@ -165,7 +169,10 @@ def generate(dataset, data_dir, split, output_dir, copies, seed):
             f"--copies={copies} of {len(part):,} images are more than a .mat "
             f"file holds: at most --copies={most}"
         )
-    transformed = transform(part, copies, seed)
+    require_memory(
+        copies * len(part) * IMAGE_SIZE**2, f"--copies={copies}", "choose fewer"
+    )
     durable.remove_leftovers(durable.make_folder(output_dir))
+    transformed = transform(part, copies, seed)
     write_file(path, transformed)
     print(f"{path}: {len(transformed)} images")

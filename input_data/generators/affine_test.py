@@ -3,6 +3,7 @@ import pytest
 
 from common import durable
 from common.errors import UserError
+from input_data import memory
 from input_data.datasets import affnist
 from input_data.generators import affine
 from input_data.labelled_images import LabelledImages
@@ -54,6 +55,21 @@ def test_more_copies_than_a_file_holds_are_refused(tmp_path):
     message = r"--copies=7223 of 360 images .* at most --copies=7222"
     with pytest.raises(UserError, match=message):
         affine.generate("digits", None, Split.TEST, str(tmp_path), 7223, 0)
+
+
+def test_more_copies_than_fit_in_memory_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "available", lambda: 2 * 360 * 40**2 - 1)
+    message = r"--copies=2 takes .* GB in memory.* choose fewer"
+    with pytest.raises(UserError, match=message):
+        affine.generate("digits", None, Split.TEST, tmp_path / "out", 2, 0)
+    assert not any(tmp_path.iterdir())
+
+
+def test_the_folder_is_tried_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.setattr(affine, "transform", None)
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="file cannot be made: File exists"):
+        affine.generate("digits", None, Split.TEST, tmp_path / "file", 1, 0)
 
 
 def test_a_full_disk_leaves_no_part_of_a_file(tmp_path, monkeypatch):

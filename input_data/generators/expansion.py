@@ -123,7 +123,7 @@ class _Windows:
         _, height, width, depth = images.shape
         require_possible_shift(shift, pad, (height, width))
         self.shape = (height + 2 * pad, width + 2 * pad, depth)
-        require_memory_for_padded(len(images), images.shape[1:], pad)
+        require_memory_for_padded(len(images), images.shape[1:], pad, shift)
         border = (pad + shift, pad + shift)
         canvas = np.pad(images, ((0, 0), border, border, (0, 0)))
         self._depth = depth

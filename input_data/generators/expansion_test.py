@@ -1,6 +1,9 @@
 import numpy as np
+import pytest
 import tensorflow as tf
 
+from common.errors import UserError
+from input_data import memory
 from input_data.generators.expansion import DigitPairs, ShiftedDigits
 from input_data.labelled_images import LabelledImages
 from input_data.splits import Split
@@ -102,6 +105,16 @@ def test_a_record_depends_on_seed_and_number_alone():
     for changes in ({"seed": 6}, {"split": Split.TRAIN}):
         other = DigitPairs(data, **{**settings, **changes})
         assert (other.encode(0, 200) != rows).any()
+
+
+def test_what_images_move_into_counts_as_memory(monkeypatch):
+    size = 23 * (7 + 2 * (3 + 2)) ** 2
+    monkeypatch.setattr(memory, "available", lambda: size)
+    ShiftedDigits(some_images(23), shift=2, pad=3)
+    monkeypatch.setattr(memory, "available", lambda: size - 1)
+    message = "images of 13x13, by --pad=3, takes .*choose less"
+    with pytest.raises(UserError, match=message):
+        ShiftedDigits(some_images(23), shift=2, pad=3)
 
 
 def test_images_of_three_channels():

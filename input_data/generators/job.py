@@ -31,7 +31,7 @@ class Job:
         at_most=10**5,
     )
     pad: int = field(
-        0, "Black pixels to add on each side.", at_least=0, at_most=10**6
+        0, "Black pixels to add on each side.", at_least=0, at_most=10**5
     )
     multi_targets: bool = field(
         False,

@@ -12,7 +12,6 @@ import contextlib
 import dataclasses
 import functools
 import multiprocessing
-import multiprocessing.connection
 import os
 import pathlib
 import shutil
@@ -252,7 +251,7 @@ def _start_worker(counter, stop):
 
 def _end_with_parent():
     """Ends this process once the one that started it is gone, even killed."""
-    multiprocessing.connection.wait([multiprocessing.parent_process().sentinel])
+    multiprocessing.parent_process().join()
     os._exit(1)
 
 

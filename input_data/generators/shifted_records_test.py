@@ -14,6 +14,7 @@ import pytest
 import tensorflow as tf
 
 from common.errors import UserError
+from common.fields import meanings
 from input_data import features as keys
 from input_data import registry
 from input_data.datasets import digits
@@ -282,6 +283,12 @@ def test_wrong_settings(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="file cannot be made: File exists"):
         shifted_records.generate(pairs_job(tmp_path / "file"))
+
+
+@pytest.mark.parametrize("name", ["pad", "shift"])
+def test_nothing_is_written_that_the_reader_s_flags_refuse(name):
+    written, read = meanings(Job)[name][2], meanings(Options)[name][2]
+    assert written.allowed == read.allowed
 
 
 def test_the_size_is_stated_and_too_much_is_refused(

@@ -25,14 +25,18 @@ from absl import app, flags
 
 from common.ending import told
 from common.errors import UserError
-from common.flags import define, parse_or_explain, settings_of
+from common.flags import (
+    define,
+    parse_or_explain,
+    refuse_arguments,
+    settings_of,
+)
 from input_data.generators.job import Job
 
 
 def main(argv):
     """Runs the command; a user's error is one line and exit 1."""
-    if len(argv) > 1:
-        raise app.UsageError(f"not a flag: {' '.join(argv[1:])}")
+    refuse_arguments(argv)
     # kill ends the job as Ctrl-C does: workers and half a file go with it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with told("mnist_shift.py"):

@@ -22,7 +22,7 @@ if __name__ == "__main__":
 from absl import app, flags
 
 from common.ending import told
-from common.flags import parse_or_explain
+from common.flags import parse_or_explain, refuse_arguments
 
 
 def _define_flags():
@@ -38,8 +38,7 @@ def _define_flags():
 
 def main(argv):
     """Converts by the flags; a user's error is one line and exit 1."""
-    if len(argv) > 1:
-        raise app.UsageError(f"not a flag: {' '.join(argv[1:])}")
+    refuse_arguments(argv)
     with told("norb_convert.py"):
         from input_data.generators.norb_conversion import convert
 

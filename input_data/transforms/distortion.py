@@ -84,12 +84,30 @@ def rotate(images, angles, interpolation="NEAREST"):
         *(sine, cosine, shift_y),
         *(zero, zero),
     ]
-    turned = tf.raw_ops.ImageProjectiveTransformV3(
+    turned = project(
+        images, tf.stack(transforms, axis=1), (height, width), interpolation
+    )
+    return tf.ensure_shape(turned, images.shape)
+
+
+def project(images, transforms, size, interpolation):
+    """Takes every pixel from another place of its image; outside is black.
+
+    Args:
+      images: uint8 or float32 [B, H, W, C].
+      transforms: float32 [B, 8]: the output pixel (x, y) is the input at
+        ((a x + b y + c) / k, (d x + e y + f) / k), where k = g x + h y + 1.
+      size: pair of int, height and width of the output.
+      interpolation: "NEAREST" or "BILINEAR".
+
+    Returns:
+      Tensor [B, *size, C] of the type of `images`.
+    """
+    return tf.raw_ops.ImageProjectiveTransformV3(
         images=images,
-        transforms=tf.stack(transforms, axis=1),
-        output_shape=(height, width),
+        transforms=transforms,
+        output_shape=size,
         fill_value=0.0,
         interpolation=interpolation,
         fill_mode="CONSTANT",
     )
-    return tf.ensure_shape(turned, images.shape)

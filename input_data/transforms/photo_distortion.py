@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+from input_data.transforms.shifting import cut_out
+
 
 def random_crop(images, size, seed):
     """Cuts a part out of each image, every place equally likely.
@@ -26,12 +28,7 @@ def random_crop(images, size, seed):
         )
         for axis in (0, 1)
     ]
-    rows, columns = (
-        start + tf.range(side)  # [B, side]
-        for start, side in zip(starts, size, strict=True)
-    )
-    cropped = tf.gather(images, rows, axis=1, batch_dims=1)
-    return tf.gather(cropped, columns, axis=2, batch_dims=1)
+    return cut_out(images, tf.concat(starts, axis=1), size)
 
 
 def central_crop(images, size, offset=(0, 0)):

@@ -37,12 +37,25 @@ def shift_images(images, offsets, max_shift):
     Returns:
       Tensor of the shape and type of `images`.
     """
-    _, height, width, _ = images.shape
     padded = pad_images(images, max_shift)
-    rows = tf.range(height) + max_shift - offsets[:, :1]  # [B, H]
-    columns = tf.range(width) + max_shift - offsets[:, 1:]  # [B, W]
-    shifted = tf.gather(padded, rows, axis=1, batch_dims=1)
-    return tf.gather(shifted, columns, axis=2, batch_dims=1)
+    return cut_out(padded, max_shift - offsets, images.shape[1:3])
+
+
+def cut_out(images, starts, size):
+    """A part of each image, from a place of its own.
+
+    Args:
+      images: tensor [B, H, W, C].
+      starts: int32 tensor [B, 2], the first row and the first column.
+      size: pair of int, height and width of the parts.
+
+    Returns:
+      Tensor [B, *size, C] of the type of `images`.
+    """
+    rows = starts[:, :1] + tf.range(size[0])  # [B, height]
+    columns = starts[:, 1:] + tf.range(size[1])  # [B, width]
+    parts = tf.gather(images, rows, axis=1, batch_dims=1)
+    return tf.gather(parts, columns, axis=2, batch_dims=1)
 
 
 def pad_images(images, pad):

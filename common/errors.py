@@ -18,6 +18,11 @@ class UserError(Exception):
     def __str__(self):
         return "\n".join(one_line(str(line)) for line in self.args)
 
+    def of(self, what):
+        """The same error, which says in its first line what it is of."""
+        message, *details = self.args
+        return UserError(f"{what}: {message}", *details)
+
 
 class Interrupted(BaseException):
     """A training was asked to stop by a signal.

@@ -153,14 +153,17 @@ def parse_or_explain(arguments, known_only=False):
         return flags.FLAGS(arguments, known_only=known_only)
     # A ValueError for --notrain=1.
     except (flags.Error, ValueError) as error:
-        sys.exit(f"{as_message(error)}\nPass --help to see all flags.")
+        _explain(error)
 
 
 def refuse_arguments(argv):
     """Ends a command that takes flags alone if it was given other words."""
     if len(argv) > 1:
-        message = as_message(f"not a flag: {' '.join(argv[1:])}")
-        sys.exit(f"{message}\nPass --help to see all flags.")
+        _explain(f"not a flag: {' '.join(argv[1:])}")
+
+
+def _explain(error):
+    sys.exit(f"{as_message(error)}\nPass --help to see all flags.")
 
 
 def as_message(error):

@@ -1,5 +1,8 @@
 import dataclasses
+import os
 import shlex
+import subprocess
+import sys
 
 import pytest
 from absl.flags import Error, FlagValues
@@ -92,3 +95,16 @@ def test_a_command_line_has_what_is_not_default_and_is_wanted():
     again = flags.parse(Settings, shlex.split(line))
     assert again == dataclasses.replace(settings, kind="a", plain=1)
     assert flags.command_line(Settings()) == ""
+
+
+def test_names_of_any_bytes_are_printed_in_a_strict_locale(pytestconfig):
+    program = (
+        "import sys; from common import flags; "
+        "flags.parse_or_explain(['x']); print('caf\\udce9')"
+    )
+    found = subprocess.check_output(
+        [sys.executable, "-c", program],
+        cwd=pytestconfig.rootpath,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"},
+    )
+    assert found == b"caf\xe9\n"

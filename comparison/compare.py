@@ -71,10 +71,7 @@ def _all_runs(settings, trainings, folder):
                 )
                 found.write()
             except UserError as error:
-                message, *details = error.args
-                raise UserError(
-                    f"{name}, seed {seed}: {message}", *details
-                ) from error
+                raise error.of(f"{name}, seed {seed}") from error
     return found.models
 
 

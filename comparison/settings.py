@@ -130,6 +130,8 @@ def training(settings, name, own):
     Raises:
       UserError: for flags that are wrong, or not for single models.
     """
+    from models.hparams import parse_overrides  # which imports TensorFlow
+
     common = Config(**{n: getattr(settings, n) for n in meanings(Options)})
     arguments = shlex.split(flags.command_line(common))
     given = [*own.get(ALL_MODELS, ()), *own.get(name, ())]
@@ -142,14 +144,11 @@ def training(settings, name, own):
             raise UserError(
                 f"--settings of {name}: --{flag} is not for single models"
             )
-    from models.hparams import parse_overrides  # which imports TensorFlow
-
     try:
         hparams_class = model_class(name).HParams
         hparams_class(**parse_overrides(hparams_class, config.hparams_override))
     except UserError as error:
-        message, *details = error.args
-        raise UserError(f"{name}: {message}", *details) from None
+        raise error.of(name) from None
     return dataclasses.replace(config, model=name)
 
 

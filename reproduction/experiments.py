@@ -174,8 +174,8 @@ _ALL = (
         source=_TABLE_1,
     ),
     Experiment(
-        # A quarter of the primary capsules makes steps three times as fast,
-        # and errors fall with the number of steps.
+        # A quarter of the primary capsules makes steps twice as fast, and
+        # errors fall with the number of steps.
         name="multimnist-small",
         title="MultiMNIST, 8 types of primary capsules, 3 iterations, decoder",
         dataset="mnist",

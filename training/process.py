@@ -24,7 +24,7 @@ def sole_trainer(directory, flag="--summary_dir"):
       flag: string, by which the user names it.
 
     Raises:
-      UserError: if another process holds it.
+      UserError: if another process holds it, or it cannot be locked.
     """
     descriptor = os.open(directory, os.O_RDONLY)
     try:
@@ -43,7 +43,11 @@ def sole_trainer(directory, flag="--summary_dir"):
 
 
 def is_training(directory):
-    """Whether a process trains in a directory, which need not be there."""
+    """Whether a process trains in a directory, which need not be there.
+
+    Raises:
+      UserError: if that cannot be known.
+    """
     try:
         descriptor = os.open(directory, os.O_RDONLY)
     except OSError:

@@ -437,6 +437,23 @@ def test_command_converts_both_ways(tmp_path):
             converted(source, "x", **given)
     assert not (tmp_path / "x").exists()
 
+    again = run_command(str(ours), str(tmp_path / "again"))
+    assert again.stdout == f"{tmp_path / 'again' / 'model.ckpt-7'}\n"
+    assert again.returncode == 0
+    refused = run_command(str(ours), str(tmp_path / "x"), "--depth=1")
+    assert "describes itself: leave out --depth" in refused.stderr
+    assert refused.returncode == 1
+
+
+def run_command(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "training.tf1_checkpoint", *arguments],
+        cwd=pathlib.Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
@@ -446,14 +463,8 @@ def test_command_converts_both_ways(tmp_path):
         (["here"], "name a checkpoint and a folder"),
     ],
 )
-def test_command_ends_with_a_message(pytestconfig, arguments, message):
-    result = subprocess.run(
-        [sys.executable, "-m", "training.tf1_checkpoint", *arguments],
-        cwd=pytestconfig.rootpath,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def test_command_ends_with_a_message(arguments, message):
+    result = run_command(*arguments)
     assert result.returncode == 1
     assert message in result.stdout + result.stderr
     assert "Traceback" not in result.stderr

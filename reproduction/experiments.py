@@ -186,6 +186,17 @@ _ALL = (
         source=f"{_TABLE_1}, 32 types",
     ),
     Experiment(
+        # Twice the pairs in nearly as many steps and as much time.
+        name="multimnist-small-64",
+        title="MultiMNIST, 8 types of primary capsules, batches of 64",
+        dataset="mnist",
+        max_steps=26264,
+        hparams=f"num_prime_capsules=8,learning_rate=0.004,{_COSINE}",
+        flags="--num_targets=2 --batch_size=64",
+        published=5.2,
+        source=f"{_TABLE_1}, 32 types",
+    ),
+    Experiment(
         name="multimnist-baseline",
         title="MultiMNIST, the reference's baseline",
         dataset="mnist",

@@ -23,7 +23,8 @@ _COSTS = {
     "jax": (2.4, 1.0, 100.0),
     "torch": (1.0, 1.0, 100.0),
 }
-# Taken for a batch size that is not known when the graph is made.
+# Whose plan is taken for a batch size that is not known when the graph is
+# made; the graph then computes small batches directly.
 _USUAL_BATCH = 128
 
 
@@ -31,7 +32,9 @@ def convolution(images, kernel, strides, padding: str):
     """The convolution of images with a kernel, as `ops.conv` computes it.
 
     On CPUs it is computed in the frequency domain where that is faster, and
-    in float32 where the processor has no products of shorter numbers.
+    in float32 where the processor has no products of shorter numbers. Of a
+    batch that is not known when TensorFlow makes the graph, as in an export,
+    its size decides when the graph runs.
 
     Args:
       images: tensor [B, H, W, C].
@@ -50,19 +53,28 @@ def convolution(images, kernel, strides, padding: str):
         dtype == "bfloat16" and not cpu_has_bfloat16_products()
     ):
         images = ops.cast(images, "float32")
+    shapes = tuple(images.shape), tuple(kernel.shape), strides, padding
     plan = None
     if None not in images.shape[1:]:
-        plan = faster_plan(
-            tuple(images.shape), tuple(kernel.shape), strides, padding
-        )
-    if plan is not None:
+        plan = faster_plan(*shapes)
+
+    def by_spectrum():
         taps = spectrum_of(kernel, images.dtype, plan)
-        return ops.cast(convolution_by_spectrum(images, taps, plan), dtype)
-    kernel = ops.cast(kernel, images.dtype)
-    if is_jax_on_cpu() and _has_small_patches(images, kernel):
-        outputs = _by_patches(images, kernel, strides, padding)
+        return convolution_by_spectrum(images, taps, plan)
+
+    def by_taps():
+        taps = ops.cast(kernel, images.dtype)
+        if is_jax_on_cpu() and _has_small_patches(images, taps):
+            return _by_patches(images, taps, strides, padding)
+        return _direct(images, taps, strides, padding)
+
+    if plan is None:
+        outputs = by_taps()
+    elif images.shape[0] is None:
+        is_large = ops.shape(images)[0] >= least_batch(*shapes)
+        outputs = ops.cond(is_large, by_spectrum, by_taps)
     else:
-        outputs = _direct(images, kernel, strides, padding)
+        outputs = by_spectrum()
     return ops.cast(outputs, dtype)
 
 
@@ -76,6 +88,21 @@ def faster_plan(images, kernel, strides, padding: str) -> Plan | None:
     """
     plan, fourier, direct = costs(images, kernel, strides, padding)
     return plan if fourier < direct else None
+
+
+def least_batch(images, kernel, strides, padding: str) -> int:
+    """From how many examples on the plan of `faster_plan` pays.
+
+    Args: as `costs`, of a size for which there is such a plan.
+    """
+    plan, _, direct = costs(images, kernel, strides, padding)
+    _, *of_spectra = _COSTS[backend.backend()]
+    channels, filters = kernel[2:]
+    return next(
+        batch
+        for batch in itertools.count(1)
+        if plan.cost(channels, filters, batch, *of_spectra) < direct
+    )
 
 
 @functools.lru_cache(maxsize=256)

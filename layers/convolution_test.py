@@ -210,6 +210,36 @@ def test_the_frequency_domain_is_chosen_where_it_pays():
         assert found == plan((20, 20, 256), kernel, 2)
 
 
+@pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="only there unknown"
+)
+def test_of_an_unknown_batch_the_number_decides(monkeypatch):
+    import tensorflow as tf
+
+    def marked(images, kernel, strides, padding):
+        return original(images, kernel, strides, padding) + 1000
+
+    original = convolution_module._direct
+    size, kernel = (20, 20, 64), RNG.normal(size=(9, 9, 64, 64))
+    kernel = kernel.astype("float32")
+    least = convolution_module.least_batch(
+        (None, *size), kernel.shape, (2, 2), "valid"
+    )
+    assert 1 < least < 32
+    images = RNG.normal(size=(least, *size)).astype("float32")
+    expected = convolution_by_loops(images, kernel, 2, "valid")
+
+    @tf.function(input_signature=[tf.TensorSpec((None, *size))])
+    def compute(images):
+        return convolution(images, kernel, 2, "valid")
+
+    monkeypatch.setattr(convolution_module, "_direct", marked)
+    np.testing.assert_allclose(compute(images), expected, atol=1e-3)
+    np.testing.assert_allclose(
+        compute(images[1:]), expected[1:] + 1000, atol=1e-3
+    )
+
+
 def test_bfloat16_is_rounded_once():
     images = ops.cast(RNG.normal(size=(2, 9, 9, 4)), "bfloat16")
     kernel = ops.cast(RNG.normal(size=(3, 3, 4, 5)), "bfloat16")

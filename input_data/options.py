@@ -132,7 +132,8 @@ class Options:
     )
     seed: int = _data_flag(
         0,
-        "Seed of the initial weights, the batches and the test pairs.",
+        "Seed of the initial weights, the batches and the test pairs, and of "
+        "which images of an undivided folder are for testing.",
         at_least=0,
         at_most=2**32 - 1,
     )

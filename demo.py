@@ -31,6 +31,8 @@ def define_flags():
         "Address to listen on. Any but 127.0.0.1 and ::1 lets other machines "
         "use the page; 0.0.0.0 is all addresses of this one.",
     )
+    # Nothing, as of a variable that is not set, would be all addresses.
+    flags.register_validator("host", bool, "must be an address or a name")
     flags.DEFINE_integer(
         "port",
         7860,

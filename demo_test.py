@@ -175,15 +175,21 @@ def test_what_does_not_work_is_told_before_it_serves(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_command_prints_one_line_of_an_error():
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ((), "demo.py: there is no checkpoint nothing/here"),
+        # As of a variable that is not set; it would be all addresses.
+        (("--host=",), "demo.py: --host= must be an address or a name"),
+    ],
+)
+def test_the_command_prints_one_line_of_an_error(flags, message):
     done = subprocess.run(
-        [sys.executable, demo.__file__, "--checkpoint=nothing/here"],
+        [sys.executable, demo.__file__, "--checkpoint=nothing/here", *flags],
         capture_output=True,
         text=True,
         timeout=300,
     )
     assert done.returncode == 1
-    assert done.stderr.startswith(
-        "demo.py: there is no checkpoint nothing/here"
-    )
+    assert done.stderr.startswith(message)
     assert "Traceback" not in done.stderr

@@ -281,6 +281,20 @@ def test_a_fault_is_no_case_that_was_not_measured(
         )
 
 
+@pytest.mark.parametrize(
+    ("benchmark", "flag"),
+    [
+        (em_benchmark, "--kinds=my"),
+        (em_benchmark, "--networks=my"),
+        (train_benchmark, "--networks=my"),
+        (profile_benchmark, "--policy=my"),
+    ],
+)
+def test_a_wrong_name_is_told_before_anything_is_measured(run, benchmark, flag):
+    with pytest.raises(SystemExit, match="unknown .* 'my'; valid names: "):
+        run(benchmark, flag)
+
+
 def test_naive_matrix_capsules_give_what_ours_give():
     shape = keys.ImageShape(14, 14, 1, 3)
     hparams = MatrixHParams(

@@ -10,11 +10,14 @@ import keras
 
 from benchmarks.networks import Setting
 from common import processes
+from common.durable import write_file
 from common.ending import told
+from common.fields import meanings, require_known
 from devices.allocation import keep_freed_memory
 from devices.machine import machine
 from models.capsule import HParams
 from models.hparams import parse_overrides
+from training.config import Config
 
 # Flags of the benchmarks of a network: what `setting` reads.
 SETTING = {"batch_size": Setting.batch_size, "hparams_override": ""}
@@ -42,21 +45,27 @@ def run(measure, defaults, description, arguments=None):
         # The processes that measure end with this one, however it is ended.
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.default_int_handler)
-    if "policy" in defaults:
-        keras.config.set_dtype_policy(flags.policy)
     keep_freed_memory()
     with told(parser.prog):
+        if "policy" in defaults:
+            *_, meaning = meanings(Config)["dtype_policy"]
+            require_known("policy", flags.policy, meaning.choices)
+            keras.config.set_dtype_policy(flags.policy)
         # This process may leave all of a GPU's memory to others.
         computed_on = processes.in_own_process(machine)
         print(", ".join(f"{name}: {v}" for name, v in computed_on.items()))
         rows = measure(flags)
-    if not rows:
-        sys.exit("nothing was measured")
-    show_table(rows)
-    if flags.json:
-        content = {"machine": computed_on, "flags": vars(flags), "rows": rows}
-        text = json.dumps(content, indent=2)
-        pathlib.Path(flags.json).write_text(text + "\n")
+        if not rows:
+            sys.exit("nothing was measured")
+        show_table(rows)
+        if flags.json:
+            content = {
+                "machine": computed_on,
+                "flags": vars(flags),
+                "rows": rows,
+            }
+            text = json.dumps(content, indent=2) + "\n"
+            write_file(pathlib.Path(flags.json), text.encode())
 
 
 def _kind(default):

@@ -23,6 +23,7 @@ import numpy as np
 from benchmarks import command_line, measuring
 from benchmarks.naive_em import naive_model
 from common import processes
+from common.fields import require_known
 from devices.machine import peak_megabytes
 from input_data import features as keys
 from models.matrix_capsule import HParams
@@ -45,6 +46,10 @@ FLAGS = {
 
 def measure(flags):
     """A row for each network and kind."""
+    for network in flags.networks:
+        require_known("network", network, NETWORKS)
+    for kind in flags.kinds:
+        require_known("kind", kind, FLAGS["kinds"])
     rows = []
     for network in flags.networks:
         values = {**NETWORKS[network], "routing": flags.routing}

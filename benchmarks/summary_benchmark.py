@@ -16,6 +16,8 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+import numpy as np
+
 from benchmarks import command_line, measuring
 from benchmarks.networks import NETWORKS, examples
 from input_data import registry
@@ -89,7 +91,7 @@ def _row(name, every, seconds):
         100 * writing / (every * step)
         for writing, step in zip(seconds[name], seconds["step"], strict=True)
     ]
-    low, median, high = statistics.quantiles(shares, method="inclusive")
+    low, median, high = np.percentile(shares, [25, 50, 75])
     return {
         "summaries": name,
         "every": every,

@@ -40,6 +40,7 @@ import keras
 from benchmarks import command_line, measuring
 from benchmarks.networks import MNIST, NETWORKS, examples
 from common import processes
+from common.fields import require_known
 from devices.allocation import keep_freed_memory
 from devices.machine import peak_megabytes
 from devices.parallel import OneDevice
@@ -59,6 +60,8 @@ STEPS_FOR_MEMORY = 3
 
 def measure(flags):
     """One row for each policy and network, measured in other processes."""
+    for name in flags.networks:
+        require_known("network", name, NETWORKS)
     size = flags.image_size
     shape = dataclasses.replace(
         MNIST, height=size, width=size, depth=flags.depth

@@ -30,7 +30,8 @@ _FILES = {
 _FOLDER = pathlib.Path(__file__).parent / "page"
 # Of what is no file; capsules of thousands of atoms have less.
 _MOST_BYTES_OF_JSON = 2**20
-# Seconds without a byte after which a connection is closed.
+# Seconds without a byte after which a connection is closed, and in which the
+# body of a request must be there.
 _TIMEOUT = 60
 _SECONDS_TO_READ_ON = 2
 _HEADERS = {
@@ -120,7 +121,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _answer(self, respond):
         try:
             self._refuse_others()
-            kind, content = respond()
+            kind, content = respond(self._url())
             status = 200
         except UserError as error:
             status = 400
@@ -170,8 +171,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 403, f"{shortened(origin)} must not use this server"
             )
 
-    def _get(self):
-        path = urllib.parse.urlsplit(self.path).path
+    def _url(self):
+        try:
+            return urllib.parse.urlsplit(self.path)
+        except ValueError:
+            raise _RefusedError(
+                400, f"{shortened(self.path)} is no address"
+            ) from None
+
+    def _get(self, url):
+        path = url.path
         if path == "/exhibit":
             return _json(self.server.exhibit.description)
         if path not in _FILES:
@@ -179,8 +188,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         name, kind = _FILES[path]
         return kind, (_FOLDER / name).read_bytes()
 
-    def _post(self):
-        url = urllib.parse.urlsplit(self.path)
+    def _post(self, url):
         asked = dict(urllib.parse.parse_qsl(url.query))
         answers = {
             "/drawing": (_drawing, MAX_BYTES),
@@ -193,10 +201,21 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         answer, most_bytes = answers[url.path]
         length = self._length(most_bytes)
         with self.server.one_at_a_time:
-            body = self.rfile.read(length)
-            if len(body) < length:
-                raise _RefusedError(400, "the request ended early")
+            body = self._body(length)
             return _json(answer(self.server.exhibit, asked, body))
+
+    def _body(self, length):
+        """Reads what others wait for, so not for as long as it likes."""
+        until = time.monotonic() + _TIMEOUT
+        body = bytearray()
+        while len(body) < length and time.monotonic() < until:
+            part = self.rfile.read1(length - len(body))
+            if not part:
+                break
+            body += part
+        if len(body) < length:
+            raise _RefusedError(400, "the request ended early or took too long")
+        return bytes(body)
 
     def _length(self, most):
         """The bytes of the body, known before they are read."""

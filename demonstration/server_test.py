@@ -159,6 +159,32 @@ def test_a_body_without_a_length_is_refused(listening):
     assert (status, content["error"]) == (411, "a request says how long it is")
 
 
+def test_a_slow_body_does_not_keep_others_waiting(listening, monkeypatch):
+    monkeypatch.setattr(server, "_TIMEOUT", 0.5)
+
+    def parts():
+        for _ in range(4):
+            yield b" "
+            time.sleep(0.4)
+
+    status, _, content = ask(
+        listening, "POST", "/remake", parts(), **{"Content-Length": "99"}
+    )
+    assert (status, content["error"][-13:]) == (400, "took too long")
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_what_is_no_address_is_refused(listening, method):
+    connection = http.client.HTTPConnection(*listening.server_address)
+    connection.putrequest(method, "http://[", skip_host=True)
+    connection.putheader("Host", "localhost")
+    connection.endheaders()
+    answer = connection.getresponse()
+    assert answer.status == 400
+    assert json.loads(answer.read()) == {"error": "http://[ is no address"}
+    connection.close()
+
+
 def test_other_web_pages_are_kept_out(listening):
     port = listening.server_port
     for headers, status in (

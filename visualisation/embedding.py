@@ -54,8 +54,8 @@ def sprite(images):
       images: list of N RGB images [H, W, 3] of one size.
 
     Returns:
-      float array [side * H, side * W, 3] with side = ceil(sqrt(N)); places
-      that are left are black.
+      Array [side * H, side * W, 3] of their type, with side = ceil(sqrt(N));
+      places that are left are black.
 
     Raises:
       UserError: if it is larger than TensorBoard shows.
@@ -68,7 +68,7 @@ def sprite(images):
             f"TensorBoard's projector shows at most {largest} images of "
             f"{height}x{width}: --num_examples={len(images)} is too much"
         )
-    places = np.zeros((side * side, height, width, 3))
+    places = np.zeros((side * side, height, width, 3), images[0].dtype)
     places[: len(images)] = images
     rows = places.reshape(side, side, height, width, 3)
     return rows.swapaxes(1, 2).reshape(side * height, side * width, 3)
@@ -88,9 +88,12 @@ def make(subject, num_examples=NUM_EXAMPLES):
       UserError: if the sprite would be too large.
     """
     examples = list(itertools.islice(subject.examples(), num_examples))
-    images = [to_rgb(example.image) for example in examples]
+    images = [
+        np.rint(255 * to_rgb(example.image)).astype(np.uint8)
+        for example in examples
+    ]
     height, width, _ = images[0].shape
-    pixels = np.rint(255 * sprite(images)).astype(np.uint8)
+    pixels = sprite(images)
     table = io.BytesIO()
     np.savetxt(table, vectors(examples), fmt="%.6g", delimiter="\t")
     return {

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from common.errors import UserError
-from input_data.memory import require_memory
+from input_data.memory import COPIES, require_memory
 
 
 def read_values(file, path, shape, dtype):
@@ -27,7 +27,9 @@ def read_values(file, path, shape, dtype):
     announced = f"its header announces an array of {shape}"
     if min(shape) < 0:
         raise UserError(f"{path} is damaged: {announced}")
-    require_memory(size, f"{path}: {announced}, which", "is it damaged?")
+    require_memory(
+        COPIES * size, f"{path}: {announced}, which", "is it damaged?"
+    )
     content = file.read(size)
     if len(content) < size:
         raise UserError(

@@ -17,7 +17,7 @@ import numpy as np
 from common import durable
 from common.errors import UserError
 from input_data.formats.files import read_bytes
-from input_data.memory import require_memory
+from input_data.memory import COPIES, require_memory
 
 _HEADER_SIZE = 128
 _HEADER_TEXT = b"MATLAB 5.0 MAT-file"
@@ -108,7 +108,8 @@ def _unpack(data, path, before):
     unpacker = zlib.decompressobj()
     tag = unpacker.decompress(data, 8)
     size = int.from_bytes(tag[4:], "little")
-    require_memory(before + size, f"{path}, unpacked,", "is it damaged?")
+    num_bytes = COPIES * (before + size)
+    require_memory(num_bytes, f"{path}, unpacked,", "is it damaged?")
     content = tag + unpacker.decompress(unpacker.unconsumed_tail, size + 1)
     if not unpacker.eof:
         raise ValueError("compressed data shorter or longer than announced")

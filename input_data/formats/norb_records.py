@@ -7,6 +7,7 @@ two, lighting 0 to 5).
 """
 
 import dataclasses
+import math
 
 import numpy as np
 import tensorflow as tf
@@ -14,6 +15,7 @@ import tensorflow as tf
 from common import durable
 from common.errors import UserError
 from input_data.formats.image_records import ImageRecords, Layout
+from input_data.memory import COPIES, require_memory
 
 NUM_CLASSES = 5
 IMAGE_SIZE = 96
@@ -100,7 +102,9 @@ def read_records(path):
             f"{path} has images of {height}x{width} from {depth} cameras: "
             f"smallNORB has {IMAGE_SIZE}x{IMAGE_SIZE} pixels from {DEPTH}"
         )
-    images = np.empty((len(records), DEPTH, IMAGE_SIZE, IMAGE_SIZE), np.uint8)
+    shape = len(records), DEPTH, IMAGE_SIZE, IMAGE_SIZE
+    require_memory(COPIES * math.prod(shape), str(path), "is it smallNORB?")
+    images = np.empty(shape, np.uint8)
     labels = np.empty(len(records), np.int32)
     for start in range(0, len(records), _BATCH_SIZE):
         part = slice(start, min(start + _BATCH_SIZE, len(records)))

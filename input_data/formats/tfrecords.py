@@ -6,8 +6,10 @@ little-endian (tensorflow.org/tutorials/load_data/tfrecord). Where all frames
 have one length, the place of each is known without reading those before it.
 """
 
+import contextlib
 import os
 import pathlib
+import resource
 
 import google_crc32c
 import numpy as np
@@ -44,6 +46,7 @@ class TFRecordFiles:
 
     def __init__(self, paths):
         self._paths = [pathlib.Path(path) for path in paths]
+        _allow_open_files()
         self._files = [_open(path) for path in self._paths]
         self._header = _first_header(self._paths[0], self._files[0])
         self._frame = _length(self._header) + FRAME_OVERHEAD
@@ -136,6 +139,14 @@ class TFRecordFiles:
             f"before it of {_length(self._header)}: all must hold images of "
             "one size"
         )
+
+
+def _allow_open_files():
+    """As many as this user may have: programs begin with 1,024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Where there is no such number the limit stays as it is.
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _open(path):

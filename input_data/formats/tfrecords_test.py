@@ -1,4 +1,6 @@
 import gzip
+import os
+import resource
 
 import google_crc32c
 import numpy as np
@@ -40,6 +42,20 @@ def test_reads_any_records_of_several_files(tmp_path):
         (paths[2], 0),
         (paths[2], 5),
     ]
+
+
+def test_more_files_than_a_program_begins_with(tmp_path):
+    paths = [
+        write_records(tmp_path / str(number), some_records(1))
+        for number in range(20)
+    ]
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    is_open = len(os.listdir("/dev/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (is_open + 9, before[1]))
+    try:
+        assert len(open_and_read(*paths)) == 20
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,8 @@ def centre(ink, size, offset=(0, 0)):
     scale = min(DIGIT_SIZE, *size) / max(digit.shape)
     inner = [max(1, round(side * scale)) for side in digit.shape]
     digit = resize(digit[..., None], inner).numpy()
+    if not digit.any():  # a few pixels of a large drawing
+        return np.zeros((*size, 1), np.uint8)
     borders = []
     middle = np.array(size) / 2 + offset
     for axis, of_mass in enumerate(centre_of_mass(digit[..., 0])):
@@ -47,8 +49,11 @@ def centre_of_mass(ink):
     Args:
       ink: array [H, W] with some value above 0.
     """
-    places = np.indices(ink.shape) + 0.5
-    return (places * ink).sum(axis=(1, 2)) / ink.sum()
+    sums = [
+        (np.arange(length) + 0.5) @ ink.sum(axis=1 - axis)
+        for axis, length in enumerate(ink.shape)
+    ]
+    return np.array(sums) / ink.sum()
 
 
 def _extent(is_drawn):

@@ -58,5 +58,11 @@ def test_a_digit_is_not_larger_than_the_image():
     assert (centre(stroke(9, slice(2, 9), slice(2, 9)), (8, 8)) == 255).all()
 
 
+def test_dots_that_vanish_when_it_is_scaled():
+    ink = np.zeros((280, 280), np.uint8)
+    ink[0, 0] = ink[-1, -1] = 255
+    assert not centre(ink, (28, 28)).any()
+
+
 def test_nothing_drawn():
     assert not centre(np.zeros((50, 50), np.uint8), (28, 28)).any()

@@ -70,7 +70,7 @@ def test_an_interrupted_comparison_goes_on(tmp_path, capfd):
     process.send_signal(signal.SIGTERM)
     output, errors = process.communicate(timeout=300)
     assert process.returncode == 128 + signal.SIGTERM, errors
-    assert "Go on by: python " in output
+    assert "Go on by: python " in errors
     assert "efficient_capsule, seed" not in output
 
     process = start(folder)

@@ -180,7 +180,7 @@ def test_what_does_not_work_is_told_before_it_serves(tmp_path):
     [
         ((), "demo.py: there is no checkpoint nothing/here"),
         # As of a variable that is not set; it would be all addresses.
-        (("--host=",), "demo.py: --host= must be an address or a name"),
+        (("--host=",), "flag --host=: must be an address or a name"),
     ],
 )
 def test_the_command_prints_one_line_of_an_error(flags, message):

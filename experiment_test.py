@@ -31,7 +31,7 @@ from checkpoints.architecture import Architecture
 from checkpoints.checkpoint import JSON_FILE, WEIGHTS_FILE
 from checkpoints.checkpoint_test import flip_bit, make_model
 from common import flags
-from common.errors import InterruptedAtOnce, UserError
+from common.errors import Interrupted, InterruptedAtOnce, UserError
 from evaluation.evaluator import Evaluator
 from input_data import features as keys
 from input_data import memory, registry
@@ -45,7 +45,7 @@ from models.capsule import CapsuleModel
 from testing.mnist_files import write_mnist
 from testing.saved_arrays import saved
 from testing.small_models import overrides
-from training import train
+from training import process, train
 from training.config import Config
 from training.process import sole_trainer
 
@@ -321,16 +321,56 @@ def test_a_signal_saves_the_step_and_a_second_one_stops_at_once(
 
     config = small(done, max_steps=9)
     monkeypatch.setattr(train.StopAfterSignal, "on_step", signalled)
+    monkeypatch.setattr(process, "_SAME", -1)
     monkeypatch.setattr(flags, "settings_of", lambda _: config)
     monkeypatch.setattr(sys, "argv", ["experiment.py", "--flag=a b"])
     with pytest.raises(SystemExit) as stop:
         experiment.main([""])
     assert stop.value.code == 128 + number
-    output = capsys.readouterr().out
-    assert said.format(done) in output
-    assert output.endswith("Go on by: python experiment.py '--flag=a b'\n")
+    said_last = capsys.readouterr().err
+    assert said.format(done) in said_last
+    assert said_last.endswith("Go on by: python experiment.py '--flag=a b'\n")
     assert steps_in(done) == [2, 4, 6, *range(8, last + 1)]
     assert checkpoints.open(at(done, last)).step == last
+
+
+def test_a_signal_in_the_last_step_is_not_lost(done, capsys, monkeypatch):
+    on_step = train.StopAfterSignal.on_step
+
+    def signalled(self, step, logs):
+        if step == 8:
+            signal.raise_signal(signal.SIGTERM)
+        on_step(self, step, logs)
+
+    config = small(done, max_steps=8, eval_every=8)
+    monkeypatch.setattr(train.StopAfterSignal, "on_step", signalled)
+    with pytest.raises(Interrupted, match="Stopped at step 8, saved"):
+        experiment.run(config)
+    capsys.readouterr()
+    experiment.run(config)
+    assert "model.ckpt-8:\nTotal wrong predictions: " in capsys.readouterr().out
+
+
+def test_a_training_of_the_reference_is_not_begun_anew(tmp_path):
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "model.ckpt-600.index").touch()
+    with pytest.raises(UserError, match="TF1, .*model.ckpt-600: to go on"):
+        experiment.run(small(tmp_path))
+
+
+def test_test_images_that_are_missing_are_told_before_the_training(tmp_path):
+    write_mnist(tmp_path, num_train=8, num_test=2)
+    for path in tmp_path.glob("t10k*"):
+        path.unlink()
+    config = small(
+        tmp_path / "run",
+        dataset="mnist",
+        data_dir=str(tmp_path),
+        eval_every=2,
+    )
+    with pytest.raises(UserError, match="has no t10k-images"):
+        experiment.run(config)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_second_trainer_is_refused_while_the_first_lives(done):

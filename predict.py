@@ -9,8 +9,6 @@
 """
 
 import functools
-import os
-import signal
 import sys
 
 from absl import app, flags, logging
@@ -169,18 +167,10 @@ def main(argv):
     """Does what the flags ask for; a user's error is one line and exit 1."""
     # TensorFlow tells every step of an export.
     logging.set_verbosity(logging.WARNING)
-    try:
-        with told("predict.py"):
-            return run(flags.FLAGS, argv[1:])
-    except BrokenPipeError:
-        # The reader, such as head, has what it wants. Python would write the
-        # rest on its way out.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(128 + signal.SIGPIPE)
+    with told("predict.py"):
+        return run(flags.FLAGS, argv[1:])
 
 
 if __name__ == "__main__":
     define_flags()
-    # Flags may stand after the files, too.
-    flags.FLAGS.set_gnu_getopt(True)
     app.run(main, flags_parser=parse_or_explain)

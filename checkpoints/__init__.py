@@ -4,12 +4,13 @@ from checkpoints.checkpoint import (
     Checkpoint,
     DamagedError,
     Metadata,
+    exists,
+    find_tf1,
     newest,
     newest_sound,
     require_existing,
     save,
 )
-from checkpoints.checkpoint import exists as exists
 from checkpoints.checkpoint import open_checkpoint as open
 from checkpoints.folder import find_all, path_of, remove_partial
 
@@ -19,6 +20,7 @@ __all__ = [
     "Metadata",
     "exists",
     "find_all",
+    "find_tf1",
     "newest",
     "newest_sound",
     "open",

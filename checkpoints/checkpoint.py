@@ -425,7 +425,7 @@ def _read_json(path):
         is_sound = checksum == _json_checksum(values)
         version = values["format"]
     except FileNotFoundError:
-        if _tf1_in(path):
+        if find_tf1(path):
             raise UserError(_not_there(path)) from None
         raise DamagedError(f"{path} has no {JSON_FILE}") from None
     except (OSError, ValueError, RecursionError) as error:
@@ -455,7 +455,7 @@ def _read_json(path):
 
 def _not_there(path):
     folder = path if path.is_dir() else path.parent
-    found = _found_in(folder)[::-1] or _tf1_in(folder)
+    found = _found_in(folder)[::-1] or find_tf1(folder)
     return f"there is no checkpoint {path}; found " + (
         listed(found) if found else f"none in {folder}"
     )
@@ -470,8 +470,8 @@ def _found_in(folder):
     return []
 
 
-def _tf1_in(folder):
-    """What names the TF1 checkpoints of a folder."""
+def find_tf1(folder):
+    """The paths that name the TF1 checkpoints in a folder."""
     return sorted(path.with_suffix("") for path in folder.glob("*.index"))
 
 

@@ -102,7 +102,7 @@ def user_errors(name, advice=""):
 
     try:
         yield
-    except (OSError, tf.errors.OpError) as error:
+    except (OSError, UnicodeError, tf.errors.OpError) as error:
         raise UserError(
             f"{name} cannot be written: {_reason(error)}{advice}"
         ) from error
@@ -112,6 +112,8 @@ def _reason(error):
     if isinstance(error, OSError):
         # HDF5 adds its internals to what the number says.
         return os.strerror(error.errno) if error.errno else error
+    if isinstance(error, UnicodeError):
+        return "its name must be UTF-8"
     # TensorFlow's, without the names of functions and temporary files.
     reason = error.message.split(" [Op:")[0].split("; ")[-1]
     return shortened(reason, _LONGEST_REASON)

@@ -1,13 +1,15 @@
 """How a command ends: by its work, a user's error, or a signal."""
 
 import contextlib
+import os
 import shlex
 import signal
 import sys
 
 from common.errors import Interrupted, UserError
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# SIGHUP comes when a terminal is closed.
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @contextlib.contextmanager
@@ -20,22 +22,51 @@ def told(command):
     Raises:
       SystemExit: with 1 for a `UserError`; with 128 and its number for a
         signal, after the command that goes on where the job says that it was
-        stopped.
+        stopped; with 128 and that of SIGPIPE if standard output was closed.
     """
     try:
         yield
+        sys.stdout.flush()
     except UserError as error:
         sys.exit(f"{command}: {error}")
     except Interrupted as stop:
-        print(f"{stop}\nGo on by: {shlex.join(['python', *sys.argv])}")
+        # Standard output may be for documents alone.
+        again = f"Go on by: {shlex.join(['python', *sys.argv])}"
+        print(stop, again, sep="\n", file=sys.stderr)
         sys.exit(128 + stop.signal_number)
+    except BrokenPipeError:
+        # The reader, such as head, has what it wants. Python would write the
+        # rest on its way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
 
 
 @contextlib.contextmanager
+def handling_signals(handler):
+    """A context in which the signals that end a command call a function.
+
+    They are SIGTERM, Ctrl-C and, where nohup has it not ignored, SIGHUP.
+
+    Args:
+      handler: function, as `signal.signal` takes it.
+    """
+    before = {
+        number: signal.signal(number, handler)
+        for number in _SIGNALS
+        if number != signal.SIGHUP
+        or signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, handler_before in before.items():
+            signal.signal(number, handler_before)
+
+
 def interrupted_by_signals():
-    """A context in which SIGTERM and Ctrl-C raise `Interrupted`.
+    """A context in which signals raise `Interrupted`.
 
     It is for jobs of several trainings, which save by themselves.
     """
@@ -43,9 +74,4 @@ def interrupted_by_signals():
     def stop(number, frame):
         raise Interrupted("Stopped; what was trained is saved", number)
 
-    before = {number: signal.signal(number, stop) for number in _SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return handling_signals(stop)

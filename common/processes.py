@@ -34,18 +34,20 @@ def in_own_process(function, *arguments):
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe(duplex=False)
     process = context.Process(target=_call, args=(there, function, arguments))
-    process.start()
-    there.close()
     try:
+        process.start()
+        there.close()
         value, error = here.recv()
     except EOFError:
         process.join()
         raise EndedError(process.exitcode) from None
     except BaseException:
-        process.terminate()
+        if process.pid:
+            process.terminate()
         raise
     finally:
-        process.join()
+        if process.pid:
+            process.join()
     if error is not None:
         raise UserError(*error)
     return value

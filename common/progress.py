@@ -1,5 +1,6 @@
 """Progress: on a terminal one line that changes, elsewhere one now and then."""
 
+import math
 import sys
 import time
 
@@ -39,7 +40,8 @@ class Progress:
             if self._is_terminal
             else _SECONDS_BETWEEN_LINES
         )
-        if now - self._shown < wait and done < self._total:
+        is_early = now - self._shown < wait and done < self._total
+        if is_early or self._shown == math.inf:
             return
         self._shown = now
         # The rate is that of this run alone.
@@ -57,7 +59,10 @@ class Progress:
             line = f"{_CLEAR_LINE}{line}"
         else:
             end = "\n"
-        print(line, end=end, file=self._stream, flush=True)
+        try:
+            print(line, end=end, file=self._stream, flush=True)
+        except OSError:  # who read it has gone; the work goes on
+            self._shown = math.inf
 
     def clear(self):
         """Removes the line of a terminal, to write something else there."""

@@ -1,3 +1,4 @@
+import os
 import sys
 
 import pytest
@@ -25,6 +26,18 @@ def test_lines_come_now_and_then_and_at_the_end(capsys, clock):
         "step 80/100 - loss: 0.0800 - 2 steps/s - 10 s left",
         "step 100/100 - loss: 0.1000 - 2 steps/s",
     ]
+
+
+def test_the_work_goes_on_when_its_reader_has_gone(clock):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w", buffering=1) as stream:
+        shown = Progress(0, 9, stream=stream)
+        for step in range(1, 10):
+            clock[0] += 60
+            shown.update(step, {})
+        # What could not be written is not to be tried again when it is closed.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), writer)
 
 
 def test_a_terminal_gets_one_line_that_counts_as_a_pipe_does(

@@ -87,6 +87,13 @@ class Settings(Options):
             raise UserError(
                 "give one budget for each run: either --minutes or --steps"
             )
+        last = self.seed + self.seeds - 1
+        *_, meaning = meanings(Options)["seed"]
+        if not meaning.allows(last):
+            raise UserError(
+                f"--seed={self.seed} --seeds={self.seeds}: the last seed, "
+                f"{last}, must be {meaning.allowed}"
+            )
 
 
 def own_flags(lines):
@@ -155,7 +162,7 @@ def training(settings, name, own):
 # What a comparison decides, or all of its models must have in common.
 _OF_THE_COMPARISON = (
     *(n for n in meanings(Options) if n not in ("augment", "crops", "shift")),
-    *("checkpoint", "init_checkpoint", "keep", "max_steps", "model"),
-    *("num_processes", "num_trials", "save_step", "summary_dir"),
+    *("checkpoint", "eval_every", "init_checkpoint", "keep", "max_steps"),
+    *("model", "num_processes", "num_trials", "save_step", "summary_dir"),
     *("summary_step", "train"),
 )

@@ -22,6 +22,10 @@ def test_all_models_are_compared_unless_some_are_named():
         ({"steps": 3}, "--output_dir is required"),
         ({"output_dir": "x"}, "either --minutes or --steps"),
         ({"output_dir": "x", "steps": 3, "minutes": 1.0}, "either --minutes"),
+        (
+            {"output_dir": "x", "steps": 3, "seed": 2**32 - 1, "seeds": 2},
+            "the last seed, 4294967296, must be at least 0 and at most",
+        ),
     ],
 )
 def test_a_folder_and_one_budget_are_needed(values, message):
@@ -58,6 +62,7 @@ def test_a_model_has_the_data_flags_and_its_own():
         ("baseline --nonsense=1", "--settings of baseline: .*nonsense"),
         ("baseline --augment false", "of baseline: not a flag: false"),
         ("all --max_steps=7", "--max_steps is not for single models"),
+        ("all --eval_every=7", "--eval_every is not for single models"),
         ("baseline --dataset=mnist", "--dataset is not for single models"),
         ("baseline --color", "--color is not for single models"),
         ("baseline --distort", "--distort is not for single models"),

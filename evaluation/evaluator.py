@@ -156,9 +156,14 @@ class Evaluator:
         """
         _, pipeline = self.load(checkpoint)
         _, _, predictor = self._built
+        config = self.settings_for(checkpoint)
+        if config.crops > 1 and not self.model.shows_capsules:
+            raise UserError(
+                f"--crops is for models of capsules: what model "
+                f"{self.model.name} gives has no scale to add up"
+            )
         batch_size = self._parallel.round_up(EVAL_BATCH_SIZE)
         found = predict(predictor, pipeline, batch_size)
-        config = self.settings_for(checkpoint)
         if config.crops > 1:
             found = self._over_crops(found, predictor, batch_size)
         return dataclasses.replace(found, dataset=config.dataset_name)
@@ -170,11 +175,6 @@ class Evaluator:
         routing", ICLR 2018, section 5: the activations of all crops are
         averaged. The loss stays that of the middle.
         """
-        if not self.model.shows_capsules:
-            raise UserError(
-                f"--crops is for models of capsules: what model "
-                f"{self.model.name} gives has no scale to add up"
-            )
         total = _shares(middle.logits)
         for offset in _AROUND:
             moved = middle.pipeline.moved(offset)

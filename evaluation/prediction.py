@@ -143,7 +143,7 @@ def list_files(arguments, complain):
         folder all files are taken, also those in its sub-folders, in the
         order of their names, but hidden ones.
       complain: function of a `UserError`, called for each folder that is
-        empty or cannot be read.
+        empty, a link in another one, or cannot be read.
 
     Returns:
       List of strings, files that may or may not be there.
@@ -161,6 +161,11 @@ def list_files(arguments, complain):
         found = []
         for path, folders, names in os.walk(argument, onerror=cannot_read):
             folders[:] = _shown(folders)
+            for folder in folders:
+                link = os.path.join(path, folder)
+                if os.path.islink(link):  # which may lead back here
+                    reason = f"{link} is a link to a folder: name it itself"
+                    complain(UserError(reason))
             found += [os.path.join(path, name) for name in _shown(names)]
         if not found:
             complain(UserError(f"{argument} is a folder without files"))

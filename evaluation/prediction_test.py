@@ -68,6 +68,8 @@ def test_files_of_folders_in_order_without_hidden_ones(tmp_path):
     names = ["b.png", "a.png", "deep/er/c.png", ".hidden", ".folder/d.png"]
     write_files(tmp_path / "some", dict.fromkeys(names, 1))
     (tmp_path / "empty").mkdir()
+    link = tmp_path / "some" / "deep" / "link"
+    link.symlink_to(tmp_path)
     errors = []
     arguments = [str(tmp_path / n) for n in ("some", "no.png", "empty")]
     files = list_files([*arguments, "-"], errors.append)
@@ -80,7 +82,8 @@ def test_files_of_folders_in_order_without_hidden_ones(tmp_path):
         "-",
     ]
     assert [str(e) for e in errors] == [
-        f"{tmp_path}/empty is a folder without files"
+        f"{link} is a link to a folder: name it itself",
+        f"{tmp_path}/empty is a folder without files",
     ]
 
 

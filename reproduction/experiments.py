@@ -222,7 +222,7 @@ _ALL = (
         hparams=_COSINE,
         flags="--shift=6 --pad=6",
         published=0.77,
-        source=f"{_SABOUR}, section 5.2",
+        source=f"{_SABOUR}, section 5.2, on moved test images",
         others=(Evaluation("affNIST", _AFFNIST, 21.0),),
         not_run=_NOT_HERE,
     ),

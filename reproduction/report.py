@@ -52,7 +52,7 @@ def short_table(output_dir):
         runs = list(read(output_dir, experiment)[0].values())
         if runs and experiment.published is not None:
             seeds = f"{len(runs)} seed{'s' * (len(runs) > 1)}"
-            how = [seeds, f"{runs[0]['steps']:,} steps"]
+            how = [seeds, f"{_steps(runs)} steps"]
             policies = {policy_of(run) or "float32" for run in runs}
             if policies != {"float32"}:
                 how.append(" or ".join(sorted(policies)))
@@ -70,11 +70,10 @@ def _rows(experiment, runs, ensemble):
         steps = f"{experiment.max_steps:,}"
         return [(name, experiment.title, published, missing, "", steps)]
     runs = list(runs.values())
-    steps = sorted({f"{run['steps']:,}" for run in runs})
     minutes = statistics.mean(run["training_seconds"] for run in runs) / 60
     facts = (
         ", ".join(str(run["seed"]) for run in runs),
-        " or ".join(steps),
+        _steps(runs),
         f"{minutes:.0f}",
         "; ".join(sorted({machine_of(run) for run in runs})),
     )
@@ -93,6 +92,10 @@ def _rows(experiment, runs, ensemble):
     if ensemble is not None:
         rows.append(("", "their ensemble", "", f"{percent([ensemble])} %"))
     return rows
+
+
+def _steps(runs):
+    return " or ".join(sorted({f"{run['steps']:,}" for run in runs}))
 
 
 def machine_of(run):

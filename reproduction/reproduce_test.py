@@ -158,6 +158,8 @@ def test_the_table_is_what_the_files_say(tmp_path):
     assert "0.40 ± 0.14 % (2 seeds, 9,380 steps)" in report.short_table(
         tmp_path
     )
+    write(tmp_path, "mnist-1-plain", result(3), {**result(5), "steps": 1173})
+    assert "(2 seeds, 1,173 or 9,380 steps)" in report.short_table(tmp_path)
     (tmp_path / "mnist-3" / "1.json").unlink()
     mixed = {**result(5), "command": "python x --dtype_policy=mixed_bfloat16"}
     write(tmp_path, "mnist-1", result(3), mixed)

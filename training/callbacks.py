@@ -118,7 +118,7 @@ class StopAfterSignal(_StepCallback):
         self._stop.wait()
         number = self._parallel.largest(self._stop.number or 0)
         if number:
-            self._stop.number, self._stop.is_heeded = number, True
+            self._stop.heed(number)
             self.model.stop_training = True
 
 

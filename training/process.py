@@ -3,13 +3,16 @@
 import contextlib
 import fcntl
 import os
-import signal
 import time
 
+from common.ending import handling_signals
 from common.errors import InterruptedAtOnce, UserError
 
 # Seconds that a trainer tries: who asks `is_training` locks for a moment.
 _PATIENCE = 0.5
+# Seconds in which a second signal is the first once more: schedulers signal
+# each process of a job, and those of a cluster tell each other.
+_SAME = 1.0
 
 
 @contextlib.contextmanager
@@ -72,11 +75,12 @@ def _locked(descriptor, kind, directory):
 
 
 class StopSignal:
-    """Notes SIGTERM and Ctrl-C, as a context manager.
+    """Notes the signals that end a command, as a context manager.
 
     While a network is built, and its first step, which traces and compiles it,
     is not done, one interrupts at once. From `wait` on the first is noted for
-    the training loop to see after its step; a second one interrupts at once.
+    the training loop to see after its step; another, later one interrupts at
+    once.
 
     Attributes:
       number: int, the signal that came, or None.
@@ -84,36 +88,41 @@ class StopSignal:
         at any time, and all that follows a step must know the same.
     """
 
-    _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
     def __init__(self):
         self.number = None
         self.is_heeded = False
         self._waits = False
+        self._handling = handling_signals(self._note)
 
     def __enter__(self):
-        self._before = {
-            number: signal.signal(number, self._note)
-            for number in self._SIGNALS
-        }
+        self._handling.__enter__()
         return self
 
     def __exit__(self, *exception):
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        self._handling.__exit__(*exception)
 
     def wait(self):
         """From now on the first signal waits for the end of a step."""
         self._waits = True
+
+    def heed(self, number):
+        """The loop ends by a signal, which may have come to another process."""
+        self._keep(number)
+        self.is_heeded = True
+
+    def _keep(self, number):
+        if self.number is None:
+            self.number, self._since = number, time.monotonic()
 
     def _note(self, number, frame):
         if not self._waits:
             raise InterruptedAtOnce(
                 "Stopped before the first step of this run", number
             )
-        if self.number is not None:
+        is_later = self.number and time.monotonic() > self._since + _SAME
+        if is_later:
             raise InterruptedAtOnce(
                 "Stopped at once: the steps since the last checkpoint are lost",
                 number,
             )
-        self.number = number
+        self._keep(number)

@@ -8,6 +8,7 @@ import pytest
 
 from common.errors import InterruptedAtOnce, UserError
 from devices.parallel import OneDevice
+from training import process
 from training.callbacks import Save, StopAfterSignal
 from training.process import StopSignal, sole_trainer
 
@@ -27,13 +28,42 @@ def test_a_signal_ends_a_build_at_once():
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_in_training_the_first_signal_waits_and_a_second_does_not():
+def test_in_training_the_first_signal_waits_and_a_later_one_does_not(
+    monkeypatch,
+):
     with StopSignal() as stop:
         stop.wait()
         send(signal.SIGINT)
         assert stop.number == signal.SIGINT
+        send(signal.SIGTERM)  # of a scheduler, to all that it started
+        assert stop.number == signal.SIGINT
+        monkeypatch.setattr(process, "_SAME", -1)
         with pytest.raises(InterruptedAtOnce, match="Stopped at once"):
             send(signal.SIGTERM)
+
+
+def test_a_signal_that_another_process_told_of_may_also_come_here():
+    with StopSignal() as stop:
+        stop.wait()
+        stop.heed(signal.SIGTERM)
+        send(signal.SIGTERM)
+        assert stop.is_heeded
+
+
+def test_a_closed_terminal_ends_a_training_but_for_nohup():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopSignal() as stop:
+            stop.wait()
+            send(signal.SIGHUP)
+            assert stop.number is None
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        with StopSignal() as stop:
+            stop.wait()
+            send(signal.SIGHUP)
+            assert stop.number == signal.SIGHUP
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_signal_after_a_step_counts_from_the_next_one_on():

@@ -95,6 +95,4 @@ def main(argv):
 
 if __name__ == "__main__":
     common.flags.define(Network)
-    # Flags may stand after the arguments, too.
-    flags.FLAGS.set_gnu_getopt(True)
     app.run(main, flags_parser=common.flags.parse_or_explain)

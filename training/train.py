@@ -13,6 +13,7 @@ import checkpoints
 from checkpoints.architecture import Architecture
 from common.durable import make_folder, remove_leftovers
 from common.errors import Interrupted, UserError
+from common.text import listed
 from devices.parallel import OneDevice
 from input_data import registry
 from input_data.features import OF_FILES
@@ -76,7 +77,7 @@ def train(config, parallel=None, evaluate=None):
         is_over = step == config.max_steps and stop.number is None
         if is_over and config.eval_every:
             evaluate(path)
-    if stop.number is not None and step < config.max_steps:
+    if stop.number is not None and not is_over:
         raise Interrupted(f"Stopped at step {step}, saved {path}", stop.number)
     if step != config.max_steps:
         raise RuntimeError(f"training ended by itself at step {step}")
@@ -131,6 +132,8 @@ def _prepare(config, parallel):
         config.split(train=True),
         config,
     )
+    if config.eval_every:  # lest it fail after the work
+        registry.load(config.dataset_name, config.split(train=False), config)
     architecture = Architecture.asked_for(config, pipeline.spec)
     if architecture.hparams.verbose and not parallel.is_alone:
         raise UserError(
@@ -243,6 +246,7 @@ def _initialize(job, model):
     """
     config, path = job.config, job.config.init_checkpoint
     if path is None:
+        _refuse_tf1(job.directory)
         return 0
     source = checkpoints.open(path)
     source.require_usable(config, job.pipeline)
@@ -256,6 +260,16 @@ def _initialize(job, model):
         )
     print(f"Starting from {path} at step {step}")
     return step
+
+
+def _refuse_tf1(directory):
+    """Raises UserError where a training of the reference would go on."""
+    found = checkpoints.find_tf1(directory)
+    if found:
+        raise UserError(
+            f"{directory} has checkpoints of TF1, {listed(found)}: to go on "
+            "from one name it by --init_checkpoint, and another --summary_dir"
+        )
 
 
 def _require_same_data_set(source, config):

@@ -19,14 +19,21 @@ def load(split, options):
     """The pipeline of one split.
 
     `data_dir` names record files, see `mnist_record_files`, or else holds the
-    idx files, plain or gzipped; without it, TFDS's mnist.
+    idx files, plain or gzipped, which are also taken beside records that are
+    padded otherwise; without it, TFDS's mnist.
     """
     hint = ""
     if options.data_dir is not None:
-        from_records = mnist_record_files.find(split, options)
-        if from_records is not None:
-            return from_records
-        hint = mnist_record_files.hint(split, options)
+        try:
+            from_records = mnist_record_files.find(split, options)
+        except mnist_record_files.OtherPaddingError as other:
+            if options.num_targets == 2:  # of pairs there are no idx files
+                raise
+            hint = f". {other}"
+        else:
+            if from_records is not None:
+                return from_records
+            hint = mnist_record_files.hint(split, options)
     data = read_split(split, options.data_dir, hint)
     return make_pipeline(data, options, SINGLE_SHIFT)
 

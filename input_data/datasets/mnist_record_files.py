@@ -44,6 +44,11 @@ from input_data.labelled_images import (
 from input_data.pipeline import Pipeline
 from input_data.transforms.shifting import unit_range
 
+
+class OtherPaddingError(UserError):
+    """Records are not padded as the options say."""
+
+
 # Height and width of MNIST's images, to which padding is added.
 SIZE = 28
 # Test images are not shifted.
@@ -67,6 +72,7 @@ def find(split, options):
       `Pipeline`, or None if there are no record files for it.
 
     Raises:
+      OtherPaddingError: if they are padded otherwise than the options say.
       UserError: if files are missing, damaged, or not as the options say.
     """
     if mnist_records.names_shards(options.data_dir):
@@ -193,7 +199,7 @@ def single_records(path, options):
 
 
 def _require_padded(source, name, pad):
-    """Raises UserError if images were not written with a padding.
+    """Raises `OtherPaddingError` if images were not written with a padding.
 
     Args:
       source: `_RecordSource`.
@@ -205,7 +211,7 @@ def _require_padded(source, name, pad):
     height, width, _ = source.shape
     size = SIZE + 2 * pad
     if (height, width) != (size, size):
-        raise UserError(
+        raise OtherPaddingError(
             f"{name} has images of {height}x{width}, but with --pad={pad} they "
             f"are {size}x{size}: leave out --pad, or write the file with it"
         )

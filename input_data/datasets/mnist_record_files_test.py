@@ -10,6 +10,7 @@ from input_data.formats.image_records import Encoder
 from input_data.formats.mnist_records import PAIR, SINGLE
 from input_data.options import Options
 from input_data.splits import Split
+from testing.mnist_files import write_mnist
 from testing.tiny_files import write_records
 from training.config import Config
 from training.train import train
@@ -118,6 +119,15 @@ def test_padded_records(tmp_path):
         load(Split.TRAIN, data_dir=str(tmp_path), shift=6, pad=0)
     pipeline = load(Split.TRAIN, data_dir=str(tmp_path), shift=6, distort=True)
     assert images_of(training(pipeline, 0, 1)[0]).shape == (6, 36, 36, 1)
+
+
+def test_beside_records_that_are_padded_otherwise_idx_files_are_read(tmp_path):
+    write_single(tmp_path / "test_0shifted_mnist.tfrecords", [3, 4])
+    write_mnist(tmp_path, num_train=2, num_test=3)
+    for pad, count, size in ((None, 2, 28), (0, 2, 28), (6, 3, 40)):
+        spec = load(Split.TEST, data_dir=str(tmp_path), pad=pad).spec
+        assert spec.num_images == count
+        assert spec.shape == keys.ImageShape(size, size, 1, 10)
 
 
 def test_each_pass_takes_every_record_once_far_from_its_neighbours(tmp_path):

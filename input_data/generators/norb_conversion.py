@@ -37,14 +37,18 @@ def convert(data_dir, output_dir):
     }
     for path in paths.values():
         durable.refuse_existing(path)
-    for training, path in paths.items():
-        if data_dir is None:
-            data = tfds_images.read_smallnorb(training)
-        else:
-            data = read_originals(data_dir, training)
-        durable.remove_leftovers(durable.make_folder(output_dir))
+    # Both are read before one is written: what is there is not replaced.
+    found = [_read(data_dir, training) for training in paths]
+    durable.remove_leftovers(durable.make_folder(output_dir))
+    for path, data in zip(paths.values(), found, strict=True):
         write_records(path, data)
         print(f"{path}: {len(data.labels)} records")
+
+
+def _read(data_dir, training):
+    if data_dir is None:
+        return tfds_images.read_smallnorb(training)
+    return read_originals(data_dir, training)
 
 
 def read_originals(folder, training):

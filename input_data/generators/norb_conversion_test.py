@@ -178,6 +178,15 @@ def test_missing_and_doubled_originals_are_named(tmp_path):
         norb_conversion.convert(str(tmp_path), str(tmp_path / "out"))
 
 
+def test_nothing_is_written_before_all_is_read(tmp_path):
+    write_originals(tmp_path)
+    (cat,) = tmp_path.glob("*-testing-cat.mat*")
+    cat.unlink()
+    with pytest.raises(UserError, match="testing-cat"):
+        norb_conversion.convert(str(tmp_path), str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
 def test_records_that_are_there_stay(tmp_path):
     write_originals(tmp_path)
     (tmp_path / "testduo.tfrecords").write_text("before")

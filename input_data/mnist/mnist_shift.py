@@ -43,12 +43,15 @@ def main(argv):
         try:
             from input_data.generators.shifted_records import generate
 
-            paths = generate(settings_of(Job), flags.FLAGS.num_workers)
+            job = settings_of(Job)
+            paths = generate(job, flags.FLAGS.num_workers)
         except KeyboardInterrupt:
             raise UserError(
                 "interrupted; the same command makes what is missing"
             ) from None
     print(f"{len(paths)} files, {paths[0]} to {paths[-1].name}")
+    if not job.multi_targets and job.shift and "test" in job.split:
+        print("Note: of single test digits readers expect --shift=0")
 
 
 if __name__ == "__main__":

@@ -12,19 +12,14 @@ from absl import app, flags
 import common.flags
 import devices
 from common.ending import told
-from common.fields import meanings
 from common.startup import load_backend
 from input_data.options import Options
 from training.config import Config
 
-# The flags that demo.py shares with experiment.py.
-_SHARED_FLAGS = (*meanings(Options), "hparams_override", "model")
-
 
 def define_flags():
     """Defines the flags: of this command, so when it runs as one."""
-    common.flags.define(Config, _SHARED_FLAGS)
-    common.flags.define_checkpoint()
+    common.flags.define_shown(Config, Options)
     flags.DEFINE_string(
         "host",
         "127.0.0.1",

@@ -24,7 +24,7 @@ import common.flags
 import devices
 from common.durable import make_folder, write_files
 from common.ending import told
-from common.fields import meanings, require_known
+from common.fields import require_known
 from common.startup import load_backend
 from input_data.options import Options
 from training.config import Config
@@ -39,14 +39,11 @@ FIGURES = (
 )
 # Its files are for the projector, not pictures to look at.
 _EMBEDDING = "embedding"
-# The flags that figures.py shares with experiment.py.
-_SHARED_FLAGS = (*meanings(Options), "hparams_override", "model")
 
 
 def define_flags():
     """Defines the flags: of this command, so when it runs as one."""
-    common.flags.define(Config, _SHARED_FLAGS)
-    common.flags.define_checkpoint()
+    common.flags.define_shown(Config, Options)
     flags.DEFINE_integer(
         "num_examples",
         None,

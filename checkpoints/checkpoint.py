@@ -27,7 +27,6 @@ import tensorflow as tf
 
 from checkpoints.architecture import Architecture
 from checkpoints.folder import NAME, find_all, path_of, remove_old, set_aside
-from checkpoints.schema import require_form
 from checkpoints.tf1.tf1_checkpoint import Tf1Checkpoint, is_tf1
 from common.durable import user_errors, whole
 from common.errors import UserError
@@ -276,7 +275,7 @@ def open_checkpoint(path: str | os.PathLike) -> Checkpoint:
         step=values["step"],
         architecture=architecture,
         training=values["training"],
-        class_names=values.get("class_names"),
+        class_names=values["class_names"],
         path=path,
     )
 
@@ -341,7 +340,7 @@ def newest(directory: str | os.PathLike) -> Checkpoint | None:
 
 
 def save(directory, model, metadata, keep=0):
-    """Writes the checkpoint of the model's step; a sound one is not redone.
+    """Writes the checkpoint of the model's step.
 
     Args:
       directory: path, made if it is not there.
@@ -353,28 +352,17 @@ def save(directory, model, metadata, keep=0):
       The path of the checkpoint.
 
     Raises:
-      UserError: if it cannot be written (a full disk, no permission).
+      UserError: if it cannot be written (a full disk, no permission), or
+        there is something of its name.
     """
     final = path_of(directory, metadata.step)
     with user_errors(final, ". Earlier checkpoints are as they were."):
-        if final.is_dir():
-            if _is_sound(final):
-                return final
-            set_aside(final)
         final.parent.mkdir(parents=True, exist_ok=True)
         with whole(final) as partial:
             _write(partial, model, metadata)
         if keep:
             remove_old(directory, metadata.step, keep)
     return final
-
-
-def _is_sound(path):
-    try:
-        open_checkpoint(path)
-    except UserError:
-        return False
-    return True
 
 
 def _write(path, model, metadata):
@@ -422,8 +410,19 @@ def _read_json(path):
         # Half of a pair of UTF-16 has no place in any file.
         json.dumps(values, ensure_ascii=False).encode()
         checksum = values.pop("sha256_of_this")
-        is_sound = checksum == _json_checksum(values)
-        version = values["format"]
+        if checksum != _json_checksum(values):
+            raise DamagedError(
+                f"{description} is damaged: its checksum differs"
+            )
+        if values["format"] != FORMAT:
+            raise UserError(
+                f"{description} is of format {shortened(values['format'])}; "
+                f"this version reads format {FORMAT}"
+            )
+        needed = ("architecture", "sha256", "step", "training")
+        found = {name: values[name] for name in needed}
+        # The first programs did not write them.
+        found["class_names"] = values.get("class_names")
     except FileNotFoundError:
         if find_tf1(path):
             raise UserError(_not_there(path)) from None
@@ -434,23 +433,12 @@ def _read_json(path):
         raise DamagedError(
             f"{description} does not describe a checkpoint"
         ) from None
-    if not is_sound:
-        raise DamagedError(f"{description} is damaged: its checksum differs")
-    if version != FORMAT:
-        raise UserError(
-            f"{description} is of format {shortened(version)}; this version "
-            f"reads format {FORMAT}"
-        )
-    try:
-        require_form(values)
-    except ValueError as error:
-        raise DamagedError(f"{description} is damaged: {error}") from None
     match = NAME.fullmatch(path.name)
-    if match and int(match.group(1)) != values["step"]:
+    if match and int(match.group(1)) != found["step"]:
         raise DamagedError(
-            f"{path} holds step {values['step']}, not that of its name"
+            f"{path} holds step {found['step']}, not that of its name"
         )
-    return values
+    return found
 
 
 def _not_there(path):

@@ -94,8 +94,15 @@ class _Number(flags.FloatParser):
 _NUMBERS = {int: _WholeNumber, float: _Number}
 
 
-def define_checkpoint():
-    """Defines --checkpoint, of a command that shows one."""
+def define_shown(settings_class, data_class):
+    """Defines the flags of a command that shows a checkpoint.
+
+    Args:
+      settings_class: dataclass of `fields.field`s.
+      data_class: the part of it that describes the data.
+    """
+    names = (*meanings(data_class), "hparams_override", "model")
+    define(settings_class, names)
     flags.DEFINE_string(
         "checkpoint",
         None,

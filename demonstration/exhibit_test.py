@@ -222,12 +222,6 @@ def test_settings_of_another_network_are_refused_without_data(tmp_path):
         )
 
 
-def test_a_network_without_capsules(tmp_path):
-    path = save(tmp_path, "baseline")
-    with pytest.raises(UserError, match="no capsules to show"):
-        load(path)
-
-
 def test_numbers_that_are_not_finite(make):
     shown = make(model="shared_capsule", weights=np.nan)
     with pytest.raises(UserError, match="numbers that are not finite"):

@@ -6,7 +6,6 @@ import sys
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import layers
 from common.errors import UserError
@@ -136,30 +135,16 @@ def test_torch_has_no_saved_model(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "error"),
-    [
-        ("net.keras", OSError(28, "No space left on device")),
-        (
-            "saved",
-            tf.errors.ResourceExhaustedError(
-                None, None, "{{node x}} /tmp/y; No space left on device [Op:Z]"
-            ),
-        ),
-    ],
-)
-def test_a_failure_leaves_nothing(tmp_path, monkeypatch, name, error):
-    def fail(self, path, **keywords):
-        pathlib.Path(path).write_text("a part")
-        raise error
+def test_a_failure_leaves_nothing(tmp_path, monkeypatch):
+    def fail(self, path):
+        path.write_text("a part")
+        raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(keras.Model, "save", fail)
-    monkeypatch.setattr(keras.Model, "export", fail)
-    with pytest.raises(UserError) as raised:
-        export(tmp_path / name, functional(make(), SHAPE))
-    assert str(raised.value) == (
-        f"--export={tmp_path / name} cannot be written: No space left on device"
-    )
+    path = tmp_path / "net.keras"
+    message = f"^--export={path} cannot be written: No space left on device$"
+    with pytest.raises(UserError, match=message):
+        export(path, functional(make(), SHAPE))
     assert list(tmp_path.iterdir()) == []
 
 

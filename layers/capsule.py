@@ -24,6 +24,25 @@ def require_positive(**arguments: int) -> None:
             )
 
 
+def require_axes(
+    layer: keras.layers.Layer, shape: tuple, *axes: str, num_unknown: int = 0
+) -> None:
+    """Raises ValueError unless the input has a batch and known axes.
+
+    Args:
+      layer: the layer that is built, for the message.
+      shape: tuple, the shape of its input.
+      *axes: names of the axes after the batch.
+      num_unknown: int, how many of the first of these may be unknown, too.
+    """
+    if len(shape) != 1 + len(axes) or None in shape[1 + num_unknown :]:
+        raise ValueError(
+            f"{layer.name} needs input of the shape (batch, {', '.join(axes)})"
+            f" with known {', '.join(axes[num_unknown:])}. Received: "
+            f"{tuple(shape)}"
+        )
+
+
 def padding_of(name: str) -> str:
     """VALID or SAME, or raises ValueError."""
     if str(name).upper() not in ("VALID", "SAME"):
@@ -188,13 +207,10 @@ class Capsule(_RoutedLayer):
         self.input_spec = keras.layers.InputSpec(ndim=3)
 
     def build(self, input_shape):
-        needed = input_shape[2:] if self.share_weights else input_shape[1:]
-        if len(input_shape) != 3 or None in needed:
-            known = "atoms" if self.share_weights else "capsules and atoms"
-            raise ValueError(
-                f"{self.name} needs input of the shape (batch, capsules, "
-                f"atoms) with known {known}. Received: {tuple(input_shape)}"
-            )
+        num_unknown = 1 if self.share_weights else 0
+        require_axes(
+            self, input_shape, "capsules", "atoms", num_unknown=num_unknown
+        )
         _, inputs, input_atoms = input_shape
         self._add_weights(
             (
@@ -296,12 +312,7 @@ class ConvSlimCapsule(_RoutedLayer):
         self.input_spec = keras.layers.InputSpec(ndim=5)
 
     def build(self, input_shape):
-        if len(input_shape) != 5 or None in input_shape[1:]:
-            raise ValueError(
-                f"{self.name} needs input of the shape (batch, height, width, "
-                "capsules, atoms), all but the batch known. Received: "
-                f"{tuple(input_shape)}"
-            )
+        require_axes(self, input_shape, "height", "width", "capsules", "atoms")
         if self.padding == "VALID" and min(input_shape[1:3]) < self.kernel_size:
             raise ValueError(
                 f"{self.name}: with VALID padding height and width must be at "

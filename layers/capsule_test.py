@@ -150,19 +150,6 @@ def test_conv_slim_capsule_equals_loops(
     )
 
 
-def test_primary_capsules_divide_by_the_number_of_types():
-    layer = layers.ConvSlimCapsule(32, 8, 9, strides=2, num_routing=1)
-    inputs = RNG.normal(size=(2, 20, 20, 1, 4)).astype("float32")
-    out = ops.convert_to_numpy(layer(inputs))
-    assert out.shape == (2, 6, 6, 32, 8)
-    patch = inputs[1, 4:13, 2:11, 0].astype("float64")
-    kernel = ops.convert_to_numpy(layer.kernel).astype("float64")
-    summed = np.tensordot(patch, kernel, 3).reshape(32, 8)
-    np.testing.assert_allclose(
-        out[1, 2, 1], numpy_oracle.squash(summed / 32 + 0.1), atol=1e-5
-    )
-
-
 @pytest.mark.parametrize(
     ("layer", "input_shape", "weight_shape"),
     [

@@ -14,7 +14,7 @@ import numpy as np
 from keras import ops
 
 from .blocks import block_size, by_blocks
-from .capsule import padding_of, require_positive
+from .capsule import padding_of, require_axes, require_positive
 from .em_routing import (
     COLUMN_ENTRY,
     POSE_ENTRIES,
@@ -66,12 +66,7 @@ class PrimaryMatrixCapsules(keras.layers.Layer):
         self.input_spec = keras.layers.InputSpec(ndim=4)
 
     def build(self, input_shape):
-        if len(input_shape) != 4 or None in input_shape[1:]:
-            raise ValueError(
-                f"{self.name} needs input of the shape (batch, height, width, "
-                "channels), all but the batch known. Received: "
-                f"{tuple(input_shape)}"
-            )
+        require_axes(self, input_shape, "height", "width", "channels")
         for name, size in (
             ("pose", self.num_capsules * POSE_ENTRIES),
             ("activation", self.num_capsules),

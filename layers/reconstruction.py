@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from .capsule import require_positive
+from .capsule import require_axes, require_positive
 from .initial_weights import like_the_reference
 from .tensor import Tensor
 
@@ -85,11 +85,7 @@ class Reconstruction(keras.layers.Layer):
         ]
 
     def build(self, capsules_shape):
-        if len(capsules_shape) != 3 or None in capsules_shape[1:]:
-            raise ValueError(
-                f"{self.name} needs capsules of the shape (batch, capsules, "
-                f"atoms). Received: {tuple(capsules_shape)}"
-            )
+        require_axes(self, capsules_shape, "capsules", "atoms")
         units = capsules_shape[1] * capsules_shape[2]
         for layer in self.dense:
             layer.build((None, units))

@@ -136,41 +136,6 @@ def test_routing_takes_any_leading_axes():
     np.testing.assert_allclose(out[1, 2], one, atol=1e-6)
 
 
-@pytest.mark.parametrize("leaky", [False, True])
-def test_routing_is_equivariant_to_the_order_of_outputs(leaky):
-    order = [2, 0, 1]
-    votes, biases = VOTES.astype("float32"), BIASES.astype("float32")
-    straight = to_numpy(layers.dynamic_routing(votes, biases, 3, leaky))
-    permuted = to_numpy(
-        layers.dynamic_routing(votes[:, order], biases[order], 3, leaky)
-    )
-    np.testing.assert_allclose(permuted, straight[order], atol=1e-6)
-
-
-@pytest.mark.parametrize(("leaky", "share"), [(False, 1 / 3), (True, 1 / 4)])
-def test_one_iteration_shares_equally(leaky, share):
-    out = layers.dynamic_routing(
-        VOTES.astype("float32"), BIASES.astype("float32"), 1, leaky
-    )
-    expected = numpy_oracle.squash(VOTES.sum(axis=0) * share + BIASES)
-    np.testing.assert_allclose(to_numpy(out), expected, atol=1e-6)
-
-
-def test_agreement_concentrates_the_coupling():
-    # Two inputs agree on output 0, the third and fourth contradict each
-    # other on output 1: with more iterations output 0 must grow.
-    votes = np.zeros((4, 2, 2), "float32")
-    votes[:2, 0] = [1.0, 0.0]
-    votes[2, 1], votes[3, 1] = [1.0, 0.0], [-1.0, 0.0]
-    biases = np.full((2, 2), 0.01, "float32")
-    first, last = (
-        to_numpy(layers.lengths(layers.dynamic_routing(votes, biases, r)))
-        for r in (1, 5)
-    )
-    assert last[0] > first[0] + 0.05
-    assert abs(last[1] - first[1]) < 0.01
-
-
 def test_routing_of_zero_votes_is_finite():
     value, gradients = value_and_gradients(
         lambda votes, biases: layers.dynamic_routing(votes, biases, 3),

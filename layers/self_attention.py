@@ -14,7 +14,7 @@ import numbers
 import keras
 from keras import ops
 
-from .capsule import require_positive
+from .capsule import require_axes, require_positive
 from .slices import part
 from .tensor import Tensor
 
@@ -123,12 +123,7 @@ class DepthwiseCapsule(keras.layers.Layer):
         self.input_spec = keras.layers.InputSpec(ndim=4)
 
     def build(self, input_shape):
-        if len(input_shape) != 4 or None in input_shape[1:]:
-            raise ValueError(
-                f"{self.name} needs input of the shape (batch, height, width, "
-                "channels), all but the batch known. Received: "
-                f"{tuple(input_shape)}"
-            )
+        require_axes(self, input_shape, "height", "width", "channels")
         _, height, width, channels = input_shape
         rows, columns = self.kernel_size or (height, width)
         if rows > height or columns > width:
@@ -213,12 +208,7 @@ class SelfAttentionCapsule(keras.layers.Layer):
         self.input_spec = keras.layers.InputSpec(ndim=3)
 
     def build(self, input_shape):
-        if len(input_shape) != 3 or None in input_shape[1:]:
-            raise ValueError(
-                f"{self.name} needs input of the shape (batch, capsules, "
-                "atoms) with known capsules and atoms. Received: "
-                f"{tuple(input_shape)}"
-            )
+        require_axes(self, input_shape, "capsules", "atoms")
         _, inputs, input_atoms = input_shape
         self.kernel = self.add_weight(
             name="weights",

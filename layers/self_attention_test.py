@@ -171,7 +171,7 @@ def test_layers_are_saved_and_know_their_shapes(tmp_path, layer, shape):
         (lambda: layers.SelfAttentionCapsule(2, True), "num_atoms must be"),
         (
             lambda: layers.DepthwiseCapsule(2).build((None, None, 3, 4)),
-            "all but the batch known",
+            "known height, width, channels",
         ),
         (
             lambda: layers.DepthwiseCapsule(2, (4, 1)).build((None, 3, 3, 4)),
@@ -183,7 +183,7 @@ def test_layers_are_saved_and_know_their_shapes(tmp_path, layer, shape):
         ),
         (
             lambda: layers.SelfAttentionCapsule(2, 3).build((None, 3)),
-            "known capsules and atoms",
+            "known capsules, atoms",
         ),
     ],
 )

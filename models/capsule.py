@@ -95,7 +95,6 @@ class CapsuleModel(Classifier):
         self.conv1 = self._stack.conv1
         self.conv_capsule1 = self._stack.conv_capsule1
         self.capsule2 = self._stack.capsule2
-        self.recons = None
         if hparams.remake:
             self.recons = layers.Reconstruction(
                 shape.height, shape.width, shape.depth, name="recons"
@@ -104,11 +103,6 @@ class CapsuleModel(Classifier):
 
     def activations(self, images):
         return self._stack.activations(images)
-
-    @property
-    def decoder(self):
-        """The layer that redraws an image; None without `remake`."""
-        return self.recons
 
     def routing_of(self, images):
         primary = self.activations(images)["conv_capsule1"]

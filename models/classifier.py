@@ -56,8 +56,6 @@ class Classifier(keras.Model):
       HParams: its hyper-parameters, a subclass of `BaseHParams`.
       shows_capsules: bool, whether its outputs have `capsules`, one for each
         class.
-      decoder: layer that is called with capsules and labels and redraws
-        images, or None.
       fuses: bool, whether TensorFlow compiles its steps by XLA on CPUs too,
         where Keras leaves it out: for steps of many small operations.
       adam_epsilon: float, epsilon of its Adam.
@@ -71,7 +69,6 @@ class Classifier(keras.Model):
 
     HParams = BaseHParams
     shows_capsules = False
-    decoder = None
     fuses = False
     adam_epsilon = optimizer.ADAM_EPSILON
 
@@ -79,6 +76,7 @@ class Classifier(keras.Model):
         super().__init__(**kwargs)
         self.num_targets = num_targets
         self.hparams = hparams
+        self.recons = None
         self._mean_over_batch = MeanOverBatch(name="mean_over_batch")
         self._cost = keras.metrics.Mean(name="batch_classification_cost")
         self._accuracy = layers.Accuracy(num_targets, name="accuracy")
@@ -86,6 +84,11 @@ class Classifier(keras.Model):
             num_targets, name="almost_accuracy"
         )
         self._reconstruction_error = None
+
+    @property
+    def decoder(self):
+        """The layer that redraws an image of capsules and labels, or None."""
+        return self.recons
 
     @property
     def xla(self):

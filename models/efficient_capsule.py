@@ -193,7 +193,6 @@ class EfficientCapsuleModel(Classifier):
         self.class_capsule = layers.SelfAttentionCapsule(
             shape.num_classes, hparams.class_atoms, name="class_capsule"
         )
-        self.recons = None
         if hparams.remake:
             self.recons = layers.Reconstruction(
                 *(shape.height, shape.width, shape.depth),
@@ -215,11 +214,6 @@ class EfficientCapsuleModel(Classifier):
         found["primary_capsule"] = primary
         found["class_capsule"] = self.class_capsule(primary)
         return found
-
-    @property
-    def decoder(self):
-        """The layer that redraws an image; None without `remake`."""
-        return self.recons
 
     def routing_of(self, images):
         """Attention as couplings: of one iteration, at one position."""

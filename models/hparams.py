@@ -66,14 +66,9 @@ def size(default, help_text, at_most=MOST_UNITS):
     return field(default, help_text, at_least=1, at_most=at_most, network=True)
 
 
-def padding():
+def padding(help_text="padding of the convolutions"):
     """A field for the padding of a network's convolutions."""
-    return field(
-        "VALID",
-        "padding of the convolutions",
-        choices=("VALID", "SAME"),
-        network=True,
-    )
+    return field("VALID", help_text, choices=("VALID", "SAME"), network=True)
 
 
 def loss_type():

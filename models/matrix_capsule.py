@@ -15,7 +15,7 @@ from layers.initial_weights import TruncatedNormal
 from layers.losses import CLASSIFICATION_LOSSES
 from layers.matrix_capsule import KERNEL_STDDEV
 from models.classifier import Classifier, Routing, on_grid
-from models.hparams import MOST_ITERATIONS, BaseHParams, size
+from models.hparams import MOST_ITERATIONS, BaseHParams, padding, size
 
 CONV_SIZE, CONV_STRIDES = 5, 2
 CAPSULE_SIZE = 3
@@ -108,11 +108,8 @@ class HParams(BaseHParams):
         choices=NORMALISATIONS,
         network=True,
     )
-    padding: str = field(
-        "VALID",
-        "padding of the convolution; that of the capsules is VALID",
-        choices=("VALID", "SAME"),
-        network=True,
+    padding: str = padding(
+        "padding of the convolution; that of the capsules is VALID"
     )
     primary_types: int = size(32, "B, types of primary capsules")
     routing: int = size(3, "iterations of EM routing", at_most=MOST_ITERATIONS)

@@ -1,5 +1,3 @@
-import dataclasses
-
 import keras
 import numpy as np
 import pytest
@@ -125,14 +123,6 @@ def test_the_loss_sees_the_step_and_the_weights_decay():
         if len(w.shape) > 1
     )
     np.testing.assert_allclose(decayed - plain, 0.05 * squares, rtol=1e-4)
-
-
-def test_defaults_are_the_papers():
-    values = dataclasses.asdict(HParams())
-    assert values["learning_rate"] == 0.003
-    assert values["decay_steps"] == 20_000
-    assert values["weight_decay"] == 2e-7
-    assert values["routing"] == 3
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ class SharedCapsuleModel(FourConvolutions):
 
     def call(self, x):
         capsules = self.activations(x[keys.IMAGES])["capsule"]
-        return {keys.LOGITS: layers.lengths(capsules), keys.CAPSULES: capsules}
+        return self.capsule_outputs(x, capsules)
 
     @classmethod
     def takes_any_size(cls, hparams):

@@ -37,14 +37,6 @@ def another_value(name):
     raise AssertionError(f"no other value for --{name}")
 
 
-@pytest.mark.parametrize("name", EVALUATED)
-def test_the_printed_command_has_what_evaluation_must_know(name):
-    config = Config(**{name: another_value(name)})
-    command = config.evaluation_command()
-    assert f"--{name}=" in command
-    assert parsed(command) == dataclasses.replace(config, train=False)
-
-
 def test_evaluation_takes_every_data_flag_of_the_training():
     # But what is for training images alone.
     assert set(meanings(Options)) - set(EVALUATED) == {"augment"}
@@ -76,8 +68,6 @@ def test_a_checkpoint_records_what_decides_how_it_was_trained():
     [
         ("--model=capsul", r"<baseline|capsule.*> \(did you mean capsule\?\)"),
         ("--model=x", r"one of <baseline|capsule.*>$"),
-        ("--max_stepps=3", "Unknown command line flag 'max_stepps'"),
-        ("--max_steps=0", "--max_steps=0: 0 is not an integer in the range"),
         ("--batch_size=many", "--batch_size=many"),
         ("--batch_size=131073", r"range \[1, 131072\]"),
         ("--num_gpus=1000000000", r"range \[1, 1024\]"),

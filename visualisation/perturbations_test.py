@@ -62,8 +62,3 @@ def test_a_network_that_is_never_right_is_refused(monkeypatch):
     monkeypatch.setattr(type(subject), "examples", lambda self: iter(wrong))
     with pytest.raises(UserError, match="no prediction is right"):
         perturbations.make(subject)
-
-
-def test_a_decoder_is_required():
-    with pytest.raises(UserError, match="no decoder"):
-        perturbations.make(make_subject(remake=False))

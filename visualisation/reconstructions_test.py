@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from common.errors import UserError
 from testing.tiny_subject import decoder_in_numpy, make_subject
 from visualisation import reconstructions
 
@@ -34,8 +33,3 @@ def test_panels_of_right_and_wrong_predictions(num_targets):
                 )
                 np.testing.assert_allclose(image, expected, atol=1e-5)
     assert wrong
-
-
-def test_a_decoder_is_required():
-    with pytest.raises(UserError, match="no decoder"):
-        reconstructions.make(make_subject(remake=False))

@@ -143,25 +143,6 @@ def test_damaged_originals_are_named(tmp_path, kind, damage, message):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda content: content[:-20], "cut off"),
-        (lambda content: b"no gzip", "not a sound gzip"),
-        (
-            lambda content: content[:-8] + b"\0" * 8,
-            "not a sound gzip",
-        ),
-    ],
-)
-def test_damaged_gzip_is_named(tmp_path, damage, message):
-    write_originals(tmp_path)
-    (path,) = tmp_path.glob("*-testing-dat.mat.gz")
-    path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(UserError, match=f"{path}.*{message}"):
-        norb_conversion.convert(str(tmp_path), str(tmp_path / "out"))
-
-
 def test_other_types_of_values_are_refused(tmp_path):
     path = tmp_path / "x.mat"
     path.write_bytes(matrix_bytes(FLOAT, (2,), bytes(8)))

@@ -63,7 +63,7 @@ def main(argv):
     common.flags.refuse_arguments(argv)
     with told("demo.py"):
         load_backend()
-        with devices.use(devices.Settings(), "demo.py"):
+        with devices.use(devices.Settings(num_processes=1), "demo.py"):
             serve(
                 common.flags.settings_of(Config, train=False),
                 flags.FLAGS.host,

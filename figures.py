@@ -128,7 +128,7 @@ def main(argv):
         raise app.UsageError(f"name figures to draw: {', '.join(FIGURES)}")
     with told("figures.py"):
         load_backend()
-        with devices.use(devices.Settings(), "figures.py"):
+        with devices.use(devices.Settings(num_processes=1), "figures.py"):
             paths = draw(
                 argv[1:],
                 common.flags.settings_of(Config, train=False),

@@ -114,7 +114,7 @@ def run(settings, arguments):
     load_backend()
     from evaluation import export, prediction
 
-    with devices.use(devices.Settings(), "predict.py"):
+    with devices.use(devices.Settings(num_processes=1), "predict.py"):
         network, checkpoint = prediction.load_network(settings.checkpoint)
         if settings.export is not None:
             export.export(settings.export, network)

@@ -103,7 +103,7 @@ def main(argv):
         config = common.flags.settings_of(Config, train=False)
         models = models_of(argv[1:], config.num_trials)
         load_backend()
-        with devices.use(devices.Settings(), "transfer.py"):
+        with devices.use(devices.Settings(num_processes=1), "transfer.py"):
             paths = run(
                 models,
                 config,

@@ -61,7 +61,9 @@ def _row(flags, case):
     shape = dataclasses.replace(MNIST, height=size, width=size)
     setting = command_line.setting(flags, batch_size=batch_size, shape=shape)
     x, y = examples(setting, flags.steps)
-    settings = devices.Settings(device=flags.device, num_gpus=case["devices"])
+    settings = devices.Settings(
+        device=flags.device, num_gpus=case["devices"], num_processes=1
+    )
     with devices.use(settings, "scaling_benchmark.py") as on:
         on.require_even_split(batch_size)
         with on.building():

@@ -6,32 +6,59 @@ Importing this package loads no backend: `use` does.
 import contextlib
 import dataclasses
 
+from common.fields import field
+
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What may be asked for.
+    """What may be asked for; with `num_processes` 1 there is no cluster."""
 
-    Attributes:
-      device: string, "cpu", "gpu" or "gpu:2", the first device to use, or
-        None for the first GPU if there is one, else the CPU. Several of "cpu"
-        are logical devices that share the cores.
-      num_gpus: int, how many devices.
-      gpu_memory_limit: int, megabytes of each GPU, or None for as much as is
-        needed (on JAX: without reserving it first).
-      deterministic: bool, whether GPUs, too, repeat a run bit for bit.
-      coordinator_address: string, "host:port" of the first process.
-      num_processes: int; with 1 there is no cluster, and None stands for
-        Keras' environment variables, as it does for the other two.
-      process_index: int, which of the processes this is.
-    """
-
-    device: str | None = None
-    num_gpus: int = 1
-    gpu_memory_limit: int | None = None
-    deterministic: bool = False
-    coordinator_address: str | None = None
-    num_processes: int | None = 1
-    process_index: int | None = None
+    coordinator_address: str | None = field(
+        None,
+        "With --num_processes: HOST:PORT of the first process, which all can "
+        "reach. Default: the environment variable "
+        "KERAS_DISTRIBUTION_JOB_ADDRESSES.",
+    )
+    deterministic: bool = field(
+        False,
+        "Whether GPUs, too, repeat a run bit for bit; slower. CPUs always do.",
+    )
+    device: str | None = field(
+        None,
+        "Where to compute: cpu, gpu, or gpu:1 for the second GPU; with "
+        "--num_gpus the first of them, and of cpu as many logical devices. "
+        "Default: the first GPU if there is one, else the CPU.",
+        is_valid=lambda name: (
+            name in ("cpu", "gpu")
+            or (name.startswith("gpu:") and name[4:].isdecimal())
+        ),
+        valid="cpu, gpu or gpu:NUMBER",
+        default_text="the first GPU, else the CPU",
+    )
+    gpu_memory_limit: int | None = field(
+        None,
+        "Megabytes of each GPU to use at most, so that two jobs can share "
+        "one. Default: as much as is needed.",
+        at_least=1,
+        default_text="as needed",
+    )
+    num_gpus: int = field(
+        1, "GPUs of this machine to use together.", at_least=1, at_most=1024
+    )
+    num_processes: int | None = field(
+        None,
+        "Processes that do the job together, on one or more machines, each "
+        "with --num_gpus; needs KERAS_BACKEND=jax. Default: the environment "
+        "variable KERAS_DISTRIBUTION_NUM_PROCESSES, else 1.",
+        at_least=1,
+        default_text="1",
+    )
+    process_index: int | None = field(
+        None,
+        "With --num_processes: which of them this is, from 0. Default: the "
+        "environment variable KERAS_DISTRIBUTION_PROCESS_ID.",
+        at_least=0,
+    )
 
 
 @contextlib.contextmanager
@@ -42,7 +69,7 @@ def use(settings, command):
     this process at once: see `cluster.joined`.
 
     Args:
-      settings: `Settings`, or anything with its attributes, such as `Config`.
+      settings: `Settings`.
       command: string, the name of the program, before messages.
 
     Yields:

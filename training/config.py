@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import devices
 from common.errors import UserError
 from common.fields import MOST_STEPS, field, meanings
 from common.flags import command_line
@@ -17,8 +18,8 @@ _LARGEST_BATCH = 2**17
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(Options):
-    """The flags of experiment.py: those of the data, and these.
+class Config(Options, devices.Settings):
+    """The flags of experiment.py: of the data, of devices, and these.
 
     None stands for "not given": for the data set, the model and the number of
     targets the default then depends on the job.
@@ -44,28 +45,6 @@ class Config(Options):
         "the reference is named by the prefix of its files, such as "
         "DIR/model.ckpt-1; --model, --hparams_override and the data set must "
         "describe its network.",
-    )
-    coordinator_address: str | None = field(
-        None,
-        "With --num_processes: HOST:PORT of the first process, which all can "
-        "reach. Default: the environment variable "
-        "KERAS_DISTRIBUTION_JOB_ADDRESSES.",
-    )
-    deterministic: bool = field(
-        False,
-        "Whether GPUs, too, repeat a run bit for bit; slower. CPUs always do.",
-    )
-    device: str | None = field(
-        None,
-        "Where to compute: cpu, gpu, or gpu:1 for the second GPU; with "
-        "--num_gpus the first of them, and of cpu as many logical devices. "
-        "Default: the first GPU if there is one, else the CPU.",
-        is_valid=lambda name: (
-            name in ("cpu", "gpu")
-            or (name.startswith("gpu:") and name[4:].isdecimal())
-        ),
-        valid="cpu, gpu or gpu:NUMBER",
-        default_text="the first GPU, else the CPU",
     )
     dtype_policy: str = field(
         "float32",
@@ -107,13 +86,6 @@ class Config(Options):
         "picture of its confusion matrix.",
         choices=("text", "json"),
     )
-    gpu_memory_limit: int | None = field(
-        None,
-        "Megabytes of each GPU to use at most, so that two jobs can share "
-        "one. Default: as much as is needed.",
-        at_least=1,
-        default_text="as needed",
-    )
     hparams_override: str = field(
         "",
         "Hyper-parameters as name=value,name=value. preset=svhn stands for "
@@ -144,29 +116,12 @@ class Config(Options):
         choices=tuple(sorted(MODELS)),
         default_text="capsule; in evaluation the checkpoint's",
     )
-    num_gpus: int = field(
-        1, "GPUs of this machine to use together.", at_least=1, at_most=1024
-    )
-    num_processes: int | None = field(
-        None,
-        "Processes that do the job together, on one or more machines, each "
-        "with --num_gpus; needs KERAS_BACKEND=jax. Default: the environment "
-        "variable KERAS_DISTRIBUTION_NUM_PROCESSES, else 1.",
-        at_least=1,
-        default_text="1",
-    )
     num_trials: int = field(
         1,
         "With --train=false: how many checkpoints form an ensemble; the "
         "numbers from 0 take the place of {} in --checkpoint.",
         at_least=1,
         at_most=10**5,
-    )
-    process_index: int | None = field(
-        None,
-        "With --num_processes: which of them this is, from 0. Default: the "
-        "environment variable KERAS_DISTRIBUTION_PROCESS_ID.",
-        at_least=0,
     )
     save_step: int = field(
         1500,

@@ -89,7 +89,7 @@ def main(argv):
         given = [n for n in meanings(Network) if flags.FLAGS[n].present]
         network = common.flags.settings_of(Network)
         load_backend()
-        with devices.use(devices.Settings(), "tf1_checkpoint"):
+        with devices.use(devices.Settings(num_processes=1), "tf1_checkpoint"):
             print(convert(*argv[1:], network, given))
 
 

@@ -159,7 +159,6 @@ def _predict(settings, arguments, network, checkpoint):
         files, network, prepare, num_targets, complain
     ):
         printer.print(predicted)
-    sys.stdout.flush()
     return 1 if complain.number else 0
 
 

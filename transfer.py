@@ -110,7 +110,7 @@ def main(argv):
                 flags.FLAGS.output_dir,
                 flags.FLAGS.num_examples,
             )
-    print(*paths, sep="\n")
+        print(*paths, sep="\n")
 
 
 if __name__ == "__main__":

@@ -287,6 +287,7 @@ def test_a_fault_is_no_case_that_was_not_measured(
         (em_benchmark, "--kinds=my"),
         (em_benchmark, "--networks=my"),
         (train_benchmark, "--networks=my"),
+        (train_benchmark, "--policies=my"),
         (profile_benchmark, "--policy=my"),
     ],
 )

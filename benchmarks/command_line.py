@@ -10,7 +10,7 @@ import keras
 
 from benchmarks.networks import Setting
 from common import processes
-from common.durable import write_file
+from common.durable import user_errors
 from common.ending import told
 from common.fields import meanings, require_known
 from devices.allocation import keep_freed_memory
@@ -48,8 +48,7 @@ def run(measure, defaults, description, arguments=None):
     keep_freed_memory()
     with told(parser.prog):
         if "policy" in defaults:
-            *_, meaning = meanings(Config)["dtype_policy"]
-            require_known("policy", flags.policy, meaning.choices)
+            require_policy(flags.policy)
             keras.config.set_dtype_policy(flags.policy)
         # This process may leave all of a GPU's memory to others.
         computed_on = processes.in_own_process(machine)
@@ -65,7 +64,14 @@ def run(measure, defaults, description, arguments=None):
                 "rows": rows,
             }
             text = json.dumps(content, indent=2) + "\n"
-            write_file(pathlib.Path(flags.json), text.encode())
+            with user_errors(f"--json={flags.json}"):
+                pathlib.Path(flags.json).write_text(text)
+
+
+def require_policy(name):
+    """Raises UserError unless it is the name of a policy of number types."""
+    *_, meaning = meanings(Config)["dtype_policy"]
+    require_known("policy", name, meaning.choices)
 
 
 def _kind(default):

@@ -62,6 +62,8 @@ def measure(flags):
     """One row for each policy and network, measured in other processes."""
     for name in flags.networks:
         require_known("network", name, NETWORKS)
+    for policy in flags.policies:
+        command_line.require_policy(policy)
     size = flags.image_size
     shape = dataclasses.replace(
         MNIST, height=size, width=size, depth=flags.depth

@@ -22,25 +22,38 @@ def told(command):
     Raises:
       SystemExit: with 1 for a `UserError`; with 128 and its number for a
         signal, after the command that goes on where the job says that it was
-        stopped; with 128 and that of SIGPIPE if standard output was closed.
+        stopped; with 128 and that of SIGPIPE if nobody reads what it prints.
     """
     try:
         yield
-        sys.stdout.flush()
     except UserError as error:
         sys.exit(f"{command}: {error}")
     except Interrupted as stop:
         # Standard output may be for documents alone.
         again = f"Go on by: {shlex.join(['python', *sys.argv])}"
-        print(stop, again, sep="\n", file=sys.stderr)
+        try:
+            print(stop, again, sep="\n", file=sys.stderr)
+        except OSError:  # a terminal was closed
+            discard(sys.stderr)
         sys.exit(128 + stop.signal_number)
     except BrokenPipeError:
-        # The reader, such as head, has what it wants. Python would write the
-        # rest on its way out.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader, such as head, has what it wants.
         sys.exit(128 + signal.SIGPIPE)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
+    finally:
+        try:
+            sys.stdout.flush()
+        except OSError:
+            discard(sys.stdout)
+
+
+def discard(stream):
+    """Lets what a stream still gets go nowhere: who read it has gone.
+
+    Python would write what is left on its way out, and fail once more.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextlib.contextmanager

@@ -3,23 +3,41 @@ import signal
 import subprocess
 import sys
 
-# Less than a buffer holds: the end of the program would write it.
+import pytest
+
+# Each prints less than a buffer holds: the end of the program would write it.
 PROGRAM = """
 from common.ending import told
+from common.errors import Interrupted, UserError
 with told("x.py"):
-    print("seen by nobody")
+    print("seen by nobody", flush={flush})
+    {then}
 """
 
 
-def test_a_reader_that_has_gone_is_no_error(pytestconfig):
+@pytest.mark.parametrize(
+    ("flush", "then", "code", "is_all_closed"),
+    [
+        (False, "pass", 0, False),
+        (True, "pass", 128 + signal.SIGPIPE, False),
+        (False, "raise UserError('wrong')", 1, False),
+        (False, "raise Interrupted('stopped', 15)", 128 + 15, False),
+        (False, "raise Interrupted('stopped', 15)", 128 + 15, True),
+    ],
+)
+def test_a_reader_that_has_gone(pytestconfig, flush, then, code, is_all_closed):
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", PROGRAM.format(flush=flush, then=then)],
         stdout=writer,
-        stderr=subprocess.PIPE,
+        stderr=writer if is_all_closed else subprocess.PIPE,
+        text=True,
         cwd=pytestconfig.rootpath,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
     )
     os.close(writer)
-    assert done.returncode == 128 + signal.SIGPIPE
-    assert done.stderr == b""
+    assert done.returncode == code
+    if not is_all_closed:
+        told = {1: "x.py: wrong\n", 143: "stopped\nGo on by: python -c\n"}
+        assert done.stderr == told.get(code, "")

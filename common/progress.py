@@ -1,8 +1,9 @@
 """Progress: on a terminal one line that changes, elsewhere one now and then."""
 
-import math
 import sys
 import time
+
+from common.ending import discard
 
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_BETWEEN_CHANGES = 0.1
@@ -40,8 +41,7 @@ class Progress:
             if self._is_terminal
             else _SECONDS_BETWEEN_LINES
         )
-        is_early = now - self._shown < wait and done < self._total
-        if is_early or self._shown == math.inf:
+        if now - self._shown < wait and done < self._total:
             return
         self._shown = now
         # The rate is that of this run alone.
@@ -62,7 +62,7 @@ class Progress:
         try:
             print(line, end=end, file=self._stream, flush=True)
         except OSError:  # who read it has gone; the work goes on
-            self._shown = math.inf
+            discard(self._stream)
 
     def clear(self):
         """Removes the line of a terminal, to write something else there."""

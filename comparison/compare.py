@@ -138,7 +138,8 @@ class _Found:
         """Notes how a model is trained; it must be as before."""
         given = flags.command_line(dataclasses.replace(config, seed=0))
         before = self.models.get(name, {}).get("flags")
-        if before == given:
+        # Of another version they may be in another order.
+        if before and sorted(before.split()) == sorted(given.split()):
             return
         if self._is_begun(name):
             if before is None:

@@ -33,10 +33,7 @@ def train_and_evaluate(config):
     """
     load_backend()
     from devices.machine import machine, peak_megabytes
-    from input_data import registry
 
-    # First, lest it fail after the work.
-    registry.load(config.dataset_name, config.split(train=False), config)
     before = _newest_step(config)
     run_command(config)
     peak = None

@@ -208,11 +208,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """Reads what others wait for, so not for as long as it likes."""
         until = time.monotonic() + _TIMEOUT
         body = bytearray()
-        while len(body) < length and time.monotonic() < until:
-            part = self.rfile.read1(length - len(body))
-            if not part:
-                break
-            body += part
+        with contextlib.suppress(TimeoutError):
+            while len(body) < length and time.monotonic() < until:
+                self.connection.settimeout(until - time.monotonic())
+                part = self.rfile.read1(length - len(body))
+                if not part:
+                    break
+                body += part
+        self.connection.settimeout(_TIMEOUT)
         if len(body) < length:
             raise _RefusedError(400, "the request ended early or took too long")
         return bytes(body)

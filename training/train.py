@@ -45,8 +45,8 @@ def train(config, parallel=None, evaluate=None):
     """Trains to `max_steps`, from the newest checkpoint if there is one.
 
     Checkpoints and event files go to `<summary_dir>/train`: one checkpoint
-    every `save_step` steps and one at the last. SIGTERM and Ctrl-C end it
-    after the step, which is saved.
+    every `save_step` steps and one at the last. SIGTERM, Ctrl-C and a terminal
+    that is closed end it after the step, which is saved.
 
     Args:
       config: `Config`.
@@ -61,24 +61,26 @@ def train(config, parallel=None, evaluate=None):
       Interrupted: after a signal.
     """
     job = _prepare(config, parallel or OneDevice())
-    with _holding(job), StopSignal() as stop:
-        _require_memory_for_weights(job.architecture)
-        with job.parallel.building():
-            model = job.architecture.build(config.seed)
-            _require_memory_for_batch(model, job)
-            compile_model(model, config.max_steps)
-            start = _resume(job, model)
-        began = time.monotonic()
-        if start < config.max_steps:
-            _fit(job, model, start, stop, evaluate)
-        seconds = time.monotonic() - began
+    with _holding(job):
+        with StopSignal() as stop:
+            _require_memory_for_weights(job.architecture)
+            with job.parallel.building():
+                model = job.architecture.build(config.seed)
+                _require_memory_for_batch(model, job)
+                compile_model(model, config.max_steps)
+                start = _resume(job, model)
+            began = time.monotonic()
+            if start < config.max_steps:
+                _fit(job, model, start, stop, evaluate)
+            seconds = time.monotonic() - began
         step = int(keras.ops.convert_to_numpy(model.optimizer.iterations))
         path = checkpoints.path_of(job.directory, step)
-        is_over = step == config.max_steps and stop.number is None
-        if is_over and config.eval_every:
+        if stop.number is not None:
+            raise Interrupted(
+                f"Stopped at step {step}, saved {path}", stop.number
+            )
+        if config.eval_every and step == config.max_steps:
             evaluate(path)
-    if stop.number is not None and not is_over:
-        raise Interrupted(f"Stopped at step {step}, saved {path}", stop.number)
     if step != config.max_steps:
         raise RuntimeError(f"training ended by itself at step {step}")
     print(f"Trained to step {step}: {path}")

@@ -49,9 +49,9 @@ def main(argv):
             raise UserError(
                 "interrupted; the same command makes what is missing"
             ) from None
-    print(f"{len(paths)} files, {paths[0]} to {paths[-1].name}")
-    if not job.multi_targets and job.shift and "test" in job.split:
-        print("Note: of single test digits readers expect --shift=0")
+        print(f"{len(paths)} files, {paths[0]} to {paths[-1].name}")
+        if not job.multi_targets and job.shift and "test" in job.split:
+            print("Note: of single test digits readers expect --shift=0")
 
 
 if __name__ == "__main__":

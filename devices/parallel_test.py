@@ -217,9 +217,9 @@ def test_a_killed_process_ends_the_other(tmp_path, backend, killed):
 def test_a_signal_to_one_process_stops_both(tmp_path, backend):
     with training_for_long(tmp_path) as (processes, _):
         processes[1].send_signal(signal.SIGTERM)
-        outputs = [p.communicate(timeout=120)[0] for p in processes]
+        errors = [p.communicate(timeout=120)[1] for p in processes]
     assert [p.returncode for p in processes] == [128 + signal.SIGTERM] * 2
-    saved = re.findall(r"Stopped at step \d+, saved (\S+)", "".join(outputs))
+    saved = re.findall(r"Stopped at step \d+, saved (\S+)", "".join(errors))
     assert len(saved) == 2
     assert saved[0] == saved[1]
     assert pathlib.Path(saved[0]).is_dir()

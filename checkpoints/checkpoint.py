@@ -27,6 +27,7 @@ import tensorflow as tf
 
 from checkpoints.architecture import Architecture
 from checkpoints.folder import NAME, find_all, path_of, remove_old, set_aside
+from checkpoints.schema import require_form
 from checkpoints.tf1.tf1_checkpoint import Tf1Checkpoint, is_tf1
 from common.durable import user_errors, whole
 from common.errors import UserError
@@ -275,7 +276,7 @@ def open_checkpoint(path: str | os.PathLike) -> Checkpoint:
         step=values["step"],
         architecture=architecture,
         training=values["training"],
-        class_names=values["class_names"],
+        class_names=values.get("class_names"),
         path=path,
     )
 
@@ -410,19 +411,8 @@ def _read_json(path):
         # Half of a pair of UTF-16 has no place in any file.
         json.dumps(values, ensure_ascii=False).encode()
         checksum = values.pop("sha256_of_this")
-        if checksum != _json_checksum(values):
-            raise DamagedError(
-                f"{description} is damaged: its checksum differs"
-            )
-        if values["format"] != FORMAT:
-            raise UserError(
-                f"{description} is of format {shortened(values['format'])}; "
-                f"this version reads format {FORMAT}"
-            )
-        needed = ("architecture", "sha256", "step", "training")
-        found = {name: values[name] for name in needed}
-        # The first programs did not write them.
-        found["class_names"] = values.get("class_names")
+        is_sound = checksum == _json_checksum(values)
+        version = values["format"]
     except FileNotFoundError:
         if find_tf1(path):
             raise UserError(_not_there(path)) from None
@@ -433,12 +423,23 @@ def _read_json(path):
         raise DamagedError(
             f"{description} does not describe a checkpoint"
         ) from None
-    match = NAME.fullmatch(path.name)
-    if match and int(match.group(1)) != found["step"]:
-        raise DamagedError(
-            f"{path} holds step {found['step']}, not that of its name"
+    if not is_sound:
+        raise DamagedError(f"{description} is damaged: its checksum differs")
+    if version != FORMAT:
+        raise UserError(
+            f"{description} is of format {shortened(version)}; this version "
+            f"reads format {FORMAT}"
         )
-    return found
+    try:
+        require_form(values)
+    except ValueError as error:
+        raise DamagedError(f"{description} is damaged: {error}") from None
+    match = NAME.fullmatch(path.name)
+    if match and int(match.group(1)) != values["step"]:
+        raise DamagedError(
+            f"{path} holds step {values['step']}, not that of its name"
+        )
+    return values
 
 
 def _not_there(path):

@@ -199,6 +199,54 @@ SHAPE_OF = ("architecture", "shape")
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        *(
+            (put(*names), f"damaged: {names[-1]} is missing")
+            for names in (
+                ("step",),
+                ("sha256",),
+                ("architecture",),
+                ("training",),
+                ("architecture", "model"),
+                ("architecture", "hparams"),
+                ("architecture", "num_targets"),
+                SHAPE_OF,
+                (*SHAPE_OF, "height"),
+            )
+        ),
+        (put("step", value=-1), "step is -1"),
+        (put("step", value=10**30), "step is 1000"),
+        (put("step", value="2"), "step is 2"),
+        (put("step", value=True), "step is True"),
+        (put("sha256", value=7), "sha256 is 7"),
+        (put("training", value=[]), "training is "),
+        (put("training", "dataset", value=["digits"]), "dataset is "),
+        (put("training", "seed", value="x"), "seed is x"),
+        (put("training", "anything", value={}), "anything is {}"),
+        (put("architecture", "model", value=7), "model is 7"),
+        (put("architecture", "num_targets", value=0), "num_targets is 0"),
+        (put("architecture", "num_targets", value=7), "num_targets is 7"),
+        (put(*SHAPE_OF, "depth", value=0), "depth is 0"),
+        (put(*SHAPE_OF, "width", value=1.5), "width is 1.5"),
+        (put(*SHAPE_OF, "height", value=10**5), "height is 100000"),
+        (put(*SHAPE_OF, "height", value=9999), "weights, more than model.wei"),
+        (put("class_names", value="abc"), "class_names is abc"),
+        (put("class_names", value=["a", "b"]), "class_names is "),
+        (put("class_names", value=["a", "b", "b"]), "class_names is "),
+        (put("class_names", value=["a", "b", 3]), "class_names is "),
+    ],
+)
+def test_what_a_sound_program_does_not_write_is_damaged(saved, change, message):
+    path, _ = saved
+    rewrite(path, change)
+    with pytest.raises(DamagedError) as caught:
+        checkpoints.open(path)
+    assert f"{JSON_FILE} is damaged: " in str(caught.value)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
         (put("architecture", "model", value="nonsense"), "nonsense"),
         (put("architecture", "hparams", "x", value=1), "'x'"),
         (put("architecture", "hparams", "routing", value="3"), "routing is 3"),
@@ -213,13 +261,6 @@ def test_networks_of_another_version_are_refused(saved, change, message):
         checkpoints.open(path)
     assert not isinstance(caught.value, DamagedError)
     assert message in str(caught.value)
-
-
-def test_a_network_that_its_file_has_no_room_for_is_damaged(saved):
-    path, _ = saved
-    rewrite(path, put(*SHAPE_OF, "height", value=9999))
-    with pytest.raises(DamagedError, match="weights, more than model.wei"):
-        checkpoints.open(path)
 
 
 @pytest.mark.parametrize(
@@ -270,7 +311,7 @@ def test_the_newest_sound_one_is_found(saved, capsys):
     assert checkpoints.newest(path.parent).path == path
     assert os.listdir(path.parent).count("model.ckpt-4.damaged-0") == 1
     output = capsys.readouterr().out
-    assert "ckpt-4/checkpoint.json does not describe a checkpoint" in output
+    assert "ckpt-4/checkpoint.json is damaged: training is missing" in output
     assert "looking for the one before" in output
     (path / JSON_FILE).unlink()
     with pytest.raises(UserError, match="all checkpoints in .* are damaged"):

@@ -59,15 +59,18 @@ class Progress:
             line = f"{_CLEAR_LINE}{line}"
         else:
             end = "\n"
-        try:
-            print(line, end=end, file=self._stream, flush=True)
-        except OSError:  # who read it has gone; the work goes on
-            discard(self._stream)
+        self._print(line, end)
 
     def clear(self):
         """Removes the line of a terminal, to write something else there."""
         if self._is_terminal:
-            print(_CLEAR_LINE, end="", file=self._stream, flush=True)
+            self._print(_CLEAR_LINE, end="")
+
+    def _print(self, text, end):
+        try:
+            print(text, end=end, file=self._stream, flush=True)
+        except OSError:  # who read it has gone; the work goes on
+            discard(self._stream)
 
 
 def as_duration(seconds):

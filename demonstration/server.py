@@ -209,8 +209,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         until = time.monotonic() + _TIMEOUT
         body = bytearray()
         with contextlib.suppress(TimeoutError):
-            while len(body) < length and time.monotonic() < until:
-                self.connection.settimeout(until - time.monotonic())
+            while len(body) < length:
+                left = until - time.monotonic()
+                if left <= 0:
+                    break
+                self.connection.settimeout(left)
                 part = self.rfile.read1(length - len(body))
                 if not part:
                     break

@@ -6,6 +6,7 @@ from keras import ops
 import layers
 from layers import convolution as convolution_module
 from layers.convolution import convolution
+from layers.hardware import is_tensorflow_on_cpu
 from testing import numpy_oracle
 from testing.gradients import value_and_gradients
 
@@ -211,7 +212,7 @@ def test_the_frequency_domain_is_chosen_where_it_pays():
 
 
 @pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="only there unknown"
+    not is_tensorflow_on_cpu(), reason="TensorFlow on CPUs only"
 )
 def test_of_an_unknown_batch_the_number_decides(monkeypatch):
     import tensorflow as tf

@@ -5,6 +5,7 @@ Whatever is thrown at the functions behind the commands either works or raises
 """
 
 import dataclasses
+import json
 import pathlib
 import random
 import shutil
@@ -200,3 +201,42 @@ def test_damaged_checkpoints(tmp_path):
     assert loaded < CASES / 50
     for now, before in zip(model.get_weights(), weights, strict=True):
         np.testing.assert_array_equal(now, before)
+
+
+def build_and_load(checkpoint):
+    model = checkpoint.architecture.build()
+    checkpoint.load(model, checkpoint.architecture)
+    return model
+
+
+def test_edited_checkpoint_json(tmp_path):
+    """With a sound checksum, but values that mean nothing."""
+    from checkpoints.checkpoint import JSON_FILE, _json_checksum
+
+    rng = random.Random(4)
+    strange = [None, -1, 0, 7, 1e308, "x", [], {}, [[]], True, "\x1b", 10**30]
+    strange += [10**5, "\ud800", "x" * 5000]
+    loaded = 0
+    path = tmp_path / CHECKPOINT.name
+    shutil.copytree(CHECKPOINT, path)
+    whole = json.loads((path / JSON_FILE).read_text())
+    whole.pop("sha256_of_this")
+    for _ in range(CASES // 2):
+        values = json.loads(json.dumps(whole))
+        place = values
+        while True:
+            key = rng.choice(sorted(place))
+            if isinstance(place[key], dict) and rng.random() < 0.7:
+                place = place[key]
+                continue
+            if rng.random() < 0.2:
+                del place[key]
+            else:
+                place[key] = rng.choice(strange)
+            break
+        values["sha256_of_this"] = _json_checksum(values)
+        (path / JSON_FILE).write_text(json.dumps(values))
+        found = attempt(checkpoints.open, path)
+        if found is not None:
+            loaded += attempt(build_and_load, found) is not None
+    assert 0 < loaded < CASES // 2

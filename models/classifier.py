@@ -235,14 +235,16 @@ class Classifier(keras.Model):
 
     @classmethod
     def make_optimizer(cls, hparams, max_steps=None):
-        """The optimiser; by default the reference's Adam.
+        """The optimiser that `hparams` names; the reference's is Adam.
 
         Args:
           hparams: `HParams`.
           max_steps: int, steps of the whole training, for schedules that end.
         """
         schedule = cls.make_schedule(hparams, max_steps)
-        return optimizer.make_adam(schedule, cls.adam_epsilon)
+        return optimizer.make_optimizer(
+            hparams.optimizer, schedule, cls.adam_epsilon
+        )
 
     @classmethod
     def smallest_image(cls, hparams):

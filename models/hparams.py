@@ -15,6 +15,7 @@ from common.fields import (
 )
 from common.text import shortened
 from layers.losses import CLASSIFICATION_LOSSES
+from models.optimizer import OPTIMIZERS
 
 # Of one layer: more would make a graph, or weights, of no use to anybody.
 MOST_ITERATIONS = 100
@@ -45,6 +46,12 @@ class BaseHParams:
     )
     learning_rate: float = field(
         0.001, "Adam's learning rate at step 0", above=0
+    )
+    optimizer: str = field(
+        "adam",
+        "adam, as in the reference, or muon: Muon for the kernels of "
+        "convolutions and capsules, Adam for all else",
+        choices=tuple(OPTIMIZERS),
     )
     schedule: str = field(
         "exponential",

@@ -22,6 +22,7 @@ def test_defaults_are_the_references():
         "learning_rate": 0.001,
         "loss_type": "margin",
         "num_prime_capsules": 32,
+        "optimizer": "adam",
         "padding": "VALID",
         "remake": True,
         "routing": 3,

@@ -11,7 +11,7 @@ from input_data import features as keys
 from input_data.features import ImageShape
 from models.capsule import HParams
 from models.models_test import example_batch
-from models.optimizer import compile_model, make_adam, make_schedule
+from models.optimizer import compile_model, make_optimizer, make_schedule
 from models.registry import build_model
 
 
@@ -60,7 +60,9 @@ def test_adam_is_that_of_its_paper(epsilon):
     scales = np.array([0.0, 1e-6, 1.0, 1e3])
     gradients = scales * generator.normal(size=(5, 3, 4))
     variable = keras.Variable(start)
-    adam = make_adam(make_schedule(HParams(decay_steps=2)), epsilon)
+    adam = make_optimizer(
+        "adam", make_schedule(HParams(decay_steps=2)), epsilon
+    )
     weights = start.astype("float64")
     m = v = np.zeros_like(weights)
     for step, gradient in enumerate(gradients, start=1):
@@ -74,6 +76,72 @@ def test_adam_is_that_of_its_paper(epsilon):
     # As in the reference, 1 - beta is computed in float32.
     for found, expected in zip(adam.variables[1:], (m, v), strict=True):
         np.testing.assert_allclose(found.numpy(), expected, rtol=2e-5)
+
+
+def muon_by_singular_values(start, gradients, rates):
+    """Muon of its authors, in float64: each singular value alone."""
+    weights, momentum = start.astype("float64"), 0.0
+    for gradient, rate in zip(gradients, rates, strict=True):
+        momentum = 0.95 * momentum + gradient
+        u, values, v = np.linalg.svd(
+            gradient + 0.95 * momentum, full_matrices=False
+        )
+        values = values / np.sqrt(np.sum(values**2))
+        for _ in range(5):
+            values = 3.4445 * values - 4.775 * values**3 + 2.0315 * values**5
+        update = sum(
+            value * np.outer(left, right)
+            for value, left, right in zip(values, u.T, v, strict=True)
+        )
+        weights = weights - rate * 0.2 * max(start.shape) ** 0.5 * update
+    return weights
+
+
+@pytest.mark.parametrize("shape", [(3, 3, 4, 6), (2, 5, 40), (9, 2, 3)])
+def test_muon_is_that_of_its_authors(shape):
+    generator = np.random.default_rng(2)
+    start = generator.normal(size=shape).astype("float32")
+    gradients = 1e-3 * generator.normal(size=(4, *shape))
+    variable = keras.Variable(start)
+    muon = make_optimizer("muon", make_schedule(HParams(decay_steps=2)))
+    for gradient in gradients:
+        muon.apply([ops.convert_to_tensor(gradient, "float32")], [variable])
+    columns = shape[-1]
+    expected = muon_by_singular_values(
+        start.reshape(-1, columns),
+        gradients.reshape(4, -1, columns),
+        0.001 * 0.96 ** (np.arange(4) / 2),
+    )
+    # The updates are of about 0.2 * 0.001.
+    np.testing.assert_allclose(
+        variable.numpy().reshape(-1, columns), expected, rtol=0, atol=2e-6
+    )
+
+
+def test_muon_leaves_dense_kernels_and_biases_to_adam():
+    weights = {}
+    for name in ("adam", "muon"):
+        generator = np.random.default_rng(3)
+        made = make_optimizer(name, make_schedule(HParams()))
+        variables = [
+            keras.Variable(generator.normal(size=size).astype("float32"))
+            for size in ((4, 5), (5,), (2, 4, 5))
+        ]
+        for _ in range(2):
+            made.apply(
+                [
+                    ops.convert_to_tensor(
+                        generator.normal(size=v.shape), "float32"
+                    )
+                    for v in variables
+                ],
+                variables,
+            )
+        weights[name] = [v.numpy() for v in variables]
+    dense, bias, kernel = zip(weights["adam"], weights["muon"], strict=True)
+    np.testing.assert_array_equal(*dense)
+    np.testing.assert_array_equal(*bias)
+    assert np.max(np.abs(kernel[0] - kernel[1])) > 1e-5
 
 
 def float64_loss(weights, x, y, routing):

@@ -110,8 +110,8 @@ class Adam(keras.optimizers.Adam):
         )
 
 
-def orthogonalised(matrix):
-    """The nearest matrix of orthonormal rows or columns, about.
+def orthogonalised(matrix, scale):
+    """The nearest matrix of orthonormal rows or columns, about, times a scale.
 
     For U S V' it is U f(S) V', where f takes all but the smallest of what is
     in (0, 1] to between 0.7 and 1.2: five of Newton's and Schulz's iterations
@@ -121,22 +121,26 @@ def orthogonalised(matrix):
 
     Args:
       matrix: float32 tensor [rows, columns].
+      scale: float32 scalar.
 
     Returns:
       float32 tensor of the same shape.
     """
     rows, columns = matrix.shape
-    if rows < columns:
-        return ops.transpose(orthogonalised(ops.transpose(matrix)))
+    product = "ri,rj->ij" if rows >= columns else "ir,jr->ij"
+    square = ops.einsum(product, matrix, matrix)
+    norm = ops.sqrt(ops.trace(square)) + 1e-7
+    square = square / norm**2
     a, b, c = NEWTON_SCHULZ
-    matrix = matrix / (ops.norm(matrix) + 1e-7)
-    square = ops.matmul(ops.transpose(matrix), matrix)
-    identity = product = ops.eye(columns)
+    identity = turned = ops.eye(min(rows, columns))
     for _ in range(5):
         factor = a * identity + b * square + c * ops.matmul(square, square)
-        product = ops.matmul(product, factor)
+        turned = ops.matmul(turned, factor)
         square = ops.matmul(factor, ops.matmul(square, factor))
-    return ops.matmul(matrix, product)
+    turned = turned * (scale / norm)
+    if rows >= columns:
+        return ops.matmul(matrix, turned)
+    return ops.matmul(turned, matrix)
 
 
 @keras.saving.register_keras_serializable(package="capsules")
@@ -161,10 +165,10 @@ class Muon(Adam):
         # Nesterov's: where the momentum will be after the next step.
         direction = MUON_MOMENTUM * momentum + gradient
         matrix = ops.reshape(direction, (-1, variable.shape[-1]))
-        update = ops.reshape(orthogonalised(matrix), variable.shape)
-        scale = MUON_SCALE * math.sqrt(max(matrix.shape))
         rate = ops.cast(learning_rate, variable.dtype)
-        self.assign_sub(variable, rate * scale * update)
+        scale = rate * MUON_SCALE * math.sqrt(max(matrix.shape))
+        update = orthogonalised(matrix, scale)
+        self.assign_sub(variable, ops.reshape(update, variable.shape))
 
 
 OPTIMIZERS = {"adam": Adam, "muon": Muon}

@@ -41,6 +41,10 @@ def run(measure, defaults, description, arguments=None):
         parser.add_argument(f"--{name}", **_kind(default))
     parser.add_argument("--json", default="", help="file to write")
     flags = parser.parse_args(arguments)
+    for name in ("rounds", "steps", "batch_size"):
+        value = getattr(flags, name, 1)
+        if isinstance(value, int) and value < 1:
+            parser.error(f"--{name} must be at least 1")
     if arguments is None:
         # The processes that measure end with this one, however it is ended.
         for number in (signal.SIGTERM, signal.SIGHUP):

@@ -5,10 +5,7 @@
 
 Without --data_dir it takes 60,000 images made of the embedded digits; data
 sets of other sizes have random pixels. Rates are the best of --rounds blocks
-of --seconds. "loops" is a rate in units of a loop in Python, so that machines
-can be compared: for pipelines one that shifts one 28x28 image at a time,
-whatever the pipeline does beyond that; for pair records one that pads, rolls,
-merges, serialises and writes one pair at a time.
+of --seconds.
 """
 
 import os
@@ -25,7 +22,6 @@ from benchmarks import command_line
 # isort: split
 
 import numpy as np
-import tensorflow as tf
 
 from input_data.datasets import (
     cifar10,
@@ -34,7 +30,6 @@ from input_data.datasets import (
     mnist_record_files,
     norb,
 )
-from input_data.formats.mnist_records import PAIR
 from input_data.generators import expansion, shifted_records
 from input_data.labelled_images import (
     SINGLE_SHIFT,
@@ -73,34 +68,29 @@ def _rows(flags, data, folder):
     def best(work):
         return max(_rate(work, flags.seconds) for _ in range(flags.rounds))
 
-    def row(name, rate, loop):
-        return {"what": name, "a second": rate, "loops": rate / loop}
+    def row(name, rate):
+        return {"what": name, "a second": rate}
 
-    loop = best(_shifting_loop(data))
-    yield row("images shifted in a loop", loop, loop)
     for name, pipeline in _pipelines(data):
-        yield row(name, best(_batches(pipeline)), loop)
+        yield row(name, best(_batches(pipeline)))
 
     path = folder / "single.tfrecords"
     single = expansion.ShiftedDigits(data, shift=2, pad=0)
     count = min(6 * flags.records, single.num_records)
-    yield row("writing single records", _written(single, path, count), loop)
+    yield row("writing single records", _written(single, path, count))
     records = mnist_record_files.single_records(path, Options())
-    yield row("single records", best(_batches(records)), loop)
+    yield row("single records", best(_batches(records)))
     path.unlink()
 
     path = folder / "multi.tfrecords-00000-of-00001"
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        pair_loop = best(_pair_loop(data, writer))
-    yield row("pairs written in a loop", pair_loop, pair_loop)
     pairs = expansion.DigitPairs(data, SHIFT, PAD, 1000, 0, Split.TRAIN)
     rate = max(
         _written(pairs, path, flags.records) for _ in range(flags.rounds)
     )
-    yield row("writing pair records", rate, pair_loop)
+    yield row("writing pair records", rate)
     options = Options(data_dir=f"{folder}/multi.tfrecords@1", num_targets=2)
     records = mnist_record_files.PairRecords(options)
-    yield row("pair records", best(_batches(records)), loop)
+    yield row("pair records", best(_batches(records)))
 
 
 def _read(data_dir):
@@ -154,57 +144,6 @@ def _batches(pipeline):
     def work():
         next(batches)
         return BATCH_SIZE
-
-    return work
-
-
-def _shifting_loop(data):
-    """Work of `_rate`: a batch of shifted images, one by one."""
-    generator = np.random.default_rng(0)
-
-    def work():
-        np.stack(
-            [
-                _shifted(data.images[place, ..., 0], 2, generator) / 255
-                for place in generator.integers(len(data), size=BATCH_SIZE)
-            ]
-        )
-        return BATCH_SIZE
-
-    return work
-
-
-def _shifted(image, shift, generator):
-    offset = generator.integers(-shift, shift + 1, size=2)
-    canvas = np.roll(np.pad(image, shift), offset, axis=(0, 1))
-    return canvas[shift:-shift, shift:-shift].astype(np.float32)
-
-
-def _pair_loop(data, writer):
-    """Work of `_rate`: a pair padded, shifted, merged, and written."""
-    generator = np.random.default_rng(0)
-
-    def work():
-        first = second = generator.integers(len(data))
-        while data.labels[first] == data.labels[second]:
-            second = generator.integers(len(data))
-        images = [
-            _shifted(np.pad(data.images[i, ..., 0], PAD), SHIFT, generator)
-            for i in (first, second)
-        ]
-        images.append(np.minimum(sum(images), 255))
-        example = tf.train.Example()
-        features = example.features.feature
-        for key, label in zip(PAIR.labels, (first, second), strict=True):
-            features[key].int64_list.value.append(int(data.labels[label]))
-        for key, image in zip(PAIR.images, images, strict=True):
-            pixels = image.astype(np.uint8).tobytes()
-            features[key].bytes_list.value.append(pixels)
-        for key in ("height", "width"):
-            features[key].int64_list.value.append(len(images[0]))
-        features["depth"].int64_list.value.append(1)
-        writer.write(example.SerializeToString())
-        return 1
 
     return work
 

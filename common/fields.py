@@ -33,7 +33,7 @@ class Meaning:
       valid: string, what is allowed, after "must be".
       names: tuple of strings that are meant to be near a wrong value, where
         `is_valid` allows more than `choices` could list.
-      default_text: string, the default in a table, where it depends.
+      default_text: string, the default where it depends.
       recorded: bool, whether a checkpoint records how it was trained with it.
       evaluated: bool, whether evaluating a training takes the same value.
       kept: bool, whether a job that loads a checkpoint takes the recorded
@@ -55,6 +55,13 @@ class Meaning:
     evaluated: bool = False
     kept: bool = False
     network: bool = False
+
+    @property
+    def text(self):
+        """What it is, and its default where that depends: for --help."""
+        if self.default_text is None:
+            return self.help
+        return f"{self.help} Default: {self.default_text}."
 
     def allows(self, value):
         """Whether a value of the field's type is one that will do."""

@@ -26,7 +26,7 @@ def define(settings_class, names=None, flag_values=flags.FLAGS):
         if names is not None and name not in names:
             continue
         if meaning.choices:
-            flag = flags.EnumFlag(name, default, meaning.help, meaning.choices)
+            flag = flags.EnumFlag(name, default, meaning.text, meaning.choices)
             flag.parser = _ChoiceParser(meaning.choices)
             flags.DEFINE_flag(flag, flag_values)
             continue
@@ -36,13 +36,13 @@ def define(settings_class, names=None, flag_values=flags.FLAGS):
                 parser,
                 name,
                 default,
-                meaning.help,
+                meaning.text,
                 flag_values,
                 flags.ArgumentSerializer(),
             )
         else:
             of_kind = flags.DEFINE_bool if kind is bool else flags.DEFINE_string
-            of_kind(name, default, meaning.help, flag_values=flag_values)
+            of_kind(name, default, meaning.text, flag_values=flag_values)
         if meaning.is_valid is not None:
             flags.register_validator(
                 name, validator(meaning), flag_values=flag_values

@@ -7,20 +7,6 @@ import sys
 from common.errors import Interrupted, UserError
 
 
-class EndedError(UserError):
-    """A process ended without a result and without saying why.
-
-    Attributes:
-      exit_code: int, the negative of its signal if it was killed.
-    """
-
-    def __init__(self, exit_code):
-        super().__init__(
-            f"its process ended by itself, with exit code {exit_code}"
-        )
-        self.exit_code = exit_code
-
-
 def in_own_process(function, *arguments):
     """What a function of a module gives in a process that ends with it.
 
@@ -28,8 +14,7 @@ def in_own_process(function, *arguments):
     and waited for.
 
     Raises:
-      UserError: that of the function.
-      EndedError: if the process ended without one.
+      UserError: that of the function, or if the process ended without one.
     """
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe(duplex=False)
@@ -40,7 +25,9 @@ def in_own_process(function, *arguments):
         value, error = here.recv()
     except EOFError:
         process.join()
-        raise EndedError(process.exitcode) from None
+        raise UserError(
+            f"its process ended by itself, with exit code {process.exitcode}"
+        ) from None
     except BaseException:
         if process.pid:
             process.terminate()

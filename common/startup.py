@@ -17,11 +17,15 @@ _HARMLESS = re.compile(
 )
 
 
+_BACKENDS = ("jax", "tensorflow", "torch")
+
+
 def load_backend():
     """Imports Keras, before anything that imports TensorFlow.
 
     Raises:
-      UserError: if the backend that KERAS_BACKEND names is not installed.
+      UserError: if the backend that KERAS_BACKEND names is not installed, or
+        is not one of ours.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     # On processors without AVX-512 TensorFlow would leave oneDNN out, whose
@@ -35,9 +39,15 @@ def load_backend():
                 f"KERAS_BACKEND={os.environ.get('KERAS_BACKEND')} cannot be "
                 f"used: {error}"
             ) from None
+        backend = keras.backend.backend()
+        if backend not in _BACKENDS:
+            raise UserError(
+                f"KERAS_BACKEND={backend} cannot be used: it must be one of "
+                f"{', '.join(_BACKENDS)}"
+            )
         import tensorflow as tf  # reads the data under every backend
 
-        if keras.backend.backend() == "tensorflow":
+        if backend == "tensorflow":
             tf.config.list_physical_devices("GPU")  # it speaks of that, too
 
 

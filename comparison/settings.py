@@ -29,7 +29,7 @@ class Settings(Options):
     )
     models: str | None = field(
         None,
-        "Names of the models to compare, separated by commas. Default: all.",
+        "Names of the models to compare, separated by commas.",
         default_text="all",
     )
     output_dir: str | None = field(

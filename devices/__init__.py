@@ -16,8 +16,8 @@ class Settings:
     coordinator_address: str | None = field(
         None,
         "With --num_processes: HOST:PORT of the first process, which all can "
-        "reach. Default: the environment variable "
-        "KERAS_DISTRIBUTION_JOB_ADDRESSES.",
+        "reach.",
+        default_text="$KERAS_DISTRIBUTION_JOB_ADDRESSES",
     )
     deterministic: bool = field(
         False,
@@ -26,8 +26,7 @@ class Settings:
     device: str | None = field(
         None,
         "Where to compute: cpu, gpu, or gpu:1 for the second GPU; with "
-        "--num_gpus the first of them, and of cpu as many logical devices. "
-        "Default: the first GPU if there is one, else the CPU.",
+        "--num_gpus the first of them, and of cpu as many logical devices.",
         is_valid=lambda name: (
             name in ("cpu", "gpu")
             or (name.startswith("gpu:") and name[4:].isdecimal())
@@ -37,10 +36,9 @@ class Settings:
     )
     gpu_memory_limit: int | None = field(
         None,
-        "Megabytes of each GPU to use at most, so that two jobs can share "
-        "one. Default: as much as is needed.",
+        "Megabytes of each GPU to use at most, so that two jobs can share one.",
         at_least=1,
-        default_text="as needed",
+        default_text="as much as is needed",
     )
     num_gpus: int = field(
         1, "GPUs of this machine to use together.", at_least=1, at_most=1024
@@ -48,16 +46,15 @@ class Settings:
     num_processes: int | None = field(
         None,
         "Processes that do the job together, on one or more machines, each "
-        "with --num_gpus; needs KERAS_BACKEND=jax. Default: the environment "
-        "variable KERAS_DISTRIBUTION_NUM_PROCESSES, else 1.",
+        "with --num_gpus; needs KERAS_BACKEND=jax.",
         at_least=1,
-        default_text="1",
+        default_text="$KERAS_DISTRIBUTION_NUM_PROCESSES, else 1",
     )
     process_index: int | None = field(
         None,
-        "With --num_processes: which of them this is, from 0. Default: the "
-        "environment variable KERAS_DISTRIBUTION_PROCESS_ID.",
+        "With --num_processes: which of them this is, from 0.",
         at_least=0,
+        default_text="$KERAS_DISTRIBUTION_PROCESS_ID",
     )
 
 

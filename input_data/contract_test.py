@@ -211,11 +211,6 @@ def test_two_targets_are_refused_where_they_make_no_sense(name):
         load(name, Split.TRAIN, Options(num_targets=2))
 
 
-def test_three_targets_are_refused():
-    with pytest.raises(UserError, match="--num_targets=3 must be 1 or 2"):
-        load("digits", Split.TRAIN, Options(num_targets=3))
-
-
 @pytest.mark.parametrize("name", ["no_such_set", "tfds:", ""])
 def test_unknown_name_lists_the_valid_ones(name):
     with pytest.raises(UserError, match=r"cifar10, digits.*tfds:NAME"):

@@ -18,8 +18,9 @@ class DataSet:
         network of this data set sees, standardised; None if it sees whole
         images with pixels in [0, 1], to which `shift`, `pad`, `distort` and
         `augment` apply.
-      centred: bool, whether its images are digits of the size and in the
-        place of MNIST's, see `transforms.centring`.
+      centred: bool, whether its images are single digits in white on black,
+        so that a drawn one is brought to MNIST's size and place, see
+        `transforms.centring`.
     """
 
     load: Callable

@@ -43,7 +43,7 @@ class Options:
     color: bool | None = _data_flag(
         None,
         "With --dataset=images: whether images keep their colours; else they "
-        f"become grey. Default: {_KEPT}, else false.",
+        "become grey.",
         kept=True,
         default_text=f"{_KEPT}, else false",
     )
@@ -67,8 +67,7 @@ class Options:
         None,
         f"Data set: {valid_names()}, where tfds:NAME is an image "
         "classification set of TensorFlow Datasets and images is a folder with "
-        f"one sub-folder for each class. Default: {_KEPT}, else mnist if "
-        "--data_dir is given, else the embedded digits.",
+        "one sub-folder for each class.",
         kept=True,
         is_valid=is_valid_name,
         valid=f"one of {valid_names()}",
@@ -78,15 +77,14 @@ class Options:
     distort: bool | None = _data_flag(
         None,
         "Whether to crop digits by 4 pixels: in training at random, and turned "
-        f"by up to 15 degrees; else from the middle. Default: {_KEPT}, else "
-        "false.",
+        "by up to 15 degrees; else from the middle.",
         kept=True,
         default_text=f"{_KEPT}, else false",
     )
     eval_size: int = _data_flag(
         10000,
-        "Examples to evaluate: at most the images or records there are; pairs "
-        "that are made on the fly may be any number.",
+        "Examples to evaluate: at most the images or records there are; "
+        "overlapping pairs that are made on the fly may be any number.",
         at_least=1,
         at_most=10**9,
         recorded=False,
@@ -94,17 +92,15 @@ class Options:
     image_size: int | None = _data_flag(
         None,
         "With --dataset=images and tfds:NAME: height and width, in pixels, to "
-        f"which images are resized. Default: {_KEPT}, else as they are, if all "
-        "have one size.",
+        "which images are resized.",
         at_least=1,
         at_most=LARGEST_SIDE,
         kept=True,
-        default_text=f"{_KEPT}, else as the images are",
+        default_text=f"{_KEPT}, else as they are, if all have one size",
     )
     num_targets: int | None = _data_flag(
         None,
-        "Objects in each image, 1 or 2. Default: 1, in evaluation the "
-        "checkpoint's.",
+        "Objects in each image, 1 or 2.",
         at_least=1,
         at_most=2,
         recorded=False,
@@ -112,8 +108,7 @@ class Options:
     )
     pad: int | None = _data_flag(
         None,
-        f"Black pixels to add on each side of a digit. Default: {_KEPT}, else "
-        "0, with two targets 4.",
+        "Black pixels to add on each side of a digit.",
         at_least=0,
         at_most=10**5,
         kept=True,
@@ -140,8 +135,7 @@ class Options:
     shift: int | None = _data_flag(
         None,
         "Pixels by which a training image moves at most, along each axis; of "
-        "record files the shift in their name. Default: 2 for digits and "
-        "mnist, with two targets 4, else 0.",
+        "record files the shift in their name.",
         at_least=0,
         at_most=10**5,
         default_text="2 for digits and mnist, with two targets 4, else 0",

@@ -52,9 +52,8 @@ def load(name, split, options):
       `pipeline.Pipeline`.
 
     Raises:
-      UserError: for an unknown name, a number of targets that is not 1 or 2
-        or not for this data set, options that are for other data sets, or
-        files that are missing or damaged.
+      UserError: for an unknown name, two targets or options that are for
+        other data sets, or files that are missing or damaged.
     """
     if options.pairs != "overlap":
         return _separate_pairs(name, split, options)
@@ -105,8 +104,6 @@ def find(name):
 
 
 def _check_options(name, data_set, options):
-    if options.num_targets not in (None, 1, 2):
-        raise UserError(f"--num_targets={options.num_targets} must be 1 or 2")
     if options.num_targets == 2 and not data_set.two_targets:
         raise UserError(
             f"--dataset={name} shows one object in each image: --num_targets=2 "

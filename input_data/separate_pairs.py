@@ -15,7 +15,7 @@ from input_data.randomness import Stream, step_seed
 
 # The axis of [B, H, W, C] along which the second image follows the first.
 AXIS = {"below": 1, "beside": 2}
-_LABELS_BATCH = 1000
+_LABELS_BATCH = 100
 
 
 class SeparatePairs(Pipeline):

@@ -12,6 +12,7 @@ from .initial_weights import BIAS, WEIGHT_STDDEV, TruncatedNormal
 from .routing import RoutingRule, couplings_of, lengths, route
 from .tensor import Tensor
 from .votes import FormedVotes, SharedVotes, linear_votes
+from .window import positions_of
 
 
 def require_positive(**arguments: int) -> None:
@@ -359,18 +360,10 @@ class ConvSlimCapsule(_RoutedLayer):
         return rows * columns * types * math.prod(self.kernel.shape)
 
     def compute_output_shape(self, input_shape):
-        def positions(size):
-            if self.padding == "VALID":
-                size = size - self.kernel_size + 1
-            return -(-size // self.strides)
-
-        return (
-            input_shape[0],
-            positions(input_shape[1]),
-            positions(input_shape[2]),
-            self.num_capsules,
-            self.num_atoms,
-        )
+        window = self.kernel_size, self.strides, self.padding
+        positions = (positions_of(n, *window) for n in input_shape[1:3])
+        outputs = self.num_capsules, self.num_atoms
+        return (input_shape[0], *positions, *outputs)
 
     def get_config(self):
         return {

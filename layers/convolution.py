@@ -11,6 +11,7 @@ from keras import backend, ops
 from .fourier_convolution import Plan, axes, convolution_by_spectrum
 from .hardware import cpu_has_bfloat16_products, is_jax_on_cpu, is_on_cpu
 from .kept_spectra import spectrum_of
+from .window import positions_of, zeros_around
 
 # What decides, as benchmarks/convolution_benchmark.py measures it, counted in
 # multiply-adds of a matrix product: one multiply-add of the direct
@@ -181,12 +182,11 @@ def _by_patches(images, kernel, strides, padding):
     """The convolution as one product, of all that each position sees."""
     *taps, _, filters = kernel.shape
     for number in (1, 0):
-        size, step = images.shape[1 + number], strides[number]
-        axis = axes(size, taps[number], step, padding)[0]
-        span = step * (axis.positions - 1) + 1
+        step = strides[number]
+        axis = images.shape[1 + number], taps[number], step, padding
+        span = step * (positions_of(*axis) - 1) + 1
         zeros = [(0, 0)] * 4
-        after = span + taps[number] - 1 - axis.before - size
-        zeros[1 + number] = axis.before, max(after, 0)
+        zeros[1 + number] = zeros_around(*axis)
         images = ops.pad(images, zeros)
         shifted = (slice(y, y + span, step) for y in range(taps[number]))
         before = (slice(None),) * (1 + number)

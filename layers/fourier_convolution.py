@@ -45,6 +45,7 @@ from keras import backend, ops
 
 from .hardware import cpu_has_bfloat16_products
 from .slices import part
+from .window import positions_of, zeros_around
 
 # Numbers of examples and channels that this divides have some to spare.
 _SPARED = 32
@@ -107,11 +108,8 @@ def axes(size: int, kernel: int, strides: int, padding: str) -> list[Axis]:
       strides: int.
       padding: "valid" or "same".
     """
-    if padding == "valid":
-        positions, before = (size - kernel) // strides + 1, 0
-    else:
-        positions = math.ceil(size / strides)
-        before = max((positions - 1) * strides + kernel - size, 0) // 2
+    positions = positions_of(size, kernel, strides, padding)
+    before, _ = zeros_around(size, kernel, strides, padding)
     tiles = (math.ceil(positions / n) for n in range(1, positions + 1))
     found = [
         Axis(size, kernel, strides, positions, before, tile)

@@ -34,7 +34,7 @@ class KeptSpectra:
     """
 
     def __init__(self):
-        # By what made it: (number, the kernel's type of numbers, plan)
+        # By (the kernel's id, its type of numbers, the spectrum's, plan).
         self._kept = {}
 
     @contextlib.contextmanager

@@ -7,6 +7,22 @@ from keras import ops
 _NOTHING = -1e30
 
 
+def positions_of(size: int, kernel: int, strides: int, padding: str) -> int:
+    """Positions that a window takes along `size` pixels; 0 if it is larger."""
+    if padding.upper() == "VALID":
+        size = size - kernel + 1
+    return max(0, -(-size // strides))
+
+
+def zeros_around(
+    size: int, kernel: int, strides: int, padding: str
+) -> tuple[int, int]:
+    """As many as the positions need, the odd one after; none if VALID."""
+    positions = positions_of(size, kernel, strides, padding)
+    missing = max((positions - 1) * strides + kernel - size, 0)
+    return missing // 2, missing - missing // 2
+
+
 class Window:
     """Which children each position of parents sees, and back.
 
@@ -18,31 +34,19 @@ class Window:
 
     Attributes:
       positions: (h, w), of the parents.
-      pads: for rows and for columns a pair of ints, the zeros before the first
-        and after the last.
     """
 
     def __init__(self, height, width, size, strides, padding):
-        self._grid = (height, width)
         self._size = size
         self._strides = strides
-        if padding == "SAME":
-            self.positions = tuple(-(-n // strides) for n in self._grid)
-        else:
-            self.positions = tuple(
-                (n - size) // strides + 1 for n in self._grid
-            )
-        # As much as the positions need, the odd one last; none if VALID.
-        missing = [
-            max((p - 1) * strides + size - n, 0)
-            for p, n in zip(self.positions, self._grid, strict=True)
-        ]
-        self.pads = [(m // 2, m - m // 2) for m in missing]
+        axes = [(n, size, strides, padding) for n in (height, width)]
+        self.positions = tuple(positions_of(*axis) for axis in axes)
+        self._pads = [zeros_around(*axis) for axis in axes]
 
     def patches(self, grid):
         """[B, H, W, ...] to [B, h, w, k * k, ...], with zeros around."""
         others = len(grid.shape) - 3
-        padded = ops.pad(grid, [(0, 0), *self.pads, *[(0, 0)] * others])
+        padded = ops.pad(grid, [(0, 0), *self._pads, *[(0, 0)] * others])
         return ops.stack(list(self._shifted(padded, 1)), axis=3)
 
     def _shifted(self, grid, axis):

@@ -10,7 +10,7 @@ from input_data import features as keys
 from layers.initial_weights import like_the_reference
 from models.classifier import Classifier
 from models.hparams import BaseHParams, loss_type, padding, size
-from models.tf1_variables import Tf1Variable, convolved, layer, plain
+from models.tf1_variables import Tf1Variable, layer, plain
 
 KERNEL_SIZE = 5
 CONV_STDDEV = 0.05
@@ -104,29 +104,17 @@ class BaselineModel(Classifier):
         return {keys.LOGITS: self.softmax_layer(hidden)}
 
     @classmethod
-    def smallest_image(cls, hparams):
-        """Height and width below which the convolutions leave nothing."""
-        if hparams.padding == "SAME":
-            return 1
-        size = 1
-        for _ in hparams.channels:
-            # A pool that rounds up makes `size` from one pixel more than
-            # twice the size before.
-            size = (size - 1) * POOL_SIZE + 1 + KERNEL_SIZE - 1
-        return size
+    def windows(cls, hparams):
+        pool = (POOL_SIZE, POOL_SIZE, "SAME")
+        return ((KERNEL_SIZE, 1, hparams.padding), pool) * len(hparams.channels)
 
     @classmethod
     def tf1_variables(cls, shape, hparams):
-        def positions(pixels):
-            for _ in hparams.channels:
-                pixels = convolved(pixels, KERNEL_SIZE, 1, hparams.padding)
-                pixels = convolved(pixels, POOL_SIZE, POOL_SIZE, "SAME")
-            return pixels
-
         kernel = (KERNEL_SIZE, KERNEL_SIZE)
         first, second = hparams.channels
         units = hparams.dense_units
-        pooled = (second, positions(shape.height), positions(shape.width))
+        grid = (cls.positions(n, hparams) for n in (shape.height, shape.width))
+        pooled = (second, *grid)
         return {
             **layer("conv1", (*kernel, shape.depth), first),
             **layer("conv2", (*kernel, first), second),

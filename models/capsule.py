@@ -17,7 +17,7 @@ from models.hparams import (
     padding,
     size,
 )
-from models.tf1_variables import Tf1Variable, convolved, layer, plain
+from models.tf1_variables import Tf1Variable, layer, plain
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,10 +108,7 @@ class CapsuleModel(Classifier):
         primary = self.activations(images)["conv_capsule1"]
         couplings = self.capsule2.couplings(self._stack.flatten(primary))
         by_position = on_grid(couplings, primary.shape[1:-1])
-        windows = tuple(
-            (KERNEL_SIZE, strides, self.hparams.padding)
-            for strides in (1, PRIMARY_STRIDES)
-        )
+        windows = self.windows(self.hparams)
         return Routing(by_position, self.capsule2.leaky, windows)
 
     def call(self, x):
@@ -119,23 +116,18 @@ class CapsuleModel(Classifier):
         return self.capsule_outputs(x, capsules)
 
     @classmethod
-    def smallest_image(cls, hparams):
-        """Height and width below which the convolutions leave nothing."""
-        if hparams.padding == "SAME":
-            return 1
-        return 2 * KERNEL_SIZE - 1
+    def windows(cls, hparams):
+        return tuple(
+            (KERNEL_SIZE, strides, hparams.padding)
+            for strides in (1, PRIMARY_STRIDES)
+        )
 
     @classmethod
     def tf1_variables(cls, shape, hparams):
-        def positions(pixels):
-            pixels = convolved(pixels, KERNEL_SIZE, 1, hparams.padding)
-            return convolved(
-                pixels, KERNEL_SIZE, PRIMARY_STRIDES, hparams.padding
-            )
-
         kernel = (KERNEL_SIZE, KERNEL_SIZE)
         types, atoms = hparams.num_prime_capsules, hparams.primary_atoms
-        primary = (types, positions(shape.height), positions(shape.width))
+        grid = (cls.positions(n, hparams) for n in (shape.height, shape.width))
+        primary = (types, *grid)
         classes = (shape.num_classes, hparams.class_atoms)
         variables = {
             **layer("conv1", (*kernel, shape.depth), hparams.conv_channels),

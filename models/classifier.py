@@ -11,6 +11,7 @@ import layers
 from input_data import features as keys
 from layers.hardware import is_mirrored, is_on_cpu
 from layers.losses import MeanOverBatch
+from layers.window import positions_of
 from models import optimizer
 from models.hparams import BaseHParams
 
@@ -247,9 +248,24 @@ class Classifier(keras.Model):
         )
 
     @classmethod
+    def windows(cls, hparams):
+        """As of `Routing`; () if they depend on the size of the image."""
+        return ()
+
+    @classmethod
+    def positions(cls, size, hparams):
+        """How many positions the windows leave of `size` pixels."""
+        for window in cls.windows(hparams):
+            size = positions_of(size, *window)
+        return size
+
+    @classmethod
     def smallest_image(cls, hparams):
-        """Height and width below which the convolutions leave nothing."""
-        return 1
+        """Height and width below which the windows leave nothing."""
+        size = 1
+        for kernel, strides, padding in reversed(cls.windows(hparams)):
+            size = (size - 1) * strides + (kernel if padding == "VALID" else 1)
+        return size
 
     @classmethod
     def takes_any_size(cls, hparams):

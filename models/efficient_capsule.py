@@ -47,9 +47,7 @@ class HParams(BaseHParams):
         at_most=MOST_STEPS,
     )
     first_channels: int = size(32, "channels of the first convolution")
-    learning_rate: float = field(
-        5e-4, "Adam's learning rate at step 0", above=0
-    )
+    learning_rate: float = field(5e-4, "learning rate at step 0", above=0)
     middle_channels: int = size(64, "channels of the second and third")
     normalization: str = field(
         "batch",

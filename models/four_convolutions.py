@@ -70,9 +70,8 @@ class FourConvolutions(Classifier):
             POOL_SIZE, data_format="channels_last"
         )
 
-    @property
-    def windows(self):
-        """Size, strides and padding from the image to the last positions."""
+    @classmethod
+    def windows(cls, hparams):
         convolution = (KERNEL_SIZE, 1, "VALID")
         pooling = (POOL_SIZE, POOL_SIZE, "VALID")
         return (*[convolution] * 2, pooling, *[convolution] * 2)
@@ -91,12 +90,6 @@ class FourConvolutions(Classifier):
         return 2.0 * layers.margin_loss(
             labels, outputs[keys.LOGITS], absent_weight=ABSENT_WEIGHT
         )
-
-    @classmethod
-    def smallest_image(cls, hparams):
-        """Height and width that leave one position."""
-        lost = 2 * (KERNEL_SIZE - 1)  # by two convolutions
-        return (1 + lost) * POOL_SIZE + lost
 
     @classmethod
     def num_weights(cls, shape, hparams):

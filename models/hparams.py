@@ -44,13 +44,11 @@ class BaseHParams:
     decay_steps: int = field(
         2000, "steps for one decay factor", at_least=1, at_most=MOST_STEPS
     )
-    learning_rate: float = field(
-        0.001, "Adam's learning rate at step 0", above=0
-    )
+    learning_rate: float = field(0.001, "learning rate at step 0", above=0)
     optimizer: str = field(
         "adam",
         "adam, as in the reference, or muon: Muon for the kernels of "
-        "convolutions and capsules, Adam for all else",
+        "convolutions and capsules, Adam for dense ones and all else",
         choices=tuple(OPTIMIZERS),
     )
     schedule: str = field(

@@ -36,8 +36,6 @@ class HParams(BaseHParams):
             "second_types": 16,
         },
     }
-    # In the reference all models share theirs.
-    UNUSED: ClassVar = ("leaky", "num_prime_capsules", "remake")
 
     class_lambda: float = field(
         0.01,
@@ -75,9 +73,7 @@ class HParams(BaseHParams):
         "standard deviation of the initial transformations of votes",
         above=0,
     )
-    learning_rate: float = field(
-        0.003, "Adam's learning rate at step 0", above=0
-    )
+    learning_rate: float = field(0.003, "learning rate at step 0", above=0)
     loss_type: str = field(
         "spread",
         "classification loss",
@@ -213,11 +209,7 @@ class MatrixCapsuleModel(Classifier):
         capsules = self._capsules(images)[self.routed[-1].name]
         by_child = self.classes.assignments(capsules)
         assignments = on_grid(by_child, capsules[0].shape[1:-1])
-        windows = (
-            (CONV_SIZE, CONV_STRIDES, self.hparams.padding),
-            *((CAPSULE_SIZE, strides, "VALID") for strides in CAPSULE_STRIDES),
-        )
-        return Routing(assignments, False, windows)
+        return Routing(assignments, False, self.windows(self.hparams))
 
     def call(self, x):
         poses, activations = self._capsules(x[keys.IMAGES])[self.classes.name]
@@ -257,15 +249,11 @@ class MatrixCapsuleModel(Classifier):
         ]
 
     @classmethod
-    def smallest_image(cls, hparams):
-        """Height and width below which the convolutions leave nothing."""
-        positions = 1
-        for strides in reversed(CAPSULE_STRIDES):
-            positions = (positions - 1) * strides + CAPSULE_SIZE
-        pixels = (positions - 1) * CONV_STRIDES + 1
-        if hparams.padding == "SAME":
-            return pixels
-        return pixels + CONV_SIZE - 1
+    def windows(cls, hparams):
+        return (
+            (CONV_SIZE, CONV_STRIDES, hparams.padding),
+            *((CAPSULE_SIZE, strides, "VALID") for strides in CAPSULE_STRIDES),
+        )
 
     @classmethod
     def num_weights(cls, shape, hparams):

@@ -1,4 +1,4 @@
-"""Five training steps against an independent float64 computation."""
+"""Schedules, Adam and Muon against independent float64 computations."""
 
 import keras
 import numpy as np
@@ -142,6 +142,31 @@ def test_muon_leaves_dense_kernels_and_biases_to_adam():
     np.testing.assert_array_equal(*dense)
     np.testing.assert_array_equal(*bias)
     assert np.max(np.abs(kernel[0] - kernel[1])) > 1e-5
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("muon", "adam"), ("adam", "muon")]
+)
+def test_one_optimiser_goes_on_from_the_state_of_the_other(before, after):
+    generator = np.random.default_rng(4)
+    variable = keras.Variable(generator.normal(size=(3, 4, 5)).astype("f4"))
+    schedule = make_schedule(HParams())
+    optimisers = [make_optimizer(name, schedule) for name in (before, after)]
+    for made in optimisers:
+        made.build([variable])
+
+    def move(made):
+        gradient = 1e-2 * generator.normal(size=variable.shape)
+        start = variable.numpy()
+        made.apply([ops.convert_to_tensor(gradient, "float32")], [variable])
+        return float(np.sqrt(np.mean((variable.numpy() - start) ** 2)))
+
+    for _ in range(100):
+        move(optimisers[0])
+    for there, here in zip(*(o.variables for o in optimisers), strict=True):
+        here.assign(there)
+    # Its own moves are of about 0.2 times the rate.
+    assert move(optimisers[1]) < 0.5 * 0.001
 
 
 def float64_loss(weights, x, y, routing):

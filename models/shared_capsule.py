@@ -106,7 +106,8 @@ class SharedCapsuleModel(FourConvolutions):
         features = self.convolve(images)["conv4"]
         couplings = self.capsule.couplings(_by_position(features))
         by_position = on_grid(couplings, (*features.shape[1:3], 1))
-        return Routing(by_position, self.capsule.leaky, self.windows)
+        windows = self.windows(self.hparams)
+        return Routing(by_position, self.capsule.leaky, windows)
 
     def call(self, x):
         capsules = self.activations(x[keys.IMAGES])["capsule"]
@@ -120,9 +121,8 @@ class SharedCapsuleModel(FourConvolutions):
     def num_weights(cls, shape, hparams):
         inputs = 1
         if not hparams.share_weights:
-            smallest = cls.smallest_image(hparams)
             for pixels in (shape.height, shape.width):
-                inputs *= (pixels - smallest) // 2 + 1
+                inputs *= cls.positions(pixels, hparams)
         votes = hparams.second_channels * shape.num_classes
         return (
             super().num_weights(shape, hparams)

@@ -77,10 +77,3 @@ def layer(name, inputs, units):
         f"{name}/weights": plain(*inputs, units),
         f"{name}/biases": plain(units),
     }
-
-
-def convolved(size, kernel_size, strides, padding):
-    """Positions that a window takes along `size` pixels; 0 if it is larger."""
-    if padding == "VALID":
-        size = size - kernel_size + 1
-    return max(0, -(-size // strides))

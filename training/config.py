@@ -63,8 +63,7 @@ class Config(Options, devices.Settings):
         None,
         "Steps after which a training on one device also evaluates, on the "
         "held-out images with --validate, else on the test images; so it does "
-        "at the last step. Checkpoints are saved at these steps too. Default: "
-        "never.",
+        "at the last step. Checkpoints are saved at these steps too.",
         at_least=1,
         default_text="never",
     )
@@ -112,7 +111,7 @@ class Config(Options, devices.Settings):
     )
     model: str | None = field(
         None,
-        "Model. Default: capsule, in evaluation the checkpoint's.",
+        "Model.",
         choices=tuple(sorted(MODELS)),
         default_text="capsule; in evaluation the checkpoint's",
     )

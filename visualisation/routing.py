@@ -9,7 +9,7 @@ from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 
 from common.errors import UserError
-from layers.window import Window
+from layers.window import positions_of, zeros_around
 from training.config import EVAL_BATCH_SIZE
 from visualisation.drawing import STYLE, png, to_rgb
 
@@ -70,11 +70,11 @@ def map_of(windows, size):
     grid, step = size, 1
     first = np.full(2, 0.5)  # the middle of the first position
     for side, strides, padding in windows:
-        window = Window(*grid, side, strides, padding)
-        before = np.array([pads[0] for pads in window.pads])
+        axes = [(n, side, strides, padding) for n in grid]
+        before = np.array([zeros_around(*axis)[0] for axis in axes])
         first += step * ((side - 1) / 2 - before)
         step *= strides
-        grid = window.positions
+        grid = [positions_of(*axis) for axis in axes]
     return *(first - step / 2).tolist(), *(float(step * n) for n in grid)
 
 

@@ -308,9 +308,9 @@ function showCouplings() {
   const sees = views * width;
   const scale = Math.ceil(MAP_SIDE / Math.max(height, sees));
   const of = look.couplings.map((rows) => rows.map((r) => r.map((v) => v[chosen])));
-  const furthest = Math.max(
+  const furthest = look.couplings.flat(3).reduce(
+    (most, value) => Math.max(most, Math.abs(value - map.equal)),
     0.01 * map.equal,
-    ...look.couplings.flat(3).map((value) => Math.abs(value - map.equal)),
   );
   $("maps").replaceChildren(
     ...of.map((rows, iteration) => {

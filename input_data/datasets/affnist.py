@@ -15,6 +15,7 @@ from input_data.formats.arrays import read_labels
 from input_data.formats.files import listing, paths_in, require_folder
 from input_data.formats.matlab import read_mat, write_mat
 from input_data.labelled_images import LabelledImages, make_pipeline
+from input_data.memory import COPIES, require_memory
 from input_data.splits import Split
 
 NUM_CLASSES = 10
@@ -47,13 +48,23 @@ def load(split, options):
             "so on: the official files, or those that "
             "input_data/affnist/affnist_generate.py makes from MNIST"
         )
-    parts = [read_file(path) for path in _find(options.data_dir, split)]
-    data = LabelledImages(
+    return make_pipeline(_read(_find(options.data_dir, split)), options)
+
+
+def _read(paths):
+    """The images of all files, in memory once."""
+    parts, num_bytes = [], 0
+    for path in paths:
+        parts.append(read_file(path))
+        num_bytes += parts[-1].images.nbytes
+        require_memory(
+            COPIES * num_bytes, "--dataset=affnist", "name other files"
+        )
+    return LabelledImages(
         np.concatenate([part.images for part in parts]),
         np.concatenate([part.labels for part in parts]),
         NUM_CLASSES,
     )
-    return make_pipeline(data, options)
 
 
 def file_name(split):

@@ -133,8 +133,8 @@ def read_smallnorb(training):
     """
     images, labels, meta = [], [], []
     builder, split = _open_prepared("smallnorb"), _SPLIT_NAMES[training]
-    dataset = builder.as_dataset(split=split, shuffle_files=False)
     with _reading(builder):
+        dataset = builder.as_dataset(split=split, shuffle_files=False)
         for example in dataset.as_numpy_iterator():
             cameras = (example["image"], example["image2"])
             images.append(np.stack([camera[..., 0] for camera in cameras]))
@@ -318,10 +318,10 @@ def _read_split(builder, split_name, num_classes, class_names, size=None):
             image = resize(image, size)
         return image, example["label"]
 
-    dataset = builder.as_dataset(split=split_name, shuffle_files=False)
-    dataset = dataset.map(prepare, tf.data.AUTOTUNE, deterministic=True)
     images, labels = [], []
     with _reading(builder):
+        dataset = builder.as_dataset(split=split_name, shuffle_files=False)
+        dataset = dataset.map(prepare, tf.data.AUTOTUNE, deterministic=True)
         for image_batch, label_batch in dataset.batch(_BATCH_SIZE):
             images.append(image_batch.numpy())
             labels.append(label_batch.numpy())
@@ -339,9 +339,14 @@ def _read_split(builder, split_name, num_classes, class_names, size=None):
 
 @contextlib.contextmanager
 def _reading(builder):
-    """A context in which what is damaged is an error of the user's."""
+    """A context in which what cannot be read is an error of the user's."""
     try:
         yield
+    except NotImplementedError as error:  # ArrayRecord
+        raise UserError(
+            f"the files of {builder.name} in {builder.data_dir} are of a "
+            f"format that is not read: {_first_line(error)}"
+        ) from error
     except tf.errors.OpError as error:
         raise UserError(
             f"the files of {builder.name} in {builder.data_dir} are damaged: "

@@ -25,7 +25,7 @@ def read_values(file, path, shape, dtype):
     """
     start, size = file.tell(), math.prod(shape) * dtype.itemsize
     announced = f"its header announces an array of {shape}"
-    if min(shape) < 0:
+    if min(shape) < 1:
         raise UserError(f"{path} is damaged: {announced}")
     require_memory(
         COPIES * size, f"{path}: {announced}, which", "is it damaged?"

@@ -54,7 +54,8 @@ def read_bytes(path, limit=None):
     Raises:
       UserError: naming the file, if it has more, or as `opened`.
     """
-    limit = memory.available() if limit is None else limit
+    if limit is None:
+        limit = memory.available() // memory.COPIES  # parts, then the whole
     chunks, size = [], 0
     with opened(path) as file:
         while chunk := file.read(_CHUNK):

@@ -163,6 +163,10 @@ def _parse_matrix(data, is_field=False):
                 f"{name or 'an array'} has {len(values)} values "
                 f"{values.dtype} for an array {dtype} of the shape {shape}"
             )
+        # Numbers may be stored in fewer bytes than they have.
+        require_memory(
+            len(values) * dtype.itemsize, name or "an array", "is it damaged?"
+        )
         values = values.astype(dtype, copy=False)
         return name, values.reshape(shape, order="F")
     if array_class == _STRUCT and math.prod(shape) == 1 and not is_field:

@@ -27,26 +27,17 @@ _SHARDS = re.compile(r"(?P<prefix>.+)@(?P<count>[0-9]+)")
 _SHARD = re.compile(r"(?P<prefix>.+)-[0-9]{5}-of-(?P<count>[0-9]{5})")
 
 
-def single_name(split, shift):
-    """The file name of a split with one digit in each record.
+def single_names(split, shift):
+    """The names that a file of a split with one digit in a record may have.
 
-    For the two splits of validation it is the name that the reference's
-    reader opens (train_2shifted_mnist_valid.tfrecords); its writer used
-    another, see `single_names`.
+    The first is the one that the reference's reader opens, and that is
+    written here; the reference's mnist_shift wrote validation's under another.
     """
     base = "train" if split.is_training else "test"
-    return (
-        f"{base}_{shift}shifted_mnist{'_valid' * split.is_held_out}.tfrecords"
-    )
-
-
-def single_names(split, shift):
-    """The file names under which a split may be, the first one first."""
-    names = [
-        single_name(split, shift),
-        # For validation, as the reference's mnist_shift wrote it.
+    names = (
+        f"{base}_{shift}shifted_mnist{'_valid' * split.is_held_out}.tfrecords",
         f"{split.value}_{shift}shifted_mnist.tfrecords",
-    ]
+    )
     return list(dict.fromkeys(names))
 
 

@@ -6,7 +6,7 @@ from input_data.splits import Split
 
 
 def test_names():
-    assert [mnist_records.single_name(split, 2) for split in Split] == [
+    assert [mnist_records.single_names(split, 2)[0] for split in Split] == [
         "train_2shifted_mnist.tfrecords",
         "test_2shifted_mnist.tfrecords",
         "train_2shifted_mnist_valid.tfrecords",

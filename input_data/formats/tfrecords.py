@@ -32,9 +32,9 @@ _MAX_BYTES = 2**29
 class TFRecordFiles:
     """The records of several files, numbered through.
 
-    Opening reads one header of each file; `read` reads the records that are
-    asked for and no others, so that files of any size take no memory. Neither
-    keeps a position: any number of threads may read.
+    Opening reads the first header of each file; `read` reads the records that
+    are asked for and no others, so that files of any size take no memory.
+    Neither keeps a position: any number of threads may read.
 
     Args:
       paths: paths of the files.

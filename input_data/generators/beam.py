@@ -9,7 +9,6 @@ import functools
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from common import durable
 from common.errors import UserError
 from input_data.generators import shifted_records
 
@@ -22,14 +21,10 @@ def generate(job, options=None):
       options: Beam's `PipelineOptions`.
 
     Raises:
-      UserError: if the job's settings or images do not work, or files are
-        there with other contents. What fails in a worker comes as the runner
-        reports it.
+      UserError: as `shifted_records.prepare`. What fails in a worker comes as
+        the runner reports it.
     """
-    durable.make_folder(job.data_dir)
-    missing = shifted_records.missing_shards(
-        job, shifted_records.plan_shards(job)
-    )
+    _, missing = shifted_records.prepare(job)
     with beam.Pipeline(options=options) as pipeline:
         _ = (
             pipeline

@@ -62,7 +62,7 @@ def plan_shards(job):
         )
     total = _contents(job).num_records
     if not job.multi_targets:
-        name = mnist_records.single_name(Split(job.split), job.shift)
+        name, *_ = mnist_records.single_names(Split(job.split), job.shift)
         return [Shard(name, 0, total)]
     count = -(-total // job.max_shard) if job.max_shard else 1
     if count > mnist_records.MAX_SHARDS:
@@ -81,12 +81,28 @@ def plan_shards(job):
     ]
 
 
-def missing_shards(job, shards):
-    """Those of a job's shards that are still to be written.
+def prepare(job):
+    """Makes a job's folder and looks what there is to do.
+
+    Args:
+      job: `Job`.
+
+    Returns:
+      (shards, missing): lists of `Shard`, all and those still to be written.
 
     Raises:
-      UserError: if a file is there with other contents.
+      UserError: if settings or images do not work, files are there with other
+        contents, or the disk is too small.
     """
+    folder = durable.make_folder(job.data_dir)
+    durable.remove_leftovers(folder)
+    shards = plan_shards(job)
+    missing = _missing_shards(job, shards)
+    _require_space(folder, job, missing)
+    return shards, missing
+
+
+def _missing_shards(job, shards):
     missing = []
     for shard in shards:
         path = pathlib.Path(job.data_dir) / shard.name
@@ -150,11 +166,7 @@ def generate(job, num_workers=1):
       UserError: if settings or images do not work, or files cannot be
         written, or are there with other contents.
     """
-    folder = durable.make_folder(job.data_dir)
-    durable.remove_leftovers(folder)
-    shards = plan_shards(job)
-    missing = missing_shards(job, shards)
-    _require_space(folder, job, missing)
+    shards, missing = prepare(job)
     total = shards[-1].stop
     done = total - sum(shard.stop - shard.first for shard in missing)
     progress = Progress(done, total, name="record")
@@ -169,7 +181,7 @@ def generate(job, num_workers=1):
     else:
         for shard in missing:
             write_shard(job, shard, report)
-    return [folder / shard.name for shard in shards]
+    return [pathlib.Path(job.data_dir, shard.name) for shard in shards]
 
 
 def _require_space(folder, job, shards):

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -36,3 +37,16 @@ def test_only_harmless_lines_are_left_out(pytestconfig, end, code, later):
     assert "All log messages" not in result.stderr
     assert ("later" in result.stderr) == later
     assert ("ZeroDivisionError" in result.stderr) == (end == "1 / 0")
+
+
+def test_a_backend_that_is_none_of_ours_is_named(pytestconfig):
+    program = "from common import startup; startup.load_backend()"
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=pytestconfig.rootpath,
+        env={**os.environ, "KERAS_BACKEND": "numpy"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "KERAS_BACKEND=numpy cannot be used: it must be" in result.stderr

@@ -205,6 +205,6 @@ class TinyAnySize(TinyPhotos):
             yield number, {"image": image, "label": number % 4}
 
 
-def prepare_tfds(folder, builder=TinyPhotos):
+def prepare_tfds(folder, builder=TinyPhotos, **options):
     """Writes a set of TFDS to a folder, as a download would."""
-    builder(data_dir=folder).download_and_prepare()
+    builder(data_dir=folder, **options).download_and_prepare()

@@ -3,6 +3,7 @@ import pytest
 
 from common.errors import UserError
 from input_data import features as keys
+from input_data import memory
 from input_data.datasets import affnist
 from input_data.options import Options
 from input_data.splits import Split
@@ -19,7 +20,7 @@ def test_reads_each_column_as_an_image_row_by_row(tmp_path):
     np.testing.assert_array_equal(data.labels, labels)
 
 
-def test_reads_a_folder_of_batches(tmp_path):
+def test_reads_a_folder_of_batches(tmp_path, monkeypatch):
     (tmp_path / "test_batches").mkdir()
     for number in (1, 2):
         images = tiny_files.random_images(2, 40, 40, seed=number)
@@ -27,6 +28,10 @@ def test_reads_a_folder_of_batches(tmp_path):
         (tmp_path / "test_batches" / f"{number}.mat").write_bytes(content)
     pipeline = affnist.load(Split.TEST, Options(data_dir=tmp_path))
     assert pipeline.spec.num_examples == 4
+    # Read, and then where TensorFlow keeps them: 4 images, less one byte.
+    monkeypatch.setattr(memory, "available", lambda: 2 * 4 * 40**2 - 1)
+    with pytest.raises(UserError, match="--dataset=affnist takes"):
+        affnist.load(Split.TEST, Options(data_dir=tmp_path))
 
 
 def black(labels, count=2, size=40):

@@ -116,6 +116,12 @@ def test_damaged_files_of_tfds_are_an_error(tmp_path):
             )
 
 
+def test_files_of_a_format_that_is_not_read_are_named(tmp_path):
+    tiny_files.prepare_tfds(tmp_path, file_format="array_record")
+    with pytest.raises(UserError, match="of a format that is not read"):
+        load("tfds:tiny_photos", Split.TRAIN, Options(data_dir=str(tmp_path)))
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -10,6 +10,17 @@ from models.hparams import BaseHParams, parse_overrides
 from models.registry import build_model, model_class
 
 DEFAULT_MODEL = "capsule"
+# Checkpoints were once written with the hyper-parameters of all models, these
+# among them, whatever the model.
+_ONCE_OF_ALL = {
+    "class_atoms",
+    "conv_channels",
+    "leaky",
+    "num_prime_capsules",
+    "primary_atoms",
+    "remake",
+    "routing",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,9 +127,13 @@ class Architecture:
         """
         hparams_class = model_class(values["model"]).HParams
         known = meanings(hparams_class)
-        hparams = values["hparams"]
+        hparams = {
+            name: value
+            for name, value in values["hparams"].items()
+            if name in known or name not in _ONCE_OF_ALL
+        }
         for name, value in hparams.items():
-            kind = known[name][0]
+            kind = known[name][0] if name in known else type(value)
             if type(value) not in ((int, float) if kind is float else (kind,)):
                 raise TypeError(f"{name} is {shortened(value)}")
         return cls(

@@ -82,8 +82,35 @@ def test_what_makes_another_network_of_matrix_capsules(name, value, differs):
     assert found == ([name] if differs else [])
 
 
-def test_json_with_a_hyper_parameter_of_the_future():
-    values = ONE.to_json()
-    values["hparams"] = {**values["hparams"], "of_the_future": 1}
-    with pytest.raises(KeyError, match="of_the_future"):
-        Architecture.from_json(values)
+def test_json_with_the_hyper_parameters_of_all_models():
+    """As checkpoints were written once, whatever the model."""
+    once = {
+        "class_atoms": 16,
+        "conv_channels": 256,
+        "decay_rate": 0.96,
+        "decay_steps": 2000,
+        "leaky": False,
+        "learning_rate": 0.5,
+        "loss_type": "softmax",
+        "num_prime_capsules": 32,
+        "padding": "SAME",
+        "primary_atoms": 8,
+        "remake": True,
+        "routing": 3,
+        "verbose": False,
+    }
+    for model, hparams in (
+        ("capsule", HParams(**once)),
+        (
+            "baseline",
+            baseline.HParams(
+                learning_rate=0.5, loss_type="softmax", padding="SAME"
+            ),
+        ),
+    ):
+        values = {**dataclasses.replace(ONE, model=model).to_json()}
+        values["hparams"] = once
+        assert Architecture.from_json(values).hparams == hparams
+        values["hparams"] = {**once, "of_the_future": 1}
+        with pytest.raises(TypeError, match="of_the_future"):
+            Architecture.from_json(values)

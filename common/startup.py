@@ -31,23 +31,22 @@ def load_backend():
     # On processors without AVX-512 TensorFlow would leave oneDNN out, whose
     # products make a training step twice as fast there.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+    asked = os.environ.get("KERAS_BACKEND")
+    if asked and asked not in _BACKENDS:
+        raise UserError(
+            f"KERAS_BACKEND={asked} cannot be used: it must be one of "
+            f"{', '.join(_BACKENDS)}"
+        )
     with _without_harmless_lines():
         try:
             import keras
         except (ImportError, ValueError) as error:
             raise UserError(
-                f"KERAS_BACKEND={os.environ.get('KERAS_BACKEND')} cannot be "
-                f"used: {error}"
+                f"KERAS_BACKEND={asked} cannot be used: {error}"
             ) from None
-        backend = keras.backend.backend()
-        if backend not in _BACKENDS:
-            raise UserError(
-                f"KERAS_BACKEND={backend} cannot be used: it must be one of "
-                f"{', '.join(_BACKENDS)}"
-            )
         import tensorflow as tf  # reads the data under every backend
 
-        if backend == "tensorflow":
+        if keras.backend.backend() == "tensorflow":
             tf.config.list_physical_devices("GPU")  # it speaks of that, too
 
 

@@ -205,7 +205,7 @@ _ALL = (
         source=f"{_TABLE_1}, 32 types",
     ),
     Experiment(
-        # Muon takes half as many steps as Adam to the same error at first.
+        # Twice the types, and Muon, for fewer steps to the same error.
         name="multimnist-muon",
         title="MultiMNIST, 16 types of primary capsules, Muon",
         dataset="mnist",

@@ -264,6 +264,13 @@ def test_a_wrong_name_is_told_before_anything_is_measured(run, benchmark, flag):
         run(benchmark, flag)
 
 
+@pytest.mark.parametrize("flag", ["rounds", "steps"])
+def test_nothing_is_measured_no_times(run, capsys, flag):
+    with pytest.raises(SystemExit):
+        run(train_benchmark, f"--{flag}=0")
+    assert f"--{flag} must be at least 1" in capsys.readouterr().err
+
+
 def test_naive_matrix_capsules_give_what_ours_give():
     shape = keys.ImageShape(14, 14, 1, 3)
     hparams = MatrixHParams(

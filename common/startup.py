@@ -7,6 +7,7 @@ import sys
 
 from common.errors import UserError
 
+_BACKENDS = ("jax", "tensorflow", "torch")
 # What TensorFlow says of processors and missing GPUs when it starts, of which
 # no setting of its own silences all.
 _HARMLESS = re.compile(
@@ -15,9 +16,6 @@ _HARMLESS = re.compile(
     r"|[IWE]\d{4} .*(cudart_stub|cuda_platform|cpu_feature_guard|port\.cc"
     r"|cuda_dnn|cuda_fft|cuda_blas|computation_placer|Skipping registering))"
 )
-
-
-_BACKENDS = ("jax", "tensorflow", "torch")
 
 
 def load_backend():

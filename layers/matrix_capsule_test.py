@@ -304,6 +304,11 @@ LAYERS = [
 ]
 
 
+def test_class_capsules_have_no_choice_of_what_shares_a_child():
+    with pytest.raises(TypeError, match="normalise"):
+        layers.ClassMatrixCapsules(3, normalise="types")
+
+
 @pytest.mark.parametrize("stddev", [0.3, 2.0])
 def test_initial_kernels_are_cut_at_two_deviations(stddev):
     for layer in (

@@ -205,7 +205,7 @@ _ALL = (
         source=f"{_TABLE_1}, 32 types",
     ),
     Experiment(
-        # Twice the types, and Muon, for fewer steps to the same error.
+        # Twice the types, and Muon, which needs fewer steps.
         name="multimnist-muon",
         title="MultiMNIST, 16 types of primary capsules, Muon",
         dataset="mnist",

@@ -21,12 +21,14 @@ def read_values(file, path, shape, dtype):
       Array of that shape.
 
     Raises:
-      UserError: if there is less or more, or it does not fit in memory.
+      UserError: if there is none, less or more, or it does not fit in memory.
     """
     start, size = file.tell(), math.prod(shape) * dtype.itemsize
     announced = f"its header announces an array of {shape}"
-    if min(shape) < 1:
+    if min(shape) < 0:
         raise UserError(f"{path} is damaged: {announced}")
+    if 0 in shape:  # the others may be of any size
+        raise UserError(f"{path} has no images: {announced}")
     require_memory(
         COPIES * size, f"{path}: {announced}, which", "is it damaged?"
     )

@@ -40,7 +40,7 @@ FLIPPED[len(ZIPPED) // 2] ^= 4
         ("a", b"", "begins with nothing"),
         ("a", WHOLE[:3], "is not an idx file"),
         ("a", WHOLE[:9], "cut off in its header"),
-        ("a", NO_IMAGES_OF_ANY_SIZE, "is damaged: its header announces"),
+        ("a", NO_IMAGES_OF_ANY_SIZE, "has no images: its header announces"),
         ("a", WHOLE[:-1], "cut off: .* 76 bytes in all, but there are 75"),
         ("a", WHOLE + b"x", "too long"),
         ("a", b"\x00\x00\x0d\x03" + WHOLE[4:], "begins with 00 00 0d 03"),

@@ -89,7 +89,7 @@ def read_mat(path):
                 ((kind, data),) = _elements(element)
             if kind != _MATRIX:
                 raise ValueError(f"an element of type {kind} by itself")
-            name, value = _parse_matrix(data)
+            name, value = _parse_matrix(data, path)
             if value is not None:
                 variables[name] = value
     except (ValueError, zlib.error) as error:
@@ -143,7 +143,7 @@ def _elements(view):
         position += 8 + size + padding
 
 
-def _parse_matrix(data, is_field=False):
+def _parse_matrix(data, path, is_field=False):
     """(name, value) of an array; the value of unknown kinds is None."""
     if not data:
         return "", np.zeros((0, 0))
@@ -165,7 +165,9 @@ def _parse_matrix(data, is_field=False):
             )
         # Numbers may be stored in fewer bytes than they have.
         require_memory(
-            len(values) * dtype.itemsize, name or "an array", "is it damaged?"
+            len(values) * dtype.itemsize,
+            f"{path}: {name or 'an array'}",
+            "is it damaged?",
         )
         values = values.astype(dtype, copy=False)
         return name, values.reshape(shape, order="F")
@@ -178,7 +180,7 @@ def _parse_matrix(data, is_field=False):
             kind, data = next(elements, (0, b""))
             if kind != _MATRIX:
                 raise ValueError("a struct without its fields")
-            _, value = _parse_matrix(data, is_field=True)
+            _, value = _parse_matrix(data, path, is_field=True)
             if value is not None:
                 fields[field.decode("ascii")] = value
         return name, fields

@@ -204,6 +204,17 @@ def test_elements_that_fit_one_by_one_must_fit_together(tmp_path, monkeypatch):
         read_mat(write(tmp_path, HEADER + 3 * one))
 
 
+def test_bytes_that_are_doubles_must_fit_as_such(tmp_path, monkeypatch):
+    shape = element(5, struct.pack("<2i", 1, 9999))
+    bytes_ = element(2, bytes(9999))
+    path = write(tmp_path, HEADER + matrix(bytes_, array_class=6, shape=shape))
+    monkeypatch.setattr(memory, "available", lambda: 8 * 9999)
+    assert read_mat(path)["s"].nbytes == 8 * 9999
+    monkeypatch.setattr(memory, "available", lambda: 8 * 9999 - 1)
+    with pytest.raises(UserError, match=f"{path}: s takes"):
+        read_mat(path)
+
+
 def test_missing_file_is_named(tmp_path):
     with pytest.raises(UserError, match=r"none\.mat cannot be read"):
         read_mat(tmp_path / "none.mat")

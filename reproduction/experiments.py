@@ -52,6 +52,7 @@ class Experiment:
       source: string, who published it.
       others: tuple of `Evaluation`s.
       members: int, networks of the published ensemble: the seeds from 0.
+      in_short: bool, whether the short table has it too.
       not_run: string, why there may be no result yet.
     """
 
@@ -65,6 +66,7 @@ class Experiment:
     source: str = _SABOUR
     others: tuple = ()
     members: int = 1
+    in_short: bool = True
     not_run: str = _NO_TIME
 
     def figure(self, measured=None):
@@ -192,6 +194,7 @@ _ALL = (
         flags="--num_targets=2 --batch_size=32",
         published=5.2,
         source=f"{_TABLE_1}, 32 types",
+        in_short=False,
     ),
     Experiment(
         # Twice the pairs in nearly as many steps and as much time.
@@ -203,6 +206,7 @@ _ALL = (
         flags="--num_targets=2 --batch_size=64",
         published=5.2,
         source=f"{_TABLE_1}, 32 types",
+        in_short=False,
     ),
     Experiment(
         # Twice the types, and Muon, which needs fewer steps.

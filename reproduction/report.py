@@ -50,7 +50,7 @@ def short_table(output_dir):
     rows = []
     for experiment in EXPERIMENTS.values():
         runs = list(read(output_dir, experiment)[0].values())
-        if runs and experiment.published is not None:
+        if runs and experiment.in_short and experiment.published is not None:
             seeds = f"{len(runs)} seed{'s' * (len(runs) > 1)}"
             how = [seeds, f"{_steps(runs)} steps"]
             policies = {policy_of(run) or "float32" for run in runs}

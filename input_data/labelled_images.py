@@ -227,17 +227,20 @@ class OverlappingPairs(Pipeline):
         )
         self._shift = options.shift
         self._pad = options.pad
-        self._counts = tf.constant(counts, tf.int64)
-        self._starts = tf.constant(starts, tf.int64)
-        self._order = tf.constant(order, tf.int64)
-        draw_seed = step_seed(options.seed, Stream.EVALUATION, 0)
-        self._eval_partners = tf.random.stateless_uniform(
-            (options.eval_size,), draw_seed, dtype=tf.float64
-        )
-        self._eval_offsets = [
-            random_offsets(draw_seed + target, options.eval_size, self._shift)
-            for target in (1, 2)
-        ]
+        with tf.device("CPU:0"):
+            self._counts = tf.constant(counts, tf.int64)
+            self._starts = tf.constant(starts, tf.int64)
+            self._order = tf.constant(order, tf.int64)
+            draw_seed = step_seed(options.seed, Stream.EVALUATION, 0)
+            self._eval_partners = tf.random.stateless_uniform(
+                (options.eval_size,), draw_seed, dtype=tf.float64
+            )
+            self._eval_offsets = [
+                random_offsets(
+                    draw_seed + target, options.eval_size, self._shift
+                )
+                for target in (1, 2)
+            ]
 
     def _training_batch(self, step, batch_size, seed):
         first = self.training_indices(step, batch_size, seed)

@@ -78,7 +78,7 @@ def test_a_folder_does_not_hide_the_packed_file(tmp_path):
 @pytest.mark.parametrize(
     ("split", "options", "names"),
     [
-        (Split.TRAIN, {"shift": 3}, ["train_3shifted_mnist.tfrecords"]),
+        (Split.TRAIN, {"shift": 3}, ["be train_3shifted_mnist.tfrecords.$"]),
         (
             Split.VALID_TEST,
             {},

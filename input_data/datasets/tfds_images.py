@@ -204,7 +204,8 @@ def _prepare(builder):
     if is_prepared:
         return
     if not has_network():
-        raise UserError(_unavailable(builder.name, "there is no network"))
+        reason = f"{_PROBE_URL} does not answer; there may be no network"
+        raise UserError(_unavailable(builder.name, reason))
     try:
         builder.download_and_prepare()
     except Exception as error:
@@ -216,7 +217,7 @@ def _prepare(builder):
 
 
 def has_network():
-    """Whether the network answers, within a few seconds."""
+    """Whether `_PROBE_URL` answers within a few seconds."""
 
     def probe():
         # urllib goes through the proxy that the environment names, as TFDS.

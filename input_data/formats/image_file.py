@@ -68,8 +68,8 @@ def decoded(content, name, color, invert=False):
       uint8 array [H, W, 3] or [H, W, 1].
 
     Raises:
-      UserError: naming the file, if it is not a sound image, or has more than
-        MAX_PIXELS.
+      UserError: naming the file, if it is not a sound image, has more than
+        MAX_PIXELS, or does not fit in memory.
     """
     with _sound(name):
         if len(content) > MAX_BYTES:
@@ -119,11 +119,18 @@ def _pixels(content, name):
 
 @contextlib.contextmanager
 def _sound(name):
-    """Says of whatever Pillow raises that the file is not a sound image."""
+    """Says of whatever Pillow raises that the file is not a sound image.
+
+    Of too little memory it says so: the file may be sound.
+    """
     try:
         yield
-    except (UserError, MemoryError):
+    except UserError:
         raise
+    except MemoryError:
+        raise UserError(
+            f"{name}: there is not enough memory to unpack this image"
+        ) from None
     # Files of all kinds of damage raise all kinds of errors.
     except Exception as error:
         lines = str(error).splitlines() or [type(error).__name__]

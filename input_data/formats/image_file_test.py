@@ -1,4 +1,3 @@
-import base64
 import concurrent.futures
 import contextlib
 import io
@@ -11,17 +10,12 @@ import zlib
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image
+from PIL import Image, ImageFile
 
 from common.errors import UserError
 from input_data.formats import image_file
 from input_data.formats.image_file import decoded
 
-# 3x2 pixels, lossless: red, green, blue above black, grey, white.
-WEBP = base64.b64decode(
-    "UklGRjoAAABXRUJQVlA4TC0AAAAvAkAAAC8gECBIV25DQFB03XICAYJ05eY/QGxybBUo"
-    "ZBsBTu0ekxO6iP7H9AIA"
-)
 RAMP = np.arange(0, 240, 10, dtype=np.uint8).reshape(4, 6, 1)
 NOISE = np.random.default_rng(0).integers(0, 256, (13, 17, 4), np.uint8)
 COLOURS = Image.fromarray(NOISE[..., :3])
@@ -134,14 +128,6 @@ def test_transparent_gif_of_all_greys_is_black_there():
     np.testing.assert_array_equal(decode(content, color=False), expected)
 
 
-def test_webp():
-    red, green, blue = np.eye(3, dtype=int) * 255
-    np.testing.assert_array_equal(
-        decode(WEBP, True),
-        [[red, green, blue], [[0] * 3, [128] * 3, [255] * 3]],
-    )
-
-
 def test_inverted():
     image = np.concatenate([RAMP, RAMP // 2, 255 - RAMP], axis=-1)
     for some, color in ((RAMP, False), (image, True)):
@@ -229,6 +215,15 @@ def test_too_many_pixels_are_refused_before_they_are_unpacked():
 def test_too_many_bytes_are_refused(monkeypatch):
     monkeypatch.setattr(image_file, "MAX_BYTES", 99)
     with pytest.raises(UserError, match="it has more than 99 bytes"):
+        decode(png(NOISE), False)
+
+
+def test_an_image_that_memory_does_not_hold_is_named(monkeypatch):
+    def fail(_):
+        raise MemoryError
+
+    monkeypatch.setattr(ImageFile.ImageFile, "load", fail)
+    with pytest.raises(UserError, match="^x: there is not enough memory"):
         decode(png(NOISE), False)
 
 

@@ -36,20 +36,8 @@ _NUMBER_TYPES = {
     12: "<i8",
     13: "<u8",
 }
-# Classes of arrays (table 1-3): struct, and those of numbers from 6 on.
-_STRUCT, _UINT8_CLASS = 2, 9
-_NUMBER_CLASSES = {
-    6: "f8",
-    7: "f4",
-    8: "i1",
-    _UINT8_CLASS: "u1",
-    10: "i2",
-    11: "u2",
-    12: "i4",
-    13: "u4",
-    14: "i8",
-    15: "u8",
-}
+# Classes of arrays (table 1-3): struct, uint8, and all of numbers.
+_STRUCT, _UINT8_CLASS, _NUMBER_CLASSES = 2, 9, range(6, 16)
 
 
 def read_mat(path):
@@ -60,8 +48,9 @@ def read_mat(path):
 
     Returns:
       dict from name to array, or to a dict of arrays for a 1x1 struct.
-      Variables and fields of other kinds (text, cells, structs in structs and
-      so on) are left out.
+      Arrays are of the type that their numbers are stored in; MATLAB stores
+      doubles without fractions in fewer bytes. Variables and fields of other
+      kinds (text, cells, structs in structs and so on) are left out.
 
     Raises:
       UserError: naming the file, if it cannot be read, is not of this
@@ -89,7 +78,7 @@ def read_mat(path):
                 ((kind, data),) = _elements(element)
             if kind != _MATRIX:
                 raise ValueError(f"an element of type {kind} by itself")
-            name, value = _parse_matrix(data, path)
+            name, value = _parse_matrix(data)
             if value is not None:
                 variables[name] = value
     except (ValueError, zlib.error) as error:
@@ -143,7 +132,7 @@ def _elements(view):
         position += 8 + size + padding
 
 
-def _parse_matrix(data, path, is_field=False):
+def _parse_matrix(data, is_field=False):
     """(name, value) of an array; the value of unknown kinds is None."""
     if not data:
         return "", np.zeros((0, 0))
@@ -156,20 +145,12 @@ def _parse_matrix(data, path, is_field=False):
     shape = tuple(shape.tolist())
     array_class = int(flags[0]) & 0xFF
     if array_class in _NUMBER_CLASSES:
-        values, dtype = _next(elements), np.dtype(_NUMBER_CLASSES[array_class])
-        is_rounded = values.dtype.kind == "f" != dtype.kind
-        if len(values) != math.prod(shape) or is_rounded:
+        values = _next(elements)
+        if len(values) != math.prod(shape):
             raise ValueError(
-                f"{name or 'an array'} has {len(values)} values "
-                f"{values.dtype} for an array {dtype} of the shape {shape}"
+                f"{name or 'an array'} has {len(values)} values for the shape "
+                f"{shape}"
             )
-        # Numbers may be stored in fewer bytes than they have.
-        require_memory(
-            len(values) * dtype.itemsize,
-            f"{path}: {name or 'an array'}",
-            "is it damaged?",
-        )
-        values = values.astype(dtype, copy=False)
         return name, values.reshape(shape, order="F")
     if array_class == _STRUCT and math.prod(shape) == 1 and not is_field:
         (name_size,) = _next(elements, _INT32).tolist()
@@ -180,7 +161,7 @@ def _parse_matrix(data, path, is_field=False):
             kind, data = next(elements, (0, b""))
             if kind != _MATRIX:
                 raise ValueError("a struct without its fields")
-            _, value = _parse_matrix(data, path, is_field=True)
+            _, value = _parse_matrix(data, is_field=True)
             if value is not None:
                 fields[field.decode("ascii")] = value
         return name, fields

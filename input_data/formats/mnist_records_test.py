@@ -2,33 +2,6 @@ import pytest
 
 from common.errors import UserError
 from input_data.formats import mnist_records
-from input_data.splits import Split
-
-
-def test_names():
-    assert [mnist_records.single_names(split, 2)[0] for split in Split] == [
-        "train_2shifted_mnist.tfrecords",
-        "test_2shifted_mnist.tfrecords",
-        "train_2shifted_mnist_valid.tfrecords",
-        "test_2shifted_mnist_valid.tfrecords",
-    ]
-    assert mnist_records.single_names(Split.TRAIN, 6) == [
-        "train_6shifted_mnist.tfrecords"
-    ]
-    assert mnist_records.single_names(Split.VALID_TRAIN, 2) == [
-        "train_2shifted_mnist_valid.tfrecords",
-        "valid_train_2shifted_mnist.tfrecords",
-    ]
-    assert mnist_records.single_names(Split.VALID_TEST, 0) == [
-        "test_0shifted_mnist_valid.tfrecords",
-        "valid_test_0shifted_mnist.tfrecords",
-    ]
-    assert (
-        mnist_records.shard_name(
-            mnist_records.pairs_name(Split.TRAIN, 4), 3, 12
-        )
-        == "multitrain_4shifted_mnist.tfrecords-00003-of-00012"
-    )
 
 
 def test_shard_paths(tmp_path):

@@ -1,4 +1,3 @@
-import pathlib
 import subprocess
 import sys
 
@@ -6,13 +5,14 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from common.errors import UserError
-from input_data.generators import beam, shifted_records
+from input_data.generators import shifted_records
 from input_data.generators.job import Job
+from input_data.mnist import mnist_shift_beam
 from input_data.splits import Split
 
 # conftest.py collects this file only where Apache Beam is installed.
 pytestmark = pytest.mark.slow
-COMMAND = pathlib.Path(__file__).parents[1] / "mnist" / "mnist_shift_beam.py"
+COMMAND = mnist_shift_beam.__file__
 
 
 def some_job(folder, **changes):
@@ -43,7 +43,7 @@ def options():
 def test_files_are_those_of_mnist_shift(tmp_path, options):
     paths = shifted_records.generate(some_job(tmp_path / "alone"))
     assert len(paths) == 6
-    beam.generate(some_job(tmp_path / "beam"), options)
+    mnist_shift_beam.generate(some_job(tmp_path / "beam"), options)
     expected = contents_of(tmp_path / "alone")
     assert contents_of(tmp_path / "beam") == expected
 
@@ -51,17 +51,17 @@ def test_files_are_those_of_mnist_shift(tmp_path, options):
     missing.unlink()
     kept = tmp_path / "beam" / paths[3].name
     before = kept.stat().st_mtime_ns
-    beam.generate(some_job(tmp_path / "beam"), options)
+    mnist_shift_beam.generate(some_job(tmp_path / "beam"), options)
     assert contents_of(tmp_path / "beam") == expected
     assert kept.stat().st_mtime_ns == before
     with pytest.raises(UserError, match="written with other settings"):
-        beam.generate(some_job(tmp_path / "beam", seed=6), options)
+        mnist_shift_beam.generate(some_job(tmp_path / "beam", seed=6), options)
 
 
 def run_command(folder, *more):
     return subprocess.run(
         [
-            *(sys.executable, str(COMMAND)),
+            *(sys.executable, COMMAND),
             *(f"--data_dir={folder / 'beam'}", "--dataset=digits"),
             *("--split=test", "--shift=1", "--pad=1", "--multi_targets"),
             *("--max_shard=200", "--seed=5"),

@@ -17,7 +17,7 @@ class ShiftedDigits:
     """Every image at every offset: row offsets outside, columns inside.
 
     Args:
-      data: `LabelledImages`.
+      data: `LabelledImages` of one channel.
       shift: int, pixels that an image moves at most along each axis.
       pad: int, black pixels added on each side before.
 
@@ -49,7 +49,7 @@ class DigitPairs:
     are merged by min(255, a + b) (the paper's section 6).
 
     Args:
-      data: `LabelledImages`.
+      data: `LabelledImages` of one channel.
       shift: int, pixels that an image moves at most along each axis.
       pad: int, black pixels added on each side before.
       num_pairs: int, pairs for each image.
@@ -113,32 +113,25 @@ class DigitPairs:
 
 
 class _Windows:
-    """Images, padded and at any offset, as parts of larger black images.
+    """Grey images, padded and at any offset, as parts of larger black images.
 
     Attributes:
       shape: (height, width, depth) of the padded images.
     """
 
     def __init__(self, images, shift, pad):
-        _, height, width, depth = images.shape
+        _, height, width, _ = images.shape
         require_possible_shift(shift, pad, (height, width))
-        self.shape = (height + 2 * pad, width + 2 * pad, depth)
+        self.shape = (height + 2 * pad, width + 2 * pad, 1)
         require_memory_for_padded(len(images), images.shape[1:], pad, shift)
         border = (pad + shift, pad + shift)
-        canvas = np.pad(images, ((0, 0), border, border, (0, 0)))
-        self._depth = depth
+        canvas = np.pad(images.squeeze(3), ((0, 0), border, border))
         self._shift = shift
-        # Of the rows as bytes, so that the depth stays within them.
         self._windows = np.lib.stride_tricks.sliding_window_view(
-            canvas.reshape(*canvas.shape[:2], -1),
-            (self.shape[0], self.shape[1] * depth),
-            axis=(1, 2),
+            canvas, self.shape[:2], axis=(1, 2)
         )
 
     def take(self, image, row, column):
-        """Images [N, H, W, C] that moved by row - shift and column - shift."""
+        """Images [N, H, W, 1] that moved by row - shift and column - shift."""
         last = 2 * self._shift
-        windows = self._windows[
-            image, last - row, (last - column) * self._depth
-        ]
-        return windows.reshape(-1, *self.shape)
+        return self._windows[image, last - row, last - column, ..., np.newaxis]

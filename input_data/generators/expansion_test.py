@@ -115,16 +115,3 @@ def test_what_images_move_into_counts_as_memory(monkeypatch):
     message = "images of 13x13, by --pad=3, takes .*choose less"
     with pytest.raises(UserError, match=message):
         ShiftedDigits(some_images(23), shift=2, pad=3)
-
-
-def test_images_of_three_channels():
-    generator = np.random.default_rng(0)
-    images = generator.integers(0, 256, (2, 4, 5, 3), dtype=np.uint8)
-    contents = ShiftedDigits(
-        LabelledImages(images, np.array([0, 1]), 10), shift=1, pad=0
-    )
-    # The fourth of nine offsets: no row, one column to the left.
-    raw = parse_rows(contents.encode(3, 4))[0]["image_raw"].bytes_list.value[0]
-    expected = np.zeros((4, 5, 3), np.uint8)
-    expected[:, :-1] = images[0, :, 1:]
-    assert raw == expected.tobytes()

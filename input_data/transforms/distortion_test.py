@@ -7,7 +7,6 @@ import tensorflow as tf
 from common.errors import UserError
 from input_data.transforms.distortion import (
     MAX_ANGLE,
-    crop_middle,
     distort_for_training,
     distorted_size,
     rotate,
@@ -82,19 +81,6 @@ def test_depends_on_seed_and_step_alone():
     np.testing.assert_array_equal(distorted(1, 2), distorted(1, 2))
     assert (distorted(1, 2) != distorted(1, 3)).any()
     assert (distorted(1, 2) != distorted(2, 2)).any()
-
-
-def test_central_crop():
-    image = np.arange(64).reshape(1, 8, 8, 1)
-    np.testing.assert_array_equal(
-        crop_middle(image)[0, ..., 0],
-        [
-            [18, 19, 20, 21],
-            [26, 27, 28, 29],
-            [34, 35, 36, 37],
-            [42, 43, 44, 45],
-        ],
-    )
 
 
 def test_too_small_images():

@@ -21,7 +21,7 @@ from .matrix_capsule import (
     ConvMatrixCapsules,
     PrimaryMatrixCapsules,
 )
-from .metrics import Accuracy, AlmostAccuracy, almost_correct, correct
+from .metrics import almost_correct, correct
 from .network import CapsuleNetwork, CapsuleStack
 from .reconstruction import Reconstruction, mask_capsules
 from .routing import (
@@ -45,8 +45,6 @@ __version__ = "1.0.0"
 __all__ = [
     "CLASSIFICATION_LOSSES",
     "MARGIN_SCHEDULES",
-    "Accuracy",
-    "AlmostAccuracy",
     "Capsule",
     "CapsuleNetwork",
     "CapsuleStack",

@@ -46,6 +46,27 @@ def is_mirrored() -> bool:
     return tf.distribute.has_strategy()
 
 
+def use_full_float32() -> None:
+    """From here on this process multiplies float32 in full on GPUs, too.
+
+    By default TensorFlow and JAX, and torch in convolutions, round the factors
+    to the 10 bits of TF32 there.
+    """
+    if backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        tf.config.experimental.enable_tensor_float_32_execution(False)
+    elif backend.backend() == "jax":
+        import jax
+
+        jax.config.update("jax_default_matmul_precision", "highest")
+    else:
+        import torch
+
+        torch.set_float32_matmul_precision("highest")
+        torch.backends.cudnn.allow_tf32 = False
+
+
 @functools.cache
 def cpu_has_bfloat16_products() -> bool:
     """Whether this processor multiplies bfloat16 and adds in float32.

@@ -4,7 +4,6 @@ A prediction is the set of the `num_targets` classes with the largest logits,
 ties to the lower class index.
 """
 
-import keras
 from keras import ops
 
 from .tensor import Tensor
@@ -46,54 +45,3 @@ def almost_correct(
     """
     hits = _num_hits(labels, logits, num_targets)
     return ops.cast(hits > 0.5, "float32")
-
-
-class _PredictionMetric(keras.metrics.MeanMetricWrapper):
-    """The share of examples for which `function` is 1."""
-
-    function = None
-
-    def __init__(
-        self,
-        num_targets: int = 1,
-        name: str | None = None,
-        dtype: str | None = None,
-    ):
-        super().__init__(
-            type(self).function,
-            name=name,
-            dtype=dtype,
-            num_targets=num_targets,
-        )
-        self.num_targets = num_targets
-
-    def get_config(self):
-        return {
-            "name": self.name,
-            "dtype": self.dtype,
-            "num_targets": self.num_targets,
-        }
-
-
-@keras.saving.register_keras_serializable(package="capsules")
-class Accuracy(_PredictionMetric):
-    """The share of examples whose predicted classes are all right.
-
-    Args:
-      num_targets: int, the number of labels of each example.
-      name, dtype: of `keras.metrics.Metric`.
-    """
-
-    function = staticmethod(correct)
-
-
-@keras.saving.register_keras_serializable(package="capsules")
-class AlmostAccuracy(_PredictionMetric):
-    """The share of examples with at least one predicted class right.
-
-    Args:
-      num_targets: int, the number of labels of each example.
-      name, dtype: of `keras.metrics.Metric`.
-    """
-
-    function = staticmethod(almost_correct)

@@ -1,4 +1,3 @@
-import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -48,29 +47,3 @@ def test_equal_logits_predict_the_first_classes(num_targets):
     first[0, :num_targets] = 1
     out = layers.correct(first, logits, num_targets)
     assert ops.convert_to_numpy(out).tolist() == [1]
-
-
-@pytest.mark.parametrize(
-    ("metric", "expected"),
-    [(layers.Accuracy, 3 / 6), (layers.AlmostAccuracy, 4 / 6)],
-)
-def test_metrics_weigh_every_example_equally(metric, expected):
-    metric = metric(num_targets=2)
-    labels = np.stack([k_hot(2, 1), k_hot(3, 1), k_hot(2, 3), k_hot(3, 2)])
-    metric.update_state(labels, LOGITS)
-    metric.update_state(labels[2:], LOGITS[2:])
-    np.testing.assert_allclose(float(metric.result()), expected, rtol=1e-6)
-    metric.reset_state()
-    metric.update_state(labels[:1], LOGITS[:1])
-    assert float(metric.result()) == 1.0
-
-
-@pytest.mark.parametrize("metric", [layers.Accuracy, layers.AlmostAccuracy])
-def test_metrics_serialise(metric):
-    original = metric(num_targets=2, name="two")
-    copy = keras.saving.deserialize_keras_object(
-        keras.saving.serialize_keras_object(original)
-    )
-    assert isinstance(copy, metric)
-    assert copy.get_config() == original.get_config()
-    assert copy.num_targets == 2

@@ -127,6 +127,12 @@ def test_couplings_of_votes_without_leading_axes():
     assert couplings.shape == (2, 5, 3)
 
 
+def test_many_bfloat16_votes_are_summed_in_float32():
+    # In bfloat16 256 + 1 is 256, and 1,152 + 1 is 1,152.
+    votes = FormedVotes(ops.ones((1, 1153, 1, 1), "bfloat16"))
+    assert to_numpy(votes.sum()).tolist() == [[[1153]]]
+
+
 def test_routing_takes_any_leading_axes():
     votes = RNG.normal(size=(2, 3, 5, 3, 4)).astype("float32")
     biases = BIASES.astype("float32")

@@ -51,7 +51,8 @@ class FormedVotes:
 
     def sum(self):
         """Over the input capsules: float32 [..., O, A]."""
-        return ops.cast(ops.sum(self._votes, axis=-2), "float32")
+        # Of bfloat16 the sum would be rounded, if not every addition.
+        return ops.sum(ops.cast(self._votes, "float32"), axis=-2)
 
     def agreement(self, capsules):
         """<votes, v>: [..., O, A] -> float32 [..., O, I]."""

@@ -59,6 +59,8 @@ class Classifier(keras.Model):
         class.
       fuses: bool, whether TensorFlow compiles its steps by XLA on CPUs too,
         where Keras leaves it out: for steps of many small operations.
+      full_float32: bool, whether it needs products of float32 that are not
+        rounded to TF32.
       adam_epsilon: float, epsilon of its Adam.
 
     Args:
@@ -71,6 +73,7 @@ class Classifier(keras.Model):
     HParams = BaseHParams
     shows_capsules = False
     fuses = False
+    full_float32 = False
     adam_epsilon = optimizer.ADAM_EPSILON
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
@@ -80,9 +83,13 @@ class Classifier(keras.Model):
         self.recons = None
         self._mean_over_batch = MeanOverBatch(name="mean_over_batch")
         self._cost = keras.metrics.Mean(name="batch_classification_cost")
-        self._accuracy = layers.Accuracy(num_targets, name="accuracy")
-        self._almost = layers.AlmostAccuracy(
-            num_targets, name="almost_accuracy"
+        self._accuracy = keras.metrics.MeanMetricWrapper(
+            layers.correct, name="accuracy", num_targets=num_targets
+        )
+        self._almost = keras.metrics.MeanMetricWrapper(
+            layers.almost_correct,
+            name="almost_accuracy",
+            num_targets=num_targets,
         )
         self._reconstruction_error = None
 

@@ -141,6 +141,8 @@ class MatrixCapsuleModel(Classifier):
     shows_capsules = True
     # Half the time of a step, which else goes from memory and back.
     fuses = True
+    # Variances are small differences of sums of squares.
+    full_float32 = True
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)

@@ -113,6 +113,22 @@ def test_weight_counts(name):
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_matrix_capsules_and_muon_compute_in_full_float32(
+    name, optimizer, monkeypatch
+):
+    asked = []
+    for module in ("layers.hardware", "models.optimizer"):
+        monkeypatch.setattr(
+            f"{module}.use_full_float32", lambda: asked.append(True)
+        )
+    hparams = small_hparams(name, optimizer=optimizer)
+    build_model(name, MNIST, 1, hparams)
+    model_class(name).make_optimizer(hparams)
+    assert bool(asked) == (name == "matrix_capsule" or optimizer == "muon")
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
 def test_the_seed_fixes_the_initial_weights(name):
     hparams = small_hparams(name)
 

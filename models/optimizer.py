@@ -6,7 +6,7 @@ import keras
 from keras import backend, ops
 
 from common.errors import UserError
-from layers.hardware import is_mirrored
+from layers.hardware import is_mirrored, use_full_float32
 
 SMALLEST_LEARNING_RATE = 1e-6
 ADAM_BETAS = (0.9, 0.999)
@@ -117,8 +117,9 @@ def orthogonalised(matrix, scale):
     in (0, 1] to between 0.7 and 1.2: five of Newton's and Schulz's iterations
     (Jordan 2024). They are done with the product of the matrix and its
     transpose, whose side is the shorter one: a long matrix is multiplied
-    twice, not fifteen times. That needs products of full float32: by TF32 the
-    result is off by a tenth, by bfloat16 the iterations diverge.
+    twice, not fifteen times. That needs products of full float32, as `Muon`
+    asks for: by TF32 the result is off by a tenth, by bfloat16 the iterations
+    diverge.
 
     Args:
       matrix: float32 tensor [rows, columns].
@@ -157,7 +158,14 @@ class Muon(Adam):
 
     Dense kernels stay with Adam: to make those of a decoder orthogonal takes
     0.2 s on two CPU cores. Keras' own Muon is for dense kernels alone.
+
+    To make one is to compute in full float32 in the whole process, see
+    `use_full_float32`.
     """
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        use_full_float32()
 
     def update_step(self, gradient, variable, learning_rate):
         if len(variable.shape) < 3:

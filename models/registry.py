@@ -37,7 +37,8 @@ def build_model(name, shape, num_targets, hparams, seed=0):
     """Creates a model with all its weights.
 
     Seeds the global generators of Python, NumPy and the backend, from which
-    Keras draws the weights.
+    Keras draws the weights; a model that needs it has the whole process
+    compute in full float32, see `use_full_float32`.
 
     Args:
       name: string, a key of `MODELS`.
@@ -66,6 +67,10 @@ def build_model(name, shape, num_targets, hparams, seed=0):
     _require_sane_size(cls, name, shape, hparams)
     import keras
 
+    from layers.hardware import use_full_float32
+
+    if cls.full_float32:
+        use_full_float32()
     keras.utils.set_random_seed(seed)
     model = cls(shape, num_targets, hparams, name=name)
     model.create_weights(shape)

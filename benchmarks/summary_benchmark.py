@@ -31,6 +31,7 @@ from training.callbacks import (
     WriteSummaries,
     WriteVerboseSummaries,
 )
+from training.clock import Clock
 from training.config import Config
 from training.summaries import SummaryWriter
 
@@ -55,7 +56,9 @@ def measure(flags):
         writer = SummaryWriter(folder)
         scalars = [
             ShowProgress(0, every),
-            WriteSummaries(0, writer, config, make_schedule(setting.hparams)),
+            WriteSummaries(
+                0, writer, config, make_schedule(setting.hparams), Clock()
+            ),
             StartNextMean(0, every),
         ]
         verbose = WriteVerboseSummaries(0, writer, pipeline, config)

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import signal
 import sys
 
 from common.errors import UserError
@@ -64,6 +65,8 @@ def _without_harmless_lines():
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
+        # Ctrl-C goes to both: what this process says then is passed on, too.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         os.close(writer)
         with open(reader, "rb", buffering=0) as lines:
             for line in lines:

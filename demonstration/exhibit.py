@@ -49,17 +49,6 @@ class CapsulesAndCouplings(keras.Model):
         return shown
 
 
-class Decoder(keras.Model):
-    """The decoder of a model, as a function to compile."""
-
-    def __init__(self, model):
-        super().__init__()
-        self._decoder = model.decoder
-
-    def call(self, x):
-        return self._decoder(x["capsules"], x["labels"])
-
-
 @dataclasses.dataclass(frozen=True)
 class Exhibit:
     """A network to look at.
@@ -91,10 +80,6 @@ class Exhibit:
     @functools.cached_property
     def _network(self):
         return CapsulesAndCouplings(self.subject.model)
-
-    @functools.cached_property
-    def _decoder(self):
-        return Decoder(self.subject.model)
 
     @functools.cached_property
     def _search(self):
@@ -251,9 +236,7 @@ class Exhibit:
         vectors = self._checked(classes, capsules)
         # The decoder masks all of a row's but that of its class.
         rows = np.repeat(vectors[:, None], len(self.class_names), axis=1)
-        images = self._decoder.predict_on_batch(
-            {"capsules": rows, "labels": np.array(classes, "int32")}
-        )
+        images = self.subject.redraw(rows, classes)
         if len(images) == 2:
             return _data_uri(two_colours(*images))
         return _data_uri(to_rgb(images[0]))

@@ -126,9 +126,12 @@ def _choose_on_jax(settings, indices):
 
 
 def _gpu_memory():
-    """Megabytes of each GPU, by NVIDIA's tool."""
+    """Megabytes of each GPU that may be used, by NVIDIA's tool."""
     command = ["nvidia-smi", "--query-gpu=memory.total"]
     command.append("--format=csv,noheader,nounits")
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        command.append(f"--id={visible}")
     try:
         output = subprocess.run(
             command, capture_output=True, check=True, text=True

@@ -7,6 +7,8 @@ import re
 
 import keras
 
+from layers.hardware import is_on_cpu
+
 
 def peak_megabytes():
     """The most memory that the GPU gave this process, or else it has had."""
@@ -38,7 +40,7 @@ def _gpu():
         import tensorflow as tf
 
         if tf.config.list_logical_devices("GPU"):
-            gpu = tf.config.list_physical_devices("GPU")[0]
+            gpu = tf.config.get_visible_devices("GPU")[0]
             details = tf.config.experimental.get_device_details(gpu)
             memory = tf.config.experimental.get_memory_info("GPU:0")
             return details.get("device_name", "GPU"), memory["peak"]
@@ -52,9 +54,10 @@ def _gpu():
     else:
         import torch
 
-        if torch.cuda.is_available():
-            memory = torch.cuda.max_memory_allocated()
-            return torch.cuda.get_device_name(), memory
+        if not is_on_cpu():
+            device = keras.ops.convert_to_tensor(0.0).device
+            memory = torch.cuda.max_memory_allocated(device)
+            return torch.cuda.get_device_name(device), memory
     return None
 
 

@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from common.durable import make_folder, write_files
+from common.durable import make_folder, remove_leftovers, write_files
 from evaluation import learning_curve, pictures
 from training.summaries import SummaryWriter, evaluation_scalars
 
@@ -46,13 +46,15 @@ class Results:
         self._stack.close()
 
     def prepare(self):
-        """Makes the folder, lest that fails after the work.
+        """Makes the folder and tidies it up, lest that fails after the work.
 
         Raises:
           UserError: if it cannot be made.
         """
         if self._folder is not None and self._writer is None:
             self._writer = SummaryWriter(self._folder)
+            for folder in (self._folder.parent, self._folder):
+                remove_leftovers(folder)
 
     def tell(self, title, predictions, checkpoint=None, is_member=False):
         """Tells of one evaluation.

@@ -20,6 +20,7 @@ _LONG = 9380
 # Its test images are 320,000.
 _AFFNIST = "--dataset=affnist --eval_size=320000"
 _CAPSULES = "--model=shared_capsule --batch_size=64"
+_MUON = "num_prime_capsules=16,optimizer=muon,learning_rate=0.004"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,6 +90,22 @@ def _mnist_table(
         flags=flags,
         published=published,
         source=source,
+    )
+
+
+def _multimnist(
+    name, title, steps, hparams="", batch_size=64, flags="", **values
+):
+    if "num_prime_capsules" in hparams:
+        values["source"] = f"{_TABLE_1}, 32 types"
+    return Experiment(
+        name=f"multimnist{name}",
+        title=f"MultiMNIST, {title}",
+        dataset="mnist",
+        max_steps=steps,
+        hparams=f"{hparams},{_COSINE}".strip(","),
+        flags=f"--num_targets=2 --batch_size={batch_size}{flags}",
+        **{"published": 5.2, "source": _TABLE_1, **values},
     )
 
 
@@ -171,74 +188,41 @@ _ALL = (
         0.25,
         steps=2 * _LONG,
     ),
-    Experiment(
-        # 9 times as many pairs as there are images, in small batches: the
-        # more steps from two hours on two CPU cores.
-        name="multimnist",
-        title="MultiMNIST, 3 iterations, decoder",
-        dataset="mnist",
-        max_steps=8442,
-        hparams=_COSINE,
-        flags="--num_targets=2 --batch_size=64",
-        published=5.2,
-        source=_TABLE_1,
-    ),
-    Experiment(
-        # A quarter of the primary capsules makes steps twice as fast, and
-        # errors fall with the number of steps.
-        name="multimnist-small",
-        title="MultiMNIST, 8 types of primary capsules, 3 iterations, decoder",
-        dataset="mnist",
-        max_steps=30000,
-        hparams=f"num_prime_capsules=8,learning_rate=0.0025,{_COSINE}",
-        flags="--num_targets=2 --batch_size=32",
-        published=5.2,
-        source=f"{_TABLE_1}, 32 types",
+    # 9 times as many pairs as there are images, in small batches: the more
+    # steps from two hours on two CPU cores.
+    _multimnist("", "3 iterations, decoder", 8442),
+    # A quarter of the primary capsules makes steps twice as fast, and errors
+    # fall with the number of steps.
+    _multimnist(
+        "-small",
+        "8 types of primary capsules, 3 iterations, decoder",
+        30000,
+        "num_prime_capsules=8,learning_rate=0.0025",
+        batch_size=32,
         in_short=False,
     ),
-    Experiment(
-        # Twice the pairs in nearly as many steps and as much time.
-        name="multimnist-small-64",
-        title="MultiMNIST, 8 types of primary capsules, batches of 64",
-        dataset="mnist",
-        max_steps=26264,
-        hparams=f"num_prime_capsules=8,learning_rate=0.004,{_COSINE}",
-        flags="--num_targets=2 --batch_size=64",
-        published=5.2,
-        source=f"{_TABLE_1}, 32 types",
+    # Twice the pairs in nearly as many steps and as much time.
+    _multimnist(
+        "-small-64",
+        "8 types of primary capsules, batches of 64",
+        26264,
+        "num_prime_capsules=8,learning_rate=0.004",
         in_short=False,
     ),
-    Experiment(
-        # Twice the types, and Muon, which needs fewer steps.
-        name="multimnist-muon",
-        title="MultiMNIST, 16 types of primary capsules, Muon",
-        dataset="mnist",
-        max_steps=17822,
-        hparams="num_prime_capsules=16,optimizer=muon,learning_rate=0.004,"
-        f"{_COSINE}",
-        flags="--num_targets=2 --batch_size=64",
-        published=5.2,
-        source=f"{_TABLE_1}, 32 types",
+    # Twice the types, and Muon, which needs fewer steps.
+    _multimnist("-muon", "16 types of primary capsules, Muon", 17822, _MUON),
+    # Its error was still falling: a third more steps.
+    _multimnist(
+        "-muon-long",
+        "16 types of primary capsules, Muon, 24,388 steps",
+        24388,
+        _MUON,
     ),
-    Experiment(
-        # Its error was still falling: a third more steps.
-        name="multimnist-muon-long",
-        title="MultiMNIST, 16 types of primary capsules, Muon, 24,388 steps",
-        dataset="mnist",
-        max_steps=24388,
-        hparams="num_prime_capsules=16,optimizer=muon,learning_rate=0.004,"
-        f"{_COSINE}",
-        flags="--num_targets=2 --batch_size=64",
-        published=5.2,
-        source=f"{_TABLE_1}, 32 types",
-    ),
-    Experiment(
-        name="multimnist-baseline",
-        title="MultiMNIST, the reference's baseline",
-        dataset="mnist",
-        max_steps=8442,
-        hparams=_COSINE,
-        flags="--num_targets=2 --batch_size=64 --model=baseline",
+    _multimnist(
+        "-baseline",
+        "the reference's baseline",
+        8442,
+        flags=" --model=baseline",
         published=8.1,
         source=_OTHER_BASELINE,
     ),

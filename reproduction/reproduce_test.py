@@ -18,6 +18,7 @@ from reproduction import report, run
 from reproduction.experiments import EXPERIMENTS, Evaluation, Experiment
 from testing.mnist_files import write_mnist
 from testing.small_models import overrides
+from training.config import Config
 
 TINY = Experiment(
     name="tiny",
@@ -59,7 +60,9 @@ def places(tmp_path, monkeypatch):
     return machine, str(tmp_path / "out")
 
 
-def test_runs_are_written_down_and_not_done_again(places, tmp_path, capsys):
+def test_runs_are_written_down_and_not_done_again(
+    places, tmp_path, capsys, monkeypatch
+):
     machine, output_dir = places
     run.reproduce(TINY, [0, 1], machine, output_dir)
     runs, ensemble = run.read(output_dir, TINY)
@@ -98,6 +101,11 @@ def test_runs_are_written_down_and_not_done_again(places, tmp_path, capsys):
     moved = dataclasses.replace(TINY, flags=f"{TINY.flags} --shift=1")
     with pytest.raises(UserError, match="trained by shift=None, this exp.* 1:"):
         run.reproduce(moved, [0], machine, str(tmp_path / "other"))
+    config = run.training_of(TINY, 0, machine)
+    with monkeypatch.context() as patch:  # of a program that records less
+        recorded = {**config.recorded(), "added_later": False}
+        patch.setattr(Config, "recorded", lambda _: recorded)
+        run._require_same_training(config)
     capsys.readouterr()
     run.reproduce(TINY, [0, 1], machine, output_dir)
     assert "Trained" not in capsys.readouterr().out

@@ -237,7 +237,7 @@ def _require_same_training(config):
     differences += [
         (name, before.training.get(name), value)
         for name, value in config.recorded().items()
-        if before.training.get(name) != value
+        if before.training.get(name, value) != value
     ]
     for name, then, now in differences:
         raise UserError(

@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import time
 
 import keras
 import numpy as np
@@ -32,11 +31,13 @@ class WriteSummaries(_StepCallback):
 
     Losses and shares are means over those steps; the learning rate is that of
     the next step. Images per second are those after this run's first step,
-    which traces and compiles it, unless the training has no other.
+    which traces and compiles it, unless the training has no other, and without
+    the seconds in which `clock` was stopped.
     """
 
-    def __init__(self, start, writer, config, schedule):
+    def __init__(self, start, writer, config, schedule, clock):
         super().__init__(start)
+        self._clock = clock
         self._writer = writer
         self._schedule = schedule
         self._every = config.summary_step
@@ -44,10 +45,10 @@ class WriteSummaries(_StepCallback):
         self._is_all = start == 0 and config.max_steps == 1
 
     def on_train_begin(self, logs=None):
-        self._last = (self._start, time.monotonic())
+        self._last = (self._start, self._clock.seconds())
 
     def on_step(self, step, logs):
-        now = time.monotonic()
+        now = self._clock.seconds()
         before, last = self._last
         if step == self._start + 1:
             self._last = (step, now)

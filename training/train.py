@@ -5,7 +5,6 @@ import dataclasses
 import math
 import pathlib
 import shlex
-import time
 
 import keras
 
@@ -30,6 +29,7 @@ from training.callbacks import (
     WriteSummaries,
     WriteVerboseSummaries,
 )
+from training.clock import Clock
 from training.config import Config
 from training.process import StopSignal, sole_trainer
 from training.summaries import SummaryWriter
@@ -69,10 +69,11 @@ def train(config, parallel=None, evaluate=None):
                 _require_memory_for_batch(model, job)
                 compile_model(model, config.max_steps)
                 start = _resume(job, model)
-            began = time.monotonic()
+            clock = Clock()
+            began = clock.seconds()
             if start < config.max_steps:
-                _fit(job, model, start, stop, evaluate)
-            seconds = time.monotonic() - began
+                _fit(job, model, start, stop, clock, evaluate)
+            seconds = clock.seconds() - began
         step = int(keras.ops.convert_to_numpy(model.optimizer.iterations))
         path = checkpoints.path_of(job.directory, step)
         if stop.number is not None:
@@ -285,7 +286,7 @@ def _require_same_data_set(source, config):
         )
 
 
-def _fit(job, model, start, stop, evaluate):
+def _fit(job, model, start, stop, clock, evaluate):
     config = job.config
     batches = job.pipeline.training_batches(
         config.batch_size, config.seed, start, config.max_steps
@@ -293,13 +294,13 @@ def _fit(job, model, start, stop, evaluate):
     with job.pipeline.user_errors():
         model.fit(
             job.parallel.own_part(batches),
-            callbacks=_callbacks(job, start, stop, evaluate),
+            callbacks=_callbacks(job, start, stop, clock, evaluate),
             shuffle=False,  # the pipeline shuffles
             verbose=0,  # ShowProgress shows it
         )
 
 
-def _callbacks(job, start, stop, evaluate):
+def _callbacks(job, start, stop, clock, evaluate):
     """What happens after a step, in this order."""
     config = job.config
 
@@ -311,7 +312,8 @@ def _callbacks(job, start, stop, evaluate):
         # The last one is evaluated when `fit` has ended.
         is_due = config.eval_every and step % config.eval_every == 0
         if is_due and step < config.max_steps and stop.number is None:
-            evaluate(path)
+            with clock.stopped():
+                evaluate(path)
 
     callbacks = [StopAfterSignal(start, stop, job.parallel)]
     save = Save(start, config, save_checkpoint, stop)
@@ -326,7 +328,7 @@ def _callbacks(job, start, stop, evaluate):
         schedule = job.architecture.make_schedule(config.max_steps)
         callbacks += [
             ShowProgress(start, config.max_steps),
-            WriteSummaries(start, writer, config, schedule),
+            WriteSummaries(start, writer, config, schedule, clock),
             save,
         ]
         if job.architecture.hparams.verbose:

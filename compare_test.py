@@ -4,8 +4,6 @@ import json
 import pathlib
 import shutil
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -14,10 +12,10 @@ import compare
 from common.errors import Interrupted, UserError
 from comparison.run import _seconds_at
 from comparison.settings import Settings
+from testing import commands
 from testing.small_models import overrides
 from training.process import sole_trainer
 
-ROOT = pathlib.Path(compare.__file__).parent
 STEPS = 400
 OWN = [
     "all --batch_size=4",
@@ -44,15 +42,10 @@ def settings(folder, **values):
 def start(folder):
     given = settings(folder)
     names = ("dataset", "eval_size", "models", "output_dir", "points", "steps")
-    return subprocess.Popen(
-        [
-            *(sys.executable, ROOT / "compare.py"),
-            *(f"--{name}={getattr(given, name)}" for name in names),
-            *(f"--settings={line}" for line in OWN),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+    return commands.start(
+        "compare.py",
+        *(f"--{name}={getattr(given, name)}" for name in names),
+        *(f"--settings={line}" for line in OWN),
     )
 
 
@@ -68,14 +61,13 @@ def test_an_interrupted_comparison_goes_on(tmp_path, capfd):
     while not first.is_dir() and process.poll() is None:
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
-    output, errors = process.communicate(timeout=300)
-    assert process.returncode == 128 + signal.SIGTERM, errors
+    code, output, errors = commands.finish(process)
+    assert code == 128 + signal.SIGTERM, errors
     assert "Go on by: python " in errors
     assert "efficient_capsule, seed" not in output
 
-    process = start(folder)
-    output, errors = process.communicate(timeout=600)
-    assert process.returncode == 0, errors
+    code, output, errors = commands.finish(start(folder))
+    assert code == 0, errors
     assert "Resuming from" in output
     assert "| efficient_capsule |" in output
     content = read(folder)
@@ -205,12 +197,7 @@ def test_a_file_that_is_no_comparison_is_named(tmp_path, content):
 
 
 def test_help_is_light():
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", ROOT / "compare.py", "--help"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert "--settings" in done.stdout
+    _, output, errors = commands.run("-X", "importtime", "compare.py", "--help")
+    assert "--settings" in output
     for heavy in ("tensorflow", "keras", "matplotlib", "numpy"):
-        assert f" {heavy}\n" not in done.stderr
+        assert f" {heavy}\n" not in errors

@@ -13,7 +13,7 @@ import demo
 import experiment
 from common.errors import UserError
 from demonstration.exhibit_test import png, save
-from testing import browser
+from testing import browser, commands
 from testing.small_models import overrides
 from training.config import Config
 
@@ -184,12 +184,9 @@ def test_what_does_not_work_is_told_before_it_serves(tmp_path):
     ],
 )
 def test_the_command_prints_one_line_of_an_error(flags, message):
-    done = subprocess.run(
-        [sys.executable, demo.__file__, "--checkpoint=nothing/here", *flags],
-        capture_output=True,
-        text=True,
-        timeout=300,
+    code, _, errors = commands.run(
+        "demo.py", "--checkpoint=nothing/here", *flags
     )
-    assert done.returncode == 1
-    assert done.stderr.startswith(message)
-    assert "Traceback" not in done.stderr
+    assert code == 1
+    assert errors.startswith(message)
+    assert "Traceback" not in errors

@@ -5,13 +5,11 @@ import dataclasses
 import glob
 import io
 import os
-import pathlib
 import re
 import resource
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import time
 import types
@@ -19,17 +17,13 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorboard.backend.event_processing.event_accumulator import (
-    EventAccumulator,
-)
-from tensorboard.plugins.hparams import metadata
 
 import checkpoints
 import experiment
 import tensorboard_test
 from checkpoints.architecture import Architecture
 from checkpoints.checkpoint import JSON_FILE, WEIGHTS_FILE
-from checkpoints.checkpoint_test import flip_bit, make_model
+from checkpoints.checkpoint_test import flip_bit
 from common import flags
 from common.errors import Interrupted, InterruptedAtOnce, UserError
 from evaluation.evaluator import Evaluator
@@ -42,6 +36,9 @@ from input_data.generators.job import Job
 from input_data.options import Options
 from input_data.splits import Split
 from models.capsule import CapsuleModel
+from testing import untrained
+from testing.commands import finish, run, start
+from testing.events import events_of, hparams_row, scalars
 from testing.mnist_files import write_mnist
 from testing.saved_arrays import saved
 from testing.small_models import overrides
@@ -49,29 +46,8 @@ from training import process, train
 from training.config import Config
 from training.process import sole_trainer
 
-ROOT = pathlib.Path(experiment.__file__).parent
 SMALL = overrides("capsule", routing=1, remake=False)
 BASELINE = {"model": "baseline", "hparams_override": overrides("baseline")}
-
-
-def start(*arguments, command="experiment.py", **keywords):
-    return subprocess.Popen(
-        [sys.executable, ROOT / command, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **keywords,
-    )
-
-
-def finish(process):
-    """Exit code, output and errors."""
-    output, errors = process.communicate(timeout=300)
-    return process.returncode, output, errors
-
-
-def run(*arguments, **keywords):
-    return finish(start(*arguments, **keywords))
 
 
 def small(summary_dir, **values):
@@ -87,10 +63,10 @@ def small(summary_dir, **values):
     )
 
 
-def small_flags(summary_dir, **values):
+def small_command(summary_dir, **values):
     """The same for a process."""
     config = small(summary_dir, **values)
-    return shlex.split(flags.command_line(config))
+    return ["experiment.py", *shlex.split(flags.command_line(config))]
 
 
 def evaluating(summary_dir=None, **values):
@@ -169,24 +145,6 @@ def assert_same_state(path, other):
         np.testing.assert_array_equal(first[name], second[name])
 
 
-def events_of(directory):
-    events = EventAccumulator(str(directory), size_guidance={"tensors": 0})
-    return events.Reload()
-
-
-def scalars(directory):
-    """dict from tag to dict from step to value."""
-    events = events_of(directory)
-    return {
-        tag: {
-            event.step: float(tf.make_ndarray(event.tensor_proto))
-            for event in events.Tensors(tag)
-        }
-        for tag in events.Tags()["tensors"]
-        if events.SummaryMetadata(tag).plugin_data.plugin_name == "scalars"
-    }
-
-
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """Folders of trainings, and what the last of each printed."""
@@ -240,20 +198,20 @@ def test_training_killed_again_and_again_ends_as_if_never_killed(
     kills = pytestconfig.getoption("kills")
     whole, killed = tmp_path / "whole", tmp_path / "killed"
 
-    def flags(folder):
+    def command(folder):
         # Not so small that saving takes no time.
-        return small_flags(
+        return small_command(
             folder,
             hparams_override="num_prime_capsules=1",
             max_steps=40 * kills + 25,
             save_step=10,
         )
 
-    code, _, errors = run(*flags(whole))
+    code, _, errors = run(*command(whole))
     assert code == 0, errors
     rng = np.random.default_rng(0)
     for _ in range(kills):
-        process = start(*flags(killed))
+        process = start(*command(killed))
         before = len(steps_in(killed))
         while_saving = rng.random() < 0.5
         while process.poll() is None:
@@ -267,7 +225,7 @@ def test_training_killed_again_and_again_ends_as_if_never_killed(
         process.kill()
         finish(process)
         assert process.returncode == -signal.SIGKILL
-    code, output, errors = run(*flags(killed))
+    code, output, errors = run(*command(killed))
     assert code == 0, errors
     assert "Resuming from" in output
     steps = steps_in(whole)
@@ -284,8 +242,8 @@ def test_the_same_command_gives_the_same_bits(tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     for folder in (one, two):
         for arguments in (
-            small_flags(folder, max_steps=12),
-            ["--train=false", f"--summary_dir={folder}"],
+            small_command(folder, max_steps=12),
+            ["experiment.py", "--train=false", f"--summary_dir={folder}"],
         ):
             code, output, errors = run(*arguments)
             assert code == 0, errors
@@ -472,12 +430,11 @@ def test_event_files_that_cannot_be_written(done):
 
 @pytest.mark.slow
 def test_validation_beside_training_reports_each_checkpoint_once(tmp_path):
-    shared = [f"--summary_dir={tmp_path}", "--validate"]
-    evaluation = start(
-        *shared, "--train=false", "--eval_interval=0.2", "--eval_timeout=200"
-    )
+    shared = [f"--summary_dir={tmp_path}", "--validate", "--train=false"]
+    waiting = ["--eval_interval=0.2", "--eval_timeout=200"]
+    evaluation = start("experiment.py", *shared, *waiting)
     code, _, errors = run(
-        *small_flags(tmp_path, validate=True, max_steps=50, save_step=20)
+        *small_command(tmp_path, validate=True, max_steps=50, save_step=20)
     )
     assert code == 0, errors
     code, output, errors = finish(evaluation)
@@ -502,6 +459,8 @@ def test_continuous_evaluation_of_a_training_that_was_continued(done):
         wrong = tags["wrong_prediction"][step]
         assert tags["correct_prediction"][step] + wrong == 360
         assert f"Total wrong predictions: {wrong:.0f}, " in output
+    newest = printed_by(evaluating(done, eval_size=30))
+    assert re.findall(r"model\.ckpt-(\d+):\nTotal wrong", newest) == ["6"]
 
 
 def test_validation_evaluates_exactly_what_training_left_out(tmp_path):
@@ -538,11 +497,8 @@ def save_untrained(folder, seed, num_targets):
     architecture = Architecture.described(
         "capsule", ImageShape(size, size, 1, 10), num_targets, SMALL
     )
-    model = make_model(architecture, seed)
-    training = small(folder, seed=seed).recorded()
-    checkpoints.save(
-        folder / "train", model, checkpoints.Metadata(0, architecture, training)
-    )
+    model = untrained.compiled(architecture, seed)
+    untrained.save(folder / "train", model, architecture, seed=seed)
     return model
 
 
@@ -589,16 +545,8 @@ def test_members_of_an_ensemble_must_have_as_many_targets(tmp_path):
     config = evaluating(
         checkpoint=str(at(tmp_path / "run{}", 0)), num_trials=2, eval_size=100
     )
-    with pytest.raises(UserError, match="of another kind than the first"):
-        experiment.run(config)
-
-
-def test_ensemble_with_a_missing_member_lists_what_was_found(tmp_path):
-    for trial in (0, 2):
-        (tmp_path / f"run{trial}").mkdir()
-    config = evaluating(checkpoint=str(tmp_path / "run{}"), num_trials=4)
     with pytest.raises(
-        UserError, match=r"missing .*run1, .*run3; found: .*run0, .*run2"
+        UserError, match="run1.* on images of another kind than the first"
     ):
         experiment.run(config)
 
@@ -609,16 +557,8 @@ def test_settings_are_in_the_hparams_table_of_both_jobs(base, named):
     path = str(at(base, 3)) if named else None
     experiment.run(evaluating(base, seed=3, checkpoint=path))
     assert list(scalars(base / "test")["wrong_prediction"]) == [3]
-    rows = []
-    for job in ("train", "test"):
-        content = (
-            events_of(base / job)
-            .SummaryMetadata(metadata.SESSION_START_INFO_TAG)
-            .plugin_data.content
-        )
-        start = metadata.parse_session_start_info_plugin_data(content)
-        rows.append((start.group_name, dict(start.hparams)))
-    (name, values), (other_name, other_values) = rows
+    name, values = hparams_row(base / "train")
+    other_name, other_values = hparams_row(base / "test")
     assert values == other_values
     # In one row the page would mix the accuracies of both.
     assert re.fullmatch("base/train [0-9a-f]{6}", name)
@@ -868,9 +808,9 @@ def test_flags_are_parsed_without_tensorflow(
         "import sys; sys.modules.update(tensorflow=None, keras=None)"
     )
     code, output, errors = run(
+        command,
         f"--summary_dir={tmp_path}/run",
         argument,
-        command=command,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
     )
     assert code == 1

@@ -1,45 +1,25 @@
 """The command, end to end, on small untrained networks."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 import tensorflow as tf
-from tensorboard.backend.event_processing.event_accumulator import (
-    EventAccumulator,
-)
 
-import checkpoints
 import figures
-from checkpoints.architecture import Architecture
 from checkpoints.tf1 import tf1_checkpoint
 from common.errors import UserError
 from input_data.features import ImageShape
-from models.optimizer import compile_model
-from testing import small_models
-from testing.small_models import small_hparams
+from testing import commands, small_models, untrained
+from testing.events import events_of
 from training.config import Config
 
-DIGITS = ImageShape(28, 28, 1, 10)
 PAIRS = ImageShape(36, 36, 1, 10)
-TRAINING = {"dataset": "digits", "validate": False, "seed": 0, "max_steps": 0}
 
 
-def make_model(shape=DIGITS, num_targets=1, **hparams):
-    hparams = small_hparams("capsule", **hparams)
-    architecture = Architecture("capsule", shape, num_targets, hparams)
-    network = architecture.build(seed=3)
-    compile_model(network)
-    network.optimizer.build(network.trainable_variables)
-    return network, architecture
-
-
-def save(folder, *arguments, **hparams):
+def save(folder, *shape, **hparams):
     """Saves an untrained network; gives the path of its checkpoint."""
-    network, architecture = make_model(*arguments, **hparams)
-    metadata = checkpoints.Metadata(0, architecture, TRAINING)
-    return str(checkpoints.save(folder / "train", network, metadata))
+    network = untrained.small("capsule", *shape, **hparams)
+    return untrained.save(folder / "train", *network)
 
 
 def draw(names, path, output_dir, num_examples=1, **config):
@@ -66,8 +46,7 @@ def test_every_figure_of_two_targets_to_files_and_tensorboard(tmp_path):
     assert {"reconstructions", "multimnist", "routing"} < set(pictures)
 
     logs = tmp_path / "logs" / "figures"
-    events = EventAccumulator(str(logs), size_guidance={"tensors": 0})
-    events.Reload()
+    events = events_of(logs)
     assert set(events.Tags()["tensors"]) == set(pictures)
     for tag, (height, width) in pictures.items():
         (event,) = events.Tensors(tag)
@@ -82,7 +61,7 @@ def test_every_figure_of_two_targets_to_files_and_tensorboard(tmp_path):
 
 def test_a_tf1_checkpoint_gives_the_same_figures(tmp_path):
     ours = save(tmp_path)
-    theirs = tf1_checkpoint.save(tmp_path / "tf1", *make_model(), step=0)
+    theirs = tf1_checkpoint.save(tmp_path / "tf1", *untrained.small(), step=0)
     names = ["reconstructions", "embedding"]
     first = draw(names, ours, tmp_path / "ours", dataset="digits")
     second = draw(
@@ -162,30 +141,24 @@ def test_the_command_prints_the_files_or_one_line(tmp_path):
     path = save(tmp_path)
 
     def run(*arguments):
-        return subprocess.run(
-            [
-                sys.executable,
-                figures.__file__,
-                *arguments,
-                f"--checkpoint={path}",
-                f"--output_dir={tmp_path / 'out'}",
-                "--num_examples=1",
-            ],
-            capture_output=True,
-            text=True,
-            timeout=300,
+        return commands.run(
+            "figures.py",
+            *arguments,
+            f"--checkpoint={path}",
+            f"--output_dir={tmp_path / 'out'}",
+            "--num_examples=1",
             env={**os.environ, "MPLBACKEND": "tkagg"},  # no screen is needed
         )
 
-    done = run("routing")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
+    code, output, errors = run("routing")
+    assert code == 0, errors
+    assert output.splitlines() == [
         str(tmp_path / "out" / name)
         for name in ("routing.png", "routing_entropy.png")
     ]
-    failed = run("multimnist")
-    assert failed.returncode == 1
-    assert failed.stderr.splitlines()[-1].startswith(
+    code, _, errors = run("multimnist")
+    assert code == 1
+    assert errors.splitlines()[-1].startswith(
         "figures.py: the figure multimnist shows two digits"
     )
-    assert "Traceback" not in failed.stderr
+    assert "Traceback" not in errors

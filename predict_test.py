@@ -12,15 +12,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import checkpoints
 import predict
 from checkpoints.architecture import Architecture
-from checkpoints.checkpoint_test import make_model
 from common.errors import UserError
 from input_data import features as keys
 from input_data.features import ImageShape
 from input_data.transforms.fitting_test import blob, shrink
 from models.capsule import HParams
+from testing import untrained
 
 ROOT = pathlib.Path(__file__).parent
 ARCHITECTURE = Architecture(
@@ -55,13 +54,12 @@ def finish(process, content=None):
 @pytest.fixture(scope="module")
 def network(tmp_path_factory):
     """A checkpoint in whose network class 1 is long, and its model."""
-    model = make_model(ARCHITECTURE, seed=4)
+    model = untrained.compiled(ARCHITECTURE, seed=4)
     biases = np.full((3, 16), 0.1, "float32")
     biases[1] = 1.0
     model.capsule2.biases.assign(biases)
-    metadata = checkpoints.Metadata(7, ARCHITECTURE, {"dataset": "digits"})
     folder = tmp_path_factory.mktemp("network")
-    return checkpoints.save(folder, model, metadata), model
+    return untrained.save(folder, model, ARCHITECTURE), model
 
 
 def lengths(model, image):
@@ -180,9 +178,7 @@ def test_inverted_image_table_and_export(tmp_path, capsys, network):
 
 def test_files_are_padded_as_the_training_was(tmp_path, capsys, network):
     _, model = network
-    training = {"dataset": "digits", "pad": 2}
-    metadata = checkpoints.Metadata(7, ARCHITECTURE, training)
-    path = checkpoints.save(tmp_path, model, metadata)
+    path = untrained.save(tmp_path, model, ARCHITECTURE, pad=2)
     image = blob(12, 12)
     file = tmp_path / "a.png"
     file.write_bytes(tf.io.encode_png(image).numpy())
@@ -195,11 +191,8 @@ def test_files_are_padded_as_the_training_was(tmp_path, capsys, network):
 def test_a_network_of_two_views_says_so(tmp_path, capsys):
     shape = ImageShape(8, 8, 2, 3)
     architecture = dataclasses.replace(ARCHITECTURE, shape=shape)
-    path = checkpoints.save(
-        tmp_path,
-        make_model(architecture),
-        checkpoints.Metadata(1, architecture, {"dataset": "norb"}),
-    )
+    network = untrained.compiled(architecture)
+    path = untrained.save(tmp_path, network, architecture, dataset="norb")
     file = tmp_path / "a.png"
     file.write_bytes(tf.io.encode_png(blob(12, 12)).numpy())
     assert predict.run(settings(checkpoint=path), [str(file)]) == 0

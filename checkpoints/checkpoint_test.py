@@ -17,6 +17,7 @@ from input_data.features import ImageShape
 from models.capsule import HParams
 from models.models_test import example_batch
 from models.optimizer import compile_model
+from testing.untrained import compiled
 from training.config import Config
 
 SHAPE = ImageShape(18, 17, 2, 3)
@@ -31,9 +32,7 @@ METADATA = Metadata(2, ARCHITECTURE, TRAINING)
 
 
 def make_model(architecture=ARCHITECTURE, seed=0, steps=0):
-    model = architecture.build(seed)
-    compile_model(model)
-    model.optimizer.build(model.trainable_variables)
+    model = compiled(architecture, seed)
     for _ in range(steps):
         model.train_on_batch(*example_batch(SHAPE, 1))
     return model
@@ -104,6 +103,11 @@ def flip_bit(path, position, bit=0):
     path.write_bytes(content)
 
 
+def append(path):
+    with open(path, "ab") as file:
+        file.write(b"{}")
+
+
 def rewrite(path, change):
     """Changes a checkpoint's json as if it had been written so."""
     values = json.loads((path / JSON_FILE).read_text())
@@ -120,7 +124,9 @@ def rewrite(path, change):
         (lambda p: flip_bit(p / WEIGHTS_FILE, 77777), "weights.h5 is damaged"),
         (lambda p: os.truncate(p / WEIGHTS_FILE, 999), "h5 is damaged"),
         (lambda p: os.truncate(p / WEIGHTS_FILE, 0), "h5 is damaged"),
+        (lambda p: append(p / WEIGHTS_FILE), "h5 is damaged"),
         (lambda p: os.truncate(p / JSON_FILE, 99), "json cannot be read"),
+        (lambda p: append(p / JSON_FILE), "json cannot be read"),
         (lambda p: (p / JSON_FILE).write_text("[]"), "does not describe"),
         (
             lambda p: (p / JSON_FILE).write_text('{"format": 1}'),
@@ -199,37 +205,18 @@ SHAPE_OF = ("architecture", "shape")
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        *(
-            (put(*names), f"damaged: {names[-1]} is missing")
-            for names in (
-                ("step",),
-                ("sha256",),
-                ("architecture",),
-                ("training",),
-                ("architecture", "model"),
-                ("architecture", "hparams"),
-                ("architecture", "num_targets"),
-                SHAPE_OF,
-                (*SHAPE_OF, "height"),
-            )
-        ),
+        (put("step"), "damaged: step is missing"),
+        (put(*SHAPE_OF, "height"), "damaged: height is missing"),
         (put("step", value=-1), "step is -1"),
         (put("step", value=10**30), "step is 1000"),
-        (put("step", value="2"), "step is 2"),
         (put("step", value=True), "step is True"),
-        (put("sha256", value=7), "sha256 is 7"),
         (put("training", value=[]), "training is "),
-        (put("training", "dataset", value=["digits"]), "dataset is "),
         (put("training", "seed", value="x"), "seed is x"),
         (put("training", "anything", value={}), "anything is {}"),
-        (put("architecture", "model", value=7), "model is 7"),
-        (put("architecture", "num_targets", value=0), "num_targets is 0"),
         (put("architecture", "num_targets", value=7), "num_targets is 7"),
         (put(*SHAPE_OF, "depth", value=0), "depth is 0"),
-        (put(*SHAPE_OF, "width", value=1.5), "width is 1.5"),
         (put(*SHAPE_OF, "height", value=10**5), "height is 100000"),
         (put(*SHAPE_OF, "height", value=9999), "weights, more than model.wei"),
-        (put("class_names", value="abc"), "class_names is abc"),
         (put("class_names", value=["a", "b"]), "class_names is "),
         (put("class_names", value=["a", "b", "b"]), "class_names is "),
         (put("class_names", value=["a", "b", 3]), "class_names is "),
@@ -248,7 +235,6 @@ def test_what_a_sound_program_does_not_write_is_damaged(saved, change, message):
     ("change", "message"),
     [
         (put("architecture", "model", value="nonsense"), "nonsense"),
-        (put("architecture", "hparams", "x", value=1), "'x'"),
         (put("architecture", "hparams", "routing", value="3"), "routing is 3"),
         (put("architecture", "hparams", "routing", value=-3), "routing=-3"),
         (put(*SHAPE_OF, "x", value=1), "'x'"),
@@ -264,14 +250,7 @@ def test_networks_of_another_version_are_refused(saved, change, message):
 
 
 @pytest.mark.parametrize(
-    "content",
-    [
-        '{"training": "\\ud800"}',
-        "[" * 10**5,
-        '{"a":' * 10**5,
-        "9" * 5000,
-        '{"format": []}',
-    ],
+    "content", ['{"training": "\\ud800"}', "[" * 10**5, "9" * 5000]
 )
 def test_json_of_any_form_is_one_line(saved, content):
     path, _ = saved

@@ -1,12 +1,11 @@
 import os
-import subprocess
-import sys
 
 import pytest
 
+from testing import commands
+
 PROGRAM = """
-import os, sys
-sys.path.insert(0, {root!r})
+import os
 from common import startup
 
 startup.os.path.exists = lambda path: False  # no GPU's driver
@@ -23,30 +22,18 @@ os.write(2, b"E0000 00:00:1.2 3 cuda_platform.cc:52] later\\n")
     ("end", "code", "later"),
     [("pass", 0, True), ("os.abort()", -6, False), ("1 / 0", 1, False)],
 )
-def test_only_harmless_lines_are_left_out(pytestconfig, end, code, later):
-    program = PROGRAM.format(root=str(pytestconfig.rootpath), end=end)
-    result = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == code
-    assert "out of memory" in result.stderr
-    assert "cuInit" not in result.stderr
-    assert "All log messages" not in result.stderr
-    assert ("later" in result.stderr) == later
-    assert ("ZeroDivisionError" in result.stderr) == (end == "1 / 0")
+def test_only_harmless_lines_are_left_out(end, code, later):
+    found, _, errors = commands.run("-c", PROGRAM.format(end=end))
+    assert found == code
+    assert "out of memory" in errors
+    assert "cuInit" not in errors
+    assert "All log messages" not in errors
+    assert ("later" in errors) == later
+    assert ("ZeroDivisionError" in errors) == (end == "1 / 0")
 
 
-def test_a_backend_that_is_none_of_ours_is_named(pytestconfig):
+def test_a_backend_that_is_none_of_ours_is_named():
     program = "from common import startup; startup.load_backend()"
-    result = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=pytestconfig.rootpath,
-        env={**os.environ, "KERAS_BACKEND": "numpy"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "KERAS_BACKEND=numpy cannot be used: it must be" in result.stderr
+    env = {**os.environ, "KERAS_BACKEND": "numpy"}
+    _, _, errors = commands.run("-c", program, env=env)
+    assert "KERAS_BACKEND=numpy cannot be used: it must be" in errors

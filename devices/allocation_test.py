@@ -1,12 +1,12 @@
-import subprocess
 import sys
 
 import pytest
 
+from testing import commands
+
 # Zeros of 64 MB are written twice: 16,384 pages each time if they are new.
 PROGRAM = """
-import resource, sys
-sys.path.insert(0, {root!r})
+import resource
 import keras
 from devices.allocation import keep_freed_memory
 
@@ -30,7 +30,7 @@ print(pages())
 @pytest.mark.parametrize(
     ("backend", "kept"), [("jax", True), ("torch", True), ("tensorflow", False)]
 )
-def test_freed_memory_is_used_again(pytestconfig, backend, kept):
-    program = PROGRAM.format(root=str(pytestconfig.rootpath), backend=backend)
-    pages = subprocess.check_output([sys.executable, "-c", program], text=True)
+def test_freed_memory_is_used_again(backend, kept):
+    code, pages, errors = commands.run("-c", PROGRAM.format(backend=backend))
+    assert code == 0, errors
     assert (int(pages.split()[-1]) < 1000) == kept

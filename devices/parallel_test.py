@@ -13,22 +13,20 @@ import pathlib
 import re
 import signal
 import socket
-import subprocess
-import sys
 import time
 
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import checkpoints
 import experiment
 from common.errors import UserError
 from devices import Settings, choice, cluster, parallel
+from testing import commands
+from testing.events import scalars
 from training.config import Config
 
-ROOT = pathlib.Path(__file__).parent.parent
 OTHERS = [name for name in ("jax", "torch") if importlib.util.find_spec(name)]
 ALL = ["tensorflow", *OTHERS]
 JAX = [name for name in OTHERS if name == "jax"]
@@ -43,9 +41,8 @@ slow = pytest.mark.slow
 
 
 def start(backend, *command):
-    return subprocess.Popen(
-        [sys.executable, *map(str, command)],
-        cwd=ROOT,
+    return commands.start(
+        *command,
         env={
             **os.environ,
             "KERAS_BACKEND": backend,
@@ -53,19 +50,17 @@ def start(backend, *command):
             "CUDA_VISIBLE_DEVICES": "",
             "JAX_PLATFORMS": "cpu",
         },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
     )
 
 
 def output_of(*processes):
     """The first one's output; all must succeed."""
-    results = [process.communicate(timeout=300) for process in processes]
-    for process, (_, errors) in zip(processes, results, strict=True):
-        assert process.returncode == 0, errors
-    assert not any("wrong predictions" in output for output, _ in results[1:])
-    return results[0][0]
+    results = [commands.finish(process) for process in processes]
+    for code, _, errors in results:
+        assert code == 0, errors
+    first, *others = [output for _, output, _ in results]
+    assert not any("wrong predictions" in output for output in others)
+    return first
 
 
 def run(backend, *flags):
@@ -75,12 +70,7 @@ def run(backend, *flags):
 
 def losses(summary_dir):
     """The total loss by step."""
-    found = {}
-    for path in (summary_dir / "train").glob("events*"):
-        for event in tf.compat.v1.train.summary_iterator(str(path)):
-            for value in event.summary.value:
-                if value.tag == "total_loss":
-                    found[event.step] = float(tf.make_ndarray(value.tensor))
+    found = scalars(summary_dir / "train")["total_loss"]
     return [found[step] for step in sorted(found)]
 
 
@@ -248,8 +238,8 @@ def test_layers_on_the_other_backends(backend):
         names = (*names, "reconstruction", "routing")
         files = [f"layers/{name}_test.py" for name in names]
     process = start(backend, "-m", "pytest", "-q", *files)
-    output, errors = process.communicate(timeout=1500)
-    assert process.returncode == 0, output + errors
+    code, output, errors = commands.finish(process, timeout=1500)
+    assert code == 0, output + errors
 
 
 def test_a_training_goes_on_in_another_precision(tmp_path, capsys):

@@ -4,15 +4,13 @@ import numpy as np
 import pytest
 
 import checkpoints
-from checkpoints.architecture import Architecture
 from common.errors import UserError
 from devices.parallel import OneDevice
 from evaluation.evaluator import Evaluator, predict
 from input_data import features as keys
 from input_data.datasets import cifar10
 from input_data.features import ImageShape
-from models.optimizer import compile_model
-from testing.small_models import small_hparams
+from testing import untrained
 from testing.tiny_files import write_cifar10
 from testing.tiny_subject import NUM_EXAMPLES, make_subject
 from training.config import Config
@@ -31,13 +29,8 @@ def test_the_loss_is_that_of_training(remake):
 
 @pytest.mark.parametrize(("trained", "seen"), [(1, 2), (2, 1)])
 def test_the_loss_is_of_the_targets_that_are_seen(trained, seen, tmp_path):
-    architecture = Architecture(
-        "capsule", ImageShape(36, 36, 1, 10), trained, small_hparams("capsule")
-    )
-    network = architecture.build(seed=3)
-    compile_model(network)
-    metadata = checkpoints.Metadata(0, architecture, {"dataset": "digits"})
-    path = checkpoints.save(tmp_path, network, metadata)
+    network = untrained.small("capsule", ImageShape(36, 36, 1, 10), trained)
+    path = untrained.save(tmp_path, *network)
     config = Config(train=False, num_targets=seen, pad=4, eval_size=20)
     evaluator = Evaluator(config)
     found = evaluator.predict(checkpoints.open(path))
@@ -55,13 +48,9 @@ def test_the_loss_is_of_the_targets_that_are_seen(trained, seen, tmp_path):
 
 
 def save_for_cifar10(folder, model):
-    architecture = Architecture(
-        model, ImageShape(24, 24, 3, 10), 1, small_hparams(model)
-    )
-    network = architecture.build(seed=3)
-    compile_model(network)
-    metadata = checkpoints.Metadata(0, architecture, {"dataset": "cifar10"})
-    return checkpoints.open(checkpoints.save(folder, network, metadata))
+    network = untrained.small(model, ImageShape(24, 24, 3, 10))
+    path = untrained.save(folder, *network, dataset="cifar10")
+    return checkpoints.open(path)
 
 
 def test_thirteen_crops_are_averaged(tmp_path):

@@ -1,22 +1,18 @@
 import os
-import pathlib
-import subprocess
-import sys
 
 import keras
 import numpy as np
 import pytest
 
-import layers
 from common.errors import UserError
 from evaluation.export import export, functional
 from input_data import features as keys
 from input_data.features import ImageShape
 from models.capsule import HParams
 from models.registry import MODELS, build_model
+from testing import commands
 from testing.small_models import small_hparams
 
-ROOT = pathlib.Path(layers.__file__).parents[1]
 SHAPE = ImageShape(18, 20, 2, 3)
 SMALL = HParams(conv_channels=8, num_prime_capsules=2)
 IMAGES = np.random.default_rng(3).uniform(size=(5, 18, 20, 2))
@@ -66,21 +62,19 @@ def test_both_forms_give_the_same_numbers_in_another_process(tmp_path):
     np.save(tmp_path / "images.npy", IMAGES)
     script = tmp_path / "load.py"
     script.write_text(LOAD)
-    done = subprocess.run(
-        [sys.executable, script, tmp_path],
+    code, output, errors = commands.run(
+        script,
+        tmp_path,
         env={
             "PATH": "/usr/bin:/bin",
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": str(commands.ROOT),
             "TF_CPP_MIN_LOG_LEVEL": "3",
             # The same products, for the same numbers.
             "TF_ENABLE_ONEDNN_OPTS": os.environ["TF_ENABLE_ONEDNN_OPTS"],
         },
-        capture_output=True,
-        text=True,
-        timeout=120,
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "[]\n"
+    assert code == 0, errors
+    assert output == "[]\n"
     expected = model({keys.IMAGES: IMAGES})
     assert set(expected) == {"logits", "capsules", "recons"}
     for form in ("keras", "saved"):

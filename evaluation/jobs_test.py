@@ -54,17 +54,6 @@ def reported(output):
     return re.findall(r"model\.ckpt-(\d+):\nTotal wrong", output)
 
 
-def test_of_a_training_that_has_ended_the_newest_or_all_are_evaluated(
-    run, capsys
-):
-    jobs.evaluate_continuously(evaluating(run))
-    output = capsys.readouterr().out
-    assert reported(output) == ["3"]
-    assert "No training" not in output
-    jobs.evaluate_continuously(evaluating(run, eval_all=True))
-    assert reported(capsys.readouterr().out) == ["1", "2", "3"]
-
-
 def test_lines_say_which_images_they_count(run, capsys):
     named = {"checkpoint": str(run)}
     jobs.evaluate_once(evaluating(run, **named))

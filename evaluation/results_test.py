@@ -1,16 +1,15 @@
+import socket
 import types
 
 import numpy as np
 import tensorflow as tf
-from tensorboard.backend.event_processing.event_accumulator import (
-    EventAccumulator,
-)
 
 from evaluation.evaluator import Predictions
 from evaluation.results import Results
 from input_data import registry
 from input_data.options import Options
 from input_data.splits import Split
+from testing.events import events_of
 from training import curve
 from training.config import Config
 
@@ -36,8 +35,7 @@ def test_summaries_of_an_evaluation(tmp_path):
     assert len(list(folder.glob("events*"))) == 1
     assert curve.read(folder / curve.FILE) == {17: (0.5, 0.25)}
     assert (tmp_path / "learning_curve.png").is_file()
-    events = EventAccumulator(str(folder), size_guidance={"tensors": 0})
-    events.Reload()
+    events = events_of(folder)
     for tag in ("confusion_matrix", "wrong_predictions"):
         (event,) = events.Tensors(tag)
         assert event.step == 17
@@ -54,3 +52,15 @@ def test_summaries_of_an_evaluation(tmp_path):
         (event,) = events.Tensors(tag)
         assert event.step == 17
         np.testing.assert_allclose(tf.make_ndarray(event.tensor_proto), value)
+
+
+def test_leftovers_of_killed_evaluations_are_removed(tmp_path):
+    killed = f"{socket.gethostname()}.{2**22 + 1}"  # no process has it
+    folders = (tmp_path, tmp_path / "validation")
+    left = [folder / f".some.json.{killed}.partial" for folder in folders]
+    for path in left:
+        path.mkdir(parents=True)
+    config = Config(train=False, validate=True, summary_dir=str(tmp_path))
+    with Results(config) as results:
+        results.prepare()
+    assert not any(path.exists() for path in left)

@@ -1,35 +1,21 @@
 """Checkpoints of single digits, evaluated on pairs of them."""
 
 import json
-import pathlib
-import subprocess
-import sys
 
 import pytest
 
-import checkpoints
 import transfer
-from checkpoints.architecture import Architecture
 from common.errors import UserError
 from evaluation import jobs
 from input_data.features import ImageShape
-from models.optimizer import compile_model
-from testing.small_models import small_hparams
+from testing import commands, untrained
 from training.config import Config
 
-DIGITS = ImageShape(28, 28, 1, 10)
-TRAINING = {"dataset": "digits", "validate": False, "seed": 0, "max_steps": 0}
 
-
-def save(folder, model, shape=DIGITS, seed=0, **hparams):
+def save(folder, model, *shape, seed=0, **hparams):
     """Saves an untrained network; gives the path of its checkpoint."""
-    architecture = Architecture(
-        model, shape, 1, small_hparams(model, **hparams)
-    )
-    network = architecture.build(seed)
-    compile_model(network)
-    metadata = checkpoints.Metadata(0, architecture, TRAINING)
-    return str(checkpoints.save(folder / f"{model}{seed}", network, metadata))
+    network = untrained.small(model, *shape, seed=seed, **hparams)
+    return untrained.save(folder / f"{model}{seed}", *network)
 
 
 def evaluate(path, **flags):
@@ -131,13 +117,7 @@ def test_pairs_that_overlap_are_another_experiment(tmp_path):
 
 
 def test_the_command_line(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "transfer.py", "x", f"--output_dir={tmp_path}"],
-        cwd=pathlib.Path(transfer.__file__).parent,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 1
-    assert done.stderr == (
-        "transfer.py: x is not of the form NAME=CHECKPOINT\n"
-    )
+    flag = f"--output_dir={tmp_path}"
+    code, _, errors = commands.run("transfer.py", "x", flag)
+    assert code == 1
+    assert errors == "transfer.py: x is not of the form NAME=CHECKPOINT\n"

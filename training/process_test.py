@@ -95,14 +95,3 @@ def test_a_disk_without_locks_is_named(tmp_path, monkeypatch):
         sole_trainer(tmp_path),
     ):
         pass
-
-
-def test_a_folder_has_one_trainer(tmp_path):
-    with (
-        sole_trainer(tmp_path),
-        pytest.raises(UserError, match="another process is training in"),
-        sole_trainer(tmp_path),
-    ):
-        pass
-    with sole_trainer(tmp_path):
-        pass

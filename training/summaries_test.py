@@ -1,15 +1,13 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorboard.backend.event_processing.event_multiplexer import (
-    EventMultiplexer,
-)
-from tensorboard.plugins.hparams import metadata as hparams_metadata
 
 from checkpoints import Metadata
 from checkpoints.architecture import Architecture
+from common.errors import UserError
 from input_data.features import ImageShape
 from models.capsule import HParams
+from testing.events import hparams_row
 from training import summaries
 
 
@@ -68,16 +66,6 @@ def test_histograms_of_values_a_rounding_apart(tmp_path):
     assert tf.make_ndarray(written_value.tensor)[:, 2].sum() == 2
 
 
-def settings_shown(folder):
-    """Row and settings that TensorBoard's HParams page finds in a folder."""
-    runs = EventMultiplexer().AddRunsFromDirectory(str(folder)).Reload()
-    content = runs.SummaryMetadata(
-        ".", hparams_metadata.SESSION_START_INFO_TAG
-    ).plugin_data.content
-    info = hparams_metadata.parse_session_start_info_plugin_data(content)
-    return info.group_name, info.hparams
-
-
 def test_settings_of_a_resume_replace_those_before(tmp_path):
     directory = tmp_path / "run" / "train"
     rows = []
@@ -91,9 +79,15 @@ def test_settings_of_a_resume_replace_those_before(tmp_path):
         writer = summaries.SummaryWriter(directory)
         writer.hparams(Metadata(0, architecture, {"seed": 7}))
         writer.scalars({"loss": 0.5, "accuracy": 1.0}, step=10)
-        row, settings = settings_shown(directory)
+        row, settings = hparams_row(directory)
         assert settings["learning_rate"].number_value == learning_rate
         assert settings["seed"].number_value == 7
         rows.append(row)
     assert rows[0] != rows[1]
     assert all(row.startswith("run/train ") for row in rows)
+
+
+def test_another_curve_csv_is_refused_before_the_work(tmp_path):
+    (tmp_path / "curve.csv").write_text("x,y\n1,2\n")
+    with pytest.raises(UserError, match="curve.csv is not a learning curve"):
+        summaries.SummaryWriter(tmp_path)

@@ -4,8 +4,6 @@ import dataclasses
 import os
 import pathlib
 import socket
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -21,7 +19,7 @@ from evaluation.jobs import (
     evaluate_ensemble,
     evaluate_once,
 )
-from models.optimizer import compile_model
+from testing import commands
 from testing.saved_arrays import saved
 from testing.tf1_examples import (
     assert_same,
@@ -33,6 +31,7 @@ from testing.tf1_examples import (
     v1,
     write,
 )
+from testing.untrained import compiled
 from training import tf1_checkpoint as command
 from training.config import Config
 from training.train import train
@@ -40,13 +39,6 @@ from training.train import train
 STEP = 7
 
 # The optimiser's state, and back to TF1.
-
-
-def compiled(architecture):
-    model = architecture.build()
-    compile_model(model)
-    model.optimizer.build(model.trainable_variables)
-    return model
 
 
 def written(folder, architecture, **settings):
@@ -314,14 +306,11 @@ def test_numbers_of_another_kind(tmp_path, name, value, message):
     assert message in load_error(prefix, architecture)
 
 
-def test_files_that_are_no_checkpoints(tmp_path):
-    text = tmp_path / "model.ckpt-1"
-    text.write_text("not a checkpoint")
-    index = tmp_path / "model.ckpt-2.index"
-    index.write_text("not an index")
-    for path in (text, index.with_suffix("")):
-        with pytest.raises(UserError, match=f"{path} cannot be read as a TF1"):
-            checkpoints.open(path)
+def test_a_file_that_is_no_checkpoint(tmp_path):
+    path = tmp_path / "model.ckpt-1"
+    path.write_text("not a checkpoint")
+    with pytest.raises(UserError, match=f"{path} cannot be read as a TF1"):
+        checkpoints.open(path)
 
 
 @pytest.mark.usefixtures("in_time")
@@ -437,22 +426,16 @@ def test_command_converts_both_ways(tmp_path):
             converted(source, "x", **given)
     assert not (tmp_path / "x").exists()
 
-    again = run_command(str(ours), str(tmp_path / "again"))
-    assert again.stdout == f"{tmp_path / 'again' / 'model.ckpt-7'}\n"
-    assert again.returncode == 0
-    refused = run_command(str(ours), str(tmp_path / "x"), "--depth=1")
-    assert "describes itself: leave out --depth" in refused.stderr
-    assert refused.returncode == 1
+    code, output, _ = run_command(ours, tmp_path / "again")
+    assert output == f"{tmp_path / 'again' / 'model.ckpt-7'}\n"
+    assert code == 0
+    code, _, errors = run_command(ours, tmp_path / "x", "--depth=1")
+    assert "describes itself: leave out --depth" in errors
+    assert code == 1
 
 
 def run_command(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "training.tf1_checkpoint", *arguments],
-        cwd=pathlib.Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return commands.run("-m", "training.tf1_checkpoint", *arguments)
 
 
 @pytest.mark.parametrize(
@@ -464,10 +447,10 @@ def run_command(*arguments):
     ],
 )
 def test_command_ends_with_a_message(arguments, message):
-    result = run_command(*arguments)
-    assert result.returncode == 1
-    assert message in result.stdout + result.stderr
-    assert "Traceback" not in result.stderr
+    code, output, errors = run_command(*arguments)
+    assert code == 1
+    assert message in output + errors
+    assert "Traceback" not in errors
 
 
 def digits_network():
@@ -502,7 +485,10 @@ def test_evaluation_of_one_and_of_an_ensemble(tmp_path, capsys):
     )
     assert evaluate_once(one) == members[0]
     assert list((tmp_path / "summaries" / "test").iterdir())
-    with pytest.raises(UserError, match=r"missing checkpoints: .*digits3"):
+    with pytest.raises(
+        UserError,
+        match="missing checkpoints: .*digits3.*; found: .*digits0.*digits1",
+    ):
         evaluate_ensemble(dataclasses.replace(config, num_trials=4))
     other = "num_prime_capsules=3,remake=false,conv_channels=16"
     with pytest.raises(UserError, match="num_prime_capsules=2 is in the"):

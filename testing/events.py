@@ -1,0 +1,37 @@
+"""What TensorBoard finds in event files: for tests only."""
+
+import tensorflow as tf
+from tensorboard.backend.event_processing.event_accumulator import (
+    EventAccumulator,
+)
+from tensorboard.plugins.hparams import metadata
+
+
+def events_of(folder):
+    """TensorBoard's `EventAccumulator` of all events of a folder."""
+    events = EventAccumulator(str(folder), size_guidance={"tensors": 0})
+    return events.Reload()
+
+
+def scalars(folder):
+    """Dict from tag to dict from step to value."""
+    events = events_of(folder)
+    return {
+        tag: {
+            event.step: float(tf.make_ndarray(event.tensor_proto))
+            for event in events.Tensors(tag)
+        }
+        for tag in events.Tags()["tensors"]
+        if events.SummaryMetadata(tag).plugin_data.plugin_name == "scalars"
+    }
+
+
+def hparams_row(folder):
+    """Row and settings that TensorBoard's HParams page finds in a folder."""
+    content = (
+        events_of(folder)
+        .SummaryMetadata(metadata.SESSION_START_INFO_TAG)
+        .plugin_data.content
+    )
+    info = metadata.parse_session_start_info_plugin_data(content)
+    return info.group_name, dict(info.hparams)

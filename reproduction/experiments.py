@@ -188,6 +188,12 @@ _ALL = (
         0.25,
         steps=2 * _LONG,
     ),
+    _mnist_table(
+        "3-muon",
+        "3 iterations, decoder, Muon",
+        "optimizer=muon,learning_rate=0.004",
+        0.25,
+    ),
     # 9 times as many pairs as there are images, in small batches: the more
     # steps from two hours on two CPU cores.
     _multimnist("", "3 iterations, decoder", 8442),

@@ -428,6 +428,17 @@ def test_event_files_that_cannot_be_written(done):
             experiment.run(evaluating(done, checkpoint=path))
 
 
+@pytest.mark.parametrize("part", ["train", "test"])
+def test_another_curve_csv_is_refused_before_the_work(done, part):
+    (done / part).mkdir(exist_ok=True)
+    (done / part / "curve.csv").write_text("x,y\n1,2\n")
+    jobs = [small(done, max_steps=8, eval_every=1), evaluating(done)]
+    for job in jobs:
+        with pytest.raises(UserError, match="csv is not a learning curve"):
+            experiment.run(job)
+    assert steps_in(done)[-1] == 6
+
+
 @pytest.mark.slow
 def test_validation_beside_training_reports_each_checkpoint_once(tmp_path):
     shared = [f"--summary_dir={tmp_path}", "--validate", "--train=false"]

@@ -31,7 +31,7 @@ PAGE = ROOT / "docs" / "results.md"
 README = ROOT / "README.md"
 ALL = "all"
 # The picture of errors by epoch, of the paper's network.
-PICTURE_OF = "mnist-3"
+PICTURE_OF = ["mnist-3", "mnist-3-muon"]
 PICTURE = ROOT / "docs" / "figures" / "errors_by_epoch.png"
 
 

@@ -205,8 +205,20 @@ SHAPE_OF = ("architecture", "shape")
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (put("step"), "damaged: step is missing"),
-        (put(*SHAPE_OF, "height"), "damaged: height is missing"),
+        *(
+            (put(*names), f"damaged: {names[-1]} is missing")
+            for names in (
+                ("step",),
+                ("sha256",),
+                ("architecture",),
+                ("training",),
+                ("architecture", "model"),
+                ("architecture", "hparams"),
+                ("architecture", "num_targets"),
+                SHAPE_OF,
+                (*SHAPE_OF, "height"),
+            )
+        ),
         (put("step", value=-1), "step is -1"),
         (put("step", value=10**30), "step is 1000"),
         (put("step", value=True), "step is True"),
@@ -217,6 +229,9 @@ SHAPE_OF = ("architecture", "shape")
         (put(*SHAPE_OF, "depth", value=0), "depth is 0"),
         (put(*SHAPE_OF, "height", value=10**5), "height is 100000"),
         (put(*SHAPE_OF, "height", value=9999), "weights, more than model.wei"),
+        (put("sha256", value=7), "sha256 is 7"),
+        (put("architecture", "model", value=7), "model is 7"),
+        (put("class_names", value="abc"), "class_names is abc"),
         (put("class_names", value=["a", "b"]), "class_names is "),
         (put("class_names", value=["a", "b", "b"]), "class_names is "),
         (put("class_names", value=["a", "b", 3]), "class_names is "),
@@ -237,6 +252,7 @@ def test_what_a_sound_program_does_not_write_is_damaged(saved, change, message):
         (put("architecture", "model", value="nonsense"), "nonsense"),
         (put("architecture", "hparams", "routing", value="3"), "routing is 3"),
         (put("architecture", "hparams", "routing", value=-3), "routing=-3"),
+        (put("architecture", "hparams", "x", value=1), "'x'"),
         (put(*SHAPE_OF, "x", value=1), "'x'"),
     ],
 )
@@ -250,7 +266,8 @@ def test_networks_of_another_version_are_refused(saved, change, message):
 
 
 @pytest.mark.parametrize(
-    "content", ['{"training": "\\ud800"}', "[" * 10**5, "9" * 5000]
+    "content",
+    ['{"training": "\\ud800"}', "[" * 10**5, "9" * 5000, '{"format": []}'],
 )
 def test_json_of_any_form_is_one_line(saved, content):
     path, _ = saved

@@ -19,6 +19,7 @@ import predict
 from checkpoints import path_of
 from common.errors import UserError
 from predict_test import settings
+from testing import untrained
 from testing.small_models import overrides
 from testing.tiny_files import random_images, write_png
 from training.config import Config
@@ -192,3 +193,26 @@ def test_images_that_would_change_sides_are_refused(tmp_path):
     for job in evaluating(config), dataclasses.replace(config, max_steps=2):
         with pytest.raises(UserError, match="were divided otherwise: since"):
             experiment.run(job)
+
+
+def test_members_of_an_ensemble_see_the_same_images(trained, tmp_path):
+    source = checkpoint_of(trained)
+    (tmp_path / "member0").symlink_to(source)
+    checkpoint = checkpoints.open(source)
+    checkpoint.training.update(pad=0, image_size=24)
+    other = checkpoints.save(
+        tmp_path / "other",
+        untrained.compiled(checkpoint.architecture),
+        checkpoints.Metadata(
+            0,
+            checkpoint.architecture,
+            checkpoint.training,
+            checkpoint.class_names,
+        ),
+    )
+    (tmp_path / "member1").symlink_to(other)
+    config = evaluating(trained, num_trials=2)
+    with pytest.raises(UserError, match="member1 was trained on images of an"):
+        experiment.run(
+            dataclasses.replace(config, checkpoint=f"{tmp_path}/member{{}}")
+        )

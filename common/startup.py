@@ -63,16 +63,18 @@ def _without_harmless_lines():
     sys.stderr.flush()
     sys.stdout.flush()
     reader, writer = os.pipe()
+    # Ctrl-C goes to both processes: the other one leaves it to this one, and
+    # passes on what this one says then.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     child = os.fork()
     if child == 0:
-        # Ctrl-C goes to both: what this process says then is passed on, too.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
         os.close(writer)
         with open(reader, "rb", buffering=0) as lines:
             for line in lines:
                 if not _HARMLESS.match(line.decode(errors="replace")):
                     os.write(2, line)
         os._exit(0)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     os.close(reader)
     before = os.dup(2)
     os.dup2(writer, 2)

@@ -32,6 +32,22 @@ def test_only_harmless_lines_are_left_out(end, code, later):
     assert ("ZeroDivisionError" in errors) == (end == "1 / 0")
 
 
+def test_an_interruption_is_told():
+    end = (
+        "import signal\n"
+        "    try:\n"
+        "        os.killpg(0, signal.SIGINT)\n"
+        "        signal.pause()\n"
+        "    except KeyboardInterrupt:\n"
+        "        os.write(2, b'interrupted')"
+    )
+    program = PROGRAM.format(end=end)
+    code, _, errors = commands.run("-c", program, start_new_session=True)
+    assert code == 0
+    assert "interrupted" in errors
+    assert "Traceback" not in errors
+
+
 def test_a_backend_that_is_none_of_ours_is_named():
     program = "from common import startup; startup.load_backend()"
     env = {**os.environ, "KERAS_BACKEND": "numpy"}

@@ -268,7 +268,7 @@ class Exhibit:
         return outputs[keys.CAPSULES].shape[-1]
 
     def warm_up(self):
-        """Compiles what the first stroke and slider would else wait for."""
+        """Does once what the first stroke and slider would else wait for."""
         found = self.look(np.zeros((*self._size, self.shape.depth), "float32"))
         self.redraw([0], found["capsules"][:1])
         return self.description

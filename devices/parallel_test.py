@@ -234,8 +234,8 @@ def test_layers_on_the_other_backends(backend):
     files = ["layers", "layers_test.py"]
     if backend == "jax":
         # It compiles each operation of each shape, all in 15 minutes or more.
-        names = ("capsule", "convolution", "losses", "metrics", "network")
-        names = (*names, "reconstruction", "routing")
+        names = ("capsule", "convolution", "hardware", "losses", "metrics")
+        names = (*names, "network", "reconstruction", "routing")
         files = [f"layers/{name}_test.py" for name in names]
     process = start(backend, "-m", "pytest", "-q", *files)
     code, output, errors = commands.finish(process, timeout=1500)

@@ -63,6 +63,7 @@ def evaluating_saved(config, parallel=_ONE_DEVICE):
         return
     evaluator = Evaluator(config, parallel)
     with Results(config, parallel.is_first) as results:
+        results.require_curves()
 
         def evaluate(path):
             results.prepare()

@@ -14,6 +14,19 @@ _INCHES = (8, 3.2)
 _PARTS = ("test", "train", "validation")
 
 
+def read(summary_dir):
+    """Dict from part to its points, see `curve.read`, of those that are there.
+
+    Raises:
+      UserError: if one is not a curve.
+    """
+    parts = {
+        part: curve.read(pathlib.Path(summary_dir) / part / curve.FILE)
+        for part in _PARTS
+    }
+    return {part: points for part, points in parts.items() if points}
+
+
 def write(summary_dir):
     """Draws the curves of all parts of a run, training and evaluations.
 
@@ -25,11 +38,8 @@ def write(summary_dir):
       UserError: if the file cannot be written, or one is not a curve.
     """
     summary_dir = pathlib.Path(summary_dir)
-    parts = {
-        part: curve.read(summary_dir / part / curve.FILE) for part in _PARTS
-    }
-    parts = {part: points for part, points in parts.items() if points}
-    write_file(summary_dir / FILE, draw(parts, summary_dir.resolve().name))
+    content = draw(read(summary_dir), summary_dir.resolve().name)
+    write_file(summary_dir / FILE, content)
 
 
 def draw(parts, title):

@@ -45,13 +45,19 @@ class Results:
     def __exit__(self, *exception):
         self._stack.close()
 
+    def require_curves(self):
+        """Raises UserError if a `curve.csv` of the run is another file."""
+        if self._folder is not None:
+            learning_curve.read(self._folder.parent)
+
     def prepare(self):
         """Makes the folder and tidies it up, lest that fails after the work.
 
         Raises:
-          UserError: if it cannot be made.
+          UserError: if it cannot be made or read, or see `require_curves`.
         """
         if self._folder is not None and self._writer is None:
+            self.require_curves()
             self._writer = SummaryWriter(self._folder)
             for folder in (self._folder.parent, self._folder):
                 remove_leftovers(folder)

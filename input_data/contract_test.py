@@ -258,3 +258,30 @@ def test_missing_folder_and_empty_folder_are_named(name, tmp_path):
     for data_dir in (tmp_path / "missing", tmp_path):
         with pytest.raises(UserError, match=str(data_dir)):
             load(name, Split.TRAIN, Options(data_dir=str(data_dir)))
+
+
+@pytest.mark.parametrize(
+    "name", sorted(set(MODULES) - {"digits"} | {"MultiMNIST"})
+)
+@pytest.mark.parametrize("call", ["scandir", "stat"])
+def test_folder_that_may_not_be_read_is_named(
+    name, call, tmp_path, monkeypatch
+):
+    data_dir = str(tmp_path / "data")
+    # Where names may be listed but files not opened, the second fails.
+    refused = {"scandir": data_dir, "stat": f"{data_dir}/."}[call]
+    allowed = getattr(os, call)
+
+    def refuse(path, *arguments, **keywords):
+        if str(path) == refused:
+            raise PermissionError(13, "Permission denied")
+        return allowed(path, *arguments, **keywords)
+
+    monkeypatch.setattr(os, call, refuse)
+    (tmp_path / "data").mkdir()
+    options = {}
+    if name == "MultiMNIST":
+        name, options = "mnist", {"num_targets": 2}
+    message = f"{data_dir} cannot be read: Permission denied"
+    with pytest.raises(UserError, match=message):
+        load(name, Split.TRAIN, Options(data_dir=data_dir, **options))

@@ -1,4 +1,4 @@
-"""What the fastest way to compute depends on."""
+"""What computes, and how exactly: the fastest way depends on it."""
 
 import functools
 import pathlib

@@ -4,6 +4,7 @@ A prediction is the set of the `num_targets` classes with the largest logits,
 ties to the lower class index.
 """
 
+import keras
 from keras import ops
 
 from .tensor import Tensor
@@ -21,6 +22,7 @@ def _num_hits(labels, logits, num_targets):
     return ops.sum(hits, axis=-1)
 
 
+@keras.saving.register_keras_serializable(package="capsules")
 def correct(labels: Tensor, logits: Tensor, num_targets: int = 1) -> Tensor:
     """1 where the predicted classes are exactly the labels, else 0.
 
@@ -36,6 +38,7 @@ def correct(labels: Tensor, logits: Tensor, num_targets: int = 1) -> Tensor:
     return ops.cast(hits > num_targets - 0.5, "float32")
 
 
+@keras.saving.register_keras_serializable(package="capsules")
 def almost_correct(
     labels: Tensor, logits: Tensor, num_targets: int = 1
 ) -> Tensor:

@@ -51,7 +51,7 @@ class FormedVotes:
 
     def sum(self):
         """Over the input capsules: float32 [..., O, A]."""
-        # Of bfloat16 the sum would be rounded, if not every addition.
+        # A sum of the type bfloat16 would be rounded.
         return ops.sum(ops.cast(self._votes, "float32"), axis=-2)
 
     def agreement(self, capsules):

@@ -20,7 +20,7 @@ _LONG = 9380
 # Its test images are 320,000.
 _AFFNIST = "--dataset=affnist --eval_size=320000"
 _CAPSULES = "--model=shared_capsule --batch_size=64"
-_MUON = "num_prime_capsules=16,optimizer=muon,learning_rate=0.004"
+_MUON_16 = "num_prime_capsules=16,optimizer=muon,learning_rate=0.004"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +96,7 @@ def _mnist_table(
 def _multimnist(
     name, title, steps, hparams="", batch_size=64, flags="", **values
 ):
+    """Sabour's, with all 32 types of primary capsules or some of them."""
     if "num_prime_capsules" in hparams:
         values["source"] = f"{_TABLE_1}, 32 types"
     return Experiment(
@@ -104,7 +105,7 @@ def _multimnist(
         dataset="mnist",
         max_steps=steps,
         hparams=f"{hparams},{_COSINE}".strip(","),
-        flags=f"--num_targets=2 --batch_size={batch_size}{flags}",
+        flags=f"--num_targets=2 --batch_size={batch_size} {flags}".strip(),
         **{"published": 5.2, "source": _TABLE_1, **values},
     )
 
@@ -216,19 +217,19 @@ _ALL = (
         in_short=False,
     ),
     # Twice the types, and Muon, which needs fewer steps.
-    _multimnist("-muon", "16 types of primary capsules, Muon", 17822, _MUON),
-    # Its error was still falling: a third more steps.
+    _multimnist("-muon", "16 types of primary capsules, Muon", 17822, _MUON_16),
+    # Its error was still falling: more steps.
     _multimnist(
         "-muon-long",
         "16 types of primary capsules, Muon, 24,388 steps",
         24388,
-        _MUON,
+        _MUON_16,
     ),
     _multimnist(
         "-baseline",
         "the reference's baseline",
         8442,
-        flags=" --model=baseline",
+        flags="--model=baseline",
         published=8.1,
         source=_OTHER_BASELINE,
     ),

@@ -46,7 +46,7 @@ def table(output_dir):
 
 
 def short_table(output_dir):
-    """What was run, in short: published error and ours, in Markdown."""
+    """Published error and ours, in Markdown, of runs `in_short`."""
     rows = []
     for experiment in EXPERIMENTS.values():
         runs = list(read(output_dir, experiment)[0].values())
@@ -121,32 +121,43 @@ def commands():
     return "\n".join([*lines, "```"])
 
 
-def picture(output_dir, name):
-    """The error of every epoch of an experiment, the published one as a line.
+def picture(output_dir, names):
+    """The error of every epoch of experiments, the published one as a line.
+
+    Args:
+      output_dir: path of the folder with the files.
+      names: list of strings, experiments of one published result. The first
+        gives the title.
 
     Returns:
       Bytes of a PNG file; None if there is no run.
     """
-    experiment = EXPERIMENTS[name]
-    runs, _ = read(output_dir, experiment)
-    if not runs:
+    experiments = [EXPERIMENTS[name] for name in names]
+    runs = [read(output_dir, experiment)[0] for experiment in experiments]
+    if not any(runs):
         return None
     with matplotlib.rc_context(STYLE):
-        return png(_draw(experiment, runs))
+        return png(_draw(experiments, runs))
 
 
-def _draw(experiment, runs):
+def _draw(experiments, runs):
     figure = Figure(figsize=(5, 3), layout="constrained")
     axes = figure.add_subplot()
-    for seed, run in runs.items():
-        epochs = [p["step"] * run["batch_size"] / EPOCH for p in run["points"]]
-        errors = [100 * p["wrong"] / run["examples"] for p in run["points"]]
-        axes.plot(epochs, errors, marker=".", label=f"seed {seed}")
-    published = experiment.published
+    for experiment, by_seed in zip(experiments, runs, strict=True):
+        for seed, run in by_seed.items():
+            label = f"{experiment.name}, seed {seed}"
+            _plot_errors(axes, run, label)
+    published = experiments[0].published
     label = f"published, {published:g}%"
     axes.axhline(published, color="black", linestyle=":", label=label)
     axes.set(xlabel="epochs", ylabel="test error, %")
     make_logarithmic(axes.yaxis)
-    axes.set_title(experiment.title)
+    axes.set_title(experiments[0].title)
     axes.legend()
     return figure
+
+
+def _plot_errors(axes, run, label):
+    epochs = [p["step"] * run["batch_size"] / EPOCH for p in run["points"]]
+    errors = [100 * p["wrong"] / run["examples"] for p in run["points"]]
+    axes.plot(epochs, errors, marker=".", label=label)

@@ -9,6 +9,7 @@ import shutil
 import keras
 import pytest
 
+import checkpoints
 import reproduce as command
 from common.errors import UserError
 from common.tables import between
@@ -18,7 +19,6 @@ from reproduction import report, run
 from reproduction.experiments import EXPERIMENTS, Evaluation, Experiment
 from testing.mnist_files import write_mnist
 from testing.small_models import overrides
-from training.config import Config
 
 TINY = Experiment(
     name="tiny",
@@ -102,10 +102,15 @@ def test_runs_are_written_down_and_not_done_again(
     with pytest.raises(UserError, match="trained by shift=None, this exp.* 1:"):
         run.reproduce(moved, [0], machine, str(tmp_path / "other"))
     config = run.training_of(TINY, 0, machine)
-    with monkeypatch.context() as patch:  # of a program that records less
-        recorded = {**config.recorded(), "added_later": False}
-        patch.setattr(Config, "recorded", lambda _: recorded)
+    # A checkpoint of a version that had no --pad yet.
+    checkpoint = checkpoints.open(run.checkpoint_of(config))
+    del checkpoint.training["pad"]
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints, "newest_sound", lambda _: checkpoint)
         run._require_same_training(config)
+        padded = dataclasses.replace(config, pad=3)
+        with pytest.raises(UserError, match="trained by pad=None, this exp"):
+            run._require_same_training(padded)
     capsys.readouterr()
     run.reproduce(TINY, [0, 1], machine, output_dir)
     assert "Trained" not in capsys.readouterr().out
@@ -174,8 +179,14 @@ def test_the_table_is_what_the_files_say(tmp_path):
     assert "9,380 steps, float32 or mixed_bfloat16)" in report.short_table(
         tmp_path
     )
-    assert report.picture(tmp_path, "mnist-3").startswith(b"\x89PNG")
-    assert report.picture(tmp_path, "svhn") is None
+    write(tmp_path, "multimnist", result(9))
+    write(tmp_path, "multimnist-small", result(7))
+    assert "`multimnist-small`" in report.table(tmp_path)
+    short = report.short_table(tmp_path)
+    assert "`multimnist`" in short
+    assert "`multimnist-small`" not in short
+    assert report.picture(tmp_path, ["svhn", "mnist-3"]).startswith(b"\x89PNG")
+    assert report.picture(tmp_path, ["svhn"]) is None
 
 
 def test_the_documents_are_what_the_files_give():

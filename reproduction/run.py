@@ -234,14 +234,16 @@ def _require_same_training(config):
         there.model, there.shape, there.num_targets, config.hparams_override
     )
     differences = there.training_differences(asked)
+    # What an earlier version did not record was as by default.
+    then = {**Config().recorded(), **before.training}
     differences += [
-        (name, before.training.get(name), value)
+        (name, then[name], value)
         for name, value in config.recorded().items()
-        if before.training.get(name, value) != value
+        if then[name] != value
     ]
-    for name, then, now in differences:
+    for name, found, now in differences:
         raise UserError(
-            f"{before.path} was trained by {name}={then}, this experiment is "
+            f"{before.path} was trained by {name}={found}, this experiment is "
             f"by {now}: name another --work_dir"
         )
 

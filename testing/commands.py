@@ -20,8 +20,11 @@ def start(*arguments, **keywords):
 
 
 def finish(process, timeout=600):
-    """Exit code, output and errors."""
-    output, errors = process.communicate(timeout=timeout)
+    """Exit code, output and errors; what takes longer is ended."""
+    try:
+        output, errors = process.communicate(timeout=timeout)
+    finally:
+        process.kill()
     return process.returncode, output, errors
 
 

@@ -4,6 +4,7 @@ Whatever is thrown at the functions behind the commands either works or raises
 `UserError` (absl's `flags.Error` for a flag) of one short line.
 """
 
+import dataclasses
 import json
 import pathlib
 import random
@@ -177,6 +178,29 @@ def test_damaged_images(suffix):
 
     for _ in range(CASES // 5):
         attempt(read, damaged(rng, buffer.getvalue()))
+
+
+def test_damaged_checkpoints(tmp_path):
+    rng = random.Random(3)
+    opened = checkpoints.open(CHECKPOINT)
+    model = opened.architecture.build()
+    opened.load(model, opened.architecture)
+    weights = model.get_weights()
+    loaded = 0
+    for number in range(CASES // 2):
+        path = tmp_path / str(number) / CHECKPOINT.name
+        shutil.copytree(CHECKPOINT, path)
+        file = rng.choice(sorted(path.iterdir()))
+        file.write_bytes(damaged(rng, file.read_bytes()))
+        found = attempt(checkpoints.open, path)
+        if found is not None:  # a line break that JSON can do without
+            assert dataclasses.replace(found, path=opened.path) == opened
+            found.load(model, opened.architecture)
+            loaded += 1
+        shutil.rmtree(path.parent)
+    assert loaded < CASES / 50
+    for now, before in zip(model.get_weights(), weights, strict=True):
+        np.testing.assert_array_equal(now, before)
 
 
 def build_and_load(checkpoint):

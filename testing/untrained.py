@@ -26,7 +26,7 @@ def small(model="capsule", shape=DIGITS, num_targets=1, seed=3, **hparams):
 
 
 def save(folder, network, architecture, **settings):
-    """Saves it as a training with some settings would at step 0.
+    """Saves it at step 0, with what `Config(**settings)` records.
 
     Returns:
       The path of the checkpoint, a string.

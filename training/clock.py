@@ -1,4 +1,4 @@
-"""Seconds of training alone."""
+"""Seconds of a training, without its evaluations."""
 
 import contextlib
 import time

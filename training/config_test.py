@@ -67,8 +67,16 @@ def test_a_checkpoint_records_what_decides_how_it_was_trained():
     ("argument", "message"),
     [
         ("--model=capsul", r"<baseline|capsule.*> \(did you mean capsule\?\)"),
+        ("--model=x", r"one of <baseline|capsule.*>$"),
+        ("--batch_size=many", "--batch_size=many"),
         ("--batch_size=131073", r"range \[1, 131072\]"),
+        ("--num_gpus=1000000000", r"range \[1, 1024\]"),
+        ("--num_trials=1000000000000", r"range \[1, "),
+        ("--eval_size=10000000000000", r"range \[1, 1000000000\]"),
+        ("--image_size=16385", r"range \[1, 16384\]"),
         ("--summary_dir=a\udcff", "summary_dir=a.*: must be a name in UTF-8"),
+        ("--eval_interval=nan", "--eval_interval=nan: is not a number"),
+        ("--seed=5000000000", "--seed=5000000000"),
         ("--device=tpu", "must be cpu, gpu or gpu:NUMBER"),
         (
             "--dataset=minst",

@@ -53,7 +53,7 @@ def read(path):
     """
     try:
         text = pathlib.Path(path).read_text(errors="replace")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:  # what is there must not be replaced
         raise UserError(f"{path} cannot be read: {error.strerror}") from None

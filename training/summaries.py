@@ -31,8 +31,7 @@ _HPARAMS_FILE = "events.out.tfevents.0.hparams"
 class SummaryWriter:
     """Writes to event files of one directory.
 
-    Every method raises UserError if they cannot be written, and so does the
-    making of one where `curve.csv` is another file.
+    Every method raises UserError if they cannot be written.
 
     Args:
       directory: path, `<summary_dir>/train` or another folder beside it; made
@@ -41,10 +40,9 @@ class SummaryWriter:
 
     def __init__(self, directory):
         self._directory = pathlib.Path(directory)
+        self._curve = None
         with self._user_errors():
             self._writer = tf.summary.create_file_writer(str(directory))
-        # Now, lest a file that is no curve ends the work at its first point.
-        self._curve = Curve(directory)
 
     @contextlib.contextmanager
     def _writing(self):
@@ -65,6 +63,8 @@ class SummaryWriter:
             for tag, value in values.items():
                 tf.summary.scalar(tag, value, step)
         if {"loss", "accuracy"} <= values.keys():
+            if self._curve is None:
+                self._curve = Curve(self._directory)
             self._curve.add(step, values["loss"], values["accuracy"])
 
     def hparams(self, metadata):

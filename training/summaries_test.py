@@ -4,7 +4,6 @@ import tensorflow as tf
 
 from checkpoints import Metadata
 from checkpoints.architecture import Architecture
-from common.errors import UserError
 from input_data.features import ImageShape
 from models.capsule import HParams
 from testing.events import hparams_row
@@ -85,9 +84,3 @@ def test_settings_of_a_resume_replace_those_before(tmp_path):
         rows.append(row)
     assert rows[0] != rows[1]
     assert all(row.startswith("run/train ") for row in rows)
-
-
-def test_another_curve_csv_is_refused_before_the_work(tmp_path):
-    (tmp_path / "curve.csv").write_text("x,y\n1,2\n")
-    with pytest.raises(UserError, match="curve.csv is not a learning curve"):
-        summaries.SummaryWriter(tmp_path)

@@ -20,6 +20,7 @@ from input_data.memory import require_memory
 from input_data.pipeline import Pipeline
 from layers.hardware import is_on_cpu
 from models.optimizer import compile_model
+from training import curve
 from training.callbacks import (
     RequireFinite,
     Save,
@@ -122,6 +123,7 @@ class _Job:
 def _prepare(config, parallel):
     config.require_summary_dir()
     directory = pathlib.Path(config.summary_dir) / "train"
+    curve.read(directory / curve.FILE)  # lest another file ends the work
     recorded = checkpoints.newest_sound(directory)
     config = config.as_in(recorded.training if recorded else {})
     if config.eval_every and parallel.count > 1:

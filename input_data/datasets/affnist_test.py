@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from common.errors import UserError
+from input_data import features as keys
 from input_data import memory
 from input_data.datasets import affnist
 from input_data.options import Options
@@ -71,3 +72,11 @@ def test_other_content_is_named(tmp_path, content, message):
 def test_without_data_dir_the_generator_is_named():
     with pytest.raises(UserError, match=r"affnist_generate\.py"):
         affnist.load(Split.TEST, Options())
+
+
+def test_evaluation_images_are_the_file_s(tmp_path):
+    tiny_files.write_affnist(tmp_path)
+    data = affnist.read_file(tmp_path / "test.mat")
+    pipeline = affnist.load(Split.TEST, Options(data_dir=tmp_path))
+    ((x, _),) = pipeline.evaluation_batches(tiny_files.NUM_TEST)
+    np.testing.assert_allclose(x[keys.IMAGES], data.images / 255.0, atol=1e-6)

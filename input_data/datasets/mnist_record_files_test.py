@@ -1,3 +1,5 @@
+import shutil
+
 import numpy as np
 import pytest
 
@@ -247,6 +249,30 @@ def test_validation_takes_pairs_of_its_own_split_alone(tmp_path, split):
             message = f"--validate.*{name}@1 must name multi{split.value}"
             with pytest.raises(UserError, match=message):
                 load(split, **options)
+
+
+def test_pairs_of_single_records_and_of_two_sizes(tmp_path):
+    prefix = tmp_path / "some.tfrecords"
+    write_single(f"{prefix}-00000-of-00001", [1])
+    with pytest.raises(UserError, match=r"-00001: record 0 lacks label_1"):
+        load(Split.TEST, data_dir=f"{prefix}@1", num_targets=2)
+    write_pairs(prefix, 2, 2)
+    write_pairs(tmp_path / "other", 2, 2, shape=(5, 5, 1))
+    shutil.copy(tmp_path / "other-00001-of-00002", f"{prefix}-00001-of-00002")
+    with pytest.raises(UserError, match=r"-00001-of-00002: its records are of"):
+        load(Split.TEST, data_dir=f"{prefix}@2", num_targets=2)
+
+
+def test_files_of_one_record_length_and_two_image_sizes(tmp_path):
+    # 13x11 and 11x13 pixels take as many bytes.
+    prefix = tmp_path / "some.tfrecords"
+    write_pairs(prefix, 2, 2)
+    write_pairs(tmp_path / "other", 2, 2, shape=(11, 13, 1))
+    shutil.copy(tmp_path / "other-00001-of-00002", f"{prefix}-00001-of-00002")
+    pipeline = load(Split.TEST, data_dir=f"{prefix}@2", num_targets=2)
+    message = r"-00001-of-00002: record [01] has an image of 11x13x1, but the"
+    with pytest.raises(UserError, match=message):
+        list(pipeline.evaluation_batches(4))
 
 
 def test_damage_is_reported_as_such_while_evaluating(tmp_path):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from common.errors import UserError
+from input_data import features as keys
 from input_data.datasets import svhn
 from input_data.formats.arrays import read_labels
 from input_data.options import Options
@@ -64,3 +65,11 @@ def test_other_content_is_named(tmp_path, content, message):
     path.write_bytes(content)
     with pytest.raises(UserError, match=f"{path}.*{message}"):
         svhn.load(Split.TRAIN, Options(data_dir=tmp_path))
+
+
+def test_evaluation_images_are_the_pixels_in_the_unit_range(tmp_path):
+    tiny_files.write_svhn(tmp_path)
+    data = svhn.read_svhn(tmp_path, training=False)
+    pipeline = svhn.load(Split.TEST, Options(data_dir=tmp_path))
+    ((x, _),) = pipeline.evaluation_batches(tiny_files.NUM_TEST)
+    np.testing.assert_allclose(x[keys.IMAGES], data.images / 255.0, atol=1e-6)

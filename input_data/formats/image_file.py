@@ -76,7 +76,13 @@ def decoded(content, name, color, invert=False):
             raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
     large = math.prod(_open(io.BytesIO(content), name).size) > _LARGE
     with _large_at_once if large else contextlib.nullcontext():
-        yield _convert(_pixels(content, name), color, invert)
+        try:
+            pixels = _convert(_pixels(content, name), color, invert)
+        except MemoryError:
+            raise UserError(
+                f"{name}: there is not enough memory to unpack this image"
+            ) from None
+        yield pixels
 
 
 def _open(file, name):
@@ -119,18 +125,11 @@ def _pixels(content, name):
 
 @contextlib.contextmanager
 def _sound(name):
-    """Says of whatever Pillow raises that the file is not a sound image.
-
-    Of too little memory it says so: the file may be sound.
-    """
+    """Says of whatever Pillow raises that the file is not a sound image."""
     try:
         yield
-    except UserError:
+    except (UserError, MemoryError):
         raise
-    except MemoryError:
-        raise UserError(
-            f"{name}: there is not enough memory to unpack this image"
-        ) from None
     # Files of all kinds of damage raise all kinds of errors.
     except Exception as error:
         lines = str(error).splitlines() or [type(error).__name__]

@@ -49,6 +49,17 @@ class CapsulesAndCouplings(keras.Model):
         return shown
 
 
+class Decoder(keras.Model):
+    """The decoder of a model, as a function to compile."""
+
+    def __init__(self, model):
+        super().__init__()
+        self._decoder = model.decoder
+
+    def call(self, x):
+        return self._decoder(x["capsules"], x["labels"])
+
+
 @dataclasses.dataclass(frozen=True)
 class Exhibit:
     """A network to look at.
@@ -80,6 +91,10 @@ class Exhibit:
     @functools.cached_property
     def _network(self):
         return CapsulesAndCouplings(self.subject.model)
+
+    @functools.cached_property
+    def _decoder(self):
+        return Decoder(self.subject.model)
 
     @functools.cached_property
     def _search(self):
@@ -236,7 +251,9 @@ class Exhibit:
         vectors = self._checked(classes, capsules)
         # The decoder masks all of a row's but that of its class.
         rows = np.repeat(vectors[:, None], len(self.class_names), axis=1)
-        images = self.subject.redraw(rows, classes)
+        images = self._decoder.predict_on_batch(
+            {"capsules": rows, "labels": np.array(classes, "int32")}
+        )
         if len(images) == 2:
             return _data_uri(two_colours(*images))
         return _data_uri(to_rgb(images[0]))
@@ -268,7 +285,7 @@ class Exhibit:
         return outputs[keys.CAPSULES].shape[-1]
 
     def warm_up(self):
-        """Does once what the first stroke and slider would else wait for."""
+        """Compiles what the first stroke and slider would else wait for."""
         found = self.look(np.zeros((*self._size, self.shape.depth), "float32"))
         self.redraw([0], found["capsules"][:1])
         return self.description

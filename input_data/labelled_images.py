@@ -124,9 +124,8 @@ class ImageTensors:
     error = None
 
     def __init__(self, data):
-        with tf.device("CPU:0"):
-            self.images = tf.constant(data.images, tf.uint8)
-            self.labels = tf.constant(data.labels, tf.int32)
+        self.images = tf.constant(data.images, tf.uint8)
+        self.labels = tf.constant(data.labels, tf.int32)
         self.shape = data.images.shape[1:]
         self.num_classes = data.num_classes
         self.class_names = data.class_names
@@ -227,20 +226,17 @@ class OverlappingPairs(Pipeline):
         )
         self._shift = options.shift
         self._pad = options.pad
-        with tf.device("CPU:0"):
-            self._counts = tf.constant(counts, tf.int64)
-            self._starts = tf.constant(starts, tf.int64)
-            self._order = tf.constant(order, tf.int64)
-            draw_seed = step_seed(options.seed, Stream.EVALUATION, 0)
-            self._eval_partners = tf.random.stateless_uniform(
-                (options.eval_size,), draw_seed, dtype=tf.float64
-            )
-            self._eval_offsets = [
-                random_offsets(
-                    draw_seed + target, options.eval_size, self._shift
-                )
-                for target in (1, 2)
-            ]
+        self._counts = tf.constant(counts, tf.int64)
+        self._starts = tf.constant(starts, tf.int64)
+        self._order = tf.constant(order, tf.int64)
+        draw_seed = step_seed(options.seed, Stream.EVALUATION, 0)
+        self._eval_partners = tf.random.stateless_uniform(
+            (options.eval_size,), draw_seed, dtype=tf.float64
+        )
+        self._eval_offsets = [
+            random_offsets(draw_seed + target, options.eval_size, self._shift)
+            for target in (1, 2)
+        ]
 
     def _training_batch(self, step, batch_size, seed):
         first = self.training_indices(step, batch_size, seed)

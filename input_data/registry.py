@@ -55,11 +55,15 @@ def load(name, split, options):
       UserError: for an unknown name, two targets or options that are for
         other data sets, or files that are missing or damaged.
     """
-    if options.pairs != "overlap":
-        return _separate_pairs(name, split, options)
-    data_set = find(name)
-    _check_options(name, data_set, options)
-    return data_set.load(split, options)
+    import tensorflow as tf
+
+    # Beside a GPU, too, tf.data reads what pipelines keep on the CPU.
+    with tf.device("CPU:0"):
+        if options.pairs != "overlap":
+            return _separate_pairs(name, split, options)
+        data_set = find(name)
+        _check_options(name, data_set, options)
+        return data_set.load(split, options)
 
 
 def _separate_pairs(name, split, options):

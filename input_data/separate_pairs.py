@@ -51,8 +51,7 @@ class SeparatePairs(Pipeline):
         first = np.flatnonzero(labels != labels[second])[: options.eval_size]
         if not len(first):
             raise UserError("pairs need images of at least two classes")
-        with tf.device("CPU:0"):  # with the images
-            self._pairs = tf.constant([first, second[first]], tf.int64)
+        self._pairs = tf.constant([first, second[first]], tf.int64)
         spec = singles.spec
         size = [spec.shape.height, spec.shape.width]
         size[self._axis - 1] *= 2

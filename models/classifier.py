@@ -42,7 +42,8 @@ class Classifier(keras.Model):
     """A model with `logits`, and perhaps reconstructions, that trains by `fit`.
 
     The loss is `classification_loss` plus one reconstruction loss for each
-    target that the outputs redraw. The running means that `fit` reports are
+    target that the outputs redraw, and in training what layers add to it:
+    regularisers and `add_loss`. The running means that `fit` reports are
     named as the reference's summaries, except that its counts of right
     predictions per batch are shares here:
 
@@ -217,7 +218,10 @@ class Classifier(keras.Model):
         if error is not None:
             self._reconstruction_error.update_state(error)
             cost = cost + error
-        return self._mean_over_batch(cost, cost)
+        loss = self._mean_over_batch(cost, cost)
+        if self.losses:  # regularisers and `add_loss` of layers
+            loss = loss + super().compute_loss()
+        return loss
 
     def scored(self, x, y, outputs):
         """What evaluation keeps: logits [B, classes] and the whole loss [B].

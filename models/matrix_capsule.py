@@ -5,7 +5,6 @@ import itertools
 from typing import ClassVar
 
 import keras
-from keras import ops
 
 import layers
 from common.fields import MOST_STEPS, field
@@ -225,21 +224,12 @@ class MatrixCapsuleModel(Classifier):
         )
         return layers.spread_loss(labels, outputs[keys.LOGITS], margin)
 
-    def compute_loss(
-        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
-    ):
-        loss = super().compute_loss(x, y, y_pred, sample_weight, training)
-        if not self.hparams.weight_decay:
-            return loss
-        squares = sum(
-            ops.sum(ops.square(ops.cast(kernel, "float32")))
-            for kernel in self._kernels()
-        )
-        # Of each example, so that it is divided as the loss is.
-        decay = ops.zeros_like(y[keys.LOGITS][:, 0], dtype="float32") + (
-            0.5 * self.hparams.weight_decay * squares
-        )
-        return loss + self._mean_over_batch(decay, decay)
+    def create_weights(self, shape):
+        super().create_weights(shape)
+        if self.hparams.weight_decay:
+            decay = keras.regularizers.L2(0.5 * self.hparams.weight_decay)
+            for kernel in self._kernels():
+                kernel.regularizer = decay
 
     def _kernels(self):
         """The weights that decay: neither biases nor betas."""

@@ -30,6 +30,7 @@ from training.config import Config
 @dataclasses.dataclass(frozen=True)
 class ToyHParams(BaseHParams):
     momentum: float = field(0.9, "share of the last step in the next", above=0)
+    regularised: bool = field(False, "whether large weights cost something")
     units: int = size(4, "channels of the convolution")
 
 
@@ -44,7 +45,11 @@ class ToyModel(Classifier):
             hparams.units, 5, strides=3, activation="relu", name="conv1"
         )
         self.pool = keras.layers.GlobalAveragePooling2D()
-        self.classes = keras.layers.Dense(shape.num_classes, name="classes")
+        self.classes = keras.layers.Dense(
+            shape.num_classes,
+            kernel_regularizer="l2" if hparams.regularised else None,
+            name="classes",
+        )
 
     def activations(self, images):
         hidden = self.conv1(images)
@@ -126,6 +131,28 @@ def test_a_model_from_outside_does_what_all_do(tmp_path, capsys):
     np.testing.assert_allclose(
         list(printed["logits"].values()), logits[0], rtol=1e-4, atol=1e-6
     )
+
+
+@pytest.mark.usefixtures("_toy")
+def test_what_its_layers_add_to_the_loss_counts(tmp_path):
+    losses = []
+    for regularised in (False, True):
+        folder = tmp_path / str(regularised)
+        experiment.run(
+            Config(
+                model="toy",
+                hparams_override=f"{regularised=}".lower(),
+                batch_size=8,
+                max_steps=1,
+                summary_step=1,
+                summary_dir=str(folder),
+            )
+        )
+        losses.append(scalars(folder / "train"))
+    plain, penalised = losses
+    name = "batch_classification_cost"
+    assert penalised[name] == plain[name]
+    assert penalised["total_loss"][1] > plain["total_loss"][1] + 0.001
 
 
 @pytest.mark.usefixtures("_toy")

@@ -29,6 +29,7 @@ from .routing import (
     dynamic_routing,
     leaky_softmax,
     lengths,
+    route,
     routing_couplings,
     squash,
 )
@@ -39,6 +40,7 @@ from .self_attention import (
     self_attention,
     self_attention_routing,
 )
+from .votes import FormedVotes
 
 __version__ = "1.0.0"
 
@@ -54,6 +56,7 @@ __all__ = [
     "ConvSlimCapsule",
     "DepthwiseCapsule",
     "EMOptions",
+    "FormedVotes",
     "Length",
     "PrimaryMatrixCapsules",
     "Reconstruction",
@@ -70,6 +73,7 @@ __all__ = [
     "margin_loss",
     "mask_capsules",
     "reconstruction_loss",
+    "route",
     "routing_couplings",
     "self_attention",
     "self_attention_routing",

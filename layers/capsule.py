@@ -1,6 +1,5 @@
 """Capsule layers: fully connected, and convolutional with shared kernels."""
 
-import dataclasses
 import math
 import numbers
 
@@ -70,13 +69,21 @@ class Length(keras.layers.Layer):
         return keras.KerasTensor(shape, "float32")
 
 
+def _rule_of(config):
+    """The `RoutingRule` that `_RoutedLayer.get_config` describes."""
+    if "class_name" in config:
+        return keras.saving.deserialize_keras_object(config)
+    return RoutingRule(**config)
+
+
 class _RoutedLayer(keras.layers.Layer):
     """What both capsule layers share: output capsules, weights and routing.
 
     Args:
       num_capsules, num_atoms, num_routing, leaky: as of both layers.
       rule: `RoutingRule` or a dict of its attributes, if the routing is not
-        the paper's; says whether it is leaky.
+        the paper's; says whether it is leaky. One of a class of one's own is
+        saved as Keras saves objects.
       use_bias: bool, whether there are `biases`.
       kernel_initializer: of `weights`, as layers of Keras take it; by default
         the reference's.
@@ -104,7 +111,7 @@ class _RoutedLayer(keras.layers.Layer):
         if not isinstance(leaky, bool):
             raise ValueError(f"leaky must be a bool. Received: {leaky!r}")
         if isinstance(rule, dict):
-            rule = RoutingRule(**rule)
+            rule = _rule_of(rule)
         if leaky and rule is not None and not rule.leaky:
             raise ValueError("leaky is True, but rule is not leaky")
         self.num_capsules = num_capsules
@@ -119,8 +126,27 @@ class _RoutedLayer(keras.layers.Layer):
             else keras.initializers.get(kernel_initializer)
         )
 
-    def _route(self, votes):
+    def _votes(self, inputs):
+        """The votes of input capsules, for `route`."""
+        raise NotImplementedError
+
+    def call(self, inputs):
+        votes = self._votes(inputs)
         return route(votes, self.biases, self.num_routing, self.rule)
+
+    def couplings(self, inputs: Tensor) -> Tensor:
+        """How the built layer routes its input capsules to its outputs.
+
+        Args:
+          inputs: tensor [..., I, a], as of a call.
+
+        Returns:
+          float32 tensor [num_routing, ..., I, O]: the coupling coefficients of
+          each routing iteration.
+        """
+        # Outside of a call nothing is cast by itself.
+        votes = self._votes(ops.cast(inputs, self.compute_dtype))
+        return couplings_of(votes, self.biases, self.num_routing, self.rule)
 
     def _add_weights(self, shape):
         """Creates `weights` of the given shape and `biases` [O, A], if any."""
@@ -138,14 +164,19 @@ class _RoutedLayer(keras.layers.Layer):
             )
 
     def get_config(self):
-        is_plain = self.rule == RoutingRule(leaky=self.leaky)
+        if self.rule == RoutingRule(leaky=self.leaky):
+            rule = None
+        elif type(self.rule) is RoutingRule:
+            rule = self.rule.get_config()
+        else:
+            rule = keras.saving.serialize_keras_object(self.rule)
         return {
             **super().get_config(),
             "num_capsules": self.num_capsules,
             "num_atoms": self.num_atoms,
             "num_routing": self.num_routing,
             "leaky": self.leaky,
-            "rule": None if is_plain else dataclasses.asdict(self.rule),
+            "rule": rule,
             "use_bias": self.use_bias,
             "kernel_initializer": keras.initializers.serialize(
                 self.kernel_initializer
@@ -228,29 +259,8 @@ class Capsule(_RoutedLayer):
 
     def _votes(self, inputs):
         votes = SharedVotes if self.share_weights else linear_votes
-        # `couplings` is called where nothing is cast by itself.
-        inputs, kernel = (
-            ops.cast(numbers, self.compute_dtype)
-            for numbers in (inputs, self.kernel)
-        )
+        kernel = ops.cast(self.kernel, self.compute_dtype)
         return votes(inputs, kernel, self.num_capsules)
-
-    def call(self, inputs):
-        return self._route(self._votes(inputs))
-
-    def couplings(self, inputs: Tensor) -> Tensor:
-        """How the built layer routes its input capsules to its outputs.
-
-        Args:
-          inputs: tensor [B, I, a].
-
-        Returns:
-          float32 tensor [num_routing, B, I, O]: the coupling coefficients of
-          each routing iteration.
-        """
-        return couplings_of(
-            self._votes(inputs), self.biases, self.num_routing, self.rule
-        )
 
     def multiply_adds(self, input_shape):
         """Products with weights for one example: those of its votes."""
@@ -330,7 +340,7 @@ class ConvSlimCapsule(_RoutedLayer):
         )
         self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
 
-    def call(self, inputs):
+    def _votes(self, inputs):
         _, height, width, types, atoms = inputs.shape
         # Each input type becomes an image of its own: [B * I, H, W, a].
         images = ops.reshape(
@@ -351,7 +361,7 @@ class ConvSlimCapsule(_RoutedLayer):
             ),
         )
         votes = ops.transpose(votes, (0, 2, 3, 1, 4, 5))  # [B, h, w, I, O, A]
-        return self._route(FormedVotes(votes))
+        return FormedVotes(votes)
 
     def multiply_adds(self, input_shape):
         """Products with weights for one example: those of its votes."""

@@ -1,3 +1,5 @@
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -94,6 +96,29 @@ def test_couplings_of_a_capsule_layer_equal_loops(leaky):
     )
 
 
+def test_couplings_of_a_convolutional_layer_equal_loops():
+    layer = layers.ConvSlimCapsule(3, 4, kernel_size=2)
+    generator = np.random.default_rng(15)
+    inputs = generator.normal(size=(2, 2, 3, 5, 6))
+    layer.build(inputs.shape)
+    weights = generator.normal(size=(2, 2, 6, 12)) / 2
+    biases = generator.normal(size=(3, 4))
+    layer.set_weights([weights, biases])
+    couplings = ops.convert_to_numpy(
+        layer.couplings(ops.convert_to_tensor(inputs, "float32"))
+    )
+    assert couplings.shape == (3, 2, 1, 2, 5, 3)
+    for column in range(2):
+        seen = inputs[:, :, column : column + 2]
+        votes = np.einsum("pyxia,yxak->pik", seen, weights)
+        _, expected = numpy_oracle.routing_steps(
+            votes.reshape(2, 5, 3, 4), np.stack([biases, biases]), 3, False
+        )
+        np.testing.assert_allclose(
+            couplings[:, :, 0, column], expected, atol=1e-5
+        )
+
+
 @pytest.mark.parametrize("share_weights", [False, True])
 def test_couplings_in_mixed_bfloat16_are_close(share_weights):
     inputs = np.random.default_rng(14).normal(size=(2, 5, 4))
@@ -184,6 +209,48 @@ LAYERS = [
         (2, 6, 5, 2, 3),
     ),
 ]
+
+
+@keras.saving.register_keras_serializable(package="tests")
+@dataclasses.dataclass(frozen=True)
+class Sharpened(layers.RoutingRule):
+    """A rule of a user's own, whose logits count several times."""
+
+    times: float = 2.0
+
+    def couplings(self, logits, axis):
+        return super().couplings(self.times * logits, axis)
+
+
+def test_a_rule_of_ones_own_routes_and_is_saved(tmp_path):
+    rule = Sharpened(times=3.0)
+    inputs = keras.Input((5, 2))
+    layer = layers.Capsule(3, 4, num_routing=2, rule=rule)
+    model = keras.Model(inputs, layer(inputs))
+    x = np.random.default_rng(16).normal(size=(1, 5, 2)).astype("float32")
+    weights, biases = map(ops.convert_to_numpy, layer.weights)
+    votes = np.einsum("ia,iak->ik", x[0], weights).reshape(5, 3, 4)
+    for given, times in ((rule, 3), (layers.RoutingRule(), 1)):
+        layer.rule = given
+        first, second = ops.convert_to_numpy(layer.couplings(x))[:, 0]
+        np.testing.assert_allclose(first, np.full((5, 3), 1 / 3), rtol=1e-6)
+        agreement = np.einsum(
+            "ioa,oa->io",
+            votes,
+            numpy_oracle.squash(votes.sum(0) / 3 + biases),
+        )
+        np.testing.assert_allclose(
+            second,
+            numpy_oracle.softmax(times * agreement, False),
+            rtol=1e-5,
+        )
+    layer.rule = rule
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert loaded.layers[-1].rule == rule
+    np.testing.assert_array_equal(
+        ops.convert_to_numpy(loaded(x)), ops.convert_to_numpy(model(x))
+    )
 
 
 @pytest.mark.parametrize(("layer", "shape"), LAYERS)

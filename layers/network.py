@@ -10,6 +10,7 @@ from .convolution import Conv2D
 from .initial_weights import like_the_reference
 from .losses import MeanOverBatch, reconstruction_loss
 from .reconstruction import Reconstruction
+from .routing import RoutingRule
 from .tensor import Tensor
 
 # The paper's figure 1.
@@ -34,6 +35,8 @@ class CapsuleStack:
       class_atoms: int, A.
       num_routing: int >= 1, routing iterations of the class capsules.
       leaky: bool, whether an input capsule may be routed nowhere.
+      rule: `RoutingRule` of the class capsules or a dict of its attributes,
+        if their routing is not the paper's; says whether it is leaky.
       padding: "VALID" or "SAME", of both convolutions. With VALID an image
         has at least 17x17 pixels.
       dtype: string or policy, the layers' types of numbers; by default those
@@ -53,6 +56,7 @@ class CapsuleStack:
         class_atoms: int = 16,
         num_routing: int = 3,
         leaky: bool = False,
+        rule: RoutingRule | dict | None = None,
         padding: Literal["VALID", "SAME"] = "VALID",
         dtype: str | keras.DTypePolicy | None = None,
     ):
@@ -83,6 +87,7 @@ class CapsuleStack:
             class_atoms,
             num_routing=num_routing,
             leaky=leaky,
+            rule=rule,
             dtype=dtype,
             name="capsule2",
         )
@@ -152,7 +157,7 @@ class CapsuleNetwork(keras.Model):
         decoder: bool = True,
         dtype: str | keras.DTypePolicy | None = None,
         name: str = "capsule_network",
-        **sizes: int | bool | str,
+        **sizes: int | bool | str | RoutingRule | dict,
     ):
         images = keras.Input(input_shape, name="images")
         dtype = keras.dtype_policies.get(dtype)

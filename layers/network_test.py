@@ -5,6 +5,7 @@ from keras import ops
 
 import layers
 from input_data.features import IMAGES, ImageShape
+from layers.capsule_test import Sharpened
 from models.registry import build_model
 from testing.small_models import small_hparams
 
@@ -120,6 +121,23 @@ def test_it_learns_and_loads_again(tmp_path, decoder):
         loaded.fit(IMAGES_OF_3, ONE_HOT, verbose=0).history["loss"],
         network.fit(IMAGES_OF_3, ONE_HOT, verbose=0).history["loss"],
         rtol=1e-5,
+    )
+
+
+@pytest.mark.parametrize(
+    "rule", [layers.RoutingRule(logits="replace"), Sharpened(times=4.0)]
+)
+def test_its_class_capsules_may_route_by_another_rule(tmp_path, rule):
+    network = layers.CapsuleNetwork(SHAPE, 3, **SIZES, rule=rule)
+    plain = layers.CapsuleNetwork(SHAPE, 3, **SIZES)
+    plain.set_weights(network.get_weights())
+    expected = outputs_of(network)
+    assert not np.array_equal(outputs_of(plain)["lengths"], expected["lengths"])
+    network.save(tmp_path / "network.keras")
+    loaded = keras.models.load_model(tmp_path / "network.keras")
+    assert loaded.get_layer("capsule2").rule == rule
+    np.testing.assert_array_equal(
+        outputs_of(loaded)["lengths"], expected["lengths"]
     )
 
 

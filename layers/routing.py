@@ -17,10 +17,11 @@ NIPS 2017, https://arxiv.org/abs/1710.09829 ("the paper" in this package).
 import dataclasses
 from typing import Literal
 
+import keras
 from keras import ops
 
 from .tensor import Tensor
-from .votes import FormedVotes
+from .votes import FormedVotes, Votes
 
 # Added to the squared length under the reciprocal square root. It makes value
 # and gradient exactly 0 for a zero capsule and stays below float32 rounding
@@ -111,11 +112,14 @@ def _softmax(logits, axis, leaky):
     return exponentials / total
 
 
+@keras.saving.register_keras_serializable(package="capsules")
 @dataclasses.dataclass(frozen=True)
 class RoutingRule:
     """What one routing by agreement does otherwise than another.
 
-    The defaults are the paper's. J. Su's of 2018 (https://kexue.fm/archives/
+    A rule of one's own is a subclass that overrides `couplings`, `squash` or
+    `compared`, decorated by `keras.saving.register_keras_serializable` so that
+    layers with it can be saved. The defaults are the paper's. J. Su's of 2018 (https://kexue.fm/archives/
     4819 and 5112) replace the logits, the later with compare="direction".
 
     Attributes:
@@ -145,6 +149,21 @@ class RoutingRule:
                     f"Received: {getattr(self, name)!r}"
                 )
 
+    def get_config(self):
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
+
+    def couplings(self, logits, axis):
+        """The couplings of float32 logits; `axis` runs over the outputs.
+
+        Of equal logits each is 1 / (O + leaky), which the first iteration,
+        whose logits are zeros, does not ask for.
+        """
+        return _softmax(logits, axis, self.leaky)
+
     def squash(self, s):
         """The output capsules of the sums s."""
         return squash(s, self.squash_constant, self.squash_epsilon)
@@ -160,7 +179,12 @@ class RoutingRule:
 PAPER = RoutingRule()
 
 
-def route(votes, biases=None, num_routing: int = 3, rule: RoutingRule = PAPER):
+def route(
+    votes: Votes,
+    biases: Tensor | None = None,
+    num_routing: int = 3,
+    rule: RoutingRule = PAPER,
+) -> Tensor:
     """Routing by agreement of any votes and by any rule.
 
     With logits b = 0 at the start, each iteration computes
@@ -238,7 +262,7 @@ def _iterations(votes, biases, num_routing, rule):
             logits = agreement
         else:
             logits = logits + agreement
-        couplings = _softmax(logits, votes.outputs_axis, rule.leaky)
+        couplings = rule.couplings(logits, votes.outputs_axis)
         s = votes.weighted_sum(couplings) + bias
         yield couplings, s
 

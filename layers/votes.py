@@ -15,6 +15,7 @@ import math
 from keras import backend, ops
 
 from .hardware import is_jax_on_cpu, is_on_cpu
+from .tensor import Tensor
 
 # `LinearVotes` takes the outputs in at most so many blocks: one for each of
 # 100 classes would make a graph of many thousand operations.
@@ -36,7 +37,7 @@ class FormedVotes:
 
     outputs_axis = -2
 
-    def __init__(self, votes):
+    def __init__(self, votes: Tensor):
         if len(votes.shape) < 3:
             raise ValueError(
                 "votes must have the shape [..., inputs, outputs, atoms]. "
@@ -235,3 +236,6 @@ class SharedVotes:
         weighted = ops.transpose(ops.matmul(c, self._inputs), (1, 0, 2))
         product = ops.matmul(weighted, self._weights)  # [O, B, A]
         return ops.cast(ops.transpose(product, (1, 0, 2)), "float32")
+
+
+Votes = FormedVotes | LinearVotes | SharedVotes

@@ -130,6 +130,44 @@ def test_a_time_budget_becomes_steps(tmp_path, monkeypatch):
     assert read(tmp_path)["models"]["baseline"]["steps"] == 8 * 120
 
 
+def test_a_model_stands_several_times_by_labels(tmp_path, monkeypatch):
+    from comparison import compare as module
+
+    configs = []
+
+    def in_own_process(function, config):
+        configs.append(config)
+        network = {"weights": 7, "weights_without_decoder": 5}
+        network["multiply_adds"] = None  # of a layer that does not tell
+        return {
+            "network": network,
+            "training_seconds": 3.0,
+            "training_images_per_second": 5.0,
+            "inference_images_per_second": 6.0,
+            "peak_megabytes": None,
+            "examples": 20,
+            "wrong": 4,
+            "points": [{"step": STEPS, "wrong": 4, "seconds": 3.0}],
+        }
+
+    monkeypatch.setattr(module, "in_own_process", in_own_process)
+    given = settings(tmp_path, models="baseline,baseline-wide", seeds=2)
+    compare.run(given, ["baseline-wide --hparams_override=dense_units=9"])
+    assert [
+        (c.model, c.hparams_override, c.seed, c.summary_dir) for c in configs
+    ] == [
+        (
+            "baseline",
+            hparams,
+            seed,
+            str(tmp_path / f"baseline{label}" / str(seed)),
+        )
+        for seed in (0, 1)
+        for label, hparams in (("", ""), ("-wide", "dense_units=9"))
+    ]
+    assert list(read(tmp_path)["models"]) == ["baseline", "baseline-wide"]
+
+
 def test_other_settings_are_refused_after_an_early_interruption(
     tmp_path, monkeypatch
 ):

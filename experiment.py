@@ -53,6 +53,11 @@ def _require_consistent(config):
             "resumes by itself from the newest checkpoint in "
             "<summary_dir>/train, or starts from --init_checkpoint."
         )
+    if config.init_weights_only and config.init_checkpoint is None:
+        raise UserError(
+            "--init_weights_only says what to take of a checkpoint: name one "
+            "by --init_checkpoint"
+        )
     if not config.train and config.init_checkpoint is not None:
         raise UserError(
             "--init_checkpoint is for training; to evaluate a checkpoint name "

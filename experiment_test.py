@@ -10,6 +10,7 @@ import resource
 import shlex
 import shutil
 import signal
+import statistics
 import sys
 import time
 import types
@@ -540,6 +541,9 @@ def test_ensemble_prints_its_own_and_each_members_error(tmp_path, num_targets):
     )
     wrong = [count_wrong(each) for each in logits]
     assert printed == [(str(n), str(count)) for n, count in enumerate(wrong)]
+    percents = [100 * count / 250 for count in wrong]
+    mean, deviation = statistics.mean(percents), statistics.stdev(percents)
+    assert f"Mean of 3: wrong percent: {mean:.2f} ± {deviation:.2f}\n" in output
     # The sum of the members' logits.
     total = count_wrong(sum(logits))
     assert len(set(wrong)) > 1
@@ -720,6 +724,32 @@ def test_resuming_on_another_data_set_is_refused(done, tmp_path):
     assert steps_in(tmp_path / "new") == [7]
 
 
+def test_weights_alone_start_at_step_0(done, tmp_path):
+    source, new = at(done, 6), tmp_path / "new"
+    config = small(
+        new,
+        hparams_override=f"{SMALL},learning_rate=1e-6",
+        init_checkpoint=str(source),
+        init_weights_only=True,
+        max_steps=1,
+    )
+    assert f"Starting from {source} at step 0" in printed_by(config)
+    before, after = saved(source), saved(at(new, 1))
+    moments = [n for n in before if n.startswith("optimizer/vars/")]
+    for name in before.keys() - moments:
+        np.testing.assert_allclose(after[name], before[name], atol=2e-6)
+    # After one step from zeros Adam has 0.1 * g and 0.001 * g^2.
+    assert len(moments) > 10
+    for number in range(1, len(moments), 2):
+        first, second = (
+            after[f"optimizer/vars/{n}"] for n in (number, number + 1)
+        )
+        np.testing.assert_allclose(first**2, 10 * second, rtol=0.01, atol=1e-30)
+    # It goes on as any other training does.
+    experiment.run(dataclasses.replace(config, max_steps=2))
+    assert steps_in(new) == [1, 2]
+
+
 def test_training_on_pair_records_says_what_evaluation_counts(tmp_path):
     write_mnist(tmp_path, 20, 20)
     job = Job(
@@ -767,6 +797,7 @@ def test_evaluation_refuses_what_contradicts_the_checkpoint(done, tmp_path):
         ({"train": False, "checkpoint": "x{}"}, "names an ensemble by {}"),
         ({"train": False, "checkpoint": "x"}, "there is no checkpoint x"),
         ({"train": False, "init_checkpoint": "x"}, "--init_checkpoint is for"),
+        ({"init_weights_only": True}, "name one by --init_checkpoint"),
         ({"num_gpus": 64}, "--num_gpus=64, but tensorflow finds"),
         ({"num_trials": 2}, "--num_trials is for evaluation"),
         (

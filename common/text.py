@@ -1,5 +1,7 @@
 """Text for a terminal: short, and without escape codes."""
 
+import statistics
+
 # As much of a wrong value as a message repeats, and of a line as is shown.
 _LONGEST_ECHO = 60
 _LONGEST_LINE = 900
@@ -33,6 +35,14 @@ def one_line(text, most=_LONGEST_LINE):
     if len(text) > most:
         half = most // 2
         text = f"{text[:half]} ... {text[-half:]}"
+    return text
+
+
+def mean_and_deviation(numbers):
+    """Such as 0.69 ± 0.05, the sample deviation; of one number, that alone."""
+    text = f"{statistics.mean(numbers):.2f}"
+    if len(numbers) > 1:
+        text += f" ± {statistics.stdev(numbers):.2f}"
     return text
 
 

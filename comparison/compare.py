@@ -37,11 +37,11 @@ def compare(settings, own):
       UserError: for settings that do not work, or that are not those with
         which the folder's comparison was begun.
     """
-    trainings = {name: training(settings, name, own) for name in settings.names}
+    trainings = {n: training(settings, n, own) for n in settings.names(own)}
     folder = make_folder(settings.output_dir)
     with sole_trainer(folder, "--output_dir"):
         models = _all_runs(settings, trainings, folder)
-    _report(folder, settings, models)
+    _report(folder, settings, {name: models[name] for name in trainings})
 
 
 def _all_runs(settings, trainings, folder):
@@ -168,7 +168,6 @@ class _Found:
 
 
 def _report(folder, settings, models):
-    models = {name: models[name] for name in settings.names}
     budget = (
         f"{settings.minutes:g} min"
         if settings.steps is None
@@ -176,4 +175,6 @@ def _report(folder, settings, models):
     )
     title = f"{settings.dataset_name}, {budget} each"
     print(f"\n{title}:\n{table.as_markdown(table.rows(models))}")
-    print(*write_files(folder, table.pictures(models, title)), sep="\n")
+    images = "held-out images" if settings.validate else "test images"
+    drawn = table.pictures(models, title, images)
+    print(*write_files(folder, drawn), sep="\n")

@@ -25,7 +25,8 @@ def train_and_evaluate(config):
 
     Returns:
       dict for JSON: machine; network, a dict of weights,
-      weights_without_decoder and multiply_adds; training_seconds,
+      weights_without_decoder and multiply_adds (None if a layer does not tell
+      how often its weights are used); training_seconds,
       training_images_per_second (the median of the points of its curve),
       inference_images_per_second, peak_megabytes (None if the training had
       ended before), examples, wrong and points, a list of dicts of step,
@@ -97,10 +98,15 @@ def _describe(model, shape):
         return sum(math.prod(w.shape) for w in part.trainable_weights)
 
     decoder = 0 if model.decoder is None else weights(model.decoder)
+    try:
+        products = multiply_adds(model, shape)
+    except TypeError as error:
+        print(f"Note: no multiply-adds are told: {error}")
+        products = None
     return {
         "weights": weights(model),
         "weights_without_decoder": weights(model) - decoder,
-        "multiply_adds": multiply_adds(model, shape),
+        "multiply_adds": products,
     }
 
 

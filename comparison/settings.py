@@ -1,6 +1,7 @@
 """What compare.py is asked for, and the training that each run is."""
 
 import dataclasses
+import re
 import shlex
 
 from absl import flags as absl_flags
@@ -29,8 +30,9 @@ class Settings(Options):
     )
     models: str | None = field(
         None,
-        "Names of the models to compare, separated by commas.",
-        default_text="all",
+        "What to compare, separated by commas: models by their names, and "
+        "MODEL-LABEL, a model with the flags that --settings gives this name.",
+        default_text="all, and all that --settings names",
     )
     output_dir: str | None = field(
         None,
@@ -57,18 +59,25 @@ class Settings(Options):
         at_most=MOST_STEPS,
     )
 
-    @property
-    def names(self):
-        """The names of the models, in the order of the table.
+    def names(self, own):
+        """The names of what is compared, in the order of the table.
+
+        Args:
+          own: dict, what `own_flags` gives.
 
         Raises:
           UserError: for a name that is unknown, or if there is none.
         """
         if self.models is None:
-            return sorted(MODELS)
+            given = (name for name in own if name != ALL_MODELS)
+            return list(dict.fromkeys([*sorted(MODELS), *given]))
         names = list(dict.fromkeys(filter(None, self.models.split(","))))
         for name in names:
-            require_known("model", name, sorted(MODELS))
+            if model_of(name) != name and name not in own:
+                raise UserError(
+                    f"--models={self.models}: --settings does not say what "
+                    f"{name} is, such as --settings='{name} --batch_size=64'"
+                )
         if not names:
             raise UserError(
                 f"--models={self.models} names none; valid names: "
@@ -96,12 +105,28 @@ class Settings(Options):
             )
 
 
+def model_of(name):
+    """The model of MODEL or MODEL-LABEL.
+
+    Raises:
+      UserError: for a model that is unknown, or a label that would not do as
+        part of a folder's name.
+    """
+    model, hyphen, label = name.partition("-")
+    require_known("model", model, sorted(MODELS))
+    if hyphen and not re.fullmatch(r"[\w.=+-]+", label):
+        raise UserError(
+            f"{name}: a label is made of letters, digits and . _ = + -"
+        )
+    return model
+
+
 def own_flags(lines):
     """The flags of each model that --settings gives.
 
     Args:
-      lines: list of strings, a model's name or "all", then flags of
-        experiment.py.
+      lines: list of strings, a model's name, one with a label, or "all", then
+        flags of experiment.py.
 
     Returns:
       dict from name to list of flags, in the order in which they were given.
@@ -118,7 +143,7 @@ def own_flags(lines):
                 f"--settings={line} is not a model's name and flags: {error}"
             ) from None
         if name != ALL_MODELS:
-            require_known("model", name, sorted(MODELS))
+            model_of(name)
         found.setdefault(name, []).extend(arguments)
     return found
 
@@ -128,7 +153,7 @@ def training(settings, name, own):
 
     Args:
       settings: `Settings`.
-      name: string, the model.
+      name: string, the model, or one with a label.
       own: dict, what `own_flags` gives.
 
     Returns:
@@ -152,11 +177,11 @@ def training(settings, name, own):
                 f"--settings of {name}: --{flag} is not for single models"
             )
     try:
-        hparams_class = model_class(name).HParams
+        hparams_class = model_class(model_of(name)).HParams
         hparams_class(**parse_overrides(hparams_class, config.hparams_override))
     except UserError as error:
         raise error.of(name) from None
-    return dataclasses.replace(config, model=name)
+    return dataclasses.replace(config, model=model_of(name))
 
 
 # What a comparison decides, or all of its models must have in common.

@@ -6,14 +6,41 @@ from models.registry import MODELS
 
 
 def test_all_models_are_compared_unless_some_are_named():
-    assert Settings().names == sorted(MODELS)
-    assert Settings(models="capsule,baseline").names == ["capsule", "baseline"]
-    with pytest.raises(UserError, match="'capsul' .did you mean capsule"):
-        _ = Settings(models="capsul").names
-    with pytest.raises(
-        UserError, match="--models=, names none; valid names: b"
-    ):
-        _ = Settings(models=",").names
+    own = own_flags(["all --shift=1", "baseline-b --shift=0", "pooling"])
+    assert Settings().names({}) == sorted(MODELS)
+    assert Settings().names(own) == [*sorted(MODELS), "baseline-b"]
+    some = Settings(models="capsule,baseline-b,baseline")
+    assert some.names(own) == ["capsule", "baseline-b", "baseline"]
+
+
+@pytest.mark.parametrize(
+    ("models", "message"),
+    [
+        ("capsul", "'capsul' .did you mean capsule"),
+        ("capsul-b", "'capsul' .did you mean capsule"),
+        (",", "--models=, names none; valid names: b"),
+        ("capsule-b", "does not say what capsule-b is, such as --settings='c"),
+        ("capsule-", "capsule-: a label is made of letters"),
+        ("capsule-a/b", "capsule-a/b: a label is made of letters"),
+    ],
+)
+def test_what_cannot_be_compared_is_named(models, message):
+    with pytest.raises(UserError, match=message):
+        Settings(models=models).names(own_flags(["capsule-c --shift=1"]))
+
+
+def test_a_model_with_a_label_has_the_flags_of_all_and_its_own():
+    own = own_flags(
+        [
+            "all --batch_size=16",
+            "capsule --shift=1",
+            "capsule-routing=1 --hparams_override=routing=1",
+        ]
+    )
+    config = training(Settings(), "capsule-routing=1", own)
+    assert config.model == "capsule"
+    assert (config.batch_size, config.shift) == (16, Settings().shift)
+    assert config.hparams_override == "routing=1"
 
 
 @pytest.mark.parametrize(
@@ -58,6 +85,7 @@ def test_a_model_has_the_data_flags_and_its_own():
     ("line", "message"),
     [
         ("baselin --shift=1", "unknown model 'baselin'"),
+        ("baseline-a/b --shift=1", "baseline-a/b: a label is made of"),
         ("baseline --shift='1", "is not a model's name and flags"),
         ("baseline --nonsense=1", "--settings of baseline: .*nonsense"),
         ("baseline --augment false", "of baseline: not a flag: false"),

@@ -86,23 +86,24 @@ def _text(value):
     return value
 
 
-def pictures(models, title):
+def pictures(models, title, images="test images"):
     """Error against weights, and against training time.
 
     Args:
       models: dict from name to what comparison.json says of it.
       title: string, data set and budget.
+      images: string, what the errors are of.
 
     Returns:
       Dict from file name to the bytes of a PNG file.
     """
     return {
-        "error_by_weights.png": _by_weights(rows(models), title),
-        "error_by_time.png": _by_time(models, title),
+        "error_by_weights.png": _by_weights(rows(models), title, images),
+        "error_by_time.png": _by_time(models, title, images),
     }
 
 
-def _by_weights(found, title):
+def _by_weights(found, title, images):
     def draw(axes):
         for number, row in enumerate(found):
             axes.errorbar(
@@ -117,10 +118,10 @@ def _by_weights(found, title):
         make_logarithmic(axes.xaxis)
         axes.set_xlabel("trainable weights without the decoder")
 
-    return _draw(draw, title)
+    return _draw(draw, title, images)
 
 
-def _by_time(models, title):
+def _by_time(models, title, images):
     """Each model's mean curve over its seeds, and the range of the seeds."""
 
     def draw(axes):
@@ -140,14 +141,14 @@ def _by_time(models, title):
             )
         axes.set_xlabel("minutes of training")
 
-    return _draw(draw, title)
+    return _draw(draw, title, images)
 
 
 def _column(run, key):
     return [point[key] for point in run["points"]]
 
 
-def _draw(draw, title):
+def _draw(draw, title, images):
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(6.2, 3.4), layout="constrained")
         axes = figure.subplots()
@@ -158,7 +159,7 @@ def _draw(draw, title):
         else:
             axes.set_ylim(bottom=0)
         figure.legend(loc="outside right upper", frameon=False)
-        axes.set_ylabel("test error in %")
+        axes.set_ylabel(f"wrong {images} in %")
         axes.set_title(title)
         axes.grid(alpha=0.3)
         return png(figure)

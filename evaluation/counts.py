@@ -47,11 +47,15 @@ class Score:
         """How many are not even almost correct."""
         return self.num_examples - self.almost_correct
 
+    @property
+    def wrong_percent(self):
+        """`wrong` of a hundred."""
+        return 100.0 * self.wrong / self.num_examples
+
     def __str__(self):
-        percent = 100.0 * self.wrong / self.num_examples
         return (
             f"Total wrong predictions: {self.wrong}, "
-            f"wrong percent: {percent:.2f}%"
+            f"wrong percent: {self.wrong_percent:.2f}%"
         )
 
     @property

@@ -114,6 +114,7 @@ def evaluate_ensemble(config, parallel=_ONE_DEVICE):
         together = dataclasses.replace(
             predictions, logits=total / len(paths), losses=None
         )
+        results.tell_mean(members)
         results.tell(f"Ensemble of {len(paths)}:\n", together)
     return members, together.score
 

@@ -10,6 +10,7 @@ import sys
 import numpy as np
 
 from common.durable import make_folder, remove_leftovers, write_files
+from common.text import mean_and_deviation
 from evaluation import learning_curve, pictures
 from training.summaries import SummaryWriter, evaluation_scalars
 
@@ -94,6 +95,18 @@ class Results:
         if writes and checkpoint is not None:
             self._summarise(predictions, checkpoint)
 
+    def tell_mean(self, scores):
+        """Tells, in lines, of several checkpoints together.
+
+        Args:
+          scores: list of `Score`.
+        """
+        if not self._is_json:
+            percent = mean_and_deviation([s.wrong_percent for s in scores])
+            print(
+                f"Mean of {len(scores)}: wrong percent: {percent}", flush=True
+            )
+
     def _document(self, images, predictions, checkpoint):
         score = predictions.score
         path = checkpoint.path if checkpoint else self._config.checkpoint
@@ -105,7 +118,7 @@ class Results:
                 **dataclasses.asdict(score),
                 "loss": _finite(score.loss),
                 "wrong": score.wrong,
-                "wrong_percent": 100.0 * score.wrong / score.num_examples,
+                "wrong_percent": score.wrong_percent,
                 **_by_class(predictions),
             }
         )

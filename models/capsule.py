@@ -15,6 +15,7 @@ from models.hparams import (
     BaseHParams,
     loss_type,
     padding,
+    remake_weight,
     size,
 )
 from models.tf1_variables import Tf1Variable, layer, plain
@@ -50,6 +51,7 @@ class HParams(BaseHParams):
         "reconstruct the image from the class capsule, and train on it",
         network=True,
     )
+    remake_weight: float = remake_weight()
     routing: int = size(
         3, "routing iterations of the class capsules", at_most=MOST_ITERATIONS
     )

@@ -182,7 +182,9 @@ class Classifier(keras.Model):
         Returns:
           float32 tensor [B].
         """
-        return layers.reconstruction_loss(images, reconstructions)
+        return layers.reconstruction_loss(
+            images, reconstructions, self.hparams.remake_weight
+        )
 
     def example_losses(self, x, y, outputs):
         """The two parts of the loss, float32 tensors [B].

@@ -17,7 +17,7 @@ from layers.hardware import is_mirrored
 from layers.reconstruction import HIDDEN_UNITS
 from models import optimizer
 from models.classifier import Classifier, Routing
-from models.hparams import BaseHParams, size
+from models.hparams import BaseHParams, remake_weight, size
 
 # Images of this height and width begin with a wide convolution, as those of
 # smallNORB do.
@@ -63,6 +63,7 @@ class HParams(BaseHParams):
         "reconstruct the image from the class capsule, and train on it",
         network=True,
     )
+    remake_weight: float = remake_weight()
     schedule: str = field(
         "exponential",
         "the rate by step: exponential is max(5e-5, learning_rate * "
@@ -229,10 +230,10 @@ class EfficientCapsuleModel(Classifier):
         return 2.0 * labels.shape[-1] * loss
 
     def reconstruction_loss(self, images, reconstructions):
-        """0.392 times the mean over the pixels of the squared difference."""
-        # As the authors have it: 0.0005 * 784, of the mean.
+        """784 * `remake_weight` times the mean of the squared difference."""
+        # As the authors have it: of the mean over the pixels, 0.392.
         scale = 784 / math.prod(images.shape[1:])
-        return scale * layers.reconstruction_loss(images, reconstructions)
+        return scale * super().reconstruction_loss(images, reconstructions)
 
     @classmethod
     def make_schedule(cls, hparams, max_steps=None):

@@ -14,7 +14,7 @@ from common.fields import (
     require_allowed,
 )
 from common.text import shortened
-from layers.losses import CLASSIFICATION_LOSSES
+from layers.losses import CLASSIFICATION_LOSSES, RECONSTRUCTION_WEIGHT
 from models.optimizer import OPTIMIZERS
 
 # Of one layer: more would make a graph, or weights, of no use to anybody.
@@ -80,6 +80,16 @@ def loss_type():
     """A field for one of the reference's losses."""
     return field(
         "margin", "classification loss", choices=tuple(CLASSIFICATION_LOSSES)
+    )
+
+
+def remake_weight():
+    """A field for what redrawing the image counts in the loss."""
+    return field(
+        RECONSTRUCTION_WEIGHT,
+        "what the squared error of a pixel of the reconstruction counts in the "
+        "loss",
+        at_least=0,
     )
 
 

@@ -16,6 +16,7 @@ def test_defaults_are_the_references():
         "class_atoms": 16,
         "conv_channels": 256,
         "primary_atoms": 8,
+        "remake_weight": 0.0005,
         "decay_rate": 0.96,
         "decay_steps": 2000,
         "leaky": False,

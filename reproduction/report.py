@@ -7,6 +7,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from common.tables import markdown
+from common.text import mean_and_deviation
 from reproduction.experiments import EXPERIMENTS
 from reproduction.run import EPOCH, Machine, command_of, read, training_of
 from visualisation.drawing import STYLE, make_logarithmic, png
@@ -23,11 +24,9 @@ def percent(values):
     Args:
       values: list of dicts with `wrong` and `examples`.
     """
-    errors = [100 * v["wrong"] / v["examples"] for v in values]
-    text = f"{statistics.mean(errors):.2f}"
-    if len(errors) > 1:
-        text += f" ± {statistics.stdev(errors):.2f}"
-    return text
+    return mean_and_deviation(
+        [100 * v["wrong"] / v["examples"] for v in values]
+    )
 
 
 def table(output_dir):

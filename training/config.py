@@ -97,6 +97,11 @@ class Config(Options, devices.Settings):
         "of its own yet: weights, step and Adam's moments; from one without "
         "moments only the weights, at step 0.",
     )
+    init_weights_only: bool = field(
+        False,
+        "With --init_checkpoint: only the weights, at step 0, for another "
+        "data set or schedule.",
+    )
     keep: int = field(
         0,
         "How many of the newest checkpoints to keep; 0 keeps all.",

@@ -7,6 +7,7 @@ import pathlib
 import shlex
 
 import keras
+from keras import ops
 
 import checkpoints
 from checkpoints.architecture import Architecture
@@ -245,9 +246,9 @@ def _initialize(job, model):
 
     Weights, the optimiser's moments and the step are taken, so that training
     goes on as it would have; data set, seed, batch size and the learning
-    rate's schedule are those of `config`. From a checkpoint without moments
-    only the weights are taken, and the step is 0: Adam corrects its moments
-    for the number of steps that they have seen.
+    rate's schedule are those of `config`. With `init_weights_only`, and from a
+    checkpoint without moments, only the weights are taken, and the step is 0:
+    Adam corrects its moments for the number of steps that they have seen.
     """
     config, path = job.config, job.config.init_checkpoint
     if path is None:
@@ -255,9 +256,16 @@ def _initialize(job, model):
         return 0
     source = checkpoints.open(path)
     source.require_usable(config, job.pipeline)
+    optimizer = model.optimizer
+    optimizer.build(model.trainable_variables)
+    fresh = [ops.convert_to_numpy(v) for v in optimizer.variables]
     source.load(model, job.architecture)
     step = source.step if source.has_slots else 0
-    model.optimizer.iterations.assign(step)
+    if config.init_weights_only:
+        step = 0
+        for variable, value in zip(optimizer.variables, fresh, strict=True):
+            variable.assign(value)
+    optimizer.iterations.assign(step)
     if step >= config.max_steps:
         raise UserError(
             f"{path} is at step {step}, which --max_steps="

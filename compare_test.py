@@ -10,6 +10,7 @@ import pytest
 
 import compare
 from common.errors import Interrupted, UserError
+from common.version import commit
 from comparison.run import _seconds_at
 from comparison.settings import Settings
 from testing import commands
@@ -165,7 +166,9 @@ def test_a_model_stands_several_times_by_labels(tmp_path, monkeypatch):
         for seed in (0, 1)
         for label, hparams in (("", ""), ("-wide", "dense_units=9"))
     ]
-    assert list(read(tmp_path)["models"]) == ["baseline", "baseline-wide"]
+    models = read(tmp_path)["models"]
+    assert list(models) == ["baseline", "baseline-wide"]
+    assert models["baseline"]["runs"]["0"]["commit"] == commit()
 
 
 def test_other_settings_are_refused_after_an_early_interruption(

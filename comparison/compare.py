@@ -9,6 +9,7 @@ from common import flags
 from common.durable import make_folder, write_file, write_files
 from common.errors import UserError
 from common.processes import in_own_process
+from common.version import commit
 from comparison import table
 from comparison.run import measure_speed, train_and_evaluate
 from comparison.settings import training
@@ -66,9 +67,9 @@ def _all_runs(settings, trainings, folder):
                     seed=seed,
                     **_intervals(model["steps"], settings.points),
                 )
-                model["runs"][str(seed)] = in_own_process(
-                    train_and_evaluate, run
-                )
+                program = commit()
+                done = in_own_process(train_and_evaluate, run)
+                model["runs"][str(seed)] = {"commit": program, **done}
                 found.write()
             except UserError as error:
                 raise error.of(f"{name}, seed {seed}") from error

@@ -23,6 +23,7 @@ BATCH_SIZE = 4
 # shape and number of classes that must come of it.
 CASES = {
     "affnist": (tiny_files.write_affnist, {}, (40, 40, 1, 10)),
+    "arrays": (tiny_files.write_arrays, {}, (20, 18, 2, 4)),
     "cifar10": (tiny_files.write_cifar10, {}, (24, 24, 3, 10)),
     "digits": (None, {"eval_size": tiny_files.NUM_TEST}, (28, 28, 1, 10)),
     "images": (tiny_files.write_images, {"image_size": 18}, (18, 18, 1, 3)),
@@ -32,6 +33,7 @@ CASES = {
     "tfds:tiny_photos": (tiny_files.prepare_tfds, {}, (20, 24, 3, 4)),
 }
 NAMED_CLASSES = {
+    "arrays": ("ant", "dog"),
     "cifar10": ("airplane", "truck"),
     "images": ("class0", "class2"),
     "norb": ("animal", "car"),

@@ -13,6 +13,7 @@ from common.fields import did_you_mean
 # The module of each, which has a `DataSet` named DATA_SET.
 MODULES = {
     "affnist": "input_data.datasets.affnist",
+    "arrays": "input_data.datasets.arrays",
     "cifar10": "input_data.datasets.cifar10",
     "digits": "input_data.datasets.digits",
     "images": "input_data.datasets.image_folder",

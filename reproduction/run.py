@@ -8,13 +8,13 @@ import os
 import pathlib
 import re
 import shlex
-import subprocess
 
 from common import flags
 from common.durable import make_folder, write_file
 from common.errors import UserError
 from common.fields import as_text, meanings
 from common.processes import in_own_process
+from common.version import commit
 from comparison.run import train_and_evaluate
 from experiment import run as run_command
 from training.config import Config
@@ -277,26 +277,6 @@ def evaluate(config):
         "wrong": score.wrong,
         "confident": score.confident,
     }
-
-
-def commit():
-    """The commit of this program, with + if files differ; None if unknown."""
-    root = pathlib.Path(__file__).parents[1]
-
-    def git(*arguments):
-        return subprocess.run(
-            ["git", *arguments],
-            cwd=root,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
-
-    try:
-        changed = git("status", "--porcelain", "--untracked-files=no")
-        return git("rev-parse", "HEAD") + ("+" if changed else "")
-    except (OSError, subprocess.CalledProcessError):
-        return None
 
 
 def _write(path, values):

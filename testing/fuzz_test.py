@@ -139,6 +139,7 @@ WRITERS = {
     "norb": tiny_files.write_norb,
     "svhn": tiny_files.write_svhn,
     "affnist": tiny_files.write_affnist,
+    "arrays": tiny_files.write_arrays,
     "images": tiny_files.write_images,
 }
 

@@ -36,6 +36,14 @@ def write_idx(folder):
     write_mnist(folder, NUM_TRAIN, NUM_TEST)
 
 
+def write_arrays(folder):
+    """The arrays of `--dataset=arrays`, with names of their classes."""
+    for name, count in (("train", NUM_TRAIN), ("test", NUM_TEST)):
+        np.save(folder / f"x_{name}", random_images(count, 20, 18, 2))
+        np.save(folder / f"y_{name}", cycling_labels(count, 4))
+    (folder / "class_names.txt").write_text("ant\nbee\ncat\ndog\n")
+
+
 def cifar10_bytes(images, labels):
     """A binary batch of images [N, 32, 32, 3]."""
     planes = np.moveaxis(images, 3, 1)

@@ -19,15 +19,16 @@ from training.config import Config
 # wrong flag are answered at once.
 
 
-def run(config):
+def run(config, afterwards=None):
     """Does what the config asks for.
 
     Args:
       config: `Config`.
+      afterwards: function, called at the end, where the job was computed.
 
     Returns:
-      The `Score` of the one checkpoint or the ensemble that `config.checkpoint`
-      names; None if it names none.
+      What `afterwards` gives; without, the `Score` of the one checkpoint or the
+      ensemble that `config.checkpoint` names, None if it names none.
 
     Raises:
       UserError: for settings, data or checkpoints that do not work.
@@ -39,7 +40,8 @@ def run(config):
 
     with devices.use(config, "experiment.py") as on:
         keras.config.set_dtype_policy(config.dtype_policy)
-        return _run(config, on)
+        score = _run(config, on)
+        return score if afterwards is None else afterwards()
 
 
 def _require_consistent(config):

@@ -45,7 +45,7 @@ from testing.saved_arrays import saved
 from testing.small_models import overrides
 from training import process, train
 from training.config import Config
-from training.process import sole_trainer
+from training.process import is_training, sole_trainer
 
 SMALL = overrides("capsule", routing=1, remake=False)
 BASELINE = {"model": "baseline", "hparams_override": overrides("baseline")}
@@ -724,6 +724,24 @@ def test_resuming_on_another_data_set_is_refused(done, tmp_path):
     assert steps_in(tmp_path / "new") == [7]
 
 
+def test_a_training_is_seen_while_it_reads_its_data(tmp_path, monkeypatch):
+    folder = tmp_path / "a" / "run"
+
+    def load(*_):
+        assert is_training(folder / "train")
+        raise UserError("no data")
+
+    monkeypatch.setattr(train.registry, "load", load)
+    with pytest.raises(UserError, match="no data"):
+        experiment.run(small(folder))
+    assert not list(tmp_path.iterdir())  # nothing came of it
+    # What was there stays.
+    folder.mkdir(parents=True)
+    with pytest.raises(UserError, match="no data"):
+        experiment.run(small(folder))
+    assert list(tmp_path.rglob("*")) == [folder.parent, folder]
+
+
 def test_weights_alone_start_at_step_0(done, tmp_path):
     source, new = at(done, 6), tmp_path / "new"
     config = small(
@@ -786,7 +804,7 @@ def test_evaluation_refuses_what_contradicts_the_checkpoint(done, tmp_path):
     ("values", "message"),
     [
         ({"summary_dir": None}, "--summary_dir is required"),
-        ({"summary_dir": f"{__file__}/x"}, "_test.py/x/train cannot be read"),
+        ({"summary_dir": f"{__file__}/x"}, "_test.py/x/train cannot be made"),
         ({"summary_dir": "/proc/x"}, "/proc/x/train cannot be made"),
         ({"checkpoint": "x"}, "add --train=false"),
         ({"train": False, "num_trials": 3}, "--num_trials needs --checkpoint"),
@@ -955,4 +973,4 @@ def test_one_process_trains_and_evaluates(tmp_path, validate, folder):
     found = re.search(r"wrong predictions: (\d+)", printed_by(alone))
     assert float(found[1]) == wrong[5]
     with pytest.raises(UserError, match="--eval_every is for one device"):
-        train.train(settings, types.SimpleNamespace(count=2))
+        train.train(settings, types.SimpleNamespace(count=2, is_first=True))

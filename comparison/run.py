@@ -33,10 +33,14 @@ def train_and_evaluate(config):
       seconds and wrong.
     """
     load_backend()
+    before = _newest_step(config)
+    return run_command(config, lambda: _measured(config, before))
+
+
+def _measured(config, before):
+    """What `train_and_evaluate` gives, of a training that began at a step."""
     from devices.machine import machine, peak_megabytes
 
-    before = _newest_step(config)
-    run_command(config)
     peak = None
     if before < config.max_steps:
         peak = peak_megabytes()

@@ -10,7 +10,7 @@ from keras import backend, ops
 import layers
 from input_data import features as keys
 from layers.hardware import is_mirrored, is_on_cpu
-from layers.losses import MeanOverBatch
+from layers.losses import RECONSTRUCTION_WEIGHT, MeanOverBatch
 from layers.window import positions_of
 from models import optimizer
 from models.hparams import BaseHParams
@@ -182,9 +182,8 @@ class Classifier(keras.Model):
         Returns:
           float32 tensor [B].
         """
-        return layers.reconstruction_loss(
-            images, reconstructions, self.hparams.remake_weight
-        )
+        weight = getattr(self.hparams, "remake_weight", RECONSTRUCTION_WEIGHT)
+        return layers.reconstruction_loss(images, reconstructions, weight)
 
     def example_losses(self, x, y, outputs):
         """The two parts of the loss, float32 tensors [B].

@@ -17,6 +17,7 @@ from common.processes import in_own_process
 from common.version import commit
 from comparison.run import train_and_evaluate
 from experiment import run as run_command
+from input_data.features import OF_FILES
 from training.config import Config
 
 ENSEMBLE = "ensemble"
@@ -241,6 +242,7 @@ def _require_same_training(config):
         for name, value in config.recorded().items()
         if then[name] != value
     ]
+    differences = [d for d in differences if d[0] != OF_FILES]
     for name, found, now in differences:
         raise UserError(
             f"{before.path} was trained by {name}={found}, this experiment is "

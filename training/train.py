@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import math
+import os
 import pathlib
 import shlex
 
@@ -62,8 +63,12 @@ def train(config, parallel=None, evaluate=None):
         the loss becomes infinite or NaN.
       Interrupted: after a signal.
     """
-    job = _prepare(config, parallel or OneDevice())
-    with _holding(job):
+    config.require_summary_dir()
+    parallel = parallel or OneDevice()
+    directory = pathlib.Path(config.summary_dir) / "train"
+    # First, by which an evaluation sees that it runs: data may take minutes.
+    with _holding(directory, parallel):
+        job = _prepare(config, parallel, directory)
         with StopSignal() as stop:
             _require_memory_for_weights(job.architecture)
             with job.parallel.building():
@@ -121,9 +126,7 @@ class _Job:
         )
 
 
-def _prepare(config, parallel):
-    config.require_summary_dir()
-    directory = pathlib.Path(config.summary_dir) / "train"
+def _prepare(config, parallel, directory):
     curve.read(directory / curve.FILE)  # lest another file ends the work
     recorded = checkpoints.newest_sound(directory)
     config = config.as_in(recorded.training if recorded else {})
@@ -150,7 +153,6 @@ def _prepare(config, parallel):
         f"Training {architecture.model} on {config.dataset_name}: "
         f"{pipeline.spec.num_images} images"
     )
-    make_folder(directory)
     return _Job(config, parallel, pipeline, architecture, directory)
 
 
@@ -186,15 +188,27 @@ def _require_memory_for_batch(model, job):
 
 
 @contextlib.contextmanager
-def _holding(job):
-    """Keeps other jobs out of the folder; one process does it for all."""
-    if not job.parallel.is_first:
+def _holding(directory, parallel):
+    """Keeps other jobs out of the folder; one process does it for all.
+
+    Where nothing comes of a training it leaves no folder.
+    """
+    if not parallel.is_first:
         yield
         return
-    with sole_trainer(job.directory):
-        checkpoints.remove_partial(job.directory)
-        remove_leftovers(job.directory)
-        yield
+    folders = (directory, *directory.parents)
+    made = [folder for folder in folders if not os.path.exists(folder)]
+    make_folder(directory)
+    try:
+        with sole_trainer(directory):
+            checkpoints.remove_partial(directory)
+            remove_leftovers(directory)
+            yield
+    except UserError:
+        with contextlib.suppress(OSError):  # one that is not empty
+            for folder in made:
+                folder.rmdir()
+        raise
 
 
 def _resume(job, model):

@@ -1,9 +1,12 @@
 """Arrays of one's own: images and labels that `numpy.save` wrote."""
 
+import hashlib
+
 import numpy as np
 
 from common.errors import UserError
 from input_data.dataset import DataSet
+from input_data.features import DIVIDED_FOR_VALIDATION
 from input_data.formats.arrays import read_labels
 from input_data.formats.files import find, read_bytes, require_folder
 from input_data.formats.npy import read_npy
@@ -23,7 +26,8 @@ def load(split, options):
       options: `Options`; `data_dir` is the folder, see `read_arrays`.
 
     Returns:
-      `Pipeline`, pixels in [0, 1].
+      `Pipeline`, pixels in [0, 1]; its spec's `divisions` has the digest of the
+      labels of which some are held out.
 
     Raises:
       UserError: naming the folder or file, if one is missing or not as
@@ -37,7 +41,11 @@ def load(split, options):
     data = read_arrays(options.data_dir, split is not Split.TEST)
     # Arrays are often sorted by class: a part of them shall have all.
     data = data[np.random.default_rng(0).permutation(len(data))]
-    return make_pipeline(select(split, data), options)
+    divisions = {}
+    if split.is_held_out:
+        digest = hashlib.sha256(data.labels.tobytes()).hexdigest()[:16]
+        divisions[DIVIDED_FOR_VALIDATION] = digest
+    return make_pipeline(select(split, data), options, divisions=divisions)
 
 
 def read_arrays(data_dir, training):

@@ -74,6 +74,12 @@ def test_sorted_classes_are_all_held_out(tmp_path):
     held_out = registry.load("arrays", Split.VALID_TEST, options)
     ((_, y),) = held_out.evaluation_batches(100)
     assert np.asarray(y[keys.LOGITS]).sum(axis=0).min() >= 3
+    # With other arrays others are held out, which a checkpoint must know.
+    (digest,) = held_out.spec.divisions.values()
+    write(tmp_path, x_train=images[:-1], y_train=labels[:-1])
+    fewer = registry.load("arrays", Split.VALID_TRAIN, options)
+    assert [digest] != list(fewer.spec.divisions.values())
+    assert not registry.load("arrays", Split.TRAIN, options).spec.divisions
 
 
 @pytest.mark.parametrize(

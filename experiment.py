@@ -55,15 +55,15 @@ def _require_consistent(config):
             "resumes by itself from the newest checkpoint in "
             "<summary_dir>/train, or starts from --init_checkpoint."
         )
-    if config.init_weights_only and config.init_checkpoint is None:
-        raise UserError(
-            "--init_weights_only says what to take of a checkpoint: name one "
-            "by --init_checkpoint"
-        )
     if not config.train and config.init_checkpoint is not None:
         raise UserError(
             "--init_checkpoint is for training; to evaluate a checkpoint name "
             "it by --checkpoint"
+        )
+    if config.init_weights_only and config.init_checkpoint is None:
+        raise UserError(
+            "--init_weights_only says what a training takes of a checkpoint: "
+            "name one by --init_checkpoint"
         )
     if is_ensemble and config.checkpoint is None:
         raise UserError("--num_trials needs --checkpoint with {} in it")

@@ -542,8 +542,8 @@ def test_ensemble_prints_its_own_and_each_members_error(tmp_path, num_targets):
     wrong = [count_wrong(each) for each in logits]
     assert printed == [(str(n), str(count)) for n, count in enumerate(wrong)]
     percents = [100 * count / 250 for count in wrong]
-    mean, deviation = statistics.mean(percents), statistics.stdev(percents)
-    assert f"Mean of 3: wrong percent: {mean:.2f} ± {deviation:.2f}\n" in output
+    mean = f"{statistics.mean(percents):.2f} ± {statistics.stdev(percents):.2f}"
+    assert f"Mean of 3: wrong percent: {mean}%\n" in output
     # The sum of the members' logits.
     total = count_wrong(sum(logits))
     assert len(set(wrong)) > 1

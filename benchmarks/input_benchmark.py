@@ -22,6 +22,7 @@ from benchmarks import command_line
 # isort: split
 
 import numpy as np
+import tensorflow as tf
 
 from input_data.datasets import (
     cifar10,
@@ -71,7 +72,9 @@ def _rows(flags, data, folder):
     def row(name, rate):
         return {"what": name, "a second": rate}
 
-    for name, pipeline in _pipelines(data):
+    with tf.device("CPU:0"):  # also beside a GPU, as `registry.load` has it
+        pipelines = list(_pipelines(data))
+    for name, pipeline in pipelines:
         yield row(name, best(_batches(pipeline)))
 
     path = folder / "single.tfrecords"

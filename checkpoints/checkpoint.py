@@ -33,7 +33,7 @@ from common.durable import user_errors, whole
 from common.errors import UserError
 from common.text import listed, shortened
 from input_data.features import DIVIDED_FOR_TEST, OF_FILES
-from input_data.registry import TFDS_PREFIX
+from input_data.registry import TFDS_PREFIX, is_standardised
 
 FORMAT = 1
 _MOST_NAMES = 3
@@ -147,10 +147,17 @@ class Checkpoint(Metadata):
         Raises:
           UserError: if it was trained on the same data set, but on images
             that the job holds out, or on classes of other names or in another
-            order.
+            order; or if one of the two standardises its images.
         """
         before = self.training
-        if before.get("dataset") != config.dataset_name:
+        then, now = before.get("dataset"), config.dataset_name
+        if then is not None and is_standardised(then) != is_standardised(now):
+            raise UserError(
+                f"{self.path} was trained on {then}, of which a network sees "
+                f"other pixels than of {now}: those of cifar10 and norb are "
+                "standardised, all others from 0 to 1"
+            )
+        if then != now:
             return
         if config.validate and before.get("validate") is False:
             raise UserError(

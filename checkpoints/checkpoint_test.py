@@ -483,3 +483,24 @@ def test_the_held_out_images_are_the_last_of_one_order(
             opened.require_usable(config, pipeline)
     else:
         opened.require_usable(config, pipeline)
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "is_refused"),
+    [
+        ("cifar10", "arrays", True),
+        ("images", "norb", True),
+        ("cifar10", "norb", False),
+        ("mnist", "arrays", False),
+        (None, "norb", False),  # converted from TF1
+    ],
+)
+def test_standardised_images_are_not_mistaken(then, now, is_refused):
+    training = {"dataset": then} if then else {}
+    opened = checkpoints.Checkpoint(2, ARCHITECTURE, training, None, path="x")
+    arguments = Config(dataset=now, data_dir="folder"), None
+    if is_refused:
+        with pytest.raises(UserError, match=f"trained on {then}, of .* {now}"):
+            opened.require_usable(*arguments)
+    else:
+        opened.require_usable(*arguments)

@@ -1,4 +1,4 @@
-"""Text for a terminal: short, and without escape codes."""
+"""Text for people: short, and for a terminal without escape codes."""
 
 import statistics
 

@@ -21,6 +21,10 @@ _NOT_COUNTED = (
 )
 
 
+class UnknownLayerError(Exception):
+    """A layer has weights of which the rule says nothing."""
+
+
 def multiply_adds(model, shape):
     """Multiply-adds of a network for one image.
 
@@ -32,7 +36,7 @@ def multiply_adds(model, shape):
       int.
 
     Raises:
-      TypeError: for a layer with weights of which the rule says nothing.
+      UnknownLayerError: for one with weights of which the rule says nothing.
     """
     return sum(
         _of_layer(
@@ -54,7 +58,7 @@ def _of_layer(layer, input_shape):
     elif isinstance(layer, keras.layers.Dense):
         positions = input_shape[1:-1]
     else:
-        raise TypeError(
+        raise UnknownLayerError(
             f"{type(layer).__name__} has weights, but no method multiply_adds "
             "that says how often they are used"
         )

@@ -1,7 +1,7 @@
 import keras
 import pytest
 
-from comparison.multiply_adds import multiply_adds
+from comparison.multiply_adds import UnknownLayerError, multiply_adds
 from input_data import features as keys
 from input_data.features import ImageShape
 from models.classifier import Classifier
@@ -78,5 +78,7 @@ def test_a_layer_without_a_rule_is_named():
         def call(self, x):
             return {keys.LOGITS: self.layer(x[keys.IMAGES])}
 
-    with pytest.raises(TypeError, match="PReLU has weights, but no method"):
+    with pytest.raises(
+        UnknownLayerError, match="PReLU has weights, but no method"
+    ):
         multiply_adds(Unknown(), MNIST)

@@ -96,7 +96,7 @@ def _evaluate(config):
 
 
 def _describe(model, shape):
-    from comparison.multiply_adds import multiply_adds
+    from comparison.multiply_adds import UnknownLayerError, multiply_adds
 
     def weights(part):
         return sum(math.prod(w.shape) for w in part.trainable_weights)
@@ -104,7 +104,7 @@ def _describe(model, shape):
     decoder = 0 if model.decoder is None else weights(model.decoder)
     try:
         products = multiply_adds(model, shape)
-    except TypeError as error:
+    except UnknownLayerError as error:
         print(f"Note: no multiply-adds are told: {error}")
         products = None
     return {

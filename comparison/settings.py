@@ -9,6 +9,7 @@ from absl import flags as absl_flags
 from common import flags
 from common.errors import UserError
 from common.fields import MOST_STEPS, field, meanings, require_known
+from common.text import shortened
 from input_data.options import Options
 from models.registry import MODELS, model_class
 from training.config import Config
@@ -112,11 +113,14 @@ def model_of(name):
       UserError: for a model that is unknown, or a label that would not do as
         part of a folder's name.
     """
+    if name in MODELS:
+        return name
     model, hyphen, label = name.partition("-")
     require_known("model", model, sorted(MODELS))
-    if hyphen and not re.fullmatch(r"[\w.=+-]+", label):
+    if hyphen and not re.fullmatch(r"[a-zA-Z0-9._=+-]{1,60}", label):
         raise UserError(
-            f"{name}: a label is made of letters, digits and . _ = + -"
+            f"{shortened(name)}: a label is of up to 60 letters, digits and "
+            ". _ = + -"
         )
     return model
 
@@ -187,7 +191,7 @@ def training(settings, name, own):
 # What a comparison decides, or all of its models must have in common.
 _OF_THE_COMPARISON = (
     *(n for n in meanings(Options) if n not in ("augment", "crops", "shift")),
-    *("checkpoint", "eval_every", "init_checkpoint", "keep", "max_steps"),
-    *("model", "num_processes", "num_trials", "save_step", "summary_dir"),
-    *("summary_step", "train"),
+    *("checkpoint", "eval_every", "init_checkpoint", "init_weights_only"),
+    *("keep", "max_steps", "model", "num_processes", "num_trials"),
+    *("save_step", "summary_dir", "summary_step", "train"),
 )

@@ -20,8 +20,9 @@ def test_all_models_are_compared_unless_some_are_named():
         ("capsul-b", "'capsul' .did you mean capsule"),
         (",", "--models=, names none; valid names: b"),
         ("capsule-b", "does not say what capsule-b is, such as --settings='c"),
-        ("capsule-", "capsule-: a label is made of letters"),
-        ("capsule-a/b", "capsule-a/b: a label is made of letters"),
+        ("capsule-", "capsule-: a label is of up to 60 letters"),
+        ("capsule-a/b", "capsule-a/b: a label is of up to"),
+        (f"capsule-{'a' * 61}", "aaa.*: a label is of up to"),
     ],
 )
 def test_what_cannot_be_compared_is_named(models, message):
@@ -85,7 +86,7 @@ def test_a_model_has_the_data_flags_and_its_own():
     ("line", "message"),
     [
         ("baselin --shift=1", "unknown model 'baselin'"),
-        ("baseline-a/b --shift=1", "baseline-a/b: a label is made of"),
+        ("baseline-a/b --shift=1", "baseline-a/b: a label is of up"),
         ("baseline --shift='1", "is not a model's name and flags"),
         ("baseline --nonsense=1", "--settings of baseline: .*nonsense"),
         ("baseline --augment false", "of baseline: not a flag: false"),

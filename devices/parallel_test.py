@@ -25,6 +25,7 @@ from common.errors import UserError
 from devices import Settings, choice, cluster, parallel
 from testing import commands
 from testing.events import scalars
+from testing.small_models import overrides
 from training.config import Config
 
 OTHERS = [name for name in ("jax", "torch") if importlib.util.find_spec(name)]
@@ -124,6 +125,28 @@ def test_two_devices_are_as_one(tmp_path, one_device, backend):
     )
     assert_same_losses(two, one)
     assert wrong_of_two == wrong_of_one
+
+
+@slow
+def test_a_decay_of_weights_is_that_of_one_device(tmp_path):
+    model = f"{overrides('matrix_capsule')},weight_decay=0.1"
+    found = []
+    for devices in ("1", "2"):
+        folder = tmp_path / devices
+        run(
+            "tensorflow",
+            "--device=cpu",
+            f"--num_gpus={devices}",
+            f"--summary_dir={folder}",
+            "--model=matrix_capsule",
+            f"--hparams_override={model}",
+            *FLAGS[1:],
+            "--max_steps=3",
+        )
+        found.append(losses(folder))
+        cost = scalars(folder / "train")["batch_classification_cost"]
+        assert found[-1][0] > cost[1] + 0.5
+    np.testing.assert_allclose(*found, rtol=1e-4)
 
 
 def free_port():

@@ -49,7 +49,7 @@ class Score:
 
     @property
     def wrong_percent(self):
-        """`wrong` of a hundred."""
+        """`wrong` in percent of the examples."""
         return 100.0 * self.wrong / self.num_examples
 
     def __str__(self):

@@ -104,7 +104,7 @@ class Results:
         if not self._is_json:
             percent = mean_and_deviation([s.wrong_percent for s in scores])
             print(
-                f"Mean of {len(scores)}: wrong percent: {percent}", flush=True
+                f"Mean of {len(scores)}: wrong percent: {percent}%", flush=True
             )
 
     def _document(self, images, predictions, checkpoint):

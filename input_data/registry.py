@@ -36,6 +36,11 @@ def is_valid_name(name):
     )
 
 
+def is_standardised(name):
+    """Whether a network sees its images standardised; see `DataSet`."""
+    return name in MODULES and find(name).photograph_size is not None
+
+
 def valid_names():
     """All names, for a message."""
     return f"{', '.join(sorted(MODULES))}, {TFDS_PREFIX}NAME"

@@ -6,6 +6,7 @@ import pytest
 from keras import ops
 
 import layers
+from layers import convolution
 from layers.routing_test import assert_gradients_close
 from testing import numpy_oracle
 from testing.gradients import value_and_gradients
@@ -117,6 +118,15 @@ def test_couplings_of_a_convolutional_layer_equal_loops():
         np.testing.assert_allclose(
             couplings[:, :, 0, column], expected, atol=1e-5
         )
+
+
+def test_a_convolution_on_a_gpu_takes_the_type_of_its_images(monkeypatch):
+    # As there: with weights in float32 where nothing is cast by itself.
+    monkeypatch.setattr(convolution, "is_on_cpu", lambda: False)
+    layer = layers.ConvSlimCapsule(3, 4, kernel_size=2, dtype="mixed_bfloat16")
+    layer.build((1, 2, 3, 5, 6))
+    inputs = ops.cast(RNG.normal(size=(1, 2, 3, 5, 6)), "float32")
+    assert layer.couplings(inputs).shape == (3, 1, 1, 2, 5, 3)
 
 
 @pytest.mark.parametrize("share_weights", [False, True])

@@ -48,7 +48,8 @@ def convolution(images, kernel, strides, padding: str):
     """
     strides = _pair(strides)
     if not is_on_cpu():
-        return _direct(images, kernel, strides, padding)
+        taps = ops.cast(kernel, images.dtype)
+        return _direct(images, taps, strides, padding)
     dtype = backend.standardize_dtype(images.dtype)
     if dtype == "float16" or (
         dtype == "bfloat16" and not cpu_has_bfloat16_products()

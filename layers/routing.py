@@ -119,8 +119,9 @@ class RoutingRule:
 
     A rule of one's own is a subclass that overrides `couplings`, `squash` or
     `compared`, decorated by `keras.saving.register_keras_serializable` so that
-    layers with it can be saved. The defaults are the paper's. J. Su's of 2018 (https://kexue.fm/archives/
-    4819 and 5112) replace the logits, the later with compare="direction".
+    layers with it can be saved. The defaults are the paper's. J. Su's of 2018
+    (https://kexue.fm/archives/4819 and 5112) replace the logits, the later with
+    compare="direction".
 
     Attributes:
       leaky: whether couplings come from `leaky_softmax`.

@@ -63,7 +63,10 @@ class HParams(BaseHParams):
         "reconstruct the image from the class capsule, and train on it",
         network=True,
     )
-    remake_weight: float = remake_weight()
+    remake_weight: float = remake_weight(
+        "what the mean squared error of redrawn pixels counts in the loss, "
+        "times 784"
+    )
     schedule: str = field(
         "exponential",
         "the rate by step: exponential is max(5e-5, learning_rate * "

@@ -83,14 +83,11 @@ def loss_type():
     )
 
 
-def remake_weight():
+def remake_weight(
+    help_text="what the squared error of a redrawn pixel counts in the loss",
+):
     """A field for what redrawing the image counts in the loss."""
-    return field(
-        RECONSTRUCTION_WEIGHT,
-        "what the squared error of a pixel of the reconstruction counts in the "
-        "loss",
-        at_least=0,
-    )
+    return field(RECONSTRUCTION_WEIGHT, help_text, at_least=0)
 
 
 def parse_overrides(hparams_class, overrides):

@@ -23,6 +23,7 @@ from models.hparams import BaseHParams, size
 from models.registry import MODELS, model_class
 from predict_test import settings
 from testing.mnist_files import write_mnist
+from testing.saved_arrays import saved
 from testing.tiny_files import random_images, write_png
 from training.config import Config
 
@@ -30,7 +31,11 @@ from training.config import Config
 @dataclasses.dataclass(frozen=True)
 class ToyHParams(BaseHParams):
     momentum: float = field(0.9, "share of the last step in the next", above=0)
-    regularised: bool = field(False, "whether large weights cost something")
+    penalty: str = field(
+        "none",
+        "what of the last layer costs something if it is large",
+        choices=("none", "kernel", "activity"),
+    )
     units: int = size(4, "channels of the convolution")
 
 
@@ -47,8 +52,12 @@ class ToyModel(Classifier):
         self.pool = keras.layers.GlobalAveragePooling2D()
         self.classes = keras.layers.Dense(
             shape.num_classes,
-            kernel_regularizer="l2" if hparams.regularised else None,
             name="classes",
+            **(
+                {}
+                if hparams.penalty == "none"
+                else {f"{hparams.penalty}_regularizer": "l2"}
+            ),
         )
 
     def activations(self, images):
@@ -135,13 +144,13 @@ def test_a_model_from_outside_does_what_all_do(tmp_path, capsys):
 
 @pytest.mark.usefixtures("_toy")
 def test_what_its_layers_add_to_the_loss_counts(tmp_path):
-    losses = []
-    for regularised in (False, True):
-        folder = tmp_path / str(regularised)
+    losses, kernels = [], []
+    for penalty in ("none", "kernel", "activity"):
+        folder = tmp_path / penalty
         experiment.run(
             Config(
                 model="toy",
-                hparams_override=f"{regularised=}".lower(),
+                hparams_override=f"penalty={penalty}",
                 batch_size=8,
                 max_steps=1,
                 summary_step=1,
@@ -149,10 +158,15 @@ def test_what_its_layers_add_to_the_loss_counts(tmp_path):
             )
         )
         losses.append(scalars(folder / "train"))
-    plain, penalised = losses
-    name = "batch_classification_cost"
-    assert penalised[name] == plain[name]
-    assert penalised["total_loss"][1] > plain["total_loss"][1] + 0.001
+        arrays = saved(at(folder, 1))
+        kernels.append(arrays["classes/vars/0"])
+    plain, *others = losses
+    for penalised, kernel in zip(others, kernels[1:], strict=True):
+        name = "batch_classification_cost"
+        assert penalised[name] == plain[name]
+        assert penalised["total_loss"][1] > plain["total_loss"][1] + 1e-4
+        # The weights move by it.
+        assert (kernel != kernels[0]).mean() > 0.5
 
 
 @pytest.mark.usefixtures("_toy")

@@ -240,9 +240,8 @@ def _require_same_training(config):
     differences += [
         (name, then[name], value)
         for name, value in config.recorded().items()
-        if then[name] != value
+        if name != OF_FILES and then[name] != value
     ]
-    differences = [d for d in differences if d[0] != OF_FILES]
     for name, found, now in differences:
         raise UserError(
             f"{before.path} was trained by {name}={found}, this experiment is "

@@ -8,7 +8,6 @@ import pathlib
 import shlex
 
 import keras
-from keras import ops
 
 import checkpoints
 from checkpoints.architecture import Architecture
@@ -199,16 +198,16 @@ def _holding(directory, parallel):
     folders = (directory, *directory.parents)
     made = [folder for folder in folders if not os.path.exists(folder)]
     make_folder(directory)
-    try:
-        with sole_trainer(directory):
+    with sole_trainer(directory):
+        try:
             checkpoints.remove_partial(directory)
             remove_leftovers(directory)
             yield
-    except UserError:
-        with contextlib.suppress(OSError):  # one that is not empty
-            for folder in made:
-                folder.rmdir()
-        raise
+        except BaseException:
+            with contextlib.suppress(OSError):  # one that is not empty
+                for folder in made:
+                    folder.rmdir()
+            raise
 
 
 def _resume(job, model):
@@ -270,16 +269,12 @@ def _initialize(job, model):
         return 0
     source = checkpoints.open(path)
     source.require_usable(config, job.pipeline)
-    optimizer = model.optimizer
-    optimizer.build(model.trainable_variables)
-    fresh = [ops.convert_to_numpy(v) for v in optimizer.variables]
     source.load(model, job.architecture)
     step = source.step if source.has_slots else 0
     if config.init_weights_only:
         step = 0
-        for variable, value in zip(optimizer.variables, fresh, strict=True):
-            variable.assign(value)
-    optimizer.iterations.assign(step)
+        compile_model(model, config.max_steps)  # an optimiser that saw nothing
+    model.optimizer.iterations.assign(step)
     if step >= config.max_steps:
         raise UserError(
             f"{path} is at step {step}, which --max_steps="

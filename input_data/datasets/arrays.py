@@ -5,6 +5,7 @@ import hashlib
 import numpy as np
 
 from common.errors import UserError
+from common.text import listed
 from input_data.dataset import DataSet
 from input_data.features import DIVIDED_FOR_VALIDATION
 from input_data.formats.arrays import read_labels
@@ -13,8 +14,9 @@ from input_data.formats.npy import read_npy
 from input_data.labelled_images import LabelledImages, make_pipeline
 from input_data.splits import Split, select
 
-NAMES_FILE = "class_names.txt"
-MOST_CLASSES = 10_000
+_NAMES_FILE = "class_names.txt"
+_SUFFIXES = (".npy", ".npy.gz")
+_MOST_CLASSES = 10_000
 _MOST_BYTES_OF_NAMES = 2**20
 
 
@@ -39,8 +41,9 @@ def load(split, options):
             "y_train.npy, x_test.npy and y_test.npy"
         )
     data = read_arrays(options.data_dir, split is not Split.TEST)
-    # Arrays are often sorted by class: a part of them shall have all.
-    data = data[np.random.default_rng(0).permutation(len(data))]
+    if split.is_held_out or len(data) > options.eval_size:
+        # Arrays are often sorted by class: a part of them shall have all.
+        data = data[np.random.default_rng(0).permutation(len(data))]
     divisions = {}
     if split.is_held_out:
         digest = hashlib.sha256(data.labels.tobytes()).hexdigest()[:16]
@@ -89,13 +92,13 @@ def read_arrays(data_dir, training):
 
 
 def _read(data_dir, name):
-    path = find(data_dir, f"{name}.npy", f"{name}.npy.gz")
+    path = find(data_dir, *(name + suffix for suffix in _SUFFIXES))
     return path, read_npy(path)
 
 
 def _is_there(data_dir, name):
     folder = require_folder(data_dir)
-    return any((folder / f"{name}{s}").exists() for s in (".npy", ".npy.gz"))
+    return any((folder / (name + suffix)).exists() for suffix in _SUFFIXES)
 
 
 def _labels(data_dir, part, names):
@@ -105,23 +108,24 @@ def _labels(data_dir, part, names):
             f"{path} holds {labels.dtype} of the shape {labels.shape}: "
             "expected the number of the class of each image, from 0"
         )
-    most = len(names) if names else MOST_CLASSES
+    most = len(names) if names else _MOST_CLASSES
     return read_labels(path, labels, 0, most - 1)
 
 
 def _class_names(data_dir):
-    path = require_folder(data_dir) / NAMES_FILE
+    path = require_folder(data_dir) / _NAMES_FILE
     if not path.exists():
         return None
     try:
-        text = read_bytes(path, _MOST_BYTES_OF_NAMES).decode()
+        text = read_bytes(path, _MOST_BYTES_OF_NAMES).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise UserError(f"{path} is not UTF-8") from None
-    names = tuple(filter(None, map(str.strip, text.splitlines())))
-    if len(names) < 2 or len(set(names)) < len(names):
+    names = tuple(map(str.strip, text.rstrip().splitlines()))
+    if len(names) < 2 or len(set(names)) < len(names) or "" in names:
+        found = listed(map(repr, names)) or "of no class"
         raise UserError(
-            f"{path} has the names {', '.join(names) or 'of no class'}: "
-            "expected two or more, each once, one to a line"
+            f"{path} has the names {found}: expected two or more, each once, "
+            "one to a line"
         )
     return names
 

@@ -59,18 +59,25 @@ def test_a_test_part_alone_is_evaluated(tmp_path):
         options = Options(data_dir=str(tmp_path))
         pipeline = registry.load("arrays", Split.TEST, options)
         assert pipeline.spec.shape.num_classes == count
-        ((x, _),) = pipeline.evaluation_batches(9)
-        assert len(x[keys.IMAGES]) == 3
+        ((x, _),) = pipeline.evaluation_batches(9)  # in their order
+        np.testing.assert_allclose(x[keys.IMAGES][..., 0], IMAGES[:3] / 255)
     assert list(pipeline.spec.names) == ["a", "b", "c"]
     with pytest.raises(UserError, match=r"has no x_train\.npy or x_train\.npy"):
         registry.load("arrays", Split.TRAIN, options)
 
 
-def test_sorted_classes_are_all_held_out(tmp_path):
+def test_a_part_of_sorted_classes_has_all(tmp_path):
     labels = np.repeat(np.arange(2), 50)
     images = tiny_files.random_images(100, 5, 5)
-    write(tmp_path, x_train=images, y_train=labels)
-    options = Options(data_dir=str(tmp_path))
+    write(
+        tmp_path,
+        **{f"x_{part}": images for part in ("train", "test")},
+        **{f"y_{part}": labels for part in ("train", "test")},
+    )
+    options = Options(data_dir=str(tmp_path), eval_size=30)
+    test = registry.load("arrays", Split.TEST, options)
+    ((_, y),) = test.evaluation_batches(100)
+    assert np.asarray(y[keys.LOGITS]).sum(axis=0).min() >= 5
     held_out = registry.load("arrays", Split.VALID_TEST, options)
     ((_, y),) = held_out.evaluation_batches(100)
     assert np.asarray(y[keys.LOGITS]).sum(axis=0).min() >= 3
@@ -88,8 +95,8 @@ def test_sorted_classes_are_all_held_out(tmp_path):
         ({"x_train": IMAGES / 255}, "x_train.npy holds float64 .*uint8"),
         ({"x_train": IMAGES[0]}, "of the shape (12, 14): expected"),
         ({"x_train": IMAGES[:0]}, "has no images"),
-        ({"x_train": np.array([{}])}, "holds object of the shape (1,)"),
-        ({"x_train": np.uint8(3)}, "holds uint8 of the shape ()"),
+        ({"x_train": np.array([{}])}, "is not an array of numbers as numpy"),
+        ({"x_train": np.uint8(3)}, "x_train.npy is not an array of numbers"),
         ({"y_train": LABELS[:5]}, "has 6 images, but there are 5 labels"),
         ({"y_train": LABELS - 1}, "from -1 to 2: they must be from 0 to 9999"),
         ({"y_train": LABELS / 2}, "has the label 0.5"),
@@ -109,7 +116,8 @@ def test_other_arrays_are_named(tmp_path, changed, message):
     ("text", "message"),
     [
         (b"a\nb\n", "from 0 to 3: they must be from 0 to 1"),
-        (b"a\nb\na\nc\n", "has the names a, b, a, c: expected two or more"),
+        (b"a\nb\na\nc\n", "has the names 'a', 'b', 'a', 'c': expected two o"),
+        (b"a\n\nb\nc\n", "has the names 'a', '', 'b', 'c'"),
         (b"", "has the names of no class"),
         (b"\xff\na\n", "is not UTF-8"),
     ],
@@ -126,8 +134,10 @@ def test_files_that_are_no_arrays_are_named(tmp_path):
     path = tmp_path / "x_train.npy"
     whole = path.read_bytes()
     for content, message in (
-        (b"", "x_train.npy is not an array as numpy.save writes it"),
-        (b"PK\3\4" + whole, "is not an array as numpy.save writes it"),
+        (b"", "x_train.npy is not an array of numbers as numpy.save writes"),
+        (b"PK\3\4" + whole, "is not an array of numbers as numpy.save writes"),
+        (whole[:8] + b"\x14\0" + whole[10:], "header is b\"{'descr': '"),
+        (whole.replace(b"|u1", b"<f1"), "holds <f1, which is no type of"),
         (whole[:-1], "is cut off"),
         (whole + b"\0", "damaged or too long"),
     ):

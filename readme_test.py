@@ -33,6 +33,7 @@ def test_a_checkpoint_in_python(tmp_path, capsys):
     assert plain < attacked
     assert 0 < turned <= 100
     assert names["couplings"].shape == (3, 100, 6, 6, 2, 10)
+    np.testing.assert_allclose(np.sum(names["couplings"], -1), 1, rtol=1e-5)
     assert names["outputs"]["capsules"].shape == (100, 10, 5)
 
 

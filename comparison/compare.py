@@ -176,6 +176,6 @@ def _report(folder, settings, models):
     )
     title = f"{settings.dataset_name}, {budget} each"
     print(f"\n{title}:\n{table.as_markdown(table.rows(models))}")
-    images = "held-out images" if settings.validate else "test images"
-    drawn = table.pictures(models, title, images)
+    kind = "validation" if settings.validate else "test"
+    drawn = table.pictures(models, title, kind)
     print(*write_files(folder, drawn), sep="\n")

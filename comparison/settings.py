@@ -180,12 +180,13 @@ def training(settings, name, own):
             raise UserError(
                 f"--settings of {name}: --{flag} is not for single models"
             )
+    model = model_of(name)
     try:
-        hparams_class = model_class(model_of(name)).HParams
+        hparams_class = model_class(model).HParams
         hparams_class(**parse_overrides(hparams_class, config.hparams_override))
     except UserError as error:
         raise error.of(name) from None
-    return dataclasses.replace(config, model=model_of(name))
+    return dataclasses.replace(config, model=model)
 
 
 # What a comparison decides, or all of its models must have in common.

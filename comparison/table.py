@@ -86,24 +86,24 @@ def _text(value):
     return value
 
 
-def pictures(models, title, images="test images"):
+def pictures(models, title, kind="test"):
     """Error against weights, and against training time.
 
     Args:
       models: dict from name to what comparison.json says of it.
       title: string, data set and budget.
-      images: string, what the errors are of.
+      kind: string, of which errors: test or validation.
 
     Returns:
       Dict from file name to the bytes of a PNG file.
     """
     return {
-        "error_by_weights.png": _by_weights(rows(models), title, images),
-        "error_by_time.png": _by_time(models, title, images),
+        "error_by_weights.png": _by_weights(rows(models), title, kind),
+        "error_by_time.png": _by_time(models, title, kind),
     }
 
 
-def _by_weights(found, title, images):
+def _by_weights(found, title, kind):
     def draw(axes):
         for number, row in enumerate(found):
             axes.errorbar(
@@ -118,10 +118,10 @@ def _by_weights(found, title, images):
         make_logarithmic(axes.xaxis)
         axes.set_xlabel("trainable weights without the decoder")
 
-    return _draw(draw, title, images)
+    return _draw(draw, title, kind)
 
 
-def _by_time(models, title, images):
+def _by_time(models, title, kind):
     """Each model's mean curve over its seeds, and the range of the seeds."""
 
     def draw(axes):
@@ -141,14 +141,14 @@ def _by_time(models, title, images):
             )
         axes.set_xlabel("minutes of training")
 
-    return _draw(draw, title, images)
+    return _draw(draw, title, kind)
 
 
 def _column(run, key):
     return [point[key] for point in run["points"]]
 
 
-def _draw(draw, title, images):
+def _draw(draw, title, kind):
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(6.2, 3.4), layout="constrained")
         axes = figure.subplots()
@@ -159,7 +159,7 @@ def _draw(draw, title, images):
         else:
             axes.set_ylim(bottom=0)
         figure.legend(loc="outside right upper", frameon=False)
-        axes.set_ylabel(f"wrong {images} in %")
+        axes.set_ylabel(f"{kind} error in %")
         axes.set_title(title)
         axes.grid(alpha=0.3)
         return png(figure)

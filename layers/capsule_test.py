@@ -121,12 +121,15 @@ def test_couplings_of_a_convolutional_layer_equal_loops():
 
 
 def test_a_convolution_on_a_gpu_takes_the_type_of_its_images(monkeypatch):
-    # As there: with weights in float32 where nothing is cast by itself.
-    monkeypatch.setattr(convolution, "is_on_cpu", lambda: False)
     layer = layers.ConvSlimCapsule(3, 4, kernel_size=2, dtype="mixed_bfloat16")
     layer.build((1, 2, 3, 5, 6))
     inputs = ops.cast(RNG.normal(size=(1, 2, 3, 5, 6)), "float32")
-    assert layer.couplings(inputs).shape == (3, 1, 1, 2, 5, 3)
+    expected = ops.convert_to_numpy(layer.couplings(inputs))
+    # As there: with weights in float32 where nothing is cast by itself.
+    monkeypatch.setattr(convolution, "is_on_cpu", lambda: False)
+    found = ops.convert_to_numpy(layer.couplings(inputs))
+    assert found.shape == (3, 1, 1, 2, 5, 3)
+    np.testing.assert_allclose(found, expected, atol=0.01)
 
 
 @pytest.mark.parametrize("share_weights", [False, True])

@@ -50,14 +50,11 @@ class ToyModel(Classifier):
             hparams.units, 5, strides=3, activation="relu", name="conv1"
         )
         self.pool = keras.layers.GlobalAveragePooling2D()
+        penalty = {f"{hparams.penalty}_regularizer": "l2"}
+        if hparams.penalty == "none":
+            penalty = {}
         self.classes = keras.layers.Dense(
-            shape.num_classes,
-            name="classes",
-            **(
-                {}
-                if hparams.penalty == "none"
-                else {f"{hparams.penalty}_regularizer": "l2"}
-            ),
+            shape.num_classes, name="classes", **penalty
         )
 
     def activations(self, images):

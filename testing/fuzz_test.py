@@ -81,10 +81,13 @@ def test_random_hyper_parameters():
     accepted = 0
     for _ in range(CASES):
         hparams_class = model_class(rng.choice(sorted(MODELS))).HParams
+        defaults = hparams_class()
         names = [*meanings(hparams_class), "preset", "nonsense"]
+        chosen = rng.choices(names, k=rng.randint(1, 3))
+        # The default often: of random values alone few are accepted.
         text = ",".join(
-            f"{rng.choice(names)}={rng.choice(VALUES)}"
-            for _ in range(rng.randint(1, 3))
+            f"{name}={rng.choice(VALUES + 15 * [getattr(defaults, name, '')])}"
+            for name in chosen
         )
         # The valid names are listed, a line each.
         found = attempt(

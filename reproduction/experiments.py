@@ -20,7 +20,8 @@ _LONG = 9380
 # Its test images are 320,000.
 _AFFNIST = "--dataset=affnist --eval_size=320000"
 _CAPSULES = "--model=shared_capsule --batch_size=64"
-_MUON_16 = "num_prime_capsules=16,optimizer=muon,learning_rate=0.004"
+_MUON = "optimizer=muon,learning_rate=0.004"
+_MUON_16 = f"num_prime_capsules=16,{_MUON}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,7 +193,7 @@ _ALL = (
     _mnist_table(
         "3-muon",
         "3 iterations, decoder, Muon",
-        "optimizer=muon,learning_rate=0.004",
+        _MUON,
         0.25,
     ),
     # 9 times as many pairs as there are images, in small batches: the more
@@ -230,6 +231,14 @@ _ALL = (
         "16 types of primary capsules, Muon, 24,388 steps",
         24388,
         _MUON_16,
+    ),
+    # More types in place of more steps.
+    _multimnist(
+        "-muon-24",
+        "24 types of primary capsules, Muon",
+        18760,
+        f"num_prime_capsules=24,{_MUON}",
+        in_short=False,
     ),
     _multimnist(
         "-baseline",

@@ -293,7 +293,10 @@ def test_a_signal_saves_the_step_and_a_second_one_stops_at_once(
     assert checkpoints.open(at(done, last)).step == last
 
 
-def test_a_signal_in_the_last_step_is_not_lost(done, capsys, monkeypatch):
+@pytest.mark.parametrize(("max_steps", "evaluated"), [(8, [8]), (9, [8, 9])])
+def test_an_evaluation_that_a_signal_prevented_is_made_up_for(
+    done, capsys, monkeypatch, max_steps, evaluated
+):
     on_step = train.StopAfterSignal.on_step
 
     def signalled(self, step, logs):
@@ -301,13 +304,14 @@ def test_a_signal_in_the_last_step_is_not_lost(done, capsys, monkeypatch):
             signal.raise_signal(signal.SIGTERM)
         on_step(self, step, logs)
 
-    config = small(done, max_steps=8, eval_every=8)
-    monkeypatch.setattr(train.StopAfterSignal, "on_step", signalled)
-    with pytest.raises(Interrupted, match="Stopped at step 8, saved"):
-        experiment.run(config)
-    capsys.readouterr()
+    config = small(done, max_steps=max_steps, eval_every=4)
+    with monkeypatch.context() as patch:
+        patch.setattr(train.StopAfterSignal, "on_step", signalled)
+        with pytest.raises(Interrupted, match="Stopped at step 8, saved"):
+            experiment.run(config)
+    assert "Total wrong" not in capsys.readouterr().out
     experiment.run(config)
-    assert "model.ckpt-8:\nTotal wrong predictions: " in capsys.readouterr().out
+    assert list(scalars(done / "test")["wrong_prediction"]) == evaluated
 
 
 def test_a_training_of_the_reference_is_not_begun_anew(tmp_path):

@@ -55,7 +55,8 @@ def train(config, parallel=None, evaluate=None):
       parallel: `parallel.OneDevice`, the default, or one of its subclasses:
         what to compute on.
       evaluate: function of the path of a checkpoint, called after every
-        `eval_every` steps and the last.
+        `eval_every` steps and the last, and of one that a training resumes
+        from.
 
     Raises:
       UserError: for settings, data or checkpoints that do not work, and if
@@ -75,6 +76,10 @@ def train(config, parallel=None, evaluate=None):
                 _require_memory_for_batch(model, job)
                 compile_model(model, config.max_steps)
                 start = _resume(job, model)
+            saved = checkpoints.path_of(job.directory, start)
+            # Its evaluation may have been interrupted.
+            if _is_to_evaluate(start, config) and os.path.exists(saved):
+                evaluate(saved)
             clock = Clock()
             began = clock.seconds()
             if start < config.max_steps:
@@ -123,6 +128,12 @@ class _Job:
             },
             self.pipeline.spec.class_names,
         )
+
+
+def _is_to_evaluate(step, config):
+    """Whether it is a step to evaluate, but not the last."""
+    every = config.eval_every
+    return every is not None and step % every == 0 and step < config.max_steps
 
 
 def _prepare(config, parallel, directory):
@@ -329,8 +340,7 @@ def _callbacks(job, start, stop, clock, evaluate):
                 job.directory, model, job.metadata(step), config.keep
             )
         # The last one is evaluated when `fit` has ended.
-        is_due = config.eval_every and step % config.eval_every == 0
-        if is_due and step < config.max_steps and stop.number is None:
+        if _is_to_evaluate(step, config) and stop.number is None:
             with clock.stopped():
                 evaluate(path)
 

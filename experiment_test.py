@@ -314,6 +314,20 @@ def test_an_evaluation_that_a_signal_prevented_is_made_up_for(
     assert list(scalars(done / "test")["wrong_prediction"]) == evaluated
 
 
+def test_a_signal_during_a_save_waits_for_its_evaluation(done, monkeypatch):
+    save = train.checkpoints.save
+
+    def signalled(directory, model, metadata, keep):
+        if metadata.step == 8:
+            signal.raise_signal(signal.SIGTERM)
+        return save(directory, model, metadata, keep)
+
+    monkeypatch.setattr(train.checkpoints, "save", signalled)
+    with pytest.raises(Interrupted, match="Stopped at step 9, saved"):
+        experiment.run(small(done, max_steps=12, eval_every=4))
+    assert list(scalars(done / "test")["wrong_prediction"]) == [8]
+
+
 def test_a_training_of_the_reference_is_not_begun_anew(tmp_path):
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "model.ckpt-600.index").touch()

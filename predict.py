@@ -113,53 +113,56 @@ def run(settings, arguments):
         )
     load_backend()
     from evaluation import export, prediction
+    from input_data import features as keys
 
     with devices.use(devices.Settings(num_processes=1), "predict.py"):
         network, checkpoint = prediction.load_network(settings.checkpoint)
+        if arguments:  # first, lest a wrong flag ends it after the export
+            names = prediction.class_names_of(checkpoint, settings.class_names)
+            prepare = _preparation(settings, checkpoint)
         if settings.export is not None:
             export.export(settings.export, network)
             print(f"Exported to {settings.export}", file=sys.stderr)
         if not arguments:
             return 0
-        return _predict(settings, arguments, network, checkpoint)
+        num_targets = (
+            settings.num_targets or checkpoint.architecture.num_targets
+        )
+        complain = _Complaints()
+        files = prediction.list_files(arguments, complain)
+        has_capsules = keys.CAPSULES in network.output
+        if settings.format == "json":
+            printer = prediction.JsonLines(names, has_capsules)
+        else:
+            printer = prediction.Table(files, names, num_targets, has_capsules)
+        for predicted in prediction.predict_files(
+            files, network, prepare, num_targets, complain
+        ):
+            printer.print(predicted)
+        return 1 if complain.number else 0
 
 
-def _predict(settings, arguments, network, checkpoint):
-    """Predicts files; returns the exit code."""
+def _preparation(settings, checkpoint):
+    """How files become what the network takes, see `prediction.preparation`."""
     from evaluation import prediction
-    from input_data import features as keys
     from input_data import registry
 
-    shape = checkpoint.architecture.shape
-    names = prediction.class_names_of(checkpoint, settings.class_names)
+    architecture = checkpoint.architecture
+    shape = architecture.shape
     data_set = registry.find(
         prediction.trained_on(checkpoint, settings.dataset)
     )
-    num_targets = settings.num_targets or checkpoint.architecture.num_targets
     if shape.depth not in (1, 3):
         print(
             f"Note: the network takes {shape.depth} views of an object; each "
             "image serves as all of them",
             file=sys.stderr,
         )
-    complain = _Complaints()
-    files = prediction.list_files(arguments, complain)
-    prepare = functools.partial(
-        prediction.preparation(
-            checkpoint.training, shape, data_set, num_targets
-        ),
-        invert=settings.invert,
+    # By the objects in the images of the training, whatever is asked for.
+    prepare = prediction.preparation(
+        checkpoint.training, shape, data_set, architecture.num_targets
     )
-    has_capsules = keys.CAPSULES in network.output
-    if settings.format == "json":
-        printer = prediction.JsonLines(names, has_capsules)
-    else:
-        printer = prediction.Table(files, names, num_targets, has_capsules)
-    for predicted in prediction.predict_files(
-        files, network, prepare, num_targets, complain
-    ):
-        printer.print(predicted)
-    return 1 if complain.number else 0
+    return functools.partial(prepare, invert=settings.invert)
 
 
 def main(argv):

@@ -182,10 +182,21 @@ def test_files_are_padded_as_the_training_was(tmp_path, capsys, network):
     image = blob(12, 12)
     file = tmp_path / "a.png"
     file.write_bytes(tf.io.encode_png(image).numpy())
-    assert predict.run(settings(checkpoint=path), [str(file)]) == 0
-    shown = capsys.readouterr().out.split()[-3:]
     expected = lengths(model, np.pad(image[..., 0], 2))
-    assert shown == [f"{value:.3f}" for value in expected]
+    for num_targets in (None, 2):
+        asked = settings(checkpoint=path, num_targets=num_targets)
+        assert predict.run(asked, [str(file)]) == 0
+        shown = capsys.readouterr().out.split()
+        assert {f"{value:.3f}" for value in expected} <= set(shown)
+
+
+def test_a_wrong_flag_exports_nothing(tmp_path, network):
+    path, _ = network
+    export = str(tmp_path / "net.keras")
+    asked = settings(checkpoint=path, export=export, class_names=["x"])
+    with pytest.raises(UserError, match="class_names"):
+        predict.run(asked, ["a.png"])
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_network_of_two_views_says_so(tmp_path, capsys):

@@ -41,9 +41,12 @@ def run(measure, defaults, description, arguments=None):
         parser.add_argument(f"--{name}", **_kind(default))
     parser.add_argument("--json", default="", help="file to write")
     flags = parser.parse_args(arguments)
-    for name in ("rounds", "steps", "batch_size"):
-        value = getattr(flags, name, 1)
-        if isinstance(value, int) and value < 1:
+    for name, default in defaults.items():
+        value = getattr(flags, name)
+        values = value if isinstance(default, tuple) else (value,)
+        if not values:
+            parser.error(f"--{name} names nothing")
+        if any(type(v) is int and v < 1 for v in values):
             parser.error(f"--{name} must be at least 1")
     if arguments is None:
         # The processes that measure end with this one, however it is ended.

@@ -252,6 +252,8 @@ def open_checkpoint(path: str | os.PathLike) -> Checkpoint:
       DamagedError: naming the file that is missing or damaged.
       UserError: if there is no checkpoint, or not of this version.
     """
+    if not os.fspath(path):  # as of a variable that is not set
+        raise UserError("no checkpoint is named: the name is empty")
     path = pathlib.Path(path)
     try:
         os.stat(path)

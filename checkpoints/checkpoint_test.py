@@ -143,6 +143,11 @@ def test_damage_is_named(saved, damage, message):
     assert str(path) in str(caught.value)
 
 
+def test_no_name_is_no_folder():
+    with pytest.raises(UserError, match="no checkpoint is named"):
+        checkpoints.open("")
+
+
 @pytest.mark.parametrize("name", [WEIGHTS_FILE, JSON_FILE])
 def test_every_cut_and_flip_is_refused_or_harmless(saved, name):
     path, model = saved

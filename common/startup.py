@@ -23,29 +23,32 @@ def load_backend():
     """Imports Keras, before anything that imports TensorFlow.
 
     Raises:
-      UserError: if the backend that KERAS_BACKEND names is not installed, or
-        is not one of ours.
+      UserError: if the backend that KERAS_BACKEND, or Keras' own file of
+        settings, names is not installed, or is not one of ours.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     # On processors without AVX-512 TensorFlow would leave oneDNN out, whose
     # products make a training step twice as fast there.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
-    asked = os.environ.get("KERAS_BACKEND")
-    if asked and asked not in _BACKENDS:
-        raise UserError(
-            f"KERAS_BACKEND={asked} cannot be used: it must be one of "
-            f"{', '.join(_BACKENDS)}"
-        )
     with _without_harmless_lines():
         try:
             import keras
         except (ImportError, ValueError) as error:
+            asked = os.environ.get("KERAS_BACKEND")
             raise UserError(
                 f"KERAS_BACKEND={asked} cannot be used: {error}"
+                if asked
+                else f"the backend of ~/.keras/keras.json: {error}"
             ) from None
+        backend = keras.backend.backend()
+        if backend not in _BACKENDS:
+            raise UserError(
+                f"Keras' backend {backend} cannot be used: set KERAS_BACKEND "
+                f"to one of {', '.join(_BACKENDS)}"
+            )
         import tensorflow as tf  # reads the data under every backend
 
-        if keras.backend.backend() == "tensorflow":
+        if backend == "tensorflow":
             tf.config.list_physical_devices("GPU")  # it speaks of that, too
 
 

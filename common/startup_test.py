@@ -1,3 +1,4 @@
+import json
 import os
 
 import pytest
@@ -51,8 +52,16 @@ def test_an_interruption_is_told():
     assert "Traceback" not in errors
 
 
-def test_a_backend_that_is_none_of_ours_is_named():
+@pytest.mark.parametrize("of_file", [False, True])
+@pytest.mark.parametrize("backend", ["numpy", "nothing"])
+def test_a_backend_that_is_none_of_ours_is_named(tmp_path, backend, of_file):
     program = "from common import startup; startup.load_backend()"
-    env = {**os.environ, "KERAS_BACKEND": "numpy"}
+    env = {**os.environ, "KERAS_HOME": str(tmp_path), "KERAS_BACKEND": backend}
+    if of_file:
+        del env["KERAS_BACKEND"]
+        (tmp_path / "keras.json").write_text(json.dumps({"backend": backend}))
     _, _, errors = commands.run("-c", program, env=env)
-    assert "KERAS_BACKEND=numpy cannot be used: it must be" in errors
+    last = errors.strip().splitlines()[-1]
+    assert last.startswith("common.errors.UserError: ")
+    assert backend in last
+    assert ("to one of jax" in last) == (backend == "numpy")

@@ -11,7 +11,7 @@ from common.errors import UserError
 from common.fields import MOST_STEPS, field, meanings, require_known
 from common.text import shortened
 from input_data.options import Options
-from models.registry import MODELS, model_class
+from models.registry import MODELS
 from training.config import Config
 
 # In --settings: for every model.
@@ -166,7 +166,7 @@ def training(settings, name, own):
     Raises:
       UserError: for flags that are wrong, or not for single models.
     """
-    from models.hparams import parse_overrides  # which imports TensorFlow
+    from checkpoints.architecture import Architecture  # imports TensorFlow
 
     common = Config(**{n: getattr(settings, n) for n in meanings(Options)})
     arguments = shlex.split(flags.command_line(common))
@@ -182,8 +182,7 @@ def training(settings, name, own):
             )
     model = model_of(name)
     try:
-        hparams_class = model_class(model).HParams
-        hparams_class(**parse_overrides(hparams_class, config.hparams_override))
+        Architecture.described(model, None, None, config.hparams_override)
     except UserError as error:
         raise error.of(name) from None
     return dataclasses.replace(config, model=model)

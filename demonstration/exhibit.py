@@ -314,14 +314,17 @@ def load(config):
         dataset, looks = settings.dataset_name, dataclasses.asdict(settings)
         spec = pipeline.spec
         shape, num_targets = spec.shape, spec.num_targets
+        prepared_targets = num_targets
         names = spec.names
     else:
+        _refuse_looks(config)
         evaluator.refuse_contradictions(checkpoint)
         model, pipeline = architecture.build(), None
         checkpoint.load(model, architecture)
         dataset, looks = known, checkpoint.training
         shape = architecture.shape
-        num_targets = config.num_targets or architecture.num_targets
+        prepared_targets = architecture.num_targets
+        num_targets = config.num_targets or prepared_targets
         names = prediction.class_names_of(checkpoint, None)
     data_set = registry.find(dataset)
     return Exhibit(
@@ -330,12 +333,22 @@ def load(config):
         num_targets,
         list(names),
         data_set,
-        prediction.preparation(looks, shape, data_set, num_targets),
+        prediction.preparation(looks, shape, data_set, prepared_targets),
         # Pairs that do not overlap fill their image.
         PAIR_SHIFT
         if config.pairs == "overlap"
         else max(shape.height, shape.width),
     )
+
+
+def _refuse_looks(config):
+    """Refuses flags that say how images of a data set look, without one."""
+    for name in ("distort", "image_size", "pad", "pairs"):
+        if getattr(config, name) != getattr(type(config), name):
+            raise UserError(
+                f"--{name} says how the images of a data set look: name their "
+                "folder by --data_dir, or leave it out"
+            )
 
 
 def _merged(content):

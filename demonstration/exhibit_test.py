@@ -222,6 +222,13 @@ def test_settings_of_another_network_are_refused_without_data(tmp_path):
         )
 
 
+def test_how_images_look_is_refused_without_data(tmp_path):
+    path = save(tmp_path, model="capsule", dataset="mnist")
+    config = Config(train=False, checkpoint=path, pairs="below", num_targets=2)
+    with pytest.raises(UserError, match="--pairs says how .* by --data_dir"):
+        exhibit.load(config)
+
+
 def test_numbers_that_are_not_finite(make):
     shown = make(model="shared_capsule", weights=np.nan)
     with pytest.raises(UserError, match="numbers that are not finite"):

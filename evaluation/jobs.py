@@ -33,19 +33,15 @@ def evaluate_once(config, parallel=_ONE_DEVICE):
     Returns:
       `Score`.
     """
-    if "{}" in config.checkpoint:
-        raise UserError(
-            f"--checkpoint={config.checkpoint} names an ensemble by {{}}: say "
-            "of how many checkpoints by --num_trials"
-        )
+    (path,) = config.members
     # First, lest they fail after the work.
-    checkpoint = checkpoints.open(config.checkpoint)
+    checkpoint = checkpoints.open(path)
     with Results(config, parallel.is_first) as results:
         results.prepare()
         predictions = Evaluator(config, parallel).predict(checkpoint)
         found = predictions.score
         # A folder was named, which stands for its newest.
-        is_another = checkpoint.path != pathlib.Path(config.checkpoint)
+        is_another = checkpoint.path != pathlib.Path(path)
         title = f"{checkpoint.path}:\n" if is_another else ""
         results.tell(title, predictions, checkpoint)
     return found
@@ -92,6 +88,8 @@ def evaluate_ensemble(config, parallel=_ONE_DEVICE):
     evaluator = Evaluator(config, parallel)
     members, total, first = [], 0.0, None
     with Results(config, parallel.is_first) as results:
+        if config.format == "json":  # lest its files fail after the work
+            results.prepare()
         for path in paths:
             checkpoint = checkpoints.open(path)
             predictions = evaluator.predict(checkpoint)

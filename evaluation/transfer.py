@@ -48,8 +48,9 @@ def measure(config, models, num_examples):
         (name, path) for name, paths in models.items() for path in paths
     ):
         run = {"checkpoint": str(path)}
+        checkpoint = checkpoints.open(path)
         for kind, evaluator in evaluators.items():
-            found = evaluator.predict(checkpoints.open(path))
+            found = evaluator.predict(checkpoint)
             run[kind] = dataclasses.asdict(found.score)
             del run[kind]["loss"]  # NaN, of some networks, is not JSON
         pipeline = pipeline or found.pipeline

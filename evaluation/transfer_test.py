@@ -95,6 +95,7 @@ def test_the_command_compares_models_on_the_same_pairs(tmp_path):
         (["/tmp/x"], 1, "/tmp/x is not of the form NAME=CHECKPOINT"),
         (["a=x", "a=y"], 1, "a is given twice"),
         (["a=x"], 2, r"needs \{\} in x, .* 0 to 1 go"),
+        (["a=x{}"], 1, r"x\{\} names an ensemble by \{\}: say of how many"),
     ],
 )
 def test_wrong_arguments_are_one_line(arguments, num_trials, message):

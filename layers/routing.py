@@ -215,9 +215,7 @@ def route(
     return ops.cast(rule.squash(s), votes.dtype)
 
 
-def couplings_of(
-    votes, biases=None, num_routing: int = 3, rule: RoutingRule = PAPER
-):
+def couplings_of(votes, biases, num_routing: int, rule: RoutingRule):
     """The couplings c of every iteration of `route`.
 
     Args and raises: as `route`.

@@ -207,6 +207,10 @@ def test_a_file_that_is_no_result_is_named(tmp_path):
     write(tmp_path, "svhn", {"wrong": 1, "examples": 0, "seed": 0})
     with pytest.raises(UserError, match=r"svhn/0\.json is not a result"):
         report.table(tmp_path)
+    path = tmp_path / "svhn" / "0.json"
+    path.write_text(json.dumps({"wrong": 1, "examples": 9, "seed": 0}))
+    with pytest.raises(UserError, match="it lacks batch_size, command"):
+        report.table(tmp_path)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

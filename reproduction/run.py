@@ -24,6 +24,11 @@ ENSEMBLE = "ensemble"
 # Training images between two tests: an epoch of MNIST.
 EPOCH = 60_000
 _MOST_TESTS = 40
+# What tables and pictures show of a run, beside its counts.
+_FACTS = (
+    *("batch_size", "command", "machine", "points", "steps"),
+    "training_seconds",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -303,7 +308,17 @@ def read(output_dir, experiment):
             if path.stem == ENSEMBLE:
                 ensemble = values
             else:
+                _require_facts(values, experiment)
                 runs[int(values["seed"])] = values
         except (OSError, ValueError, KeyError, TypeError, ArithmeticError) as e:
             raise UserError(f"{path} is not a result: {e}") from None
     return dict(sorted(runs.items())), ensemble
+
+
+def _require_facts(values, experiment):
+    """Raises ValueError unless all that tables and pictures show is there."""
+    missing = [name for name in _FACTS if name not in values]
+    tested = values.get("others", ())
+    missing += [o.name for o in experiment.others if o.name not in tested]
+    if missing:
+        raise ValueError(f"it lacks {', '.join(missing)}")

@@ -165,8 +165,13 @@ class Config(Options, devices.Settings):
         """The checkpoints of an ensemble: the numbers from 0 in place of {}.
 
         Raises:
-          UserError: if several have no {} to differ by.
+          UserError: if several have no {} to differ by, or one has it.
         """
+        if self.num_trials == 1 and "{}" in self.checkpoint:
+            raise UserError(
+                f"{self.checkpoint} names an ensemble by {{}}: say of how many "
+                "checkpoints by --num_trials"
+            )
         if self.num_trials > 1 and "{}" not in self.checkpoint:
             raise UserError(
                 f"--num_trials={self.num_trials} needs {{}} in "

@@ -29,7 +29,12 @@ def sole_trainer(directory, flag="--summary_dir"):
     Raises:
       UserError: if another process holds it, or it cannot be locked.
     """
-    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        descriptor = os.open(directory, os.O_RDONLY)
+    except OSError as error:
+        raise UserError(
+            f"the folder {directory} cannot be read: {error.strerror}"
+        ) from None
     try:
         deadline = time.monotonic() + _PATIENCE
         while not _locked(descriptor, fcntl.LOCK_EX, directory):
@@ -39,6 +44,10 @@ def sole_trainer(directory, flag="--summary_dir"):
             raise UserError(
                 f"another process is training in {directory}: name another "
                 f"{flag}, or wait until it has ended"
+            )
+        if os.fstat(descriptor).st_nlink == 0:
+            raise UserError(
+                f"another process has just removed {directory}: try again"
             )
         yield
     finally:

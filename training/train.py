@@ -340,7 +340,7 @@ def _callbacks(job, start, stop, clock, evaluate):
                 job.directory, model, job.metadata(step), config.keep
             )
         # The last one is evaluated when `fit` has ended.
-        if _is_to_evaluate(step, config) and stop.number is None:
+        if _is_to_evaluate(step, config) and not stop.is_heeded:
             with clock.stopped():
                 evaluate(path)
 

@@ -216,10 +216,7 @@ def png(figure, dpi=PRINT_DPI):
       UserError: if it has too many pixels.
     """
     if dpi * max(figure.get_size_inches()) >= _MAX_PIXELS:
-        raise UserError(
-            "so many images do not fit in a picture: choose fewer "
-            "(--num_examples of figures.py)"
-        )
+        raise UserError("so many images do not fit in a picture: choose fewer")
     buffer = io.BytesIO()
     # As large as labels of any length need.
     figure.savefig(buffer, format="png", dpi=dpi, bbox_inches="tight")

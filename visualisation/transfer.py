@@ -173,7 +173,8 @@ def pairs_png(results, images):
                 if row == 0:
                     text, is_right = _classes(labels), True
                 else:
-                    found = example["predictions"][name]
+                    # In the order in which `_classes` names them.
+                    found = sorted(example["predictions"][name])
                     classes = [c for c, _ in found]
                     is_right = set(classes) == set(labels)
                     values = " ".join(f"{value:.2f}" for _, value in found)

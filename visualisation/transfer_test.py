@@ -88,8 +88,8 @@ def test_both_pictures(monkeypatch):
         (text.get_text(), text.get_color()) for text in drawn[1].axes[0].texts
     ]
     assert texts.count(("2 and 7", "black")) == 3
-    assert texts.count(("2 and 7\n0.90 0.80", "black")) == 3
-    assert texts.count(("1 and 2\n0.90 0.20", WRONG_COLOUR)) == 3
+    assert texts.count(("2 and 7\n0.80 0.90", "black")) == 3
+    assert texts.count(("1 and 2\n0.20 0.90", WRONG_COLOUR)) == 3
 
 
 def test_files_are_pictures():

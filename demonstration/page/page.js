@@ -146,6 +146,7 @@ function lookAtFile(file) {
     const invert = $("invert").checked;
     const asked = new URLSearchParams({ name: file.name, invert });
     const found = await post(`file?${asked}`, file);
+    if (waiting.has("look")) return; // something newer
     wipe();
     await show(found, file.name);
   });
@@ -162,9 +163,13 @@ function takeFiles() {
     $("file").value = ""; // so that the same file can be chosen again
   });
   $("invert").addEventListener("change", () => lookAtFile(file));
-  canvas.addEventListener("pointerdown", () => {
+  const forget = () => {
     file = null;
-  });
+  };
+  canvas.addEventListener("pointerdown", forget);
+  for (const button of document.querySelectorAll("#clear, .test")) {
+    button.addEventListener("click", forget);
+  }
   const invite = (isOver) => document.body.classList.toggle("dropping", isOver);
   document.addEventListener("dragover", (event) => {
     event.preventDefault();
@@ -184,10 +189,10 @@ function takeTestImages() {
     button.disabled = !exhibit.test_images;
     const next = async () => {
       const found = await post(`test_image?predicted=${predicted}`);
+      if (waiting.has("look")) return; // something newer
       if (found.searched) {
         say(`Looked at ${found.searched.toLocaleString("en")} test images…`);
-        // Unless something else was asked for meanwhile.
-        if (!waiting.has("look")) waiting.set("look", next);
+        waiting.set("look", next);
         return;
       }
       wipe();

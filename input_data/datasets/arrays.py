@@ -41,7 +41,8 @@ def load(split, options):
             "y_train.npy, x_test.npy and y_test.npy"
         )
     data = read_arrays(options.data_dir, split is not Split.TEST)
-    if split.is_held_out or len(data) > options.eval_size:
+    is_part = split is Split.TEST and len(data) > options.eval_size
+    if split.is_held_out or is_part:
         # Arrays are often sorted by class: a part of them shall have all.
         data = data[np.random.default_rng(0).permutation(len(data))]
     divisions = {}

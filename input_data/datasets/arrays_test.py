@@ -86,7 +86,12 @@ def test_a_part_of_sorted_classes_has_all(tmp_path):
     write(tmp_path, x_train=images[:-1], y_train=labels[:-1])
     fewer = registry.load("arrays", Split.VALID_TRAIN, options)
     assert [digest] != list(fewer.spec.divisions.values())
-    assert not registry.load("arrays", Split.TRAIN, options).spec.divisions
+    training = registry.load("arrays", Split.TRAIN, options)
+    assert not training.spec.divisions
+    # Images are numbered as in the file.
+    (number,) = training.training_indices(0, 1, 0).numpy()
+    ((x, _),) = training.training_batches(1, 0, 0, 1)
+    np.testing.assert_allclose(x[keys.IMAGES][0, ..., 0] * 255, images[number])
 
 
 @pytest.mark.parametrize(

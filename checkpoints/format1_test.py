@@ -2,7 +2,7 @@
 
 `testdata/model.ckpt-200` is of 200 steps on the embedded digits; its writer
 evaluated it, and went on from it to step 202, with the numbers of
-`expected.json`. `baseline.json` is the description of another network.
+`expected.json`.
 """
 
 import json
@@ -12,7 +12,6 @@ import shutil
 import numpy as np
 import pytest
 
-from checkpoints.architecture import Architecture
 from evaluation.jobs import evaluate_once
 from testing.saved_arrays import saved
 from training.config import Config
@@ -58,11 +57,3 @@ def test_a_training_goes_on_from_it_as_it_did(tmp_path, capsys):
     expected = EXPECTED["sum of absolute values at step 202"]
     assert sums == pytest.approx(expected, rel=1e-4)
     assert wrong(path) == EXPECTED["wrong"]["202"]
-
-
-def test_the_baseline_is_described():
-    values = json.loads((TESTDATA / "baseline.json").read_text())
-    architecture = Architecture.from_json(values["architecture"])
-    assert architecture.model == "baseline"
-    assert architecture.hparams.loss_type == "softmax"
-    assert architecture.hparams.padding == "SAME"

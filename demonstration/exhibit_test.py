@@ -7,27 +7,23 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import checkpoints
-from checkpoints.architecture import Architecture
 from common.errors import UserError
 from demonstration import exhibit
 from input_data.features import ImageShape
 from input_data.transforms import centring, fitting
-from models.optimizer import compile_model
 from models.registry import MODELS, model_class
-from testing.small_models import small_hparams
+from testing import untrained
 from training.config import Config
 from visualisation.drawing import to_rgb, two_colours
 from visualisation.routing import by_position, couplings_of
 
-DIGITS = ImageShape(28, 28, 1, 10)
 CAPSULE_MODELS = [name for name in MODELS if model_class(name).shows_capsules]
 
 
 def save(
     folder,
     model="capsule",
-    shape=DIGITS,
+    shape=untrained.DIGITS,
     num_targets=1,
     dataset="digits",
     weights=None,
@@ -35,17 +31,14 @@ def save(
     **hparams,
 ):
     """Saves an untrained small network; gives the path of its checkpoint."""
-    architecture = Architecture(
-        model, shape, num_targets, small_hparams(model, **hparams)
+    network, architecture = untrained.small(
+        model, shape, num_targets, **hparams
     )
-    network = architecture.build(seed=3)
     if weights is not None:
         network.set_weights([weights + w for w in network.get_weights()])
-    compile_model(network)
-    network.optimizer.build(network.trainable_variables)
-    training = {"dataset": dataset, "pad": pad}
-    metadata = checkpoints.Metadata(0, architecture, training)
-    return str(checkpoints.save(folder, network, metadata))
+    return untrained.save(
+        folder, network, architecture, dataset=dataset, pad=pad
+    )
 
 
 def load(path):
@@ -124,7 +117,7 @@ def test_other_drawings_and_files_are_scaled_as_by_predict(make):
     shown = make(model="shared_capsule", dataset="images")
     image = np.zeros((140, 280, 3), np.uint8)
     image[10:130, 20:50] = 255
-    fitted = 255 * fitting.fit(image[..., :1], DIGITS, shown.data_set)
+    fitted = 255 * fitting.fit(image[..., :1], untrained.DIGITS, shown.data_set)
     for found in (
         shown.look_at_drawing(png(image)),
         shown.look_at_file(png(image), "a.png", False),

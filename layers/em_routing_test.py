@@ -4,7 +4,6 @@ from keras import ops
 
 import layers
 from layers import EMOptions
-from layers.window import Window
 from testing import em_oracle
 from testing.gradients import value_and_gradients
 
@@ -143,13 +142,3 @@ def test_votes_far_from_zero_lose_no_digits():
 def test_options_refuse_wrong_values(values, message):
     with pytest.raises(ValueError, match=message):
         EMOptions(**values)
-
-
-@pytest.mark.parametrize(
-    ("strides", "counts"), [(1, [1, 2, 3, 3, 2, 1]), (2, [1, 1, 2, 1, 1])]
-)
-def test_children_count_the_positions_that_see_them(strides, counts):
-    window = Window(6, 6, 3, strides, "VALID")
-    for y in range(window.positions[0]):
-        for ky in range(3):
-            assert window.num_parents()[y, 0, ky, 0] == counts[strides * y + ky]

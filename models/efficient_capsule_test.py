@@ -6,7 +6,6 @@ import pytest
 from keras import ops
 
 from checkpoints.architecture import Architecture
-from common.errors import UserError
 from devices.parallel_test import JAX, losses
 from devices.parallel_test import run as run_command
 from evaluation.export import functional
@@ -72,12 +71,6 @@ def test_every_size_of_images_has_a_network():
             for pixels, kernel in zip(left, found.primary_kernel, strict=True):
                 assert pixels - 1 <= kernel <= pixels
                 assert kernel >= 1
-
-
-def test_the_smallest_image_is_stated_and_works():
-    make(shape=ImageShape(SMALLEST_IMAGE, 40, 1, 2))
-    with pytest.raises(UserError, match=f"{NAME}: the smallest .* is 11x11"):
-        make(shape=ImageShape(40, SMALLEST_IMAGE - 1, 1, 2))
 
 
 def test_trainable_weights_are_as_published():

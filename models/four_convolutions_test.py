@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from keras import ops
 
-from common.errors import UserError
 from input_data import features as keys
 from input_data.features import ImageShape
 from models.models_test import example_batch
@@ -194,13 +193,6 @@ def test_initial_weights_are_those_of_keras(name):
         *field, before, after = values.shape
         limit = np.sqrt(6 / (np.prod(field) * (before + after)))
         assert 0.9 * limit < np.abs(values).max() <= limit
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_smallest_image_leaves_one_position(name):
-    build(name, ImageShape(14, 14, 1, 2))
-    with pytest.raises(UserError, match=rf"{name}: the .* works is 14x14$"):
-        build(name, ImageShape(20, 13, 1, 2))
 
 
 def test_the_routing_of_images_is_by_position():

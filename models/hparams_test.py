@@ -32,16 +32,6 @@ def test_defaults_are_the_references():
     }
 
 
-def test_the_references_cifar_overrides():
-    text = "num_prime_capsules=64,padding=SAME,leaky=true,remake=false"
-    assert parse_overrides(HParams, text) == {
-        "num_prime_capsules": 64,
-        "padding": "SAME",
-        "leaky": True,
-        "remake": False,
-    }
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -51,6 +41,15 @@ def test_the_references_cifar_overrides():
         ("decay_rate=1", {"decay_rate": 1.0}),
         ("verbose=0,remake=1", {"verbose": False, "remake": True}),
         ("loss_type=softmax", {"loss_type": "softmax"}),
+        (  # the reference's for CIFAR-10
+            "num_prime_capsules=64,padding=SAME,leaky=true,remake=false",
+            {
+                "num_prime_capsules": 64,
+                "padding": "SAME",
+                "leaky": True,
+                "remake": False,
+            },
+        ),
     ],
 )
 def test_values_are_typed(text, expected):

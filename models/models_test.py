@@ -312,18 +312,21 @@ def test_mixed_bfloat16_gives_about_the_losses_and_gradients(name, num_targets):
 
 
 @pytest.mark.parametrize(
-    ("name", "padding", "smallest"),
+    ("name", "hparams", "smallest"),
     [
-        ("capsule", "VALID", 17),
-        ("capsule", "SAME", 1),
-        ("baseline", "VALID", 13),
-        ("baseline", "SAME", 1),
-        ("matrix_capsule", "VALID", 17),
-        ("matrix_capsule", "SAME", 13),
+        ("capsule", {"padding": "VALID"}, 17),
+        ("capsule", {"padding": "SAME"}, 1),
+        ("baseline", {"padding": "VALID"}, 13),
+        ("baseline", {"padding": "SAME"}, 1),
+        ("matrix_capsule", {"padding": "VALID"}, 17),
+        ("matrix_capsule", {"padding": "SAME"}, 13),
+        ("pooling", {}, 14),
+        ("shared_capsule", {}, 14),
+        ("efficient_capsule", {}, 11),
     ],
 )
-def test_the_smallest_image_is_stated_and_works(name, padding, smallest):
-    hparams = small_hparams(name, padding=padding)
+def test_the_smallest_image_is_stated_and_works(name, hparams, smallest):
+    hparams = small_hparams(name, **hparams)
     build_model(name, ImageShape(smallest, 40, 1, 2), 1, hparams)
     if smallest > 1:
         too_small = ImageShape(40, smallest - 1, 1, 2)

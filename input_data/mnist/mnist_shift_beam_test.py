@@ -6,9 +6,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from common.errors import UserError
 from input_data.generators import shifted_records
-from input_data.generators.job import Job
+from input_data.generators.shifted_records_test import contents_of, pairs_job
 from input_data.mnist import mnist_shift_beam
-from input_data.splits import Split
 
 # conftest.py collects this file only where Apache Beam is installed.
 pytestmark = pytest.mark.slow
@@ -16,22 +15,7 @@ COMMAND = mnist_shift_beam.__file__
 
 
 def some_job(folder, **changes):
-    settings = {
-        "dataset": "digits",
-        "split": Split.TEST,
-        "shift": 1,
-        "pad": 1,
-        "multi_targets": True,
-        "num_pairs": 3,
-        "max_shard": 200,
-        "seed": 5,
-        **changes,
-    }
-    return Job(str(folder), **settings)
-
-
-def contents_of(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return pairs_job(folder, max_shard=200, **changes)
 
 
 @pytest.fixture

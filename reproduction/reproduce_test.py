@@ -269,7 +269,8 @@ def test_experiments_without_data(tmp_path, monkeypatch, capsys):
     # What is written down needs none.
     results = tmp_path / "results"
     results.mkdir()
-    write(results, "affnist", result(3))
+    others = {"affNIST": {"wrong": 9, "examples": 99, "confident": 9}}
+    write(results, "affnist", {**result(3), "others": others})
     command.run(["affnist"], [0], results, **given)
     done.clear()
     command.run(["all"], [0], "out", **given)

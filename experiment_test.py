@@ -311,6 +311,8 @@ def test_an_evaluation_that_a_signal_prevented_is_made_up_for(
             experiment.run(config)
     assert "Total wrong" not in capsys.readouterr().out
     experiment.run(config)
+    output = capsys.readouterr().out
+    assert "model.ckpt-8:\nTotal wrong predictions: " in output
     assert list(scalars(done / "test")["wrong_prediction"]) == evaluated
 
 

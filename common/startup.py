@@ -30,21 +30,18 @@ def load_backend():
     # On processors without AVX-512 TensorFlow would leave oneDNN out, whose
     # products make a training step twice as fast there.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+    asked = os.environ.get("KERAS_BACKEND")
+    source = f"KERAS_BACKEND={asked}" if asked else "the backend of keras.json"
     with _without_harmless_lines():
         try:
             import keras
         except (ImportError, ValueError) as error:
-            asked = os.environ.get("KERAS_BACKEND")
-            raise UserError(
-                f"KERAS_BACKEND={asked} cannot be used: {error}"
-                if asked
-                else f"the backend of ~/.keras/keras.json: {error}"
-            ) from None
+            raise UserError(f"{source} cannot be used: {error}") from None
         backend = keras.backend.backend()
         if backend not in _BACKENDS:
             raise UserError(
-                f"Keras' backend {backend} cannot be used: set KERAS_BACKEND "
-                f"to one of {', '.join(_BACKENDS)}"
+                f"{source} cannot be used: it must be one of "
+                f"{', '.join(_BACKENDS)}, not {backend}"
             )
         import tensorflow as tf  # reads the data under every backend
 

@@ -172,6 +172,11 @@ def test_bright_overlaps_are_cut_at_white():
     assert (x[keys.IMAGES][both] == 1.0).all()
 
 
+def test_pairs_are_not_distorted():
+    with pytest.raises(UserError, match="--distort is for one target"):
+        digits(num_targets=2, distort=True)
+
+
 @pytest.mark.parametrize(
     ("options", "largest"),
     [

@@ -330,7 +330,10 @@ def test_the_smallest_image_is_stated_and_works(name, hparams, smallest):
     build_model(name, ImageShape(smallest, 40, 1, 2), 1, hparams)
     if smallest > 1:
         too_small = ImageShape(40, smallest - 1, 1, 2)
-        with pytest.raises(UserError, match=f"is {smallest}x{smallest}"):
+        message = (
+            rf"model {name}\b.*: the smallest .* is {smallest}x{smallest}$"
+        )
+        with pytest.raises(UserError, match=message):
             build_model(name, too_small, 1, hparams)
 
 

@@ -50,6 +50,22 @@ def test_a_signal_that_another_process_told_of_may_also_come_here():
         assert stop.is_heeded
 
 
+def test_a_folder_that_is_removed_or_missing_is_not_held(tmp_path, monkeypatch):
+    folder = tmp_path / "train"
+    with pytest.raises(UserError, match="train cannot be read: No such file"):
+        sole_trainer(folder).__enter__()
+    folder.mkdir()
+    locked = process._locked
+
+    def removed(descriptor, *arguments):
+        folder.rmdir()  # by another training, before this one has the lock
+        return locked(descriptor, *arguments)
+
+    monkeypatch.setattr(process, "_locked", removed)
+    with pytest.raises(UserError, match="just removed .*train: try again"):
+        sole_trainer(folder).__enter__()
+
+
 def test_a_closed_terminal_ends_a_training_but_for_nohup():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

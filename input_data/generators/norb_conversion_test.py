@@ -9,11 +9,12 @@ import tensorflow_datasets as tfds
 from common import durable
 from common.errors import UserError
 from input_data.datasets import tfds_images
+from input_data.formats import norb_matrix
 from input_data.formats.norb_records import read_records
 from input_data.generators import norb_conversion
 from testing import tiny_files
 
-BYTE, INTEGER = 0x1E3D4C55, 0x1E3D4C54
+BYTE, INTEGER, FLOAT = 0x1E3D4C55, 0x1E3D4C54, 0x1E3D4C51
 
 
 def matrix_bytes(magic, shape, content):
@@ -140,6 +141,13 @@ def test_damaged_originals_are_named(tmp_path, kind, damage, message):
     with pytest.raises(UserError, match=f"{path}.*{message}"):
         norb_conversion.convert(str(tmp_path), str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
+
+
+def test_other_types_of_values_are_refused(tmp_path):
+    path = tmp_path / "x.mat"
+    path.write_bytes(matrix_bytes(FLOAT, (2,), bytes(8)))
+    with pytest.raises(UserError, match="not a NORB matrix"):
+        norb_matrix.read_matrix(path)
 
 
 def test_missing_and_doubled_originals_are_named(tmp_path):

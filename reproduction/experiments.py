@@ -236,7 +236,7 @@ _ALL = (
     _multimnist(
         "-muon-24",
         "24 types of primary capsules, Muon",
-        18760,
+        15946,
         f"num_prime_capsules=24,{_MUON}",
         in_short=False,
     ),

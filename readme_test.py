@@ -1,20 +1,77 @@
 import pathlib
 import re
+import shlex
 
 import numpy as np
 
 import experiment
+from common import flags
+from input_data.generators.job import Job
+from models.hparams import parse_overrides
+from models.registry import model_class
 from testing.small_models import overrides
 from training.config import Config
 
 README = pathlib.Path(__file__).with_name("README.md")
-PREDICT = README.with_name("docs") / "predict.md"
+DOCS = README.with_name("docs")
+PREDICT = DOCS / "predict.md"
 
 
 def python_blocks(page):
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     assert blocks
     return blocks
+
+
+def commands(program):
+    """The arguments of a program wherever a page shows a command of it."""
+    pages = [README, *sorted(DOCS.glob("*.md"))]
+    blocks = [
+        block
+        for page in pages
+        for block in re.findall(r"```shell\n(.*?)```", page.read_text(), re.S)
+    ]
+    for line in "\n".join(blocks).replace("\\\n", " ").splitlines():
+        for command in re.split("&&|&$", line):
+            words = shlex.split(command, comments=True)
+            if program in words:
+                yield words[words.index(program) + 1 :]
+
+
+def test_the_pages_commands_are_understood():
+    numbers = {"experiment.py": 0, "input_data/mnist/mnist_shift.py": 0}
+    for program in numbers:
+        for arguments in commands(program):
+            numbers[program] += 1
+            if program != "experiment.py":
+                flags.parse(Job, arguments)
+                continue
+            config = flags.parse(Config, arguments)
+            parse_overrides(
+                model_class(config.model or "capsule").HParams,
+                config.hparams_override,
+            )
+    assert min(numbers.values()) >= 3
+
+
+def test_the_references_commands_stand_there():
+    """As its README has them, but for the names of the folders."""
+    shown = {" ".join(arguments) for arguments in commands("experiment.py")}
+    mnist, cifar = "--data_dir=$DATA_DIR/mnist_data/", "--data_dir=$DATA_DIR"
+    of_cifar = (
+        "--dataset=cifar10 --hparams_override=num_prime_capsules=64,"
+        "padding=SAME,leaky=true,remake=false"
+    )
+    assert {
+        f"{mnist} --train=false --summary_dir=/tmp/ "
+        "--checkpoint=$CKPT_DIR/mnist_checkpoint/model.ckpt-1",
+        f"{cifar} --train=false {of_cifar} --summary_dir=/tmp/ "
+        "--checkpoint=$CKPT_DIR/cifar/cifar{}/model.ckpt-600000 "
+        "--num_trials=7",
+        f"{mnist} --max_steps=300000 --summary_dir=/tmp/attempt0/",
+        f"{mnist} --max_steps=300000 --summary_dir=/tmp/attempt1/ "
+        "--model=baseline",
+    } <= shown
 
 
 def test_a_checkpoint_in_python(tmp_path, capsys):

@@ -2,11 +2,13 @@
 
 import contextlib
 import dataclasses
+import math
 import pathlib
 import time
 
 import checkpoints
 from common.errors import UserError
+from common.text import listed
 from devices.parallel import OneDevice
 from evaluation.evaluator import Evaluator, require_same_images
 from evaluation.results import Results
@@ -20,6 +22,8 @@ _SHORT_INTERVAL = 0.5
 _LONGEST_INTERVAL = 3600
 # Seconds that a training may run on after its last checkpoint.
 _ENDING = 10
+# Seconds in which a training of another machine writes something.
+_WRITES_WITHIN = 600
 
 
 def evaluate_once(config, parallel=_ONE_DEVICE):
@@ -123,11 +127,14 @@ def evaluate_continuously(config, parallel=_ONE_DEVICE):
     While a training runs in `<summary_dir>/train`, every checkpoint is
     evaluated as it comes, once and in the order of steps; that ends with the
     training's last step, or after `eval_timeout` seconds without a new one.
+    A training runs if it holds its lock, which tells of this machine alone
+    where several share a disk, or if files there change while this job looks.
     Where none runs and none starts within `START_TIMEOUT` seconds, the newest
     checkpoint is, or with `eval_all` each that is there.
 
     Raises:
-      UserError: if there is no checkpoint, or one does not work.
+      UserError: if there is no checkpoint, or none but TF1's, or one does not
+        work.
     """
     config.require_summary_dir()
     if not parallel.is_alone:
@@ -150,23 +157,32 @@ class _Follower:
         self._seen = set()
         self._last_step = -1
         self._is_finished = False
+        self._is_here = False
+        self._files = _files(self._directory)
+        self._last_change = -math.inf
 
     def run(self):
         """Evaluates them; see `evaluate_continuously`."""
         if not self._starts():
             self._evaluate_those_there()
             # It may have started meanwhile.
-            if not is_training(self._directory):
+            if not self._runs():
                 return
         self._follow()
 
     def _starts(self):
         """Whether a training runs, or starts within a minute."""
-        if is_training(self._directory):
+        if self._runs():
             return True
         found = checkpoints.find_all(self._directory)
         if found and self._is_last(found[-1][1]):
             return False
+        others = checkpoints.find_tf1(self._directory)
+        if others and not found:
+            raise UserError(
+                f"{self._directory} has checkpoints of TF1, {listed(others)}: "
+                "name the one to evaluate by --checkpoint"
+            )
         patience = min(START_TIMEOUT, self._config.eval_timeout)
         print(
             f"No training runs in {self._directory}: waiting {patience:g} "
@@ -176,9 +192,23 @@ class _Follower:
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
             time.sleep(min(_SHORT_INTERVAL, self._config.eval_interval))
-            if is_training(self._directory):
+            if self._runs():
                 return True
         return False
+
+    def _runs(self):
+        """Whether a training runs, here or on another machine."""
+        if is_training(self._directory):
+            self._is_here = True
+            return True
+        now, files = time.monotonic(), _files(self._directory)
+        if files != self._files:
+            self._files, self._last_change = files, now
+        return (
+            not self._is_here
+            and not self._is_finished
+            and now < self._last_change + _WRITES_WITHIN
+        )
 
     def _is_last(self, path):
         """Whether a training has ended with this checkpoint."""
@@ -211,7 +241,7 @@ class _Follower:
         last_time = last_running = time.monotonic()
         while True:
             # First: what it saves until it ends is then seen below.
-            runs = is_training(self._directory)
+            runs = self._runs()
             for step, path in checkpoints.find_all(self._directory):
                 if _identity(path) in self._seen:
                     continue
@@ -277,6 +307,13 @@ def _is_finished(checkpoint):
     """Whether it is known to be the last of its training."""
     last = checkpoint.training.get("max_steps")
     return last is not None and checkpoint.step >= last
+
+
+def _files(directory):
+    """What changes whenever a training writes."""
+    with contextlib.suppress(OSError):  # not there yet, or just removed
+        return {_identity(path) for path in directory.iterdir()}
+    return set()
 
 
 def _identity(path):

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import threading
+from contextlib import nullcontext
 
 import pytest
 
@@ -98,16 +99,17 @@ def test_a_training_that_does_not_run_is_waited_for_and_said(
     assert reported(output) == ["2"]
 
 
-def while_training(folder, config, *events):
+def while_training(folder, config, *events, is_here=True):
     """Evaluates while a training "runs", in which some events come.
 
     Each event is a function that is called when the evaluation has nothing
-    more to do.
+    more to do. That of another machine is not seen by its lock.
     """
     events = list(events)
     sleep = jobs.time.sleep
 
-    with sole_trainer(folder / "train"):
+    lock = sole_trainer(folder / "train") if is_here else nullcontext()
+    with lock:
 
         def go_on(seconds):
             if events:
@@ -152,6 +154,55 @@ def test_a_training_that_goes_on_after_its_end_is_followed(run, capsys):
     output = capsys.readouterr().out
     assert reported(output) == ["1", "2", "3", "3"]
     assert "No new checkpoint in" in output
+
+
+def test_a_training_of_another_machine_is_followed(run, capsys, monkeypatch):
+    monkeypatch.setattr(jobs, "START_TIMEOUT", 0.1)
+    directory, saved = run / "train", run / "saved"
+    saved.mkdir()
+    names = ["model.ckpt-2", "model.ckpt-3"]
+    for name in names:
+        shutil.move(directory / name, saved)
+
+    def write():
+        (directory / "curve.csv").write_text("step,loss,accuracy\n")
+
+    def save():
+        shutil.move(saved / names.pop(0), directory)
+
+    while_training(
+        run,
+        evaluating(run, eval_timeout=100.0),
+        *(write, save, save),
+        is_here=False,
+    )
+    output = capsys.readouterr().out
+    assert reported(output) == ["1", "2", "3"]
+    assert "has stopped" not in output
+
+
+def test_one_that_writes_no_more_has_stopped(run, capsys, monkeypatch):
+    monkeypatch.setattr(jobs, "START_TIMEOUT", 0.1)
+    monkeypatch.setattr(jobs, "_WRITES_WITHIN", 0.1)
+    shutil.rmtree(run / "train" / "model.ckpt-3")
+    while_training(
+        run,
+        evaluating(run, eval_timeout=100.0),
+        (run / "train" / "another").touch,
+        is_here=False,
+    )
+    output = capsys.readouterr().out
+    assert reported(output) == ["1", "2"]
+    assert output.endswith(f"The training in {run}/train has stopped\n")
+
+
+def test_a_folder_of_tf1_alone_is_told_at_once(tmp_path, capsys):
+    directory = tmp_path / "train"
+    directory.mkdir()
+    (directory / "model.ckpt-6.index").touch()
+    with pytest.raises(UserError, match=f"of TF1, {directory}/model.ckpt-6: "):
+        jobs.evaluate_continuously(evaluating(tmp_path))
+    assert capsys.readouterr().out == ""
 
 
 def test_a_training_that_ends_is_not_waited_for(run, capsys, monkeypatch):

@@ -15,6 +15,7 @@ from input_data.labelled_images import (
 )
 from input_data.options import Options
 from input_data.splits import Split
+from testing import tiny_files
 
 
 def digits(split=Split.TRAIN, **options):
@@ -39,6 +40,22 @@ def single_pixels(size=9, copies=30):
     images = np.zeros((len(labels), size, size, 1), "uint8")
     images[:, size // 2, size // 2, 0] = 10 * (labels + 1)
     return LabelledImages(images, labels, 10)
+
+
+@pytest.mark.parametrize("name", ["digits", "mnist"])
+def test_single_digits_are_shifted_by_2_unless_asked(tmp_path, name):
+    if name == "mnist":
+        tiny_files.write_idx(tmp_path)
+
+    def first(**options):
+        if name == "mnist":
+            options["data_dir"] = str(tmp_path)
+        pipeline = registry.load(name, Split.TRAIN, Options(**options))
+        (batch,) = batches(pipeline, 8, 0, 1)
+        return images_of(batch)
+
+    np.testing.assert_array_equal(first(), first(shift=2))
+    assert (first() != first(shift=1)).any()
 
 
 @pytest.mark.parametrize(("shift", "pad"), [(None, None), (1, 3)])

@@ -235,6 +235,20 @@ class Sharpened(layers.RoutingRule):
         return super().couplings(self.times * logits, axis)
 
 
+class Blunt(layers.RoutingRule):
+    """One whose parameter is not a field."""
+
+    def __init__(self, times):
+        super().__init__()
+        object.__setattr__(self, "times", times)
+
+
+def test_a_rule_is_not_saved_without_its_parameters():
+    layer = layers.Capsule(3, 4, rule=Blunt(times=0.5))
+    with pytest.raises(ValueError, match="Blunt would be saved without times"):
+        layer.get_config()
+
+
 def test_a_rule_of_ones_own_routes_and_is_saved(tmp_path):
     rule = Sharpened(times=3.0)
     inputs = keras.Input((5, 2))

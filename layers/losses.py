@@ -56,7 +56,10 @@ def softmax_loss(labels: Tensor, logits: Tensor) -> Tensor:
     """Cross-entropy of softmax(logits) with the label vector.
 
     With several labels it is the sum of their cross-entropies, as in the
-    reference: -sum over the classes of labels * log softmax(logits).
+    reference: -sum over the classes of labels * log softmax(logits). Its
+    gradient, k * softmax(logits) - labels for k of them, is that of this value;
+    TensorFlow's operation, which the reference calls, gives softmax(logits) -
+    labels whatever k, which is another for two.
 
     Args:
       labels: tensor [B, O], k-hot.

@@ -47,8 +47,8 @@ class BaseHParams:
     learning_rate: float = field(0.001, "learning rate at step 0", above=0)
     optimizer: str = field(
         "adam",
-        "adam, as in the reference, or muon: Muon for the kernels of "
-        "convolutions and capsules, Adam for dense ones and all else",
+        "adam, as in the reference, or muon: Muon for kernels of three axes "
+        "and more, those of convolutions and capsules, Adam for all else",
         choices=tuple(OPTIMIZERS),
     )
     schedule: str = field(

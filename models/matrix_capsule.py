@@ -45,7 +45,10 @@ class HParams(BaseHParams):
     )
     conv_channels: int = size(32, "A, channels of the convolution")
     conv_lambda: float = field(
-        0.01, "the same of the convolutional capsules", above=0, network=True
+        0.01,
+        "inverse temperature of the convolutional capsules",
+        above=0,
+        network=True,
     )
     conv_stddev: float = field(
         0.05, "standard deviation of the convolution's initial kernel", above=0

@@ -117,7 +117,7 @@ def orthogonalised(matrix, scale):
     in (0, 1] to between 0.7 and 1.2: five of Newton's and Schulz's iterations
     (Jordan 2024). They are done with the product of the matrix and its
     transpose, whose side is the shorter one: a long matrix is multiplied
-    twice, not fifteen times. That needs products of full float32, as `Muon`
+    twice, not ten times. That needs products of full float32, as `Muon`
     asks for: by TF32 the result is off by a tenth, by bfloat16 the iterations
     diverge.
 

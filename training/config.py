@@ -87,9 +87,9 @@ class Config(Options, devices.Settings):
     )
     hparams_override: str = field(
         "",
-        "Hyper-parameters as name=value,name=value. preset=svhn stands for "
-        "the paper's smaller network for SVHN; values given beside it go "
-        "before its own.",
+        "Hyper-parameters as name=value,name=value. preset=NAME stands for "
+        "a set of them (svhn, of capsule: the paper's smaller network; small, "
+        "of matrix_capsule); values given beside it override its own.",
     )
     init_checkpoint: str | None = field(
         None,

@@ -6,8 +6,9 @@ from absl.flags import Error
 
 from common import flags, tables
 from common.fields import meanings
+from input_data.generators.job import Job
 from input_data.options import Options, _data_flag
-from training.config import Config
+from training.config import EVAL_BATCH_SIZE, Config
 
 EVALUATED = [
     name
@@ -45,6 +46,33 @@ def test_evaluation_takes_every_data_flag_of_the_training():
     assert again == dataclasses.replace(config, train=False)
     config = Config(max_steps=3, batch_size=2, hparams_override="routing=1")
     assert parsed(config.evaluation_command()) == Config(train=False)
+
+
+def test_defaults_are_the_references():
+    assert {
+        "batch_size": 128,
+        "eval_interval": 60,
+        "eval_size": 10_000,
+        "eval_timeout": 6 * 3600,
+        "max_steps": 1000,
+        "num_gpus": 1,
+        "num_trials": 1,
+        "save_step": 1500,
+        "train": True,
+        "validate": False,
+    }.items() <= dataclasses.asdict(Config()).items()
+    assert EVAL_BATCH_SIZE == 100
+    assert dataclasses.asdict(Job()) == {
+        "data_dir": None,
+        "dataset": "mnist",
+        "max_shard": 0,
+        "multi_targets": False,
+        "num_pairs": 1000,
+        "pad": 0,
+        "seed": 0,
+        "shift": 2,
+        "split": "valid_train",
+    }
 
 
 def test_a_checkpoint_records_what_decides_how_it_was_trained():

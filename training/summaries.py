@@ -18,6 +18,7 @@ from common.durable import make_folder, user_errors, whole_file
 from input_data import features as keys
 from models.tf1_variables import tf1_name
 from training.curve import Curve
+from visualisation.drawing import to_rgb
 
 # Of one histogram, as TensorFlow has them.
 _NUM_BUCKETS = 30
@@ -133,7 +134,9 @@ class SummaryWriter:
     def reconstructions(self, model, x, y, step):
         """Writes images: input, target and remake stacked, if it remakes.
 
-        With two targets, those of the second stand beside the first's.
+        With two targets, those of the second stand beside the first's. What
+        TensorBoard cannot show, two channels and values outside of [0, 1], is
+        drawn as `to_rgb` does.
         """
         outputs = model(x)
         names = [name for name in keys.RECONS_BY_TARGET if name in outputs]
@@ -149,10 +152,11 @@ class SummaryWriter:
             )
             for name in names
         ]
+        pictures = [to_rgb(one) for one in np.concatenate(columns, axis=2)]
         with self._writing():
             tf.summary.image(
                 "reconstruction",
-                np.concatenate(columns, axis=2),
+                np.stack(pictures),
                 step,
                 max_outputs=_NUM_IMAGES,
             )

@@ -4,9 +4,11 @@ import tensorflow as tf
 
 from checkpoints import Metadata
 from checkpoints.architecture import Architecture
+from evaluation.counts import Score
+from input_data import features as keys
 from input_data.features import ImageShape
 from models.capsule import HParams
-from testing.events import hparams_row
+from testing.events import events_of, hparams_row
 from training import summaries
 
 
@@ -84,3 +86,87 @@ def test_settings_of_a_resume_replace_those_before(tmp_path):
         rows.append(row)
     assert rows[0] != rows[1]
     assert all(row.startswith("run/train ") for row in rows)
+
+
+def pictures(folder, step):
+    """The images of one `reconstruction`, uint8 [height, width, depth]."""
+    (event,) = events_of(folder).Tensors("reconstruction")
+    assert event.step == step
+    _, _, *found = event.tensor_proto.string_val
+    return [tf.io.decode_png(picture).numpy() for picture in found]
+
+
+def as_bytes(images):
+    return np.round(images * 255).astype("uint8")
+
+
+def shown(folder, images, targets, remakes, step=3):
+    """The pictures of a batch whose remakes are known."""
+    names = keys.RECONS_BY_TARGET
+    x = {keys.IMAGES: images}
+    y = dict(zip(names, targets, strict=False))
+    outputs = dict(zip(names, remakes, strict=False))
+    writer = summaries.SummaryWriter(folder)
+    writer.reconstructions(lambda given: outputs, x, y, step)
+    return pictures(folder, step)
+
+
+def test_a_remake_stands_under_its_target_beside_that_of_the_second(tmp_path):
+    rng = np.random.default_rng(1)
+    images, *others = rng.uniform(size=(5, 2, 4, 6, 1)).astype("float32")
+    targets, remakes = others[:2], others[2:]
+    for number, picture in enumerate(shown(tmp_path, images, targets, remakes)):
+        assert picture.shape == (3 * 4, 2 * 6, 3)
+        for column in range(2):
+            for row, expected in enumerate(
+                (images, targets[column], remakes[column])
+            ):
+                place = picture[4 * row :, 6 * column :, 0][:4, :6]
+                difference = (
+                    place.astype(int) - as_bytes(expected[number])[..., 0]
+                )
+                assert abs(difference).max() <= 1
+
+
+def test_two_standardised_channels_are_shown_side_by_side(tmp_path):
+    images = np.zeros((1, 2, 2, 2), "float32")
+    images[..., 0], images[..., 1] = -3.0, 1.0
+    remakes = np.full((1, 2, 2, 2), 0.5, "float32")
+    (picture,) = shown(tmp_path, images, [images], [remakes])
+    assert picture.shape == (6, 4, 3)  # grey, and without transparency
+    for rows in (slice(0, 2), slice(2, 4)):
+        assert (picture[rows, :2] == 0).all()
+        assert (picture[rows, 2:] == 255).all()
+    assert (abs(picture[4:].astype(int) - round(3.5 / 4 * 255)) <= 1).all()
+
+
+def test_the_scalars_of_an_evaluation_are_the_counts():
+    score = Score(
+        num_examples=10, correct=6, almost_correct=9, confident=5, loss=0.25
+    )
+    assert summaries.evaluation_scalars(score) == {
+        "correct_prediction": 6,
+        "wrong_prediction": 4,
+        "almost_wrong_prediction": 1,
+        "accuracy": 0.6,
+        "loss": 0.25,
+    }
+
+
+def test_those_of_a_training_are_shares_and_counts_of_a_batch():
+    logs = {
+        "batch_classification_cost": 0.5,
+        "loss": 0.75,
+        "accuracy": 0.5,
+        "almost_accuracy": 0.75,
+        "reconstruction_error": 9.0,
+    }
+    assert summaries.training_scalars(logs, 8) == {
+        "batch_classification_cost": 0.5,
+        "loss": 0.75,
+        "total_loss": 0.75,
+        "accuracy": 0.5,
+        "correct_prediction_batch": 4,
+        "almost_correct_batch": 6,
+        "reconstruction_error": 9.0,
+    }

@@ -1,10 +1,6 @@
 """The page, as a process serves it and as headless Chromium shows it."""
 
-import contextlib
-import re
 import socket
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -14,6 +10,7 @@ import experiment
 from common.errors import UserError
 from demonstration.exhibit_test import png, save
 from testing import browser, commands
+from testing.commands import served
 from testing.small_models import overrides
 from training.config import Config
 
@@ -47,26 +44,6 @@ def trained(tmp_path_factory):
         )
     )
     return folder
-
-
-@contextlib.contextmanager
-def served(checkpoint, *flags):
-    """The address at which a process serves the page."""
-    with subprocess.Popen(
-        [
-            *(sys.executable, demo.__file__, f"--checkpoint={checkpoint}"),
-            *("--port=0", *flags),
-        ],
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            line = process.stdout.readline()
-            found = re.fullmatch(r"Open (http://\S+:\d+/) \(Ctrl-C.*\n", line)
-            assert found, line
-            yield found[1]
-        finally:
-            process.kill()
 
 
 def picture(page, element):

@@ -10,7 +10,6 @@ from the last event of the pen to the last change of the bars.
 
 import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
 
@@ -18,12 +17,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import numpy as np
 
-import checkpoints
-import demo
 from benchmarks import command_line
 from checkpoints.architecture import Architecture
-from models.optimizer import compile_model
-from testing import browser
+from testing import browser, untrained
+from testing.commands import served
 
 FLAGS = {"rounds": 25, **command_line.SETTING}
 _POINTS = {"dot": 1, "stroke": 25}
@@ -44,25 +41,11 @@ def measure(flags):
     if browser.find() is None:
         sys.exit("demo_benchmark.py: no Chromium is installed")
     with tempfile.TemporaryDirectory() as folder:
-        path = _save(command_line.setting(flags), folder)
-        with subprocess.Popen(
-            [sys.executable, demo.__file__, f"--checkpoint={path}", "--port=0"],
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as process:
-            try:
-                _, address, *_ = process.stdout.readline().split()
-                return _draw(address, flags.rounds)
-            finally:
-                process.kill()
-
-
-def _save(setting, folder):
-    architecture = Architecture("capsule", setting.shape, 1, setting.hparams)
-    model = architecture.build()
-    compile_model(model)
-    metadata = checkpoints.Metadata(0, architecture, {"dataset": "digits"})
-    return checkpoints.save(folder, model, metadata)
+        setting = command_line.setting(flags)
+        network = Architecture("capsule", setting.shape, 1, setting.hparams)
+        path = untrained.save(folder, untrained.compiled(network), network)
+        with served(path) as address:
+            return _draw(address, flags.rounds)
 
 
 def _draw(address, rounds):

@@ -1,6 +1,8 @@
-"""The commands as processes: for tests only."""
+"""The commands as processes: for tests and benchmarks only."""
 
+import contextlib
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -31,3 +33,17 @@ def finish(process, timeout=600):
 def run(*arguments, **keywords):
     """The same of a process that is started for it."""
     return finish(start(*arguments, **keywords))
+
+
+@contextlib.contextmanager
+def served(checkpoint, *flags):
+    """The address at which a process of demo.py serves the page."""
+    arguments = f"--checkpoint={checkpoint}", "--port=0", *flags
+    with start("demo.py", *arguments) as process:
+        try:
+            line = process.stdout.readline()
+            found = re.fullmatch(r"Open (http://\S+:\d+/) \(Ctrl-C.*\n", line)
+            assert found, line
+            yield found[1]
+        finally:
+            process.kill()

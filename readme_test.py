@@ -6,7 +6,9 @@ import numpy as np
 
 import experiment
 from common import flags
+from demonstration import exhibit
 from input_data.generators.job import Job
+from models import registry
 from models.hparams import parse_overrides
 from models.registry import model_class
 from testing.small_models import overrides
@@ -14,6 +16,7 @@ from training.config import Config
 
 README = pathlib.Path(__file__).with_name("README.md")
 DOCS = README.with_name("docs")
+ARCHITECTURE = DOCS / "architecture.md"
 PREDICT = DOCS / "predict.md"
 
 
@@ -92,6 +95,28 @@ def test_a_checkpoint_in_python(tmp_path, capsys):
     assert names["couplings"].shape == (3, 100, 6, 6, 2, 10)
     np.testing.assert_allclose(np.sum(names["couplings"], -1), 1, rtol=1e-5)
     assert names["outputs"]["capsules"].shape == (100, 10, 5)
+
+
+def test_a_model_of_ones_own(tmp_path, monkeypatch, capsys):
+    (block,) = python_blocks(ARCHITECTURE)
+    (tmp_path / "small.py").write_text(block)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(registry.MODELS, "small", ("small", "SmallModel"))
+    folder = str(tmp_path / "run")
+    experiment.run(
+        Config(
+            model="small",
+            hparams_override="types=2,atoms=4",
+            batch_size=16,
+            max_steps=2,
+            summary_dir=folder,
+        )
+    )
+    config = Config(train=False, checkpoint=folder)
+    score = experiment.run(config)
+    assert score.num_examples == 360
+    shown = exhibit.load(config).look(np.zeros((28, 28, 1), "float32"))
+    assert len(shown["lengths"]) == 10
 
 
 def test_the_library_part_runs(tmp_path, monkeypatch):

@@ -56,7 +56,7 @@ def test_a_backend_that_is_none_of_ours_is_named():
     program = "from common import startup; startup.load_backend()"
     env = {**os.environ, "KERAS_BACKEND": "numpy"}
     _, _, errors = commands.run("-c", program, env=env)
-    assert "KERAS_BACKEND=numpy cannot be used: it must be" in errors
+    assert "UserError: KERAS_BACKEND=numpy cannot be used: it must be" in errors
 
 
 @pytest.mark.parametrize(
@@ -68,4 +68,9 @@ def test_so_is_one_of_the_file_of_keras(tmp_path, backend, message):
     (tmp_path / "keras.json").write_text(json.dumps({"backend": backend}))
     env = {**os.environ, "KERAS_HOME": str(tmp_path), "KERAS_BACKEND": ""}
     _, _, errors = commands.run("-c", program, env=env)
-    assert f"the backend of keras.json cannot be used: {message}" in errors
+    told = "UserError: the backend of keras.json cannot be used: "
+    assert told + message in errors
+    env["KERAS_BACKEND"] = backend
+    _, _, errors = commands.run("-c", program, env=env)
+    told = f"UserError: KERAS_BACKEND={backend} cannot be used: "
+    assert told + message in errors

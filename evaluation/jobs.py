@@ -4,6 +4,8 @@ import contextlib
 import dataclasses
 import math
 import pathlib
+import re
+import socket
 import time
 
 import checkpoints
@@ -22,8 +24,10 @@ _SHORT_INTERVAL = 0.5
 _LONGEST_INTERVAL = 3600
 # Seconds that a training may run on after its last checkpoint.
 _ENDING = 10
-# Seconds in which a training of another machine writes something.
+# Seconds in which a training of another machine writes to its event file.
 _WRITES_WITHIN = 600
+# As TensorFlow names it: by time, machine, process and number.
+_EVENTS = re.compile(r"events\.out\.tfevents\.\d+\.(.+)\.\d+\.\d+\.v2")
 
 
 def evaluate_once(config, parallel=_ONE_DEVICE):
@@ -128,7 +132,8 @@ def evaluate_continuously(config, parallel=_ONE_DEVICE):
     evaluated as it comes, once and in the order of steps; that ends with the
     training's last step, or after `eval_timeout` seconds without a new one.
     A training runs if it holds its lock, which tells of this machine alone
-    where several share a disk, or if files there change while this job looks.
+    where several share a disk, or if event files of another machine there
+    change while this job looks.
     Where none runs and none starts within `START_TIMEOUT` seconds, the newest
     checkpoint is, or with `eval_all` each that is there.
 
@@ -157,8 +162,7 @@ class _Follower:
         self._seen = set()
         self._last_step = -1
         self._is_finished = False
-        self._is_here = False
-        self._files = _files(self._directory)
+        self._events = _events_of_others(self._directory)
         self._last_change = -math.inf
 
     def run(self):
@@ -199,16 +203,12 @@ class _Follower:
     def _runs(self):
         """Whether a training runs, here or on another machine."""
         if is_training(self._directory):
-            self._is_here = True
             return True
-        now, files = time.monotonic(), _files(self._directory)
-        if files != self._files:
-            self._files, self._last_change = files, now
-        return (
-            not self._is_here
-            and not self._is_finished
-            and now < self._last_change + _WRITES_WITHIN
-        )
+        now, events = time.monotonic(), _events_of_others(self._directory)
+        if events - self._events:
+            self._events, self._last_change = events, now
+        within = _ENDING if self._is_finished else _WRITES_WITHIN
+        return now < self._last_change + within
 
     def _is_last(self, path):
         """Whether a training has ended with this checkpoint."""
@@ -309,11 +309,14 @@ def _is_finished(checkpoint):
     return last is not None and checkpoint.step >= last
 
 
-def _files(directory):
-    """What changes whenever a training writes."""
-    with contextlib.suppress(OSError):  # not there yet, or just removed
-        return {_identity(path) for path in directory.iterdir()}
-    return set()
+def _events_of_others(directory):
+    """The event files of other machines, which change as they train."""
+    here = socket.gethostname()
+    return {
+        _identity(path)
+        for path in directory.glob("events.out.tfevents.*")
+        if (named := _EVENTS.fullmatch(path.name)) and named[1] != here
+    }
 
 
 def _identity(path):

@@ -1,10 +1,12 @@
 """Following trainings; the jobs themselves are in experiment_test.py."""
 
 import dataclasses
+import functools
 import itertools
 import json
 import re
 import shutil
+import socket
 import threading
 from contextlib import nullcontext
 
@@ -156,6 +158,13 @@ def test_a_training_that_goes_on_after_its_end_is_followed(run, capsys):
     assert "No new checkpoint in" in output
 
 
+def write_events(folder, machine):
+    """As a training on a machine does with each point of its curves."""
+    name = f"events.out.tfevents.1795471912.{machine}.7.0.v2"
+    with open(folder / "train" / name, "a") as file:
+        file.write("more")
+
+
 def test_a_training_of_another_machine_is_followed(run, capsys, monkeypatch):
     monkeypatch.setattr(jobs, "START_TIMEOUT", 0.1)
     directory, saved = run / "train", run / "saved"
@@ -165,7 +174,7 @@ def test_a_training_of_another_machine_is_followed(run, capsys, monkeypatch):
         shutil.move(directory / name, saved)
 
     def write():
-        (directory / "curve.csv").write_text("step,loss,accuracy\n")
+        write_events(run, "node-1.cluster")
 
     def save():
         shutil.move(saved / names.pop(0), directory)
@@ -181,6 +190,46 @@ def test_a_training_of_another_machine_is_followed(run, capsys, monkeypatch):
     assert "has stopped" not in output
 
 
+def test_one_that_goes_on_after_its_end_is_followed_too(run, capsys):
+    last, started = run / "train" / "model.ckpt-3", []
+    tell = jobs.Results.tell
+
+    def go_on(*arguments):
+        tell(*arguments)
+        if not started:
+            started.append(write_events(run, "node-1"))
+
+    def save_again():
+        shutil.move(last, run / "old")
+        shutil.copytree(run / "old", last)
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(jobs.Results, "tell", go_on)
+        monkeypatch.setattr(jobs, "_ENDING", 1)
+        config = evaluating(run, eval_timeout=100.0)
+        while_training(run, config, save_again, is_here=False)
+    assert reported(capsys.readouterr().out)[0] == "3"
+    assert started
+
+
+def test_a_training_here_is_known_by_its_lock_alone(run, capsys, monkeypatch):
+    monkeypatch.setattr(jobs, "START_TIMEOUT", 0.1)
+    shutil.rmtree(run / "train" / "model.ckpt-3")
+
+    def write():
+        write_events(run, socket.gethostname())
+        (run / "train" / "events.out.tfevents.0.hparams").touch()
+
+    def remove():
+        shutil.rmtree(run / "train" / "model.ckpt-1")
+
+    config = evaluating(run, eval_timeout=100.0)
+    while_training(run, config, write, remove, is_here=False)
+    output = capsys.readouterr().out
+    assert reported(output) == ["2"]
+    assert "has stopped" not in output
+
+
 def test_one_that_writes_no_more_has_stopped(run, capsys, monkeypatch):
     monkeypatch.setattr(jobs, "START_TIMEOUT", 0.1)
     monkeypatch.setattr(jobs, "_WRITES_WITHIN", 0.1)
@@ -188,7 +237,7 @@ def test_one_that_writes_no_more_has_stopped(run, capsys, monkeypatch):
     while_training(
         run,
         evaluating(run, eval_timeout=100.0),
-        (run / "train" / "another").touch,
+        functools.partial(write_events, run, "node-1"),
         is_here=False,
     )
     output = capsys.readouterr().out

@@ -1,5 +1,6 @@
 """Capsule layers: fully connected, and convolutional with shared kernels."""
 
+import dataclasses
 import math
 import numbers
 
@@ -74,6 +75,18 @@ def _rule_of(config):
     if "class_name" in config:
         return keras.saving.deserialize_keras_object(config)
     return RoutingRule(**config)
+
+
+def _require_whole(rule):
+    """Raises ValueError for a rule that would be saved without a parameter."""
+    fields = {field.name for field in dataclasses.fields(rule)}
+    lost = sorted(vars(rule).keys() - fields - rule.get_config().keys())
+    if lost:
+        raise ValueError(
+            f"{type(rule).__name__} would be saved without {', '.join(lost)}: "
+            "make it a field, in a class decorated by "
+            "@dataclasses.dataclass(frozen=True), or give it by get_config"
+        )
 
 
 class _RoutedLayer(keras.layers.Layer):
@@ -169,6 +182,7 @@ class _RoutedLayer(keras.layers.Layer):
         elif type(self.rule) is RoutingRule:
             rule = self.rule.get_config()
         else:
+            _require_whole(self.rule)
             rule = keras.saving.serialize_keras_object(self.rule)
         return {
             **super().get_config(),

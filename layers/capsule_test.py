@@ -243,10 +243,21 @@ class Blunt(layers.RoutingRule):
         object.__setattr__(self, "times", times)
 
 
+@keras.saving.register_keras_serializable(package="tests")
+class Whole(Blunt):
+    """One that tells its parameter itself."""
+
+    def get_config(self):
+        return {"times": self.times}
+
+
 def test_a_rule_is_not_saved_without_its_parameters():
     layer = layers.Capsule(3, 4, rule=Blunt(times=0.5))
     with pytest.raises(ValueError, match="Blunt would be saved without times"):
         layer.get_config()
+    layer = layers.Capsule(3, 4, rule=Whole(times=0.5))
+    again = layers.Capsule.from_config(layer.get_config())
+    assert again.rule.times == 0.5
 
 
 def test_a_rule_of_ones_own_routes_and_is_saved(tmp_path):

@@ -43,7 +43,7 @@ def served(checkpoint, *flags):
         try:
             line = process.stdout.readline()
             found = re.fullmatch(r"Open (http://\S+:\d+/) \(Ctrl-C.*\n", line)
-            assert found, line
+            assert found, line or process.stderr.read()
             yield found[1]
         finally:
             process.kill()

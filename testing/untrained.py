@@ -1,4 +1,4 @@
-"""Networks that were not trained, and their checkpoints: for tests only."""
+"""Networks that were not trained, their checkpoints: for tests, benchmarks."""
 
 import checkpoints
 from checkpoints.architecture import Architecture

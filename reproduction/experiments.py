@@ -231,6 +231,7 @@ _ALL = (
         "16 types of primary capsules, Muon, 24,388 steps",
         24388,
         _MUON_16,
+        in_short=False,
     ),
     # More types in place of more steps.
     _multimnist(
@@ -238,6 +239,13 @@ _ALL = (
         "24 types of primary capsules, Muon",
         15946,
         f"num_prime_capsules=24,{_MUON}",
+    ),
+    # The paper's types.
+    _multimnist(
+        "-muon-32",
+        "32 types of primary capsules, Muon",
+        15946,
+        _MUON,
         in_short=False,
     ),
     _multimnist(

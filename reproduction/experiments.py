@@ -177,6 +177,15 @@ _ALL = (
         "--model=baseline",
         source=_OTHER_BASELINE,
     ),
+    # The loss of the paper's baseline; the reference's has the margin loss.
+    _mnist_table(
+        "baseline-softmax",
+        "the reference's baseline, cross-entropy",
+        "loss_type=softmax",
+        0.39,
+        "--model=baseline",
+        source=_OTHER_BASELINE,
+    ),
     _mnist_table(
         "1-plain", "1 iteration, no decoder", "routing=1,remake=false", 0.34
     ),

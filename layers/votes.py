@@ -81,8 +81,7 @@ class LinearVotes:
     On CPUs TensorFlow and torch take the outputs in blocks, of one each up to
     `_MAX_BLOCKS` outputs: products of the size [B, a, I] stay in the cache,
     where those of all outputs at once would be written to memory and read
-    again. This is for float32: the gradients of blocks are summed in the type
-    of the inputs, and shorter ones would round at every addition.
+    again.
 
     Args:
       inputs: tensor [B, I, a], the input capsules of a atoms.
@@ -101,16 +100,15 @@ class LinearVotes:
         self._weights = weights = ops.convert_to_tensor(weights)
         # From here on input atoms stand before input capsules: a coupling
         # then multiplies along rows, and products are summed over rows.
-        self._inputs_by_atom = ops.transpose(inputs, (0, 2, 1))  # [B, a, I]
-        is_float32 = backend.standardize_dtype(inputs.dtype) == "float32"
-        in_blocks = is_float32 and is_on_cpu()
-        num_blocks = _MAX_BLOCKS if in_blocks else 1
+        inputs_by_atom = ops.transpose(inputs, (0, 2, 1))  # [B, a, I]
+        num_blocks = _MAX_BLOCKS if is_on_cpu() else 1
         self._block_size = math.ceil(num_outputs / num_blocks)
         by_output = ops.reshape(weights, (*weights.shape[:2], *self.outputs))
         by_output = ops.reshape(  # [O, A, a * I]
             ops.transpose(by_output, (2, 3, 1, 0)), (*self.outputs, -1)
         )
         self._weight_blocks = self._blocks(by_output)
+        self._input_blocks = _copies(inputs_by_atom, len(self._weight_blocks))
 
     def _blocks(self, by_output):
         """[O, ...] -> list of [outputs of a block, ...]."""
@@ -132,34 +130,52 @@ class LinearVotes:
     def agreement(self, capsules):
         """<inputs, weights @ v>: [B, O, A] -> float32 [O, B, I]."""
         v = ops.cast(ops.transpose(capsules, (1, 0, 2)), self.dtype)
-        blocks = zip(self._blocks(v), self._weight_blocks, strict=True)
-        agreement = ops.concatenate(
-            [self._agreement_of_block(*block) for block in blocks]
-        )
+        agreement = self._of_blocks(self._agreement_of_block, v)
         return ops.cast(agreement, "float32")
 
-    def _agreement_of_block(self, v, weights):
+    def _agreement_of_block(self, v, weights, inputs):
         product = ops.reshape(
             ops.matmul(v, weights),
             (v.shape[0], -1, self._num_atoms, self._num_inputs),
         )
-        return ops.sum(product * self._inputs_by_atom, axis=2)
+        return ops.sum(product * inputs, axis=2)
 
     def weighted_sum(self, couplings):
         """(c * inputs) @ weights: [O, B, I] -> float32 [B, O, A]."""
         c = ops.expand_dims(ops.cast(couplings, self.dtype), 2)
-        blocks = zip(self._blocks(c), self._weight_blocks, strict=True)
-        product = ops.concatenate(
-            [self._weighted_sum_of_block(*block) for block in blocks]
-        )
+        product = self._of_blocks(self._weighted_sum_of_block, c)
         return ops.cast(ops.transpose(product, (1, 0, 2)), "float32")
 
-    def _weighted_sum_of_block(self, c, weights):
+    def _weighted_sum_of_block(self, c, weights, inputs):
         weighted = ops.reshape(
-            c * self._inputs_by_atom,
+            c * inputs,
             (c.shape[0], -1, self._num_atoms * self._num_inputs),
         )
         return ops.matmul(weighted, ops.swapaxes(weights, 1, 2))
+
+    def _of_blocks(self, function, by_output):
+        """What a function makes of each block of [O, ...], its weights, inputs.
+
+        Joined along the first axis.
+        """
+        parts = map(
+            function,
+            self._blocks(by_output),
+            self._weight_blocks,
+            self._input_blocks,
+        )
+        return ops.concatenate(list(parts))
+
+
+def _copies(numbers, count):
+    """The same tensor `count` times; their gradients are summed in float32.
+
+    A shorter type would round at every addition.
+    """
+    dtype = backend.standardize_dtype(numbers.dtype)
+    if count > 1:
+        numbers = ops.cast(numbers, backend.result_type(dtype, "float32"))
+    return [ops.cast(numbers, dtype) for _ in range(count)]
 
 
 def linear_votes(inputs, weights, num_outputs: int):

@@ -694,6 +694,27 @@ def test_mnist_by_the_references_flags(tmp_path):
     assert "image 130/130" in printed_by(evaluating(run, data_dir=data))
 
 
+def test_records_that_were_padded_are_known_to_be(tmp_path):
+    write_mnist(tmp_path, 4, 13)
+    data, run = str(tmp_path), tmp_path / "run"
+    shifted_records.generate(Job(data, split="train", shift=1, pad=4))
+    records = small(run, data_dir=data, **BASELINE, shift=1, max_steps=1)
+    assert "36 images" in printed_by(records)
+    assert checkpoints.open(run).training["pad"] == 4
+    # The test images, of the idx files, are padded like them.
+    assert "image 13/13" in printed_by(evaluating(run, data_dir=data))
+
+
+def test_resuming_on_other_images_says_so(tmp_path):
+    write_mnist(tmp_path, 4, 1)
+    data, run = str(tmp_path), tmp_path / "run"
+    images = small(run, data_dir=data, **BASELINE, shift=1, max_steps=1)
+    experiment.run(images)
+    more = dataclasses.replace(images, max_steps=2)
+    shifted_records.generate(Job(data, split="train", shift=1))
+    assert "num_images was 4 and is 36 from here on" in printed_by(more)
+
+
 def test_a_checkpoint_of_another_architecture_is_refused(done):
     other = overrides("capsule", conv_channels=2, routing=1, remake=False)
     for values, message in (

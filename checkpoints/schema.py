@@ -8,7 +8,7 @@ import math
 
 from common.fields import MOST_STEPS
 from common.text import shortened
-from input_data.features import LARGEST_SIDE
+from input_data.features import LARGEST_SIDE, NUM_IMAGES
 
 _FORM = {
     "sha256": str,
@@ -33,6 +33,7 @@ _TRAINING = {
     "distort": bool,
     "image_size": int,
     "max_steps": int,
+    NUM_IMAGES: int,
     "optimizer_state": bool,
     "pad": int,
     "seed": int,

@@ -37,6 +37,8 @@ DIVIDED_FOR_TEST = "divided_for_test"
 DIVIDED_FOR_VALIDATION = "divided_for_validation"
 # And whether they were those of --data_dir, not of TensorFlow Datasets.
 OF_FILES = "of_files"
+# And how many there were to train on.
+NUM_IMAGES = "num_images"
 # Pixels of the height and the width of an image, as a network takes it.
 LARGEST_SIDE = 2**14
 
@@ -72,6 +74,8 @@ class Spec:
       divisions: dict from the name by which a checkpoint records how images
         were divided, for testing or for validation, to a digest of that: as
         long as it stays the same, no image has changed sides.
+      pad: int, pixels that were added on each side of the images before they
+        were stored; None if that is none, or not known.
       note: string, what to say besides where the command is printed that
         evaluates what was trained on these images; None if nothing.
     """
@@ -83,6 +87,7 @@ class Spec:
     class_names: tuple[str, ...] | None = None
     split_seed: int | None = None
     divisions: dict[str, str] = dataclasses.field(default_factory=dict)
+    pad: int | None = None
     note: str | None = None
 
     @property

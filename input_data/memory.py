@@ -8,8 +8,8 @@ from common.errors import UserError
 
 # The rest is for the network, its gradients and the program.
 _SHARE_FOR_DATA = 0.5
-# Of images in memory: what is read is copied to where TensorFlow keeps it.
-COPIES = 2
+# Of images in memory: what is read, and in the graph of a pipeline twice.
+COPIES = 3
 # Of a container: bytes, or "max" where it has no limit.
 _CONTAINER_LIMIT = pathlib.Path("/sys/fs/cgroup/memory.max")
 

@@ -16,7 +16,7 @@ from common.errors import Interrupted, UserError
 from common.text import listed
 from devices.parallel import OneDevice
 from input_data import registry
-from input_data.features import OF_FILES
+from input_data.features import NUM_IMAGES, OF_FILES
 from input_data.memory import require_memory
 from input_data.pipeline import Pipeline
 from layers.hardware import is_on_cpu
@@ -125,6 +125,7 @@ class _Job:
             {
                 **self.config.recorded(),
                 **self.pipeline.spec.divisions,
+                NUM_IMAGES: self.pipeline.spec.num_images,
             },
             self.pipeline.spec.class_names,
         )
@@ -151,6 +152,8 @@ def _prepare(config, parallel, directory):
         config.split(train=True),
         config,
     )
+    if config.pad is None:  # what evaluations and predict.py do as well
+        config = dataclasses.replace(config, pad=pipeline.spec.pad)
     if config.eval_every:  # lest it fail after the work
         registry.load(config.dataset_name, config.split(train=False), config)
     architecture = Architecture.asked_for(config, pipeline.spec)
@@ -255,7 +258,7 @@ def _resume(job, model):
         ends = job.architecture.hparams.schedule != "exponential"
         differences += [
             (name, source.training.get(name, value), value)
-            for name, value in config.recorded().items()
+            for name, value in job.metadata(step).training.items()
             if (ends or name != "max_steps")
             and name != OF_FILES
             and source.training.get(name, value) != value

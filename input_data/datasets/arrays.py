@@ -88,6 +88,11 @@ def read_arrays(data_dir, training):
     if not names and _is_there(data_dir, f"y_{other}"):
         others = _labels(data_dir, other, names)
         num_classes = max(num_classes, 1 + others.max())
+    if num_classes < 2:
+        raise UserError(
+            f"the labels in {data_dir} are all 0: two or more classes are "
+            "needed, with numbers from 0"
+        )
     images = images.reshape((*images.shape[:3], -1))
     return LabelledImages(images, labels, int(num_classes), names)
 

@@ -106,6 +106,7 @@ def test_a_part_of_sorted_classes_has_all(tmp_path):
         ({"y_train": LABELS - 1}, "from -1 to 2: they must be from 0 to 9999"),
         ({"y_train": LABELS / 2}, "has the label 0.5"),
         ({"y_train": np.eye(4)[LABELS]}, "of the shape (6, 4): expected the"),
+        ({"y_train": 0 * LABELS, "y_test": LABELS[:2]}, "are all 0: two or"),
         ({"y_train": LABELS > 1}, "holds bool of the shape (6,)"),
         ({"y_train": None}, "has no y_train.npy or y_train.npy.gz; it has"),
     ],

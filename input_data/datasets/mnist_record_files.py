@@ -12,7 +12,7 @@ One digit: `--data_dir` is a folder, and its file for the split is
 For validation the first name is the one that the reference's reader opens,
 the second the one that its mnist_shift writes; where there are both, the
 first is read. The images are of any size: they are shifted and padded as
-they were written.
+they were written. By how much they were padded is seen by their size.
 
 Two digits: `--data_dir=PREFIX.tfrecords@10` stands for the files
 PREFIX.tfrecords-00000-of-00010 to PREFIX.tfrecords-00009-of-00010, whatever
@@ -195,7 +195,15 @@ def single_records(path, options):
     """
     source = _RecordSource([path], mnist_records.SINGLE)
     _require_padded(source, path, options.pad)
-    return SingleObjects(source, dataclasses.replace(options, shift=0, pad=0))
+    options = dataclasses.replace(options, shift=0, pad=0)
+    return SingleObjects(source, options, pad=_padding(source))
+
+
+def _padding(source):
+    """By how much a square of digits was padded; None if it was not."""
+    height, width, _ = source.shape
+    pad, odd = divmod(height - SIZE, 2)
+    return pad if height == width and pad > 0 and not odd else None
 
 
 def _require_padded(source, name, pad):

@@ -115,6 +115,7 @@ def test_padded_records(tmp_path):
     for pad in (None, 6):
         pipeline = load(Split.TRAIN, data_dir=str(tmp_path), shift=6, pad=pad)
         assert pipeline.spec.shape == keys.ImageShape(40, 40, 1, 10)
+        assert pipeline.spec.pad == 6
     with pytest.raises(UserError, match=r"images of 40x40, but with --pad=0"):
         load(Split.TRAIN, data_dir=str(tmp_path), shift=6, pad=0)
     pipeline = load(Split.TRAIN, data_dir=str(tmp_path), shift=6, distort=True)

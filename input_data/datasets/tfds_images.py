@@ -276,7 +276,7 @@ def _label_feature(builder):
         or image is None
         or len(image.shape) != 3
         or image.shape[-1] is None
-        or image.dtype != np.uint8
+        or image.np_dtype != np.uint8
     ):
         raise UserError(
             f"--dataset=tfds:{builder.name} is not a set of labelled images: "

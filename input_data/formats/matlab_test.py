@@ -208,7 +208,8 @@ def test_elements_that_fit_one_by_one_must_fit_together(tmp_path, monkeypatch):
     write_mat(path := tmp_path / "x.mat", "s", {"x": np.zeros((99, 99), "u1")})
     packed = zlib.compress(path.read_bytes()[len(HEADER) :])
     one = struct.pack("<II", 15, len(packed)) + packed
-    monkeypatch.setattr(memory, "available", lambda: 5 * 99 * 99)
+    enough = (2 * memory.COPIES + 1) * 99 * 99  # for two, not for three
+    monkeypatch.setattr(memory, "available", lambda: enough)
     assert read_mat(write(tmp_path, HEADER + 2 * one))["s"]["x"].size == 99 * 99
     with pytest.raises(UserError, match=r"x\.mat, unpacked, takes"):
         read_mat(write(tmp_path, HEADER + 3 * one))

@@ -94,9 +94,9 @@ def prepare(job):
       UserError: if settings or images do not work, files are there with other
         contents, or the disk is too small.
     """
+    shards = plan_shards(job)  # first, lest a wrong name becomes a folder
     folder = durable.make_folder(job.data_dir)
     durable.remove_leftovers(folder)
-    shards = plan_shards(job)
     missing = _missing_shards(job, shards)
     _require_space(folder, job, missing)
     return shards, missing

@@ -280,6 +280,9 @@ def test_wrong_settings(tmp_path):
         shifted_records.generate(pairs_job(tmp_path, pad=100000))
     with pytest.raises(UserError, match="has no train-images-idx3-ubyte or"):
         shifted_records.generate(Job(str(tmp_path)))
+    with pytest.raises(UserError, match="missing is not a folder"):
+        shifted_records.generate(Job(str(tmp_path / "missing")))
+    assert not (tmp_path / "missing").exists()
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="file cannot be made: File exists"):
         shifted_records.generate(pairs_job(tmp_path / "file"))

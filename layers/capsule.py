@@ -69,6 +69,10 @@ class Length(keras.layers.Layer):
         shape = self.compute_output_shape(inputs.shape)
         return keras.KerasTensor(shape, "float32")
 
+    def get_config(self):
+        # Without it Keras would not save a layer that was given a policy.
+        return super().get_config()
+
 
 def _rule_of(config):
     """The `RoutingRule` that `_RoutedLayer.get_config` describes."""

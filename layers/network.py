@@ -209,4 +209,13 @@ class CapsuleNetwork(keras.Model):
             )
 
     def get_config(self):
-        return dict(self._config)
+        frozen = [layer.name for layer in self.layers if not layer.trainable]
+        return {**self._config, "frozen": frozen}
+
+    @classmethod
+    def from_config(cls, config):
+        frozen = config.get("frozen", ())
+        network = cls(**{n: v for n, v in config.items() if n != "frozen"})
+        for name in frozen:
+            network.get_layer(name).trainable = False
+        return network

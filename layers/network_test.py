@@ -157,6 +157,36 @@ def test_it_is_saved_with_its_types_of_numbers(tmp_path):
     np.testing.assert_allclose(lengths, expected["lengths"], atol=0.02)
 
 
+def test_frozen_layers_stay_so(tmp_path):
+    network = compiled()
+    for name in ("conv1", "remake"):
+        network.get_layer(name).trainable = False
+    network.compile("adam", loss=layers.margin_loss)
+    network.fit(IMAGES_OF_3, ONE_HOT, verbose=0)
+    network.save(tmp_path / "network.keras")
+    loaded = keras.models.load_model(tmp_path / "network.keras")
+    kept = [w.path for w in network.trainable_weights]
+    assert [w.path for w in loaded.trainable_weights] == kept
+    assert len(kept) == 4
+    # With the optimiser's state for those.
+    np.testing.assert_allclose(
+        loaded.fit(IMAGES_OF_3, ONE_HOT, verbose=0).history["loss"],
+        network.fit(IMAGES_OF_3, ONE_HOT, verbose=0).history["loss"],
+        rtol=1e-5,
+    )
+
+
+def test_a_part_of_it_is_saved(tmp_path):
+    network = layers.CapsuleNetwork(SHAPE, 3, **SIZES)
+    lengths = keras.Model(network.input, network.output["lengths"])
+    lengths.save(tmp_path / "lengths.keras")
+    loaded = keras.models.load_model(tmp_path / "lengths.keras")
+    np.testing.assert_array_equal(
+        ops.convert_to_numpy(loaded(IMAGES_OF_3)),
+        outputs_of(network)["lengths"],
+    )
+
+
 def test_float16_scales_the_loss():
     network = layers.CapsuleNetwork(SHAPE, 3, **SIZES, dtype="mixed_float16")
     network.compile("adam", loss=layers.margin_loss)

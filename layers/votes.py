@@ -158,13 +158,13 @@ class LinearVotes:
 
         Joined along the first axis.
         """
-        parts = map(
-            function,
+        blocks = zip(
             self._blocks(by_output),
             self._weight_blocks,
             self._input_blocks,
+            strict=True,
         )
-        return ops.concatenate(list(parts))
+        return ops.concatenate([function(*block) for block in blocks])
 
 
 def _copies(numbers, count):

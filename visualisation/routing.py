@@ -184,8 +184,8 @@ def _draw_maps(subject, examples, maps, equal):
             number, example, label, text = row
             axes[0].imshow(to_rgb(example.image))
             axes[0].set_ylabel(
-                f"class {subject.names_of([label])}\n({text})\n"
-                f"length {example.lengths[label]:.2f}"
+                f"class {subject.names_of([label])}\n"
+                f"({text}: {example.lengths[label]:.2f})"
             )
             for iteration in range(iterations):
                 heat = axes[iteration + 1].imshow(
@@ -203,7 +203,7 @@ def _draw_maps(subject, examples, maps, equal):
             label="sum of couplings",
             shrink=0.5,
             ticks=[norm.vmin, equal, norm.vmax],
-            format="%.2f",
+            format="%.3g",
         )
         return png(figure)
 

@@ -1,4 +1,9 @@
-"""Makes the reference's smallNORB records from the original files or TFDS."""
+"""Makes the reference's smallNORB records from the original files or TFDS.
+
+All of them, or those of some viewpoints, to test a network on viewpoints that
+it was not trained on: "Matrix capsules with EM routing" (Hinton, Sabour,
+Frosst 2018), section 6.1.
+"""
 
 import pathlib
 
@@ -19,30 +24,54 @@ from input_data.formats.norb_records import (
     write_records,
 )
 
+# By what is novel: the column of `StereoImages.meta`, and the values of it that
+# are familiar, a third of all. Azimuths are in tens of degrees.
+_FAMILIAR = {"azimuth": (2, (30, 32, 34, 0, 2, 4)), "elevation": (1, (0, 1, 2))}
 
-def convert(data_dir, output_dir):
+
+def convert(data_dir, output_dir, novel=None):
     """Writes the records of the training and the test images.
 
     Args:
       data_dir: path of the folder with the original files, or None for TFDS.
       output_dir: path of the folder to write to; made if need be.
+      novel: None for all images, or "azimuth" or "elevation": the images of a
+        third of them alone, and the test images of the others in the folder
+        "novel" in `output_dir`.
 
     Raises:
-      UserError: if the source is missing or damaged, the records are there
-        already, or cannot be written.
+      UserError: if the source is missing or damaged, lacks images of the
+        viewpoints, the records are there already, or cannot be written.
     """
-    paths = {
-        training: pathlib.Path(output_dir) / file_name(training)
-        for training in (True, False)
-    }
-    for path in paths.values():
-        durable.refuse_existing(path)
+    familiar = pathlib.Path(output_dir)
+    parts = [(familiar, True), (familiar, False)]
+    if novel:
+        parts.append((familiar / "novel", False))
+    for folder, training in parts:
+        durable.refuse_existing(folder / file_name(training))
     # Both are read before one is written: what is there is not replaced.
-    found = [_read(data_dir, training) for training in paths]
-    durable.remove_leftovers(durable.make_folder(output_dir))
-    for path, data in zip(paths.values(), found, strict=True):
+    found = {training: _read(data_dir, training) for training in (True, False)}
+    chosen = [found[training] for _, training in parts]
+    if novel:
+        chosen = [
+            _seen_from(data, novel, folder == familiar)
+            for data, (folder, _) in zip(chosen, parts, strict=True)
+        ]
+    for data, (folder, training) in zip(chosen, parts, strict=True):
+        durable.remove_leftovers(durable.make_folder(folder))
+        path = folder / file_name(training)
         write_records(path, data)
         print(f"{path}: {len(data.labels)} records")
+
+
+def _seen_from(data, novel, familiar):
+    """The images of the familiar viewpoints, or of all others."""
+    column, values = _FAMILIAR[novel]
+    seen = np.isin(data.meta[:, column], values) == familiar
+    if not seen.any():
+        name = "familiar" if familiar else "novel"
+        raise UserError(f"--novel={novel}: no image has a {name} {novel}")
+    return StereoImages(data.images[seen], data.labels[seen], data.meta[seen])
 
 
 def _read(data_dir, training):

@@ -15,6 +15,7 @@ from input_data.generators import norb_conversion
 from testing import tiny_files
 
 BYTE, INTEGER, FLOAT = 0x1E3D4C55, 0x1E3D4C54, 0x1E3D4C51
+META = np.arange(24, dtype="<i4").reshape(6, 4) % 6
 
 
 def matrix_bytes(magic, shape, content):
@@ -26,11 +27,10 @@ def matrix_bytes(magic, shape, content):
     )
 
 
-def write_originals(folder, count=6):
+def write_originals(folder, meta=META):
     """The six original files, the test's gzipped; returns what they hold."""
-    images = tiny_files.random_images(count, 2, 96, 96)
-    labels = np.arange(count, dtype="<i4") % 5
-    meta = np.arange(4 * count, dtype="<i4").reshape(count, 4) % 6
+    images = tiny_files.random_images(len(meta), 2, 96, 96)
+    labels = np.arange(len(meta), dtype="<i4") % 5
     for split, suffix in (("training", ""), ("testing", ".gz")):
         for kind, content in (
             ("dat", matrix_bytes(BYTE, images.shape, images.tobytes())),
@@ -56,6 +56,38 @@ def test_converts_original_files_plain_and_gzipped(tmp_path):
         found_images, found_labels = read_records(path)
         np.testing.assert_array_equal(found_images, images)
         np.testing.assert_array_equal(found_labels, labels)
+
+
+def test_novel_viewpoints_are_kept_for_a_test(tmp_path):
+    azimuths = np.array([0, 2, 4, 30, 32, 34, *range(6, 30, 2)])
+    elevations = np.array([0, 1, 2, 3, 4, 5, 6, 7, 8] * 2)
+    meta = np.zeros((18, 4), "<i4")
+    meta[:, 1], meta[:, 2] = elevations, azimuths
+    images, _ = write_originals(tmp_path, meta)
+    for novel, familiar in (
+        ("azimuth", np.arange(18) < 6),
+        ("elevation", np.arange(18) % 9 < 3),
+    ):
+        output = tmp_path / novel
+        norb_conversion.convert(str(tmp_path), str(output), novel)
+        for path, chosen in (
+            (output / "trainduo.tfrecords", familiar),
+            (output / "testduo.tfrecords", familiar),
+            (output / "novel" / "testduo.tfrecords", ~familiar),
+        ):
+            found, labels = read_records(path)
+            np.testing.assert_array_equal(found, images[chosen])
+            np.testing.assert_array_equal(labels, (np.arange(18) % 5)[chosen])
+        assert len(list(output.rglob("*.tfrecords"))) == 3
+
+
+def test_a_source_without_novel_viewpoints_is_refused(tmp_path):
+    write_originals(tmp_path, np.zeros((6, 4), "<i4"))
+    with pytest.raises(UserError, match="no image has a novel elevation"):
+        norb_conversion.convert(
+            str(tmp_path), str(tmp_path / "out"), "elevation"
+        )
+    assert not (tmp_path / "out").exists()
 
 
 def test_converting_again_gives_the_same_bytes(tmp_path):

@@ -8,6 +8,10 @@ the others, plain or gzipped) in one folder:
 or, without --data_dir, from the smallnorb of TensorFlow Datasets. It writes
 OUT/trainduo.tfrecords and OUT/testduo.tfrecords, each 24,300 records in the
 order of the source, for --dataset=norb --data_dir=OUT.
+
+--novel=azimuth or elevation writes the images of a third of the viewpoints
+alone, 8,100 and 8,100, and the 16,200 test images of the others to
+OUT/novel/testduo.tfrecords.
 """
 
 import os
@@ -34,6 +38,12 @@ def _define_flags():
     flags.DEFINE_string(
         "output_dir", None, "Folder for the records.", required=True
     )
+    flags.DEFINE_enum(
+        "novel",
+        None,
+        ["azimuth", "elevation"],
+        "Which viewpoints to keep for a test alone. Default: none.",
+    )
 
 
 def main(argv):
@@ -42,7 +52,7 @@ def main(argv):
     with told("norb_convert.py"):
         from input_data.generators.norb_conversion import convert
 
-        convert(flags.FLAGS.data_dir, flags.FLAGS.output_dir)
+        convert(flags.FLAGS.data_dir, flags.FLAGS.output_dir, flags.FLAGS.novel)
 
 
 if __name__ == "__main__":

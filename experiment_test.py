@@ -43,6 +43,7 @@ from testing.events import events_of, hparams_row, scalars
 from testing.mnist_files import write_mnist
 from testing.saved_arrays import saved
 from testing.small_models import overrides
+from testing.tiny_files import write_cifar10
 from training import process, train
 from training.config import Config
 from training.process import is_training, sole_trainer
@@ -348,6 +349,21 @@ def test_test_images_that_are_missing_are_told_before_the_training(tmp_path):
         eval_every=2,
     )
     with pytest.raises(UserError, match="has no t10k-images"):
+        experiment.run(config)
+    assert not (tmp_path / "run").exists()
+
+
+def test_crops_of_another_model_are_told_before_the_training(tmp_path):
+    write_cifar10(tmp_path)
+    config = Config(
+        model="baseline",
+        dataset="cifar10",
+        data_dir=str(tmp_path),
+        summary_dir=str(tmp_path / "run"),
+        crops=13,
+        eval_every=2,
+    )
+    with pytest.raises(UserError, match="--crops is for models of capsules"):
         experiment.run(config)
     assert not (tmp_path / "run").exists()
 

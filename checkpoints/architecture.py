@@ -88,6 +88,18 @@ class Architecture:
         """How many weights the network has."""
         return model_class(self.model).num_weights(self.shape, self.hparams)
 
+    def require_evaluable(self, config):
+        """Raises UserError for evaluations that its outputs are not for.
+
+        Args:
+          config: `Config`.
+        """
+        if config.crops > 1 and not model_class(self.model).shows_capsules:
+            raise UserError(
+                f"--crops is for models of capsules: what model {self.model} "
+                "gives has no scale to add up"
+            )
+
     def build(self, seed=0):
         """The `keras.Model`, with initial weights of the seed."""
         return build_model(

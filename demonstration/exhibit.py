@@ -343,7 +343,7 @@ def load(config):
 
 def _refuse_looks(config):
     """Refuses flags that say how images of a data set look, without one."""
-    for name in ("distort", "image_size", "pad", "pairs"):
+    for name in ("color", "distort", "image_size", "pad", "pairs"):
         if getattr(config, name) != getattr(type(config), name):
             raise UserError(
                 f"--{name} says how the images of a data set look: name their "

@@ -215,10 +215,14 @@ def test_settings_of_another_network_are_refused_without_data(tmp_path):
         )
 
 
-def test_how_images_look_is_refused_without_data(tmp_path):
+@pytest.mark.parametrize(
+    ("named", "flags"),
+    [("pairs", {"pairs": "below", "num_targets": 2}), ("color", {"color": 1})],
+)
+def test_how_images_look_is_refused_without_data(tmp_path, named, flags):
     path = save(tmp_path, model="capsule", dataset="mnist")
-    config = Config(train=False, checkpoint=path, pairs="below", num_targets=2)
-    with pytest.raises(UserError, match="--pairs says how .* by --data_dir"):
+    config = Config(train=False, checkpoint=path, **flags)
+    with pytest.raises(UserError, match=f"--{named} says how .* by --data_di"):
         exhibit.load(config)
 
 

@@ -157,11 +157,6 @@ class Evaluator:
         _, pipeline = self.load(checkpoint)
         _, _, predictor = self._built
         config = self.settings_for(checkpoint)
-        if config.crops > 1 and not self.model.shows_capsules:
-            raise UserError(
-                f"--crops is for models of capsules: what model "
-                f"{self.model.name} gives has no scale to add up"
-            )
         batch_size = self._parallel.round_up(EVAL_BATCH_SIZE)
         found = predict(predictor, pipeline, batch_size)
         if config.crops > 1:
@@ -219,6 +214,7 @@ class Evaluator:
         pipeline = self._pipeline(config)
         if architecture is None:
             architecture = Architecture.asked_for(config, pipeline.spec)
+        architecture.require_evaluable(config)
         fitted = _fitted(checkpoint, architecture, config, pipeline.spec)
         checkpoint.require_usable(config, pipeline)
         checkpoint.require_same_network(architecture)  # before it is made

@@ -7,6 +7,7 @@ import checkpoints
 from common.errors import UserError
 from evaluation.counts import predicted_classes
 from evaluation.evaluator import Evaluator, require_same_images
+from evaluation.prediction import require_finite
 from input_data import features as keys
 
 
@@ -30,8 +31,8 @@ def measure(config, models, num_examples):
       and of the images of these examples, float32 [N, H, W, C].
 
     Raises:
-      UserError: if a checkpoint is missing, for images of one size, or does
-        not fit the data.
+      UserError: if a checkpoint is missing, for images of one size, does not
+        fit the data, or gives numbers that are not finite.
     """
     if config.pairs == "overlap":
         raise UserError("--pairs must be below or beside")
@@ -51,6 +52,7 @@ def measure(config, models, num_examples):
         checkpoint = checkpoints.open(path)
         for kind, evaluator in evaluators.items():
             found = evaluator.predict(checkpoint)
+            require_finite(found.logits)
             run[kind] = dataclasses.asdict(found.score)
             del run[kind]["loss"]  # NaN, of some networks, is not JSON
         pipeline = pipeline or found.pipeline

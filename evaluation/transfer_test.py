@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 import transfer
@@ -110,6 +111,16 @@ def test_missing_checkpoints_are_told_before_the_work(tmp_path):
     with pytest.raises(UserError, match=message):
         transfer.run(models, config, tmp_path, 4)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_networks_without_finite_numbers_are_refused(tmp_path):
+    model, architecture = untrained.small("pooling")
+    model.set_weights([np.full_like(w, np.nan) for w in model.get_weights()])
+    path = untrained.save(tmp_path / "saved", model, architecture)
+    config = Config(train=False, pairs="below", eval_size=9)
+    with pytest.raises(UserError, match="numbers that are not finite"):
+        transfer.run({"a": [path]}, config, tmp_path / "out", 4)
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_pairs_that_overlap_are_another_experiment(tmp_path):

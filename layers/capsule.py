@@ -25,6 +25,13 @@ def require_positive(**arguments: int) -> None:
             )
 
 
+def require_bool(**arguments: bool) -> None:
+    """Raises ValueError for the first that is not True or False."""
+    for name, value in arguments.items():
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} must be a bool. Received: {value!r}")
+
+
 def require_axes(
     layer: keras.layers.Layer, shape: tuple, *axes: str, num_unknown: int = 0
 ) -> None:
@@ -81,7 +88,7 @@ def _rule_of(config):
     return RoutingRule(**config)
 
 
-def _require_whole(rule):
+def require_whole(rule: RoutingRule) -> None:
     """Raises ValueError for a rule that would be saved without a parameter."""
     fields = {field.name for field in dataclasses.fields(rule)}
     lost = sorted(vars(rule).keys() - fields - rule.get_config().keys())
@@ -125,10 +132,11 @@ class _RoutedLayer(keras.layers.Layer):
             num_atoms=num_atoms,
             num_routing=num_routing,
         )
-        if not isinstance(leaky, bool):
-            raise ValueError(f"leaky must be a bool. Received: {leaky!r}")
+        require_bool(leaky=leaky, use_bias=use_bias)
         if isinstance(rule, dict):
             rule = _rule_of(rule)
+        if not isinstance(rule, RoutingRule | None):
+            raise ValueError(f"rule must be a RoutingRule. Received: {rule!r}")
         if leaky and rule is not None and not rule.leaky:
             raise ValueError("leaky is True, but rule is not leaky")
         self.num_capsules = num_capsules
@@ -186,7 +194,7 @@ class _RoutedLayer(keras.layers.Layer):
         elif type(self.rule) is RoutingRule:
             rule = self.rule.get_config()
         else:
-            _require_whole(self.rule)
+            require_whole(self.rule)
             rule = keras.saving.serialize_keras_object(self.rule)
         return {
             **super().get_config(),
@@ -238,9 +246,9 @@ class Capsule(_RoutedLayer):
     Input shape: [B, I, a]. Output shape: [B, O, A].
 
     Raises:
-      ValueError: for arguments that are not positive integers, and at build
-        if the input does not have three axes, or an unknown number of atoms,
-        or of capsules whose weights are not shared.
+      ValueError: for arguments of another type, or numbers that are not
+        positive, and at build if the input does not have three axes, or an
+        unknown number of atoms, or of capsules whose weights are not shared.
     """
 
     def __init__(
@@ -253,6 +261,7 @@ class Capsule(_RoutedLayer):
         **kwargs,
     ):
         super().__init__(num_capsules, num_atoms, num_routing, leaky, **kwargs)
+        require_bool(share_weights=share_weights)
         self.share_weights = share_weights
         self.input_spec = keras.layers.InputSpec(ndim=3)
 

@@ -406,9 +406,15 @@ def test_capsule_refuses_wrong_arguments(arguments, message):
         layers.Capsule(**arguments)
 
 
-def test_leaky_is_a_bool():
-    with pytest.raises(ValueError, match="leaky must be a bool.*'no'"):
-        layers.Capsule(3, 4, leaky="no")
+@pytest.mark.parametrize("name", ["leaky", "share_weights", "use_bias"])
+def test_what_is_a_bool(name):
+    with pytest.raises(ValueError, match=f"{name} must be a bool.*'no'"):
+        layers.Capsule(3, 4, **{name: "no"})
+
+
+def test_a_rule_is_a_rule():
+    with pytest.raises(ValueError, match="must be a RoutingRule.*'add'"):
+        layers.Capsule(3, 4, rule="add")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 Each loss takes (labels, logits) or (images, reconstructions) and returns
 a float32 tensor [B]; the training loss is its mean over the batch. `logits`
 are capsule lengths for capsule models and the raw outputs of the baseline.
+Labels of another shape raise ValueError.
 """
 
 import keras
@@ -26,6 +27,21 @@ def _float32(*tensors):
     return (ops.cast(tensor, "float32") for tensor in tensors)
 
 
+def _labelled(labels, logits):
+    """Both in float32, or ValueError for labels that would be broadcast."""
+    labels, logits = _float32(labels, logits)
+    known = zip(labels.shape, logits.shape, strict=False)
+    if len(labels.shape) != len(logits.shape) or any(
+        None not in sizes and sizes[0] != sizes[1] for sizes in known
+    ):
+        raise ValueError(
+            "labels must be one-hot, of the shape of the logits, "
+            f"{tuple(logits.shape)}: keras.utils.to_categorical makes such. "
+            f"Received: {tuple(labels.shape)}"
+        )
+    return labels, logits
+
+
 @_registered
 def margin_loss(
     labels: Tensor, logits: Tensor, absent_weight: float = ABSENT_WEIGHT
@@ -44,7 +60,7 @@ def margin_loss(
     Returns:
       float32 tensor [B].
     """
-    labels, logits = _float32(labels, logits)
+    labels, logits = _labelled(labels, logits)
     present = ops.square(ops.relu(PRESENT_MARGIN - logits))
     absent = ops.square(ops.relu(logits - ABSENT_MARGIN))
     cost = labels * present + absent_weight * (1.0 - labels) * absent
@@ -68,7 +84,7 @@ def softmax_loss(labels: Tensor, logits: Tensor) -> Tensor:
     Returns:
       float32 tensor [B].
     """
-    labels, logits = _float32(labels, logits)
+    labels, logits = _labelled(labels, logits)
     return -ops.sum(labels * ops.log_softmax(logits, axis=-1), axis=-1)
 
 
@@ -86,7 +102,7 @@ def sigmoid_loss(labels: Tensor, logits: Tensor) -> Tensor:
     Returns:
       float32 tensor [B].
     """
-    labels, logits = _float32(labels, logits)
+    labels, logits = _labelled(labels, logits)
     # log(1 + exp(l)) - T * l, in the form that does not overflow.
     cost = ops.softplus(logits) - 0.5 * labels * logits
     return ops.mean(cost, axis=-1)
@@ -138,8 +154,8 @@ def spread_loss(
     Returns:
       float32 tensor [B].
     """
-    labels, activations, margin = _float32(labels, activations, margin)
-    margin = ops.reshape(margin, (-1, 1, 1))
+    labels, activations = _labelled(labels, activations)
+    margin = ops.reshape(ops.cast(margin, "float32"), (-1, 1, 1))
     # [B, present, absent]
     lead = activations[:, :, None] - activations[:, None, :]
     pairs = labels[:, :, None] * (1.0 - labels[:, None, :])
@@ -173,7 +189,19 @@ def spread_margin(
 
     Returns:
       float32 tensor of the shape of `step`, or [] for None.
+
+    Raises:
+      ValueError: if `margin_steps` is less than 1, or of an unknown schedule.
     """
+    if margin_steps < 1:
+        raise ValueError(
+            f"margin_steps must be at least 1. Received: {margin_steps!r}"
+        )
+    if schedule not in MARGIN_SCHEDULES:
+        raise ValueError(
+            f"schedule must be one of {tuple(MARGIN_SCHEDULES)}. "
+            f"Received: {schedule!r}"
+        )
     if step is None:
         step = margin_steps
     progress = ops.cast(step, "float32") / margin_steps

@@ -92,6 +92,27 @@ def test_spread_loss_by_hand():
     )
 
 
+@pytest.mark.parametrize("shape", [(2,), (2, 1), (2, 1, 3), (2, 2)])
+@pytest.mark.parametrize(
+    "loss", [*layers.CLASSIFICATION_LOSSES.values(), layers.spread_loss]
+)
+def test_labels_that_are_not_one_hot_are_refused(loss, shape):
+    with pytest.raises(ValueError, match="labels must be one-hot"):
+        loss(np.zeros(shape, "int32"), LOGITS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0,), "margin_steps must be at least 1.* 0"),
+        ((9, "cosine"), "schedule must be one of.* 'cosine'"),
+    ],
+)
+def test_wrong_margins(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        layers.spread_margin(np.array([0]), *arguments)
+
+
 def test_the_margin_is_at_last_that_of_the_papers_schedule():
     last = layers.spread_margin(np.array([9]), 9)
     np.testing.assert_array_equal(

@@ -14,7 +14,12 @@ import numpy as np
 from keras import ops
 
 from .blocks import block_size, by_blocks
-from .capsule import padding_of, require_axes, require_positive
+from .capsule import (
+    padding_of,
+    require_axes,
+    require_bool,
+    require_positive,
+)
 from .em_routing import (
     COLUMN_ENTRY,
     POSE_ENTRIES,
@@ -439,10 +444,7 @@ class ClassMatrixCapsules(_EMRoutedLayer):
             kernel_stddev,
             **kwargs,
         )
-        if not isinstance(coordinates, bool):
-            raise ValueError(
-                f"coordinates must be a bool. Received: {coordinates!r}"
-            )
+        require_bool(coordinates=coordinates)
         self.coordinates = coordinates
 
     def _build_for(self, height, width, types):

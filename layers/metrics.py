@@ -1,7 +1,7 @@
 """Which predictions are right: for one target and for several.
 
 A prediction is the set of the `num_targets` classes with the largest logits,
-ties to the lower class index.
+ties to the lower class index. Logits that are not all finite predict nothing.
 """
 
 import keras
@@ -12,14 +12,16 @@ from .tensor import Tensor
 
 def _num_hits(labels, logits, num_targets):
     """How many of the predicted classes are labels: float32 [B]."""
+    logits = ops.cast(logits, "float32")
     # A stable sort of the negated logits puts the lower of two equals first
     # on every backend; top_k promises that only on some.
-    order = ops.argsort(-ops.cast(logits, "float32"), axis=-1)
+    order = ops.argsort(-logits, axis=-1)
     predicted = ops.one_hot(
         order[:, :num_targets], logits.shape[-1], dtype="float32"
     )
     hits = ops.sum(predicted, axis=1) * ops.cast(labels, "float32")
-    return ops.sum(hits, axis=-1)
+    finite = ops.all(ops.isfinite(logits), axis=-1)
+    return ops.sum(hits, axis=-1) * ops.cast(finite, "float32")
 
 
 @keras.saving.register_keras_serializable(package="capsules")

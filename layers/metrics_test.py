@@ -40,6 +40,15 @@ def test_two_targets_are_a_set():
     assert values(layers.almost_correct, labels, 2) == [1, 1, 0, 1]
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_logits_that_are_not_finite_predict_nothing(value):
+    logits = np.array([[0.9, 0.1, value], [0.9, 0.1, 0.0]], "float32")
+    labels = np.eye(3, dtype="float32")[[0, 0]]
+    for function in (layers.correct, layers.almost_correct):
+        out = ops.convert_to_numpy(function(labels, logits))
+        assert out.tolist() == [0, 1]
+
+
 @pytest.mark.parametrize("num_targets", [1, 2])
 def test_equal_logits_predict_the_first_classes(num_targets):
     logits = np.zeros((1, 12), "float32")

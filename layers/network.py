@@ -5,7 +5,7 @@ from typing import Literal
 import keras
 from keras import ops
 
-from .capsule import Capsule, ConvSlimCapsule, Length
+from .capsule import Capsule, ConvSlimCapsule, Length, require_whole
 from .convolution import Conv2D
 from .initial_weights import like_the_reference
 from .losses import MeanOverBatch, reconstruction_loss
@@ -128,6 +128,10 @@ class CapsuleNetwork(keras.Model):
     capsule of the label is redrawn, as in the paper's section 4.1; in calls
     and in `predict`, where there is no label, the longest.
 
+    `CapsuleNetwork.from_config(network.get_config())` gives another of the
+    same layers; `keras.models.clone_model` would give a plain network, which
+    does not know how this one is trained.
+
     Args:
       input_shape: (H, W, C) of the images.
       num_classes: int, O.
@@ -209,13 +213,16 @@ class CapsuleNetwork(keras.Model):
             )
 
     def get_config(self):
-        frozen = [layer.name for layer in self.layers if not layer.trainable]
-        return {**self._config, "frozen": frozen}
+        require_whole(self.get_layer("capsule2").rule)
+        # Of each weight, as a part of a layer may be frozen.
+        trainable = [weight.trainable for weight in self.weights]
+        return {**self._config, "trainable": trainable}
 
     @classmethod
     def from_config(cls, config):
-        frozen = config.get("frozen", ())
-        network = cls(**{n: v for n, v in config.items() if n != "frozen"})
-        for name in frozen:
-            network.get_layer(name).trainable = False
+        config = dict(config)
+        trainable = config.pop("trainable")
+        network = cls(**config)
+        for weight, value in zip(network.weights, trainable, strict=True):
+            weight.trainable = value
         return network

@@ -5,7 +5,7 @@ from keras import ops
 
 import layers
 from input_data.features import IMAGES, ImageShape
-from layers.capsule_test import Sharpened
+from layers.capsule_test import Blunt, Sharpened
 from models.registry import build_model
 from testing.small_models import small_hparams
 
@@ -157,23 +157,57 @@ def test_it_is_saved_with_its_types_of_numbers(tmp_path):
     np.testing.assert_allclose(lengths, expected["lengths"], atol=0.02)
 
 
-def test_frozen_layers_stay_so(tmp_path):
+@pytest.mark.parametrize(
+    ("frozen", "count"),
+    [
+        (lambda n: [n.get_layer("conv1"), n.decoder], 4),
+        (lambda n: n.decoder.dense[:1], 10),
+    ],
+)
+def test_frozen_layers_stay_so(tmp_path, frozen, count):
     network = compiled()
-    for name in ("conv1", "remake"):
-        network.get_layer(name).trainable = False
+    for layer in frozen(network):
+        layer.trainable = False
     network.compile("adam", loss=layers.margin_loss)
     network.fit(IMAGES_OF_3, ONE_HOT, verbose=0)
     network.save(tmp_path / "network.keras")
     loaded = keras.models.load_model(tmp_path / "network.keras")
     kept = [w.path for w in network.trainable_weights]
     assert [w.path for w in loaded.trainable_weights] == kept
-    assert len(kept) == 4
+    assert len(kept) == count
     # With the optimiser's state for those.
     np.testing.assert_allclose(
         loaded.fit(IMAGES_OF_3, ONE_HOT, verbose=0).history["loss"],
         network.fit(IMAGES_OF_3, ONE_HOT, verbose=0).history["loss"],
         rtol=1e-5,
     )
+
+
+def test_a_frozen_network_stays_so(tmp_path):
+    compiled()  # whose layers without a name take the first numbers
+    network = compiled()
+    network.trainable = False
+    network.save(tmp_path / "network.keras")
+    loaded = keras.models.load_model(tmp_path / "network.keras")
+    assert not loaded.trainable_weights
+    np.testing.assert_array_equal(
+        outputs_of(loaded)["lengths"], outputs_of(network)["lengths"]
+    )
+
+
+def test_another_is_made_of_its_configuration():
+    network = compiled()
+    network.decoder.trainable = False
+    other = layers.CapsuleNetwork.from_config(network.get_config())
+    other.compile("adam", loss=layers.margin_loss)
+    assert len(other.trainable_weights) == 6
+    other.fit(IMAGES_OF_3, ONE_HOT, verbose=0)
+
+
+def test_a_rule_that_would_lose_a_parameter_is_not_saved(tmp_path):
+    network = layers.CapsuleNetwork(SHAPE, 3, **SIZES, rule=Blunt(5.0))
+    with pytest.raises(ValueError, match="would be saved without times"):
+        network.save(tmp_path / "network.keras")
 
 
 def test_a_part_of_it_is_saved(tmp_path):

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from .capsule import require_axes, require_positive
+from .capsule import require_axes, require_bool, require_positive
 from .initial_weights import like_the_reference
 from .tensor import Tensor
 
@@ -51,8 +51,9 @@ class Reconstruction(keras.layers.Layer):
     Output shape: [B, height, width, depth], values in [0, 1].
 
     Raises:
-      ValueError: for sizes that are not positive integers, and at build if
-        the capsules do not have three axes of which the last two are known.
+      ValueError: for sizes that are not positive integers or another type of
+        `he_normal`, and at build if the capsules do not have three axes of
+        which the last two are known.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Reconstruction(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         require_positive(height=height, width=width, depth=depth)
+        require_bool(he_normal=he_normal)
         self.height = height
         self.width = width
         self.depth = depth

@@ -150,6 +150,12 @@ class RoutingRule:
                     f"{name} must be one of {choices}. "
                     f"Received: {getattr(self, name)!r}"
                 )
+        # With 0 a zero capsule has no length, below it one above 1.
+        if not (self.squash_constant > 0 and self.squash_epsilon >= 0):
+            raise ValueError(
+                "squash_constant must be above 0 and squash_epsilon not below. "
+                f"Received: {self.squash_constant!r}, {self.squash_epsilon!r}"
+            )
 
     def get_config(self):
         return dataclasses.asdict(self)

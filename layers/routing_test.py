@@ -89,7 +89,12 @@ def test_routing_without_biases_is_that_with_zeros():
 
 @pytest.mark.parametrize(
     ("rule", "message"),
-    [({"logits": "sum"}, "logits.*sum"), ({"compare": "s"}, "compare.*'s'")],
+    [
+        ({"logits": "sum"}, "logits.*sum"),
+        ({"compare": "s"}, "compare.*'s'"),
+        ({"squash_constant": 0.0}, "squash_constant must be above 0.* 0.0"),
+        ({"squash_epsilon": -1e-7}, "squash_epsilon not below.* -1e-07"),
+    ],
 )
 def test_rules_refuse_what_they_do_not_know(rule, message):
     with pytest.raises(ValueError, match=message):

@@ -15,6 +15,7 @@ from models.hparams import (
     BaseHParams,
     loss_type,
     padding,
+    remake,
     remake_weight,
     size,
 )
@@ -46,11 +47,7 @@ class HParams(BaseHParams):
     num_prime_capsules: int = size(32, "types of primary capsules")
     padding: str = padding()
     primary_atoms: int = size(8, "atoms of a primary capsule")
-    remake: bool = field(
-        True,
-        "reconstruct the image from the class capsule, and train on it",
-        network=True,
-    )
+    remake: bool = remake()
     remake_weight: float = remake_weight()
     routing: int = size(
         3, "routing iterations of the class capsules", at_most=MOST_ITERATIONS

@@ -17,7 +17,7 @@ from layers.hardware import is_mirrored
 from layers.reconstruction import HIDDEN_UNITS
 from models import optimizer
 from models.classifier import Classifier, Routing
-from models.hparams import BaseHParams, remake_weight, size
+from models.hparams import BaseHParams, remake, remake_weight, size
 
 # Images of this height and width begin with a wide convolution, as those of
 # smallNORB do.
@@ -58,11 +58,7 @@ class HParams(BaseHParams):
     )
     num_prime_capsules: int = size(16, "primary capsules")
     primary_atoms: int = size(8, "atoms of a primary capsule")
-    remake: bool = field(
-        True,
-        "reconstruct the image from the class capsule, and train on it",
-        network=True,
-    )
+    remake: bool = remake()
     remake_weight: float = remake_weight(
         "what the mean squared error of redrawn pixels counts in the loss, "
         "times 784"

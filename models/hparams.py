@@ -83,6 +83,15 @@ def loss_type():
     )
 
 
+def remake():
+    """A field for whether there is a decoder."""
+    return field(
+        True,
+        "reconstruct the image from the class capsule, and train on it",
+        network=True,
+    )
+
+
 def remake_weight(
     help_text="what the squared error of a redrawn pixel counts in the loss",
 ):

@@ -32,11 +32,13 @@ class Evaluation:
       name: string, what they are.
       flags: string, what differs from the training's flags.
       published: float, test error in percent; None if none is.
+      source: string, who published it; None: who did the experiment's.
     """
 
     name: str
     flags: str
     published: float | None = None
+    source: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,10 +75,10 @@ class Experiment:
 
     def figure(self, measured=None):
         """The published error, of itself or one of `others`, and the source."""
-        published = (measured or self).published
-        if published is None:
+        measured = measured or self
+        if measured.published is None:
             return "not published"
-        return f"{published:g} % ({self.source})"
+        return f"{measured.published:g} % ({measured.source or self.source})"
 
 
 def _mnist_table(
@@ -274,7 +276,11 @@ _ALL = (
         flags="--shift=6 --pad=6",
         published=0.77,
         source=f"{_SABOUR}, section 5.2, on moved test images",
-        others=(Evaluation("affNIST", _AFFNIST, 21.0),),
+        others=(
+            Evaluation(
+                "affNIST", _AFFNIST, 21.0, f"{_SABOUR}, section 5.2, affNIST"
+            ),
+        ),
         not_run=_NOT_HERE,
     ),
     Experiment(

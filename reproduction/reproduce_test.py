@@ -36,6 +36,16 @@ TINY = Experiment(
 )
 
 
+def test_published_figures_have_their_sources():
+    theirs, others = (
+        Evaluation("pairs", "", 3.0, source) for source in (None, "others")
+    )
+    assert TINY.figure() == "12.5 % (somebody)"
+    assert TINY.figure(theirs) == "3 % (somebody)"
+    assert TINY.figure(others) == "3 % (others)"
+    assert TINY.figure(TINY.others[0]) == "not published"
+
+
 @pytest.fixture
 def places(tmp_path, monkeypatch):
     """A machine and a folder for results; a process each would take long."""

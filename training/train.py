@@ -154,9 +154,10 @@ def _prepare(config, parallel, directory):
     )
     if config.pad is None:  # what evaluations and predict.py do as well
         config = dataclasses.replace(config, pad=pipeline.spec.pad)
+    architecture = Architecture.asked_for(config, pipeline.spec)
     if config.eval_every:  # lest it fail after the work
         registry.load(config.dataset_name, config.split(train=False), config)
-    architecture = Architecture.asked_for(config, pipeline.spec)
+        architecture.require_evaluable(config)
     if architecture.hparams.verbose and not parallel.is_alone:
         raise UserError(
             "verbose=true looks into the network of a process that trains by "

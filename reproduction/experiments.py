@@ -250,6 +250,7 @@ _ALL = (
         "24 types of primary capsules, Muon",
         15946,
         f"num_prime_capsules=24,{_MUON}",
+        in_short=False,
     ),
     # The paper's types.
     _multimnist(
@@ -257,7 +258,6 @@ _ALL = (
         "32 types of primary capsules, Muon",
         15946,
         _MUON,
-        in_short=False,
     ),
     _multimnist(
         "-baseline",

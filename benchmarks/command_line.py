@@ -11,7 +11,7 @@ import keras
 from benchmarks.networks import Setting
 from common import processes
 from common.durable import user_errors
-from common.ending import told
+from common.ending import handling_signals, told
 from common.fields import meanings, require_known
 from devices.allocation import keep_freed_memory
 from devices.machine import machine
@@ -48,12 +48,10 @@ def run(measure, defaults, description, arguments=None):
             parser.error(f"--{name} names nothing")
         if any(type(v) is int and v < 1 for v in values):
             parser.error(f"--{name} must be at least 1")
-    if arguments is None:
-        # The processes that measure end with this one, however it is ended.
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.default_int_handler)
     keep_freed_memory()
-    with told(parser.prog):
+    # As Ctrl-C does it, so that the processes that measure are asked to end.
+    interrupt = handling_signals(signal.default_int_handler)
+    with told(parser.prog), interrupt:
         if "policy" in defaults:
             require_policy(flags.policy)
             keras.config.set_dtype_policy(flags.policy)

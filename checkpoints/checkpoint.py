@@ -45,6 +45,8 @@ _BYTES_PER_VALUE = 4
 _HDF5_OVERHEAD = 2**20
 # More than the description of a network with 100,000 long names of classes.
 _LARGEST_JSON = 2**26
+# Names of one data set, where TensorFlow Datasets has its files.
+_SAME_IMAGES = ({"mnist", "tfds:mnist"}, {"svhn", "tfds:svhn_cropped"})
 
 
 class DamagedError(UserError):
@@ -158,6 +160,12 @@ class Checkpoint(Metadata):
                 "standardised, all others from 0 to 1"
             )
         if then != now:
+            if config.validate and {then, now} in _SAME_IMAGES:
+                raise UserError(
+                    f"{self.path} was trained on {then}, whose images are "
+                    f"those of {now}: with --validate name {then}, so that "
+                    "those are held out that were in training"
+                )
             return
         if config.validate and before.get("validate") is False:
             raise UserError(
@@ -263,6 +271,10 @@ def open_checkpoint(path: str | os.PathLike) -> Checkpoint:
         raise UserError(
             f"checkpoint {shortened(path)} cannot be read: {error.strerror}"
         ) from None
+    if path.name in (WEIGHTS_FILE, JSON_FILE):
+        raise UserError(
+            f"{path} is one file of the checkpoint {path.parent}: name that"
+        )
     if is_tf1(path):
         return Tf1Checkpoint(path)
     if not os.path.exists(path / JSON_FILE) and (found := _found_in(path)):
@@ -370,8 +382,11 @@ def save(directory, model, metadata, keep=0):
         final.parent.mkdir(parents=True, exist_ok=True)
         with whole(final) as partial:
             _write(partial, model, metadata)
-        if keep:
+    if keep:
+        try:
             remove_old(directory, metadata.step, keep)
+        except OSError as error:
+            print(f"Note: an older checkpoint is not removed: {error}")
     return final
 
 

@@ -400,6 +400,48 @@ def test_what_is_no_checkpoint_lists_some_below(saved):
         checkpoints.open(given)
 
 
+@pytest.mark.parametrize("name", [WEIGHTS_FILE, JSON_FILE])
+def test_one_file_of_a_checkpoint_names_its_folder(saved, name):
+    path, _ = saved
+    with pytest.raises(UserError, match=f"{name} is one file .* {path}: name"):
+        checkpoints.open(path / name)
+
+
+def test_a_checkpoint_that_cannot_be_removed_costs_none(
+    original, tmp_path, capsys, monkeypatch
+):
+    def fail(*_):
+        raise OSError(39, "Directory not empty", "old")
+
+    monkeypatch.setattr(checkpoint, "remove_old", fail)
+    _, model = original
+    path = checkpoints.save(tmp_path, model, METADATA, keep=1)
+    assert checkpoints.open(path).step == METADATA.step
+    assert "Note: an older checkpoint is not removed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "validate", "is_refused"),
+    [
+        ("mnist", "tfds:mnist", True, True),
+        ("tfds:mnist", "mnist", True, True),
+        ("tfds:svhn_cropped", "svhn", True, True),
+        ("mnist", "tfds:mnist", False, False),
+        ("mnist", "tfds:fashion_mnist", True, False),
+    ],
+)
+def test_names_of_the_same_images(then, now, validate, is_refused):
+    opened = checkpoints.Checkpoint(
+        2, ARCHITECTURE, {"dataset": then}, None, path="x"
+    )
+    config = types.SimpleNamespace(dataset_name=now, validate=validate)
+    if not is_refused:
+        opened.require_usable(config, None)
+        return
+    with pytest.raises(UserError, match=f"with --validate name {then}, so"):
+        opened.require_usable(config, None)
+
+
 def test_a_folder_of_checkpoints_stands_for_the_newest(saved):
     path, model = saved
     later = dataclasses.replace(METADATA, step=30)

@@ -1,6 +1,7 @@
 """How a command ends: by its work, a user's error, or a signal."""
 
 import contextlib
+import errno
 import os
 import shlex
 import signal
@@ -10,6 +11,8 @@ from common.errors import Interrupted, UserError
 
 # SIGHUP comes when a terminal is closed.
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+# Of a pipe that nobody reads, and of a terminal that was closed.
+_READER_HAS_GONE = (errno.EPIPE, errno.EIO)
 
 
 @contextlib.contextmanager
@@ -20,9 +23,10 @@ def told(command):
       command: string, the name that the line begins with.
 
     Raises:
-      SystemExit: with 1 for a `UserError`; with 128 and its number for a
-        signal, after the command that goes on where the job says that it was
-        stopped; with 128 and that of SIGPIPE if nobody reads what it prints.
+      SystemExit: with 1 for a `UserError`, or if what it prints cannot be
+        written; with 128 and its number for a signal, after the command that
+        goes on where the job says that it was stopped; with 128 and that of
+        SIGPIPE if nobody reads what it prints.
     """
     try:
         yield
@@ -41,15 +45,40 @@ def told(command):
         sys.exit(128 + signal.SIGPIPE)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
+    except OSError:
+        lost = _flush_or_discard()
+        if lost is None:  # it was another file
+            raise
+        sys.exit(_not_written(command, lost))
+    else:
+        lost = _flush_or_discard()
+        if lost is not None and not is_reader_gone(lost):
+            sys.exit(_not_written(command, lost))
     finally:
-        try:
-            sys.stdout.flush()
-        except OSError:
-            discard(sys.stdout)
+        _flush_or_discard()
+
+
+def _flush_or_discard():
+    """The error by which standard output takes no more, or None."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        discard(sys.stdout)
+        return error
+    return None
+
+
+def _not_written(command, error):
+    return f"{command}: standard output cannot be written: {error.strerror}"
+
+
+def is_reader_gone(error):
+    """Whether an OSError of a stream says that nobody reads it any more."""
+    return error.errno in _READER_HAS_GONE
 
 
 def discard(stream):
-    """Lets what a stream still gets go nowhere: who read it has gone.
+    """Lets what a stream still gets go nowhere: it takes no more.
 
     Python would write what is left on its way out, and fail once more.
     """

@@ -2,7 +2,9 @@
 
 import multiprocessing
 import os
+import signal
 import sys
+import threading
 
 from common.errors import Interrupted, UserError
 
@@ -11,7 +13,7 @@ def in_own_process(function, *arguments):
     """What a function of a module gives in a process that ends with it.
 
     If this process is interrupted the other one is asked to stop, by SIGTERM,
-    and waited for.
+    and waited for; if it is killed, the other one stops as well.
 
     Raises:
       UserError: that of the function, or if the process ended without one.
@@ -40,9 +42,20 @@ def in_own_process(function, *arguments):
     return value
 
 
+def end_with_parent():
+    """Sends this process SIGTERM once the one that started it is gone."""
+
+    def wait():
+        multiprocessing.parent_process().join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def _call(connection, function, arguments):
     # Ctrl-C goes to the process that started it, which passes it on once.
     os.setsid()
+    end_with_parent()
     try:
         connection.send((function(*arguments), None))
     except UserError as error:

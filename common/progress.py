@@ -3,7 +3,7 @@
 import sys
 import time
 
-from common.ending import discard
+from common.ending import discard, is_reader_gone
 
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_BETWEEN_CHANGES = 0.1
@@ -69,8 +69,9 @@ class Progress:
     def _print(self, text, end):
         try:
             print(text, end=end, file=self._stream, flush=True)
-        except OSError:  # who read it has gone; the work goes on
-            discard(self._stream)
+        except OSError as error:  # the work goes on
+            if is_reader_gone(error):
+                discard(self._stream)
 
 
 def as_duration(seconds):

@@ -68,12 +68,14 @@ def _without_harmless_lines():
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     child = os.fork()
     if child == 0:
-        os.close(writer)
-        with open(reader, "rb", buffering=0) as lines:
-            for line in lines:
-                if not _HARMLESS.match(line.decode(errors="replace")):
-                    os.write(2, line)
-        os._exit(0)
+        try:
+            os.close(writer)
+            with open(reader, "rb", buffering=0) as lines:
+                for line in lines:
+                    if not _HARMLESS.match(line.decode(errors="replace")):
+                        os.write(2, line)
+        finally:  # not as a second copy of this program
+            os._exit(0)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     os.close(reader)
     before = os.dup(2)

@@ -18,6 +18,8 @@ def commit():
         ).stdout.strip()
 
     try:
+        if pathlib.Path(git("rev-parse", "--show-toplevel")) != root:
+            return None  # the repository is another's, around this program
         changed = git("status", "--porcelain", "--untracked-files=no")
         return git("rev-parse", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):

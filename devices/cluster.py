@@ -110,7 +110,7 @@ def _membership(settings):
     address, index = settings.coordinator_address, settings.process_index
     num_processes = settings.num_processes
     if num_processes is None:
-        num_processes = _from_environment(NUMBER_VARIABLE)
+        num_processes = _from_environment(NUMBER_VARIABLE, at_least=1)
     if num_processes is None or num_processes == 1:
         if address is not None or index:
             raise UserError(
@@ -118,6 +118,7 @@ def _membership(settings):
                 f"--num_processes, or {NUMBER_VARIABLE}: at least 2"
             )
         return None
+    source = "--coordinator_address" if address else ADDRESS_VARIABLE
     address = address or os.environ.get(ADDRESS_VARIABLE)
     if index is None:
         index = _from_environment(INDEX_VARIABLE)
@@ -140,8 +141,7 @@ def _membership(settings):
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > _LARGEST_PORT:
         raise UserError(
-            f"--coordinator_address={address} should be HOST:PORT, such as "
-            "10.0.0.1:1234"
+            f"{source}={address} should be HOST:PORT, such as 10.0.0.1:1234"
         )
     return address, num_processes, index
 
@@ -163,12 +163,14 @@ def _wait_for_first(address):
         time.sleep(0.2)
 
 
-def _from_environment(name):
+def _from_environment(name, at_least=0):
     value = os.environ.get(name)
     if value is None:
         return None
-    if not value.isdecimal():
-        raise UserError(f"{name}={value} should be a number")
+    if not value.isdecimal() or int(value) < at_least:
+        raise UserError(
+            f"{name}={value} should be a number of at least {at_least}"
+        )
     return int(value)
 
 

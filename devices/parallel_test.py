@@ -367,6 +367,25 @@ def test_wrong_clusters(monkeypatch, backend, settings, message):
         pass
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        (cluster.NUMBER_VARIABLE, "0", "=0 should be a number of at least 1"),
+        (cluster.ADDRESS_VARIABLE, "there", "=there should be HOST:PORT"),
+    ],
+)
+def test_wrong_values_of_the_environment(monkeypatch, name, value, message):
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    monkeypatch.setenv(cluster.NUMBER_VARIABLE, "2")
+    monkeypatch.setenv(cluster.INDEX_VARIABLE, "1")
+    monkeypatch.setenv(name, value)
+    with (
+        pytest.raises(UserError, match=f"^{name}{message}"),
+        cluster.joined(Settings(), "experiment.py"),
+    ):
+        pass
+
+
 def test_a_first_process_that_cannot_be_reached(monkeypatch):
     monkeypatch.setattr(cluster, "START_TIMEOUT", 0.1)
     with pytest.raises(UserError, match=r"127.0.0.1:\d+ within 0.1 seconds"):

@@ -11,6 +11,7 @@ comes from TensorFlow Datasets; --dataset=digits needs no files.
 
 import os
 import pathlib
+import signal
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -20,7 +21,7 @@ if __name__ == "__main__":
 
 from absl import app, flags
 
-from common.ending import told
+from common.ending import handling_signals, told
 from common.flags import parse_or_explain, refuse_arguments
 from input_data.splits import Split
 
@@ -51,7 +52,9 @@ def _define_flags():
 def main(argv):
     """Generates by the flags; a user's error is one line and exit 1."""
     refuse_arguments(argv)
-    with told("affnist_generate.py"):
+    # kill removes half a file, as Ctrl-C does.
+    interrupt = handling_signals(signal.default_int_handler)
+    with told("affnist_generate.py"), interrupt:
         from input_data.generators.affine import generate
 
         generate(

@@ -12,16 +12,15 @@ import contextlib
 import dataclasses
 import functools
 import multiprocessing
-import os
 import pathlib
 import shutil
 import signal
-import threading
 
 import tensorflow as tf
 
 from common import durable
 from common.errors import UserError
+from common.processes import end_with_parent
 from common.progress import Progress
 from input_data.datasets import digits, mnist
 from input_data.formats import mnist_records
@@ -258,13 +257,7 @@ _worker_stop = None
 def _start_worker(counter, stop):
     global _worker_counter, _worker_stop
     _worker_counter, _worker_stop = counter, stop
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent():
-    """Ends this process once the one that started it is gone, even killed."""
-    multiprocessing.parent_process().join()
-    os._exit(1)
+    end_with_parent()
 
 
 def _write_in_worker(job, shard):

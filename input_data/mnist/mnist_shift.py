@@ -23,7 +23,7 @@ if __name__ == "__main__":
 
 from absl import app, flags
 
-from common.ending import told
+from common.ending import handling_signals, told
 from common.errors import UserError
 from common.flags import (
     define,
@@ -38,8 +38,8 @@ def main(argv):
     """Runs the command; a user's error is one line and exit 1."""
     refuse_arguments(argv)
     # kill ends the job as Ctrl-C does: workers and half a file go with it.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with told("mnist_shift.py"):
+    interrupt = handling_signals(signal.default_int_handler)
+    with told("mnist_shift.py"), interrupt:
         try:
             from input_data.generators.shifted_records import generate
 

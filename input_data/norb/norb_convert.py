@@ -16,6 +16,7 @@ OUT/novel/testduo.tfrecords.
 
 import os
 import pathlib
+import signal
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -25,7 +26,7 @@ if __name__ == "__main__":
 
 from absl import app, flags
 
-from common.ending import told
+from common.ending import handling_signals, told
 from common.flags import parse_or_explain, refuse_arguments
 
 
@@ -49,7 +50,9 @@ def _define_flags():
 def main(argv):
     """Converts by the flags; a user's error is one line and exit 1."""
     refuse_arguments(argv)
-    with told("norb_convert.py"):
+    # kill removes half a file, as Ctrl-C does.
+    interrupt = handling_signals(signal.default_int_handler)
+    with told("norb_convert.py"), interrupt:
         from input_data.generators.norb_conversion import convert
 
         convert(flags.FLAGS.data_dir, flags.FLAGS.output_dir, flags.FLAGS.novel)

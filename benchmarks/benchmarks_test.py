@@ -231,11 +231,13 @@ def test_training_and_inference_beside_the_convolutions(run, monkeypatch):
     ]
 
 
-@pytest.mark.parametrize("inference", [[], ["--inference"]])
-def test_a_convolution_beside_that_in_the_frequency_domain(run, inference):
+@pytest.mark.parametrize(
+    "more", [[], ["--inference"], ["--policy=mixed_bfloat16"]]
+)
+def test_the_direct_convolution_beside_toom_cook(run, more):
     sizes = ("size=8", "channels=2", "kernel=3", "filters=2", "stride=1")
     flags = [f"--{size}" for size in (*sizes, "batch=2", "steps=1")]
-    (row,) = run(convolution_benchmark, *flags, *inference)
+    (row,) = run(convolution_benchmark, *flags, *more)
     assert row["measured"] > 0
     assert row["expected"] > 0
 

@@ -1,11 +1,11 @@
-"""The direct convolution beside the frequency domain, over a grid of sizes.
+"""The direct convolution beside Toom and Cook's, over a grid of sizes.
 
   python benchmarks/convolution_benchmark.py
   python benchmarks/convolution_benchmark.py --kernel=3,9 --inference
 
 Varies one number at a time of the primary capsules: 20x20 positions of 256
 channels, a kernel of 9x9 to 256 filters, stride 2, batch 128. "measured" is
-the time of the direct convolution over that of the frequency domain, which
+the time of the direct convolution over that of Toom and Cook's, which
 alternate; "expected" is the same by the costs by which layers/convolution.py
 decides. A step computes the gradients of both arguments.
 """
@@ -26,7 +26,7 @@ import numpy as np
 
 from benchmarks.networks import LayerAlone
 from layers.convolution import costs
-from layers.fourier_convolution import fourier_convolution
+from layers.toom_cook import toom_cook_convolution
 
 SIZES = {
     "size": 20,
@@ -60,14 +60,17 @@ def _row(case, flags):
     def direct(layer):
         return keras.layers.Conv2D.convolution_op.__get__(layer)
 
-    def fourier(layer):
-        return lambda images, kernel: fourier_convolution(images, kernel, plan)
+    def toom_cook(layer):
+        return lambda images, kernel: toom_cook_convolution(
+            images, kernel, plan
+        )
 
-    plan, by_plan, directly = costs(*_shapes(case), flags.padding)
+    dtype = keras.config.dtype_policy().compute_dtype
+    plan, by_plan, directly = costs(*_shapes(case), flags.padding, dtype)
     seconds = measuring.alternate(
         {
             "direct": _measurement(direct, case, flags),
-            "fourier": _measurement(fourier, case, flags),
+            "toom_cook": _measurement(toom_cook, case, flags),
         },
         flags.rounds,
     )
@@ -75,9 +78,9 @@ def _row(case, flags):
         **case,
         "tile": f"{plan.rows.tile}x{plan.columns.tile}",
         "direct ms": 1000 * statistics.median(seconds["direct"]),
-        "fourier ms": 1000 * statistics.median(seconds["fourier"]),
+        "toom_cook ms": 1000 * statistics.median(seconds["toom_cook"]),
         "measured": measuring.median_ratio(
-            seconds["direct"], seconds["fourier"]
+            seconds["direct"], seconds["toom_cook"]
         ),
         "expected": directly / by_plan,
     }

@@ -8,9 +8,9 @@ import numbers
 import keras
 from keras import backend, ops
 
-from .fourier_convolution import Plan, axes, convolution_by_spectrum
 from .hardware import cpu_has_bfloat16_products, is_jax_on_cpu, is_on_cpu
 from .kept_spectra import spectrum_of
+from .toom_cook import Plan, axes, convolution_by_spectrum
 from .window import positions_of, zeros_around
 
 # What decides, as benchmarks/convolution_benchmark.py measures it, counted in
@@ -32,8 +32,8 @@ _USUAL_BATCH = 128
 def convolution(images, kernel, strides, padding: str):
     """The convolution of images with a kernel, as `ops.conv` computes it.
 
-    On CPUs it is computed in the frequency domain where that is faster, and
-    in float32 where the processor has no products of shorter numbers. Of a
+    On CPUs it is computed by Toom and Cook's algorithm where that is faster,
+    and in float32 where the processor has no products of shorter numbers. Of a
     batch that is not known when TensorFlow makes the graph, as in an export,
     its size decides when the graph runs.
 
@@ -50,22 +50,23 @@ def convolution(images, kernel, strides, padding: str):
     if not is_on_cpu():
         taps = ops.cast(kernel, images.dtype)
         return _direct(images, taps, strides, padding)
-    dtype = backend.standardize_dtype(images.dtype)
+    outputs_dtype = dtype = backend.standardize_dtype(images.dtype)
     if dtype == "float16" or (
         dtype == "bfloat16" and not cpu_has_bfloat16_products()
     ):
-        images = ops.cast(images, "float32")
-    shapes = tuple(images.shape), tuple(kernel.shape), strides, padding
+        dtype = "float32"
+    images = ops.cast(images, dtype)
+    sizes = tuple(images.shape), tuple(kernel.shape), strides, padding, dtype
     plan = None
     if None not in images.shape[1:]:
-        plan = faster_plan(*shapes)
+        plan = faster_plan(*sizes)
 
     def by_spectrum():
-        taps = spectrum_of(kernel, images.dtype, plan)
+        taps = spectrum_of(kernel, plan)
         return convolution_by_spectrum(images, taps, plan)
 
     def by_taps():
-        taps = ops.cast(kernel, images.dtype)
+        taps = ops.cast(kernel, dtype)
         if is_jax_on_cpu() and _has_small_patches(images, taps):
             return _by_patches(images, taps, strides, padding)
         return _direct(images, taps, strides, padding)
@@ -73,31 +74,35 @@ def convolution(images, kernel, strides, padding: str):
     if plan is None:
         outputs = by_taps()
     elif images.shape[0] is None:
-        is_large = ops.shape(images)[0] >= least_batch(*shapes)
+        is_large = ops.shape(images)[0] >= least_batch(*sizes)
         outputs = ops.cond(is_large, by_spectrum, by_taps)
     else:
         outputs = by_spectrum()
-    return ops.cast(outputs, dtype)
+    return ops.cast(outputs, outputs_dtype)
 
 
-def faster_plan(images, kernel, strides, padding: str) -> Plan | None:
-    """How to cut a convolution that the frequency domain makes faster.
+def faster_plan(
+    images, kernel, strides, padding: str, dtype: str = "float32"
+) -> Plan | None:
+    """How to cut a convolution that Toom and Cook's algorithm makes faster.
 
     Args and raises: as `costs`.
 
     Returns:
       The cheapest `Plan`, or None if the direct convolution is cheaper.
     """
-    plan, fourier, direct = costs(images, kernel, strides, padding)
-    return plan if fourier < direct else None
+    plan, by_plan, direct = costs(images, kernel, strides, padding, dtype)
+    return plan if by_plan < direct else None
 
 
-def least_batch(images, kernel, strides, padding: str) -> int:
+def least_batch(
+    images, kernel, strides, padding: str, dtype: str = "float32"
+) -> int:
     """From how many examples on the plan of `faster_plan` pays.
 
     Args: as `costs`, of a size for which there is such a plan.
     """
-    plan, _, direct = costs(images, kernel, strides, padding)
+    plan, _, direct = costs(images, kernel, strides, padding, dtype)
     _, *of_spectra = _COSTS[backend.backend()]
     channels, filters = kernel[2:]
     return next(
@@ -108,7 +113,9 @@ def least_batch(images, kernel, strides, padding: str) -> int:
 
 
 @functools.lru_cache(maxsize=256)
-def costs(images, kernel, strides, padding: str) -> tuple[Plan, float, float]:
+def costs(
+    images, kernel, strides, padding: str, dtype: str = "float32"
+) -> tuple[Plan, float, float]:
     """What a convolution costs, counted in multiply-adds of a product.
 
     Args:
@@ -116,10 +123,11 @@ def costs(images, kernel, strides, padding: str) -> tuple[Plan, float, float]:
       kernel: tuple (k, k, C, O).
       strides: pair of ints.
       padding: "valid" or "same".
+      dtype: string, the type of the numbers.
 
     Returns:
-      The cheapest `Plan` of the frequency domain, what an example costs by
-      it, and what it costs directly.
+      The cheapest `Plan`, what an example costs by it, and what it costs
+      directly.
 
     Raises:
       ValueError: for a kernel that is larger than the images.
@@ -128,7 +136,7 @@ def costs(images, kernel, strides, padding: str) -> tuple[Plan, float, float]:
     batch, *size, channels = images
     *kernel_size, _, filters = kernel
     plans = [
-        Plan(rows, columns)
+        Plan(rows, columns, dtype)
         for rows, columns in itertools.product(
             *map(axes, size, kernel_size, strides, (padding, padding))
         )
@@ -140,11 +148,11 @@ def costs(images, kernel, strides, padding: str) -> tuple[Plan, float, float]:
             f"images of {size} pixels are smaller than the kernel of "
             f"{kernel_size}, which padding='valid' does not allow"
         )
-    fourier = [p.cost(channels, filters, batch, *of_spectra) for p in plans]
-    plan = plans[fourier.index(min(fourier))]
+    by_plan = [p.cost(channels, filters, batch, *of_spectra) for p in plans]
+    plan = plans[by_plan.index(min(by_plan))]
     positions = plan.rows.positions * plan.columns.positions
     direct = multiply_add * positions * math.prod(kernel)
-    return plan, min(fourier), direct
+    return plan, min(by_plan), direct
 
 
 def _pair(strides):

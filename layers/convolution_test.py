@@ -105,7 +105,7 @@ def test_value_and_gradients_equal_loops(
 
 
 @pytest.fixture
-def always_fourier(monkeypatch):
+def always_toom_cook(monkeypatch):
     """As if a direct convolution took forever."""
     expensive = {keras.backend.backend(): (1e9, 1.0, 0.0)}
     monkeypatch.setattr(convolution_module, "_COSTS", expensive)
@@ -118,7 +118,7 @@ def always_fourier(monkeypatch):
     keras.backend.backend() != "tensorflow",
     reason="elsewhere Keras multiplies matrices in float32 by default",
 )
-def test_float64_stays_float64(always_fourier):
+def test_float64_stays_float64(always_toom_cook):
     ours, theirs = conv2d(dtype="float64")
     x = RNG.normal(size=(2, 8, 9, 2))
     np.testing.assert_allclose(
@@ -154,7 +154,7 @@ def conv2d(**arguments):
         {"dilation_rate": 2},
     ],
 )
-def test_layer_gives_what_keras_own_gives(arguments, always_fourier):
+def test_layer_gives_what_keras_own_gives(arguments, always_toom_cook):
     ours, theirs = conv2d(**arguments)
     assert [w.path for w in ours.weights] == [w.path for w in theirs.weights]
     x = RNG.normal(size=(2, 8, 9, 2)).astype("float32")
@@ -166,7 +166,7 @@ def test_layer_gives_what_keras_own_gives(arguments, always_fourier):
 
 
 def test_layer_takes_batches_and_images_of_sizes_not_known_before(
-    always_fourier,
+    always_toom_cook,
 ):
     ours, theirs = conv2d()
     for shape in [(8, 9, 2), (None, None, 2)]:
@@ -189,7 +189,7 @@ def test_layer_survives_saving(tmp_path):
     assert type(loaded.layers[1]) is layers.Conv2D
 
 
-def test_the_frequency_domain_is_chosen_where_it_pays():
+def test_toom_cook_is_chosen_where_it_pays():
     def plan(images, kernel, strides=1, batch=128):
         return convolution_module.faster_plan(
             (batch, *images), kernel, (strides, strides), "valid"

@@ -6,7 +6,7 @@ import contextvars
 import keras
 from keras import backend, ops
 
-from .fourier_convolution import kernel_spectrum
+from .toom_cook import kernel_spectrum
 
 _in_use = contextvars.ContextVar("kept spectra in use", default=None)
 
@@ -34,7 +34,7 @@ class KeptSpectra:
     """
 
     def __init__(self):
-        # By (the kernel's id, its type of numbers, the spectrum's, plan).
+        # By (the kernel's id, its type of numbers, plan).
         self._kept = {}
 
     @contextlib.contextmanager
@@ -50,38 +50,36 @@ class KeptSpectra:
         """Computes all anew, of the kernels as they are now."""
         for kernel, seen_as, plan, spectrum in self._kept.values():
             seen = ops.cast(kernel.value, seen_as)
-            seen = ops.cast(seen, spectrum.dtype)
+            seen = ops.cast(seen, plan.dtype)
             spectrum.assign(kernel_spectrum(seen, plan))
 
-    def of(self, kernel, dtype, plan):
+    def of(self, kernel, plan):
         """The spectrum of a `keras.Variable`, computed when first asked for."""
         import tensorflow as tf
 
         # A policy of mixed precision shows a float32 variable as bfloat16.
         seen_as = backend.standardize_dtype(kernel.value.dtype)
-        key = id(kernel), seen_as, dtype, plan
+        key = id(kernel), seen_as, plan
         if key not in self._kept:
             with tf.init_scope():  # outside of the function that is traced
-                taps = kernel_spectrum(ops.cast(kernel, dtype), plan)
+                taps = kernel_spectrum(ops.cast(kernel, plan.dtype), plan)
                 spectrum = tf.Variable(taps, trainable=False)
             self._kept[key] = kernel, seen_as, plan, spectrum
         *_, spectrum = self._kept[key]
         return spectrum.value()
 
 
-def spectrum_of(kernel, dtype, plan):
+def spectrum_of(kernel, plan):
     """The spectrum of a kernel, kept where `KeptSpectra` are in use.
 
     Args:
       kernel: tensor or variable [k, k, C, O].
-      dtype: string, of the spectrum.
-      plan: `fourier_convolution.Plan`.
+      plan: `toom_cook.Plan`.
 
     Returns:
       Tensor, as `kernel_spectrum` gives it.
     """
-    dtype = backend.standardize_dtype(dtype)
     kept = _in_use.get()
     if kept is not None and isinstance(kernel, keras.Variable):
-        return kept.of(kernel, dtype, plan)
-    return kernel_spectrum(ops.cast(kernel, dtype), plan)
+        return kept.of(kernel, plan)
+    return kernel_spectrum(ops.cast(kernel, plan.dtype), plan)

@@ -4,10 +4,12 @@ import pytest
 from keras import ops
 
 from layers.convolution_test import convolution_by_loops, gradients_by_loops
-from layers.fourier_convolution import Plan, axes, fourier_convolution
+from layers.toom_cook import Plan, axes, points, toom_cook_convolution
 from testing.gradients import value_and_gradients
 
 RNG = np.random.default_rng(5)
+# For each phase of the paper's primary capsules.
+PRODUCTS = {"float32": 132, "bfloat16": 142}
 
 
 def plans(size, kernel_size, strides, padding):
@@ -38,7 +40,7 @@ def check(size, kernel_size, strides, padding, channels=2, filters=3, batch=2):
     expected_gradients = gradients_by_loops(*wide, cotangent, *rule)
     for plan in plans(size, kernel_size, *rule):
         value, gradients = value_and_gradients(
-            lambda images, kernel, plan=plan: fourier_convolution(
+            lambda images, kernel, plan=plan: toom_cook_convolution(
                 images, kernel, plan
             ),
             [images, kernel],
@@ -77,14 +79,49 @@ def test_with_and_without_some_to_spare(
     monkeypatch, batch, channels, padding, has_products
 ):
     monkeypatch.setattr(
-        "layers.fourier_convolution.cpu_has_bfloat16_products",
+        "layers.toom_cook.cpu_has_bfloat16_products",
         lambda: has_products,
     )
     check((8, 7), 3, 2, padding, channels, 2, batch)
 
 
 def test_the_paper_s_sizes():
-    check((20, 20), 9, 2, "valid", 16, 8)
+    check((20, 20), 9, 2, "valid", 256, 8)
+
+
+@pytest.mark.parametrize(("dtype", "products"), PRODUCTS.items())
+def test_the_paper_s_sizes_need_few_products(dtype, products):
+    (axis, *_) = axes(20, 9, 2, "valid")
+    assert axis.length == 10
+    assert Plan(axis, axis, dtype).products == products
+
+
+@pytest.mark.parametrize("dtype", PRODUCTS)
+@pytest.mark.parametrize("length", range(1, 17))
+def test_points_are_different_and_conjugates_side_by_side(length, dtype):
+    found = points(length, dtype)
+    assert len(set(found.tolist())) == length
+    is_real = found.imag == 0
+    upper, lower = found[~is_real].reshape(-1, 2).T
+    assert (upper.imag > 0).all()
+    np.testing.assert_array_equal(upper, lower.conj())
+
+
+def test_bfloat16_is_as_exact_as_its_numbers():
+    images, kernel = (
+        RNG.normal(size=(4, 20, 20, 64)),
+        RNG.normal(size=(9, 9, 64, 8)),
+    )
+    (axis, *_) = axes(20, 9, 2, "valid")
+    value = toom_cook_convolution(
+        ops.cast(images, "bfloat16"),
+        ops.cast(kernel, "bfloat16"),
+        Plan(axis, axis, "bfloat16"),
+    )
+    expected = convolution_by_loops(images, kernel, 2, "valid")
+    error = ops.convert_to_numpy(ops.cast(value, "float32")) - expected
+    # Half of the last of 8 bits is 0.2%: a few such roundings.
+    assert np.linalg.norm(error) < 0.007 * np.linalg.norm(expected)
 
 
 def test_there_are_one_and_many_tiles():
@@ -136,7 +173,7 @@ def test_second_derivatives_equal_loops(padding):
     for plan in plans(size, 3, *rule):
         _, gradients = value_and_gradients(
             gradient_of_square(
-                lambda images, kernel, plan=plan: fourier_convolution(
+                lambda images, kernel, plan=plan: toom_cook_convolution(
                     images, kernel, plan
                 )
             ),

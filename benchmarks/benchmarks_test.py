@@ -232,14 +232,20 @@ def test_training_and_inference_beside_the_convolutions(run, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "more", [[], ["--inference"], ["--policy=mixed_bfloat16"]]
+    ("more", "tiles"),
+    [
+        ([], ["6x2"]),
+        (["--inference"], ["6x2"]),
+        (["--policy=mixed_bfloat16"], ["2x2"]),
+        (["--tiles"], ["6x6", "3x3", "2x2"]),
+    ],
 )
-def test_the_direct_convolution_beside_toom_cook(run, more):
+def test_the_direct_convolution_beside_toom_cook(run, more, tiles):
     sizes = ("size=8", "channels=2", "kernel=3", "filters=2", "stride=1")
     flags = [f"--{size}" for size in (*sizes, "batch=2", "steps=1")]
-    (row,) = run(convolution_benchmark, *flags, *more)
-    assert row["measured"] > 0
-    assert row["expected"] > 0
+    rows = run(convolution_benchmark, *flags, *more)
+    assert [row["tile"] for row in rows] == tiles
+    assert all(row["measured"] > 0 and row["expected"] > 0 for row in rows)
 
 
 def test_numbers_are_varied_one_at_a_time(run):

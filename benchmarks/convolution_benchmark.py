@@ -2,12 +2,15 @@
 
   python benchmarks/convolution_benchmark.py
   python benchmarks/convolution_benchmark.py --kernel=3,9 --inference
+  python benchmarks/convolution_benchmark.py --kernel=3,5,9 --tiles
 
 Varies one number at a time of the primary capsules: 20x20 positions of 256
 channels, a kernel of 9x9 to 256 filters, stride 2, batch 128. "measured" is
 the time of the direct convolution over that of Toom and Cook's, which
 alternate; "expected" is the same by the costs by which layers/convolution.py
-decides. A step computes the gradients of both arguments.
+decides. A step computes the gradients of both arguments. With --tiles all
+square tiles are measured, not only those that are chosen: where "expected" is
+largest, and above 1, "measured" should be.
 """
 
 import pathlib
@@ -46,17 +49,34 @@ FLAGS = {
     "padding": "valid",
     "policy": "float32",
     "inference": False,
+    "tiles": False,
     "steps": 2,
     "rounds": 3,
 }
 
 
 def measure(flags):
-    """One row for each size of the convolution."""
-    return [_row(case, flags) for case in command_line.varied(SIZES, flags)]
+    """One row for each size of the convolution, and tile."""
+    return [
+        _row(case, *expected, flags)
+        for case in command_line.varied(SIZES, flags)
+        for expected in _expected(case, flags)
+    ]
 
 
-def _row(case, flags):
+def _expected(case, flags):
+    """Pairs of a plan and how many times as fast it should be."""
+    dtype = keras.config.dtype_policy().compute_dtype
+    by_plan, directly = costs(*_shapes(case), flags.padding, dtype)
+    square = [p for p in by_plan if p.rows == p.columns]
+    chosen = [min(by_plan, key=by_plan.get)]
+    return [
+        (plan, directly / by_plan[plan])
+        for plan in (square if flags.tiles else chosen)
+    ]
+
+
+def _row(case, plan, expected, flags):
     def direct(layer):
         return keras.layers.Conv2D.convolution_op.__get__(layer)
 
@@ -65,8 +85,6 @@ def _row(case, flags):
             images, kernel, plan
         )
 
-    dtype = keras.config.dtype_policy().compute_dtype
-    plan, by_plan, directly = costs(*_shapes(case), flags.padding, dtype)
     seconds = measuring.alternate(
         {
             "direct": _measurement(direct, case, flags),
@@ -82,7 +100,7 @@ def _row(case, flags):
         "measured": measuring.median_ratio(
             seconds["direct"], seconds["toom_cook"]
         ),
-        "expected": directly / by_plan,
+        "expected": expected,
     }
 
 

@@ -9,8 +9,9 @@ channels, a kernel of 9x9 to 256 filters, stride 2, batch 128. "measured" is
 the time of the direct convolution over that of Toom and Cook's, which
 alternate; "expected" is the same by the costs by which layers/convolution.py
 decides. A step computes the gradients of both arguments. With --tiles all
-square tiles are measured, not only those that are chosen: where "expected" is
-largest, and above 1, "measured" should be.
+square tiles are measured, not only those that are chosen: of a size the row
+with the largest "expected", if it is above 1, should have the largest
+"measured".
 """
 
 import pathlib

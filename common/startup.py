@@ -32,17 +32,16 @@ def load_backend():
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     asked = os.environ.get("KERAS_BACKEND")
     source = f"KERAS_BACKEND={asked}" if asked else "the backend of keras.json"
+    told = f"{source} cannot be used: it must be one of {', '.join(_BACKENDS)}"
     with _without_harmless_lines():
         try:
             import keras
         except (ImportError, ValueError) as error:
-            raise UserError(f"{source} cannot be used: {error}") from None
+            # Others than ours may need what is not installed, too.
+            raise UserError(f"{told}, and installed ({error})") from None
         backend = keras.backend.backend()
         if backend not in _BACKENDS:
-            raise UserError(
-                f"{source} cannot be used: it must be one of "
-                f"{', '.join(_BACKENDS)}, not {backend}"
-            )
+            raise UserError(f"{told}, not {backend}")
         import tensorflow as tf  # reads the data under every backend
 
         if backend == "tensorflow":

@@ -109,9 +109,9 @@ def always_toom_cook(monkeypatch):
     """As if a direct convolution took forever."""
     expensive = {keras.backend.backend(): (1e9, 1.0, 0.0)}
     monkeypatch.setattr(convolution_module, "_COSTS", expensive)
-    convolution_module.costs.cache_clear()
+    convolution_module.faster_plan.cache_clear()
     yield
-    convolution_module.costs.cache_clear()
+    convolution_module.faster_plan.cache_clear()
 
 
 @pytest.mark.skipif(
@@ -239,6 +239,41 @@ def test_of_an_unknown_batch_the_number_decides(monkeypatch):
     np.testing.assert_allclose(
         compute(images[1:]), expected[1:] + 1000, atol=1e-3
     )
+
+
+@pytest.mark.parametrize("has_products", [False, True])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_short_numbers_are_multiplied_where_the_processor_can(
+    dtype, has_products, always_toom_cook, monkeypatch
+):
+    def recorded(images, taps, plan):
+        multiplied.append(plan.dtype)
+        for tensor in images, taps:
+            found = keras.backend.standardize_dtype(tensor.dtype)
+            assert found == plan.dtype
+        return original(images, taps, plan)
+
+    multiplied = []
+    original = convolution_module.convolution_by_spectrum
+    monkeypatch.setattr(convolution_module, "convolution_by_spectrum", recorded)
+    monkeypatch.setattr(convolution_module, "is_on_cpu", lambda: True)
+    monkeypatch.setattr(
+        convolution_module, "cpu_has_bfloat16_products", lambda: has_products
+    )
+    images, kernel = (
+        RNG.normal(size=(2, 9, 8, 4)),
+        RNG.normal(size=(3, 3, 4, 5)),
+    )
+    value = convolution(
+        ops.cast(images, dtype), ops.cast(kernel, dtype), 2, "same"
+    )
+    assert keras.backend.standardize_dtype(value.dtype) == dtype
+    is_short = dtype == "bfloat16" and has_products
+    assert multiplied == ["bfloat16" if is_short else "float32"]
+    expected = convolution_by_loops(images, kernel, 2, "same")
+    error = ops.convert_to_numpy(ops.cast(value, "float32")) - expected
+    bound = {"bfloat16": 0.01, "float16": 1e-3, "float32": 1e-6}[dtype]
+    assert np.linalg.norm(error) < bound * np.linalg.norm(expected)
 
 
 def test_bfloat16_is_rounded_once():

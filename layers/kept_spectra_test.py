@@ -37,8 +37,8 @@ def layer_and_function(spectra, dtype="float32", jit_compile=False):
 
     layer = Conv2D(64, 9, padding="same", dtype=dtype)
     layer.build(SHAPE)
-    plan = faster_plan(SHAPE, tuple(layer.kernel.shape), (1, 1), "same")
-    assert plan is not None
+    sizes = SHAPE, tuple(layer.kernel.shape), (1, 1), "same"
+    assert faster_plan(*sizes, layer.compute_dtype) is not None
 
     @tf.function(jit_compile=jit_compile)
     def compute(images):

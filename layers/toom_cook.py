@@ -12,30 +12,35 @@ is computed as follows:
 2. Tiles. T outputs need n = T + taps - 1 pixels of a phase. Longer rows of
    outputs are cut into tiles, whose pixels overlap by taps - 1.
 3. Spectra. Polynomials with the coefficients a[T] and w[taps] have a product
-   of n coefficients, which its values at n points determine. With V[m, j] the
-   j-th power of the m-th point, V_j its first j columns, and V = V_n,
+   of n coefficients, which its values at n points determine. V_j a are the
+   values of a polynomial of j coefficients: the m-th row of V_j has the powers
+   0 to j - 1 of the m-th point, or at infinity, where the value is the highest
+   coefficient, zeros and a last one. Values multiply point by point:
 
-     a w = V^-1 ((V_T a) (V_taps w))       values multiply point by point
+     a w = V_n^-1 ((V_T a) (V_taps w))
 
-   The convolution above is the transpose of this multiplication by w:
+   The convolution above is the transpose (') of this multiplication by w:
 
-     o = V_T' ((V^-1' x) (V_taps w))
+     o = V_T' ((V_n^-1' x) (V_taps w))
 
-   V^-1' x is called the spectrum of the pixels, V_taps w that of the taps and
-   V_T' the synthesis; of images they are products of those of rows and columns.
-4. Products. At each point this is a product [B, s * s * C] x [s * s * C, O], of
-   which the sum over phases and channels is part. Complex points come in
-   conjugate pairs, of which one is kept. A complex product X W is made of three
-   real ones,
+   V_n^-1' x is called the spectrum of the pixels, V_taps w that of the taps,
+   and V_T' the synthesis. For images the matrices are the Kronecker products of
+   those of rows and columns.
+4. Products. At each point this is a product [B * tiles, s * s * C] x
+   [s * s * C, O], of which the sum over phases and channels is part. Complex
+   points come in conjugate pairs, of which one is kept. A complex product X W
+   is made of three real ones,
 
      k1 = Re W (Re X + Im X)  k2 = Re X (Im W - Re W)  k3 = Im X (Re W + Im W)
      Re X W = k1 - k3         Im X W = k1 + k2
 
-   so that the rows of the three matrices are, real points first,
+   so that what stands for the rows of the three matrices V_n^-1', V_taps and
+   V_T (whose transpose is the synthesis) is
 
-     pixels      re  re + im         re        im
-     taps        re  re              im - re   re + im
-     synthesis   re  2 (re - im)     -2 im     -2 re
+                 real points   k1            k2        k3
+     pixels      re            re + im       re        im
+     taps        re            re            im - re   re + im
+     synthesis   re            2 (re - im)   -2 im     -2 re
 
 All gradients are those of matrix products and transpositions. A row of a
 spectrum is one point of all examples (of all channels, of a kernel). Rows
@@ -44,18 +49,19 @@ with small ones take nearly twice as long: there a spare example and a few spare
 channels of zeros, where sizes are such, move them apart.
 
 Which points (`points`) decides how many products there are and how exact they
-are. At the n-th roots of unity, where spectra are discrete Fourier transforms,
-errors are least; real points need fewer products. For n = 10 and both axes, the
-paper's primary capsules, float32 and bfloat16, errors relative to float64:
+are. On the unit circle errors are least (at the n-th roots of unity spectra are
+discrete Fourier transforms); 0 and infinity are as good; other real points need
+fewer products and add errors. For n = 10 and both axes, the paper's primary
+capsules, float32 and bfloat16, errors of outputs relative to float64:
 
   points                                products    float32    bfloat16
   roots of unity                             148     6.4e-7      5.6e-3
   0, infinity, 8 on the circle               142     6.4e-7      5.0e-3
   0, infinity, 4 real, 4 on the circle       132     8.2e-7      7.5e-3
-  0, infinity, 6 real, i and -i              118     2.4e-6      2.0e-2
+  0, infinity, +-1, +-1.81^+-1, +-i          118     2.4e-6      2.0e-2
   (the direct convolution                            9.2e-7      2.9e-3)
 
-The second is used for numbers of 16 bits, the third for others.
+The second is used for bfloat16, the third for other types.
 
 References: A. Toom, "The complexity of a scheme of functional elements
 realizing the multiplication of integers", 1963; S. Cook, "On the minimum
@@ -154,8 +160,8 @@ def points(length: int, dtype: str) -> np.ndarray:
     length is even, and an even number m of others. For bfloat16, or if m is at
     most 4, these are the m-th roots of unity. Else they are the m-th roots of
     -1, but for those next to 1 and to -1, pi / m away, in whose places are r,
-    1 / r, -r and -1 / r with log r = 0.7 pi / m (by which 10 points give the
-    least error).
+    1 / r, -r and -1 / r with log r = 0.7 pi / m (by which 10 points give about
+    the least error).
 
     Args:
       length: int, how many points.
@@ -175,7 +181,9 @@ def points(length: int, dtype: str) -> np.ndarray:
         turns = (np.arange(1, others // 2 - 1) + 0.5) / others
     upper = np.exp(2j * np.pi * turns)
     pairs = np.stack([upper, upper.conj()], axis=1)
-    return np.concatenate([real, pairs.ravel()])
+    found = np.concatenate([real, pairs.ravel()])
+    found.setflags(write=False)  # it is kept for later calls
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,10 +210,13 @@ class Plan:
 
     @property
     def products(self) -> int:
-        """Of a phase, and so rows of the matrices of the transforms."""
+        """Real ones for each tile, phase, channel and filter.
+
+        So many rows have the matrices of the transforms.
+        """
         lengths = self.rows.length, self.columns.length
         real = math.prod(
-            np.count_nonzero(points(n, self.dtype).imag == 0) for n in lengths
+            int(np.sum(points(n, self.dtype).imag == 0)) for n in lengths
         )
         return real + 3 * (math.prod(lengths) - real) // 2
 
@@ -409,7 +420,8 @@ def _matrices(plan):
 def _float64_matrices(plan):
     axes = plan.rows, plan.columns
     found = [points(axis.length, plan.dtype) for axis in axes]
-    # Of two points: 0 if both are real, else opposite ones of conjugates.
+    # Of a row's and a column's point: 0 if both are real; of conjugates the
+    # signs are opposite.
     of_rows, of_columns = (np.sign(p.imag) for p in found)
     sign = np.add.outer(2 * of_rows, of_columns).ravel()
     is_real, is_first = sign == 0, sign > 0

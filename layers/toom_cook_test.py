@@ -4,7 +4,13 @@ import pytest
 from keras import ops
 
 from layers.convolution_test import convolution_by_loops, gradients_by_loops
-from layers.toom_cook import Plan, axes, points, toom_cook_convolution
+from layers.toom_cook import (
+    Plan,
+    _powers,
+    axes,
+    points,
+    toom_cook_convolution,
+)
 from testing.gradients import value_and_gradients
 
 RNG = np.random.default_rng(5)
@@ -105,6 +111,13 @@ def test_points_are_different_and_conjugates_side_by_side(length, dtype):
     upper, lower = found[~is_real].reshape(-1, 2).T
     assert (upper.imag > 0).all()
     np.testing.assert_array_equal(upper, lower.conj())
+
+
+@pytest.mark.parametrize(("dtype", "most"), [("float32", 64), ("bfloat16", 9)])
+def test_values_at_the_points_determine_a_polynomial_well(dtype, most):
+    for length in range(1, 21):
+        values = _powers(points(length, dtype), length)
+        assert np.linalg.cond(values) < most
 
 
 def test_bfloat16_is_as_exact_as_its_numbers():

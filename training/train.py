@@ -36,8 +36,8 @@ from training.config import Config
 from training.process import StopSignal, sole_trainer
 from training.summaries import SummaryWriter
 
-# The weight, its gradient and Adam's two moments, and half as much for spectra
-# of kernels: few weights of a large network are those of convolutions.
+# At least: the weight, its gradient, Adam's two moments, and as much again for
+# half of them; spectra of the kernels of convolutions take more.
 _BYTES_PER_WEIGHT = 24
 # It and its gradient.
 _BYTES_PER_ACTIVATION = 8

@@ -116,7 +116,7 @@ def least_batch(
 
 
 def costs(
-    images, kernel, strides, padding: str, dtype: str = "float32"
+    images, kernel, strides, padding: str, dtype: str
 ) -> tuple[dict[Plan, float], float]:
     """What a convolution costs, counted in multiply-adds of a product.
 

@@ -418,23 +418,23 @@ def _matrices(plan):
 
 @functools.lru_cache(maxsize=64)
 def _float64_matrices(plan):
-    axes = plan.rows, plan.columns
-    found = [points(axis.length, plan.dtype) for axis in axes]
+    by_axis = plan.rows, plan.columns
+    found = [points(axis.length, plan.dtype) for axis in by_axis]
     # Of a row's and a column's point: 0 if both are real; of conjugates the
     # signs are opposite.
-    of_rows, of_columns = (np.sign(p.imag) for p in found)
-    sign = np.add.outer(2 * of_rows, of_columns).ravel()
+    row_sign, column_sign = (np.sign(p.imag) for p in found)
+    sign = np.add.outer(2 * row_sign, column_sign).ravel()
     is_real, is_first = sign == 0, sign > 0
 
-    def matrix(of_pair, *by_axis):
-        plane = np.kron(*by_axis)
+    def matrix(of_pair, of_rows, of_columns):
+        plane = np.kron(of_rows, of_columns)
         pair = plane[is_first]
         return np.concatenate(
             [plane[is_real].real, *of_pair(pair.real, pair.imag)]
         )
 
     def of_axes(function):
-        return map(function, found, axes)
+        return map(function, found, by_axis)
 
     return (
         matrix(
@@ -452,9 +452,9 @@ def _float64_matrices(plan):
     )
 
 
-def _powers(points, count):
-    """The first `count` powers of points, [points, count]."""
-    is_infinite = np.isinf(points.real)
-    powers = np.vander(np.where(is_infinite, 0, points), count, increasing=True)
+def _powers(found, count):
+    """The first `count` powers of points [n], [n, count]."""
+    is_infinite = np.isinf(found.real)
+    powers = np.vander(np.where(is_infinite, 0, found), count, increasing=True)
     powers[is_infinite] = np.arange(count) == count - 1
     return powers

@@ -9,8 +9,8 @@ from keras import ops
 
 from benchmarks.naive import naive_model
 from input_data import features as keys
-from layers.initial_weights import like_the_reference
 from layers.network import CONV_STDDEV, KERNEL_SIZE, PRIMARY_STRIDES
+from layers.utils import reference_initializers
 from models.capsule import CapsuleModel, HParams
 from models.optimizer import compile_model
 from models.registry import build_model, model_class
@@ -75,14 +75,14 @@ class ConvolutionsAlone(_MeanOfOutputs):
             KERNEL_SIZE,
             activation="relu",
             **options,
-            **like_the_reference(CONV_STDDEV),
+            **reference_initializers(CONV_STDDEV),
         )
         self.conv2 = keras.layers.Conv2D(
             hparams.num_prime_capsules * hparams.primary_atoms,
             KERNEL_SIZE,
             strides=PRIMARY_STRIDES,
             **options,
-            **like_the_reference(),
+            **reference_initializers(),
         )
         self.compile(optimizer=keras.optimizers.SGD(1e-6))
 

@@ -7,7 +7,7 @@ import re
 
 import keras
 
-from layers.hardware import is_on_cpu
+from layers.utils import is_on_cpu
 
 
 def peak_megabytes():

@@ -9,6 +9,8 @@ from .em_routing import EMOptions, em_assignments, em_routing
 from .losses import (
     CLASSIFICATION_LOSSES,
     MARGIN_SCHEDULES,
+    almost_correct,
+    correct,
     margin_loss,
     reconstruction_loss,
     sigmoid_loss,
@@ -21,7 +23,6 @@ from .matrix_capsule import (
     ConvMatrixCapsules,
     PrimaryMatrixCapsules,
 )
-from .metrics import almost_correct, correct
 from .network import CapsuleNetwork, CapsuleStack
 from .reconstruction import Reconstruction, mask_capsules
 from .routing import (

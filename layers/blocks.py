@@ -3,7 +3,7 @@
 import keras
 from keras import backend, ops
 
-from .hardware import is_tensorflow_on_cpu
+from .utils import is_tensorflow_on_cpu
 
 # Numbers that a block needs at once. On CPUs with TensorFlow, 16 MB: from 32 MB
 # on each tensor is mapped anew and its pages are filled with zeros, which takes

@@ -8,11 +8,9 @@ import keras
 from keras import ops
 
 from .convolution import convolution
-from .initial_weights import BIAS, WEIGHT_STDDEV, TruncatedNormal
 from .routing import RoutingRule, couplings_of, lengths, route
-from .tensor import Tensor
+from .utils import BIAS, WEIGHT_STDDEV, Tensor, TruncatedNormal, positions_of
 from .votes import FormedVotes, SharedVotes, linear_votes
-from .window import positions_of
 
 
 def require_positive(**arguments: int) -> None:

@@ -8,10 +8,15 @@ import numbers
 import keras
 from keras import backend, ops
 
-from .hardware import cpu_has_bfloat16_products, is_jax_on_cpu, is_on_cpu
 from .kept_spectra import spectrum_of
 from .toom_cook import Plan, axes, convolution_by_spectrum
-from .window import positions_of, zeros_around
+from .utils import (
+    cpu_has_bfloat16_products,
+    is_jax_on_cpu,
+    is_on_cpu,
+    positions_of,
+    zeros_around,
+)
 
 # What decides, as benchmarks/convolution_benchmark.py measures it, counted in
 # multiply-adds of a matrix product: one multiply-add of the direct

@@ -6,7 +6,7 @@ from keras import ops
 import layers
 from layers import convolution as convolution_module
 from layers.convolution import convolution
-from layers.hardware import is_tensorflow_on_cpu
+from layers.utils import is_tensorflow_on_cpu
 from testing import numpy_oracle
 from testing.gradients import value_and_gradients
 

@@ -19,8 +19,7 @@ import dataclasses
 from keras import ops
 
 from .capsule import require_positive
-from .hardware import is_tensorflow_on_cpu
-from .tensor import Tensor
+from .utils import Tensor, is_tensorflow_on_cpu
 
 POSE_SIZE = 4
 POSE_ENTRIES = POSE_SIZE**2

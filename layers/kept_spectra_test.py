@@ -3,8 +3,8 @@ import pytest
 
 from layers import kept_spectra
 from layers.convolution import Conv2D, convolution, faster_plan
-from layers.hardware import is_tensorflow_on_cpu
 from layers.kept_spectra import KeptSpectra
+from layers.utils import is_tensorflow_on_cpu
 
 pytestmark = pytest.mark.skipif(
     not is_tensorflow_on_cpu(), reason="TensorFlow on CPUs only"

@@ -9,7 +9,7 @@ Labels of another shape raise ValueError.
 import keras
 from keras import ops
 
-from .tensor import Tensor
+from .utils import Tensor
 
 # The paper's section 3: m+ = 0.9, m- = 0.1, lambda = 0.5.
 PRESENT_MARGIN = 0.9
@@ -225,3 +225,50 @@ class MeanOverBatch(keras.losses.Loss):
 
     def call(self, y_true, y_pred):
         return y_pred
+
+
+# Metrics. The prediction is the set of the `num_targets` classes with the
+# largest logits, ties to the lower class index. Logits that are not all finite
+# predict nothing.
+
+
+def _num_hits(labels, logits, num_targets):
+    """How many of the predicted classes are labels: float32 [B]."""
+    logits = ops.cast(logits, "float32")
+    # A stable sort of the negated logits puts the lower of two equals first
+    # on every backend; top_k promises that only on some.
+    order = ops.argsort(-logits, axis=-1)
+    predicted = ops.one_hot(
+        order[:, :num_targets], logits.shape[-1], dtype="float32"
+    )
+    hits = ops.sum(predicted, axis=1) * ops.cast(labels, "float32")
+    finite = ops.all(ops.isfinite(logits), axis=-1)
+    return ops.sum(hits, axis=-1) * ops.cast(finite, "float32")
+
+
+@_registered
+def correct(labels: Tensor, logits: Tensor, num_targets: int = 1) -> Tensor:
+    """1 where the predicted classes are exactly the labels, else 0.
+
+    Args:
+      labels: tensor [B, O], k-hot with `num_targets` ones.
+      logits: tensor [B, O].
+      num_targets: int, the number of labels of each example.
+
+    Returns:
+      float32 tensor [B].
+    """
+    hits = _num_hits(labels, logits, num_targets)
+    return ops.cast(hits > num_targets - 0.5, "float32")
+
+
+@_registered
+def almost_correct(
+    labels: Tensor, logits: Tensor, num_targets: int = 1
+) -> Tensor:
+    """1 where at least one predicted class is a label, else 0.
+
+    Args and returns: as `correct`.
+    """
+    hits = _num_hits(labels, logits, num_targets)
+    return ops.cast(hits > 0.5, "float32")

@@ -31,8 +31,7 @@ from .em_routing import (
     matrix_votes,
     route,
 )
-from .initial_weights import TruncatedNormal
-from .window import Window
+from .utils import TruncatedNormal, Window
 
 # Costs are in the hundreds, while Adam moves a weight by about the learning
 # rate at a step: so the weight `beta_a` is in thousands.

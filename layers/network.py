@@ -7,11 +7,10 @@ from keras import ops
 
 from .capsule import Capsule, ConvSlimCapsule, Length, require_whole
 from .convolution import Conv2D
-from .initial_weights import like_the_reference
 from .losses import MeanOverBatch, reconstruction_loss
 from .reconstruction import Reconstruction
 from .routing import RoutingRule
-from .tensor import Tensor
+from .utils import Tensor, reference_initializers
 
 # The paper's figure 1.
 KERNEL_SIZE = 9
@@ -68,7 +67,7 @@ class CapsuleStack:
             data_format="channels_last",
             dtype=dtype,
             name="conv1",
-            **like_the_reference(stddev=CONV_STDDEV),
+            **reference_initializers(stddev=CONV_STDDEV),
         )
         self.conv_capsule1 = ConvSlimCapsule(
             num_prime_capsules,

@@ -4,8 +4,7 @@ import keras
 from keras import ops
 
 from .capsule import require_axes, require_bool, require_positive
-from .initial_weights import like_the_reference
-from .tensor import Tensor
+from .utils import Tensor, reference_initializers
 
 # The paper's section 4.1: fully connected layers of 512 and 1024 units before
 # the pixels.
@@ -117,6 +116,6 @@ class Reconstruction(keras.layers.Layer):
 
 def _initial_weights(activation, he_normal):
     if not he_normal:
-        return like_the_reference()
+        return reference_initializers()
     relu = activation == "relu"
     return {"kernel_initializer": "he_normal" if relu else "glorot_normal"}

@@ -20,7 +20,7 @@ from typing import Literal
 import keras
 from keras import ops
 
-from .tensor import Tensor
+from .utils import Tensor
 from .votes import FormedVotes, Votes
 
 # Added to the squared length under the reciprocal square root. It makes value

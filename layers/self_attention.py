@@ -15,8 +15,7 @@ import keras
 from keras import ops
 
 from .capsule import require_axes, require_positive
-from .slices import part
-from .tensor import Tensor
+from .utils import Tensor, slice_axis
 
 # Added to the squared length under its root. It keeps the root's gradient
 # finite at zero and is below float32 rounding for every length >= 1e-4.
@@ -153,7 +152,7 @@ class DepthwiseCapsule(keras.layers.Layer):
 
     def call(self, inputs):
         rows, columns, _ = self.kernel.shape
-        seen = part(part(inputs, 1, stop=rows), 2, stop=columns)
+        seen = slice_axis(slice_axis(inputs, 1, stop=rows), 2, stop=columns)
         channels = ops.sum(seen * self.kernel, axis=(1, 2)) + self.bias
         return exponential_squash(
             ops.reshape(

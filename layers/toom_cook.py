@@ -77,9 +77,12 @@ import math
 import numpy as np
 from keras import ops
 
-from .hardware import cpu_has_bfloat16_products
-from .slices import part
-from .window import positions_of, zeros_around
+from .utils import (
+    cpu_has_bfloat16_products,
+    positions_of,
+    slice_axis,
+    zeros_around,
+)
 
 # Numbers of examples and channels that this divides have some to spare.
 _SPARED = 32
@@ -307,13 +310,13 @@ def convolution_by_spectrum(images, taps, plan: Plan):
         (rows.tile, columns.tile, -1, rows.tiles, columns.tiles, filters),
     )
     outputs = ops.transpose(outputs, (2, 3, 0, 4, 1, 5))
-    outputs = part(outputs, 0, stop=-examples) if examples else outputs
+    outputs = slice_axis(outputs, 0, stop=-examples) if examples else outputs
     outputs = ops.reshape(
         outputs,
         (-1, rows.tiles * rows.tile, columns.tiles * columns.tile, filters),
     )
-    outputs = part(outputs, 1, stop=rows.positions)
-    return part(outputs, 2, stop=columns.positions)
+    outputs = slice_axis(outputs, 1, stop=rows.positions)
+    return slice_axis(outputs, 2, stop=columns.positions)
 
 
 def _spare_examples(batch):
@@ -354,8 +357,8 @@ def _pixels(images, plan, examples, spare):
     images = ops.pad(
         images, [(0, examples), rows.padding, columns.padding, (0, spare)]
     )
-    images = part(images, 1, stop=rows.needed)
-    images = part(images, 2, stop=columns.needed)
+    images = slice_axis(images, 1, stop=rows.needed)
+    images = slice_axis(images, 2, stop=columns.needed)
     images = _tiles(images, rows, columns.needed * channels)
     images = _tiles(images, columns, channels)
     images = ops.reshape(
@@ -382,8 +385,8 @@ def _tiles(pixels, axis, rest):
         pixels, (-1, axis.tiles + 1, axis.strides * axis.tile, rest)
     )
     overlap = axis.strides * (axis.taps - 1)
-    following = part(part(parts, 1, start=1), 2, stop=overlap)
-    return ops.concatenate([part(parts, 1, stop=-1), following], axis=2)
+    following = slice_axis(slice_axis(parts, 1, start=1), 2, stop=overlap)
+    return ops.concatenate([slice_axis(parts, 1, stop=-1), following], axis=2)
 
 
 def _taps(kernel, plan, spare):

@@ -14,8 +14,7 @@ import math
 
 from keras import backend, ops
 
-from .hardware import is_jax_on_cpu, is_on_cpu
-from .tensor import Tensor
+from .utils import Tensor, is_jax_on_cpu, is_on_cpu
 
 # `LinearVotes` takes the outputs in at most so many blocks: one for each of
 # 100 classes would make a graph of many thousand operations.

@@ -7,7 +7,7 @@ import keras
 
 import layers
 from input_data import features as keys
-from layers.initial_weights import like_the_reference
+from layers.utils import reference_initializers
 from models.classifier import Classifier
 from models.hparams import BaseHParams, loss_type, padding, size
 from models.tf1_variables import Tf1Variable, layer, plain
@@ -65,7 +65,7 @@ class BaselineModel(Classifier):
                 activation="relu",
                 data_format="channels_last",
                 name=f"conv{number}",
-                **like_the_reference(stddev=CONV_STDDEV),
+                **reference_initializers(stddev=CONV_STDDEV),
             )
             for number, channels in enumerate(hparams.channels, start=1)
         ]
@@ -80,13 +80,13 @@ class BaselineModel(Classifier):
             hparams.dense_units,
             activation="relu",
             name="fc1",
-            **like_the_reference(),
+            **reference_initializers(),
         )
         self.softmax_layer = keras.layers.Dense(
             shape.num_classes,
             dtype="float32",
             name="softmax_layer",
-            **like_the_reference(),
+            **reference_initializers(),
         )
 
     def activations(self, images):

@@ -9,9 +9,8 @@ from keras import backend, ops
 
 import layers
 from input_data import features as keys
-from layers.hardware import is_mirrored, is_on_cpu
 from layers.losses import RECONSTRUCTION_WEIGHT, MeanOverBatch
-from layers.window import positions_of
+from layers.utils import is_mirrored, is_on_cpu, positions_of
 from models import optimizer
 from models.hparams import BaseHParams
 
@@ -22,7 +21,7 @@ class Routing(typing.NamedTuple):
     Attributes:
       couplings: float32 tensor [iterations, B, h, w, types, classes].
       leaky: bool, whether the couplings of a capsule may sum to less than 1.
-      windows: tuple of (size, strides, padding), as of `layers.window.Window`:
+      windows: tuple of (size, strides, padding), as of `layers.utils.Window`:
         the convolutions and poolings from the image to the positions h, w;
         none if there is one position, which sees all of the image.
     """

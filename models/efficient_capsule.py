@@ -13,8 +13,8 @@ import keras
 import layers
 from common.fields import MOST_STEPS, field
 from input_data import features as keys
-from layers.hardware import is_mirrored
 from layers.reconstruction import HIDDEN_UNITS
+from layers.utils import is_mirrored
 from models import optimizer
 from models.classifier import Classifier, Routing
 from models.hparams import BaseHParams, remake, remake_weight, size

@@ -10,9 +10,9 @@ import layers
 from common.fields import MOST_STEPS, field
 from input_data import features as keys
 from layers.em_routing import NORMALISATIONS, POSE_ENTRIES
-from layers.initial_weights import TruncatedNormal
 from layers.losses import CLASSIFICATION_LOSSES
 from layers.matrix_capsule import KERNEL_STDDEV
+from layers.utils import TruncatedNormal
 from models.classifier import Classifier, Routing, on_grid
 from models.hparams import MOST_ITERATIONS, BaseHParams, padding, size
 

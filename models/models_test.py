@@ -133,7 +133,7 @@ def test_matrix_capsules_and_muon_compute_in_full_float32(
     name, optimizer, monkeypatch
 ):
     asked = []
-    for module in ("layers.hardware", "models.optimizer"):
+    for module in ("layers.utils", "models.optimizer"):
         monkeypatch.setattr(
             f"{module}.use_full_float32", lambda: asked.append(True)
         )

@@ -6,7 +6,7 @@ import keras
 from keras import backend, ops
 
 from common.errors import UserError
-from layers.hardware import is_mirrored, use_full_float32
+from layers.utils import is_mirrored, use_full_float32
 
 SMALLEST_LEARNING_RATE = 1e-6
 ADAM_BETAS = (0.9, 0.999)

@@ -67,7 +67,7 @@ def build_model(name, shape, num_targets, hparams, seed=0):
     _require_sane_size(cls, name, shape, hparams)
     import keras
 
-    from layers.hardware import use_full_float32
+    from layers.utils import use_full_float32
 
     if cls.full_float32:
         use_full_float32()

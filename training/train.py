@@ -19,7 +19,7 @@ from input_data import registry
 from input_data.features import NUM_IMAGES, OF_FILES
 from input_data.memory import require_memory
 from input_data.pipeline import Pipeline
-from layers.hardware import is_on_cpu
+from layers.utils import is_on_cpu
 from models.optimizer import compile_model
 from training import curve
 from training.callbacks import (

@@ -9,7 +9,7 @@ from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 
 from common.errors import UserError
-from layers.window import positions_of, zeros_around
+from layers.utils import positions_of, zeros_around
 from training.config import EVAL_BATCH_SIZE
 from visualisation.drawing import STYLE, png, to_rgb
 

@@ -25,10 +25,10 @@ that of the process that trains, on a GPU of the device.
 import absl.flags
 from absl import app
 
-from common import flags
-from common.ending import interrupted_by_signals, told
-from common.startup import load_backend
 from comparison.settings import Settings, own_flags
+from old import flags
+from old.ending import interrupted_by_signals, told
+from old.startup import load_backend
 
 _SETTINGS = "settings"
 

@@ -9,10 +9,10 @@ import time
 import pytest
 
 import compare
-from common.errors import Interrupted, UserError
-from common.version import commit
 from comparison.run import _seconds_at
 from comparison.settings import Settings
+from old.errors import Interrupted, UserError
+from old.version import commit
 from testing import commands
 from testing.small_models import overrides
 from training.process import sole_trainer

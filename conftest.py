@@ -7,7 +7,7 @@ import pytest
 
 from testing.patience import within_seconds
 
-# As common/startup.py sets it for the commands, before TensorFlow is imported.
+# As old/startup.py sets it for the commands, before TensorFlow is imported.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 collect_ignore = []
 if importlib.util.find_spec("apache_beam") is None:

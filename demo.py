@@ -9,17 +9,17 @@ page shows test images, too. --help lists the flags.
 
 from absl import app, flags
 
-import common.flags
 import devices
-from common.ending import told
-from common.startup import load_backend
+import old.flags
 from input_data.options import Options
+from old.ending import told
+from old.startup import load_backend
 from training.config import Config
 
 
 def define_flags():
     """Defines the flags: of this command, so when it runs as one."""
-    common.flags.define_shown(Config, Options)
+    old.flags.define_shown(Config, Options)
     flags.DEFINE_string(
         "host",
         "127.0.0.1",
@@ -60,12 +60,12 @@ def serve(config, host, port):
 
 def main(argv):
     """Serves the page; a user's error is one line and exit code 1."""
-    common.flags.refuse_arguments(argv)
+    old.flags.refuse_arguments(argv)
     with told("demo.py"):
         load_backend()
         with devices.use(devices.Settings(num_processes=1), "demo.py"):
             serve(
-                common.flags.settings_of(Config, train=False),
+                old.flags.settings_of(Config, train=False),
                 flags.FLAGS.host,
                 flags.FLAGS.port,
             )
@@ -73,4 +73,4 @@ def main(argv):
 
 if __name__ == "__main__":
     define_flags()
-    app.run(main, flags_parser=common.flags.parse_or_explain)
+    app.run(main, flags_parser=old.flags.parse_or_explain)

@@ -7,8 +7,8 @@ import pytest
 
 import demo
 import experiment
-from common.errors import UserError
 from demonstration.exhibit_test import png, save
+from old.errors import UserError
 from testing import browser, commands
 from testing.commands import served
 from testing.small_models import overrides

@@ -9,10 +9,10 @@ README.md and docs/ show more commands; --help lists the flags.
 from absl import app
 
 import devices
-from common import flags
-from common.ending import told
-from common.errors import UserError
-from common.startup import load_backend
+from old import flags
+from old.ending import told
+from old.errors import UserError
+from old.startup import load_backend
 from training.config import Config
 
 # What takes long to import is imported in functions, so that --help and a

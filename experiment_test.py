@@ -25,8 +25,6 @@ import tensorboard_test
 from checkpoints.architecture import Architecture
 from checkpoints.checkpoint import JSON_FILE, WEIGHTS_FILE
 from checkpoints.checkpoint_test import flip_bit
-from common import flags
-from common.errors import Interrupted, InterruptedAtOnce, UserError
 from evaluation.evaluator import Evaluator
 from input_data import features as keys
 from input_data import memory, registry
@@ -37,6 +35,8 @@ from input_data.generators.job import Job
 from input_data.options import Options
 from input_data.splits import Split
 from models.capsule import CapsuleModel
+from old import flags
+from old.errors import Interrupted, InterruptedAtOnce, UserError
 from testing import untrained
 from testing.commands import finish, run, start
 from testing.events import events_of, hparams_row, scalars
@@ -542,7 +542,7 @@ def test_validation_on_training_images_is_refused(done, tmp_path):
 def save_untrained(folder, seed, num_targets):
     """Saves a network as a training would at step 0, and returns it."""
     size = {1: 28, 2: 36}[num_targets]
-    architecture = Architecture.described(
+    architecture = Architecture.from_strings(
         "capsule", ImageShape(size, size, 1, 10), num_targets, SMALL
     )
     model = untrained.compiled(architecture, seed)

@@ -20,13 +20,13 @@ import pathlib
 
 from absl import app, flags
 
-import common.flags
 import devices
-from common.durable import make_folder, write_files
-from common.ending import told
-from common.fields import require_known
-from common.startup import load_backend
+import old.flags
 from input_data.options import Options
+from old.durable import make_folder, write_files
+from old.ending import told
+from old.fields import require_known
+from old.startup import load_backend
 from training.config import Config
 
 # Modules of visualisation, whose `make` draws them.
@@ -43,7 +43,7 @@ _EMBEDDING = "embedding"
 
 def define_flags():
     """Defines the flags: of this command, so when it runs as one."""
-    common.flags.define_shown(Config, Options)
+    old.flags.define_shown(Config, Options)
     flags.DEFINE_integer(
         "num_examples",
         None,
@@ -87,7 +87,7 @@ def draw(names, config, output_dir, num_examples=None):
         require_known("figure", name, FIGURES)
     import checkpoints
     from evaluation.evaluator import Evaluator
-    from visualisation.subject import Subject
+    from visualisation.trained_model import TrainedModel
 
     # Known before the work, not after it.
     output_dir = make_folder(output_dir)
@@ -99,7 +99,7 @@ def draw(names, config, output_dir, num_examples=None):
     model, pipeline = evaluator.load(checkpoint)
     dataset = evaluator.settings_for(checkpoint).dataset_name
     title = f"{dataset}, {checkpoint.path.name}"
-    subject = Subject(model, pipeline, title)
+    subject = TrainedModel(model, pipeline, title)
     counts = {} if num_examples is None else {"num_examples": num_examples}
     paths = []
     for name in dict.fromkeys(names):
@@ -131,7 +131,7 @@ def main(argv):
         with devices.use(devices.Settings(num_processes=1), "figures.py"):
             paths = draw(
                 argv[1:],
-                common.flags.settings_of(Config, train=False),
+                old.flags.settings_of(Config, train=False),
                 flags.FLAGS.output_dir,
                 flags.FLAGS.num_examples,
             )
@@ -140,4 +140,4 @@ def main(argv):
 
 if __name__ == "__main__":
     define_flags()
-    app.run(main, flags_parser=common.flags.parse_or_explain)
+    app.run(main, flags_parser=old.flags.parse_or_explain)

@@ -14,12 +14,12 @@ import sys
 from absl import app, flags, logging
 
 import devices
-from common.ending import told
-from common.errors import UserError
-from common.fields import meanings
-from common.flags import parse_or_explain, validator
-from common.startup import load_backend
 from input_data.options import Options
+from old.ending import told
+from old.errors import UserError
+from old.fields import meanings
+from old.flags import parse_or_explain, validator
+from old.startup import load_backend
 
 # What takes long to import is imported in functions, so that --help and a
 # wrong flag are answered at once.

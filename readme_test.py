@@ -5,12 +5,12 @@ import shlex
 import numpy as np
 
 import experiment
-from common import flags
 from demonstration import exhibit
 from input_data.generators.job import Job
 from models import registry
 from models.hparams import parse_overrides
 from models.registry import model_class
+from old import flags
 from testing.small_models import overrides
 from training.config import Config
 

@@ -16,13 +16,13 @@ import pathlib
 
 from absl import app, flags
 
-import common.flags
-from common.ending import interrupted_by_signals, told
-from common.errors import UserError
-from common.fields import did_you_mean, meanings, parse
-from common.startup import load_backend
-from common.tables import between
-from common.text import shortened
+import old.flags
+from old.ending import interrupted_by_signals, told
+from old.errors import UserError
+from old.fields import did_you_mean, meanings, parse
+from old.startup import load_backend
+from old.tables import between
+from old.text import shortened
 from reproduction.experiments import EXPERIMENTS
 from training.config import Config
 
@@ -162,7 +162,7 @@ def write_tables(output_dir):
       UserError: for a folder without results.
     """
     load_backend()
-    from common.durable import write_file
+    from old.durable import write_file
     from reproduction import report
     from reproduction.run import read
 
@@ -201,4 +201,4 @@ def main(argv):
 
 if __name__ == "__main__":
     define_flags()
-    app.run(main, flags_parser=common.flags.parse_or_explain)
+    app.run(main, flags_parser=old.flags.parse_or_explain)

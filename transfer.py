@@ -16,13 +16,13 @@ import json
 
 from absl import app, flags
 
-import common.flags
 import devices
-from common.ending import told
-from common.errors import UserError
-from common.fields import meanings
-from common.startup import load_backend
+import old.flags
 from input_data.options import Options
+from old.ending import told
+from old.errors import UserError
+from old.fields import meanings
+from old.startup import load_backend
 from training.config import Config
 
 _SHARED_FLAGS = (
@@ -33,7 +33,7 @@ _SHARED_FLAGS = (
 
 def define_flags():
     """Defines the flags: of this command, so when it runs as one."""
-    common.flags.define(Config, _SHARED_FLAGS)
+    old.flags.define(Config, _SHARED_FLAGS)
     flags.FLAGS.set_default("pairs", "below")
     flags.DEFINE_integer(
         "num_examples", 8, "Pairs in the figure.", lower_bound=1
@@ -59,8 +59,8 @@ def run(models, config, output_dir, num_examples):
       UserError: for checkpoints or data that do not work, or a folder that
         cannot be written.
     """
-    from common.durable import make_folder, write_files
     from evaluation.transfer import measure
+    from old.durable import make_folder, write_files
     from visualisation import transfer
 
     folder = make_folder(output_dir)
@@ -100,7 +100,7 @@ def main(argv):
     if len(argv) < 2:
         raise app.UsageError("name models to compare: NAME=CHECKPOINT")
     with told("transfer.py"):
-        config = common.flags.settings_of(Config, train=False)
+        config = old.flags.settings_of(Config, train=False)
         models = models_of(argv[1:], config.num_trials)
         load_backend()
         with devices.use(devices.Settings(num_processes=1), "transfer.py"):
@@ -115,4 +115,4 @@ def main(argv):
 
 if __name__ == "__main__":
     define_flags()
-    app.run(main, flags_parser=common.flags.parse_or_explain)
+    app.run(main, flags_parser=old.flags.parse_or_explain)

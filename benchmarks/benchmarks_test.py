@@ -24,13 +24,13 @@ from benchmarks import (
 )
 from benchmarks.naive import NaiveCapsule, NaiveConvSlimCapsule
 from benchmarks.naive_em import naive_model
-from common import processes
-from common.errors import UserError
 from input_data import features as keys
 from models.capsule import HParams
 from models.hparams import parse_overrides
 from models.matrix_capsule import HParams as MatrixHParams
 from models.registry import build_model
+from old import processes
+from old.errors import UserError
 from testing import browser
 
 OURS = networks.NETWORKS["ours"]

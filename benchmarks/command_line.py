@@ -9,14 +9,14 @@ import sys
 import keras
 
 from benchmarks.networks import Setting
-from common import processes
-from common.durable import user_errors
-from common.ending import handling_signals, told
-from common.fields import meanings, require_known
 from devices.allocation import keep_freed_memory
 from devices.machine import machine
 from models.capsule import HParams
 from models.hparams import parse_overrides
+from old import processes
+from old.durable import user_errors
+from old.ending import handling_signals, told
+from old.fields import meanings, require_known
 from training.config import Config
 
 # Flags of the benchmarks of a network: what `setting` reads.

@@ -22,13 +22,13 @@ import numpy as np
 
 from benchmarks import command_line, measuring
 from benchmarks.naive_em import naive_model
-from common import processes
-from common.fields import require_known
 from devices.machine import peak_megabytes
 from input_data import features as keys
 from models.matrix_capsule import HParams
 from models.optimizer import compile_model
 from models.registry import build_model
+from old import processes
+from old.fields import require_known
 
 SHAPE = keys.ImageShape(32, 32, 2, 5)
 NETWORKS = {"large": {}, "small": HParams.PRESETS["small"]}

@@ -39,7 +39,7 @@ from input_data.labelled_images import (
 )
 from input_data.options import Options
 from input_data.splits import Split
-from input_data.standardised_crops import StandardisedCrops
+from input_data.standardized_crops import StandardizedCrops
 
 FLAGS = {
     "cores": 1,
@@ -124,7 +124,7 @@ def _pipelines(data):
         ("norb", norb, (48, 48, 2)),
     ):
         crop = module.CROP_SIZE, module.distort, 100
-        yield name, StandardisedCrops(random(*shape), *crop)
+        yield name, StandardizedCrops(random(*shape), *crop)
     # SVHN, folders of images and tfds:NAME share this pipeline.
     yield "svhn, 32x32x3", make_pipeline(random(32, 32, 3), Options())
     yield "affnist, 40x40", make_pipeline(random(40, 40, 1), Options())

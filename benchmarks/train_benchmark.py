@@ -39,11 +39,11 @@ import keras
 
 from benchmarks import command_line, measuring
 from benchmarks.networks import MNIST, NETWORKS, examples
-from common import processes
-from common.fields import require_known
 from devices.allocation import keep_freed_memory
 from devices.machine import peak_megabytes
 from devices.parallel import OneDevice
+from old import processes
+from old.fields import require_known
 
 FLAGS = {
     "inference": False,

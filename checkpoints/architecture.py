@@ -2,12 +2,12 @@
 
 import dataclasses
 
-from common.errors import UserError
-from common.fields import meanings
-from common.text import shortened
 from input_data.features import ImageShape
 from models.hparams import BaseHParams, parse_overrides
 from models.registry import build_model, model_class
+from old.errors import UserError
+from old.fields import meanings
+from old.text import shortened
 
 DEFAULT_MODEL = "capsule"
 # Checkpoints were once written with the hyper-parameters of all models, these
@@ -41,7 +41,7 @@ class Architecture:
     hparams: BaseHParams
 
     @classmethod
-    def asked_for(cls, config, spec):
+    def from_config(cls, config, spec):
         """The network that a job's settings and its data describe.
 
         Args:
@@ -51,7 +51,7 @@ class Architecture:
         Raises:
           UserError: for hyper-parameters that are unknown or out of range.
         """
-        return cls.described(
+        return cls.from_strings(
             config.model or DEFAULT_MODEL,
             spec.shape,
             spec.num_targets,
@@ -59,7 +59,7 @@ class Architecture:
         )
 
     @classmethod
-    def described(cls, model, shape, num_targets, overrides):
+    def from_strings(cls, model, shape, num_targets, overrides):
         """The network of a model's name and a string of hyper-parameters.
 
         Raises:
@@ -94,7 +94,7 @@ class Architecture:
         Args:
           config: `Config`.
         """
-        if config.crops > 1 and not model_class(self.model).shows_capsules:
+        if config.crops > 1 and not model_class(self.model).has_class_capsules:
             raise UserError(
                 f"--crops is for models of capsules: what model {self.model} "
                 "gives has no scale to add up"

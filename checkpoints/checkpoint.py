@@ -29,11 +29,11 @@ from checkpoints.architecture import Architecture
 from checkpoints.folder import NAME, find_all, path_of, remove_old, set_aside
 from checkpoints.schema import require_form
 from checkpoints.tf1.tf1_checkpoint import Tf1Checkpoint, is_tf1
-from common.durable import user_errors, whole
-from common.errors import UserError
-from common.text import listed, shortened
 from input_data.features import DIVIDED_FOR_TEST, OF_FILES
-from input_data.registry import TFDS_PREFIX, is_standardised
+from input_data.registry import TFDS_PREFIX, is_standardized
+from old.durable import user_errors, whole
+from old.errors import UserError
+from old.text import listed, shortened
 
 FORMAT = 1
 _MOST_NAMES = 3
@@ -153,7 +153,7 @@ class Checkpoint(Metadata):
         """
         before = self.training
         then, now = before.get("dataset"), config.dataset_name
-        if then is not None and is_standardised(then) != is_standardised(now):
+        if then is not None and is_standardized(then) != is_standardized(now):
             raise UserError(
                 f"{self.path} was trained on {then}, of which a network sees "
                 f"other pixels than of {now}: those of cifar10 and norb are "
@@ -191,7 +191,7 @@ class Checkpoint(Metadata):
                 "which decided what images are for training: take the same "
                 "seed, or train anew"
             )
-        for name, digest in pipeline.spec.divisions.items():
+        for name, digest in pipeline.spec.split_fingerprints.items():
             if before.get(name) != digest:
                 raise UserError(
                     f"{self.path} was trained on images that were divided "
@@ -202,7 +202,7 @@ class Checkpoint(Metadata):
                 )
         if (
             DIVIDED_FOR_TEST in before
-            and DIVIDED_FOR_TEST not in pipeline.spec.divisions
+            and DIVIDED_FOR_TEST not in pipeline.spec.split_fingerprints
         ):
             raise UserError(
                 f"{self.path} was trained on images of which it held some out "

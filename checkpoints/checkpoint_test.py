@@ -12,11 +12,11 @@ import checkpoints
 from checkpoints import DamagedError, Metadata, checkpoint
 from checkpoints.architecture import Architecture
 from checkpoints.checkpoint import JSON_FILE, WEIGHTS_FILE
-from common.errors import UserError
 from input_data.features import ImageShape
 from models.capsule import HParams
 from models.models_test import example_batch
 from models.optimizer import compile_model
+from old.errors import UserError
 from testing.untrained import compiled
 from training.config import Config
 
@@ -469,8 +469,16 @@ def test_a_folder_of_tf1_checkpoints_says_which(tmp_path):
         ({"validate": True}, {}, "trained without --validate, on the very"),
         ({}, {"split_seed": 4}, "trained with --seed=3, which"),
         ({}, {"split_seed": 3}, None),
-        ({}, {"divisions": {"divided_for_test": "x"}}, "divided otherwise"),
-        ({"divided": "x"}, {"divisions": {"divided_for_test": "x"}}, None),
+        (
+            {},
+            {"split_fingerprints": {"divided_for_test": "x"}},
+            "divided otherwise",
+        ),
+        (
+            {"divided": "x"},
+            {"split_fingerprints": {"divided_for_test": "x"}},
+            None,
+        ),
         ({"divided": "x"}, {}, "some out for testing by itself; now folders"),
         ({}, {"class_names": ["b", "a"]}, "classes a, b, but .* are b, a:"),
         # Other data has nothing to do with that of the training.
@@ -490,7 +498,7 @@ def test_images_that_it_may_be_used_with(config, pipeline, message):
     opened = checkpoints.Checkpoint(
         2, ARCHITECTURE, training, ["a", "b"], path="x"
     )
-    spec = {"split_seed": None, "divisions": {}, "class_names": None}
+    spec = {"split_seed": None, "split_fingerprints": {}, "class_names": None}
     pipeline = {**spec, **pipeline}
     arguments = (
         types.SimpleNamespace(**config),
@@ -522,7 +530,7 @@ def test_the_held_out_images_are_the_last_of_one_order(
     opened = checkpoints.Checkpoint(2, ARCHITECTURE, training, None, path="x")
     config = Config(dataset=dataset, data_dir=data_dir, validate=True)
     spec = types.SimpleNamespace(
-        split_seed=None, divisions={}, class_names=None
+        split_seed=None, split_fingerprints={}, class_names=None
     )
     pipeline = types.SimpleNamespace(spec=spec)
     if is_refused:

@@ -6,7 +6,7 @@ import re
 import shutil
 import stat
 
-from common.errors import UserError
+from old.errors import UserError
 
 NAME = re.compile(r"model\.ckpt-(\d+)")
 _HIDDEN = re.compile(r"\.model\.ckpt-\d+\.(.+\.)?(partial|removed)", re.DOTALL)

@@ -3,7 +3,7 @@ import errno
 import pytest
 
 from checkpoints import find_all, remove_partial
-from common.errors import UserError
+from old.errors import UserError
 
 
 def test_they_are_found_by_name_in_order_of_steps(tmp_path):

@@ -17,7 +17,7 @@ import experiment
 import figures
 import predict
 from checkpoints import path_of
-from common.errors import UserError
+from old.errors import UserError
 from predict_test import settings
 from testing import untrained
 from testing.small_models import overrides

@@ -6,9 +6,9 @@ it.
 
 import math
 
-from common.fields import MOST_STEPS
-from common.text import shortened
 from input_data.features import LARGEST_SIDE, NUM_IMAGES
+from old.fields import MOST_STEPS
+from old.text import shortened
 
 _FORM = {
     "sha256": str,

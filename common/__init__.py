@@ -1,1 +1,1 @@
-"""What all parts share: errors, files written whole, progress."""
+"""Shared by all parts: user errors, files, flags, start-up."""

@@ -1,34 +1,28 @@
-"""Ways to end that are not faults of the program."""
+"""User errors, interruptions, and how a command ends."""
 
-from common.text import one_line
+import contextlib
+import os
+import shlex
+import signal
+import sys
+
+_LONGEST_REASON = 300
+# SIGHUP arrives when a terminal is closed.
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class UserError(Exception):
-    """A wrong flag, file or value: the user can put this right.
-
-    Its message names what is wrong and says what would be right; the command
-    line prints it without a traceback and exits with 1.
-
-    Args:
-      message: string, which is shown as one line of less than 1,000
-        characters, whatever names of files and values are in it.
-      *details: strings, each shown as a line of its own after it.
-    """
+    """A wrong flag, file or value; commands print it as one line."""
 
     def __str__(self):
-        return "\n".join(one_line(str(line)) for line in self.args)
-
-    def of(self, what):
-        """The same error, which says in its first line what it is of."""
-        message, *details = self.args
-        return UserError(f"{what}: {message}", *details)
+        return " ".join(super().__str__().split())
 
 
 class Interrupted(BaseException):
-    """A training was asked to stop by a signal.
+    """A signal stopped the work.
 
-    Like KeyboardInterrupt it is no Exception, so that nothing on the way
-    takes it for a failure of its own.
+    Like KeyboardInterrupt it is not an Exception, so that no handler of errors
+    catches it.
 
     Args:
       message: string, what was saved where.
@@ -40,5 +34,76 @@ class Interrupted(BaseException):
         self.signal_number = signal_number
 
 
-class InterruptedAtOnce(Interrupted):
-    """A second signal came: the step was not finished."""
+@contextlib.contextmanager
+def reading(path):
+    """Turns any failure to read or decode one file into a `UserError`.
+
+    It belongs around the one library call that decodes the file: decoders
+    raise exceptions of many types.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{path}: {_reason(error)}") from error
+
+
+@contextlib.contextmanager
+def writing(path):
+    """Turns any failure to write one file or folder into a `UserError`."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{path}: cannot write: {_reason(error)}") from error
+
+
+def _reason(error):
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0][:_LONGEST_REASON]}"
+
+
+@contextlib.contextmanager
+def exit_on_user_error(command, debug=False):
+    """Prints a `UserError` as one line and exits with status 1.
+
+    After an interruption it prints the command that resumes the work and exits
+    with 128 and the number of the signal.
+
+    Args:
+      command: string, the name that the line begins with.
+      debug: bool, whether to raise errors with their traceback.
+    """
+    try:
+        yield
+    except UserError as error:
+        if debug:
+            raise
+        sys.exit(f"{command}: {error}")
+    except Interrupted as stop:
+        resume = shlex.join(["python", *sys.argv])
+        print(f"{stop}\nResume with: {resume}", file=sys.stderr)
+        sys.exit(128 + stop.signal_number)
+
+
+@contextlib.contextmanager
+def handling_signals(handler):
+    """Calls `handler(number, frame)` for SIGTERM, Ctrl-C and SIGHUP.
+
+    Under nohup, which ignores SIGHUP, it stays ignored.
+    """
+    before = {
+        number: signal.signal(number, handler)
+        for number in _SIGNALS
+        if number != signal.SIGHUP
+        or signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, previous in before.items():
+            signal.signal(number, previous)

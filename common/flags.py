@@ -1,195 +1,237 @@
-"""Flags of the command line, made from the fields of a settings class."""
+"""Dataclass fields with flag metadata, and the flags made from them.
 
+Flags, hyper-parameters, their bounds and the tables of the documentation all
+come from these fields.
+"""
+
+import dataclasses
+import difflib
 import shlex
 import sys
+import types
+import typing
 
-from absl import flags
+from absl import app, flags
 
-from common import fields
-from common.fields import did_you_mean, meanings
-from common.text import one_line
+from common.errors import UserError, exit_on_user_error
 
-_LONGEST_MESSAGE = 400
-# The flags count as those of the command that defines them, for its --help.
+# Flags belong to the command that defines them, for its --help.
 flags.disclaim_key_flags()
 
 
-def define(settings_class, names=None, flag_values=flags.FLAGS):
-    """Defines a flag for each field, with its type, default, help and bounds.
+@dataclasses.dataclass(frozen=True)
+class FlagSpec:
+    """Metadata of a field beside its name, type and default.
 
-    Args:
-      settings_class: dataclass of `fields.field`s.
-      names: names of fields, or None for all.
-      flag_values: absl's `FlagValues`.
-    """
-    for name, (kind, default, meaning) in meanings(settings_class).items():
-        if names is not None and name not in names:
-            continue
-        if meaning.choices:
-            flag = flags.EnumFlag(name, default, meaning.text, meaning.choices)
-            flag.parser = _ChoiceParser(meaning.choices)
-            flags.DEFINE_flag(flag, flag_values)
-            continue
-        if kind in _NUMBERS:
-            parser = _NUMBERS[kind](meaning.at_least, meaning.at_most)
-            flags.DEFINE(
-                parser,
-                name,
-                default,
-                meaning.text,
-                flag_values,
-                flags.ArgumentSerializer(),
-            )
-        else:
-            of_kind = flags.DEFINE_bool if kind is bool else flags.DEFINE_string
-            of_kind(name, default, meaning.text, flag_values=flag_values)
-        if meaning.is_valid is not None:
-            flags.register_validator(
-                name, validator(meaning), flag_values=flag_values
-            )
-
-
-def validator(meaning):
-    """A function of a flag's value, for `flags.register_validator`.
-
-    Args:
-      meaning: `fields.Meaning`, which says what is allowed.
+    Attributes:
+      help: string, what it is.
+      at_least, at_most: inclusive bounds of a number.
+      above: exclusive lower bound of a number.
+      choices: tuple of the allowed strings.
+      is_valid: function of a value that says whether it is allowed.
+      valid: string, what `is_valid` allows, after "must be".
+      default_text: string, the default if it depends on other settings.
+      is_data: bool, whether the flag describes the data.
+      network: bool, whether weights depend on the hyper-parameter.
     """
 
-    def check(value):
-        if not meaning.allows(value):
-            raise flags.ValidationError(
-                f"must be {meaning.allowed}{meaning.suggestion(value)}"
-            )
-        return True
+    help: str
+    at_least: float | None = None
+    at_most: float | None = None
+    above: float | None = None
+    choices: tuple = ()
+    is_valid: typing.Callable | None = None
+    valid: str = ""
+    default_text: str | None = None
+    is_data: bool = False
+    network: bool = False
 
-    return check
+    def allows(self, value):
+        """Whether a value is allowed; None always is."""
+        return value is None or (
+            (self.at_least is None or value >= self.at_least)
+            and (self.at_most is None or value <= self.at_most)
+            and (self.above is None or value > self.above)
+            and (not self.choices or value in self.choices)
+            and (self.is_valid is None or self.is_valid(value))
+        )
 
-
-class _ChoiceParser(flags.EnumParser):
-    """One of several names; a wrong one is told the nearest."""
-
-    def parse(self, argument):
-        try:
-            return super().parse(argument)
-        except ValueError as error:
-            suggestion = did_you_mean(argument, self.enum_values)
-            raise ValueError(f"{error}{suggestion}") from None
-
-
-class _WholeNumber(flags.IntegerParser):
-    """In ASCII digits alone, as hyper-parameters are."""
-
-    def convert(self, argument):
-        return fields.parse(int, str(argument))
-
-
-class _Number(flags.FloatParser):
-    """As `_WholeNumber`."""
-
-    def convert(self, argument):
-        return fields.parse(float, str(argument))
-
-
-_NUMBERS = {int: _WholeNumber, float: _Number}
+    @property
+    def allowed(self):
+        """What is allowed, after "must be"."""
+        if self.choices:
+            return f"one of {', '.join(self.choices)}"
+        bounds = (
+            ("at least", self.at_least),
+            ("greater than", self.above),
+            ("at most", self.at_most),
+        )
+        return self.valid or " and ".join(
+            f"{words} {bound:,}" for words, bound in bounds if bound is not None
+        )
 
 
-def define_shown(settings_class, data_class):
-    """Defines the flags of a command that shows a checkpoint.
-
-    Args:
-      settings_class: dataclass of `fields.field`s.
-      data_class: the part of it that describes the data.
-    """
-    names = (*meanings(data_class), "hparams_override", "model")
-    define(settings_class, names)
-    flags.DEFINE_string(
-        "checkpoint",
-        None,
-        "The checkpoint, DIR/train/model.ckpt-STEP. A TF1 checkpoint of the "
-        "reference is named by the prefix of its files, such as "
-        "DIR/model.ckpt-1; --hparams_override and the data set must describe "
-        "its network.",
-        required=True,
+def field(default, help_text, **spec):
+    """A dataclass field with a `FlagSpec`."""
+    return dataclasses.field(
+        default=default, metadata={"spec": FlagSpec(help_text, **spec)}
     )
 
 
-def settings_of(settings_class, flag_values=flags.FLAGS, **others):
-    """The settings that the flags give.
+def flag_specs(settings_class):
+    """Dict from field name to (type, default, `FlagSpec`).
+
+    The type of an optional field is that of its values other than None.
+    """
+    return {
+        f.name: (_type_of(f), f.default, f.metadata["spec"])
+        for f in dataclasses.fields(settings_class)
+        if "spec" in f.metadata
+    }
+
+
+def _type_of(a_field):
+    if isinstance(a_field.type, types.UnionType):
+        return next(t for t in a_field.type.__args__ if t is not type(None))
+    return a_field.type
+
+
+def require_allowed(settings, kind):
+    """Raises UserError for the first value that is out of range.
 
     Args:
-      settings_class: dataclass of `fields.field`s.
-      flag_values: absl's `FlagValues`, parsed.
-      **others: values of fields that no flag gives.
+      settings: dataclass instance with `field`s.
+      kind: string, what a field is called in the message.
     """
+    for name, (_, _, spec) in flag_specs(settings).items():
+        value = getattr(settings, name)
+        if not spec.allows(value):
+            raise UserError(f"{kind} {name}={value} must be {spec.allowed}")
+
+
+def require_known(kind, name, names):
+    """Raises UserError for a name that is not among `names`."""
+    if name not in names:
+        near = difflib.get_close_matches(name, list(names), n=1)
+        suggestion = f" (did you mean {near[0]}?)" if near else ""
+        raise UserError(
+            f"unknown {kind} {name!r}{suggestion}; valid names: "
+            f"{', '.join(names)}"
+        )
+
+
+def parse_value(kind, text):
+    """Reads a bool, int, float or str; raises ValueError."""
+    if kind is bool:
+        return {"true": True, "1": True, "false": False, "0": False}[
+            text.lower()
+        ]
+    return kind(text)
+
+
+def as_text(value):
+    """A value as on a command line."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def define(settings_class, names=None, flag_values=flags.FLAGS):
+    """Defines a flag for each field, or for those with the given names."""
+    for name, (kind, default, spec) in flag_specs(settings_class).items():
+        if names is not None and name not in names:
+            continue
+        text = spec.help
+        if spec.default_text is not None:
+            text += f" Default: {spec.default_text}."
+        options = {"flag_values": flag_values}
+        if spec.choices:
+            flags.DEFINE_enum(name, default, spec.choices, text, **options)
+        elif kind in (int, float):
+            define_number = (
+                flags.DEFINE_integer if kind is int else flags.DEFINE_float
+            )
+            options |= {
+                "lower_bound": spec.at_least,
+                "upper_bound": spec.at_most,
+            }
+            define_number(name, default, text, **options)
+        elif kind is bool:
+            flags.DEFINE_bool(name, default, text, **options)
+        else:
+            flags.DEFINE_string(name, default, text, **options)
+        if spec.is_valid is not None:
+            flags.register_validator(
+                name,
+                spec.allows,
+                f"must be {spec.allowed}",
+                flag_values=flag_values,
+            )
+
+
+def settings_of(settings_class, flag_values=flags.FLAGS, **others):
+    """The settings that the parsed flags give; `others` go first."""
     given = {
         name: flag_values[name].value
-        for name in meanings(settings_class)
+        for name in flag_specs(settings_class)
         if name in flag_values
     }
     return settings_class(**{**given, **others})
 
 
 def parse(settings_class, arguments):
-    """The settings that command-line arguments give, without a command.
+    """The settings of a list of command-line arguments.
 
     Raises:
-      absl.flags.Error: for a flag that is unknown, a value out of range, or
-        what is no flag.
+      UserError: for an unknown flag, a value out of range or another word.
     """
     flag_values = flags.FlagValues()
     define(settings_class, flag_values=flag_values)
     try:
         _, *others = flag_values(["", *arguments])
-    except (flags.Error, ValueError) as error:
-        raise flags.Error(as_message(error)) from None
+    except flags.Error as error:
+        raise UserError(str(error)) from None
     if others:
-        raise flags.Error(as_message(f"not a flag: {' '.join(others)}"))
+        raise UserError(f"not a flag: {' '.join(others)}")
     return settings_of(settings_class, flag_values)
 
 
-def parse_or_explain(arguments, known_only=False):
-    """For `app.run`: a wrong flag ends the program with a short message.
-
-    With `known_only` flags that nobody defined are among what is left.
-    """
-    # Names of files of any bytes are printed as they are.
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="surrogateescape")
-    try:
-        return flags.FLAGS(arguments, known_only=known_only)
-    # A ValueError for --notrain=1.
-    except (flags.Error, ValueError) as error:
-        _explain(error)
-
-
-def refuse_arguments(argv):
-    """Ends a command that takes flags alone if it was given other words."""
-    if len(argv) > 1:
-        _explain(f"not a flag: {' '.join(argv[1:])}")
-
-
-def _explain(error):
-    sys.exit(f"{as_message(error)}\nPass --help to see all flags.")
-
-
-def as_message(error):
-    """What absl says of a flag, without all of a long or strange value."""
-    return one_line(str(error), _LONGEST_MESSAGE)
-
-
-def command_line(settings, is_wanted=lambda meaning: True):
-    """The flags of a command that gives these settings, those not default.
+def command_line(settings, names=None):
+    """The flags that give these settings, without defaults, for a shell.
 
     Args:
-      settings: dataclass of `fields.field`s.
-      is_wanted: function of a `Meaning`, which fields to take.
-
-    Returns:
-      String, quoted for a shell.
+      settings: dataclass instance with `field`s.
+      names: names of the fields to include, or None for all.
     """
     return shlex.join(
         f"--{name}={getattr(settings, name)}"
-        for name, (_, default, meaning) in meanings(settings).items()
-        if is_wanted(meaning) and getattr(settings, name) != default
+        for name, (_, default, _) in flag_specs(settings).items()
+        if (names is None or name in names)
+        and getattr(settings, name) != default
     )
+
+
+def run(main, takes_arguments=False):
+    """Parses the flags and runs a command.
+
+    A wrong flag or a `UserError` is one line on standard error and exit
+    status 1.
+
+    Args:
+      main: function of the list of arguments that are not flags.
+      takes_arguments: bool, whether there may be such arguments.
+    """
+    command = sys.argv[0].rpartition("/")[2]
+    flags.DEFINE_bool("debug", False, "Whether errors show their traceback.")
+
+    def parse_flags(arguments):
+        try:
+            return flags.FLAGS(arguments)
+        except (flags.Error, ValueError) as error:
+            sys.exit(f"{command}: {UserError(error)}; --help lists all flags")
+
+    def run_main(argv):
+        with exit_on_user_error(command, flags.FLAGS.debug):
+            if len(argv) > 1 and not takes_arguments:
+                raise UserError(f"not a flag: {' '.join(argv[1:])}")
+            return main(argv[1:])
+
+    app.run(run_main, flags_parser=parse_flags)

@@ -5,14 +5,14 @@ import json
 import math
 
 import checkpoints
-from common import flags
-from common.durable import make_folder, write_file, write_files
-from common.errors import UserError
-from common.processes import in_own_process
-from common.version import commit
 from comparison import table
 from comparison.run import measure_speed, train_and_evaluate
 from comparison.settings import training
+from old import flags
+from old.durable import make_folder, write_file, write_files
+from old.errors import UserError
+from old.processes import in_own_process
+from old.version import commit
 from training.process import sole_trainer
 
 JSON_FILE = "comparison.json"

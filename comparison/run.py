@@ -7,9 +7,9 @@ import statistics
 import tempfile
 import time
 
-from common.errors import UserError
-from common.startup import load_backend
 from experiment import run as run_command
+from old.errors import UserError
+from old.startup import load_backend
 
 _RATE = "images_per_second"
 # Parts of a short training whose speeds are measured, the first one, in which

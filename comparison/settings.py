@@ -6,12 +6,12 @@ import shlex
 
 from absl import flags as absl_flags
 
-from common import flags
-from common.errors import UserError
-from common.fields import MOST_STEPS, field, meanings, require_known
-from common.text import shortened
 from input_data.options import Options
 from models.registry import MODELS
+from old import flags
+from old.errors import UserError
+from old.fields import MOST_STEPS, field, meanings, require_known
+from old.text import shortened
 from training.config import Config
 
 # In --settings: for every model.
@@ -182,7 +182,7 @@ def training(settings, name, own):
             )
     model = model_of(name)
     try:
-        Architecture.described(model, None, None, config.hparams_override)
+        Architecture.from_strings(model, None, None, config.hparams_override)
     except UserError as error:
         raise error.of(name) from None
     return dataclasses.replace(config, model=model)

@@ -1,8 +1,8 @@
 import pytest
 
-from common.errors import UserError
 from comparison.settings import Settings, own_flags, training
 from models.registry import MODELS
+from old.errors import UserError
 
 
 def test_all_models_are_compared_unless_some_are_named():

@@ -2,7 +2,7 @@
 
 import collections
 
-from common.errors import UserError
+from old.errors import UserError
 from training.config import EVAL_BATCH_SIZE
 
 # Of the kind that is not asked for, as many wait as were met last.
@@ -13,7 +13,7 @@ class ExampleSearch:
     """Finds the next test image of a kind, from the first on and around.
 
     Args:
-      subject: `Subject` with a pipeline.
+      subject: `TrainedModel` with a pipeline.
     """
 
     def __init__(self, subject):

@@ -3,8 +3,8 @@ import types
 
 import pytest
 
-from common.errors import UserError
 from demonstration.examples import ExampleSearch
+from old.errors import UserError
 
 
 def search_of(verdicts):

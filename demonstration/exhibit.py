@@ -12,7 +12,6 @@ from keras import ops
 from PIL import Image
 
 import checkpoints
-from common.errors import UserError
 from demonstration.examples import ExampleSearch
 from evaluation import prediction
 from evaluation.counts import predicted_classes
@@ -23,9 +22,10 @@ from input_data.dataset import DataSet
 from input_data.formats import image_file
 from input_data.labelled_images import PAIR_SHIFT
 from input_data.transforms import centring
+from old.errors import UserError
 from visualisation.drawing import to_rgb, two_colours
 from visualisation.routing import by_position, map_of
-from visualisation.subject import Subject
+from visualisation.trained_model import TrainedModel
 
 _COUPLINGS = "couplings"
 # Of what JSON tells; lengths and couplings are shown with fewer.
@@ -65,7 +65,7 @@ class Exhibit:
     """A network to look at.
 
     Attributes:
-      subject: `Subject`, without a pipeline if there are no test images.
+      subject: `TrainedModel`, without a pipeline if there are no test images.
       shape: `features.ImageShape`.
       num_targets: int.
       class_names: list of strings.
@@ -75,7 +75,7 @@ class Exhibit:
         most.
     """
 
-    subject: Subject
+    subject: TrainedModel
     shape: keys.ImageShape
     num_targets: int
     class_names: list
@@ -126,7 +126,7 @@ class Exhibit:
         if routing is None:
             return None
         types, classes = routing.couplings.shape[-2:]
-        top, left, height, width = map_of(routing.windows, self._size)
+        top, left, height, width = map_of(routing.receptive_field, self._size)
         return {
             "top": top,
             "left": left,
@@ -328,7 +328,7 @@ def load(config):
         names = prediction.class_names_of(checkpoint, None)
     data_set = registry.find(dataset)
     return Exhibit(
-        Subject(model, pipeline, f"{dataset}, {checkpoint.path.name}"),
+        TrainedModel(model, pipeline, f"{dataset}, {checkpoint.path.name}"),
         shape,
         num_targets,
         list(names),

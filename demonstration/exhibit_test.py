@@ -7,17 +7,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from common.errors import UserError
 from demonstration import exhibit
 from input_data.features import ImageShape
 from input_data.transforms import centring, fitting
 from models.registry import MODELS, model_class
+from old.errors import UserError
 from testing import untrained
 from training.config import Config
 from visualisation.drawing import to_rgb, two_colours
 from visualisation.routing import by_position, couplings_of
 
-CAPSULE_MODELS = [name for name in MODELS if model_class(name).shows_capsules]
+CAPSULE_MODELS = [
+    name for name in MODELS if model_class(name).has_class_capsules
+]
 
 
 def save(

@@ -18,9 +18,9 @@ import threading
 import time
 import urllib.parse
 
-from common.errors import UserError
-from common.text import shortened
 from input_data.formats.image_file import MAX_BYTES
+from old.errors import UserError
+from old.text import shortened
 
 _FILES = {
     "/": ("page.html", "text/html"),

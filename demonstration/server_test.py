@@ -8,10 +8,10 @@ import time
 import numpy as np
 import pytest
 
-from common.errors import UserError
 from demonstration import server
 from demonstration.exhibit_test import load, png, save
 from input_data.formats.image_file import MAX_BYTES
+from old.errors import UserError
 
 # What the audit hook sees while it is to look: files opened for writing.
 _written = None

@@ -6,7 +6,7 @@ Importing this package loads no backend: `use` does.
 import contextlib
 import dataclasses
 
-from common.fields import field
+from old.fields import field
 
 
 @dataclasses.dataclass(frozen=True)

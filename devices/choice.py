@@ -11,8 +11,8 @@ import subprocess
 import keras
 import tensorflow as tf
 
-from common.errors import UserError
 from devices.allocation import keep_freed_memory
+from old.errors import UserError
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ import traceback
 
 import keras
 
-from common.errors import InterruptedAtOnce, UserError
+from old.errors import InterruptedAtOnce, UserError
 
 # Seconds without a sign of life after which a process counts as dead, and
 # until which all must have come at the start.

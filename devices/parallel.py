@@ -11,9 +11,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from common.errors import UserError
 from devices import choice
 from layers.kept_spectra import KeptSpectra
+from old.errors import UserError
 
 
 def make(settings):
@@ -117,7 +117,7 @@ class OneDevice:
           Function `begin()`, to be called after the weights have changed. It
           gives a function `predict(x, y)` by these weights: from dicts of
           NumPy arrays [B, ...], where `count` divides B, to what
-          `Classifier.scored` gives, logits [B, classes] and losses [B], NumPy
+          `Classifier.logits_and_losses` gives, logits [B, classes] and losses [B], NumPy
           arrays.
         """
         if keras.backend.backend() == "tensorflow":
@@ -127,7 +127,7 @@ class OneDevice:
             outputs = model.predict_on_batch(x)
             return [
                 keras.ops.convert_to_numpy(values)
-                for values in model.scored(x, y, outputs)
+                for values in model.logits_and_losses(x, y, outputs)
             ]
 
         return lambda: predict
@@ -144,12 +144,12 @@ def _tensorflow_predictor(model):
         model.jit_compile = model.xla
 
     @tf.function(jit_compile=model.jit_compile)
-    def scored(x, y):
+    def logits_and_losses(x, y):
         with spectra.in_use():
-            return model.scored(x, y, model(x, training=False))
+            return model.logits_and_losses(x, y, model(x, training=False))
 
     def predict(x, y):
-        return [values.numpy() for values in scored(x, y)]
+        return [values.numpy() for values in logits_and_losses(x, y)]
 
     def with_the_weights():
         spectra.update()
@@ -178,8 +178,8 @@ class MirroredDevices(OneDevice):
 
     def predictor(self, model):
         @tf.function
-        def scored(x, y):
-            return model.scored(x, y, model(x))
+        def logits_and_losses(x, y):
+            return model.logits_and_losses(x, y, model(x))
 
         def predict(x, y):
             def rows_of_replica(array):
@@ -202,7 +202,7 @@ class MirroredDevices(OneDevice):
                         )
                     ]
                 )
-                for values in self._strategy.run(scored, args=split)
+                for values in self._strategy.run(logits_and_losses, args=split)
             ]
 
         return lambda: predict
@@ -256,12 +256,12 @@ class ShardedDevices(OneDevice):
             mesh, jax.sharding.PartitionSpec()
         )
 
-        def scored(weights, x, y):
+        def logits_and_losses(weights, x, y):
             outputs, _ = model.stateless_call(*weights, x)
-            return model.scored(x, y, outputs)
+            return model.logits_and_losses(x, y, outputs)
 
         # Every process gets the logits of all.
-        compiled = jax.jit(scored, out_shardings=replicated)
+        compiled = jax.jit(logits_and_losses, out_shardings=replicated)
 
         def own_rows(array):
             return jax.make_array_from_process_local_data(

@@ -21,8 +21,8 @@ import pytest
 
 import checkpoints
 import experiment
-from common.errors import UserError
 from devices import Settings, choice, cluster, parallel
+from old.errors import UserError
 from testing import commands
 from testing.events import scalars
 from testing.small_models import overrides
@@ -286,7 +286,7 @@ ERRORS = """
 import json
 import sys
 import devices
-from common.errors import UserError
+from old.errors import UserError
 for settings in json.loads(sys.argv[1]):
     try:
         with devices.use(devices.Settings(**settings), "x"):

@@ -7,15 +7,15 @@ import itertools
 import numpy as np
 
 from checkpoints.architecture import Architecture
-from common.errors import UserError
-from common.fields import meanings
-from common.progress import Progress
 from devices.parallel import OneDevice
 from evaluation.counts import confusion_matrix, score
 from input_data import features as keys
 from input_data import registry
 from input_data.pipeline import Pipeline
 from models.hparams import parse_overrides
+from old.errors import UserError
+from old.fields import meanings
+from old.progress import Progress
 from training.config import EVAL_BATCH_SIZE
 
 # Pixels down and right, of twelve crops.
@@ -213,7 +213,7 @@ class Evaluator:
             config = dataclasses.replace(config, num_targets=num_targets)
         pipeline = self._pipeline(config)
         if architecture is None:
-            architecture = Architecture.asked_for(config, pipeline.spec)
+            architecture = Architecture.from_config(config, pipeline.spec)
         architecture.require_evaluable(config)
         fitted = _fitted(checkpoint, architecture, config, pipeline.spec)
         checkpoint.require_usable(config, pipeline)

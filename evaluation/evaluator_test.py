@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import checkpoints
-from common.errors import UserError
 from devices.parallel import OneDevice
 from evaluation.evaluator import Evaluator, predict
 from input_data import features as keys
 from input_data.datasets import cifar10
 from input_data.features import ImageShape
+from old.errors import UserError
 from testing import untrained
 from testing.tiny_files import write_cifar10
 from testing.tiny_subject import NUM_EXAMPLES, make_subject

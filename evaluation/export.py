@@ -4,9 +4,9 @@ import pathlib
 
 import keras
 
-from common.durable import refuse_existing, user_errors, whole
-from common.errors import UserError
 from input_data import features as keys
+from old.durable import refuse_existing, user_errors, whole
+from old.errors import UserError
 
 KERAS_SUFFIX = ".keras"
 

@@ -4,12 +4,12 @@ import keras
 import numpy as np
 import pytest
 
-from common.errors import UserError
 from evaluation.export import export, functional
 from input_data import features as keys
 from input_data.features import ImageShape
 from models.capsule import HParams
 from models.registry import MODELS, build_model
+from old.errors import UserError
 from testing import commands
 from testing.small_models import small_hparams
 

@@ -9,11 +9,11 @@ import socket
 import time
 
 import checkpoints
-from common.errors import UserError
-from common.text import listed
 from devices.parallel import OneDevice
 from evaluation.evaluator import Evaluator, require_same_images
 from evaluation.results import Results
+from old.errors import UserError
+from old.text import listed
 from training.process import is_training
 
 _ONE_DEVICE = OneDevice()
@@ -104,7 +104,7 @@ def evaluate_ensemble(config, parallel=_ONE_DEVICE):
             model = evaluator.model
             values = (
                 "lengths of capsules"
-                if model.shows_capsules
+                if model.has_class_capsules
                 else f"the outputs of model {model.name}"
             )
             first = first or (predictions.pipeline, values)

@@ -14,10 +14,10 @@ import pytest
 
 import checkpoints
 from checkpoints.checkpoint_test import rewrite
-from common.errors import UserError
 from evaluation import jobs
 from evaluation.counts import Score
 from evaluation.evaluator import Evaluator, Predictions
+from old.errors import UserError
 from testing.small_models import overrides
 from training.config import Config
 from training.process import is_training, sole_trainer

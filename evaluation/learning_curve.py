@@ -5,7 +5,7 @@ import pathlib
 import matplotlib
 from matplotlib.figure import Figure
 
-from common.durable import write_file
+from old.durable import write_file
 from training import curve
 from visualisation.drawing import SCREEN_DPI, STYLE, make_logarithmic, png
 

@@ -10,14 +10,14 @@ import sys
 import numpy as np
 
 import checkpoints
-from common.errors import UserError
-from common.progress import Progress
-from common.text import one_line, printable
 from evaluation.counts import PRESENT_LENGTH, predicted_classes
 from evaluation.export import functional
 from input_data import features as keys
 from input_data.formats import image_file
 from input_data.transforms.fitting import fit, size_before
+from old.errors import UserError
+from old.progress import Progress
+from old.text import one_line, printable
 from training.config import EVAL_BATCH_SIZE
 
 STANDARD_INPUT = "-"

@@ -9,7 +9,6 @@ from PIL import Image
 
 from checkpoints import Checkpoint, Metadata
 from checkpoints.architecture import Architecture
-from common.errors import UserError
 from evaluation import prediction
 from evaluation.prediction import (
     JsonLines,
@@ -25,6 +24,7 @@ from input_data.dataset import DataSet
 from input_data.features import ImageShape
 from input_data.formats import files, image_file
 from models.capsule import HParams
+from old.errors import UserError
 from testing.tf1_examples import write
 
 ABSENT = Prediction("b.png", np.array([0.5, 0.12345678, 0.2], "float32"), 1)

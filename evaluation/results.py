@@ -9,9 +9,9 @@ import sys
 
 import numpy as np
 
-from common.durable import make_folder, remove_leftovers, write_files
-from common.text import mean_and_deviation
 from evaluation import learning_curve, pictures
+from old.durable import make_folder, remove_leftovers, write_files
+from old.text import mean_and_deviation
 from training.summaries import SummaryWriter, evaluation_scalars
 
 

@@ -4,11 +4,11 @@ import dataclasses
 import itertools
 
 import checkpoints
-from common.errors import UserError
 from evaluation.counts import predicted_classes
 from evaluation.evaluator import Evaluator, require_same_images
 from evaluation.prediction import require_finite
 from input_data import features as keys
+from old.errors import UserError
 
 
 def measure(config, models, num_examples):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import transfer
-from common.errors import UserError
 from evaluation import jobs
 from input_data.features import ImageShape
+from old.errors import UserError
 from testing import commands, untrained
 from training.config import Config
 

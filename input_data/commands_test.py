@@ -9,9 +9,9 @@ import time
 import pytest
 
 import experiment
-from common.errors import UserError
 from input_data.generators import affine
 from input_data.splits import Split
+from old.errors import UserError
 from testing import tiny_files
 from training.config import Config
 

@@ -10,12 +10,12 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
-from common.errors import UserError
-from common.flags import parse
 from input_data import features as keys
 from input_data.options import Options
 from input_data.registry import MODULES, find, load, valid_names
 from input_data.splits import Split
+from old.errors import UserError
+from old.flags import parse
 from testing import tiny_files
 
 BATCH_SIZE = 4

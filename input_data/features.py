@@ -32,7 +32,7 @@ LABEL_BY_TARGET = (RECONS_LABEL, SPARE_LABEL)
 RECONS_BY_TARGET = (RECONS, SPARE_RECONS)
 
 
-# By which a checkpoint records how a data set held images out: `divisions`.
+# By which a checkpoint records how a data set held images out: `split_fingerprints`.
 DIVIDED_FOR_TEST = "divided_for_test"
 DIVIDED_FOR_VALIDATION = "divided_for_validation"
 # And whether they were those of --data_dir, not of TensorFlow Datasets.
@@ -71,7 +71,7 @@ class Spec:
       class_names: tuple of strings, or None if the classes are numbers.
       split_seed: int, the seed that decided which images are for training
         and which for evaluation; None if no seed does.
-      divisions: dict from the name by which a checkpoint records how images
+      split_fingerprints: dict from the name by which a checkpoint records how images
         were divided, for testing or for validation, to a digest of that: as
         long as it stays the same, no image has changed sides.
       pad: int, pixels that were added on each side of the images before they
@@ -86,7 +86,7 @@ class Spec:
     num_images: int
     class_names: tuple[str, ...] | None = None
     split_seed: int | None = None
-    divisions: dict[str, str] = dataclasses.field(default_factory=dict)
+    split_fingerprints: dict[str, str] = dataclasses.field(default_factory=dict)
     pad: int | None = None
     note: str | None = None
 

@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from common.errors import UserError
 from input_data.memory import require_memory, require_memory_for_padded
 from input_data.pipeline import Pipeline
 from input_data.randomness import (
@@ -25,6 +24,7 @@ from input_data.transforms.shifting import (
     shift_images,
     unit_range,
 )
+from old.errors import UserError
 
 # The reference's MNIST records: training digits shifted by up to 2 pixels.
 SINGLE_SHIFT = 2

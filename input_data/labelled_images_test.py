@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from common.errors import UserError
 from input_data import features as keys
 from input_data import registry
 from input_data.labelled_images import (
@@ -15,6 +14,7 @@ from input_data.labelled_images import (
 )
 from input_data.options import Options
 from input_data.splits import Split
+from old.errors import UserError
 from testing import tiny_files
 
 

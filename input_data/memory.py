@@ -4,7 +4,7 @@ import contextlib
 import os
 import pathlib
 
-from common.errors import UserError
+from old.errors import UserError
 
 # The rest is for the network, its gradients and the program.
 _SHARE_FOR_DATA = 0.5

@@ -1,7 +1,7 @@
 import pytest
 
-from common.errors import UserError
 from input_data import memory
+from old.errors import UserError
 
 
 def test_the_limit_of_a_container_counts(tmp_path, monkeypatch):

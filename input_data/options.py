@@ -2,9 +2,6 @@
 
 import dataclasses
 
-from common.errors import UserError
-from common.fields import field, meanings
-from common.text import shortened
 from input_data.features import LARGEST_SIDE
 from input_data.registry import (
     EMBEDDED,
@@ -13,6 +10,9 @@ from input_data.registry import (
     valid_names,
 )
 from input_data.splits import Split
+from old.errors import UserError
+from old.fields import field, meanings
+from old.text import shortened
 
 # Of a job that loads one, for the same data set.
 _KEPT = "the checkpoint's"

@@ -7,8 +7,8 @@ imported, and so no TensorFlow, before one is asked for.
 import dataclasses
 import importlib
 
-from common.errors import UserError
-from common.fields import did_you_mean
+from old.errors import UserError
+from old.fields import did_you_mean
 
 # The module of each, which has a `DataSet` named DATA_SET.
 MODULES = {
@@ -36,7 +36,7 @@ def is_valid_name(name):
     )
 
 
-def is_standardised(name):
+def is_standardized(name):
     """Whether a network sees its images standardised; see `DataSet`."""
     return name in MODULES and find(name).photograph_size is not None
 

@@ -8,10 +8,10 @@ one digit below the other.
 import numpy as np
 import tensorflow as tf
 
-from common.errors import UserError
 from input_data import features as keys
 from input_data.pipeline import Pipeline
 from input_data.randomness import Stream, step_seed
+from old.errors import UserError
 
 # The axis of [B, H, W, C] along which the second image follows the first.
 AXIS = {"below": 1, "beside": 2}
@@ -61,7 +61,7 @@ class SeparatePairs(Pipeline):
             num_targets=2,
             num_examples=len(first),
             split_seed=spec.split_seed,
-            divisions=spec.divisions,
+            split_fingerprints=spec.split_fingerprints,
         )
 
     def _training_batch(self, step, batch_size, seed):

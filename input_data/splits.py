@@ -2,7 +2,7 @@
 
 import enum
 
-from common.errors import UserError
+from old.errors import UserError
 
 # The reference's number for MNIST and CIFAR-10.
 MAX_HELD_OUT = 10000

@@ -104,7 +104,7 @@ class BaselineModel(Classifier):
         return {keys.LOGITS: self.softmax_layer(hidden)}
 
     @classmethod
-    def windows(cls, hparams):
+    def receptive_field(cls, hparams):
         pool = (POOL_SIZE, POOL_SIZE, "SAME")
         return ((KERNEL_SIZE, 1, hparams.padding), pool) * len(hparams.channels)
 

@@ -5,7 +5,6 @@ import math
 from typing import ClassVar
 
 import layers
-from common.fields import field
 from input_data import features as keys
 from layers.network import KERNEL_SIZE, PRIMARY_STRIDES
 from layers.reconstruction import HIDDEN_UNITS
@@ -20,6 +19,7 @@ from models.hparams import (
     size,
 )
 from models.tf1_variables import Tf1Variable, layer, plain
+from old.fields import field
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +76,7 @@ class CapsuleModel(Classifier):
     """
 
     HParams = HParams
-    shows_capsules = True
+    has_class_capsules = True
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)
@@ -107,15 +107,15 @@ class CapsuleModel(Classifier):
         primary = self.activations(images)["conv_capsule1"]
         couplings = self.capsule2.couplings(self._stack.flatten(primary))
         by_position = on_grid(couplings, primary.shape[1:-1])
-        windows = self.windows(self.hparams)
-        return Routing(by_position, self.capsule2.leaky, windows)
+        receptive_field = self.receptive_field(self.hparams)
+        return Routing(by_position, self.capsule2.leaky, receptive_field)
 
     def call(self, x):
         capsules = self.activations(x[keys.IMAGES])["capsule2"]
         return self.capsule_outputs(x, capsules)
 
     @classmethod
-    def windows(cls, hparams):
+    def receptive_field(cls, hparams):
         return tuple(
             (KERNEL_SIZE, strides, hparams.padding)
             for strides in (1, PRIMARY_STRIDES)

@@ -21,14 +21,14 @@ class Routing(typing.NamedTuple):
     Attributes:
       couplings: float32 tensor [iterations, B, h, w, types, classes].
       leaky: bool, whether the couplings of a capsule may sum to less than 1.
-      windows: tuple of (size, strides, padding), as of `layers.utils.Window`:
+      receptive_field: tuple of (size, strides, padding), as of `layers.utils.Window`:
         the convolutions and poolings from the image to the positions h, w;
         none if there is one position, which sees all of the image.
     """
 
     couplings: typing.Any
     leaky: bool
-    windows: tuple
+    receptive_field: tuple
 
 
 def on_grid(couplings, grid):
@@ -55,7 +55,7 @@ class Classifier(keras.Model):
 
     Attributes:
       HParams: its hyper-parameters, a subclass of `BaseHParams`.
-      shows_capsules: bool, whether its outputs have `capsules`, one for each
+      has_class_capsules: bool, whether its outputs have `capsules`, one for each
         class.
       fuses: bool, whether TensorFlow compiles its steps by XLA on CPUs too,
         where Keras leaves it out: for steps of many small operations.
@@ -71,7 +71,7 @@ class Classifier(keras.Model):
     """
 
     HParams = BaseHParams
-    shows_capsules = False
+    has_class_capsules = False
     fuses = False
     full_float32 = False
     adam_epsilon = optimizer.ADAM_EPSILON
@@ -223,7 +223,7 @@ class Classifier(keras.Model):
             loss = loss + super().compute_loss()
         return loss
 
-    def scored(self, x, y, outputs):
+    def logits_and_losses(self, x, y, outputs):
         """What evaluation keeps: logits [B, classes] and the whole loss [B].
 
         A decay of weights, which training adds, is no loss of an example.
@@ -259,22 +259,22 @@ class Classifier(keras.Model):
         )
 
     @classmethod
-    def windows(cls, hparams):
+    def receptive_field(cls, hparams):
         """As of `Routing`; () if they depend on the size of the image."""
         return ()
 
     @classmethod
     def positions(cls, size, hparams):
-        """How many positions the windows leave of `size` pixels."""
-        for window in cls.windows(hparams):
+        """How many positions the receptive_field leave of `size` pixels."""
+        for window in cls.receptive_field(hparams):
             size = positions_of(size, *window)
         return size
 
     @classmethod
     def smallest_image(cls, hparams):
-        """Height and width below which the windows leave nothing."""
+        """Height and width below which the receptive_field leave nothing."""
         size = 1
-        for kernel, strides, padding in reversed(cls.windows(hparams)):
+        for kernel, strides, padding in reversed(cls.receptive_field(hparams)):
             size = (size - 1) * strides + (kernel if padding == "VALID" else 1)
         return size
 

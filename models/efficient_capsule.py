@@ -11,13 +11,13 @@ import math
 import keras
 
 import layers
-from common.fields import MOST_STEPS, field
 from input_data import features as keys
 from layers.reconstruction import HIDDEN_UNITS
 from layers.utils import is_mirrored
 from models import optimizer
 from models.classifier import Classifier, Routing
 from models.hparams import BaseHParams, remake, remake_weight, size
+from old.fields import MOST_STEPS, field
 
 # Images of this height and width begin with a wide convolution, as those of
 # smallNORB do.
@@ -154,7 +154,7 @@ class EfficientCapsuleModel(Classifier):
     """
 
     HParams = HParams
-    shows_capsules = True
+    has_class_capsules = True
     # The default of Keras, as the authors have it.
     adam_epsilon = 1e-7
 
@@ -217,7 +217,9 @@ class EfficientCapsuleModel(Classifier):
         """Attention as couplings: of one iteration, at one position."""
         primary = self.activations(images)["primary_capsule"]
         attention = self.class_capsule.attention(primary)
-        return Routing(attention[None, :, None, None], False, windows=())
+        return Routing(
+            attention[None, :, None, None], False, receptive_field=()
+        )
 
     def call(self, x, training=False):
         activations = self.activations(x[keys.IMAGES], training)

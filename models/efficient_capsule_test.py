@@ -95,12 +95,12 @@ def test_it_is_made_of_the_papers_parts(normalization):
         model.convolutions, model.normalizations, strict=True
     ):
         kernel, bias = convolution.get_weights()
-        windows = np.lib.stride_tricks.sliding_window_view(
+        receptive_field = np.lib.stride_tricks.sliding_window_view(
             hidden, kernel.shape[:2], axis=(1, 2)
         )
         stride = convolution.strides[0]
         hidden = np.einsum(
-            "bhwcyx,yxco->bhwo", windows[:, ::stride, ::stride], kernel
+            "bhwcyx,yxco->bhwo", receptive_field[:, ::stride, ::stride], kernel
         )
         hidden += bias
         weights = norm.get_weights()

@@ -10,10 +10,10 @@ import itertools
 import keras
 
 import layers
-from common.fields import field
 from input_data import features as keys
 from models.classifier import Classifier
 from models.hparams import BaseHParams, size
+from old.fields import field
 
 KERNEL_SIZE = 3
 POOL_SIZE = 2
@@ -71,7 +71,7 @@ class FourConvolutions(Classifier):
         )
 
     @classmethod
-    def windows(cls, hparams):
+    def receptive_field(cls, hparams):
         convolution = (KERNEL_SIZE, 1, "VALID")
         pooling = (POOL_SIZE, POOL_SIZE, "VALID")
         return (*[convolution] * 2, pooling, *[convolution] * 2)

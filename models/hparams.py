@@ -3,8 +3,10 @@
 import dataclasses
 from typing import ClassVar
 
-from common.errors import UserError
-from common.fields import (
+from layers.losses import CLASSIFICATION_LOSSES, RECONSTRUCTION_WEIGHT
+from models.optimizer import OPTIMIZERS
+from old.errors import UserError
+from old.fields import (
     MOST_STEPS,
     as_text,
     did_you_mean,
@@ -13,9 +15,7 @@ from common.fields import (
     parse,
     require_allowed,
 )
-from common.text import shortened
-from layers.losses import CLASSIFICATION_LOSSES, RECONSTRUCTION_WEIGHT
-from models.optimizer import OPTIMIZERS
+from old.text import shortened
 
 # Of one layer: more would make a graph, or weights, of no use to anybody.
 MOST_ITERATIONS = 100

@@ -2,12 +2,12 @@ import dataclasses
 
 import pytest
 
-from common.errors import UserError
 from input_data.features import ImageShape
 from models import baseline
 from models.capsule import HParams
 from models.hparams import parse_overrides
 from models.registry import build_model
+from old.errors import UserError
 
 
 def test_defaults_are_the_references():

@@ -7,7 +7,6 @@ from typing import ClassVar
 import keras
 
 import layers
-from common.fields import MOST_STEPS, field
 from input_data import features as keys
 from layers.em_routing import NORMALISATIONS, POSE_ENTRIES
 from layers.losses import CLASSIFICATION_LOSSES
@@ -15,6 +14,7 @@ from layers.matrix_capsule import KERNEL_STDDEV
 from layers.utils import TruncatedNormal
 from models.classifier import Classifier, Routing, on_grid
 from models.hparams import MOST_ITERATIONS, BaseHParams, padding, size
+from old.fields import MOST_STEPS, field
 
 CONV_SIZE, CONV_STRIDES = 5, 2
 CAPSULE_SIZE = 3
@@ -140,7 +140,7 @@ class MatrixCapsuleModel(Classifier):
     """
 
     HParams = HParams
-    shows_capsules = True
+    has_class_capsules = True
     # Half the time of a step, which else goes from memory and back.
     fuses = True
     # Variances are small differences of sums of squares.
@@ -213,7 +213,7 @@ class MatrixCapsuleModel(Classifier):
         capsules = self._capsules(images)[self.routed[-1].name]
         by_child = self.classes.assignments(capsules)
         assignments = on_grid(by_child, capsules[0].shape[1:-1])
-        return Routing(assignments, False, self.windows(self.hparams))
+        return Routing(assignments, False, self.receptive_field(self.hparams))
 
     def call(self, x):
         poses, activations = self._capsules(x[keys.IMAGES])[self.classes.name]
@@ -244,7 +244,7 @@ class MatrixCapsuleModel(Classifier):
         ]
 
     @classmethod
-    def windows(cls, hparams):
+    def receptive_field(cls, hparams):
         return (
             (CONV_SIZE, CONV_STRIDES, hparams.padding),
             *((CAPSULE_SIZE, strides, "VALID") for strides in CAPSULE_STRIDES),

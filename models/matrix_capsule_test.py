@@ -3,12 +3,12 @@ import numpy as np
 import pytest
 from keras import ops
 
-from common.errors import UserError
 from devices import parallel
 from input_data import features as keys
 from models.matrix_capsule import HParams
 from models.optimizer import compile_model
 from models.registry import build_model
+from old.errors import UserError
 from testing import em_oracle
 from testing.small_models import small_hparams
 
@@ -42,8 +42,12 @@ def test_the_network_is_made_of_the_papers_parts():
         ]
 
     kernel, biases = weights(model.conv1)
-    windows = np.lib.stride_tricks.sliding_window_view(x, (5, 5), axis=(1, 2))
-    hidden = np.einsum("bhwcyx,yxco->bhwo", windows[:, ::2, ::2], kernel)
+    receptive_field = np.lib.stride_tricks.sliding_window_view(
+        x, (5, 5), axis=(1, 2)
+    )
+    hidden = np.einsum(
+        "bhwcyx,yxco->bhwo", receptive_field[:, ::2, ::2], kernel
+    )
     hidden = np.maximum(hidden + biases, 0)
     pose_weights, pose_biases, kernel, biases = weights(model.primary)
     poses = (hidden @ pose_weights + pose_biases).reshape(1, 7, 7, 2, 16)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from keras import ops
 
-from common.errors import UserError
 from input_data import features as keys
 from input_data.features import ImageShape
 from models import (
@@ -19,6 +18,7 @@ from models import (
 from models.capsule import HParams
 from models.optimizer import compile_model
 from models.registry import MODELS, build_model, model_class
+from old.errors import UserError
 from testing import numpy_oracle
 from testing.small_models import small_hparams
 

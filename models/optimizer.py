@@ -5,8 +5,8 @@ import math
 import keras
 from keras import backend, ops
 
-from common.errors import UserError
 from layers.utils import is_mirrored, use_full_float32
+from old.errors import UserError
 
 SMALLEST_LEARNING_RATE = 1e-6
 ADAM_BETAS = (0.9, 0.999)

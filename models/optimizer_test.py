@@ -6,13 +6,13 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from common.errors import UserError
 from input_data import features as keys
 from input_data.features import ImageShape
 from models.capsule import HParams
 from models.models_test import example_batch
 from models.optimizer import compile_model, make_optimizer, make_schedule
 from models.registry import build_model
+from old.errors import UserError
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ This file imports none of them, so that flags are parsed without TensorFlow.
 
 import importlib
 
-from common.errors import UserError
-from common.fields import require_known
 from input_data.features import LARGEST_SIDE
+from old.errors import UserError
+from old.fields import require_known
 
 # name: (module, class); a new model is one line here, its file and its test.
 MODELS = {

@@ -13,14 +13,14 @@ import experiment
 import layers
 import predict
 from checkpoints.architecture import Architecture
-from common.errors import UserError
-from common.fields import field
 from experiment_test import assert_same_state, at, scalars
 from input_data import features as keys
 from input_data.features import ImageShape
 from models.classifier import Classifier
 from models.hparams import BaseHParams, size
 from models.registry import MODELS, model_class
+from old.errors import UserError
+from old.fields import field
 from predict_test import settings
 from testing.mnist_files import write_mnist
 from testing.saved_arrays import saved
@@ -174,9 +174,11 @@ def test_its_hyper_parameters_are_its_own():
         ("units=0", "units=0 must be at least 1"),
     ):
         with pytest.raises(UserError, match=re.compile(message, re.DOTALL)):
-            Architecture.described("toy", shape, 1, text)
-    toy = Architecture.described("toy", shape, 1, "units=2,learning_rate=0.5")
-    others = Architecture.described("toy", shape, 1, "units=3,momentum=0.1")
+            Architecture.from_strings("toy", shape, 1, text)
+    toy = Architecture.from_strings(
+        "toy", shape, 1, "units=2,learning_rate=0.5"
+    )
+    others = Architecture.from_strings("toy", shape, 1, "units=3,momentum=0.1")
     assert toy.network_differences(others) == [("units", 2, 3)]
     assert [name for name, *_ in toy.training_differences(others)] == [
         "learning_rate",

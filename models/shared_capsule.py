@@ -9,12 +9,12 @@ import dataclasses
 from keras import ops
 
 import layers
-from common.fields import field
 from input_data import features as keys
 from models import four_convolutions
 from models.classifier import Routing, on_grid
 from models.four_convolutions import FourConvolutions
 from models.hparams import MOST_ITERATIONS, size
+from old.fields import field
 
 # Keras' epsilon: the squared length of a zero capsule in the author's squash.
 SQUASH_EPSILON = 1e-7
@@ -76,7 +76,7 @@ class SharedCapsuleModel(FourConvolutions):
     """
 
     HParams = HParams
-    shows_capsules = True
+    has_class_capsules = True
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)
@@ -106,8 +106,8 @@ class SharedCapsuleModel(FourConvolutions):
         features = self.convolve(images)["conv4"]
         couplings = self.capsule.couplings(_by_position(features))
         by_position = on_grid(couplings, (*features.shape[1:3], 1))
-        windows = self.windows(self.hparams)
-        return Routing(by_position, self.capsule.leaky, windows)
+        receptive_field = self.receptive_field(self.hparams)
+        return Routing(by_position, self.capsule.leaky, receptive_field)
 
     def call(self, x):
         capsules = self.activations(x[keys.IMAGES])["capsule"]

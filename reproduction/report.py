@@ -6,8 +6,8 @@ import statistics
 import matplotlib
 from matplotlib.figure import Figure
 
-from common.tables import markdown
-from common.text import mean_and_deviation
+from old.tables import markdown
+from old.text import mean_and_deviation
 from reproduction.experiments import EXPERIMENTS
 from reproduction.run import EPOCH, Machine, command_of, read, training_of
 from visualisation.drawing import STYLE, make_logarithmic, png

@@ -11,10 +11,10 @@ import pytest
 
 import checkpoints
 import reproduce as command
-from common.errors import UserError
-from common.tables import between
 from models.hparams import parse_overrides
 from models.registry import model_class
+from old.errors import UserError
+from old.tables import between
 from reproduction import report, run
 from reproduction.experiments import EXPERIMENTS, Evaluation, Experiment
 from testing.mnist_files import write_mnist

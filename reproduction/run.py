@@ -9,15 +9,15 @@ import pathlib
 import re
 import shlex
 
-from common import flags
-from common.durable import make_folder, write_file
-from common.errors import UserError
-from common.fields import as_text, meanings
-from common.processes import in_own_process
-from common.version import commit
 from comparison.run import train_and_evaluate
 from experiment import run as run_command
 from input_data.features import OF_FILES
+from old import flags
+from old.durable import make_folder, write_file
+from old.errors import UserError
+from old.fields import as_text, meanings
+from old.processes import in_own_process
+from old.version import commit
 from training.config import Config
 
 ENSEMBLE = "ensemble"
@@ -236,7 +236,7 @@ def _require_same_training(config):
     if before is None:
         return
     there = before.architecture
-    asked = Architecture.described(
+    asked = Architecture.from_strings(
         there.model, there.shape, there.num_targets, config.hparams_override
     )
     differences = there.training_differences(asked)

@@ -16,15 +16,15 @@ from absl import flags as absl_flags
 
 import checkpoints
 from checkpoints.architecture import Architecture
-from common import flags
-from common.errors import UserError
-from common.fields import meanings
 from input_data import registry
 from input_data.formats.image_file import decoded
 from input_data.options import Options
 from input_data.splits import Split
 from models.hparams import parse_overrides
 from models.registry import MODELS, model_class
+from old import flags
+from old.errors import UserError
+from old.fields import meanings
 from testing import tiny_files
 from testing.patience import within_seconds
 from training.config import Config
@@ -72,7 +72,7 @@ def test_random_flags():
         if settings is not None:
             accepted += 1
             # Lines of hyper-parameters follow an unknown one.
-            attempt(Architecture.asked_for, settings, spec, lines=50)
+            attempt(Architecture.from_config, settings, spec, lines=50)
     assert CASES / 20 < accepted < CASES
 
 

@@ -10,14 +10,14 @@ from input_data.options import Options
 from input_data.splits import Split
 from models.registry import build_model
 from testing.small_models import small_hparams
-from visualisation.subject import Subject
+from visualisation.trained_model import TrainedModel
 
 NUM_EXAMPLES = 130
 
 
 @functools.cache
 def make_subject(num_targets=1, model="capsule", **hparams):
-    """A `Subject` with `NUM_EXAMPLES` examples, more than a batch.
+    """A `TrainedModel` with `NUM_EXAMPLES` examples, more than a batch.
 
     Tests share it, as its functions take long to trace: one that changes
     weights asks for hyper-parameters that no other does.
@@ -34,7 +34,7 @@ def make_subject(num_targets=1, model="capsule", **hparams):
         small_hparams(model, **hparams),
         seed=3,
     )
-    return Subject(network, pipeline, "digits, tiny")
+    return TrainedModel(network, pipeline, "digits, tiny")
 
 
 def decoder_in_numpy(subject, capsule, label):

@@ -7,8 +7,8 @@ import keras
 import numpy as np
 
 import checkpoints
-from common.errors import UserError
-from common.progress import Progress
+from old.errors import UserError
+from old.progress import Progress
 from training.summaries import training_scalars
 
 # Verbose summaries are written with every tenth point of the curves.

@@ -3,13 +3,13 @@
 import dataclasses
 
 import devices
-from common.errors import UserError
-from common.fields import MOST_STEPS, field, meanings
-from common.flags import command_line
-from common.text import is_utf8
 from input_data.features import OF_FILES
 from input_data.options import Options
 from models.registry import MODELS
+from old.errors import UserError
+from old.fields import MOST_STEPS, field, meanings
+from old.flags import command_line
+from old.text import is_utf8
 
 # Images in an evaluation batch, as in the reference.
 EVAL_BATCH_SIZE = 100

@@ -4,10 +4,10 @@ import shlex
 import pytest
 from absl.flags import Error
 
-from common import flags, tables
-from common.fields import meanings
 from input_data.generators.job import Job
 from input_data.options import Options, _data_flag
+from old import flags, tables
+from old.fields import meanings
 from training.config import EVAL_BATCH_SIZE, Config
 
 EVALUATED = [

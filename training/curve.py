@@ -2,8 +2,8 @@
 
 import pathlib
 
-from common.durable import user_errors, write_file
-from common.errors import UserError
+from old.durable import user_errors, write_file
+from old.errors import UserError
 
 FILE = "curve.csv"
 _COLUMNS = "step,loss,accuracy"

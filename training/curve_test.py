@@ -1,6 +1,6 @@
 import pytest
 
-from common.errors import UserError
+from old.errors import UserError
 from training.curve import FILE, Curve, read
 
 HEAD = "step,loss,accuracy\n"

@@ -5,8 +5,8 @@ import fcntl
 import os
 import time
 
-from common.ending import handling_signals
-from common.errors import InterruptedAtOnce, UserError
+from old.ending import handling_signals
+from old.errors import InterruptedAtOnce, UserError
 
 # Seconds that a trainer tries: who asks `is_training` locks for a moment.
 _PATIENCE = 0.5

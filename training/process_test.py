@@ -6,8 +6,8 @@ import types
 
 import pytest
 
-from common.errors import InterruptedAtOnce, UserError
 from devices.parallel import OneDevice
+from old.errors import InterruptedAtOnce, UserError
 from training import process
 from training.callbacks import Save, StopAfterSignal
 from training.process import StopSignal, sole_trainer

@@ -14,9 +14,9 @@ from tensorboard.compat.proto import event_pb2
 from tensorboard.plugins.histogram.metadata import create_summary_metadata
 from tensorboard.plugins.hparams import api as hparams_plugin
 
-from common.durable import make_folder, user_errors, whole_file
 from input_data import features as keys
 from models.tf1_variables import tf1_name
+from old.durable import make_folder, user_errors, whole_file
 from training.curve import Curve
 from visualisation.drawing import to_rgb
 

@@ -14,14 +14,14 @@ import dataclasses
 
 from absl import app, flags
 
-import common.flags
 import devices
-from common.ending import told
-from common.errors import UserError
-from common.fields import field, meanings
-from common.startup import load_backend
+import old.flags
 from input_data.features import ImageShape
 from models.registry import MODELS
+from old.ending import told
+from old.errors import UserError
+from old.fields import field, meanings
+from old.startup import load_backend
 
 _LARGEST = 10**5
 
@@ -65,7 +65,7 @@ def convert(source, directory, network, given):
     from checkpoints.tf1.tf1_checkpoint import is_tf1
 
     if is_tf1(source):
-        architecture = Architecture.described(
+        architecture = Architecture.from_strings(
             network.model,
             ImageShape(
                 *(network.height, network.width, network.depth),
@@ -87,12 +87,12 @@ def main(argv):
         raise app.UsageError("name a checkpoint and a folder")
     with told("tf1_checkpoint"):
         given = [n for n in meanings(Network) if flags.FLAGS[n].present]
-        network = common.flags.settings_of(Network)
+        network = old.flags.settings_of(Network)
         load_backend()
         with devices.use(devices.Settings(num_processes=1), "tf1_checkpoint"):
             print(convert(*argv[1:], network, given))
 
 
 if __name__ == "__main__":
-    common.flags.define(Network)
-    app.run(main, flags_parser=common.flags.parse_or_explain)
+    old.flags.define(Network)
+    app.run(main, flags_parser=old.flags.parse_or_explain)

@@ -11,9 +11,6 @@ import keras
 
 import checkpoints
 from checkpoints.architecture import Architecture
-from common.durable import make_folder, remove_leftovers
-from common.errors import Interrupted, UserError
-from common.text import listed
 from devices.parallel import OneDevice
 from input_data import registry
 from input_data.features import NUM_IMAGES, OF_FILES
@@ -21,6 +18,9 @@ from input_data.memory import require_memory
 from input_data.pipeline import Pipeline
 from layers.utils import is_on_cpu
 from models.optimizer import compile_model
+from old.durable import make_folder, remove_leftovers
+from old.errors import Interrupted, UserError
+from old.text import listed
 from training import curve
 from training.callbacks import (
     RequireFinite,
@@ -124,7 +124,7 @@ class _Job:
             self.architecture,
             {
                 **self.config.recorded(),
-                **self.pipeline.spec.divisions,
+                **self.pipeline.spec.split_fingerprints,
                 NUM_IMAGES: self.pipeline.spec.num_images,
             },
             self.pipeline.spec.class_names,
@@ -154,7 +154,7 @@ def _prepare(config, parallel, directory):
     )
     if config.pad is None:  # what evaluations and predict.py do as well
         config = dataclasses.replace(config, pad=pipeline.spec.pad)
-    architecture = Architecture.asked_for(config, pipeline.spec)
+    architecture = Architecture.from_config(config, pipeline.spec)
     if config.eval_every:  # lest it fail after the work
         registry.load(config.dataset_name, config.split(train=False), config)
         architecture.require_evaluable(config)

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.textpath import TextPath
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from common.errors import UserError
+from old.errors import UserError
 
 # Enough for print at the width of a page; enough for TensorBoard.
 PRINT_DPI = 200

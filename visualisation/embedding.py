@@ -9,7 +9,7 @@ import tensorflow as tf
 from google.protobuf import text_format
 from tensorboard.plugins import projector
 
-from common.errors import UserError
+from old.errors import UserError
 from visualisation.drawing import to_rgb
 
 NUM_EXAMPLES = 1000
@@ -78,7 +78,7 @@ def make(subject, num_examples=NUM_EXAMPLES):
     """The projector's files: vectors, labels, images and what is what.
 
     Args:
-      subject: `Subject`.
+      subject: `TrainedModel`.
       num_examples: int.
 
     Returns:

@@ -1,6 +1,6 @@
 """Overlapping digits taken apart, as in the paper's figure 5."""
 
-from common.errors import UserError
+from old.errors import UserError
 from visualisation.drawing import right_beside_wrong_png, to_rgb, two_colours
 
 # Examples classified right, and as many classified wrong.
@@ -32,7 +32,7 @@ def panels(subject, example):
     """All images that one column shows.
 
     Args:
-      subject: `Subject`.
+      subject: `TrainedModel`.
       example: `Example` of two targets.
 
     Returns:
@@ -62,7 +62,7 @@ def make(subject, num_examples=NUM_EXAMPLES):
     """The figure, right predictions on the left and wrong ones on the right.
 
     Args:
-      subject: `Subject`.
+      subject: `TrainedModel`.
       num_examples: int, right ones and as many wrong ones, if there are.
 
     Returns:

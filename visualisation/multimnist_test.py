@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from common.errors import UserError
+from old.errors import UserError
 from testing.tiny_subject import decoder_in_numpy, make_subject
 from visualisation import multimnist
-from visualisation.subject_test import example_of
+from visualisation.trained_model_test import example_of
 
 
 def test_the_absent_class_is_neither_label_nor_prediction():

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from common.errors import UserError
+from old.errors import UserError
 from visualisation.drawing import mosaic_png, to_rgb
 
 # The paper's figure 4: from -0.25 to 0.25 by 0.05.
@@ -45,7 +45,7 @@ def make(subject, num_examples=NUM_EXAMPLES):
     With two targets the perturbed capsule is that of the first.
 
     Args:
-      subject: `Subject`.
+      subject: `TrainedModel`.
       num_examples: int, for how many classes.
 
     Returns:

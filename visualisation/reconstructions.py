@@ -14,7 +14,7 @@ def panels(subject, example):
     targets are shown, too; one is the input itself.
 
     Args:
-      subject: `Subject`.
+      subject: `TrainedModel`.
       example: `Example`.
 
     Returns:
@@ -41,7 +41,7 @@ def make(subject, num_examples=NUM_EXAMPLES):
     """The figure, right predictions on the left and wrong ones on the right.
 
     Args:
-      subject: `Subject`.
+      subject: `TrainedModel`.
       num_examples: int, right ones and as many wrong ones, if there are.
 
     Returns:

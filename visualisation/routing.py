@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 
-from common.errors import UserError
 from layers.utils import positions_of, zeros_around
+from old.errors import UserError
 from training.config import EVAL_BATCH_SIZE
 from visualisation.drawing import STYLE, png, to_rgb
 
@@ -21,7 +21,7 @@ def couplings_of(subject, images):
     """Coupling coefficients of every routing iteration.
 
     Args:
-      subject: `Subject`.
+      subject: `TrainedModel`.
       images: float32 [N, H, W, C].
 
     Returns:
@@ -52,24 +52,24 @@ def by_position(couplings):
     return couplings.sum(axis=-2)
 
 
-def map_of(windows, size):
+def map_of(receptive_field, size):
     """The part of an image on which a map of couplings stands.
 
     Each value covers as many pixels as there are from one position to the
     next, around the middle of what its capsules see.
 
     Args:
-      windows: as of `models.classifier.Routing`.
+      receptive_field: as of `models.classifier.Routing`.
       size: (height, width) of the image, in pixels.
 
     Returns:
       Top, left, height and width in pixels, floats.
     """
-    if not windows:
+    if not receptive_field:
         return 0.0, 0.0, *map(float, size)
     grid, step = size, 1
     first = np.full(2, 0.5)  # the middle of the first position
-    for side, strides, padding in windows:
+    for side, strides, padding in receptive_field:
         axes = [(n, side, strides, padding) for n in grid]
         before = np.array([zeros_around(*axis)[0] for axis in axes])
         first += step * ((side - 1) / 2 - before)
@@ -109,7 +109,7 @@ def make(subject, num_examples=NUM_EXAMPLES):
     longest capsule among the others.
 
     Args:
-      subject: `Subject`.
+      subject: `TrainedModel`.
       num_examples: int, how many have heat maps.
 
     Returns:

@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.errors import UserError
 from input_data.features import ImageShape
 from models.registry import build_model
+from old.errors import UserError
 from testing import numpy_oracle
 from testing.small_models import small_hparams
 from testing.tiny_subject import make_subject
 from visualisation import routing
-from visualisation.subject_test import example_of
+from visualisation.trained_model_test import example_of
 
 # The layer whose positions the couplings are of.
 LOWER_CAPSULES = {
@@ -184,7 +184,7 @@ def test_couplings_stand_in_the_middle_of_what_their_capsules_see(
     images = tf.random.stateless_uniform((1, *size, 1), [1, 2])
     routed = model.routing_of(images)
     rows, columns = routed.couplings.shape[2:4]
-    top, left, height, width = routing.map_of(routed.windows, size)
+    top, left, height, width = routing.map_of(routed.receptive_field, size)
     # No padding cuts what the capsules of the middle see.
     row, column = rows // 2, columns // 2
     with tf.GradientTape() as tape:

@@ -13,12 +13,12 @@ import checkpoints
 from checkpoints.checkpoint import JSON_FILE
 from checkpoints.tf1 import convert, tf1_checkpoint
 from checkpoints.tf1.tf1_checkpoint import Tf1Checkpoint, is_tf1, save
-from common.errors import UserError
 from evaluation.jobs import (
     evaluate_continuously,
     evaluate_ensemble,
     evaluate_once,
 )
+from old.errors import UserError
 from testing import commands
 from testing.saved_arrays import saved
 from testing.tf1_examples import (

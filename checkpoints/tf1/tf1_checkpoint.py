@@ -20,16 +20,16 @@ import tensorflow as tf
 
 from checkpoints.folder import path_of
 from checkpoints.tf1.mismatch import describe_mismatch
-from common.durable import (
+from input_data.formats.files import require_regular
+from models.optimizer import ADAM_BETAS
+from models.tf1_variables import tf1_name
+from old.durable import (
     refuse_existing,
     remove_leftovers,
     user_errors,
     whole,
 )
-from common.errors import UserError
-from input_data.formats.files import require_regular
-from models.optimizer import ADAM_BETAS
-from models.tf1_variables import tf1_name
+from old.errors import UserError
 
 STEP = "global_step"
 # beta ** (step + 1) after `step` updates.

@@ -21,9 +21,9 @@ if __name__ == "__main__":
 
 from absl import app, flags
 
-from common.ending import handling_signals, told
-from common.flags import parse_or_explain, refuse_arguments
 from input_data.splits import Split
+from old.ending import handling_signals, told
+from old.flags import parse_or_explain, refuse_arguments
 
 
 def _define_flags():

@@ -9,7 +9,6 @@ import os
 
 import numpy as np
 
-from common.errors import UserError
 from input_data.dataset import DataSet
 from input_data.formats.arrays import read_labels
 from input_data.formats.files import listing, paths_in, require_folder
@@ -17,6 +16,7 @@ from input_data.formats.matlab import read_mat, write_mat
 from input_data.labelled_images import LabelledImages, make_pipeline
 from input_data.memory import COPIES, require_memory
 from input_data.splits import Split
+from old.errors import UserError
 
 NUM_CLASSES = 10
 IMAGE_SIZE = 40

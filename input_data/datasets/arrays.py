@@ -4,8 +4,6 @@ import hashlib
 
 import numpy as np
 
-from common.errors import UserError
-from common.text import listed
 from input_data.dataset import DataSet
 from input_data.features import DIVIDED_FOR_VALIDATION
 from input_data.formats.arrays import read_labels
@@ -13,6 +11,8 @@ from input_data.formats.files import find, read_bytes, require_folder
 from input_data.formats.npy import read_npy
 from input_data.labelled_images import LabelledImages, make_pipeline
 from input_data.splits import Split, select
+from old.errors import UserError
+from old.text import listed
 
 _NAMES_FILE = "class_names.txt"
 _SUFFIXES = (".npy", ".npy.gz")
@@ -28,7 +28,7 @@ def load(split, options):
       options: `Options`; `data_dir` is the folder, see `read_arrays`.
 
     Returns:
-      `Pipeline`, pixels in [0, 1]; its spec's `divisions` has the digest of the
+      `Pipeline`, pixels in [0, 1]; its spec's `split_fingerprints` has the digest of the
       labels of which some are held out.
 
     Raises:
@@ -45,11 +45,13 @@ def load(split, options):
     if split.is_held_out or is_part:
         # Arrays are often sorted by class: a part of them shall have all.
         data = data[np.random.default_rng(0).permutation(len(data))]
-    divisions = {}
+    split_fingerprints = {}
     if split.is_held_out:
         digest = hashlib.sha256(data.labels.tobytes()).hexdigest()[:16]
-        divisions[DIVIDED_FOR_VALIDATION] = digest
-    return make_pipeline(select(split, data), options, divisions=divisions)
+        split_fingerprints[DIVIDED_FOR_VALIDATION] = digest
+    return make_pipeline(
+        select(split, data), options, split_fingerprints=split_fingerprints
+    )
 
 
 def read_arrays(data_dir, training):

@@ -4,12 +4,12 @@ import re
 import numpy as np
 import pytest
 
-from common.errors import UserError
 from input_data import features as keys
 from input_data import registry
 from input_data.datasets import arrays
 from input_data.options import Options
 from input_data.splits import Split
+from old.errors import UserError
 from testing import tiny_files
 
 IMAGES = tiny_files.random_images(6, 12, 14)
@@ -82,12 +82,12 @@ def test_a_part_of_sorted_classes_has_all(tmp_path):
     ((_, y),) = held_out.evaluation_batches(100)
     assert np.asarray(y[keys.LOGITS]).sum(axis=0).min() >= 3
     # With other arrays others are held out, which a checkpoint must know.
-    (digest,) = held_out.spec.divisions.values()
+    (digest,) = held_out.spec.split_fingerprints.values()
     write(tmp_path, x_train=images[:-1], y_train=labels[:-1])
     fewer = registry.load("arrays", Split.VALID_TRAIN, options)
-    assert [digest] != list(fewer.spec.divisions.values())
+    assert [digest] != list(fewer.spec.split_fingerprints.values())
     training = registry.load("arrays", Split.TRAIN, options)
-    assert not training.spec.divisions
+    assert not training.spec.split_fingerprints
     # Images are numbered as in the file.
     (number,) = training.training_indices(0, 1, 0).numpy()
     ((x, _),) = training.training_batches(1, 0, 0, 1)

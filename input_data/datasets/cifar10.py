@@ -9,7 +9,6 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from common.errors import UserError
 from input_data.dataset import DataSet
 from input_data.datasets import tfds_images
 from input_data.formats.arrays import read_labels
@@ -17,8 +16,9 @@ from input_data.formats.files import find, read_bytes, require_folder
 from input_data.labelled_images import LabelledImages
 from input_data.randomness import Stream, step_seed
 from input_data.splits import Split, select
-from input_data.standardised_crops import StandardisedCrops, distort_colours
+from input_data.standardized_crops import StandardizedCrops, distort_colours
 from input_data.transforms.photo_distortion import random_crop, random_flip
+from old.errors import UserError
 
 CLASS_NAMES = (
     "airplane",
@@ -52,7 +52,7 @@ def load(split, options):
     """
     data = read_cifar10(options.data_dir, split is not Split.TEST)
     part = select(split, data)
-    return StandardisedCrops(part, CROP_SIZE, distort, options.eval_size)
+    return StandardizedCrops(part, CROP_SIZE, distort, options.eval_size)
 
 
 def distort(images, step, seed):

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.errors import UserError
 from input_data import features as keys
 from input_data.datasets import cifar10
 from input_data.options import Options
 from input_data.splits import Split
+from old.errors import UserError
 from testing import tiny_files
 from testing.distribution_checks import check_equally_often, check_uniform
 

@@ -5,7 +5,6 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
-from common.errors import UserError
 from input_data.dataset import DataSet
 from input_data.labelled_images import (
     SINGLE_SHIFT,
@@ -13,6 +12,7 @@ from input_data.labelled_images import (
     make_pipeline,
 )
 from input_data.splits import Split, select
+from old.errors import UserError
 
 NUM_CLASSES = 10
 NUM_TEST = 360

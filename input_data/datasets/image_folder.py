@@ -7,9 +7,6 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from common.errors import UserError
-from common.fields import did_you_mean
-from common.text import is_utf8, printable
 from input_data.dataset import DataSet
 from input_data.features import DIVIDED_FOR_TEST, DIVIDED_FOR_VALIDATION
 from input_data.formats.files import paths_in, require_folder
@@ -17,6 +14,9 @@ from input_data.formats.image_file import SUFFIXES, decoded, read
 from input_data.labelled_images import LabelledImages, make_pipeline
 from input_data.memory import COPIES, require_memory
 from input_data.transforms.resizing import resize
+from old.errors import UserError
+from old.fields import did_you_mean
+from old.text import is_utf8, printable
 
 # About one image in this many is held out for testing or validation.
 HELD_OUT_SHARE = 5
@@ -41,7 +41,7 @@ def load(split, options):
 
     Returns:
       `Pipeline`; its spec's `split_seed` is the seed if that decides the
-      split, and `divisions` then has the digest of each.
+      split, and `split_fingerprints` then has the digest of each.
 
     Raises:
       UserError: naming the folder or file, if there are fewer than two
@@ -54,7 +54,7 @@ def load(split, options):
             "of images for each class"
         )
     root = require_folder(options.data_dir)
-    divisions, left_out = {}, []
+    split_fingerprints, left_out = {}, []
     if [folder.name for folder in _folders(root)] == _SPLIT_FOLDERS:
         classes = _classes(root / "train")
         train, test = (
@@ -64,11 +64,11 @@ def load(split, options):
     else:
         classes = _classes(root)
         files = _list_files(root, classes, left_out)
-        train, test, divisions[DIVIDED_FOR_TEST] = divide(
+        train, test, split_fingerprints[DIVIDED_FOR_TEST] = divide(
             files, options.seed, "test", root
         )
     if split.is_held_out:
-        train, test, divisions[DIVIDED_FOR_VALIDATION] = divide(
+        train, test, split_fingerprints[DIVIDED_FOR_VALIDATION] = divide(
             train, options.seed, "validation", root
         )
     if left_out:
@@ -83,8 +83,8 @@ def load(split, options):
     return make_pipeline(
         data,
         options,
-        split_seed=options.seed if divisions else None,
-        divisions=divisions,
+        split_seed=options.seed if split_fingerprints else None,
+        split_fingerprints=split_fingerprints,
     )
 
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.errors import UserError
 from input_data import features as keys
 from input_data.datasets import image_folder
 from input_data.datasets.image_folder import divide
 from input_data.options import Options
 from input_data.splits import Split
+from old.errors import UserError
 from testing.tiny_files import random_images, write_png
 
 RAMP = (np.arange(24, dtype=np.uint8) * 10).reshape(4, 6)

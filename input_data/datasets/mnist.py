@@ -1,6 +1,5 @@
 """MNIST: from its idx files, the reference's record files, or TFDS."""
 
-from common.errors import UserError
 from input_data.dataset import DataSet
 from input_data.datasets import mnist_record_files, tfds_images
 from input_data.formats.arrays import read_labels
@@ -13,6 +12,7 @@ from input_data.labelled_images import (
     make_pipeline,
 )
 from input_data.splits import MAX_HELD_OUT, Split, select
+from old.errors import UserError
 
 
 def load(split, options):

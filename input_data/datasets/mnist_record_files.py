@@ -32,7 +32,6 @@ import pathlib
 
 import tensorflow as tf
 
-from common.errors import UserError
 from input_data.formats import mnist_records
 from input_data.formats.files import require_folder
 from input_data.formats.image_records import ImageRecords
@@ -43,6 +42,7 @@ from input_data.labelled_images import (
 )
 from input_data.pipeline import Pipeline
 from input_data.transforms.shifting import unit_range
+from old.errors import UserError
 
 
 class OtherPaddingError(UserError):

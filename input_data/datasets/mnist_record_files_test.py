@@ -3,13 +3,13 @@ import shutil
 import numpy as np
 import pytest
 
-from common.errors import UserError
 from input_data import features as keys
 from input_data import registry
 from input_data.formats.image_records import Encoder
 from input_data.formats.mnist_records import PAIR, SINGLE
 from input_data.options import Options
 from input_data.splits import Split
+from old.errors import UserError
 from testing.mnist_files import write_mnist
 from testing.tiny_files import write_records
 from training.config import Config

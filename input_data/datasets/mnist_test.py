@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from common.errors import UserError
 from input_data import features as keys
 from input_data import registry
 from input_data.options import Options
 from input_data.splits import Split
+from old.errors import UserError
 from testing.mnist_files import write_mnist
 
 

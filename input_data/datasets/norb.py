@@ -19,7 +19,7 @@ from input_data.formats.norb_records import (
 from input_data.labelled_images import LabelledImages
 from input_data.randomness import Stream, step_seed
 from input_data.splits import Split, select
-from input_data.standardised_crops import StandardisedCrops, distort_colours
+from input_data.standardized_crops import StandardizedCrops, distort_colours
 from input_data.transforms.photo_distortion import random_crop
 
 CLASS_NAMES = ("animal", "human", "airplane", "truck", "car")
@@ -47,7 +47,7 @@ def load(split, options):
         images, labels = read_records(path)
     data = LabelledImages(shrink(images), labels, NUM_CLASSES, CLASS_NAMES)
     part = select(split, data)
-    return StandardisedCrops(part, CROP_SIZE, distort, options.eval_size)
+    return StandardizedCrops(part, CROP_SIZE, distort, options.eval_size)
 
 
 def distort(images, step, seed):

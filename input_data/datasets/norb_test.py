@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.errors import UserError
 from input_data import features as keys
 from input_data.datasets import norb
 from input_data.formats.norb_records import (
@@ -12,6 +11,7 @@ from input_data.formats.norb_records import (
 )
 from input_data.options import Options
 from input_data.splits import Split
+from old.errors import UserError
 from testing import tiny_files
 from testing.distribution_checks import check_equally_often, check_uniform
 
@@ -77,7 +77,7 @@ def test_evaluation_standardises_the_middle(tmp_path):
         )
 
 
-def test_training_images_are_standardised_crops(tmp_path):
+def test_training_images_are_standardized_crops(tmp_path):
     tiny_files.write_norb(tmp_path)
     pipeline = norb.load(Split.TRAIN, Options(data_dir=tmp_path))
     ((x, _),) = pipeline.training_batches(32, 0, 0, 1).as_numpy_iterator()

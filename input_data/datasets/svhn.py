@@ -9,7 +9,6 @@ y [N, 1], where 10 stands for the digit 0).
 
 import numpy as np
 
-from common.errors import UserError
 from input_data.dataset import DataSet
 from input_data.datasets import tfds_images
 from input_data.formats.arrays import read_labels
@@ -17,6 +16,7 @@ from input_data.formats.files import find
 from input_data.formats.matlab import read_mat
 from input_data.labelled_images import LabelledImages, make_pipeline
 from input_data.splits import Split, select
+from old.errors import UserError
 
 NUM_CLASSES = 10
 IMAGE_SHAPE = (32, 32, 3)

@@ -3,12 +3,12 @@ import struct
 import numpy as np
 import pytest
 
-from common.errors import UserError
 from input_data import features as keys
 from input_data.datasets import svhn
 from input_data.formats.arrays import read_labels
 from input_data.options import Options
 from input_data.splits import Split
+from old.errors import UserError
 from testing import tiny_files
 
 

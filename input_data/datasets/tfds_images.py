@@ -12,8 +12,6 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from common.errors import UserError
-from common.fields import did_you_mean
 from input_data.dataset import DataSet
 from input_data.features import DIVIDED_FOR_TEST, DIVIDED_FOR_VALIDATION
 from input_data.formats.norb_records import StereoImages
@@ -21,6 +19,8 @@ from input_data.labelled_images import LabelledImages, make_pipeline
 from input_data.memory import COPIES, require_memory
 from input_data.splits import Split, select
 from input_data.transforms.resizing import resize
+from old.errors import UserError
+from old.fields import did_you_mean
 
 # TFDS tries for minutes where there is no network, so that it is asked to
 # download only after this address has answered.
@@ -90,14 +90,16 @@ def load(name, split, options):
         builder, wanted, label.num_classes, tuple(label.names), size
     )
     # Which images are the last ones, another version of the set may change.
-    divisions, digest = {}, f"{builder.info.full_name}:{count}"
+    split_fingerprints, digest = {}, f"{builder.info.full_name}:{count}"
     if not test_name:
-        divisions[DIVIDED_FOR_TEST] = digest
+        split_fingerprints[DIVIDED_FOR_TEST] = digest
         is_test = split is Split.TEST
         data = select(Split.VALID_TEST if is_test else Split.VALID_TRAIN, data)
     if split.is_held_out:
-        divisions[DIVIDED_FOR_VALIDATION] = digest
-    return make_pipeline(select(split, data), options, divisions=divisions)
+        split_fingerprints[DIVIDED_FOR_VALIDATION] = digest
+    return make_pipeline(
+        select(split, data), options, split_fingerprints=split_fingerprints
+    )
 
 
 def read(name, training, num_classes, class_names=None):

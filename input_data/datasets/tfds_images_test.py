@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from common.errors import UserError
 from input_data import features as keys
 from input_data.datasets import cifar10, mnist, norb, svhn, tfds_images
 from input_data.options import Options
 from input_data.registry import load
 from input_data.splits import Split
+from old.errors import UserError
 from testing import tiny_files
 
 
@@ -99,10 +99,10 @@ def test_images_of_many_sizes_need_image_size(tmp_path):
         assert pipeline.spec.num_examples == count
         # A checkpoint records it: another version may have other last images.
         names = ["divided_for_test", "divided_for_validation"]
-        divisions = dict.fromkeys(
+        split_fingerprints = dict.fromkeys(
             names[: 1 + split.is_held_out], "tiny_any_size/1.0.0:15"
         )
-        assert pipeline.spec.divisions == divisions
+        assert pipeline.spec.split_fingerprints == split_fingerprints
 
 
 def test_damaged_files_of_tfds_are_an_error(tmp_path):

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from common.errors import UserError
 from input_data.memory import COPIES, require_memory
+from old.errors import UserError
 
 
 def read_values(file, path, shape, dtype):

@@ -7,9 +7,9 @@ import pathlib
 import stat
 import zlib
 
-from common.errors import UserError
-from common.text import listed
 from input_data import memory
+from old.errors import UserError
+from old.text import listed
 
 _CHUNK = 2**20
 

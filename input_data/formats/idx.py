@@ -9,9 +9,9 @@ import struct
 
 import numpy as np
 
-from common.errors import UserError
 from input_data.formats.arrays import read_values
 from input_data.formats.files import opened
+from old.errors import UserError
 
 _UNSIGNED_BYTE = 8
 

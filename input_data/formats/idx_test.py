@@ -6,8 +6,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from common.errors import UserError
 from input_data.formats.idx import read_idx
+from old.errors import UserError
 
 IMAGES = np.random.default_rng(1).integers(0, 256, (5, 4, 3)).astype(np.uint8)
 

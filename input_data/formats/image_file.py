@@ -8,9 +8,9 @@ import threading
 import numpy as np
 from PIL import Image
 
-from common.errors import UserError
 from input_data import memory
 from input_data.formats.files import opened, read_bytes
+from old.errors import UserError
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")
 # Those of other files are not looked at in a folder of images.

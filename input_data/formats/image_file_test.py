@@ -12,9 +12,9 @@ import pytest
 import tensorflow as tf
 from PIL import Image, ImageFile
 
-from common.errors import UserError
 from input_data.formats import image_file
 from input_data.formats.image_file import decoded
+from old.errors import UserError
 
 RAMP = np.arange(0, 240, 10, dtype=np.uint8).reshape(4, 6, 1)
 NOISE = np.random.default_rng(0).integers(0, 256, (13, 17, 4), np.uint8)

@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
-from common.errors import UserError
 from input_data.formats.tfrecords import TFRecordFiles
+from old.errors import UserError
 
 _SIZE_KEYS = ("height", "width", "depth")
 

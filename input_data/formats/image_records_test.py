@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.errors import UserError
 from input_data.formats import image_records
 from input_data.formats.mnist_records import PAIR, SINGLE
+from old.errors import UserError
 from testing.tiny_files import write_records
 
 SHAPE = (3, 2, 1)

@@ -14,10 +14,10 @@ import zlib
 
 import numpy as np
 
-from common import durable
-from common.errors import UserError
 from input_data.formats.files import read_bytes
 from input_data.memory import COPIES, require_memory
+from old import durable
+from old.errors import UserError
 
 _HEADER_SIZE = 128
 _HEADER_TEXT = b"MATLAB 5.0 MAT-file"

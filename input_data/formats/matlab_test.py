@@ -6,9 +6,9 @@ import zlib
 import numpy as np
 import pytest
 
-from common.errors import UserError
 from input_data import memory
 from input_data.formats.matlab import read_mat, write_mat
+from old.errors import UserError
 
 HEADER = b"MATLAB 5.0".ljust(124) + b"\x00\x01IM"
 # Both written by scipy.io.savemat: X = arange(24) as uint8 [2, 2, 3, 2] and

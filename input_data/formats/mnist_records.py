@@ -9,10 +9,10 @@ import os
 import pathlib
 import re
 
-from common.errors import UserError
-from common.text import listed
 from input_data.formats.files import paths_in
 from input_data.formats.image_records import Layout
+from old.errors import UserError
+from old.text import listed
 
 NUM_CLASSES = 10
 SINGLE = Layout(("label",), ("image_raw",), NUM_CLASSES)

@@ -1,7 +1,7 @@
 import pytest
 
-from common.errors import UserError
 from input_data.formats import mnist_records
+from old.errors import UserError
 
 
 def test_shard_paths(tmp_path):

@@ -9,9 +9,9 @@ import struct
 
 import numpy as np
 
-from common.errors import UserError
 from input_data.formats.arrays import read_values
 from input_data.formats.files import opened
+from old.errors import UserError
 
 _TYPES = {0x1E3D4C55: np.dtype("u1"), 0x1E3D4C54: np.dtype("<i4")}
 _MAX_AXES = 4

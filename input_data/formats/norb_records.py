@@ -12,10 +12,10 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from common import durable
-from common.errors import UserError
 from input_data.formats.image_records import ImageRecords, Layout
 from input_data.memory import COPIES, require_memory
+from old import durable
+from old.errors import UserError
 
 NUM_CLASSES = 5
 IMAGE_SIZE = 96

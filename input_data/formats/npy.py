@@ -8,10 +8,10 @@ import re
 
 import numpy as np
 
-from common.errors import UserError
-from common.text import shortened
 from input_data.formats.arrays import read_values
 from input_data.formats.files import opened
+from old.errors import UserError
+from old.text import shortened
 
 _MAGIC = b"\x93NUMPY\x01\x00"
 _HEADER = re.compile(

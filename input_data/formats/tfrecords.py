@@ -14,8 +14,8 @@ import resource
 import google_crc32c
 import numpy as np
 
-from common.errors import UserError
 from input_data.formats.files import require_regular
+from old.errors import UserError
 
 _LENGTH = 8
 _CRC = 4

@@ -6,8 +6,8 @@ import google_crc32c
 import numpy as np
 import pytest
 
-from common.errors import UserError
 from input_data.formats.tfrecords import TFRecordFiles
+from old.errors import UserError
 from testing.tiny_files import write_records
 
 LENGTH = 600

@@ -10,8 +10,6 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
-from common import durable
-from common.errors import UserError
 from input_data.datasets import digits, mnist
 from input_data.datasets.affnist import (
     IMAGE_SIZE,
@@ -22,6 +20,8 @@ from input_data.datasets.affnist import (
 from input_data.labelled_images import LabelledImages
 from input_data.memory import require_memory
 from input_data.transforms.distortion import project
+from old import durable
+from old.errors import UserError
 
 MAX_ROTATION = np.deg2rad(20.0)
 MAX_SHEAR = 0.2

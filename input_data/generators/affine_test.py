@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 
-from common.errors import UserError
 from input_data import memory
 from input_data.datasets import affnist
 from input_data.generators import affine
 from input_data.labelled_images import LabelledImages
 from input_data.options import Options
 from input_data.splits import Split
+from old.errors import UserError
 from testing import tiny_files
 
 

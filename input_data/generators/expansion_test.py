@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.errors import UserError
 from input_data import memory
 from input_data.generators.expansion import DigitPairs, ShiftedDigits
 from input_data.labelled_images import LabelledImages
 from input_data.splits import Split
+from old.errors import UserError
 
 
 def some_images(count=23, size=7, seed=0):

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from common.fields import field
 from input_data.splits import Split
+from old.fields import field
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,8 +9,6 @@ import pathlib
 
 import numpy as np
 
-from common import durable
-from common.errors import UserError
 from input_data.datasets import tfds_images
 from input_data.formats.arrays import read_labels
 from input_data.formats.files import listing, require_folder
@@ -23,6 +21,8 @@ from input_data.formats.norb_records import (
     file_name,
     write_records,
 )
+from old import durable
+from old.errors import UserError
 
 # By what is novel: the column of `StereoImages.meta`, and the values of it that
 # are familiar, a third of all. Azimuths are in tens of degrees.

@@ -6,12 +6,12 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from common import durable
-from common.errors import UserError
 from input_data.datasets import tfds_images
 from input_data.formats import norb_matrix
 from input_data.formats.norb_records import read_records
 from input_data.generators import norb_conversion
+from old import durable
+from old.errors import UserError
 from testing import tiny_files
 
 BYTE, INTEGER, FLOAT = 0x1E3D4C55, 0x1E3D4C54, 0x1E3D4C51

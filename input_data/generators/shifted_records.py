@@ -18,15 +18,15 @@ import signal
 
 import tensorflow as tf
 
-from common import durable
-from common.errors import UserError
-from common.processes import end_with_parent
-from common.progress import Progress
 from input_data.datasets import digits, mnist
 from input_data.formats import mnist_records
 from input_data.formats.tfrecords import FRAME_OVERHEAD, TFRecordFiles
 from input_data.generators.expansion import DigitPairs, ShiftedDigits
 from input_data.splits import Split
+from old import durable
+from old.errors import UserError
+from old.processes import end_with_parent
+from old.progress import Progress
 
 # Records that are made at once: little memory, and few calls for each.
 _CHUNK = 512

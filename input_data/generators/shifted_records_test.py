@@ -13,8 +13,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.errors import UserError
-from common.fields import meanings
 from input_data import features as keys
 from input_data import registry
 from input_data.datasets import digits
@@ -23,6 +21,8 @@ from input_data.generators.expansion import DigitPairs
 from input_data.generators.job import Job
 from input_data.options import Options
 from input_data.splits import Split
+from old.errors import UserError
+from old.fields import meanings
 from testing.tiny_files import write_records
 
 COMMAND = pathlib.Path(__file__).parents[1] / "mnist" / "mnist_shift.py"

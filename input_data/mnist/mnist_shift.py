@@ -23,15 +23,15 @@ if __name__ == "__main__":
 
 from absl import app, flags
 
-from common.ending import handling_signals, told
-from common.errors import UserError
-from common.flags import (
+from input_data.generators.job import Job
+from old.ending import handling_signals, told
+from old.errors import UserError
+from old.flags import (
     define,
     parse_or_explain,
     refuse_arguments,
     settings_of,
 )
-from input_data.generators.job import Job
 
 
 def main(argv):

@@ -23,10 +23,10 @@ if __name__ == "__main__":
 
 from absl import app, flags
 
-from common.ending import told
-from common.errors import UserError
-from common.flags import define, parse_or_explain, settings_of
 from input_data.generators.job import Job
+from old.ending import told
+from old.errors import UserError
+from old.flags import define, parse_or_explain, settings_of
 
 
 def main(argv):

@@ -4,10 +4,10 @@ import sys
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from common.errors import UserError
 from input_data.generators import shifted_records
 from input_data.generators.shifted_records_test import contents_of, pairs_job
 from input_data.mnist import mnist_shift_beam
+from old.errors import UserError
 
 # conftest.py collects this file only where Apache Beam is installed.
 pytestmark = pytest.mark.slow

@@ -26,8 +26,8 @@ if __name__ == "__main__":
 
 from absl import app, flags
 
-from common.ending import handling_signals, told
-from common.flags import parse_or_explain, refuse_arguments
+from old.ending import handling_signals, told
+from old.flags import parse_or_explain, refuse_arguments
 
 
 def _define_flags():

@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.errors import UserError
 from input_data import features as keys
 from input_data import registry
 from input_data.options import Options
 from input_data.splits import Split
 from input_data.transforms import augmentation
+from old.errors import UserError
 
 RNG = np.random.default_rng(31)
 

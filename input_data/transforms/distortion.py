@@ -4,9 +4,9 @@ import math
 
 import tensorflow as tf
 
-from common.errors import UserError
 from input_data.randomness import Stream, step_seed
 from input_data.transforms.photo_distortion import central_crop, random_crop
+from old.errors import UserError
 
 # Pixels that a crop takes off, per axis.
 CROP = 4

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.errors import UserError
 from input_data.transforms.distortion import (
     MAX_ANGLE,
     distort_for_training,
     distorted_size,
     rotate,
 )
+from old.errors import UserError
 
 
 def rotated_in_loops(image, angle):

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from common.errors import UserError
+from old.errors import UserError
 
 
 def require_possible_shift(shift, pad, size):

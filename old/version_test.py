@@ -1,6 +1,6 @@
 import subprocess
 
-from common import version
+from old import version
 
 
 def test_the_commit_of_a_repository_around_the_program(tmp_path, monkeypatch):

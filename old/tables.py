@@ -1,6 +1,6 @@
 """Tables in Markdown, and those of the flags and hyper-parameters.
 
-  python -m common.tables
+  python -m old.tables
 
 rewrites docs/flags.md from the fields that the flags are made of. A test
 asserts that it is up to date.
@@ -8,7 +8,7 @@ asserts that it is up to date.
 
 import pathlib
 
-from common.fields import as_text, meanings
+from old.fields import as_text, meanings
 
 DOCUMENT = pathlib.Path(__file__).parents[1] / "docs" / "flags.md"
 

@@ -3,7 +3,7 @@
 import sys
 import time
 
-from common.ending import discard, is_reader_gone
+from old.ending import discard, is_reader_gone
 
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_BETWEEN_CHANGES = 0.1

@@ -7,7 +7,7 @@ import shlex
 import signal
 import sys
 
-from common.errors import Interrupted, UserError
+from old.errors import Interrupted, UserError
 
 # SIGHUP comes when a terminal is closed.
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 
-from common.errors import Interrupted, UserError
+from old.errors import Interrupted, UserError
 
 
 def in_own_process(function, *arguments):

@@ -3,9 +3,9 @@ import math
 
 import pytest
 
-from common import fields
-from common.errors import UserError
-from common.fields import field
+from old import fields
+from old.errors import UserError
+from old.fields import field
 
 
 @dataclasses.dataclass(frozen=True)

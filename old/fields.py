@@ -13,8 +13,8 @@ import re
 import types
 import typing
 
-from common.errors import UserError
-from common.text import shortened
+from old.errors import UserError
+from old.text import shortened
 
 # Of a training, or a part of one: beyond all use, and exact in float64.
 MOST_STEPS = 10**12

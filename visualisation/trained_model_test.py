@@ -4,13 +4,13 @@ import itertools
 import numpy as np
 import pytest
 
-from common.errors import UserError
+from old.errors import UserError
 from testing.tiny_subject import (
     NUM_EXAMPLES,
     decoder_in_numpy,
     make_subject,
 )
-from visualisation.subject import Example
+from visualisation.trained_model import Example
 
 
 def example_of(lengths, labels):

@@ -5,10 +5,10 @@ import dataclasses
 import keras
 import numpy as np
 
-from common.errors import UserError
 from evaluation.counts import predicted_classes
 from input_data import features as keys
 from input_data.pipeline import Pipeline
+from old.errors import UserError
 from training.config import EVAL_BATCH_SIZE
 from visualisation.drawing import shortened
 
@@ -55,7 +55,7 @@ class Example:
 
 
 @dataclasses.dataclass(frozen=True)
-class Subject:
+class TrainedModel:
     """A trained capsule network and the data to show it on.
 
     Attributes:
@@ -70,7 +70,7 @@ class Subject:
     name: str
 
     def __post_init__(self):
-        if not self.model.shows_capsules:
+        if not self.model.has_class_capsules:
             raise UserError(
                 f"{self.name} has no capsules to show: name a checkpoint of a "
                 "capsule network"

@@ -1,4 +1,4 @@
-from common.errors import UserError
+from old.errors import UserError
 
 
 def test_a_message_is_one_short_line_whatever_is_in_it():

@@ -3,8 +3,8 @@ import sys
 
 import pytest
 
-from common import progress
-from common.progress import Progress
+from old import progress
+from old.progress import Progress
 
 
 @pytest.fixture

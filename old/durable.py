@@ -7,8 +7,8 @@ import re
 import shutil
 import socket
 
-from common.errors import UserError
-from common.text import shortened
+from old.errors import UserError
+from old.text import shortened
 
 _LONGEST_REASON = 200
 

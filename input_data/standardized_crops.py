@@ -18,7 +18,7 @@ MAX_BRIGHTNESS_DELTA = 63.0
 CONTRAST_RANGE = (0.2, 1.8)
 
 
-class StandardisedCrops(Pipeline):
+class StandardizedCrops(Pipeline):
     """Crops of photographs, standardised one by one.
 
     In training the crop and its distortions are `distort`'s; in evaluation it

@@ -2,8 +2,8 @@ import dataclasses
 
 import pytest
 
-from common import tables
-from common.fields import field
+from old import tables
+from old.fields import field
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +46,6 @@ def test_hyper_parameters_that_models_share_stand_once():
 
 def test_the_document_is_up_to_date():
     text = tables.DOCUMENT.read_text()
-    assert tables.rewritten(text) == text, "python -m common.tables"
+    assert tables.rewritten(text) == text, "python -m old.tables"
     with pytest.raises(ValueError, match="there is no <!-- flags: begin -->"):
         tables.rewritten("")

@@ -5,15 +5,15 @@ import time
 
 import pytest
 
-from common import processes
+from old import processes
 from testing import commands
 
 # Ctrl-C as usual, also where the tests were started by a shell with "&".
 PROGRAM = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from common import processes_test
-from common.processes import in_own_process
+from old import processes_test
+from old.processes import in_own_process
 in_own_process(processes_test.wait, {path!r})
 """
 

@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from common.ending import told
+from old.ending import told
 
 # Each prints less than a buffer holds: the end of the program would write it.
 PROGRAM = """
-from common.ending import told
-from common.errors import Interrupted, UserError
+from old.ending import told
+from old.errors import Interrupted, UserError
 with told("x.py"):
     print("seen by nobody", flush={flush})
     {then}

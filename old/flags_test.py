@@ -7,8 +7,8 @@ import sys
 import pytest
 from absl.flags import Error, FlagValues
 
-from common import flags
-from common.fields import field
+from old import flags
+from old.fields import field
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +99,7 @@ def test_a_command_line_has_what_is_not_default_and_is_wanted():
 
 def test_names_of_any_bytes_are_printed_in_a_strict_locale(pytestconfig):
     program = (
-        "import sys; from common import flags; "
+        "import sys; from old import flags; "
         "flags.parse_or_explain(['x']); print('caf\\udce9')"
     )
     found = subprocess.check_output(

@@ -8,7 +8,7 @@ from testing import commands
 PROGRAM = """
 import os
 import signal
-from common import startup
+from old import startup
 
 # Jobs in the background of a script ignore it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -53,7 +53,7 @@ def test_an_interruption_is_told():
 
 
 def test_a_backend_that_is_none_of_ours_is_named():
-    program = "from common import startup; startup.load_backend()"
+    program = "from old import startup; startup.load_backend()"
     env = {**os.environ, "KERAS_BACKEND": "numpy"}
     _, _, errors = commands.run("-c", program, env=env)
     assert "UserError: KERAS_BACKEND=numpy cannot be used: it must be" in errors
@@ -65,7 +65,7 @@ def test_a_backend_that_is_none_of_ours_is_named():
     [("numpy", ""), ("nothing", ", and installed (Unable to import")],
 )
 def test_so_is_one_of_the_file_of_keras(tmp_path, backend, message):
-    program = "from common import startup; startup.load_backend()"
+    program = "from old import startup; startup.load_backend()"
     (tmp_path / "keras.json").write_text(json.dumps({"backend": backend}))
     env = {**os.environ, "KERAS_HOME": str(tmp_path), "KERAS_BACKEND": ""}
     _, _, errors = commands.run("-c", program, env=env)

@@ -5,8 +5,8 @@ import sys
 import pytest
 import tensorflow as tf
 
-from common import durable
-from common.errors import UserError
+from old import durable
+from old.errors import UserError
 
 
 def test_a_file_is_in_its_place_once_it_is_whole(tmp_path):

@@ -1,0 +1,96 @@
+"""Files and folders that appear under their names only when complete."""
+
+import contextlib
+import os
+import pathlib
+import shutil
+
+from common.errors import UserError, writing
+
+
+@contextlib.contextmanager
+def atomic_write(path, replace=False):
+    """Writes a file or a folder under a temporary name, then renames it.
+
+    The content is flushed to disk before the rename. A failure leaves nothing
+    behind; after a killed process `remove_partial` does that.
+
+    Args:
+      path: path of the file or folder; its parent exists.
+      replace: bool, whether to replace an existing file.
+
+    Yields:
+      `pathlib.Path` to write to.
+
+    Raises:
+      UserError: if `path` exists or cannot be written.
+    """
+    path = pathlib.Path(path)
+    if not replace:
+        refuse_existing(path)
+    hidden = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    shutil.rmtree(hidden, ignore_errors=True)
+    try:
+        with writing(path):
+            hidden.mkdir()
+            # Its own name inside, as its suffix tells libraries the format.
+            partial = hidden / path.name
+            yield partial
+            for item in (*partial.rglob("*"), partial):
+                flush(item)
+            partial.replace(path)
+            flush(path.parent)
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)
+
+
+def write_file(path, content):
+    """Writes bytes or a string to a file, which may exist."""
+    with atomic_write(path, replace=True) as partial:
+        if isinstance(content, str):
+            partial.write_text(content)
+        else:
+            partial.write_bytes(content)
+
+
+def write_files(folder, files):
+    """Writes a dict from name to content; returns the paths."""
+    paths = [pathlib.Path(folder) / name for name in files]
+    for path, content in zip(paths, files.values(), strict=True):
+        write_file(path, content)
+    return paths
+
+
+def refuse_existing(path):
+    """Raises UserError if the path exists."""
+    if os.path.lexists(path):
+        raise UserError(f"{path} already exists; choose another path")
+
+
+def remove_partial(folder):
+    """Removes what killed processes left in a folder."""
+    for path in pathlib.Path(folder).glob(".*.partial"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def make_folder(path):
+    """Creates a folder if it does not exist and returns its `pathlib.Path`.
+
+    Raises:
+      UserError: if it cannot be created or written to.
+    """
+    folder = pathlib.Path(path)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(13, "Permission denied")
+    return folder
+
+
+def flush(path):
+    """Waits until a file or directory is on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

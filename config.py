@@ -1,0 +1,377 @@
+"""Every flag of experiment.py, once, and what a checkpoint supplies."""
+
+import dataclasses
+
+from common.errors import UserError
+from common.flags import command_line, field
+from input_data.registry import EMBEDDED, is_valid_name, valid_names
+from input_data.splits import Split
+from models.registry import MODELS
+
+# Images in an evaluation batch, as in the reference.
+EVAL_BATCH_SIZE = 100
+
+# Taken from a checkpoint unless given on the command line, for its own data
+# set. In evaluation also the model, the number of targets and the network's
+# hyper-parameters, see `training.evaluate`.
+INHERITED = ("color", "dataset", "distort", "image_size", "pad")
+# Recorded in a checkpoint.
+RECORDED = (
+    *INHERITED,
+    "augment",
+    "batch_size",
+    "dtype_policy",
+    "max_steps",
+    "seed",
+    "shift",
+    "validate",
+)
+# Repeated in the printed command that evaluates a training.
+EVALUATED = (
+    *INHERITED,
+    "crops",
+    "data_dir",
+    "dtype_policy",
+    "eval_size",
+    "num_targets",
+    "pairs",
+    "seed",
+    "shift",
+    "summary_dir",
+    "validate",
+)
+
+_KEPT = "the checkpoint's"
+
+
+def _data_field(default, help_text, **spec):
+    return field(default, help_text, is_data=True, **spec)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """The settings of a training or an evaluation.
+
+    None means "not given": the default then depends on the data set, the model
+    or the checkpoint.
+    """
+
+    # Data.
+    augment: bool = _data_field(
+        False,
+        "Whether to augment training images of one object as Efficient-CapsNet "
+        "does: rotate half of them by up to 30 degrees, move all within their "
+        "margins, shrink the width by up to a quarter, and erase a random "
+        "square of 4x4 pixels. --shift then defaults to 0.",
+    )
+    color: bool | None = _data_field(
+        None,
+        "With --dataset=images: whether to keep colors; else images become "
+        "gray.",
+        default_text=f"{_KEPT}, else false",
+    )
+    crops: int = _data_field(
+        1,
+        "In evaluation on cifar10 and norb: 13 averages the normalized class "
+        "activations over the central crop and twelve crops moved by 1, 2 and "
+        "3 pixels along the diagonals (Hinton et al. 2018).",
+        is_valid=lambda number: number in (1, 13),
+        valid="1 or 13",
+    )
+    data_dir: str | None = _data_field(
+        None,
+        "Folder with the files of the data set; or PREFIX.tfrecords@10 for "
+        "record files of pairs in 10 shards, with two targets.",
+    )
+    dataset: str | None = _data_field(
+        None,
+        f"Data set: {valid_names()}. tfds:NAME is an image classification set "
+        "of TensorFlow Datasets; images is a folder with one sub-folder for "
+        "each class.",
+        is_valid=is_valid_name,
+        valid=f"one of {valid_names()}",
+        default_text=f"{_KEPT}, else mnist with --data_dir, else digits",
+    )
+    distort: bool | None = _data_field(
+        None,
+        "Whether to crop digits by 4 pixels: in training at random with a "
+        "rotation of up to 15 degrees, in evaluation the center.",
+        default_text=f"{_KEPT}, else false",
+    )
+    eval_size: int = _data_field(
+        10000,
+        "Number of examples to evaluate, at most all images or records; pairs "
+        "made on the fly may be any number.",
+        at_least=1,
+    )
+    image_size: int | None = _data_field(
+        None,
+        "With --dataset=images and tfds:NAME: height and width in pixels to "
+        "which images are resized.",
+        at_least=1,
+        default_text=f"{_KEPT}, else the images' own size if all have one",
+    )
+    num_targets: int | None = _data_field(
+        None,
+        "Objects in each image, 1 or 2.",
+        at_least=1,
+        at_most=2,
+        default_text="1; in evaluation the checkpoint's",
+    )
+    pad: int | None = _data_field(
+        None,
+        "Black pixels added on each side of a digit.",
+        at_least=0,
+        default_text=f"{_KEPT}, else 0, with two targets 4",
+    )
+    pairs: str = _data_field(
+        "overlap",
+        "With --num_targets=2, how two objects share an image. overlap merges "
+        "them as MultiMNIST does. below and beside, for evaluation, put two "
+        "test images together in an image of twice the height or width.",
+        choices=("overlap", "below", "beside"),
+    )
+    seed: int = _data_field(
+        0,
+        "Seed of the initial weights, the batches, the test pairs and the "
+        "split of an image folder.",
+        at_least=0,
+        at_most=2**32 - 1,
+    )
+    shift: int | None = _data_field(
+        None,
+        "Pixels by which a training image moves at most along each axis; for "
+        "record files the shift in their name.",
+        at_least=0,
+        default_text="2 for digits and mnist, with two targets 4, else 0",
+    )
+    validate: bool = _data_field(
+        False,
+        "Whether training holds out a part of the training images, and "
+        "evaluation uses exactly that part.",
+    )
+
+    # Model.
+    model: str | None = field(
+        None,
+        "Model.",
+        choices=tuple(sorted(MODELS)),
+        default_text="capsule; in evaluation the checkpoint's",
+    )
+    hparams_override: str = field(
+        "",
+        "Hyper-parameters as name=value,name=value. preset=NAME stands for a "
+        "set of values (svhn of capsule, small of matrix_capsule); other "
+        "values override those of the preset.",
+    )
+    dtype_policy: str = field(
+        "float32",
+        "Precision of the layers. Weights, lengths, softmax and losses are "
+        "always float32.",
+        choices=("float32", "mixed_bfloat16", "mixed_float16"),
+    )
+
+    # Training.
+    train: bool = field(True, "Whether to train; else to evaluate.")
+    summary_dir: str | None = field(
+        None,
+        "Folder of the experiment: checkpoints and TensorBoard files of the "
+        "training in its folder train, of evaluations in test, of evaluations "
+        "on held-out images in validation.",
+    )
+    batch_size: int = field(
+        128, "Images in a training batch, split over the GPUs.", at_least=1
+    )
+    max_steps: int = field(
+        1000,
+        "Training steps in all, including those before a resume.",
+        at_least=1,
+    )
+    save_step: int = field(
+        1500,
+        "Steps between checkpoints; the last step is always saved.",
+        at_least=1,
+    )
+    summary_step: int = field(
+        10,
+        "Steps between points of the training curves; each is a mean.",
+        at_least=1,
+    )
+    keep: int = field(
+        0, "Number of newest checkpoints to keep; 0 keeps all.", at_least=0
+    )
+    init_checkpoint: str | None = field(
+        None,
+        "Checkpoint, also a TF1 one, from which a new training starts: "
+        "weights, step and Adam's moments; only the weights at step 0 if it "
+        "has no moments.",
+    )
+    init_weights_only: bool = field(
+        False,
+        "With --init_checkpoint: take only the weights and start at step 0.",
+    )
+    allow_nonfinite: bool = field(
+        False,
+        "Whether training continues when the loss or a weight becomes "
+        "infinite or NaN.",
+    )
+
+    # Evaluation.
+    checkpoint: str | None = field(
+        None,
+        "With --train=false: the checkpoint to evaluate once, or the "
+        "--summary_dir of a training for its newest. {} stands for the "
+        "members of an ensemble, see --num_trials. A TF1 checkpoint is named "
+        "by the prefix of its files, such as DIR/model.ckpt-1; --model, "
+        "--hparams_override and the data flags must describe its network.",
+    )
+    num_trials: int = field(
+        1,
+        "With --train=false: number of checkpoints in an ensemble; 0, 1, ... "
+        "replace {} in --checkpoint.",
+        at_least=1,
+    )
+    eval_all: bool = field(
+        False,
+        "With --train=false and no running training: evaluate every "
+        "checkpoint instead of the newest.",
+    )
+    eval_every: int | None = field(
+        None,
+        "Steps between evaluations by the training itself, on one device: on "
+        "the held-out images with --validate, else on the test images. "
+        "Checkpoints are saved at these steps too.",
+        at_least=1,
+        default_text="never",
+    )
+    eval_interval: float = field(
+        60.0, "Seconds between looks for a new checkpoint.", at_least=0.0
+    )
+    eval_timeout: float = field(
+        6 * 3600.0,
+        "Seconds without a new checkpoint after which evaluation ends.",
+        at_least=0.0,
+    )
+    format: str = field(
+        "text",
+        "With --train=false, what to print: text, or one JSON document per "
+        "line, which --summary_dir also stores beside a picture of the "
+        "confusion matrix.",
+        choices=("text", "json"),
+    )
+
+    # Devices.
+    device: str | None = field(
+        None,
+        "Where to compute: cpu, gpu, or gpu:1 for the second GPU. With "
+        "--num_gpus it is the first GPU; cpu then means logical CPU devices.",
+        is_valid=lambda name: (
+            name in ("cpu", "gpu")
+            or (name.startswith("gpu:") and name[4:].isdecimal())
+        ),
+        valid="cpu, gpu or gpu:NUMBER",
+        default_text="the first GPU, else the CPU",
+    )
+    num_gpus: int = field(1, "GPUs of this machine to use.", at_least=1)
+    gpu_memory_limit: int | None = field(
+        None,
+        "Megabytes of each GPU to use at most, so that two jobs can share it.",
+        at_least=1,
+        default_text="no limit",
+    )
+    deterministic: bool = field(
+        False,
+        "Whether a run on GPUs repeats bit for bit, which is slower. CPUs "
+        "always do.",
+    )
+    num_processes: int | None = field(
+        None,
+        "Processes that train together, on one or more machines, each with "
+        "--num_gpus; needs KERAS_BACKEND=jax.",
+        at_least=1,
+        default_text="$KERAS_DISTRIBUTION_NUM_PROCESSES, else 1",
+    )
+    process_index: int | None = field(
+        None,
+        "With --num_processes: index of this process, from 0.",
+        at_least=0,
+        default_text="$KERAS_DISTRIBUTION_PROCESS_ID",
+    )
+    coordinator_address: str | None = field(
+        None,
+        "With --num_processes: HOST:PORT of the first process.",
+        default_text="$KERAS_DISTRIBUTION_JOB_ADDRESSES",
+    )
+
+    @property
+    def dataset_name(self):
+        """The data set; without a name MNIST's files, else the digits.
+
+        So the reference's commands, whose default is MNIST, work unchanged.
+        """
+        if self.dataset is not None:
+            return self.dataset
+        return EMBEDDED if self.data_dir is None else "mnist"
+
+    def split(self, train):
+        """The `Split` that a training reads, or an evaluation."""
+        if self.validate:
+            return Split.VALID_TRAIN if train else Split.VALID_TEST
+        return Split.TRAIN if train else Split.TEST
+
+    def with_defaults_from(self, training):
+        """Adds what was not given from a checkpoint of the same data set.
+
+        Args:
+          training: dict, the settings that the checkpoint records.
+
+        Returns:
+          `Config`.
+        """
+        dataset = training.get("dataset")
+        is_other = self.dataset not in (None, dataset) or (
+            dataset == EMBEDDED and self.data_dir is not None
+        )
+        if is_other:
+            return self
+        missing = {
+            name: training.get(name)
+            for name in INHERITED
+            if getattr(self, name) is None
+        }
+        return dataclasses.replace(self, **missing)
+
+    def recorded(self):
+        """Dict of the settings that a checkpoint records."""
+        values = {name: getattr(self, name) for name in RECORDED}
+        # TFDS orders the images of some sets differently from their files.
+        of_files = self.data_dir is not None
+        return {**values, "dataset": self.dataset_name, "of_files": of_files}
+
+    @property
+    def members(self):
+        """The checkpoints to evaluate; with {} those of an ensemble.
+
+        Raises:
+          UserError: if {} and --num_trials do not go together.
+        """
+        if (self.num_trials > 1) != ("{}" in self.checkpoint):
+            raise UserError(
+                f"--checkpoint={self.checkpoint} with --num_trials="
+                f"{self.num_trials}: an ensemble needs {{}} in --checkpoint "
+                "and at least 2 trials"
+            )
+        return [
+            self.checkpoint.replace("{}", str(number))
+            for number in range(self.num_trials)
+        ]
+
+    def evaluation_command(self):
+        """The command that evaluates what these settings train."""
+        flags = command_line(self, EVALUATED)
+        return f"python experiment.py --train=false {flags}"
+
+    def require_summary_dir(self):
+        """Raises UserError without a summary_dir."""
+        if not self.summary_dir:
+            raise UserError("--summary_dir is required")

@@ -32,14 +32,14 @@ from input_data.datasets import (
     norb,
 )
 from input_data.generators import expansion, shifted_records
-from input_data.labelled_images import (
+from input_data.images import (
     SINGLE_SHIFT,
     LabelledImages,
     make_pipeline,
 )
 from input_data.options import Options
 from input_data.splits import Split
-from input_data.standardized_crops import StandardizedCrops
+from input_data.images import StandardizedCrops
 
 FLAGS = {
     "cores": 1,

@@ -20,7 +20,7 @@ from input_data import features as keys
 from input_data import registry
 from input_data.dataset import DataSet
 from input_data.formats import image_file
-from input_data.labelled_images import PAIR_SHIFT
+from input_data.images import PAIR_SHIFT
 from input_data.transforms import centring
 from old.errors import UserError
 from visualisation.drawing import to_rgb, two_colours

@@ -12,7 +12,7 @@ from absl import flags
 
 from input_data import features as keys
 from input_data.options import Options
-from input_data.registry import MODULES, find, load, valid_names
+from input_data.registry import DATASETS, find, load, valid_names
 from input_data.splits import Split
 from old.errors import UserError
 from old.flags import parse
@@ -49,7 +49,7 @@ RUNS = [
 
 
 def test_every_data_set_is_held_to_the_contract():
-    assert {name for name in CASES if ":" not in name} == set(MODULES)
+    assert {name for name in CASES if ":" not in name} == set(DATASETS)
 
 
 def test_names_are_known_without_tensorflow():
@@ -248,14 +248,14 @@ def test_options_of_other_data_sets_are_refused(name, wrong):
 
 def test_what_data_sets_can():
     assert find("tfds:some/config:1.0.0").resizes
-    assert [name for name in MODULES if find(name).colors] == ["images"]
+    assert [name for name in DATASETS if find(name).colors] == ["images"]
     assert {name: find(name).photograph_size for name in STANDARDISED} == {
         "cifar10": (32, 32),
         "norb": (48, 48),
     }
 
 
-@pytest.mark.parametrize("name", sorted(set(MODULES) - {"digits"}))
+@pytest.mark.parametrize("name", sorted(set(DATASETS) - {"digits"}))
 def test_missing_folder_and_empty_folder_are_named(name, tmp_path):
     for data_dir in (tmp_path / "missing", tmp_path):
         with pytest.raises(UserError, match=str(data_dir)):
@@ -263,7 +263,7 @@ def test_missing_folder_and_empty_folder_are_named(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", sorted(set(MODULES) - {"digits"} | {"MultiMNIST"})
+    "name", sorted(set(DATASETS) - {"digits"} | {"MultiMNIST"})
 )
 @pytest.mark.parametrize("call", ["scandir", "stat"])
 def test_folder_that_may_not_be_read_is_named(

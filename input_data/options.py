@@ -4,8 +4,8 @@ import dataclasses
 
 from input_data.features import LARGEST_SIDE
 from input_data.registry import (
+    DATASETS,
     EMBEDDED,
-    MODULES,
     is_valid_name,
     valid_names,
 )
@@ -71,7 +71,7 @@ class Options:
         kept=True,
         is_valid=is_valid_name,
         valid=f"one of {valid_names()}",
-        names=tuple(MODULES),
+        names=tuple(DATASETS),
         default_text=f"{_KEPT}, else mnist with --data_dir, else digits",
     )
     distort: bool | None = _data_flag(

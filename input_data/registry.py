@@ -11,7 +11,7 @@ from old.errors import UserError
 from old.fields import did_you_mean
 
 # The module of each, which has a `DataSet` named DATA_SET.
-MODULES = {
+DATASETS = {
     "affnist": "input_data.datasets.affnist",
     "arrays": "input_data.datasets.arrays",
     "cifar10": "input_data.datasets.cifar10",
@@ -31,26 +31,26 @@ _ALL = 10**9  # images, more than there are
 
 def is_valid_name(name):
     """Whether a data set has this name; TFDS's names are not looked up."""
-    return name in MODULES or (
+    return name in DATASETS or (
         name.startswith(TFDS_PREFIX) and name != TFDS_PREFIX
     )
 
 
 def is_standardized(name):
     """Whether a network sees its images standardised; see `DataSet`."""
-    return name in MODULES and find(name).photograph_size is not None
+    return name in DATASETS and find(name).photograph_size is not None
 
 
 def valid_names():
     """All names, for a message."""
-    return f"{', '.join(sorted(MODULES))}, {TFDS_PREFIX}NAME"
+    return f"{', '.join(sorted(DATASETS))}, {TFDS_PREFIX}NAME"
 
 
 def load(name, split, options):
     """The pipeline of one split of a data set.
 
     Args:
-      name: string, a key of `MODULES` or tfds:NAME.
+      name: string, a key of `DATASETS` or tfds:NAME.
       split: `splits.Split`.
       options: `Options`.
 
@@ -74,7 +74,7 @@ def load(name, split, options):
 
 def _separate_pairs(name, split, options):
     """Pairs of the images of one object, whatever the data set."""
-    from input_data.separate_pairs import SeparatePairs
+    from input_data.pairs import SeparatePairs
 
     if options.num_targets != 2:
         raise UserError(
@@ -104,11 +104,11 @@ def find(name):
     """
     if not is_valid_name(name):
         raise UserError(
-            f"unknown data set {name!r}{did_you_mean(name, MODULES)}; valid "
+            f"unknown data set {name!r}{did_you_mean(name, DATASETS)}; valid "
             f"names: {valid_names()}"
         )
-    if name in MODULES:
-        return importlib.import_module(MODULES[name]).DATA_SET
+    if name in DATASETS:
+        return importlib.import_module(DATASETS[name]).DATA_SET
     tfds_images = importlib.import_module(_TFDS_MODULE)
     return tfds_images.data_set(name.removeprefix(TFDS_PREFIX))
 

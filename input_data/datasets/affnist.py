@@ -13,7 +13,7 @@ from input_data.dataset import DataSet
 from input_data.formats.arrays import read_labels
 from input_data.formats.files import listing, paths_in, require_folder
 from input_data.formats.matlab import read_mat, write_mat
-from input_data.labelled_images import LabelledImages, make_pipeline
+from input_data.images import LabelledImages, make_pipeline
 from input_data.memory import COPIES, require_memory
 from input_data.splits import Split
 from old.errors import UserError

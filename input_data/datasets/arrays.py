@@ -9,7 +9,7 @@ from input_data.features import DIVIDED_FOR_VALIDATION
 from input_data.formats.arrays import read_labels
 from input_data.formats.files import find, read_bytes, require_folder
 from input_data.formats.npy import read_npy
-from input_data.labelled_images import LabelledImages, make_pipeline
+from input_data.images import LabelledImages, make_pipeline
 from input_data.splits import Split, select
 from old.errors import UserError
 from old.text import listed

@@ -13,10 +13,9 @@ from input_data.dataset import DataSet
 from input_data.datasets import tfds_images
 from input_data.formats.arrays import read_labels
 from input_data.formats.files import find, read_bytes, require_folder
-from input_data.labelled_images import LabelledImages
+from input_data.images import LabelledImages, StandardizedCrops, distort_colours
 from input_data.randomness import Stream, step_seed
 from input_data.splits import Split, select
-from input_data.standardized_crops import StandardizedCrops, distort_colours
 from input_data.transforms.photo_distortion import random_crop, random_flip
 from old.errors import UserError
 

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from input_data.dataset import DataSet
-from input_data.labelled_images import (
+from input_data.images import (
     SINGLE_SHIFT,
     LabelledImages,
     make_pipeline,

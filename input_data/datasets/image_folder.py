@@ -11,7 +11,7 @@ from input_data.dataset import DataSet
 from input_data.features import DIVIDED_FOR_TEST, DIVIDED_FOR_VALIDATION
 from input_data.formats.files import paths_in, require_folder
 from input_data.formats.image_file import SUFFIXES, decoded, read
-from input_data.labelled_images import LabelledImages, make_pipeline
+from input_data.images import LabelledImages, make_pipeline
 from input_data.memory import COPIES, require_memory
 from input_data.transforms.resizing import resize
 from old.errors import UserError

@@ -6,7 +6,7 @@ from input_data.formats.arrays import read_labels
 from input_data.formats.files import find
 from input_data.formats.idx import read_idx
 from input_data.formats.mnist_records import NUM_CLASSES
-from input_data.labelled_images import (
+from input_data.images import (
     SINGLE_SHIFT,
     LabelledImages,
     make_pipeline,

@@ -35,7 +35,7 @@ import tensorflow as tf
 from input_data.formats import mnist_records
 from input_data.formats.files import require_folder
 from input_data.formats.image_records import ImageRecords
-from input_data.labelled_images import (
+from input_data.images import (
     SINGLE_SHIFT,
     SingleObjects,
     shift_of,

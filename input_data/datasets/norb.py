@@ -16,10 +16,9 @@ from input_data.formats.norb_records import (
     file_name,
     read_records,
 )
-from input_data.labelled_images import LabelledImages
+from input_data.images import LabelledImages, StandardizedCrops, distort_colours
 from input_data.randomness import Stream, step_seed
 from input_data.splits import Split, select
-from input_data.standardized_crops import StandardizedCrops, distort_colours
 from input_data.transforms.photo_distortion import random_crop
 
 CLASS_NAMES = ("animal", "human", "airplane", "truck", "car")

@@ -14,7 +14,7 @@ from input_data.datasets import tfds_images
 from input_data.formats.arrays import read_labels
 from input_data.formats.files import find
 from input_data.formats.matlab import read_mat
-from input_data.labelled_images import LabelledImages, make_pipeline
+from input_data.images import LabelledImages, make_pipeline
 from input_data.splits import Split, select
 from old.errors import UserError
 

@@ -15,7 +15,7 @@ from absl import logging
 from input_data.dataset import DataSet
 from input_data.features import DIVIDED_FOR_TEST, DIVIDED_FOR_VALIDATION
 from input_data.formats.norb_records import StereoImages
-from input_data.labelled_images import LabelledImages, make_pipeline
+from input_data.images import LabelledImages, make_pipeline
 from input_data.memory import COPIES, require_memory
 from input_data.splits import Split, select
 from input_data.transforms.resizing import resize

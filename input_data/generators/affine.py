@@ -17,7 +17,7 @@ from input_data.datasets.affnist import (
     file_name,
     write_file,
 )
-from input_data.labelled_images import LabelledImages
+from input_data.images import LabelledImages
 from input_data.memory import require_memory
 from input_data.transforms.distortion import project
 from old import durable

@@ -4,7 +4,7 @@ import pytest
 from input_data import memory
 from input_data.datasets import affnist
 from input_data.generators import affine
-from input_data.labelled_images import LabelledImages
+from input_data.images import LabelledImages
 from input_data.options import Options
 from input_data.splits import Split
 from old.errors import UserError

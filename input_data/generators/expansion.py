@@ -4,8 +4,8 @@ import numpy as np
 
 from input_data.formats.image_records import Encoder
 from input_data.formats.mnist_records import PAIR, SINGLE
-from input_data.labelled_images import group_by_class
 from input_data.memory import require_memory_for_padded
+from input_data.pairs import group_by_class
 from input_data.splits import Split
 from input_data.transforms.shifting import require_possible_shift
 

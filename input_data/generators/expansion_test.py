@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from input_data import memory
 from input_data.generators.expansion import DigitPairs, ShiftedDigits
-from input_data.labelled_images import LabelledImages
+from input_data.images import LabelledImages
 from input_data.splits import Split
 from old.errors import UserError
 

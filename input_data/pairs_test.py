@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from input_data import features as keys
-from input_data.labelled_images import LabelledImages, make_pipeline
+from input_data.images import LabelledImages, make_pipeline
 from input_data.options import Options
+from input_data.pairs import SeparatePairs
 from input_data.registry import load
-from input_data.separate_pairs import SeparatePairs
 from input_data.splits import Split
 from old.errors import UserError
 from testing import tiny_files

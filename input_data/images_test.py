@@ -7,7 +7,7 @@ import pytest
 
 from input_data import features as keys
 from input_data import registry
-from input_data.labelled_images import (
+from input_data.images import (
     SINGLE_SHIFT,
     LabelledImages,
     make_pipeline,

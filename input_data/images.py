@@ -1,5 +1,6 @@
 """Pipelines over labelled images: one by one, and in pairs."""
 
+import copy
 import dataclasses
 
 import numpy as np
@@ -18,13 +19,17 @@ from input_data.transforms.distortion import (
     distort_for_training,
     distorted_size,
 )
+from input_data.transforms.photo_distortion import (
+    central_crop,
+    random_brightness,
+    random_contrast,
+)
 from input_data.transforms.shifting import (
     pad_images,
     require_possible_shift,
     shift_images,
     unit_range,
 )
-from old.errors import UserError
 
 # The reference's MNIST records: training digits shifted by up to 2 pixels.
 SINGLE_SHIFT = 2
@@ -99,6 +104,8 @@ def make_pipeline(data, options, default_shift=0, **of_split):
         f"--eval_size={options.eval_size}",
         "choose fewer",
     )
+    from input_data.pairs import OverlappingPairs
+
     return OverlappingPairs(data, options, **of_split)
 
 
@@ -195,122 +202,74 @@ class SingleObjects(Pipeline):
         return self._batch(images, [images], [labels])
 
 
-class OverlappingPairs(Pipeline):
-    """MultiMNIST on the fly: two overlapping objects of different classes.
+# The reference's distortions, for pixels of 0 to 255.
+MAX_BRIGHTNESS_DELTA = 63.0
+CONTRAST_RANGE = (0.2, 1.8)
 
-    Each image is padded by `pad` pixels on every side and shifted by up to
-    `shift`; the two are merged by min(255, a + b) (the paper's section 6). In
-    training the first of a pair comes from a shuffled pass over the images
-    and the second is uniform among those of other classes. The pairs for
-    evaluation are fixed by the seed, and each image is the first of about as
-    many.
+
+class StandardizedCrops(Pipeline):
+    """Crops of photographs, standardised one by one.
+
+    In training the crop and its distortions are `distort`'s; in evaluation it
+    is the middle. Then each crop becomes (x - mean) / max(deviation,
+    1 / sqrt(number of values)), over all its pixels and channels.
+
+    The target of the decoder is the image that the network sees, as in the
+    reference. Its values lie on both sides of 0 and beyond 1, while the
+    decoder's last layer is a sigmoid: it can only redraw the part in [0, 1].
 
     Args:
       data: `LabelledImages`.
-      options: `Options` with shift and pad.
-      **of_split: what the `Spec` says of how images were divided.
-
-    Raises:
-      UserError: if all images are of one class.
+      crop_size: pair of int, height and width of the crops.
+      distort: function of images uint8 [B, H, W, C], the step and the user's
+        seed that returns float32 [B, *crop_size, C].
+      eval_size: int, how many examples to evaluate, at most.
     """
 
-    def __init__(self, data, options, **of_split):
-        order, starts, counts = group_by_class(data)
-        height, width, _ = data.images.shape[1:]
-        super().__init__(
-            ImageTensors(data),
-            (height + 2 * options.pad, width + 2 * options.pad),
-            num_targets=2,
-            num_examples=options.eval_size,
-            **of_split,
-        )
-        self._shift = options.shift
-        self._pad = options.pad
-        self._counts = tf.constant(counts, tf.int64)
-        self._starts = tf.constant(starts, tf.int64)
-        self._order = tf.constant(order, tf.int64)
-        draw_seed = step_seed(options.seed, Stream.EVALUATION, 0)
-        self._eval_partners = tf.random.stateless_uniform(
-            (options.eval_size,), draw_seed, dtype=tf.float64
-        )
-        self._eval_offsets = [
-            random_offsets(draw_seed + target, options.eval_size, self._shift)
-            for target in (1, 2)
-        ]
+    def __init__(self, data, crop_size, distort, eval_size):
+        num_examples = min(eval_size, len(data))
+        super().__init__(ImageTensors(data), crop_size, 1, num_examples)
+        self._crop_size = crop_size
+        self._offset = (0, 0)
+        self._distort = distort
 
     def _training_batch(self, step, batch_size, seed):
-        first = self.training_indices(step, batch_size, seed)
-        partner_draws = tf.random.stateless_uniform(
-            (batch_size,),
-            step_seed(seed, Stream.PARTNER, step),
-            dtype=tf.float64,
+        images, labels = self._source.take(
+            self.training_indices(step, batch_size, seed)
         )
-        offset_seed = step_seed(seed, Stream.SHIFT, step)
-        offsets = [
-            random_offsets(offset_seed + target, batch_size, self._shift)
-            for target in (0, 1)
-        ]
-        return self._pair_batch(first, partner_draws, offsets)
+        return self._standardised(self._distort(images, step, seed), labels)
 
     def _evaluation_batch(self, indices):
-        return self._pair_batch(
-            indices % self.spec.num_images,
-            tf.gather(self._eval_partners, indices),
-            [tf.gather(offsets, indices) for offsets in self._eval_offsets],
-        )
+        images, labels = self._source.take(indices)
+        crops = central_crop(images, self._crop_size, self._offset)
+        return self._standardised(tf.cast(crops, tf.float32), labels)
 
-    def _pair_batch(self, first, partner_draws, offsets):
-        """Merges images with partners of other classes.
+    def moved(self, offset):
+        """The same images, whose crops in evaluation lie beside the middle.
 
         Args:
-          first: int64 [B], which images.
-          partner_draws: float64 [B], uniform in [0, 1), one for each partner.
-          offsets: pair of int32 [B, 2], how far each of the two moves.
+          offset: pair of int, pixels down and right.
         """
-        second = self._partners(first, partner_draws)
-        shifted, labels = [], []
-        for indices, offset in zip((first, second), offsets, strict=True):
-            images, label = self._source.take(indices)
-            padded = pad_images(images, self._pad)
-            shifted.append(shift_images(padded, offset, self._shift))
-            labels.append(label)
-        merged = tf.minimum(
-            tf.cast(shifted[0], tf.int32) + tf.cast(shifted[1], tf.int32), 255
-        )
-        return self._batch(
-            unit_range(merged),
-            [unit_range(images) for images in shifted],
-            labels,
-        )
+        other = copy.copy(self)
+        other._offset = offset
+        return other
 
-    def _partners(self, first, draws):
-        """Images of other classes than `first`, each equally likely."""
-        label = tf.gather(self._source.labels, first)
-        count = tf.gather(self._counts, label)
-        start = tf.gather(self._starts, label)
-        others = tf.cast(self.spec.num_images - count, tf.float64)
-        rank = tf.cast(draws * others, tf.int64)  # among the other classes
-        place = tf.where(rank < start, rank, rank + count)
-        return tf.gather(self._order, place)
+    def _standardised(self, crops, labels):
+        images = tf.image.per_image_standardization(crops)
+        return self._batch(images, [images], [labels])
 
 
-def group_by_class(data):
-    """An order in which images of one class stand together.
-
-    In it the images of all other classes are one range with a gap.
+def distort_colours(images, step, seed):
+    """Random brightness, then random contrast, each image by its own draw.
 
     Args:
-      data: `LabelledImages`.
-
-    Returns:
-      Tuple of the order, int64 [N], and where in it each class begins and how
-      many images it has, both int64 [num_classes].
-
-    Raises:
-      UserError: if all images are of one class, so that there are no pairs.
+      images: float32 [B, H, W, C], pixels of 0 to 255.
+      step: scalar int64 tensor.
+      seed: int, the user's.
     """
-    counts = np.bincount(data.labels, minlength=data.num_classes)
-    if counts.max() == len(data):
-        raise UserError("pairs need images of at least two classes")
-    order = np.argsort(data.labels, kind="stable")
-    return order, np.cumsum(counts) - counts, counts
+    images = random_brightness(
+        images, MAX_BRIGHTNESS_DELTA, step_seed(seed, Stream.BRIGHTNESS, step)
+    )
+    return random_contrast(
+        images, *CONTRAST_RANGE, step_seed(seed, Stream.CONTRAST, step)
+    )

@@ -96,21 +96,16 @@ def _evaluate(config):
 
 
 def _describe(model, shape):
-    from comparison.multiply_adds import UnknownLayerError, multiply_adds
+    from training.multiply_adds import multiply_adds
 
     def weights(part):
         return sum(math.prod(w.shape) for w in part.trainable_weights)
 
     decoder = 0 if model.decoder is None else weights(model.decoder)
-    try:
-        products = multiply_adds(model, shape)
-    except UnknownLayerError as error:
-        print(f"Note: no multiply-adds are told: {error}")
-        products = None
     return {
         "weights": weights(model),
         "weights_without_decoder": weights(model) - decoder,
-        "multiply_adds": products,
+        "multiply_adds": multiply_adds(model, shape),
     }
 
 

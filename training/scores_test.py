@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from evaluation.counts import (
+from training.scores import (
     Score,
     confusion_matrix,
     predicted_classes,

@@ -1,7 +1,7 @@
-"""Imported weights against the reference's network in NumPy.
+"""TF1 checkpoints against the reference's network in NumPy.
 
 The expected outputs come from a channels-first forward pass in float64 that
-shares nothing with the layers.
+shares no code with the layers.
 """
 
 import dataclasses
@@ -9,9 +9,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from checkpoints.tf1.tf1_checkpoint import Tf1Checkpoint
+from common import flags
+from common.errors import UserError
 from input_data import features as keys
+from models.optimizer import compile_model
 from testing.tf1_examples import random_variables, small, write
+from training import checkpoint, tf1_checkpoint
+from training.tf1_checkpoint import Tf1Checkpoint
 
 # The network, channels first.
 
@@ -69,7 +73,7 @@ def route(votes, biases, iterations, leaky):
 
 
 def capsule_network(values, images, labels, hparams):
-    """Class capsules' lengths, and for each label the image redrawn."""
+    """Lengths of the class capsules, and the reconstruction of each label."""
     padding, leaky = hparams.padding, hparams.leaky
     hidden = relu(
         conv(images, values["conv1/weights"], 1, padding)
@@ -84,7 +88,7 @@ def capsule_network(values, images, labels, hparams):
     tiled = np.tile(primary[..., np.newaxis], (1, 1, 1, weights.shape[-1]))
     votes = (tiled * weights).sum(2).reshape(*primary.shape[:2], *biases.shape)
     capsules = route(votes, biases, hparams.routing, leaky)
-    redrawn = []
+    reconstructions = []
     for label in labels if hparams.remake else ():
         masked = np.zeros_like(capsules)
         for example, kept in enumerate(label):
@@ -94,8 +98,8 @@ def capsule_network(values, images, labels, hparams):
             x = x @ values[f"recons/recons_{number}/weights"]
             x = x + values[f"recons/recons_{number}/biases"]
             x = relu(x) if number < 3 else 1.0 / (1.0 + np.exp(-x))
-        redrawn.append(x.reshape(images.shape))
-    return np.sqrt((capsules**2).sum(-1)), redrawn
+        reconstructions.append(x.reshape(images.shape))
+    return np.sqrt((capsules**2).sum(-1)), reconstructions
 
 
 def baseline_network(values, images, hparams):
@@ -150,7 +154,7 @@ def test_capsule_model_computes_what_the_reference_does(tmp_path, settings):
     x |= dict(zip(keys.LABEL_BY_TARGET, labels, strict=False))
     outputs = model(x)
 
-    lengths, redrawn = capsule_network(
+    lengths, reconstructions = capsule_network(
         in_float64(values),
         images.transpose(0, 3, 1, 2).astype(np.float64),
         labels,
@@ -159,8 +163,8 @@ def test_capsule_model_computes_what_the_reference_does(tmp_path, settings):
     assert lengths.std() > 0.01  # a wrong order would show
     np.testing.assert_allclose(outputs[keys.LOGITS], lengths, atol=1e-5)
     names = [name for name in keys.RECONS_BY_TARGET if name in outputs]
-    assert len(names) == len(redrawn)
-    for name, expected in zip(names, redrawn, strict=True):
+    assert len(names) == len(reconstructions)
+    for name, expected in zip(names, reconstructions, strict=True):
         assert expected.std() > 0.01
         np.testing.assert_allclose(
             outputs[name], expected.transpose(0, 2, 3, 1), atol=1e-5
@@ -193,3 +197,95 @@ def test_baseline_computes_what_the_reference_does(tmp_path, settings):
     )
     assert expected.std() > 0.01
     np.testing.assert_allclose(logits, expected, atol=1e-5)
+
+
+def moment_of(model, variable, slot):
+    suffix = f"{variable.path.replace('/', '_')}_{slot}"
+    variables = model.optimizer.variables
+    return next(v for v in variables if v.path.endswith(suffix)).numpy()
+
+
+def convert(prefix, folder, architecture):
+    network = tf1_checkpoint.Network(
+        architecture.model,
+        ",".join(
+            f"{name}={flags.as_text(value)}"
+            for name, value in dataclasses.asdict(architecture.hparams).items()
+        ),
+        *dataclasses.astuple(architecture.shape),
+        architecture.num_targets,
+    )
+    return tf1_checkpoint.convert(prefix, folder, network)
+
+
+@pytest.mark.parametrize("slots", [True, False])
+def test_conversion_keeps_weights_moments_and_step(tmp_path, slots):
+    architecture = small()
+    values = random_variables(architecture, slots=slots)
+    prefix = write(tmp_path / "model.ckpt-7", values)
+    path = convert(prefix, tmp_path / "converted", architecture)
+    assert path.name == "model.ckpt-7"
+    opened = checkpoint.open_checkpoint(path)
+    assert opened.has_slots == slots
+    assert opened.architecture == architecture
+    model = architecture.build()
+    compile_model(model, max_steps=1)
+    opened.load(model, architecture)
+    assert int(model.optimizer.iterations.numpy()) == 7
+    np.testing.assert_array_equal(
+        model.conv1.kernel.numpy(), values["conv1/weights"]
+    )
+    moment = moment_of(model, model.conv1.kernel, "velocity")
+    expected = values["conv1/weights/Adam_1"] if slots else 0 * moment
+    np.testing.assert_array_equal(moment, expected)
+
+
+def test_permuted_moments(tmp_path):
+    """Adam's moments are permuted like their weights."""
+    architecture = small(remake=False)
+    values = random_variables(architecture)
+    for suffix in ("Adam", "Adam_1"):
+        name = f"capsule2/weights/{suffix}"
+        values[name] = values["capsule2/weights"]
+    prefix = write(tmp_path / "model.ckpt-7", values)
+    model = architecture.build()
+    compile_model(model, max_steps=1)
+    Tf1Checkpoint(prefix).load(model, architecture)
+    weights = model.capsule2.kernel
+    for slot in ("momentum", "velocity"):
+        moment = moment_of(model, weights, slot)
+        np.testing.assert_array_equal(moment, weights.numpy())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"num_prime_capsules": 3},
+        {"padding": "SAME"},
+        {"remake": False},
+        {"depth": 3},
+        {"model": "baseline"},
+    ],
+    ids=str,
+)
+def test_another_network_is_refused(tmp_path, settings):
+    prefix = write(tmp_path / "model.ckpt-7", random_variables(small()))
+    other = small(**settings)
+    model = other.build()
+    before = [weight.numpy() for weight in model.weights]
+    with pytest.raises(UserError, match="model.ckpt-7"):
+        Tf1Checkpoint(prefix).load(model, other)
+    for weight, value in zip(model.weights, before, strict=True):
+        np.testing.assert_array_equal(weight.numpy(), value)
+
+
+def test_damaged_files_are_refused(tmp_path):
+    prefix = write(tmp_path / "model.ckpt-7", random_variables(small()))
+    architecture = small()
+    data = next(tmp_path.glob("*.data*"))
+    data.write_bytes(data.read_bytes()[:1000])
+    with pytest.raises(UserError, match="model.ckpt-7"):
+        Tf1Checkpoint(prefix).load(architecture.build(), architecture)
+    (tmp_path / "model.ckpt-7.index").write_bytes(b"none")
+    with pytest.raises(UserError, match="model.ckpt-7"):
+        Tf1Checkpoint(prefix)

@@ -313,7 +313,8 @@ def evaluate_continuously(config, strategy=None):
             is_running = is_training(directory)
             paths = [path for _, path in checkpoint.find_all(directory)]
             if not (is_running or seen or config.eval_all):
-                seen.update(paths[:-1])
+                latest = checkpoint.latest_valid(directory)
+                seen.update(p for p in paths if latest and p != latest.path)
             for path in paths:
                 if path in seen:
                     continue

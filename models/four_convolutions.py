@@ -1,19 +1,18 @@
-"""What the networks of J. Su's experiment share: four convolutions, the loss.
+"""The convolutions and the loss that J. Su's two networks share.
 
 Sources: J. Su, https://kexue.fm/archives/4819 and 5112 (2018), and his code,
-https://github.com/bojone/Capsule ("the author" in the modules of both).
+https://github.com/bojone/Capsule.
 """
 
 import dataclasses
-import itertools
 
 import keras
 
 import layers
+from common.flags import field
 from input_data import features as keys
 from models.classifier import Classifier
 from models.hparams import BaseHParams, size
-from old.fields import field
 
 KERNEL_SIZE = 3
 POOL_SIZE = 2
@@ -23,12 +22,12 @@ ABSENT_WEIGHT = 0.25
 
 @dataclasses.dataclass(frozen=True)
 class HParams(BaseHParams):
-    """What both networks have beside the hyper-parameters of all models."""
+    """Hyper-parameters of both networks."""
 
     decay_rate: float = field(
         1.0,
-        "factor of schedule=exponential for `decay_steps`; 1 is no decay, as "
-        "the author has it",
+        "factor of schedule=exponential for `decay_steps`; 1, Su's value, is "
+        "no decay",
         above=0,
     )
     first_channels: int = size(64, "channels of the first two convolutions")
@@ -36,7 +35,7 @@ class HParams(BaseHParams):
 
 
 class FourConvolutions(Classifier):
-    """Four convolutions 3x3, relu, with 2x2 average pooling in the middle.
+    """Four 3x3 convolutions with relu, 2x2 average pooling after the second.
 
     The first two have `first_channels` channels, the others `second_channels`;
     initial weights are those of Keras. The loss is
@@ -44,13 +43,10 @@ class FourConvolutions(Classifier):
       y * max(0, 0.9 - p)^2 + 0.25 * (1 - y) * max(0, p - 0.1)^2
 
     for the lengths or probabilities p, the mean over the classes.
-
-    Args:
-      shape, num_targets, hparams, **kwargs: as of `Classifier`.
     """
 
     HParams = HParams
-    # The default of Keras, as the author has it.
+    # The default of Keras, which Su uses.
     adam_epsilon = 1e-7
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
@@ -77,7 +73,7 @@ class FourConvolutions(Classifier):
         return (*[convolution] * 2, pooling, *[convolution] * 2)
 
     def convolve(self, images):
-        """What each convolution gives, by its name, the last at last."""
+        """Dict from the name of each convolution to its output."""
         activations = {}
         hidden = images
         for number, convolution in enumerate(self.convolutions):
@@ -89,18 +85,4 @@ class FourConvolutions(Classifier):
     def classification_loss(self, labels, outputs, step):
         return 2.0 * layers.margin_loss(
             labels, outputs[keys.LOGITS], absent_weight=ABSENT_WEIGHT
-        )
-
-    @classmethod
-    def num_weights(cls, shape, hparams):
-        channels = (
-            shape.depth,
-            hparams.first_channels,
-            hparams.first_channels,
-            hparams.second_channels,
-            hparams.second_channels,
-        )
-        return sum(
-            KERNEL_SIZE**2 * before * after + after
-            for before, after in itertools.pairwise(channels)
         )

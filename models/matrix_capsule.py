@@ -1,24 +1,27 @@
-"""The network of "Matrix capsules with EM routing", section 5."""
+"""The network of Hinton, Sabour and Frosst 2018, section 5.
+
+Source: "Matrix capsules with EM routing",
+https://openreview.net/forum?id=HJWLfGWRb.
+"""
 
 import dataclasses
-import itertools
 from typing import ClassVar
 
 import keras
 
 import layers
+from common.flags import field
 from input_data import features as keys
-from layers.em_routing import NORMALISATIONS, POSE_ENTRIES
+from layers.em_routing import NORMALISATIONS
 from layers.losses import CLASSIFICATION_LOSSES
 from layers.matrix_capsule import KERNEL_STDDEV
 from layers.utils import TruncatedNormal
 from models.classifier import Classifier, Routing, on_grid
-from models.hparams import MOST_ITERATIONS, BaseHParams, padding, size
-from old.fields import MOST_STEPS, field
+from models.hparams import BaseHParams, padding, size
 
 CONV_SIZE, CONV_STRIDES = 5, 2
 CAPSULE_SIZE = 3
-# Of the two layers of convolutional capsules.
+# Strides of the two layers of convolutional capsules.
 CAPSULE_STRIDES = (2, 1)
 
 
@@ -38,15 +41,14 @@ class HParams(BaseHParams):
 
     class_lambda: float = field(
         0.01,
-        "inverse temperature of the class capsules that the iterations "
-        "approach",
+        "limit of the inverse temperature of the class capsules",
         above=0,
         network=True,
     )
     conv_channels: int = size(32, "A, channels of the convolution")
     conv_lambda: float = field(
         0.01,
-        "inverse temperature of the convolutional capsules",
+        "limit of the inverse temperature of the convolutional capsules",
         above=0,
         network=True,
     )
@@ -58,18 +60,14 @@ class HParams(BaseHParams):
     )
     damping: float = field(
         0.0,
-        "share of the mean before in each mean of the routing; 0.1 in the "
-        "authors' code",
+        "weight of the previous mean in each mean of the routing; the authors' "
+        "code has 0.1",
         is_valid=lambda value: 0 <= value < 1,
         valid="at least 0 and less than 1",
         network=True,
     )
-    decay_steps: int = field(
-        20_000, "steps for one decay factor", at_least=1, at_most=MOST_STEPS
-    )
-    first_types: int = size(
-        32, "C, types of the first capsules that are routed"
-    )
+    decay_steps: int = field(20_000, "steps for one decay factor", at_least=1)
+    first_types: int = size(32, "C, types of the first routed capsules")
     kernel_stddev: float = field(
         KERNEL_STDDEV,
         "standard deviation of the initial transformations of votes",
@@ -89,9 +87,8 @@ class HParams(BaseHParams):
     )
     margin_steps: int = field(
         20_000,
-        "steps until the margin is at its end; 700000 in the authors' code",
+        "steps until the margin is largest; 700000 in the authors' code",
         at_least=1,
-        at_most=MOST_STEPS,
     )
     min_variance: float = field(
         5e-4,
@@ -101,8 +98,8 @@ class HParams(BaseHParams):
     )
     normalise: str = field(
         "parents",
-        "over which parents the assignments of a capsule sum to 1: parents is "
-        "all, types those at each position, positions those of each type",
+        "the parents over which the assignments of a capsule sum to 1: "
+        "parents is all, types all at one position, positions all of one type",
         choices=NORMALISATIONS,
         network=True,
     )
@@ -110,39 +107,28 @@ class HParams(BaseHParams):
         "padding of the convolution; that of the capsules is VALID"
     )
     primary_types: int = size(32, "B, types of primary capsules")
-    routing: int = size(3, "iterations of EM routing", at_most=MOST_ITERATIONS)
-    second_types: int = size(
-        32, "D, types of the second capsules that are routed"
-    )
+    routing: int = size(3, "iterations of EM routing")
+    second_types: int = size(32, "D, types of the second routed capsules")
     weight_decay: float = field(
-        2e-7, "times half the square of kernels and transformations", at_least=0
+        2e-7,
+        "factor of half the sum of squared kernels and transformations",
+        at_least=0,
     )
 
 
 class MatrixCapsuleModel(Classifier):
-    """A convolution and four layers of matrix capsules, routed by EM.
+    """A convolution and four layers of matrix capsules with EM routing.
 
     conv 5x5 stride 2 to `conv_channels` channels, relu; `primary_types` primary
     capsules at each position; capsules 3x3 stride 2 of `first_types` and 3x3
     stride 1 of `second_types`, both VALID; one capsule for each class. Logits
-    are the activations of these, and the prediction the largest.
-
-    Call arguments:
-      x: dict with `images` [B, H, W, C].
-
-    Returns (from a call) a dict:
-      logits: float32 [B, classes], in (0, 1).
-      capsules: [B, classes, 16], the poses of the class capsules.
-
-    Args:
-      shape, num_targets, hparams, **kwargs: as of `Classifier`; num_targets
-        changes nothing in the network.
+    are the activations of the class capsules, `capsules` their 16 pose entries.
     """
 
     HParams = HParams
     has_class_capsules = True
-    # Half the time of a step, which else goes from memory and back.
-    fuses = True
+    # Routing is many small operations: XLA halves the time of a step.
+    compile_with_xla = True
     # Variances are small differences of sums of squares.
     full_float32 = True
 
@@ -191,32 +177,34 @@ class MatrixCapsuleModel(Classifier):
         )
 
     def _capsules(self, images):
-        """Dict of each layer's poses and activations; of conv1, channels."""
-        features = {"conv1": self.conv1(images)}
-        capsules = self.primary(features["conv1"])
-        features["primary_capsules"] = capsules
+        """Output of conv1, and dict from layer to (poses, activations)."""
+        features = self.conv1(images)
+        capsules = {self.primary.name: self.primary(features)}
+        previous = self.primary
         for layer in (*self.routed, self.classes):
-            capsules = layer(capsules)
-            features[layer.name] = capsules
-        return features
+            capsules[layer.name] = layer(capsules[previous.name])
+            previous = layer
+        return features, capsules
 
     def activations(self, images):
-        """What each layer gives, by its name: poses and activations apart."""
-        features = self._capsules(images)
-        found = {"conv1": features.pop("conv1")}
-        for name, (poses, activations) in features.items():
-            found[f"{name}/poses"] = poses
-            found[f"{name}/activations"] = activations
-        return found
+        features, capsules = self._capsules(images)
+        outputs = {"conv1": features}
+        for name, (poses, activations) in capsules.items():
+            outputs[f"{name}/poses"] = poses
+            outputs[f"{name}/activations"] = activations
+        return outputs
 
     def routing_of(self, images):
-        capsules = self._capsules(images)[self.routed[-1].name]
-        by_child = self.classes.assignments(capsules)
-        assignments = on_grid(by_child, capsules[0].shape[1:-1])
-        return Routing(assignments, False, self.receptive_field(self.hparams))
+        _, capsules = self._capsules(images)
+        children = capsules[self.routed[-1].name]
+        couplings = on_grid(
+            self.classes.assignments(children), children[0].shape[1:-1]
+        )
+        return Routing(couplings, False, self.receptive_field(self.hparams))
 
     def call(self, x):
-        poses, activations = self._capsules(x[keys.IMAGES])[self.classes.name]
+        _, capsules = self._capsules(x[keys.IMAGES])
+        poses, activations = capsules[self.classes.name]
         return {keys.LOGITS: activations, keys.CAPSULES: poses}
 
     def classification_loss(self, labels, outputs, step):
@@ -231,36 +219,18 @@ class MatrixCapsuleModel(Classifier):
         super().create_weights(shape)
         if self.hparams.weight_decay:
             decay = keras.regularizers.L2(0.5 * self.hparams.weight_decay)
-            for kernel in self._kernels():
+            # Biases and betas do not decay.
+            for kernel in (
+                self.conv1.kernel,
+                self.primary.pose_weights,
+                self.primary.activation_weights,
+                *(layer.kernel for layer in (*self.routed, self.classes)),
+            ):
                 kernel.regularizer = decay
-
-    def _kernels(self):
-        """The weights that decay: neither biases nor betas."""
-        return [
-            self.conv1.kernel,
-            self.primary.pose_weights,
-            self.primary.activation_weights,
-            *(layer.kernel for layer in (*self.routed, self.classes)),
-        ]
 
     @classmethod
     def receptive_field(cls, hparams):
         return (
             (CONV_SIZE, CONV_STRIDES, hparams.padding),
             *((CAPSULE_SIZE, strides, "VALID") for strides in CAPSULE_STRIDES),
-        )
-
-    @classmethod
-    def num_weights(cls, shape, hparams):
-        channels, primary = hparams.conv_channels, hparams.primary_types
-        types = (primary, hparams.first_types, hparams.second_types)
-        routed = sum(
-            CAPSULE_SIZE**2 * children * parents * POSE_ENTRIES + 2 * parents
-            for children, parents in itertools.pairwise(types)
-        )
-        return (
-            (CONV_SIZE**2 * shape.depth + 1) * channels
-            + (channels + 1) * primary * (POSE_ENTRIES + 1)
-            + routed
-            + (types[-1] * POSE_ENTRIES + 2) * shape.num_classes
         )

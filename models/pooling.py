@@ -1,4 +1,4 @@
-"""The rival of J. Su's capsule network: global average pooling."""
+"""Su's baseline: four convolutions with global average pooling."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ from models.hparams import size
 
 @dataclasses.dataclass(frozen=True)
 class HParams(four_convolutions.HParams):
-    """Hyper-parameters of the network, with the author's defaults."""
+    """Hyper-parameters of the network, with Su's defaults."""
 
     dense_units: int = size(128, "units of the dense layer")
 
@@ -21,18 +21,8 @@ class HParams(four_convolutions.HParams):
 class PoolingModel(FourConvolutions):
     """Four convolutions, the mean over all positions, two dense layers.
 
-    dense `dense_units`, relu; dense `num_classes`, sigmoid: each logit is a
-    probability of its own, as the length of a capsule is.
-
-    Call arguments:
-      x: dict with `images` [B, H, W, C].
-
-    Returns (from a call) a dict:
-      logits: float32 [B, classes], in [0, 1].
-
-    Args:
-      shape, num_targets, hparams, **kwargs: as of `Classifier`; num_targets
-        changes nothing in the network.
+    dense `dense_units`, relu; dense `num_classes`, sigmoid: each logit is the
+    probability of one class.
     """
 
     HParams = HParams
@@ -50,7 +40,6 @@ class PoolingModel(FourConvolutions):
         )
 
     def activations(self, images):
-        """What each layer but the last gives, by its name."""
         activations = self.convolve(images)
         pooled = ops.mean(activations["conv4"], axis=(1, 2))
         return {**activations, "dense": self.dense(pooled)}
@@ -62,12 +51,3 @@ class PoolingModel(FourConvolutions):
     @classmethod
     def takes_any_size(cls, hparams):
         return True
-
-    @classmethod
-    def num_weights(cls, shape, hparams):
-        units = hparams.dense_units
-        return (
-            super().num_weights(shape, hparams)
-            + (hparams.second_channels + 1) * units
-            + (units + 1) * shape.num_classes
-        )

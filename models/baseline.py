@@ -20,7 +20,6 @@ POOL_SIZE = 2
 class HParams(BaseHParams):
     """Hyper-parameters of the baseline, with the reference's defaults."""
 
-    # In the reference all models share their hyper-parameters.
     UNUSED: ClassVar = ("leaky", "num_prime_capsules", "remake", "routing")
 
     dense_units: int = size(1024, "units of the dense layer")
@@ -57,17 +56,11 @@ class BaselineModel(Classifier):
             )
         ]
         self.pool = keras.layers.MaxPooling2D(
-            POOL_SIZE,
-            strides=POOL_SIZE,
-            padding="same",
-            data_format="channels_last",
+            POOL_SIZE, padding="same", data_format="channels_last"
         )
         self.flatten = keras.layers.Flatten(data_format="channels_last")
         self.fc1 = keras.layers.Dense(
-            hparams.dense_units,
-            activation="relu",
-            name="fc1",
-            **reference_initializers(),
+            hparams.dense_units, "relu", name="fc1", **reference_initializers()
         )
         self.softmax_layer = keras.layers.Dense(
             shape.num_classes,

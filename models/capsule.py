@@ -11,18 +11,11 @@ from common.flags import field
 from input_data import features as keys
 from layers.network import KERNEL_SIZE, PRIMARY_STRIDES
 from models.classifier import Classifier, Routing, on_grid
-from models.hparams import (
-    BaseHParams,
-    loss_type,
-    padding,
-    remake,
-    remake_weight,
-    size,
-)
+from models.hparams import DecoderHParams, loss_type, padding, size
 
 
 @dataclasses.dataclass(frozen=True)
-class HParams(BaseHParams):
+class HParams(DecoderHParams):
     """Hyper-parameters of the capsule model, with the reference's defaults."""
 
     PRESETS: ClassVar = {
@@ -46,8 +39,6 @@ class HParams(BaseHParams):
     num_prime_capsules: int = size(32, "types of primary capsules")
     padding: str = padding()
     primary_atoms: int = size(8, "atoms of a primary capsule")
-    remake: bool = remake()
-    remake_weight: float = remake_weight()
     routing: int = size(3, "routing iterations of the class capsules")
 
 

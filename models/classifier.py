@@ -8,7 +8,7 @@ from keras import backend, ops
 
 import layers
 from input_data import features as keys
-from layers.losses import RECONSTRUCTION_WEIGHT, MeanOverBatch
+from layers.losses import MeanOverBatch
 from layers.utils import is_mirrored, is_on_cpu
 from models import optimizer
 from models.hparams import BaseHParams
@@ -41,14 +41,11 @@ class Classifier(keras.Model):
 
     The loss is `classification_loss`, plus one `reconstruction_loss` for each
     target if there is a decoder, plus regularizers and `add_loss` of layers.
-    `fit` reports running means with the names of the reference's summaries;
-    accuracies are fractions where the reference counts per batch:
+    `fit` reports running means with the names of the reference's summaries:
+    loss, batch_classification_cost, reconstruction_error (with a decoder),
+    accuracy, almost_accuracy. (The reference's accuracies are counts.)
 
-      loss, batch_classification_cost, reconstruction_error (with a decoder),
-      accuracy, almost_accuracy
-
-    A subclass defines `activations` and `call`, and overrides other methods
-    as necessary.
+    A subclass defines `activations` and `call`.
 
     Call arguments:
       x: dict with `images` [B, H, W, C] and, for the decoder, `recons_label`
@@ -62,18 +59,16 @@ class Classifier(keras.Model):
 
     Attributes:
       HParams: class of its hyper-parameters, a subclass of `BaseHParams`.
-      has_class_capsules: bool, whether its outputs have `capsules`, one for
-        each class.
-      compile_with_xla: bool, whether TensorFlow compiles its steps by XLA on
-        CPUs too, which pays for steps of many small operations.
-      full_float32: bool, whether products of float32 must not be rounded to
-        TF32.
+      has_class_capsules: bool, whether its outputs have `capsules`.
+      compile_with_xla: bool, whether TensorFlow compiles steps by XLA on CPUs
+        too: faster for many small operations.
+      full_float32: bool, whether the network needs products without TF32.
       adam_epsilon: float, epsilon of Adam.
 
     Args:
-      shape: `features.ImageShape`, the images and the number of classes.
+      shape: `features.ImageShape`.
       num_targets: int, the number of objects in an image.
-      hparams: `HParams`.
+      hparams: `HParams`; with a decoder a `DecoderHParams`.
       **kwargs: keyword arguments of `keras.Model`.
     """
 
@@ -136,10 +131,8 @@ class Classifier(keras.Model):
         outputs = {keys.LOGITS: logits, keys.CAPSULES: capsules}
         if self.decoder is not None:
             labels = self._labels(x, logits)
-            for recons, label in zip(
-                keys.RECONS_BY_TARGET, labels, strict=False
-            ):
-                outputs[recons] = self.decoder(capsules, label)
+            for name, label in zip(keys.RECONS_BY_TARGET, labels, strict=False):
+                outputs[name] = self.decoder(capsules, label)
         return outputs
 
     def _labels(self, x, logits):
@@ -155,30 +148,22 @@ class Classifier(keras.Model):
         Args:
           labels: float32 [B, classes], k-hot.
           outputs: dict, the outputs of a call.
-          step: int64 [B], the number of training steps before this one; None
-            outside of training.
+          step: int64 [B], steps before this one; None outside of training.
         """
         loss = layers.CLASSIFICATION_LOSSES[self.hparams.loss_type]
         return loss(labels, outputs[keys.LOGITS])
 
     def reconstruction_loss(self, images, reconstructions):
         """The reconstruction loss [B] for one target."""
-        weight = getattr(self.hparams, "remake_weight", RECONSTRUCTION_WEIGHT)
-        return layers.reconstruction_loss(images, reconstructions, weight)
+        return layers.reconstruction_loss(
+            images, reconstructions, self.hparams.remake_weight
+        )
 
     def example_losses(self, x, y, outputs):
-        """Classification loss [B] and reconstruction loss [B], or None.
-
-        Args:
-          x: dict, the input with labels.
-          y: dict, the labels and the images to reconstruct.
-          outputs: dict, the outputs of a call on x.
-        """
-        # The step comes with the batch: JAX would trace that of the optimizer
-        # as a constant.
-        cost = self.classification_loss(
-            y[keys.LOGITS], outputs, x.get(keys.STEP)
-        )
+        """Classification loss [B] and reconstruction loss [B] or None."""
+        # JAX would trace the optimizer's step as a constant.
+        step = x.get(keys.STEP)
+        cost = self.classification_loss(y[keys.LOGITS], outputs, step)
         if self.decoder is None:
             return cost, None
         return cost, sum(

@@ -16,33 +16,22 @@ from input_data import features as keys
 from layers.utils import is_mirrored
 from models import optimizer
 from models.classifier import Classifier, Routing
-from models.hparams import BaseHParams, remake, remake_weight, size
+from models.hparams import DecoderHParams, size
 
 # See `layout`.
 LARGE_IMAGE = 48
 LARGEST_MAP = 9
 SMALLEST_IMAGE = 11
-SMALLEST_LEARNING_RATE = 5e-5
-# The default of Keras.
-LEAKY_SLOPE = 0.3
-# The authors weight the mean squared error of the 28x28 pixels of MNIST.
-MNIST_PIXELS = 784
 
 
 @dataclasses.dataclass(frozen=True)
-class HParams(BaseHParams):
+class HParams(DecoderHParams):
     """Hyper-parameters of Efficient-CapsNet, with the authors' values."""
 
     class_atoms: int = size(16, "atoms of a class capsule")
-    decay_rate: float = field(
-        0.97, "factor of schedule=exponential for `decay_steps`", above=0
-    )
-    decay_steps: int = field(
-        3750,
-        "steps for one decay factor; 3750 are an epoch of 60,000 images in "
-        "batches of 16",
-        at_least=1,
-    )
+    decay_rate: float = field(0.97, "factor for each `decay_steps`", above=0)
+    # An epoch of 60,000 images in batches of 16.
+    decay_steps: int = field(3750, "steps for one decay factor", at_least=1)
     first_channels: int = size(32, "channels of the first convolution")
     learning_rate: float = field(5e-4, "learning rate at step 0", above=0)
     middle_channels: int = size(64, "channels of the second and third")
@@ -55,32 +44,17 @@ class HParams(BaseHParams):
     )
     num_prime_capsules: int = size(16, "primary capsules")
     primary_atoms: int = size(8, "atoms of a primary capsule")
-    remake: bool = remake()
-    remake_weight: float = remake_weight(
-        "weight of the mean squared error of reconstructed pixels, times 784"
-    )
-    schedule: str = field(
-        "exponential",
-        "learning rate by step: exponential is max(5e-5, learning_rate * "
-        "decay_rate^floor(step / decay_steps)), as the authors have it; cosine "
-        "and linear fall to 0 at --max_steps",
-        choices=("exponential", "cosine", "linear"),
-    )
 
 
 def layout(height, width):
-    """Sizes of the convolutions, without padding, for an image size.
+    """Kernel sizes, strides and the primary capsules' kernel (rows, columns).
 
     The first convolution is 5x5, or 7x7 with stride 2 for images of at least
     48x48. Three 3x3 convolutions follow. The last one, two or three of them
     have stride 2: the fewest that leave at most 9 pixels along the shorter
-    side. The primary capsules' kernel covers the whole map; after a 5x5
-    convolution its sides are odd, for example 5x5 on MultiMNIST's 6x6 map.
+    side. None has padding. The primary capsules' kernel covers the whole map;
+    after a 5x5 convolution its sides are odd, as 5x5 on MultiMNIST's 6x6 map.
     For the paper's image sizes these are the published networks.
-
-    Returns:
-      Sizes and strides of the four convolutions, and (rows, columns) of the
-      primary capsules' kernel.
     """
     is_large = min(height, width) >= LARGE_IMAGE
     kernels = (7 if is_large else 5, 3, 3, 3)
@@ -115,18 +89,16 @@ class EfficientCapsuleModel(Classifier):
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)
         kernels, strides, primary = layout(shape.height, shape.width)
-        channels = (
-            hparams.first_channels,
-            hparams.middle_channels,
-            hparams.middle_channels,
-            hparams.num_prime_capsules * hparams.primary_atoms,
-        )
+        middle = hparams.middle_channels
+        last = hparams.num_prime_capsules * hparams.primary_atoms
+        channels = (hparams.first_channels, middle, middle, last)
+        is_batch = hparams.normalization == "batch"
         self.convolutions = [
             keras.layers.Conv2D(
                 channels[i],
                 kernels[i],
                 strides=strides[i],
-                activation=_activation(hparams),
+                activation="relu" if is_batch else keras.layers.LeakyReLU(0.3),
                 kernel_initializer="he_normal",
                 data_format="channels_last",
                 name=f"conv{i + 1}",
@@ -134,7 +106,13 @@ class EfficientCapsuleModel(Classifier):
             for i in range(4)
         ]
         self.normalizations = [
-            _normalization(hparams, name=f"norm{i + 1}") for i in range(4)
+            keras.layers.BatchNormalization(
+                synchronized=is_mirrored(), name=f"norm{i + 1}"
+            )
+            if is_batch
+            # Instance normalization has one channel per group.
+            else keras.layers.GroupNormalization(-1, name=f"norm{i + 1}")
+            for i in range(4)
         ]
         self.primary_capsule = layers.DepthwiseCapsule(
             hparams.primary_atoms, primary, name="primary_capsule"
@@ -176,40 +154,16 @@ class EfficientCapsuleModel(Classifier):
         return 2.0 * labels.shape[-1] * loss
 
     def reconstruction_loss(self, images, reconstructions):
-        """784 * `remake_weight` times the mean squared error.
-
-        The authors weight the mean over the pixels by 0.392.
-        """
-        scale = MNIST_PIXELS / math.prod(images.shape[1:])
+        """784 * `remake_weight` (the authors' 0.392) * mean squared error."""
+        scale = 28 * 28 / math.prod(images.shape[1:])
         return scale * super().reconstruction_loss(images, reconstructions)
 
     @classmethod
     def make_schedule(cls, hparams, max_steps=None):
-        if hparams.schedule != "exponential":
-            return optimizer.make_schedule(hparams, max_steps)
-        return optimizer.FlooredExponentialDecay(
-            hparams.learning_rate,
-            hparams.decay_steps,
-            hparams.decay_rate,
-            smallest=SMALLEST_LEARNING_RATE,
-            staircase=True,
+        return optimizer.make_schedule(
+            hparams, max_steps, smallest=5e-5, staircase=True
         )
 
     @classmethod
     def smallest_image(cls, hparams):
         return SMALLEST_IMAGE
-
-
-def _activation(hparams):
-    if hparams.normalization == "batch":
-        return "relu"
-    return keras.layers.LeakyReLU(negative_slope=LEAKY_SLOPE)
-
-
-def _normalization(hparams, name):
-    if hparams.normalization == "instance":
-        # Instance normalization has one channel per group.
-        return keras.layers.GroupNormalization(groups=-1, name=name)
-    return keras.layers.BatchNormalization(
-        synchronized=is_mirrored(), name=name
-    )

@@ -1,4 +1,4 @@
-"""The convolutions and the loss that J. Su's two networks share.
+"""J. Su's convolutions and loss, and his baseline, which pools over positions.
 
 Sources: J. Su, https://kexue.fm/archives/4819 and 5112 (2018), and his code,
 https://github.com/bojone/Capsule.
@@ -7,6 +7,7 @@ https://github.com/bojone/Capsule.
 import dataclasses
 
 import keras
+from keras import ops
 
 import layers
 from common.flags import field
@@ -24,12 +25,8 @@ ABSENT_WEIGHT = 0.25
 class HParams(BaseHParams):
     """Hyper-parameters of both networks."""
 
-    decay_rate: float = field(
-        1.0,
-        "factor of schedule=exponential for `decay_steps`; 1, Su's value, is "
-        "no decay",
-        above=0,
-    )
+    # Su's rate does not decay.
+    decay_rate: float = field(1.0, "factor for each `decay_steps`", above=0)
     first_channels: int = size(64, "channels of the first two convolutions")
     second_channels: int = size(128, "channels of the other two")
 
@@ -86,3 +83,45 @@ class FourConvolutions(Classifier):
         return 2.0 * layers.margin_loss(
             labels, outputs[keys.LOGITS], absent_weight=ABSENT_WEIGHT
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class PoolingHParams(HParams):
+    """Hyper-parameters of the network, with Su's defaults."""
+
+    dense_units: int = size(128, "units of the dense layer")
+
+
+class PoolingModel(FourConvolutions):
+    """Four convolutions, the mean over all positions, two dense layers.
+
+    dense `dense_units`, relu; dense `num_classes`, sigmoid: each logit is the
+    probability of one class.
+    """
+
+    HParams = PoolingHParams
+
+    def __init__(self, shape, num_targets, hparams, **kwargs):
+        super().__init__(shape, num_targets, hparams, **kwargs)
+        self.dense = keras.layers.Dense(
+            hparams.dense_units, activation="relu", name="dense"
+        )
+        self.probabilities = keras.layers.Dense(
+            shape.num_classes,
+            activation="sigmoid",
+            dtype="float32",
+            name="probabilities",
+        )
+
+    def activations(self, images):
+        activations = self.convolve(images)
+        pooled = ops.mean(activations["conv4"], axis=(1, 2))
+        return {**activations, "dense": self.dense(pooled)}
+
+    def call(self, x):
+        hidden = self.activations(x[keys.IMAGES])["dense"]
+        return {keys.LOGITS: self.probabilities(hidden)}
+
+    @classmethod
+    def takes_any_size(cls, hparams):
+        return True

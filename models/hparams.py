@@ -23,17 +23,12 @@ class BaseHParams:
       PRESETS: dict from name to a dict of values, for preset=NAME.
       UNUSED: names of the reference's hyper-parameters that this model
         ignores.
-
-    Raises:
-      UserError: for a value out of range.
     """
 
     PRESETS: ClassVar = {}
     UNUSED: ClassVar = ()
 
-    decay_rate: float = field(
-        0.96, "factor of schedule=exponential for `decay_steps`", above=0
-    )
+    decay_rate: float = field(0.96, "factor for each `decay_steps`", above=0)
     decay_steps: int = field(2000, "steps for one decay factor", at_least=1)
     learning_rate: float = field(0.001, "learning rate at step 0", above=0)
     optimizer: str = field(
@@ -44,9 +39,8 @@ class BaseHParams:
     )
     schedule: str = field(
         "exponential",
-        "learning rate by step: exponential is max(1e-6, learning_rate * "
-        "decay_rate^(step / decay_steps)), as in the reference; cosine and "
-        "linear fall to 0 at --max_steps",
+        "learning rate: exponential decays by decay_rate each decay_steps down "
+        "to a floor, as in the reference; cosine and linear end at 0",
         choices=("exponential", "cosine", "linear"),
     )
     verbose: bool = field(
@@ -77,20 +71,18 @@ def loss_type():
     )
 
 
-def remake():
-    """Whether there is a decoder."""
-    return field(
+@dataclasses.dataclass(frozen=True)
+class DecoderHParams(BaseHParams):
+    """Hyper-parameters of models with a decoder."""
+
+    remake: bool = field(
         True,
         "reconstruct the image from the class capsule, and train on it",
         network=True,
     )
-
-
-def remake_weight(
-    help_text="weight of the squared error of a reconstructed pixel",
-):
-    """The weight of the reconstruction loss."""
-    return field(RECONSTRUCTION_WEIGHT, help_text, at_least=0)
+    remake_weight: float = field(
+        RECONSTRUCTION_WEIGHT, "weight of squared pixel errors", at_least=0
+    )
 
 
 def parse_overrides(hparams_class, overrides):
@@ -99,16 +91,8 @@ def parse_overrides(hparams_class, overrides):
     preset=NAME stands for a set of values. A value that is also given by its
     own name replaces the preset's, in any order.
 
-    Args:
-      hparams_class: the model's subclass of `BaseHParams`.
-      overrides: string of comma-separated name=value pairs; may be empty.
-
     Returns:
       dict from name to value, of the types that `hparams_class` declares.
-
-    Raises:
-      UserError: for an unknown name or preset, a value of the wrong type or a
-        pair without "=".
     """
     specs = flag_specs(hparams_class)
     presets = hparams_class.PRESETS
@@ -128,14 +112,10 @@ def parse_overrides(hparams_class, overrides):
             require_known("preset", text, sorted(presets))
             preset = presets[text]
         else:
-            values[name] = _parse(name, specs[name][0], text)
+            kind, *_ = specs[name]
+            try:
+                values[name] = parse_value(kind, text)
+            except (KeyError, ValueError):
+                message = f"{name}={text} is not of type {kind.__name__}"
+                raise UserError(f"hyper-parameter {message}") from None
     return {**preset, **values}
-
-
-def _parse(name, kind, text):
-    try:
-        return parse_value(kind, text)
-    except (KeyError, ValueError):
-        raise UserError(
-            f"hyper-parameter {name}={text} is not of type {kind.__name__}"
-        ) from None

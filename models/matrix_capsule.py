@@ -27,7 +27,7 @@ CAPSULE_STRIDES = (2, 1)
 
 @dataclasses.dataclass(frozen=True)
 class HParams(BaseHParams):
-    """Hyper-parameters of the matrix capsules, with the paper's defaults."""
+    """Hyper-parameters with the paper's defaults."""
 
     PRESETS: ClassVar = {
         # The paper's table 1: 68 thousand weights with five classes.
@@ -40,17 +40,11 @@ class HParams(BaseHParams):
     }
 
     class_lambda: float = field(
-        0.01,
-        "limit of the inverse temperature of the class capsules",
-        above=0,
-        network=True,
+        0.01, "final lambda of the class capsules", above=0, network=True
     )
     conv_channels: int = size(32, "A, channels of the convolution")
     conv_lambda: float = field(
-        0.01,
-        "limit of the inverse temperature of the convolutional capsules",
-        above=0,
-        network=True,
+        0.01, "final lambda of convolutional capsules", above=0, network=True
     )
     conv_stddev: float = field(
         0.05, "standard deviation of the convolution's initial kernel", above=0
@@ -62,16 +56,14 @@ class HParams(BaseHParams):
         0.0,
         "weight of the previous mean in each mean of the routing; the authors' "
         "code has 0.1",
-        is_valid=lambda value: 0 <= value < 1,
-        valid="at least 0 and less than 1",
+        at_least=0,
+        at_most=0.99,
         network=True,
     )
     decay_steps: int = field(20_000, "steps for one decay factor", at_least=1)
     first_types: int = size(32, "C, types of the first routed capsules")
     kernel_stddev: float = field(
-        KERNEL_STDDEV,
-        "standard deviation of the initial transformations of votes",
-        above=0,
+        KERNEL_STDDEV, "standard deviation of initial transformations", above=0
     )
     learning_rate: float = field(0.003, "learning rate at step 0", above=0)
     loss_type: str = field(
@@ -81,20 +73,15 @@ class HParams(BaseHParams):
     )
     margin_schedule: str = field(
         "linear",
-        "how the margin of the spread loss grows: linear from 0.2 to 0.9, or "
+        "growth of the spread loss's margin: linear from 0.2 to 0.9, or "
         "sigmoid, as in the authors' code, from 0.21 to 0.99",
         choices=tuple(layers.MARGIN_SCHEDULES),
     )
     margin_steps: int = field(
-        20_000,
-        "steps until the margin is largest; 700000 in the authors' code",
-        at_least=1,
+        20_000, "steps until the full margin; authors' code: 700000", at_least=1
     )
     min_variance: float = field(
-        5e-4,
-        "added to each variance of the routing",
-        at_least=1e-6,
-        network=True,
+        5e-4, "added to each variance", at_least=1e-6, network=True
     )
     normalise: str = field(
         "parents",
@@ -110,9 +97,7 @@ class HParams(BaseHParams):
     routing: int = size(3, "iterations of EM routing")
     second_types: int = size(32, "D, types of the second routed capsules")
     weight_decay: float = field(
-        2e-7,
-        "factor of half the sum of squared kernels and transformations",
-        at_least=0,
+        2e-7, "weight of half the sum of squared kernels", at_least=0
     )
 
 
@@ -156,17 +141,15 @@ class MatrixCapsuleModel(Classifier):
         types = (hparams.first_types, hparams.second_types)
         self.routed = [
             layers.ConvMatrixCapsules(
-                count,
+                types[i],
                 CAPSULE_SIZE,
-                strides,
+                CAPSULE_STRIDES[i],
                 final_lambda=hparams.conv_lambda,
                 normalise=hparams.normalise,
-                name=f"conv_capsules{number}",
+                name=f"conv_capsules{i + 1}",
                 **common,
             )
-            for number, (count, strides) in enumerate(
-                zip(types, CAPSULE_STRIDES, strict=True), start=1
-            )
+            for i in range(2)
         ]
         self.classes = layers.ClassMatrixCapsules(
             shape.num_classes,
@@ -176,36 +159,29 @@ class MatrixCapsuleModel(Classifier):
             **common,
         )
 
-    def _capsules(self, images):
-        """Output of conv1, and dict from layer to (poses, activations)."""
-        features = self.conv1(images)
-        capsules = {self.primary.name: self.primary(features)}
-        previous = self.primary
-        for layer in (*self.routed, self.classes):
-            capsules[layer.name] = layer(capsules[previous.name])
-            previous = layer
-        return features, capsules
-
     def activations(self, images):
-        features, capsules = self._capsules(images)
-        outputs = {"conv1": features}
-        for name, (poses, activations) in capsules.items():
-            outputs[f"{name}/poses"] = poses
-            outputs[f"{name}/activations"] = activations
+        capsules = self.conv1(images)
+        outputs = {"conv1": capsules}
+        for layer in (self.primary, *self.routed, self.classes):
+            capsules = layer(capsules)
+            outputs[f"{layer.name}/poses"] = capsules[0]
+            outputs[f"{layer.name}/activations"] = capsules[1]
         return outputs
 
     def routing_of(self, images):
-        _, capsules = self._capsules(images)
-        children = capsules[self.routed[-1].name]
-        couplings = on_grid(
-            self.classes.assignments(children), children[0].shape[1:-1]
-        )
-        return Routing(couplings, False, self.receptive_field(self.hparams))
+        outputs = self.activations(images)
+        poses = outputs["conv_capsules2/poses"]
+        activations = outputs["conv_capsules2/activations"]
+        couplings = self.classes.assignments((poses, activations))
+        by_position = on_grid(couplings, poses.shape[1:-1])
+        return Routing(by_position, False, self.receptive_field(self.hparams))
 
     def call(self, x):
-        _, capsules = self._capsules(x[keys.IMAGES])
-        poses, activations = capsules[self.classes.name]
-        return {keys.LOGITS: activations, keys.CAPSULES: poses}
+        outputs = self.activations(x[keys.IMAGES])
+        return {
+            keys.LOGITS: outputs["class_capsules/activations"],
+            keys.CAPSULES: outputs["class_capsules/poses"],
+        }
 
     def classification_loss(self, labels, outputs, step):
         if self.hparams.loss_type != "spread":

@@ -17,10 +17,9 @@ MUON_SCALE = 0.2
 # Coefficients of x (a + b x^2 + c x^4), which applied five times maps (0, 1]
 # close to 1.
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
-# Under mixed_float16 the loss is multiplied and the gradients are divided by
-# this, so that small gradients do not vanish: those of the default network
-# have medians of 2e-7 to 7e-4. It is constant, so that the optimizer's state
-# is the same under every policy.
+# Keeps gradients from vanishing under mixed_float16: those of the default
+# network have medians of 2e-7 to 7e-4. It is constant, so that the optimizer's
+# state is the same under every policy.
 FLOAT16_LOSS_SCALE = 2.0**10
 
 
@@ -39,14 +38,19 @@ class FlooredExponentialDecay(keras.optimizers.schedules.ExponentialDecay):
         return {**super().get_config(), "smallest": self.smallest}
 
 
-def make_schedule(hparams, max_steps=None):
+def make_schedule(hparams, max_steps=None, **options):
     """The learning-rate schedule that `hparams.schedule` names.
 
-    Cosine and linear reach 0 at `max_steps`; without it they raise UserError.
+    Exponential is max(1e-6, learning_rate * decay_rate^(step / decay_steps)),
+    as in the reference; it has `options` of `FlooredExponentialDecay`. Cosine
+    and linear reach 0 at `max_steps`; without it they raise UserError.
     """
     if hparams.schedule == "exponential":
         return FlooredExponentialDecay(
-            hparams.learning_rate, hparams.decay_steps, hparams.decay_rate
+            hparams.learning_rate,
+            hparams.decay_steps,
+            hparams.decay_rate,
+            **options,
         )
     if max_steps is None:
         raise UserError(f"schedule={hparams.schedule} needs --max_steps")
@@ -93,20 +97,13 @@ class Adam(keras.optimizers.Adam):
 def orthogonalize(matrix, scale):
     """Approximates the nearest orthogonal matrix, times a scale.
 
-    For a matrix U S V' the result is scale * U f(S) V', where f maps all but
-    the smallest values in (0, 1] to between 0.7 and 1.2: five Newton-Schulz
-    iterations (Jordan 2024, https://kellerjordan.github.io/posts/muon). They
-    run on the product of the matrix and its transpose along the shorter side,
-    so that a long matrix is multiplied twice instead of ten times. This needs
-    full float32: with TF32 the result is wrong by a tenth, and with bfloat16
-    the iterations diverge.
-
-    Args:
-      matrix: float32 tensor [rows, columns].
-      scale: float32 scalar.
-
-    Returns:
-      float32 tensor [rows, columns].
+    For a float32 matrix U S V' the result is scale * U f(S) V', where f maps
+    all but the smallest values in (0, 1] to between 0.7 and 1.2: five
+    Newton-Schulz iterations (Jordan 2024,
+    https://kellerjordan.github.io/posts/muon). They run on the product of the
+    matrix and its transpose along the shorter side, so that a long matrix is
+    multiplied twice instead of ten times. This needs full float32: TF32 makes
+    an error of a tenth, and with bfloat16 the iterations diverge.
     """
     rows, columns = matrix.shape
     product = "ri,rj->ij" if rows >= columns else "ir,jr->ij"
@@ -137,8 +134,6 @@ class Muon(Adam):
 
     Dense kernels stay with Adam because orthogonalizing those of the decoder
     takes 0.2 s on two CPU cores. (Keras' own Muon handles dense kernels only.)
-
-    Creating one turns off TF32 in the whole process.
     """
 
     def __init__(self, *args, **kwargs):
@@ -183,10 +178,7 @@ def make_optimizer(name, schedule, epsilon=ADAM_EPSILON):
 
 
 def compile_model(model, max_steps=None):
-    """Compiles a model with its optimizer and creates the optimizer's state.
-
-    Schedules that end need `max_steps`, the steps of the whole training.
-    """
+    """Compiles a model with its optimizer and creates the optimizer's state."""
     optimizer = model.make_optimizer(model.hparams, max_steps)
     # The optimizer scales the loss itself where necessary.
     model.compile(

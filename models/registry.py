@@ -12,7 +12,7 @@ from common.flags import require_known
 MODELS = {
     "baseline": ("models.baseline", "BaselineModel"),
     "capsule": ("models.capsule", "CapsuleModel"),
-    "pooling": ("models.pooling", "PoolingModel"),
+    "pooling": ("models.four_convolutions", "PoolingModel"),
     "shared_capsule": ("models.shared_capsule", "SharedCapsuleModel"),
     "efficient_capsule": ("models.efficient_capsule", "EfficientCapsuleModel"),
     "matrix_capsule": ("models.matrix_capsule", "MatrixCapsuleModel"),
@@ -38,13 +38,10 @@ def build_model(name, shape, num_targets, hparams, seed=0):
 
     Args:
       name: string, a key of `MODELS`.
-      shape: `features.ImageShape`, the images and the number of classes.
+      shape: `features.ImageShape`.
       num_targets: int, the number of objects in an image.
       hparams: the model's hyper-parameters.
       seed: int, seed of the initial weights.
-
-    Returns:
-      A built `classifier.Classifier`.
 
     Raises:
       UserError: for an unknown name, or images too small for the network.

@@ -27,32 +27,26 @@ class HParams(four_convolutions.HParams):
     class_atoms: int = size(16, "atoms of a class capsule")
     compare: str = field(
         "direction",
-        "what votes are compared with: direction is the sum over its length "
-        "(Su's later routing), squashed the squashed sum (his earlier one, and "
-        "the paper's)",
+        "what votes are compared with: direction is the sum over its length, "
+        "Su's later routing; squashed is the squashed sum, as in the paper",
         choices=("direction", "squashed"),
         network=True,
     )
     logits: str = field(
         "replace",
         "whether an iteration replaces the logits of the couplings, as Su "
-        "does, or adds to them, as the paper does (add); they differ from "
-        "three iterations on",
+        "does, or adds to them, as the paper does",
         choices=("replace", "add"),
         network=True,
     )
     routing: int = size(3, "routing iterations")
     share_weights: bool = field(
         True,
-        "whether all positions share their weights; if not, the network is "
-        "for images of one size",
+        "all positions share their weights; if not, images have one size",
         network=True,
     )
     squash_constant: float = field(
-        0.5,
-        "the squared length that is squashed to 1/2; the paper's is 1",
-        above=0,
-        network=True,
+        0.5, "squared length squashed to 1/2; paper: 1", above=0, network=True
     )
 
 

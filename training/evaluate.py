@@ -132,11 +132,12 @@ class Evaluator:
           UserError: if the checkpoint does not fit the settings or the data.
         """
         config = self.settings_for(opened)
-        if config not in self._pipelines:
-            self._pipelines[config] = registry.load(
+        data_config = dataclasses.replace(config, model=None)
+        if data_config not in self._pipelines:
+            self._pipelines[data_config] = registry.load(
                 config.dataset_name, config.split(train=False), config
             )
-        pipeline = self._pipelines[config]
+        pipeline = self._pipelines[data_config]
         spec = pipeline.spec
         architecture = opened.architecture
         if architecture is None:

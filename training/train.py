@@ -69,6 +69,7 @@ def train(config, strategy=None, evaluate=None):
       Interrupted: after a signal.
     """
     config.require_summary_dir()
+    evaluation_command = config.evaluation_command()
     strategy = strategy or OneDevice()
     directory = make_folder(pathlib.Path(config.summary_dir) / "train")
     lock = contextlib.nullcontext()
@@ -116,7 +117,7 @@ def train(config, strategy=None, evaluate=None):
             f"{step - start} steps in {seconds:.0f} s, "
             f"{callback.images_per_second:,.0f} images/s\n"
             f"Curves: tensorboard --logdir={shlex.quote(config.summary_dir)}\n"
-            f"Evaluate by: {config.evaluation_command()}"
+            f"Evaluate by: {evaluation_command}"
         )
         if job.pipeline.spec.note is not None:
             print(job.pipeline.spec.note)

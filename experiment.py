@@ -33,21 +33,32 @@ def run(config):
     load_backend()
     import keras
 
-    from training import devices, evaluate
-    from training.train import train
+    from training import devices
 
     with devices.use(config, "experiment.py") as strategy:
         keras.config.set_dtype_policy(config.dtype_policy)
         if config.train:
-            with evaluate.evaluate_during_training(config, strategy) as fn:
-                train(config, strategy, fn)
-        elif config.checkpoint is None:
-            evaluate.evaluate_continuously(config, strategy)
-        elif config.num_trials > 1:
+            _train(config, strategy)
+            return None
+        from training import evaluate
+
+        if config.checkpoint is None:
+            return evaluate.evaluate_continuously(config, strategy)
+        if config.num_trials > 1:
             return evaluate.evaluate_ensemble(config, strategy)
-        else:
-            return evaluate.evaluate_once(config, strategy)
-    return None
+        return evaluate.evaluate_once(config, strategy)
+
+
+def _train(config, strategy):
+    from training.train import train
+
+    if config.eval_every is None:
+        train(config, strategy)
+        return
+    from training.evaluate import evaluate_during_training
+
+    with evaluate_during_training(config, strategy) as evaluate:
+        train(config, strategy, evaluate)
 
 
 def _require_consistent(config):

@@ -27,7 +27,6 @@ from common.flags import flag_specs
 from input_data.features import ImageShape
 from models.hparams import BaseHParams, parse_overrides
 from models.registry import build_model, model_class
-from training import tf1_checkpoint
 
 WEIGHTS_FILE = "model.weights.h5"
 JSON_FILE = "checkpoint.json"
@@ -236,8 +235,10 @@ def open_checkpoint(path):
       UserError: if there is no checkpoint.
     """
     path = pathlib.Path(path)
-    if tf1_checkpoint.exists(path):
-        return tf1_checkpoint.Tf1Checkpoint(path)
+    if path.is_file() or pathlib.Path(f"{path}.index").is_file():
+        from training.tf1_checkpoint import Tf1Checkpoint
+
+        return Tf1Checkpoint(path)
     if not _NAME.fullmatch(path.name) and not (path / JSON_FILE).exists():
         candidates = find_all(path / "train") or find_all(path)
         if not candidates:

@@ -22,29 +22,25 @@ _START_TIMEOUT = 300
 _HEARTBEAT_TIMEOUT = 30
 # Keras' environment variables, for settings that no flag gives.
 _ADDRESS = "KERAS_DISTRIBUTION_JOB_ADDRESSES"
-_NUMBER = "KERAS_DISTRIBUTION_NUM_PROCESSES"
 _INDEX = "KERAS_DISTRIBUTION_PROCESS_ID"
 
 
 @contextlib.contextmanager
-def joined(config, command):
-    """Joins the other processes of the job, if there are any.
+def joined(config, number, command):
+    """Joins the other processes of the job.
 
     Any error ends this process at once, with a message: a regular exit would
     wait for the others, which wait for this one.
 
     Args:
       config: `Config`.
+      number: int, how many processes there are.
       command: string, the name of the command before messages.
 
     Raises:
       UserError: for settings that do not work.
     """
     environment = os.environ
-    number = config.num_processes or int(environment.get(_NUMBER, 1))
-    if number == 1:
-        yield
-        return
     address = config.coordinator_address or environment.get(_ADDRESS)
     index = config.process_index
     if index is None:

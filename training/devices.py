@@ -16,7 +16,6 @@ import tensorflow as tf
 
 from common.errors import UserError
 from layers.kept_spectra import KeptSpectra
-from training import cluster
 
 
 @contextlib.contextmanager
@@ -50,7 +49,15 @@ def use(config, command):
             _select_on_jax(config)
         else:
             scope = _select_on_torch(config)
-    with scope, cluster.joined(config, command):
+    num_processes = config.num_processes or int(
+        os.environ.get("KERAS_DISTRIBUTION_NUM_PROCESSES", 1)
+    )
+    cluster = contextlib.nullcontext()
+    if num_processes > 1:
+        from training.cluster import joined
+
+        cluster = joined(config, num_processes, command)
+    with scope, cluster:
         yield _make_strategy(config)
 
 

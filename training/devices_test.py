@@ -260,7 +260,7 @@ def test_incomplete_clusters(monkeypatch, settings):
     config = Config(num_processes=2, **settings)
     with (
         pytest.raises(UserError, match="--process_index"),
-        cluster.joined(config, "x"),
+        cluster.joined(config, 2, "x"),
     ):
         pass
 

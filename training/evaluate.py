@@ -236,11 +236,8 @@ def evaluate_during_training(config, strategy=None):
     """A context for evaluations by a training itself, see `eval_every`.
 
     Yields:
-      Function of the path of a checkpoint; None without `eval_every`.
+      Function of the path of a checkpoint.
     """
-    if config.eval_every is None:
-        yield None
-        return
     evaluator = Evaluator(config, strategy)
     with Results(config, strategy) as results:
 

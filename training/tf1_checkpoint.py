@@ -13,7 +13,6 @@ under the reference's names, `global_step` and usually Adam's moments.
 """
 
 import dataclasses
-import os
 import pathlib
 import types
 
@@ -24,24 +23,11 @@ from common.errors import UserError, reading
 from common.flags import field
 from common.startup import load_backend
 from models.registry import MODELS
+from training.summaries import tf1_name
 
 STEP = "global_step"
 # Names of Adam's moments: the reference's suffix and Keras'.
 _SLOTS = {"/Adam": "_momentum", "/Adam_1": "_velocity"}
-_LEAVES = {"kernel": "weights", "bias": "biases"}
-
-
-def exists(path):
-    """Whether a path is the prefix of a TF1 checkpoint."""
-    return not os.path.isdir(path) and (
-        os.path.isfile(f"{path}.index") or os.path.isfile(path)
-    )
-
-
-def tf1_name(variable):
-    """The reference's name of a trainable `keras.Variable` of a model."""
-    _, *scopes, leaf = variable.path.split("/")
-    return "/".join([*scopes, _LEAVES.get(leaf, leaf)])
 
 
 class Tf1Checkpoint:

@@ -14,7 +14,7 @@ from input_data import registry
 from input_data.pipeline import Pipeline
 from models.optimizer import compile_model
 from models.registry import model_class
-from training import checkpoint, record
+from training import checkpoint
 from training.callbacks import TrainingCallback
 from training.devices import OneDevice
 from training.process import StopSignal, sole_trainer
@@ -107,6 +107,8 @@ def train(config, strategy=None, evaluate=None):
                 f"Stopped at step {step}, saved {path}", stop.number
             )
         if step > start and strategy.is_first:
+            from training import record
+
             seconds = callback.seconds()
             record.write(job, model, seconds, callback.images_per_second)
         if config.eval_every:

@@ -1,8 +1,8 @@
 """Makes affNIST files from MNIST: random affine transformations on 40x40.
 
-The transformations are those of https://www.cs.toronto.edu/~tijmen/affNIST/,
-with random numbers of our own: rotation, shear, scale in each direction, each
-uniform, then any position on the canvas that keeps the whole digit on it.
+The transformations are those of https://www.cs.toronto.edu/~tijmen/affNIST/:
+rotation, shear, scale in each direction, each uniform, then a uniform position
+on the canvas that keeps the whole digit on it. The random numbers differ.
 """
 
 import pathlib
@@ -10,18 +10,11 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
+from common.files import make_folder, refuse_existing, remove_partial
 from input_data.datasets import digits, mnist
-from input_data.datasets.affnist import (
-    IMAGE_SIZE,
-    LARGEST_FILE,
-    file_name,
-    write_file,
-)
+from input_data.datasets.affnist import IMAGE_SIZE, file_name, write_file
 from input_data.images import LabelledImages
-from input_data.memory import require_memory
-from input_data.transforms.distortion import project
-from old import durable
-from old.errors import UserError
+from input_data.transforms import project
 
 MAX_ROTATION = np.deg2rad(20.0)
 MAX_SHEAR = 0.2
@@ -59,15 +52,15 @@ def transform(data, copies, seed):
 
 
 def draw_matrices(generator, count):
-    """Random linear maps: rotation x shear x scale.
+    """Draws random linear maps: rotation x shear x scale.
 
     Args:
       generator: `numpy.random.Generator`.
       count: int.
 
     Returns:
-      float array [count, 2, 2] that takes (x, y) of the digit, right and
-      down, to (x, y) on the canvas.
+      float array [count, 2, 2], from (x, y) of the digit, right and down, to
+      (x, y) on the canvas.
     """
     angle = generator.uniform(-MAX_ROTATION, MAX_ROTATION, count)
     shear = generator.uniform(-MAX_SHEAR, MAX_SHEAR, count)
@@ -80,7 +73,7 @@ def draw_matrices(generator, count):
 
 
 def draw_offsets(generator, images, matrices):
-    """Random positions that keep all ink on the canvas.
+    """Draws uniform positions that keep all ink on the canvas.
 
     Args:
       generator: `numpy.random.Generator`.
@@ -88,9 +81,8 @@ def draw_offsets(generator, images, matrices):
       matrices: float array [B, 2, 2].
 
     Returns:
-      float array [B, 2], where on the canvas (x, y) = (0, 0) of the image
-      goes: uniform among all such positions. What is larger than the canvas
-      is put in its middle.
+      float array [B, 2], the position of the image's (x, y) = (0, 0) on the
+      canvas. Ink larger than the canvas is centered.
     """
     _, height, width, _ = images.shape
     y, x = np.mgrid[:height, :width].reshape(2, -1)
@@ -115,7 +107,7 @@ def draw_offsets(generator, images, matrices):
 
 
 def warp(images, matrices, offsets):
-    """Draws transformed images on the canvas, with bilinear interpolation.
+    """Transforms images onto the canvas with bilinear interpolation.
 
     Args:
       images: uint8 array [B, H, W, 1].
@@ -145,34 +137,23 @@ def generate(dataset, data_dir, split, output_dir, copies, seed):
 
     Args:
       dataset: string, "mnist" or "digits".
-      data_dir: path of the folder with MNIST's idx files, or None.
+      data_dir: path of the folder with MNIST's idx files, or None for TFDS.
       split: `Split`.
-      output_dir: path of the folder to write to; made if need be.
+      output_dir: path of the folder to write to; created if needed.
       copies: int, of each image.
       seed: int.
 
     Raises:
-      UserError: if MNIST is missing or damaged, a folder is given for digits,
-        there are too many copies for a file or the memory, or the file is
-        there already or cannot be written.
+      UserError: if MNIST is missing or damaged, or the file exists or cannot
+        be written.
     """
     path = pathlib.Path(output_dir) / file_name(split)
-    durable.refuse_existing(path)
+    refuse_existing(path)
     if dataset == "digits":
-        digits.refuse_folder(data_dir)
-        part = digits.read_split(split)
+        data = digits.read_split(split)
     else:
-        part = mnist.read_split(split, data_dir)
-    most = LARGEST_FILE // len(part)
-    if copies > most:
-        raise UserError(
-            f"--copies={copies} of {len(part):,} images are more than a .mat "
-            f"file holds: at most --copies={most}"
-        )
-    require_memory(
-        copies * len(part) * IMAGE_SIZE**2, f"--copies={copies}", "choose fewer"
-    )
-    durable.remove_leftovers(durable.make_folder(output_dir))
-    transformed = transform(part, copies, seed)
+        data = mnist.read_split(split, data_dir)
+    remove_partial(make_folder(output_dir))
+    transformed = transform(data, copies, seed)
     write_file(path, transformed)
     print(f"{path}: {len(transformed)} images")

@@ -28,15 +28,9 @@ def main(_):
     """Runs the command."""
     from input_data.generators.affine import generate
 
-    values = flags.FLAGS
-    generate(
-        values.dataset,
-        values.data_dir,
-        Split(values.split),
-        values.output_dir,
-        values.copies,
-        values.seed,
-    )
+    names = ("data_dir", "dataset", "output_dir", "copies", "seed")
+    values = {name: flags.FLAGS[name].value for name in names}
+    generate(split=Split(flags.FLAGS.split), **values)
 
 
 if __name__ == "__main__":

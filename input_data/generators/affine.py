@@ -22,17 +22,44 @@ SCALE_RANGE = (0.8, 1.2)
 _BATCH_SIZE = 1000
 
 
+def generate(dataset, data_dir, split, output_dir, copies, seed):
+    """Writes the affNIST file of a split.
+
+    Args:
+      dataset: string, "mnist" or "digits".
+      data_dir: path of the folder with MNIST's idx files, or None for TFDS.
+      split: `Split`.
+      output_dir: path of the folder to write to; created if needed.
+      copies: int, of each image.
+      seed: int.
+
+    Raises:
+      UserError: if MNIST is missing or damaged, or the file exists or cannot
+        be written.
+    """
+    path = pathlib.Path(output_dir) / file_name(split)
+    refuse_existing(path)
+    if dataset == "digits":
+        data = digits.read_split(split)
+    else:
+        data = mnist.read_split(split, data_dir)
+    remove_partial(make_folder(output_dir))
+    transformed = transform(data, copies, seed)
+    write_file(path, transformed)
+    print(f"{path}: {len(transformed)} images")
+
+
 def transform(data, copies, seed):
     """Transforms every image `copies` times.
 
     Args:
       data: `LabelledImages` of one channel.
       copies: int.
-      seed: int, fixes the transformations.
+      seed: int.
 
     Returns:
-      `LabelledImages` [copies * N, 40, 40, 1]: a copy of every image, then
-      the next copy of every image, so that any first part is a fair sample.
+      `LabelledImages` [copies * N, 40, 40, 1]: one copy of every image, then
+      the next, so that any first part is a fair sample.
     """
     generator = np.random.default_rng(seed)
     shape = (IMAGE_SIZE, IMAGE_SIZE, 1)
@@ -44,23 +71,14 @@ def transform(data, copies, seed):
             matrices = draw_matrices(generator, len(batch))
             offsets = draw_offsets(generator, batch, matrices)
             copy[part] = warp(batch, matrices, offsets)
-    return LabelledImages(
-        images.reshape(-1, *shape),
-        np.tile(data.labels, copies),
-        data.num_classes,
-    )
+    labels = np.tile(data.labels, copies)
+    return LabelledImages(images.reshape(-1, *shape), labels, data.num_classes)
 
 
 def draw_matrices(generator, count):
-    """Draws random linear maps: rotation x shear x scale.
+    """Draws linear maps [count, 2, 2]: rotation x shear x scale.
 
-    Args:
-      generator: `numpy.random.Generator`.
-      count: int.
-
-    Returns:
-      float array [count, 2, 2], from (x, y) of the digit, right and down, to
-      (x, y) on the canvas.
+    They take (x, y) of the digit, right and down, to (x, y) on the canvas.
     """
     angle = generator.uniform(-MAX_ROTATION, MAX_ROTATION, count)
     shear = generator.uniform(-MAX_SHEAR, MAX_SHEAR, count)
@@ -109,51 +127,23 @@ def draw_offsets(generator, images, matrices):
 def warp(images, matrices, offsets):
     """Transforms images onto the canvas with bilinear interpolation.
 
+    The pixel at position p is the image at inverse(matrix) (p - offset).
+
     Args:
       images: uint8 array [B, H, W, 1].
       matrices: float array [B, 2, 2].
       offsets: float array [B, 2].
 
     Returns:
-      uint8 array [B, 40, 40, 1]: the pixel at canvas position p is the image
-      at inverse(matrix) (p - offset), 0 outside.
+      uint8 array [B, 40, 40, 1], 0 outside the image.
     """
     inverse = np.linalg.inv(matrices)
     origin = -(inverse @ offsets[..., np.newaxis])  # [B, 2, 1]
     rows = np.concatenate([inverse, origin], axis=2).reshape(-1, 6)
-    projections = np.pad(rows, ((0, 0), (0, 2)))
+    projections = np.pad(rows, ((0, 0), (0, 2))).astype(np.float32)
+    canvas = (IMAGE_SIZE, IMAGE_SIZE)
     with tf.device("CPU:0"):
         warped = project(
-            images.astype(np.float32),
-            projections.astype(np.float32),
-            (IMAGE_SIZE, IMAGE_SIZE),
-            "BILINEAR",
+            images.astype(np.float32), projections, canvas, "BILINEAR"
         )
     return np.rint(warped.numpy()).astype(np.uint8)
-
-
-def generate(dataset, data_dir, split, output_dir, copies, seed):
-    """Writes the affNIST file of a split.
-
-    Args:
-      dataset: string, "mnist" or "digits".
-      data_dir: path of the folder with MNIST's idx files, or None for TFDS.
-      split: `Split`.
-      output_dir: path of the folder to write to; created if needed.
-      copies: int, of each image.
-      seed: int.
-
-    Raises:
-      UserError: if MNIST is missing or damaged, or the file exists or cannot
-        be written.
-    """
-    path = pathlib.Path(output_dir) / file_name(split)
-    refuse_existing(path)
-    if dataset == "digits":
-        data = digits.read_split(split)
-    else:
-        data = mnist.read_split(split, data_dir)
-    remove_partial(make_folder(output_dir))
-    transformed = transform(data, copies, seed)
-    write_file(path, transformed)
-    print(f"{path}: {len(transformed)} images")

@@ -17,17 +17,16 @@ class ShiftedDigits:
 
     Args:
       data: `LabelledImages` of one channel.
-      shift: int, largest offset along each axis, in pixels.
-      pad: int, black pixels added on each side before shifting.
+      job: `Job` with shift and pad.
 
     Attributes:
       num_records: int.
     """
 
-    def __init__(self, data, shift, pad):
+    def __init__(self, data, job):
         self._labels = data.labels.tolist()
-        self._offsets = 2 * shift + 1
-        self._shifted = _all_shifts(data.images, shift, pad)
+        self._shifted = _all_shifts(data.images, job)
+        self._offsets = 2 * job.shift + 1
         self.num_records = len(data) * self._offsets**2
 
     def records(self, start, stop):
@@ -50,11 +49,7 @@ class DigitPairs:
 
     Args:
       data: `LabelledImages` of one channel.
-      shift: int, largest offset along each axis, in pixels.
-      pad: int, black pixels added on each side before shifting.
-      num_pairs: int, pairs for each image.
-      seed: int, fixes partners and offsets.
-      split: `Split`; each has its own pairs.
+      job: `Job`; each seed and split has its own pairs.
 
     Attributes:
       num_records: int.
@@ -63,13 +58,14 @@ class DigitPairs:
       UserError: if all images are of one class.
     """
 
-    def __init__(self, data, shift, pad, num_pairs, seed, split):
+    def __init__(self, data, job):
         self._order, self._starts, self._counts = group_by_class(data)
         self._labels = data.labels
-        self._offsets = 2 * shift + 1
-        self._shifted = _all_shifts(data.images, shift, pad)
-        self._key = np.array([seed, list(Split).index(split)], np.uint64)
-        self.num_records = len(data) * num_pairs
+        self._shifted = _all_shifts(data.images, job)
+        self._offsets = 2 * job.shift + 1
+        split = list(Split).index(Split(job.split))
+        self._key = np.array([job.seed, split], np.uint64)
+        self.num_records = len(data) * job.num_pairs
 
     def records(self, start, stop):
         """Yields the records from `start` to `stop` - 1 as bytes."""
@@ -80,12 +76,19 @@ class DigitPairs:
         first = np.arange(start, stop) % len(self._labels)
         label = self._labels[first]
         others = len(self._labels) - self._counts[label]
-        rank, *offsets = self._draw(start, stop, [others] + 4 * [self._offsets])
+        # Philox's raw numbers are the same in every version of NumPy, and
+        # those of a record do not depend on the records before it.
+        generator = np.random.Philox(key=self._key)
+        generator.advance(start * _DRAWS // 4)
+        raw = generator.random_raw((stop - start) * _DRAWS) >> np.uint64(32)
+        draws = raw.astype(np.int64).reshape(-1, _DRAWS).T
+        rank = draws[0] * others >> 32
+        row_1, column_1, row_2, column_2 = draws[1:5] * self._offsets >> 32
         # Skip the range of the first digit's class.
         rank += np.where(rank < self._starts[label], 0, self._counts[label])
         second = self._order[rank]
-        images_1 = self._shifted[first, offsets[0], offsets[1]]
-        images_2 = self._shifted[second, offsets[2], offsets[3]]
+        images_1 = self._shifted[first, row_1, column_1]
+        images_2 = self._shifted[second, row_2, column_2]
         merged = images_1 + np.minimum(images_2, 255 - images_1)
         for number in range(stop - start):
             yield _encode(
@@ -100,39 +103,17 @@ class DigitPairs:
                 },
             )
 
-    def _draw(self, start, stop, bounds):
-        """Draws integers below each bound for the records start to stop - 1.
 
-        Philox's raw numbers are the same in every version of NumPy, and those
-        of a record do not depend on the records before it.
-
-        Args:
-          start, stop: int.
-          bounds: list of integers or arrays [N].
-
-        Returns:
-          List of int64 arrays [N].
-        """
-        generator = np.random.Philox(key=self._key)
-        generator.advance(start * _DRAWS // 4)
-        raw = generator.random_raw((stop - start) * _DRAWS)
-        high = (raw >> np.uint64(32)).astype(np.int64).reshape(-1, _DRAWS)
-        return [
-            high[:, place] * bound >> 32 for place, bound in enumerate(bounds)
-        ]
-
-
-def _all_shifts(images, shift, pad):
+def _all_shifts(images, job):
     """All shifts of padded images: a view uint8 [N, rows, columns, H, W].
 
     The image at (n, row, column) is moved by row - shift and column - shift.
     """
     _, height, width, _ = images.shape
-    border = (pad + shift, pad + shift)
+    border = (job.pad + job.shift, job.pad + job.shift)
     canvas = np.pad(images[..., 0], ((0, 0), border, border))
-    windows = np.lib.stride_tricks.sliding_window_view(
-        canvas, (height + 2 * pad, width + 2 * pad), axis=(1, 2)
-    )
+    size = (height + 2 * job.pad, width + 2 * job.pad)
+    windows = np.lib.stride_tricks.sliding_window_view(canvas, size, (1, 2))
     return windows[:, ::-1, ::-1]
 
 

@@ -5,6 +5,7 @@ it was not trained on: "Matrix capsules with EM routing" (Hinton, Sabour,
 Frosst 2018), section 6.1.
 """
 
+import functools
 import gzip
 import pathlib
 
@@ -48,11 +49,10 @@ def convert(data_dir, output_dir, novel=None):
         outputs.append((folder / "novel", False, False))
     for folder, training, _ in outputs:
         refuse_existing(folder / file_name(training))
-    read = tfds_images.read_smallnorb if data_dir is None else None
-    data = {
-        training: read(training) if read else read_originals(data_dir, training)
-        for training in (True, False)
-    }
+    read = tfds_images.read_smallnorb
+    if data_dir is not None:
+        read = functools.partial(_read_originals, pathlib.Path(data_dir))
+    data = {training: read(training) for training in (True, False)}
     for folder, training, familiar in outputs:
         images = data[training]
         if novel:
@@ -74,62 +74,39 @@ def _select(data, novel, familiar):
 
 
 def _records(data):
-    """Yields the records of `StereoImages`."""
     depth, height, width = data.images.shape[1:]
-    size = {"height": height, "width": width, "depth": depth}
     for image, label, meta in zip(
-        data.images, data.labels.tolist(), data.meta.tolist(), strict=True
+        data.images, data.labels, data.meta, strict=True
     ):
-        yield encode_example(
-            {**size, "label": label, "meta": meta, "image_raw": image.tobytes()}
-        )
+        features = {"height": height, "width": width, "depth": depth}
+        features |= {"label": label, "meta": meta}
+        yield encode_example({**features, "image_raw": image.tobytes()})
 
 
-def read_originals(folder, training):
-    """Reads the three original files of the training or the test images.
-
-    Args:
-      folder: path of the folder with the files smallnorb-*-training-dat.mat,
-        -cat.mat and -info.mat, or those of testing, plain or gzipped.
-      training: bool.
-
-    Returns:
-      `StereoImages`.
-
-    Raises:
-      UserError: naming the file that is missing or damaged.
-    """
+def _read_originals(folder, training):
+    """Reads smallnorb-*-training-dat.mat, -cat.mat and -info.mat."""
     split_name = "training" if training else "testing"
-    return StereoImages(
-        *(
-            _read_matrix(_find(folder, f"*{split_name}-{kind}.mat"))
-            for kind in ("dat", "cat", "info")
-        )
-    )
-
-
-def _find(folder, pattern):
-    paths = [
-        *pathlib.Path(folder).glob(pattern),
-        *pathlib.Path(folder).glob(f"{pattern}.gz"),
-    ]
-    if not paths:
-        raise UserError(f"--data_dir={folder} has no file {pattern}[.gz]")
-    return paths[0]
+    matrices = []
+    for kind in ("dat", "cat", "info"):
+        pattern = f"*{split_name}-{kind}.mat"
+        paths = [*folder.glob(pattern), *folder.glob(f"{pattern}.gz")]
+        if not paths:
+            raise UserError(f"--data_dir={folder} has no file {pattern}[.gz]")
+        with reading(paths[0]):
+            matrices.append(_read_matrix(paths[0]))
+    return StereoImages(*matrices)
 
 
 def _read_matrix(path):
-    """Reads a matrix of bytes or int32.
+    """Reads a matrix of bytes or int32, plain or gzipped.
 
     The header is little-endian: the type of the values, the number of axes,
     then the length of each axis, of three axes at least.
     """
-    with reading(path):
-        opener = gzip.open if path.suffix == ".gz" else open
-        with opener(path, "rb") as file:
-            content = file.read()
-        kind, num_axes = np.frombuffer(content, "<u4", 2).tolist()
-        shape = np.frombuffer(content, "<i4", num_axes, offset=8)
-        start = 8 + 4 * max(3, num_axes)
-        values = np.frombuffer(content, _MATRIX_TYPES[kind], offset=start)
-        return values.reshape(shape)
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+        content = file.read()
+    kind, num_axes = np.frombuffer(content, "<u4", 2).tolist()
+    shape = np.frombuffer(content, "<i4", num_axes, offset=8)
+    start = 8 + 4 * max(3, num_axes)
+    values = np.frombuffer(content, _MATRIX_TYPES[kind], offset=start)
+    return values.reshape(shape)

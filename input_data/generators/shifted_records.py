@@ -1,13 +1,11 @@
 """Writes MNIST and MultiMNIST as the reference's record files.
 
-Single digits at every offset, or pairs of overlapping digits, which
-`datasets.mnist_record_files` reads. Existing files are kept, so that the same
-job continues after an interruption. A record depends on the seed and its
-number alone, so that the files are the same with any number of workers.
+Existing files are kept, so that the same job continues after an interruption.
+A record depends on the seed and its number alone: the files are the same with
+any number of workers.
 """
 
 import concurrent.futures
-import dataclasses
 import functools
 import multiprocessing
 import os
@@ -15,6 +13,7 @@ import pathlib
 import signal
 import sys
 import threading
+import typing
 
 import tensorflow as tf
 import tqdm
@@ -24,18 +23,14 @@ from common.files import atomic_write, make_folder, remove_partial
 from input_data.datasets import digits, mnist
 from input_data.formats import mnist_records
 from input_data.generators.expansion import DigitPairs, ShiftedDigits
-from input_data.records import write_records
+from input_data.records import FRAME_OVERHEAD, write_records
 from input_data.splits import Split
 
-# Bytes of a record's length and checksums in a TFRecord file.
-_FRAME_OVERHEAD = 16
 
-
-@dataclasses.dataclass(frozen=True)
-class Shard:
+class Shard(typing.NamedTuple):
     """One file: records `first` to `stop` - 1 of all that a job writes."""
 
-    name: str
+    path: pathlib.Path
     first: int
     stop: int
 
@@ -55,12 +50,22 @@ def generate(job, num_workers=1):
         or an existing file has other records.
     """
     shards, missing = prepare(job)
+    write = functools.partial(write_shard, job)
     if num_workers == 1:
-        for shard in missing:
-            write_shard(job, shard, show_progress=True)
+        _finish(map(write, missing), len(missing))
     else:
-        _write_in_processes(job, missing, num_workers)
-    return [pathlib.Path(job.data_dir) / shard.name for shard in shards]
+        # Forked processes would share the locks of TensorFlow's threads.
+        context = multiprocessing.get_context("spawn")
+        with concurrent.futures.ProcessPoolExecutor(
+            num_workers, context, _start_worker
+        ) as pool:
+            try:
+                _finish(pool.map(write, missing), len(missing))
+            except BaseException:
+                for worker in multiprocessing.active_children():
+                    worker.terminate()
+                raise
+    return [shard.path for shard in shards]
 
 
 def prepare(job):
@@ -73,62 +78,40 @@ def prepare(job):
       UserError: see `generate`.
     """
     shards = plan_shards(job)
-    folder = make_folder(job.data_dir)
-    remove_partial(folder)
-    missing = []
-    for shard in shards:
-        path = folder / shard.name
-        if path.exists():
-            _require_same(path, _contents(job), shard)
-        else:
-            missing.append(shard)
+    remove_partial(make_folder(job.data_dir))
+    missing = [shard for shard in shards if not _exists(job, shard)]
     return shards, missing
 
 
 def plan_shards(job):
     """List of the `Shard`s of a job."""
-    total = _contents(job).num_records
-    split = Split(job.split)
-    if not job.multi_targets:
-        name, *_ = mnist_records.single_names(split, job.shift)
-        return [Shard(name, 0, total)]
-    count = -(-total // job.max_shard) if job.max_shard else 1
-    name = mnist_records.pairs_name(split, job.shift)
+    split, total = Split(job.split), _contents(job).num_records
+    if job.multi_targets:
+        count = -(-total // job.max_shard) if job.max_shard else 1
+        name = mnist_records.pairs_name(split, job.shift)
+        names = [mnist_records.shard_name(name, k, count) for k in range(count)]
+    else:
+        names = mnist_records.single_names(split, job.shift)[:1]
+    ends = [k * total // len(names) for k in range(len(names) + 1)]
+    folder = pathlib.Path(job.data_dir)
     return [
-        Shard(
-            mnist_records.shard_name(name, shard, count),
-            shard * total // count,
-            (shard + 1) * total // count,
-        )
-        for shard in range(count)
+        Shard(folder / name, *bounds)
+        for name, *bounds in zip(names, ends, ends[1:], strict=False)
     ]
 
 
-def write_shard(job, shard, show_progress=False):
+def write_shard(job, shard):
     """Writes one file of a job, whole or not at all."""
-    path = pathlib.Path(job.data_dir) / shard.name
-    records = _contents(job).records(shard.first, shard.stop)
-    if show_progress:
-        total = shard.stop - shard.first
-        records = _progress(records, total, f" records of {shard.name}")
-    with atomic_write(path) as partial:
+    with atomic_write(shard.path) as partial:
+        records = _contents(job).records(shard.first, shard.stop)
         write_records(partial, records)
 
 
-def _write_in_processes(job, shards, num_workers):
-    # Forked processes would share the locks of TensorFlow's threads.
-    context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(
-        num_workers, context, _start_worker
-    ) as pool:
-        try:
-            done = pool.map(functools.partial(write_shard, job), shards)
-            for _ in _progress(done, len(shards), " files"):
-                pass
-        except BaseException:
-            for worker in multiprocessing.active_children():
-                worker.terminate()
-            raise
+def _finish(results, total):
+    interval = 0.1 if sys.stdout.isatty() else 10
+    options = {"file": sys.stdout, "mininterval": interval, "unit": "file"}
+    for _ in tqdm.tqdm(results, total=total, **options):
+        pass
 
 
 def _start_worker():
@@ -142,40 +125,31 @@ def _start_worker():
     threading.Thread(target=end_with_parent, daemon=True).start()
 
 
-def _progress(items, total, unit):
-    return tqdm.tqdm(
-        items,
-        total=total,
-        unit=unit,
-        file=sys.stdout,
-        mininterval=0.1 if sys.stdout.isatty() else 10,
-    )
-
-
 @functools.lru_cache(maxsize=1)
 def _contents(job):
     """The records of a job; a process that writes many files reads once."""
-    split = Split(job.split)
     if job.dataset == "digits":
-        data = digits.read_split(split)
+        data = digits.read_split(Split(job.split))
     else:
-        data = mnist.read_split(split, job.data_dir)
-    if not job.multi_targets:
-        return ShiftedDigits(data, job.shift, job.pad)
-    return DigitPairs(data, job.shift, job.pad, job.num_pairs, job.seed, split)
+        data = mnist.read_split(Split(job.split), job.data_dir)
+    return (DigitPairs if job.multi_targets else ShiftedDigits)(data, job)
 
 
-def _require_same(path, contents, shard):
-    """Raises UserError if a file was written with other settings.
+def _exists(job, shard):
+    """Whether a file exists; raises UserError if it has other records.
 
     The name of a file does not tell its padding, seed and number of pairs.
     """
-    (record,) = contents.records(shard.first, shard.first + 1)
-    size = (shard.stop - shard.first) * (len(record) + _FRAME_OVERHEAD)
-    with reading(path):
-        first = next(iter(tf.data.TFRecordDataset(str(path)))).numpy()
-    if first != record or path.stat().st_size != size:
+    if not shard.path.exists():
+        return False
+    (record,) = _contents(job).records(shard.first, shard.first + 1)
+    size = (shard.stop - shard.first) * (len(record) + FRAME_OVERHEAD)
+    with reading(shard.path):
+        dataset = tf.data.TFRecordDataset(str(shard.path))
+        first = next(dataset.as_numpy_iterator())
+    if first != record or shard.path.stat().st_size != size:
         raise UserError(
-            f"{path} was written with other settings; remove it or choose "
-            "another --data_dir"
+            f"{shard.path} was written with other settings; remove it or "
+            "choose another --data_dir"
         )
+    return True

@@ -28,53 +28,38 @@ from input_data.generators.job import Job
 
 def main(argv):
     """Runs the command; `argv` has the flags of Beam."""
-    generate(settings_of(Job), beam_options(argv[1:]))
-
-
-def beam_options(arguments):
-    """The `PipelineOptions` of command-line arguments.
-
-    Raises:
-      UserError: if Beam is not installed or does not know a flag.
-    """
     try:
         from apache_beam.options.pipeline_options import PipelineOptions
     except ImportError as error:
         raise UserError(f"{error}; run: pip install '.[beam]'") from None
 
     def refuse_unknown(parser):
-        _, unknown = parser.parse_known_args(arguments)
+        _, unknown = parser.parse_known_args(argv[1:])
         if unknown:
             raise UserError(f"unknown flags: {' '.join(unknown)}")
 
-    options = PipelineOptions(arguments)
+    options = PipelineOptions(argv[1:])
     options.get_all_options(add_extra_args_fn=refuse_unknown)
-    return options
+    generate(settings_of(Job), options)
 
 
-def generate(job, options=None):
-    """Writes all files of a job that do not exist yet.
+def generate(job, options):
+    """Writes all files of a `Job` that do not exist yet.
 
     Args:
       job: `Job`.
       options: Beam's `PipelineOptions`.
-
-    Raises:
-      UserError: see `shifted_records.prepare`.
     """
     import apache_beam as beam
 
-    from input_data.generators import shifted_records
+    from input_data.generators.shifted_records import prepare, write_shard
 
-    _, missing = shifted_records.prepare(job)
+    _, missing = prepare(job)
     with beam.Pipeline(options=options) as pipeline:
-        _ = (
-            pipeline
-            | beam.Create(missing)
-            # Without it a runner may give all files to one worker.
-            | beam.Reshuffle()
-            | beam.Map(functools.partial(shifted_records.write_shard, job))
-        )
+        shards = pipeline | beam.Create(missing)
+        # Without Reshuffle a runner may give all files to one worker.
+        write = beam.Map(functools.partial(write_shard, job))
+        _ = shards | beam.Reshuffle() | write
 
 
 def _parse_flags(argv):

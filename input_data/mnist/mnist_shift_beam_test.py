@@ -4,10 +4,10 @@ import sys
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from common.errors import UserError
 from input_data.generators import shifted_records
 from input_data.generators.shifted_records_test import contents_of, pairs_job
 from input_data.mnist import mnist_shift_beam
-from old.errors import UserError
 
 # conftest.py collects this file only where Apache Beam is installed.
 pytestmark = pytest.mark.slow
@@ -20,7 +20,7 @@ def some_job(folder, **changes):
 
 @pytest.fixture
 def options():
-    # The DirectRunner within this process, which asks for no other program.
+    # The DirectRunner within this process, without a Java or Go program.
     return PipelineOptions(["--runner=BundleBasedDirectRunner"])
 
 
@@ -31,14 +31,13 @@ def test_files_are_those_of_mnist_shift(tmp_path, options):
     expected = contents_of(tmp_path / "alone")
     assert contents_of(tmp_path / "beam") == expected
 
-    missing = tmp_path / "beam" / paths[2].name
-    missing.unlink()
+    (tmp_path / "beam" / paths[2].name).unlink()
     kept = tmp_path / "beam" / paths[3].name
-    before = kept.stat().st_mtime_ns
+    before = kept.stat()
     mnist_shift_beam.generate(some_job(tmp_path / "beam"), options)
     assert contents_of(tmp_path / "beam") == expected
-    assert kept.stat().st_mtime_ns == before
-    with pytest.raises(UserError, match="written with other settings"):
+    assert kept.stat() == before
+    with pytest.raises(UserError):
         mnist_shift_beam.generate(some_job(tmp_path / "beam", seed=6), options)
 
 
@@ -59,13 +58,11 @@ def run_command(folder, *more):
     )
 
 
-def test_misspelt_flag_is_refused(tmp_path):
-    for flags in (["--num_pair=3"], ["--num_pair", "3"], ["word"]):
-        result = run_command(tmp_path, *flags)
-        assert result.returncode == 1
-        message = f"nor Apache Beam: {' '.join(flags)}"
-        assert message in result.stderr.splitlines()[-1]
-        assert not (tmp_path / "beam").exists()
+def test_unknown_flag_is_refused(tmp_path):
+    result = run_command(tmp_path, "--num_pair=3")
+    assert result.returncode == 1
+    assert "--num_pair=3" in result.stderr.splitlines()[-1]
+    assert not (tmp_path / "beam").exists()
 
 
 def test_command_from_another_folder(tmp_path):

@@ -63,22 +63,16 @@ def make_pipeline(data, config, default_shift=0, **spec):
     Raises:
       UserError: if pairs are wanted of images of one class.
     """
-    if config.num_targets != 2:
-        shift = shift_of(config, default_shift)
-        pipeline_config = dataclasses.replace(config, shift=shift)
-        return SingleObjects(ImageTensors(data), pipeline_config, **spec)
-
+    has_pairs = config.num_targets == 2
+    shift = shift_of(config, PAIR_SHIFT if has_pairs else default_shift)
+    pad = PAIR_PAD if has_pairs and config.pad is None else config.pad
+    config = dataclasses.replace(config, shift=shift, pad=pad)
+    if not has_pairs:
+        return SingleObjects(ImageTensors(data), config, **spec)
+    # `pairs` imports this file.
     from input_data.pairs import OverlappingPairs
 
-    return OverlappingPairs(
-        data,
-        dataclasses.replace(
-            config,
-            shift=shift_of(config, PAIR_SHIFT),
-            pad=PAIR_PAD if config.pad is None else config.pad,
-        ),
-        **spec,
-    )
+    return OverlappingPairs(data, config, **spec)
 
 
 def shift_of(config, default):
@@ -111,11 +105,10 @@ class ImageTensors:
 class SingleObjects(Pipeline):
     """Images of one object with pixels in [0, 1].
 
-    Images are padded by `pad` pixels on each side. Training images are then
-    shifted by row and column offsets, each uniform in [-shift, shift], which
-    is the distribution of the reference's 25 copies of each image for a shift
-    of 2; then come Efficient-CapsNet's augmentation (`augment`) and the
-    reference's `distort`.
+    Images are padded. Training images are then shifted by row and column
+    offsets, each uniform in [-shift, shift]: for a shift of 2 the distribution
+    of the reference's 25 copies of each image. Last come Efficient-CapsNet's
+    augmentation (`augment`) and the reference's `distort`.
 
     Args:
       source: `ImageTensors`, or another class with its methods and attributes.

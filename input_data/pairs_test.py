@@ -64,9 +64,7 @@ def test_pairs_with_another_shift_and_pad():
     for key in keys.RECONS_BY_TARGET:
         counts = (y[key][..., 0] > 0).sum(axis=0)
         assert counts[5:8, 5:8].sum() == 5000
-        assert np.abs(counts[5:8, 5:8] - 5000 / 9).max() < 5 * np.sqrt(
-            5000 / 9
-        )
+        assert np.abs(counts[5:8, 5:8] - 5000 / 9).max() < 5 * np.sqrt(5000 / 9)
 
 
 def test_the_seed_fixes_the_pairs_of_evaluation_and_nothing_else():

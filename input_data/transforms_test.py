@@ -5,7 +5,7 @@ import pytest
 import scipy.ndimage
 import tensorflow as tf
 
-from input_data.dataset import DataSet
+from input_data import registry
 from input_data.features import ImageShape
 from input_data.transforms import (
     center,
@@ -19,11 +19,7 @@ from input_data.transforms import (
 )
 from testing.tiny_files import random_images
 
-WHOLE = DataSet(load=None)
-
-
-def photographs(size):
-    return DataSet(load=None, photograph_size=(size, size))
+WHOLE = registry.find("digits")
 
 
 def test_shift_equals_scipy():
@@ -134,11 +130,11 @@ def test_resize_with_pad():
 
 
 @pytest.mark.parametrize(
-    ("size", "crop", "depth", "network_depth"),
-    [(32, 24, 3, 3), (48, 32, 1, 2)],
+    ("name", "size", "crop", "depth", "network_depth"),
+    [("cifar10", 32, 24, 3, 3), ("norb", 48, 32, 1, 2)],
 )
 def test_fit_crops_and_standardizes_photographs(
-    size, crop, depth, network_depth
+    name, size, crop, depth, network_depth
 ):
     image = random_images(1, size, size, depth)[0]
     border = (size - crop) // 2
@@ -146,7 +142,7 @@ def test_fit_crops_and_standardizes_photographs(
     expected = (middle - middle.mean()) / middle.std()
     expected = np.broadcast_to(expected, (crop, crop, network_depth))
     shape = ImageShape(crop, crop, network_depth, 10)
-    fitted = fit(image, shape, photographs(size))
+    fitted = fit(image, shape, registry.find(name))
     np.testing.assert_allclose(fitted, expected, atol=1e-5)
 
 

@@ -19,11 +19,12 @@ from common.files import (
     remove_partial,
 )
 from input_data.datasets import tfds_images
-from input_data.formats.norb_records import StereoImages, file_name
+from input_data.datasets.norb import file_name
 from input_data.records import encode_example, write_records
 
-# For each kind of viewpoint its column in `StereoImages.meta` and the values
-# that are familiar, a third of all. Azimuths are in tens of degrees.
+# For each kind of viewpoint its column of meta (instance, elevation, azimuth,
+# lighting) and the familiar values, a third of all. Azimuths are in tens of
+# degrees.
 _FAMILIAR = {"azimuth": (2, (30, 32, 34, 0, 2, 4)), "elevation": (1, (0, 1, 2))}
 # https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/
 _MATRIX_TYPES = {0x1E3D4C55: "u1", 0x1E3D4C54: "<i4"}
@@ -54,33 +55,24 @@ def convert(data_dir, output_dir, novel=None):
         read = functools.partial(_read_originals, pathlib.Path(data_dir))
     data = {training: read(training) for training in (True, False)}
     for folder, training, familiar in outputs:
-        images = data[training]
+        images, labels, meta = data[training]
+        chosen = np.ones(len(images), bool)
         if novel:
-            images = _select(images, novel, familiar)
+            column, values = _FAMILIAR[novel]
+            chosen = np.isin(meta[:, column], values) == familiar
         remove_partial(make_folder(folder))
         path = folder / file_name(training)
         with atomic_write(path) as partial:
-            write_records(partial, _records(images))
-        print(f"{path}: {len(images.labels)} records")
+            arrays = (images[chosen], labels[chosen], meta[chosen])
+            write_records(partial, map(_encode, *arrays))
+        print(f"{path}: {chosen.sum()} records")
 
 
-def _select(data, novel, familiar):
-    """The images of the familiar viewpoints, or of all others."""
-    column, values = _FAMILIAR[novel]
-    chosen = np.isin(data.meta[:, column], values) == familiar
-    return StereoImages(
-        data.images[chosen], data.labels[chosen], data.meta[chosen]
-    )
-
-
-def _records(data):
-    depth, height, width = data.images.shape[1:]
-    for image, label, meta in zip(
-        data.images, data.labels, data.meta, strict=True
-    ):
-        features = {"height": height, "width": width, "depth": depth}
-        features |= {"label": label, "meta": meta}
-        yield encode_example({**features, "image_raw": image.tobytes()})
+def _encode(image, label, meta):
+    depth, height, width = image.shape
+    features = {"height": height, "width": width, "depth": depth}
+    features |= {"label": label, "meta": meta, "image_raw": image.tobytes()}
+    return encode_example(features)
 
 
 def _read_originals(folder, training):
@@ -94,7 +86,7 @@ def _read_originals(folder, training):
             raise UserError(f"--data_dir={folder} has no file {pattern}[.gz]")
         with reading(paths[0]):
             matrices.append(_read_matrix(paths[0]))
-    return StereoImages(*matrices)
+    return matrices
 
 
 def _read_matrix(path):

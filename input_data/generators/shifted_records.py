@@ -20,8 +20,7 @@ import tqdm
 
 from common.errors import UserError, reading
 from common.files import atomic_write, make_folder, remove_partial
-from input_data.datasets import digits, mnist
-from input_data.formats import mnist_records
+from input_data.datasets import digits, mnist, mnist_record_files
 from input_data.generators.expansion import DigitPairs, ShiftedDigits
 from input_data.records import FRAME_OVERHEAD, write_records
 from input_data.splits import Split
@@ -88,10 +87,12 @@ def plan_shards(job):
     split, total = Split(job.split), _contents(job).num_records
     if job.multi_targets:
         count = -(-total // job.max_shard) if job.max_shard else 1
-        name = mnist_records.pairs_name(split, job.shift)
-        names = [mnist_records.shard_name(name, k, count) for k in range(count)]
+        name = mnist_record_files.pairs_name(split, job.shift)
+        names = [
+            mnist_record_files.shard_name(name, k, count) for k in range(count)
+        ]
     else:
-        names = mnist_records.single_names(split, job.shift)[:1]
+        names = mnist_record_files.single_names(split, job.shift)[:1]
     ends = [k * total // len(names) for k in range(len(names) + 1)]
     folder = pathlib.Path(job.data_dir)
     return [

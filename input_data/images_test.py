@@ -61,16 +61,6 @@ def test_training_shifts_are_uniform_over_all_offsets(shift, pad):
     assert np.abs(inner - expected).max() < 5 * math.sqrt(expected)
 
 
-def test_no_shift_leaves_images_as_they_are():
-    data = single_pixels()
-    pipeline = make_pipeline(data, Config(eval_size=10))
-    for batch in (
-        *batches(pipeline, 10, 0, 1),
-        *pipeline.evaluation_batches(10),
-    ):
-        assert (images_of(batch)[:, 4, 4] > 0).all()
-
-
 def test_expanded_mnist_is_40_by_40_and_tests_are_in_the_middle():
     padded = digits(Split.TEST, shift=6, pad=6, eval_size=3)
     plain = digits(Split.TEST, eval_size=3)

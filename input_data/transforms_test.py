@@ -110,14 +110,6 @@ def test_fit_keeps_images_of_the_network_s_size():
     )
 
 
-def test_fit_stretches_where_training_images_were_resized():
-    image = np.zeros((24, 12, 1), np.uint8)
-    image[:, 6:] = 255
-    fitted = fit(image, ImageShape(12, 12, 1, 3), WHOLE, stretched=True)
-    np.testing.assert_allclose(fitted[:, :4], 0, atol=0.01)
-    np.testing.assert_allclose(fitted[:, 8:], 1, atol=0.01)
-
-
 def test_resize_with_pad():
     image = np.full((10, 10, 1), 100, np.uint8)
     expected = np.zeros((6, 9, 1), np.uint8)

@@ -76,29 +76,24 @@ def prepare(job):
     Raises:
       UserError: see `generate`.
     """
-    shards = plan_shards(job)
-    remove_partial(make_folder(job.data_dir))
-    missing = [shard for shard in shards if not _exists(job, shard)]
-    return shards, missing
-
-
-def plan_shards(job):
-    """List of the `Shard`s of a job."""
     split, total = Split(job.split), _contents(job).num_records
     if job.multi_targets:
         count = -(-total // job.max_shard) if job.max_shard else 1
         name = mnist_record_files.pairs_name(split, job.shift)
         names = [
-            mnist_record_files.shard_name(name, k, count) for k in range(count)
+            mnist_record_files.shard_name(name, number, count)
+            for number in range(count)
         ]
     else:
         names = mnist_record_files.single_names(split, job.shift)[:1]
-    ends = [k * total // len(names) for k in range(len(names) + 1)]
-    folder = pathlib.Path(job.data_dir)
-    return [
+    folder = make_folder(job.data_dir)
+    remove_partial(folder)
+    ends = [number * total // len(names) for number in range(len(names) + 1)]
+    shards = [
         Shard(folder / name, *bounds)
         for name, *bounds in zip(names, ends, ends[1:], strict=False)
     ]
+    return shards, [shard for shard in shards if not _exists(job, shard)]
 
 
 def write_shard(job, shard):

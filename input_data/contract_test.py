@@ -10,11 +10,11 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
+from common.errors import UserError
+from config import Config
 from input_data import features as keys
-from input_data.options import Options
 from input_data.registry import DATASETS, find, load, valid_names
 from input_data.splits import Split
-from old.errors import UserError
 from old.flags import parse
 from testing import tiny_files
 
@@ -82,7 +82,7 @@ def data_set(request, tmp_path_factory):
         folder = tmp_path_factory.mktemp("data")
         write(folder)
         options["data_dir"] = str(folder)
-    return name, num_targets, Options(**options)
+    return name, num_targets, Config(**options)
 
 
 def batches(pipeline, start, stop, seed=3, batch_size=BATCH_SIZE):
@@ -195,7 +195,7 @@ def test_evaluation_sees_every_example_once_in_fixed_order(data_set):
 def test_validation_divides_the_training_images(name, tmp_path):
     write, other, _ = CASES[name]
     write(tmp_path)
-    options = Options(data_dir=str(tmp_path), **other)
+    options = Config(data_dir=str(tmp_path), **other)
     counts = {
         split: load(name, split, options).spec.num_examples for split in Split
     }
@@ -210,13 +210,13 @@ def test_validation_divides_the_training_images(name, tmp_path):
 @pytest.mark.parametrize("name", SINGLE_TARGET)
 def test_two_targets_are_refused_where_they_make_no_sense(name):
     with pytest.raises(UserError, match=f"{name}.*--num_targets=2"):
-        load(name, Split.TRAIN, Options(num_targets=2))
+        load(name, Split.TRAIN, Config(num_targets=2))
 
 
 @pytest.mark.parametrize("name", ["no_such_set", "tfds:", ""])
 def test_unknown_name_lists_the_valid_ones(name):
     with pytest.raises(UserError, match=r"cifar10, digits.*tfds:NAME"):
-        load(name, Split.TRAIN, Options())
+        load(name, Split.TRAIN, Config())
 
 
 def test_a_name_is_suggested():
@@ -243,7 +243,7 @@ def test_the_flag_knows_the_names():
 )
 def test_options_of_other_data_sets_are_refused(name, wrong):
     with pytest.raises(UserError, match=f"--{next(iter(wrong))}.*{name}"):
-        load(name, Split.TRAIN, Options(**wrong))
+        load(name, Split.TRAIN, Config(**wrong))
 
 
 def test_what_data_sets_can():
@@ -259,7 +259,7 @@ def test_what_data_sets_can():
 def test_missing_folder_and_empty_folder_are_named(name, tmp_path):
     for data_dir in (tmp_path / "missing", tmp_path):
         with pytest.raises(UserError, match=str(data_dir)):
-            load(name, Split.TRAIN, Options(data_dir=str(data_dir)))
+            load(name, Split.TRAIN, Config(data_dir=str(data_dir)))
 
 
 @pytest.mark.parametrize(
@@ -286,4 +286,4 @@ def test_folder_that_may_not_be_read_is_named(
         name, options = "mnist", {"num_targets": 2}
     message = f"{data_dir} cannot be read: Permission denied"
     with pytest.raises(UserError, match=message):
-        load(name, Split.TRAIN, Options(data_dir=data_dir, **options))
+        load(name, Split.TRAIN, Config(data_dir=data_dir, **options))

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from input_data import registry
-from input_data.options import Options
+from config import Config
 from input_data.splits import Split
 from models.registry import build_model
 from testing.small_models import small_hparams
@@ -25,7 +25,7 @@ def make_subject(num_targets=1, model="capsule", **hparams):
     pipeline = registry.load(
         "digits",
         Split.TEST,
-        Options(num_targets=num_targets, eval_size=NUM_EXAMPLES),
+        Config(num_targets=num_targets, eval_size=NUM_EXAMPLES),
     )
     network = build_model(
         model,

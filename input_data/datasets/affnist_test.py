@@ -3,12 +3,12 @@ import struct
 import numpy as np
 import pytest
 
+from common.errors import UserError
+from config import Config
 from input_data import features as keys
 from input_data import memory
 from input_data.datasets import affnist
-from input_data.options import Options
 from input_data.splits import Split
-from old.errors import UserError
 from testing import tiny_files
 
 
@@ -28,12 +28,12 @@ def test_reads_a_folder_of_batches(tmp_path, monkeypatch):
         images = tiny_files.random_images(2, 40, 40, seed=number)
         content = tiny_files.affnist_bytes(images, np.array([1, 2], "u1"))
         (tmp_path / "test_batches" / f"{number}.mat").write_bytes(content)
-    pipeline = affnist.load(Split.TEST, Options(data_dir=tmp_path))
+    pipeline = affnist.load(Split.TEST, Config(data_dir=tmp_path))
     assert pipeline.spec.num_examples == 4
     # Read, and then where TensorFlow keeps them: 4 images, less one byte.
     monkeypatch.setattr(memory, "available", lambda: 2 * 4 * 40**2 - 1)
     with pytest.raises(UserError, match="--dataset=affnist takes"):
-        affnist.load(Split.TEST, Options(data_dir=tmp_path))
+        affnist.load(Split.TEST, Config(data_dir=tmp_path))
 
 
 def black(labels, count=2, size=40):
@@ -66,17 +66,17 @@ def test_other_content_is_named(tmp_path, content, message):
     path = tmp_path / "test.mat"
     path.write_bytes(content)
     with pytest.raises(UserError, match=f"{path}.*{message}"):
-        affnist.load(Split.TEST, Options(data_dir=tmp_path))
+        affnist.load(Split.TEST, Config(data_dir=tmp_path))
 
 
 def test_without_data_dir_the_generator_is_named():
     with pytest.raises(UserError, match=r"affnist_generate\.py"):
-        affnist.load(Split.TEST, Options())
+        affnist.load(Split.TEST, Config())
 
 
 def test_evaluation_images_are_the_file_s(tmp_path):
     tiny_files.write_affnist(tmp_path)
     data = affnist.read_file(tmp_path / "test.mat")
-    pipeline = affnist.load(Split.TEST, Options(data_dir=tmp_path))
+    pipeline = affnist.load(Split.TEST, Config(data_dir=tmp_path))
     ((x, _),) = pipeline.evaluation_batches(tiny_files.NUM_TEST)
     np.testing.assert_allclose(x[keys.IMAGES], data.images / 255.0, atol=1e-6)

@@ -4,12 +4,12 @@ import re
 import numpy as np
 import pytest
 
+from common.errors import UserError
+from config import Config
 from input_data import features as keys
 from input_data import registry
 from input_data.datasets import arrays
-from input_data.options import Options
 from input_data.splits import Split
-from old.errors import UserError
 from testing import tiny_files
 
 IMAGES = tiny_files.random_images(6, 12, 14)
@@ -56,7 +56,7 @@ def test_a_test_part_alone_is_evaluated(tmp_path):
     for text, count in ((None, 2), ("a\nb\nc\n\n", 3)):
         if text:
             names.write_text(text)
-        options = Options(data_dir=str(tmp_path))
+        options = Config(data_dir=str(tmp_path))
         pipeline = registry.load("arrays", Split.TEST, options)
         assert pipeline.spec.shape.num_classes == count
         ((x, _),) = pipeline.evaluation_batches(9)  # in their order
@@ -74,7 +74,7 @@ def test_a_part_of_sorted_classes_has_all(tmp_path):
         **{f"x_{part}": images for part in ("train", "test")},
         **{f"y_{part}": labels for part in ("train", "test")},
     )
-    options = Options(data_dir=str(tmp_path), eval_size=30)
+    options = Config(data_dir=str(tmp_path), eval_size=30)
     test = registry.load("arrays", Split.TEST, options)
     ((_, y),) = test.evaluation_batches(100)
     assert np.asarray(y[keys.LOGITS]).sum(axis=0).min() >= 5
@@ -154,4 +154,4 @@ def test_files_that_are_no_arrays_are_named(tmp_path):
 
 def test_a_folder_is_needed():
     with pytest.raises(UserError, match="arrays needs --data_dir, a folder"):
-        registry.load("arrays", Split.TRAIN, Options())
+        registry.load("arrays", Split.TRAIN, Config())

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from common.errors import UserError
+from config import Config
 from input_data import features as keys
 from input_data.datasets import cifar10
-from input_data.options import Options
 from input_data.splits import Split
-from old.errors import UserError
 from testing import tiny_files
 from testing.distribution_checks import check_equally_often, check_uniform
 
@@ -50,7 +50,7 @@ def test_data_dir_may_hold_the_folder_of_batches(tmp_path):
 def test_evaluation_standardises_the_middle(tmp_path):
     tiny_files.write_cifar10(tmp_path)
     data = cifar10.read_cifar10(tmp_path, training=False)
-    pipeline = cifar10.load(Split.TEST, Options(data_dir=tmp_path))
+    pipeline = cifar10.load(Split.TEST, Config(data_dir=tmp_path))
     ((x, y),) = pipeline.evaluation_batches(tiny_files.NUM_TEST)
     for found, image in zip(x[keys.IMAGES], data.images, strict=True):
         expected = standardise(image[4:28, 4:28])
@@ -62,7 +62,7 @@ def test_evaluation_standardises_the_middle(tmp_path):
 def test_a_black_image_standardises_to_zeros(tmp_path):
     content = tiny_files.cifar10_bytes(np.zeros((1, 32, 32, 3), np.uint8), [3])
     (tmp_path / "test_batch.bin").write_bytes(content)
-    pipeline = cifar10.load(Split.TEST, Options(data_dir=tmp_path))
+    pipeline = cifar10.load(Split.TEST, Config(data_dir=tmp_path))
     ((x, _),) = pipeline.evaluation_batches(1)
     np.testing.assert_array_equal(x[keys.IMAGES], np.zeros((1, 24, 24, 3)))
 
@@ -77,7 +77,7 @@ def test_training_undoes_to_a_crop_of_the_image(tmp_path):
     for number in range(5):
         content = tiny_files.cifar10_bytes(grey[number : number + 1], [number])
         (tmp_path / f"data_batch_{number + 1}.bin").write_bytes(content)
-    pipeline = cifar10.load(Split.TRAIN, Options(data_dir=tmp_path))
+    pipeline = cifar10.load(Split.TRAIN, Config(data_dir=tmp_path))
     ((x, _),) = pipeline.training_batches(8, 0, 0, 1).as_numpy_iterator()
     for found, label in zip(x[keys.IMAGES], x[keys.RECONS_LABEL], strict=True):
         crops = np.lib.stride_tricks.sliding_window_view(
@@ -92,7 +92,7 @@ def test_training_undoes_to_a_crop_of_the_image(tmp_path):
 def test_validation_holds_out_the_last_fifth(tmp_path):
     tiny_files.write_cifar10(tmp_path)
     data = cifar10.read_cifar10(tmp_path, training=True)
-    pipeline = cifar10.load(Split.VALID_TEST, Options(data_dir=tmp_path))
+    pipeline = cifar10.load(Split.VALID_TEST, Config(data_dir=tmp_path))
     ((x, _),) = pipeline.evaluation_batches(3)
     expected = standardise(data.images[-3][4:28, 4:28])
     np.testing.assert_allclose(x[keys.IMAGES][0], expected, atol=1e-5)
@@ -113,14 +113,14 @@ def test_damaged_files_are_named(tmp_path, damage, message):
     path = tmp_path / "data_batch_3.bin"
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(UserError, match=f"{path}.*{message}"):
-        cifar10.load(Split.TRAIN, Options(data_dir=tmp_path))
+        cifar10.load(Split.TRAIN, Config(data_dir=tmp_path))
 
 
 def test_missing_batches_are_named(tmp_path):
     tiny_files.write_cifar10(tmp_path)
     (tmp_path / "data_batch_2.bin").unlink()
     with pytest.raises(UserError, match=r"has no data_batch_2\.bin"):
-        cifar10.load(Split.TRAIN, Options(data_dir=tmp_path))
+        cifar10.load(Split.TRAIN, Config(data_dir=tmp_path))
 
 
 def test_distort_crops_flips_and_changes_colours_over_their_whole_ranges():

@@ -1,15 +1,15 @@
 import numpy as np
 import pytest
 
+from config import Config
 from input_data import features as keys
 from input_data import registry
 from input_data.datasets import digits
-from input_data.options import Options
 from input_data.splits import Split
 
 
 def images_and_labels(split):
-    pipeline = registry.load("digits", split, Options())
+    pipeline = registry.load("digits", split, Config())
     batches = [
         (x[keys.IMAGES], x[keys.RECONS_LABEL])
         for x, _ in pipeline.evaluation_batches(100)

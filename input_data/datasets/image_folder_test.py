@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from common.errors import UserError
+from config import Config
 from input_data import features as keys
 from input_data.datasets import image_folder
 from input_data.datasets.image_folder import divide
-from input_data.options import Options
 from input_data.splits import Split
-from old.errors import UserError
 from testing.tiny_files import random_images, write_png
 
 RAMP = (np.arange(24, dtype=np.uint8) * 10).reshape(4, 6)
@@ -33,7 +33,7 @@ def write_classes(root, counts, shape=(6, 6, 1)):
 
 
 def load(root, split=Split.TRAIN, **options):
-    return image_folder.load(split, Options(data_dir=root, **options))
+    return image_folder.load(split, Config(data_dir=root, **options))
 
 
 def contents(pipeline):
@@ -212,7 +212,7 @@ def test_images_of_two_sizes_need_image_size(tmp_path):
 
 def test_folders_that_make_no_data_set_are_named(tmp_path):
     with pytest.raises(UserError, match="--data_dir"):
-        image_folder.load(Split.TRAIN, Options())
+        image_folder.load(Split.TRAIN, Config())
     write_classes(tmp_path, {"one": 1})
     with pytest.raises(UserError, match=r"two or more; it has: one"):
         load(tmp_path)

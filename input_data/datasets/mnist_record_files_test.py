@@ -2,17 +2,17 @@ import shutil
 
 import numpy as np
 import pytest
+from training.config import Config
 
+from common.errors import UserError
+from config import Config
 from input_data import features as keys
 from input_data import registry
 from input_data.formats.image_records import Encoder
 from input_data.formats.mnist_records import PAIR, SINGLE
-from input_data.options import Options
 from input_data.splits import Split
-from old.errors import UserError
 from testing.mnist_files import write_mnist
 from testing.tiny_files import write_records
-from training.config import Config
 from training.train import train
 
 SIZE = 28
@@ -49,7 +49,7 @@ def write_rows(path, rows):
 
 
 def load(split, **options):
-    return registry.load("mnist", split, Options(**options))
+    return registry.load("mnist", split, Config(**options))
 
 
 def images_of(batch):

@@ -1,16 +1,16 @@
 import numpy as np
 import pytest
 
+from common.errors import UserError
+from config import Config
 from input_data import features as keys
 from input_data import registry
-from input_data.options import Options
 from input_data.splits import Split
-from old.errors import UserError
 from testing.mnist_files import write_mnist
 
 
 def load(folder, split, **options):
-    options = Options(data_dir=str(folder), **options)
+    options = Config(data_dir=str(folder), **options)
     return registry.load("mnist", split, options)
 
 

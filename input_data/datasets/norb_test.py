@@ -2,6 +2,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from common.errors import UserError
+from config import Config
 from input_data import features as keys
 from input_data.datasets import norb
 from input_data.formats.norb_records import (
@@ -9,9 +11,7 @@ from input_data.formats.norb_records import (
     read_records,
     write_records,
 )
-from input_data.options import Options
 from input_data.splits import Split
-from old.errors import UserError
 from testing import tiny_files
 from testing.distribution_checks import check_equally_often, check_uniform
 
@@ -67,7 +67,7 @@ def test_shrink_is_the_legacy_bilinear_resize():
 def test_evaluation_standardises_the_middle(tmp_path):
     tiny_files.write_norb(tmp_path)
     raw, _ = read_records(tmp_path / "testduo.tfrecords")
-    pipeline = norb.load(Split.TEST, Options(data_dir=tmp_path))
+    pipeline = norb.load(Split.TEST, Config(data_dir=tmp_path))
     ((x, _),) = pipeline.evaluation_batches(tiny_files.NUM_TEST)
     for found, image in zip(x[keys.IMAGES], raw, strict=True):
         crop = image[:, ::2, ::2][:, 8:40, 8:40].astype(np.float64)
@@ -79,7 +79,7 @@ def test_evaluation_standardises_the_middle(tmp_path):
 
 def test_training_images_are_standardized_crops(tmp_path):
     tiny_files.write_norb(tmp_path)
-    pipeline = norb.load(Split.TRAIN, Options(data_dir=tmp_path))
+    pipeline = norb.load(Split.TRAIN, Config(data_dir=tmp_path))
     ((x, _),) = pipeline.training_batches(32, 0, 0, 1).as_numpy_iterator()
     images = x[keys.IMAGES]
     np.testing.assert_allclose(images.mean(axis=(1, 2, 3)), 0, atol=1e-5)
@@ -140,7 +140,7 @@ def test_a_wrong_label_is_named(tmp_path):
     records = (tiny_files.norb_example(image, label) for label in (0, 6))
     tiny_files.write_records(path, records)
     with pytest.raises(UserError, match=f"{path}.*record 1 has the label 6"):
-        norb.load(Split.TEST, Options(data_dir=tmp_path))
+        norb.load(Split.TEST, Config(data_dir=tmp_path))
 
 
 def test_images_of_another_size_are_named(tmp_path):
@@ -149,9 +149,9 @@ def test_images_of_another_size_are_named(tmp_path):
     record = tiny_files.norb_example(image, 0, height=[48])
     tiny_files.write_records(path, [record])
     with pytest.raises(UserError, match="images of 48x96 from 2 cameras"):
-        norb.load(Split.TEST, Options(data_dir=tmp_path))
+        norb.load(Split.TEST, Config(data_dir=tmp_path))
 
 
 def test_missing_records_name_the_converter(tmp_path):
     with pytest.raises(UserError, match=r"trainduo.*norb_convert\.py"):
-        norb.load(Split.TRAIN, Options(data_dir=tmp_path))
+        norb.load(Split.TRAIN, Config(data_dir=tmp_path))

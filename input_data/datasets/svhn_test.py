@@ -3,12 +3,12 @@ import struct
 import numpy as np
 import pytest
 
+from common.errors import UserError
+from config import Config
 from input_data import features as keys
 from input_data.datasets import svhn
 from input_data.formats.arrays import read_labels
-from input_data.options import Options
 from input_data.splits import Split
-from old.errors import UserError
 from testing import tiny_files
 
 
@@ -64,12 +64,12 @@ def test_other_content_is_named(tmp_path, content, message):
     path = tmp_path / "train_32x32.mat"
     path.write_bytes(content)
     with pytest.raises(UserError, match=f"{path}.*{message}"):
-        svhn.load(Split.TRAIN, Options(data_dir=tmp_path))
+        svhn.load(Split.TRAIN, Config(data_dir=tmp_path))
 
 
 def test_evaluation_images_are_the_pixels_in_the_unit_range(tmp_path):
     tiny_files.write_svhn(tmp_path)
     data = svhn.read_svhn(tmp_path, training=False)
-    pipeline = svhn.load(Split.TEST, Options(data_dir=tmp_path))
+    pipeline = svhn.load(Split.TEST, Config(data_dir=tmp_path))
     ((x, _),) = pipeline.evaluation_batches(tiny_files.NUM_TEST)
     np.testing.assert_allclose(x[keys.IMAGES], data.images / 255.0, atol=1e-6)

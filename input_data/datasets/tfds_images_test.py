@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
+from common.errors import UserError
+from config import Config
 from input_data import features as keys
 from input_data.datasets import cifar10, mnist, norb, svhn, tfds_images
-from input_data.options import Options
 from input_data.registry import load
 from input_data.splits import Split
-from old.errors import UserError
 from testing import tiny_files
 
 
@@ -38,7 +38,7 @@ def mocked(monkeypatch, tmp_path):
 @pytest.mark.usefixtures("mocked")
 def test_sets_of_the_paper_without_data_dir(load_split, shape, num_classes):
     for split in (Split.TRAIN, Split.TEST):
-        pipeline = load_split(split, Options())
+        pipeline = load_split(split, Config())
         assert pipeline.spec.shape == keys.ImageShape(*shape, num_classes)
         assert pipeline.spec.num_examples == 40
     ((x, _),) = pipeline.evaluation_batches(40)
@@ -69,7 +69,7 @@ def test_any_set_has_the_shape_and_classes_of_its_info(tmp_path):
     tiny_files.prepare_tfds(tmp_path)
     images = tiny_files.random_images(tiny_files.NUM_TEST, 20, 24, 3)
     pipeline = load(
-        "tfds:tiny_photos", Split.TEST, Options(data_dir=str(tmp_path))
+        "tfds:tiny_photos", Split.TEST, Config(data_dir=str(tmp_path))
     )
     assert pipeline.spec.shape == keys.ImageShape(20, 24, 3, 4)
     ((x, _),) = pipeline.evaluation_batches(tiny_files.NUM_TEST)
@@ -85,7 +85,7 @@ def test_images_of_many_sizes_need_image_size(tmp_path):
     tiny_files.prepare_tfds(tmp_path, tiny_files.TinyAnySize)
     options = {"data_dir": str(tmp_path)}
     with pytest.raises(UserError, match=r"tiny_any_size.*--image_size"):
-        load("tfds:tiny_any_size", Split.TRAIN, Options(**options))
+        load("tfds:tiny_any_size", Split.TRAIN, Config(**options))
     options["image_size"] = 19
     # There is no split test: the last fifth of train takes its place.
     for split, count in (
@@ -94,7 +94,7 @@ def test_images_of_many_sizes_need_image_size(tmp_path):
         (Split.VALID_TRAIN, 10),
         (Split.VALID_TEST, 2),
     ):
-        pipeline = load("tfds:tiny_any_size", split, Options(**options))
+        pipeline = load("tfds:tiny_any_size", split, Config(**options))
         assert pipeline.spec.shape == keys.ImageShape(19, 19, 1, 4)
         assert pipeline.spec.num_examples == count
         # A checkpoint records it: another version may have other last images.
@@ -112,14 +112,14 @@ def test_damaged_files_of_tfds_are_an_error(tmp_path):
         path.write_bytes(damaged)
         with pytest.raises(UserError, match=f"tiny_photos in {tmp_path}"):
             load(
-                "tfds:tiny_photos", Split.TRAIN, Options(data_dir=str(tmp_path))
+                "tfds:tiny_photos", Split.TRAIN, Config(data_dir=str(tmp_path))
             )
 
 
 def test_files_of_a_format_that_is_not_read_are_named(tmp_path):
     tiny_files.prepare_tfds(tmp_path, file_format="array_record")
     with pytest.raises(UserError, match="of a format that is not read"):
-        load("tfds:tiny_photos", Split.TRAIN, Options(data_dir=str(tmp_path)))
+        load("tfds:tiny_photos", Split.TRAIN, Config(data_dir=str(tmp_path)))
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_files_of_a_format_that_is_not_read_are_named(tmp_path):
 )
 def test_sets_that_cannot_be_used_are_named(tmp_path, name, message):
     with pytest.raises(UserError, match=f"tfds:.*{message}"):
-        load(f"tfds:{name}", Split.TRAIN, Options(data_dir=str(tmp_path)))
+        load(f"tfds:{name}", Split.TRAIN, Config(data_dir=str(tmp_path)))
 
 
 def test_too_much_for_the_memory_is_refused(tmp_path):
@@ -149,7 +149,7 @@ def test_too_much_for_the_memory_is_refused(tmp_path):
         load(
             "tfds:tiny_photos",
             Split.TRAIN,
-            Options(data_dir=str(tmp_path), image_size=200000),
+            Config(data_dir=str(tmp_path), image_size=200000),
         )
 
 
@@ -170,7 +170,7 @@ def test_without_network_tfds_is_not_asked(monkeypatch, tmp_path, name):
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
     message = r"googleapis\.com does not answer.*--data_dir.*--dataset=digits"
     with pytest.raises(UserError, match=message):
-        load(name, Split.TRAIN, Options())
+        load(name, Split.TRAIN, Config())
 
 
 def test_a_network_that_does_not_answer_is_given_up(monkeypatch, tmp_path):
@@ -181,7 +181,7 @@ def test_a_network_that_does_not_answer_is_given_up(monkeypatch, tmp_path):
         monkeypatch.setenv("https_proxy", address)
         start = time.monotonic()
         with pytest.raises(UserError, match="no network"):
-            load("mnist", Split.TRAIN, Options())
+            load("mnist", Split.TRAIN, Config())
     assert time.monotonic() - start < 10
 
 
@@ -216,7 +216,7 @@ def test_a_name_that_is_never_resolved_is_given_up(monkeypatch, tmp_path):
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(60))
     start = time.monotonic()
     with pytest.raises(UserError, match="no network"):
-        load("mnist", Split.TRAIN, Options())
+        load("mnist", Split.TRAIN, Config())
     assert time.monotonic() - start < 10
 
 
@@ -224,11 +224,11 @@ def test_tfds_that_hangs_is_given_up(monkeypatch):
     monkeypatch.setattr(tfds_images, "_OPEN_SECONDS", 0.5)
     monkeypatch.setattr(tfds, "builder", lambda *_, **__: time.sleep(60))
     with pytest.raises(UserError, match=r"does not answer.*--dataset=digits"):
-        load("mnist", Split.TRAIN, Options())
+        load("mnist", Split.TRAIN, Config())
 
 
 def test_a_download_that_fails_is_one_message(monkeypatch, tmp_path):
     refuse_downloads(monkeypatch, tmp_path)
     monkeypatch.setattr(tfds_images, "has_network", lambda: True)
     with pytest.raises(UserError, match=r"asked to download.*--data_dir"):
-        load("mnist", Split.TRAIN, Options())
+        load("mnist", Split.TRAIN, Config())

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from common.errors import UserError
 from devices import choice
-from layers.kept_spectra import KeptSpectra
+from layers.convolution import KeptSpectra
 
 
 def make(settings):

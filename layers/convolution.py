@@ -1,5 +1,11 @@
-"""Convolution of images, in the way that is fastest for its size."""
+"""Convolution of images by the fastest algorithm for its size.
 
+On CPUs a cost model selects the direct convolution or Toom and Cook's
+algorithm (toom_cook.py). GPUs always compute the direct convolution.
+"""
+
+import contextlib
+import contextvars
 import functools
 import itertools
 import math
@@ -8,8 +14,7 @@ import numbers
 import keras
 from keras import backend, ops
 
-from .kept_spectra import spectrum_of
-from .toom_cook import Plan, axes, convolution_by_spectrum
+from .toom_cook import Plan, axes, convolution_by_spectrum, kernel_spectrum
 from .utils import (
     cpu_has_bfloat16_products,
     is_jax_on_cpu,
@@ -18,34 +23,32 @@ from .utils import (
     zeros_around,
 )
 
-# What decides, as benchmarks/convolution_benchmark.py measures it, counted in
-# multiply-adds of a matrix product: one multiply-add of the direct
-# convolution and its gradients, one of a transform, and one number of a
-# spectrum that is written and read. TensorFlow's are of a processor with
-# AVX-512, where for 16 sizes they choose the fastest of 40 square tiles and the
-# direct convolution; other backends' transforms were not measured alone.
+# Costs relative to one multiply-add of a matrix product: a multiply-add of the
+# direct convolution, a multiply-add of a transform, and writing and reading
+# one number of a spectrum. Those of TensorFlow were fitted on a CPU with
+# AVX-512 by benchmarks/convolution_benchmark.py and select the fastest of 40
+# square tiles and the direct convolution for 16 sizes. Those of the other
+# backends were measured as a whole, not for transforms alone.
 _COSTS = {
     "tensorflow": (0.9, 0.35, 30.0),
     "jax": (2.4, 1.0, 100.0),
     "torch": (1.0, 1.0, 100.0),
 }
-# Whose plan is taken for a batch size that is not known when the graph is
-# made; the graph then computes small batches directly.
+# The batch size for which the plan is chosen where the batch size is unknown.
 _USUAL_BATCH = 128
 
 
 def convolution(images, kernel, strides, padding: str):
-    """The convolution of images with a kernel, as `ops.conv` computes it.
+    """Convolves images with a kernel; same result as `ops.conv`.
 
-    On CPUs it is computed by Toom and Cook's algorithm where that is faster,
-    and in float32 where the processor has no products of shorter numbers. Of a
-    batch that is not known when TensorFlow makes the graph, as in an export,
-    its size decides when the graph runs.
+    On CPUs without bfloat16 products, float16 and bfloat16 are computed in
+    float32. If the batch size is unknown when TensorFlow traces the graph, the
+    graph contains both algorithms and the batch size selects one at run time.
 
     Args:
       images: tensor [B, H, W, C].
       kernel: tensor or variable [k, k, C, O].
-      strides: int, in both directions, or a pair.
+      strides: int, or a pair of ints.
       padding: "valid" or "same".
 
     Returns:
@@ -53,8 +56,8 @@ def convolution(images, kernel, strides, padding: str):
     """
     strides = _pair(strides)
     if not is_on_cpu():
-        taps = ops.cast(kernel, images.dtype)
-        return _direct(images, taps, strides, padding)
+        kernel = ops.cast(kernel, images.dtype)
+        return _direct(images, kernel, strides, padding)
     outputs_dtype = dtype = backend.standardize_dtype(images.dtype)
     if dtype == "float16" or (
         dtype == "bfloat16" and not cpu_has_bfloat16_products()
@@ -66,23 +69,23 @@ def convolution(images, kernel, strides, padding: str):
     if None not in images.shape[1:]:
         plan = faster_plan(*sizes)
 
-    def by_spectrum():
-        taps = spectrum_of(kernel, plan)
-        return convolution_by_spectrum(images, taps, plan)
+    def by_toom_cook():
+        spectrum = _spectrum(kernel, plan)
+        return convolution_by_spectrum(images, spectrum, plan)
 
-    def by_taps():
+    def directly():
         taps = ops.cast(kernel, dtype)
         if is_jax_on_cpu() and _has_small_patches(images, taps):
             return _by_patches(images, taps, strides, padding)
         return _direct(images, taps, strides, padding)
 
     if plan is None:
-        outputs = by_taps()
+        outputs = directly()
     elif images.shape[0] is None:
         is_large = ops.shape(images)[0] >= least_batch(*sizes)
-        outputs = ops.cond(is_large, by_spectrum, by_taps)
+        outputs = ops.cond(is_large, by_toom_cook, directly)
     else:
-        outputs = by_spectrum()
+        outputs = by_toom_cook()
     return ops.cast(outputs, outputs_dtype)
 
 
@@ -90,12 +93,9 @@ def convolution(images, kernel, strides, padding: str):
 def faster_plan(
     images, kernel, strides, padding: str, dtype: str = "float32"
 ) -> Plan | None:
-    """How to cut a convolution that Toom and Cook's algorithm makes faster.
+    """The cheapest `Plan`, or None if the direct convolution is cheaper.
 
-    Args and raises: as `costs`.
-
-    Returns:
-      The cheapest `Plan`, or None if the direct convolution is cheaper.
+    Args: as for `costs`.
     """
     by_plan, direct = costs(images, kernel, strides, padding, dtype)
     plan = min(by_plan, key=by_plan.get)
@@ -105,40 +105,40 @@ def faster_plan(
 def least_batch(
     images, kernel, strides, padding: str, dtype: str = "float32"
 ) -> int:
-    """From how many examples on the plan of `faster_plan` pays.
+    """Smallest batch size for which the plan of `faster_plan` is cheaper.
 
-    Args: as `costs`, of a size for which there is such a plan.
+    Args: as for `costs`, with sizes for which there is such a plan.
     """
     plan = faster_plan(images, kernel, strides, padding, dtype)
     _, direct = costs(images, kernel, strides, padding, dtype)
-    _, *of_spectra = _COSTS[backend.backend()]
+    _, *transform_costs = _COSTS[backend.backend()]
     channels, filters = kernel[2:]
     return next(
         batch
         for batch in itertools.count(1)
-        if plan.cost(channels, filters, batch, *of_spectra) < direct
+        if plan.cost(channels, filters, batch, *transform_costs) < direct
     )
 
 
 def costs(
     images, kernel, strides, padding: str, dtype: str
 ) -> tuple[dict[Plan, float], float]:
-    """What a convolution costs, counted in multiply-adds of a product.
+    """Estimated costs of a convolution for one example, in multiply-adds.
 
     Args:
       images: tuple (B or None, H, W, C).
       kernel: tuple (k, k, C, O).
       strides: pair of ints.
       padding: "valid" or "same".
-      dtype: string, the type of the numbers.
+      dtype: string, dtype of images and kernel.
 
     Returns:
-      What an example costs by each `Plan`, and what it costs directly.
+      Pair of the costs by `Plan` and the cost of the direct convolution.
 
     Raises:
-      ValueError: for a kernel that is larger than the images.
+      ValueError: if the kernel is larger than the images.
     """
-    multiply_add, *of_spectra = _COSTS[backend.backend()]
+    multiply_add, *transform_costs = _COSTS[backend.backend()]
     batch, *size, channels = images
     *kernel_size, _, filters = kernel
     plans = [
@@ -147,29 +147,30 @@ def costs(
             *map(axes, size, kernel_size, strides, (padding, padding))
         )
     ]
-    if not isinstance(batch, int):  # None; JAX has a symbol for it in exports
-        batch = _USUAL_BATCH
     if not plans:
         raise ValueError(
-            f"images of {size} pixels are smaller than the kernel of "
-            f"{kernel_size}, which padding='valid' does not allow"
+            f"The kernel {kernel_size} is larger than the images {size}, "
+            'which padding="valid" does not allow.'
         )
+    if not isinstance(batch, int):  # None, or a symbol in exports of JAX
+        batch = _USUAL_BATCH
     positions = plans[0].rows.positions * plans[0].columns.positions
-    return (
-        {p: p.cost(channels, filters, batch, *of_spectra) for p in plans},
-        multiply_add * positions * math.prod(kernel),
-    )
+    by_plan = {
+        plan: plan.cost(channels, filters, batch, *transform_costs)
+        for plan in plans
+    }
+    return by_plan, multiply_add * positions * math.prod(kernel)
 
 
 def _pair(strides):
-    is_one = isinstance(strides, numbers.Integral)
-    return (int(strides),) * 2 if is_one else tuple(strides)
+    is_int = isinstance(strides, numbers.Integral)
+    return (int(strides),) * 2 if is_int else tuple(strides)
 
 
 def _direct(images, kernel, strides, padding):
     if tuple(kernel.shape[:2]) == (1, 1):
-        # Only these pixels count. Torch 2.13 on CPUs gives wrong gradients of
-        # such a kernel if it leaves out the others itself.
+        # Torch 2.13 on CPUs computes wrong gradients of a 1x1 kernel with
+        # strides.
         rows, columns = strides
         images, strides = images[:, ::rows, ::columns], 1
     return ops.conv(
@@ -182,10 +183,10 @@ def _direct(images, kernel, strides, padding):
 
 
 def _has_small_patches(images, kernel):
-    """Whether a position sees no more numbers than it gives.
+    """Whether a receptive field has no more numbers than there are filters.
 
-    XLA on CPUs takes three times as long for the first convolution of the
-    default network, with the gradient of its kernel, as by its patches.
+    On CPUs XLA computes the first convolution of the default network and its
+    gradient three times as fast by `_by_patches`.
     """
     *taps, channels, filters = kernel.shape
     return (
@@ -194,24 +195,96 @@ def _has_small_patches(images, kernel):
 
 
 def _by_patches(images, kernel, strides, padding):
-    """The convolution as one product, of all that each position sees."""
+    """Convolution as one product of all receptive fields with the kernel."""
     *taps, _, filters = kernel.shape
     for number in (1, 0):
-        step = strides[number]
-        axis = images.shape[1 + number], taps[number], step, padding
-        span = step * (positions_of(*axis) - 1) + 1
-        zeros = [(0, 0)] * 4
-        zeros[1 + number] = zeros_around(*axis)
-        images = ops.pad(images, zeros)
-        shifted = (slice(y, y + span, step) for y in range(taps[number]))
-        before = (slice(None),) * (1 + number)
-        images = ops.concatenate([images[*before, s] for s in shifted], axis=-1)
+        stride = strides[number]
+        axis = images.shape[1 + number], taps[number], stride, padding
+        span = stride * (positions_of(*axis) - 1) + 1
+        pads = [(0, 0)] * 4
+        pads[1 + number] = zeros_around(*axis)
+        images = ops.pad(images, pads)
+        leading = (slice(None),) * (1 + number)
+        shifted = [
+            images[*leading, slice(tap, tap + span, stride)]
+            for tap in range(taps[number])
+        ]
+        images = ops.concatenate(shifted, axis=-1)
+    # [B, h, w, k * k * C] @ [k * k * C, O]
     return ops.matmul(images, ops.reshape(kernel, (-1, filters)))
+
+
+_spectra_in_use = contextvars.ContextVar("spectra_in_use", default=None)
+
+
+class KeptSpectra:
+    """Cache of the spectra of a network's kernels for inference on TensorFlow.
+
+    Training changes the kernels at every step, so their spectra are computed
+    for every batch. For inference they are computed once:
+
+      spectra = KeptSpectra()
+
+      @tf.function
+      def predict(images):
+          with spectra.in_use():
+              return network(images, training=False)
+
+      predict(images)
+      ...                # the weights change
+      spectra.update()
+      predict(images)
+
+    No gradient reaches the kernels.
+    """
+
+    def __init__(self):
+        self._spectra = {}  # (id of the kernel, its dtype, plan) -> variables
+
+    @contextlib.contextmanager
+    def in_use(self):
+        """A context in which `convolution` uses these spectra."""
+        token = _spectra_in_use.set(self)
+        try:
+            yield
+        finally:
+            _spectra_in_use.reset(token)
+
+    def update(self):
+        """Computes all spectra from the present values of the kernels."""
+        for (_, dtype, plan), (kernel, spectrum) in self._spectra.items():
+            taps = ops.cast(ops.cast(kernel.value, dtype), plan.dtype)
+            spectrum.assign(kernel_spectrum(taps, plan))
+
+    def get(self, kernel, plan):
+        """The spectrum of a `keras.Variable`, computed at the first call."""
+        import tensorflow as tf
+
+        # Under mixed precision the value of a float32 variable is bfloat16.
+        dtype = backend.standardize_dtype(kernel.value.dtype)
+        key = id(kernel), dtype, plan
+        if key not in self._spectra:
+            with tf.init_scope():  # outside of the function that is traced
+                taps = ops.cast(kernel, plan.dtype)
+                spectrum = tf.Variable(
+                    kernel_spectrum(taps, plan), trainable=False
+                )
+            self._spectra[key] = kernel, spectrum
+        _, spectrum = self._spectra[key]
+        return spectrum.value()
+
+
+def _spectrum(kernel, plan):
+    """The spectrum of a kernel, from the `KeptSpectra` in use if there are."""
+    spectra = _spectra_in_use.get()
+    if spectra is not None and isinstance(kernel, keras.Variable):
+        return spectra.get(kernel, plan)
+    return kernel_spectrum(ops.cast(kernel, plan.dtype), plan)
 
 
 @keras.saving.register_keras_serializable(package="capsules")
 class Conv2D(keras.layers.Conv2D):
-    """`keras.layers.Conv2D`, of the same weights, by `convolution`."""
+    """`keras.layers.Conv2D`, computed by `convolution`."""
 
     def convolution_op(self, inputs, kernel):
         if (

@@ -1,6 +1,7 @@
-"""Helpers shared by the layers: devices, weights, slices, receptive fields."""
+"""Helpers of the layers: arguments, devices, weights, slices, windows."""
 
 import functools
+import numbers
 import pathlib
 from typing import Any, TypeAlias
 
@@ -11,6 +12,57 @@ from keras import backend, ops
 # A tensor of any backend, a NumPy array or a symbolic Keras tensor. These
 # types have no common base class.
 Tensor: TypeAlias = Any
+
+
+# Arguments and shapes.
+
+
+def require_positive(**arguments: int) -> None:
+    """Raises ValueError unless all arguments are positive integers."""
+    for name, value in arguments.items():
+        if not isinstance(value, numbers.Integral) or value < 1:
+            raise ValueError(
+                f"`{name}` must be a positive integer. Received: {value!r}"
+            )
+
+
+def require_axes(
+    layer: keras.layers.Layer, shape: tuple, *axes: str, num_unknown: int = 0
+) -> None:
+    """Raises ValueError unless an input shape has the given axes.
+
+    Args:
+      layer: the layer that is built.
+      shape: tuple, the shape of its input.
+      *axes: names of the axes after the batch axis. Their sizes must be known.
+      num_unknown: int, how many of the first axes may have unknown sizes.
+    """
+    if len(shape) != 1 + len(axes) or None in shape[1 + num_unknown :]:
+        raise ValueError(
+            f"{layer.name} needs input of shape (batch, {', '.join(axes)}) "
+            f"with known {', '.join(axes[num_unknown:])}. "
+            f"Received: input_shape={tuple(shape)}"
+        )
+
+
+def require_kernel_fits(
+    layer: keras.layers.Layer, shape: tuple, kernel_size: tuple[int, int]
+) -> None:
+    """Raises ValueError if a kernel exceeds an input [B, H, W, ...]."""
+    if shape[1] < kernel_size[0] or shape[2] < kernel_size[1]:
+        raise ValueError(
+            f"{layer.name} needs input of at least kernel_size={kernel_size}. "
+            f"Received: input_shape={tuple(shape)}"
+        )
+
+
+def standardize_padding(padding: str) -> str:
+    """Returns "VALID" or "SAME", given in upper or lower case."""
+    if padding.upper() not in ("VALID", "SAME"):
+        raise ValueError(
+            f'`padding` must be "VALID" or "SAME". Received: {padding!r}'
+        )
+    return padding.upper()
 
 
 # Device and precision queries.
@@ -172,16 +224,16 @@ _LOG_ZERO = -1e30
 
 
 class Window:
-    """Which children each position of parents sees, and back.
+    """The sliding window of a convolution over a grid of child capsules.
 
     Args:
       height, width: int, of the grid of children.
-      size: int, k, height and width of a receptive field.
+      size: int, k, height and width of the window.
       strides: int, in both directions.
-      padding: "VALID" or "SAME", as of a convolution.
+      padding: "VALID" or "SAME".
 
     Attributes:
-      positions: (h, w), of the parents.
+      positions: (h, w), the grid of parents, one for each window position.
     """
 
     def __init__(self, height, width, size, strides, padding):
@@ -192,13 +244,18 @@ class Window:
         self._pads = [zeros_around(*axis) for axis in axes]
 
     def patches(self, grid):
-        """[B, H, W, ...] to [B, h, w, k * k, ...], with zeros around."""
-        others = len(grid.shape) - 3
-        padded = ops.pad(grid, [(0, 0), *self._pads, *[(0, 0)] * others])
+        """[B, H, W, ...] -> [B, h, w, k * k, ...], with zero padding."""
+        num_other_axes = len(grid.shape) - 3
+        padded = ops.pad(
+            grid, [(0, 0), *self._pads, *[(0, 0)] * num_other_axes]
+        )
         return ops.stack(list(self._shifted(padded, 1)), axis=3)
 
     def _shifted(self, grid, axis):
-        """What each place of all receptive fields sees: k * k tensors."""
+        """Yields, for each of the k * k places in the window, its children.
+
+        The grid's height is at `axis`, its width at `axis + 1`.
+        """
         rows, columns = (
             [
                 slice(start, start + (p - 1) * self._strides + 1, self._strides)
@@ -206,87 +263,72 @@ class Window:
             ]
             for p in self.positions
         )
-        before = (slice(None),) * axis
+        leading = (slice(None),) * axis
         for row in rows:
             for column in columns:
-                yield grid[(*before, row, column)]
+                yield grid[(*leading, row, column)]
 
     def unflatten(self, entries):
-        """[G, N, K] to [G, B, h, w, k, k, I]."""
-        per_place = entries.shape[-1] // self._size**2
+        """[G, N, K] -> [G, B, h, w, k, k, I], N = B * h * w, K = k * k * I."""
+        types = entries.shape[-1] // self._size**2
+        window = (self._size, self._size, types)
         return ops.reshape(
-            entries,
-            (
-                entries.shape[0],
-                -1,
-                *self.positions,
-                self._size,
-                self._size,
-                per_place,
-            ),
+            entries, (entries.shape[0], -1, *self.positions, *window)
         )
 
     def num_parents(self):
-        """How many positions see the child of an entry: [h, w, k, k]."""
+        """Number of window positions that contain a child: [h, w, k, k].
+
+        The child of [y, x, i, j] is at place (i, j) of the window (y, x).
+        """
         counts = []
         for positions in self.positions:
-            seen = np.zeros((positions - 1) * self._strides + self._size)
+            count = np.zeros((positions - 1) * self._strides + self._size)
             starts = self._strides * np.arange(positions)
-            places = starts[:, None] + np.arange(self._size)
-            np.add.at(seen, places, 1)
-            counts.append(seen[places])
+            children = starts[:, None] + np.arange(self._size)
+            np.add.at(count, children, 1)
+            counts.append(count[children])
         rows, columns = counts
         return rows[:, None, :, None] * columns[None, :, None, :]
 
-    def over_fields(self, fields, combine):
-        """Combines the entries of all receptive fields that are of one child.
+    def over_windows(self, entries, combine):
+        """Combines the entries of each child over all windows that contain it.
 
         Args:
-          fields: tensor [G, B, h, w, k, k, I].
+          entries: tensor [G, B, h, w, k, k, I].
           combine: `ops.add` or `ops.maximum`.
 
         Returns:
-          Tensor of the same shape: for each entry what its child has.
+          Tensor of the same shape: in place of each entry the sum or maximum
+          of all entries of the same child.
         """
-        nothing = 0.0 if combine is ops.add else _LOG_ZERO
-        height, width = self.positions
-        leading = (fields.shape[0], -1)
-        per_place = fields.shape[-1]
-        between = self._strides - 1
+        empty = 0.0 if combine is ops.add else _LOG_ZERO
+        groups, _, height, width, *_, types = entries.shape
+        stride, last = self._strides, self._size - 1
         grid = None
         for row in range(self._size):
             for column in range(self._size):
-                # To where the children are: with the strides between them,
-                # and moved to the place of the receptive field.
-                entries = ops.reshape(
-                    fields[:, :, :, :, row, column],
-                    (*leading, height, 1, width, 1, per_place),
+                # Moves the entries to the positions of their children: with
+                # gaps of `stride` and shifted by (row, column).
+                children = ops.reshape(
+                    entries[:, :, :, :, row, column],
+                    (groups, -1, height, 1, width, 1, types),
                 )
-                entries = _pad(
-                    entries, {3: (0, between), 5: (0, between)}, nothing
+                gap = (0, stride - 1)
+                children = _pad(children, {3: gap, 5: gap}, empty)
+                children = ops.reshape(
+                    children,
+                    (groups, -1, height * stride, width * stride, types),
                 )
-                entries = ops.reshape(
-                    entries,
-                    (
-                        *leading,
-                        height * self._strides,
-                        width * self._strides,
-                        per_place,
-                    ),
-                )
-                last = self._size - 1
-                entries = _pad(
-                    entries,
-                    {2: (row, last - row), 3: (column, last - column)},
-                    nothing,
-                )
-                grid = entries if grid is None else combine(grid, entries)
-        of_children = ops.stack(list(self._shifted(grid, 2)), axis=4)
-        return ops.reshape(of_children, ops.shape(fields))
+                shift = {2: (row, last - row), 3: (column, last - column)}
+                children = _pad(children, shift, empty)
+                grid = children if grid is None else combine(grid, children)
+        combined = ops.stack(list(self._shifted(grid, 2)), axis=4)
+        return ops.reshape(combined, ops.shape(entries))
 
 
 def _pad(tensor, widths, value):
-    """Pads the axes that `widths` names, if there is anything to add."""
+    """Pads the axes that are keys of `widths`, if there is padding to add."""
     if not any(sum(pair) for pair in widths.values()):
         return tensor
     pads = [widths.get(axis, (0, 0)) for axis in range(len(tensor.shape))]

@@ -13,8 +13,6 @@ from .utils import (
     Tensor,
     TruncatedNormal,
     positions_of,
-    require_axes,
-    require_kernel_fits,
     require_positive,
     standardize_padding,
 )
@@ -31,12 +29,8 @@ class Length(keras.layers.Layer):
     def call(self, inputs):
         return lengths(inputs)
 
-    def compute_output_shape(self, input_shape):
-        return tuple(input_shape[:-1])
-
     def compute_output_spec(self, inputs):
-        shape = self.compute_output_shape(inputs.shape)
-        return keras.KerasTensor(shape, "float32")
+        return keras.KerasTensor(inputs.shape[:-1], "float32")
 
     def get_config(self):
         # Keras cannot save a layer with a dtype policy without this method.
@@ -106,7 +100,7 @@ class _RoutedLayer(keras.layers.Layer):
         return route(votes, self.biases, self.num_routing, self.rule)
 
     def couplings(self, inputs: Tensor) -> Tensor:
-        """Coupling coefficients of every routing iteration.
+        """Couplings of all routing iterations.
 
         Args:
           inputs: tensor [..., I, a], as in a call.
@@ -203,20 +197,13 @@ class Capsule(_RoutedLayer):
         self.input_spec = keras.layers.InputSpec(ndim=3)
 
     def build(self, input_shape):
-        num_unknown = 1 if self.share_weights else 0
-        require_axes(
-            self, input_shape, "capsules", "atoms", num_unknown=num_unknown
-        )
         _, inputs, input_atoms = input_shape
-        self._add_weights(
-            (
-                1 if self.share_weights else inputs,
-                input_atoms,
-                self.num_capsules * self.num_atoms,
-            )
-        )
+        output_size = self.num_capsules * self.num_atoms
         if self.share_weights:
+            self._add_weights((1, input_atoms, output_size))
             inputs = None
+        else:
+            self._add_weights((inputs, input_atoms, output_size))
         self.input_spec = keras.layers.InputSpec(
             shape=(None, inputs, input_atoms)
         )
@@ -282,13 +269,9 @@ class ConvSlimCapsule(_RoutedLayer):
         self.input_spec = keras.layers.InputSpec(ndim=5)
 
     def build(self, input_shape):
-        require_axes(self, input_shape, "height", "width", "capsules", "atoms")
-        kernel = (self.kernel_size,) * 2
-        if self.padding == "VALID":
-            require_kernel_fits(self, input_shape, kernel)
-        self._add_weights(
-            (*kernel, input_shape[-1], self.num_capsules * self.num_atoms)
-        )
+        size = self.kernel_size
+        outputs = self.num_capsules * self.num_atoms
+        self._add_weights((size, size, input_shape[-1], outputs))
         self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
 
     def _votes(self, inputs):
@@ -296,9 +279,8 @@ class ConvSlimCapsule(_RoutedLayer):
         images = ops.reshape(  # [B * I, H, W, a]
             ops.transpose(inputs, (0, 3, 1, 2, 4)), (-1, height, width, atoms)
         )
-        votes = convolution(
-            images, self.kernel, self.strides, self.padding.lower()
-        )
+        strides = (self.strides, self.strides)
+        votes = convolution(images, self.kernel, strides, self.padding.lower())
         outputs = (self.num_capsules, self.num_atoms)
         votes = ops.reshape(votes, (-1, types, *votes.shape[1:3], *outputs))
         votes = ops.transpose(votes, (0, 2, 3, 1, 4, 5))  # [B, h, w, I, O, A]

@@ -9,7 +9,6 @@ import contextvars
 import functools
 import itertools
 import math
-import numbers
 
 import keras
 from keras import backend, ops
@@ -48,13 +47,12 @@ def convolution(images, kernel, strides, padding: str):
     Args:
       images: tensor [B, H, W, C].
       kernel: tensor or variable [k, k, C, O].
-      strides: int, or a pair of ints.
+      strides: pair of ints.
       padding: "valid" or "same".
 
     Returns:
       Tensor [B, h, w, O].
     """
-    strides = _pair(strides)
     if not is_on_cpu():
         kernel = ops.cast(kernel, images.dtype)
         return _direct(images, kernel, strides, padding)
@@ -93,10 +91,7 @@ def convolution(images, kernel, strides, padding: str):
 def faster_plan(
     images, kernel, strides, padding: str, dtype: str = "float32"
 ) -> Plan | None:
-    """The cheapest `Plan`, or None if the direct convolution is cheaper.
-
-    Args: as for `costs`.
-    """
+    """The cheapest `Plan`, or None if the direct convolution is cheaper."""
     by_plan, direct = costs(images, kernel, strides, padding, dtype)
     plan = min(by_plan, key=by_plan.get)
     return plan if by_plan[plan] < direct else None
@@ -105,10 +100,7 @@ def faster_plan(
 def least_batch(
     images, kernel, strides, padding: str, dtype: str = "float32"
 ) -> int:
-    """Smallest batch size for which the plan of `faster_plan` is cheaper.
-
-    Args: as for `costs`, with sizes for which there is such a plan.
-    """
+    """Smallest batch size for which the plan of `faster_plan` is cheaper."""
     plan = faster_plan(images, kernel, strides, padding, dtype)
     _, direct = costs(images, kernel, strides, padding, dtype)
     _, *transform_costs = _COSTS[backend.backend()]
@@ -134,9 +126,6 @@ def costs(
 
     Returns:
       Pair of the costs by `Plan` and the cost of the direct convolution.
-
-    Raises:
-      ValueError: if the kernel is larger than the images.
     """
     multiply_add, *transform_costs = _COSTS[backend.backend()]
     batch, *size, channels = images
@@ -162,11 +151,6 @@ def costs(
     return by_plan, multiply_add * positions * math.prod(kernel)
 
 
-def _pair(strides):
-    is_int = isinstance(strides, numbers.Integral)
-    return (int(strides),) * 2 if is_int else tuple(strides)
-
-
 def _direct(images, kernel, strides, padding):
     if tuple(kernel.shape[:2]) == (1, 1):
         # Torch 2.13 on CPUs computes wrong gradients of a 1x1 kernel with
@@ -183,10 +167,10 @@ def _direct(images, kernel, strides, padding):
 
 
 def _has_small_patches(images, kernel):
-    """Whether a receptive field has no more numbers than there are filters.
+    """Whether XLA on CPUs is faster by `_by_patches`.
 
-    On CPUs XLA computes the first convolution of the default network and its
-    gradient three times as fast by `_by_patches`.
+    It takes a third of the time for the first convolution of the default
+    network and its gradient.
     """
     *taps, channels, filters = kernel.shape
     return (

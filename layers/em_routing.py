@@ -112,9 +112,6 @@ def em_routing(
 
     Returns:
       Pair of float32 tensors: poses [..., O, 16] and activations [..., O].
-
-    Raises:
-      ValueError: if `options.normalise` is "positions".
     """
     poses, logits, _ = _route_formed(
         votes, activations, beta_u, beta_a, options
@@ -136,9 +133,7 @@ def em_assignments(
     beta_a: Tensor,
     options: EMOptions | None = None,
 ) -> Tensor:
-    """The assignments R of every iteration of `em_routing`.
-
-    Args: as for `em_routing`.
+    """Assignments R of all iterations of `em_routing`.
 
     Returns:
       float32 tensor [num_routing, ..., K, O], which sums to 1 over O.
@@ -356,11 +351,7 @@ class OverPositions:
     K = k * k * child types here. The dense grid of children by parents is
     never formed.
 
-    Args:
-      types: int, O.
-      window: `utils.Window`.
-      by_type: bool, whether they sum to 1 for each type separately, or over
-        all types together.
+    With `by_type` they sum to 1 for each type, otherwise over all types.
     """
 
     def __init__(self, types, window, by_type):
@@ -370,13 +361,12 @@ class OverPositions:
 
     def start(self, activations):
         """The initial assignments, [N, K] -> [1, N, K]."""
-        uniform = ops.full_like(activations, 1 / self._types)
-        if not self._by_type:
-            entries = self._window.unflatten(uniform[None])
-            shares = 1 / self._window.num_parents()[..., None]
-            shares = ops.convert_to_tensor(shares, "float32")
-            uniform = ops.reshape(entries * shares, ops.shape(uniform))
-        return uniform[None]
+        uniform = ops.full_like(activations, 1 / self._types)[None]
+        if self._by_type:
+            return uniform
+        entries = self._window.unflatten(uniform)
+        shares = entries * (1 / self._window.num_parents())
+        return ops.reshape(shares, ops.shape(uniform))
 
     def normalise(self, log_densities):
         """log(a_j p_ij) -> R_ij, both float32 [O, N, K]."""

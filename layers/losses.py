@@ -1,8 +1,8 @@
 """Losses and metrics of the reference, one float32 value for each example.
 
-Losses take (labels, logits) or (images, reconstructions) and return a float32
-tensor [B]; the training loss is its mean over the batch. `logits` are the
-capsule lengths of capsule networks and the raw outputs of the baseline.
+Losses and metrics take k-hot labels [B, O] and logits [B, O], which are the
+capsule lengths of capsule networks and the raw outputs of the baseline. They
+return a float32 tensor [B]; the training loss is its mean over the batch.
 """
 
 import keras
@@ -51,9 +51,6 @@ def margin_loss(
       labels: tensor T [B, O], 1 for each class that is present, else 0.
       logits: tensor l [B, O].
       absent_weight: float, lambda of the paper; half of it is the 0.25 above.
-
-    Returns:
-      float32 tensor [B].
     """
     labels, logits = _float32(labels, logits)
     present = ops.square(ops.relu(PRESENT_MARGIN - logits))
@@ -70,13 +67,6 @@ def softmax_loss(labels: Tensor, logits: Tensor) -> Tensor:
     and its gradient is k * softmax(logits) - labels. The TensorFlow operation
     that the reference calls has the gradient softmax(logits) - labels for
     every k.
-
-    Args:
-      labels: tensor [B, O], k-hot.
-      logits: tensor [B, O].
-
-    Returns:
-      float32 tensor [B].
     """
     labels, logits = _float32(labels, logits)
     return -ops.sum(labels * ops.log_softmax(logits, axis=-1), axis=-1)
@@ -88,13 +78,6 @@ def sigmoid_loss(labels: Tensor, logits: Tensor) -> Tensor:
 
     The reference halves the targets, because two digits share the
     probability, and does so with one digit, too.
-
-    Args:
-      labels: tensor [B, O], k-hot.
-      logits: tensor [B, O].
-
-    Returns:
-      float32 tensor [B].
     """
     labels, logits = _float32(labels, logits)
     # log(1 + exp(l)) - T * l; softplus does not overflow.
@@ -118,9 +101,6 @@ def reconstruction_loss(
       images: tensor [B, ...], pixels in [0, 1].
       reconstructions: tensor of the same shape.
       weight: float.
-
-    Returns:
-      float32 tensor [B].
     """
     images, reconstructions = (
         ops.cast(t, "float32") for t in (images, reconstructions)
@@ -144,9 +124,6 @@ def spread_loss(
       labels: tensor [B, O], k-hot.
       activations: tensor [B, O], in [0, 1].
       margin: float, or tensor [B]; see `spread_margin`.
-
-    Returns:
-      float32 tensor [B].
     """
     labels, activations = _float32(labels, activations)
     margin = ops.reshape(ops.cast(margin, "float32"), (-1, 1, 1))
@@ -184,9 +161,6 @@ def spread_margin(
 
     Returns:
       float32 tensor of the shape of `step`, or [] for None.
-
-    Raises:
-      ValueError: if an argument is invalid.
     """
     if margin_steps < 1 or schedule not in MARGIN_SCHEDULES:
         raise ValueError(
@@ -220,12 +194,7 @@ class MeanOverBatch(keras.losses.Loss):
 
 
 def _num_hits(labels, logits, num_targets):
-    """Number of predicted classes that are labels: float32 [B].
-
-    The prediction is the set of the `num_targets` classes with the largest
-    logits, ties to the lower class index. Logits that are not all finite
-    predict nothing.
-    """
+    """Number of predicted classes that are labels: float32 [B]."""
     logits = ops.cast(logits, "float32")
     # A stable sort of the negated logits resolves ties equally on all
     # backends; top_k does not.
@@ -243,15 +212,8 @@ def correct(labels: Tensor, logits: Tensor, num_targets: int = 1) -> Tensor:
     """1 where the predicted classes are exactly the labels, else 0.
 
     The prediction is the set of the `num_targets` classes with the largest
-    logits; if logits are not finite, it is wrong.
-
-    Args:
-      labels: tensor [B, O], k-hot with `num_targets` ones.
-      logits: tensor [B, O].
-      num_targets: int, number of labels of each example.
-
-    Returns:
-      float32 tensor [B].
+    logits, ties to the lower class index. Logits that are not all finite
+    predict nothing.
     """
     hits = _num_hits(labels, logits, num_targets)
     return ops.cast(hits > num_targets - 0.5, "float32")
@@ -261,9 +223,6 @@ def correct(labels: Tensor, logits: Tensor, num_targets: int = 1) -> Tensor:
 def almost_correct(
     labels: Tensor, logits: Tensor, num_targets: int = 1
 ) -> Tensor:
-    """1 where at least one predicted class is a label, else 0.
-
-    Arguments and result: see `correct`.
-    """
+    """1 where at least one class predicted as in `correct` is a label."""
     hits = _num_hits(labels, logits, num_targets)
     return ops.cast(hits > 0.5, "float32")

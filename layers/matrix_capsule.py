@@ -28,8 +28,6 @@ from .em_routing import (
 from .utils import (
     TruncatedNormal,
     Window,
-    require_axes,
-    require_kernel_fits,
     require_positive,
     standardize_padding,
 )
@@ -66,7 +64,6 @@ class PrimaryMatrixCapsules(keras.layers.Layer):
         self.input_spec = keras.layers.InputSpec(ndim=4)
 
     def build(self, input_shape):
-        require_axes(self, input_shape, "height", "width", "channels")
         for name, size in (
             ("pose", self.num_capsules * POSE_ENTRIES),
             ("activation", self.num_capsules),
@@ -314,8 +311,6 @@ class ConvMatrixCapsules(_EMRoutedLayer):
     def _build_for(self, poses_shape):
         _, height, width, types, _ = poses_shape
         size = self.kernel_size
-        if self.padding == "VALID":
-            require_kernel_fits(self, poses_shape, (size, size))
         self._window = Window(height, width, size, self.strides, self.padding)
         self._positions = self._window.positions
         self._kernel_shape = (size, size, types)

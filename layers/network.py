@@ -28,14 +28,10 @@ class CapsuleStack:
 
     Args:
       num_classes: int, O.
-      conv_channels: int.
-      num_prime_capsules: int.
-      primary_atoms: int.
-      class_atoms: int, A.
+      conv_channels, num_prime_capsules, primary_atoms, class_atoms: int.
       num_routing: int, routing iterations of the class capsules.
       leaky: bool, whether couplings come from `leaky_softmax`.
-      rule: `RoutingRule` of the class capsules or a dict of its attributes;
-        the paper's routing by default. It also says whether they are leaky.
+      rule: of the class capsules, see `Capsule`.
       padding: "VALID" or "SAME", of both convolutions. "VALID" needs images of
         at least 17x17 pixels.
       dtype: dtype or policy of the layers, as for `keras.layers.Layer`.
@@ -190,7 +186,6 @@ class CapsuleNetwork(keras.Model):
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
         lengths = y_pred["lengths"]
-        self._require_one_hot(y, lengths)
         loss = super().compute_loss(x, y, lengths, sample_weight, training)
         if self.decoder is None:
             return loss
@@ -201,18 +196,7 @@ class CapsuleNetwork(keras.Model):
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         lengths = y_pred["lengths"]
-        self._require_one_hot(y, lengths)
         return super().compute_metrics(x, y, lengths, sample_weight)
-
-    def _require_one_hot(self, y, lengths):
-        shape = None if y is None else tuple(y.shape)
-        expected = tuple(lengths.shape[1:])
-        if shape is None or (None not in shape[1:] and shape[1:] != expected):
-            raise ValueError(
-                f"{self.name} needs one-hot labels [B, {expected[0]}], for "
-                "example by `keras.utils.to_categorical`. "
-                f"Received: labels of shape {shape}"
-            )
 
     def get_config(self):
         # One flag per weight, since a sublayer may be frozen.

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from .utils import Tensor, reference_initializers, require_axes
+from .utils import Tensor, reference_initializers
 
 # Units of the two hidden layers: section 4.1 of the paper.
 HIDDEN_UNITS = (512, 1024)
@@ -61,23 +61,26 @@ class Reconstruction(keras.layers.Layer):
         self.width = width
         self.depth = depth
         self.he_normal = he_normal
-        activations = ("relu", "relu", "sigmoid")
         units = (*HIDDEN_UNITS, height * width * depth)
-        self.dense = [
-            keras.layers.Dense(
+        activations = ("relu", "relu", "sigmoid")
+        self.dense = []
+        for size, activation in zip(units, activations, strict=True):
+            if not he_normal:
+                initializers = reference_initializers()
+            elif activation == "relu":
+                initializers = {"kernel_initializer": "he_normal"}
+            else:
+                initializers = {"kernel_initializer": "glorot_normal"}
+            layer = keras.layers.Dense(
                 size,
                 activation=activation,
-                **_initializers(activation, he_normal),
+                **initializers,
                 dtype=self.dtype_policy,
-                name=f"recons_{number}",
+                name=f"recons_{len(self.dense) + 1}",
             )
-            for number, (size, activation) in enumerate(
-                zip(units, activations, strict=True), start=1
-            )
-        ]
+            self.dense.append(layer)
 
     def build(self, capsules_shape):
-        require_axes(self, capsules_shape, "capsules", "atoms")
         units = capsules_shape[1] * capsules_shape[2]
         for layer in self.dense:
             layer.build((None, units))
@@ -102,10 +105,3 @@ class Reconstruction(keras.layers.Layer):
             "depth": self.depth,
             "he_normal": self.he_normal,
         }
-
-
-def _initializers(activation, he_normal):
-    if not he_normal:
-        return reference_initializers()
-    is_relu = activation == "relu"
-    return {"kernel_initializer": "he_normal" if is_relu else "glorot_normal"}

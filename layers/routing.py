@@ -59,13 +59,10 @@ def squash(
 
 
 def lengths(capsules: Tensor) -> Tensor:
-    """Euclidean length of each capsule: the probability that its entity exists.
+    """Euclidean lengths of capsules, [..., A] -> float32 [...].
 
-    Args:
-      capsules: tensor [..., A].
-
-    Returns:
-      float32 tensor [...]. The gradient for a zero capsule is 0, not NaN.
+    The length of a capsule is the probability that its entity exists. The
+    gradient for a zero capsule is 0, not NaN.
     """
     squared, reciprocal = _squared_length_and_reciprocal(
         ops.cast(capsules, "float32")
@@ -77,24 +74,14 @@ def leaky_softmax(logits: Tensor, axis: int = -1) -> Tensor:
     """Softmax with an additional logit of 0, whose share is dropped.
 
     c_o = exp(l_o) / (1 + sum_o exp(l_o)). The couplings sum to less than 1,
-    so an input capsule may be routed to no output capsule.
-
-    Args:
-      logits: float tensor; `axis` runs over the output capsules.
-      axis: int, the axis to normalize over.
-
-    Returns:
-      Tensor of the shape and dtype of `logits`.
+    so an input capsule may be routed to no output capsule. `axis` runs over
+    the output capsules.
     """
     return _softmax(ops.convert_to_tensor(logits), axis, leaky=True)
 
 
 def _softmax(logits, axis, leaky):
-    """Softmax or leaky softmax.
-
-    TensorFlow's own softmax takes three times as long over an axis that is
-    not the last.
-    """
+    """Softmax; three times as fast as TensorFlow's over axes but the last."""
     # The largest logit, including the additional 0, is subtracted for
     # numerical stability.
     largest = ops.max(logits, axis=axis, keepdims=True)
@@ -211,21 +198,15 @@ def route(
     Returns:
       Tensor [..., O, A] of the dtype of the votes: the output capsules.
       Logits, couplings and lengths are computed in float32.
-
-    Raises:
-      ValueError: if `num_routing` is less than 1 or `biases` has another
-        shape than the output capsules.
     """
     *_, (_, s) = _iterations(votes, biases, num_routing, rule)
     return ops.cast(rule.squash(s), votes.dtype)
 
 
 def couplings_of(votes, biases, num_routing: int, rule: RoutingRule):
-    """The couplings of every iteration of `route`, with the same arguments.
+    """Couplings of all iterations of `route`: [num_routing, ..., I, O].
 
-    Returns:
-      float32 tensor [num_routing, ..., I, O]. Over O the couplings sum to 1,
-      or to less if leaky.
+    Over O they sum to 1, or to less if leaky.
     """
     couplings, _ = zip(
         *_iterations(votes, biases, num_routing, rule), strict=True
@@ -237,10 +218,9 @@ def couplings_of(votes, biases, num_routing: int, rule: RoutingRule):
 
 
 def _iterations(votes, biases, num_routing, rule):
-    """Yields couplings and float32 sums s [..., O, A] of each iteration.
+    """Yields the couplings and the float32 sums s [..., O, A] of iterations.
 
-    Couplings are float32 tensors in the axis order of `votes`; those of the
-    first iteration are a float.
+    The couplings of the first iteration are a float.
     """
     if num_routing < 1:
         raise ValueError(
@@ -290,9 +270,7 @@ def dynamic_routing(
 def routing_couplings(
     votes: Tensor, biases: Tensor, num_routing: int = 3, leaky: bool = False
 ) -> Tensor:
-    """The couplings of every iteration of `dynamic_routing`.
-
-    Args: as for `dynamic_routing`.
+    """Couplings of all iterations of `dynamic_routing`.
 
     Returns:
       float32 tensor [num_routing, ..., I, O].

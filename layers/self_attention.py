@@ -14,13 +14,7 @@ import numbers
 import keras
 from keras import ops
 
-from .utils import (
-    Tensor,
-    require_axes,
-    require_kernel_fits,
-    require_positive,
-    slice_axis,
-)
+from .utils import Tensor, require_positive, slice_axis
 
 # Added to the squared length in the square root, so that the gradient is finite
 # at zero. For lengths >= 1e-4 it is below the rounding error of float32.
@@ -120,14 +114,12 @@ class DepthwiseCapsule(keras.layers.Layer):
         self.input_spec = keras.layers.InputSpec(ndim=4)
 
     def build(self, input_shape):
-        require_axes(self, input_shape, "height", "width", "channels")
         _, *map_size, channels = input_shape
         kernel_size = self.kernel_size or tuple(map_size)
-        require_kernel_fits(self, input_shape, kernel_size)
         if channels % self.num_atoms:
             raise ValueError(
-                f"{self.name}: the channels must be a multiple of num_atoms="
-                f"{self.num_atoms}. Received: input_shape={tuple(input_shape)}"
+                "The channels must be a multiple of `num_atoms`="
+                f"{self.num_atoms}. Received: input_shape={input_shape}"
             )
         # The range of Glorot's initializer depends on the shape, so the kernel
         # is drawn with the shape that it has in Keras, [k, l, C, 1].
@@ -193,7 +185,6 @@ class SelfAttentionCapsule(keras.layers.Layer):
         self.input_spec = keras.layers.InputSpec(ndim=3)
 
     def build(self, input_shape):
-        require_axes(self, input_shape, "capsules", "atoms")
         _, inputs, input_atoms = input_shape
         self.kernel = self.add_weight(
             name="weights",

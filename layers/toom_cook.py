@@ -77,9 +77,7 @@ from .utils import (
     zeros_around,
 )
 
-# Rows of a spectrum that are a power of two apart in memory share few cache
-# lines, which nearly doubles the time of a product on CPUs with small caches.
-# Batch sizes and channels that are multiples of this are therefore padded.
+# Multiples of this are padded, see `_cache_padding`.
 _ALIGNMENT = 32
 
 
@@ -132,14 +130,7 @@ class Axis:
 
 
 def axes(size: int, kernel: int, strides: int, padding: str) -> list[Axis]:
-    """All ways to cut an axis into tiles, the longest tile first.
-
-    Args:
-      size: int, pixels of the image.
-      kernel: int, pixels of the kernel.
-      strides: int.
-      padding: "valid" or "same".
-    """
+    """All ways to cut an axis into tiles, the longest tile first."""
     positions = positions_of(size, kernel, strides, padding)
     before, _ = zeros_around(size, kernel, strides, padding)
     tiles = (math.ceil(positions / n) for n in range(1, positions + 1))
@@ -159,10 +150,6 @@ def points(length: int, dtype: str) -> np.ndarray:
     they are the m-th roots of -1, except for the four nearest to 1 and -1,
     which are replaced by the real points r, 1 / r, -r and -1 / r with
     log r = 0.7 pi / m. This r has nearly the smallest error for 10 points.
-
-    Args:
-      length: int, number of points.
-      dtype: string.
 
     Returns:
       complex128 array [length], real points first, then conjugate pairs.
@@ -218,13 +205,9 @@ class Plan:
     ) -> float:
         """Estimated cost of one example, in multiply-adds of a product.
 
-        Args:
-          channels: int, C.
-          filters: int, O.
-          batch: int, B; the kernel is transformed once per batch.
-          transform_cost: float, cost of a multiply-add of a transform.
-          memory_cost: float, cost of writing and reading one number of a
-            spectrum.
+        The kernel is transformed once per batch. `transform_cost` is that of a
+        multiply-add of a transform, `memory_cost` that of writing and reading
+        one number of a spectrum.
         """
         rows, columns = self.rows, self.columns
         inputs = self.phases * channels
@@ -242,32 +225,15 @@ class Plan:
 
 
 def toom_cook_convolution(images, kernel, plan: Plan):
-    """Convolves images with a kernel; same result as `ops.conv`.
-
-    Args:
-      images: tensor [B, H, W, C].
-      kernel: tensor [k, k, C, O].
-      plan: `Plan` with the dtype of both.
-
-    Returns:
-      Tensor [B, h, w, O].
-    """
+    """[B, H, W, C], [k, k, C, O] -> [B, h, w, O], as `ops.conv`."""
     return convolution_by_spectrum(images, kernel_spectrum(kernel, plan), plan)
 
 
 def kernel_spectrum(kernel, plan: Plan):
-    """The spectra of a kernel, for `convolution_by_spectrum`.
-
-    Args:
-      kernel: tensor [k, k, C, O].
-      plan: `Plan` with the dtype of the kernel.
-
-    Returns:
-      Tensor [products, s * s * C, O], where C includes padding.
-    """
+    """The spectra of a kernel, [k, k, C, O] -> [products, s * s * C, O]."""
     rows, columns = plan.rows, plan.columns
     channels, filters = kernel.shape[2:]
-    channel_padding = _channel_padding(channels)
+    _, channel_padding = _cache_padding(None, channels)
     pads = [(0, a.taps * a.strides - a.kernel) for a in (rows, columns)]
     kernel = ops.reshape(  # [taps, s, taps, s, C, O]
         ops.pad(kernel, [*pads, (0, channel_padding), (0, 0)]),
@@ -285,21 +251,12 @@ def kernel_spectrum(kernel, plan: Plan):
 
 
 def convolution_by_spectrum(images, spectrum, plan: Plan):
-    """`toom_cook_convolution` with a kernel that is already transformed.
-
-    Args:
-      images: tensor [B, H, W, C].
-      spectrum: tensor of the same dtype, `kernel_spectrum` by the same plan.
-      plan: `Plan` with the dtype of both.
-
-    Returns:
-      Tensor [B, h, w, O].
-    """
+    """`toom_cook_convolution` by the `kernel_spectrum` of the same plan."""
     rows, columns = plan.rows, plan.columns
     image_matrix, _, synthesis = _matrices(plan)
     filters = spectrum.shape[-1]
-    batch_padding = _batch_padding(images.shape[0])
-    tiles = _image_tiles(images, plan, batch_padding)
+    padding = _cache_padding(images.shape[0], images.shape[-1])
+    tiles = _image_tiles(images, plan, padding)
     # [products, B * tiles, s * s * C] @ [products, s * s * C, O]
     outputs = ops.matmul(_transform(image_matrix, tiles), spectrum)
     outputs = ops.reshape(
@@ -307,8 +264,8 @@ def convolution_by_spectrum(images, spectrum, plan: Plan):
         (rows.tile, columns.tile, -1, rows.tiles, columns.tiles, filters),
     )
     outputs = ops.transpose(outputs, (2, 3, 0, 4, 1, 5))
-    if batch_padding:
-        outputs = slice_axis(outputs, 0, stop=-batch_padding)
+    if padding[0]:
+        outputs = slice_axis(outputs, 0, stop=-padding[0])
     outputs = ops.reshape(
         outputs,
         (-1, rows.tiles * rows.tile, columns.tiles * columns.tile, filters),
@@ -317,24 +274,18 @@ def convolution_by_spectrum(images, spectrum, plan: Plan):
     return slice_axis(outputs, 2, stop=columns.positions)
 
 
-def _batch_padding(batch):
-    """Number of zero images to add, see `_ALIGNMENT`."""
-    is_aligned = batch is None or batch % _ALIGNMENT == 0
-    return 1 if _pads_spectra() and is_aligned else 0
+def _cache_padding(batch, channels):
+    """Numbers of images and of channels of zeros to add.
 
-
-def _channel_padding(channels):
-    """Number of zero channels to add, see `_ALIGNMENT`."""
-    return 4 if _pads_spectra() and channels % _ALIGNMENT == 0 else 0
-
-
-def _pads_spectra():
-    """Whether padding pays: CPUs with bfloat16 products have larger caches.
-
-    On one of them padding made a training step of the default network 3%
-    slower in float32 and 10% in bfloat16.
+    Rows of a spectrum that are a power of two apart in memory share few cache
+    lines, which nearly doubles the time of a product on CPUs with small caches.
+    On a CPU with bfloat16 products padding made a training step of the default
+    network slower, by 3% in float32 and 10% in bfloat16.
     """
-    return not cpu_has_bfloat16_products()
+    if cpu_has_bfloat16_products():
+        return 0, 0
+    is_aligned = batch is None or batch % _ALIGNMENT == 0
+    return int(is_aligned), 4 if channels % _ALIGNMENT == 0 else 0
 
 
 def _transform(matrix, tensor):
@@ -344,10 +295,10 @@ def _transform(matrix, tensor):
     return ops.reshape(product, (rows, -1, tensor.shape[-1]))
 
 
-def _image_tiles(images, plan, batch_padding):
+def _image_tiles(images, plan, padding):
     """[B, H, W, C] -> phases of all tiles [n * n, B * tiles, s * s * C]."""
     rows, columns = plan.rows, plan.columns
-    channel_padding = _channel_padding(images.shape[-1])
+    batch_padding, channel_padding = padding
     channels = images.shape[-1] + channel_padding
     pads = [rows.padding, columns.padding, (0, channel_padding)]
     images = ops.pad(images, [(0, batch_padding), *pads])

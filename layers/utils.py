@@ -6,7 +6,6 @@ import pathlib
 from typing import Any, TypeAlias
 
 import keras
-import numpy as np
 from keras import backend, ops
 
 # A tensor of any backend, a NumPy array or a symbolic Keras tensor. These
@@ -24,36 +23,6 @@ def require_positive(**arguments: int) -> None:
             raise ValueError(
                 f"`{name}` must be a positive integer. Received: {value!r}"
             )
-
-
-def require_axes(
-    layer: keras.layers.Layer, shape: tuple, *axes: str, num_unknown: int = 0
-) -> None:
-    """Raises ValueError unless an input shape has the given axes.
-
-    Args:
-      layer: the layer that is built.
-      shape: tuple, the shape of its input.
-      *axes: names of the axes after the batch axis. Their sizes must be known.
-      num_unknown: int, how many of the first axes may have unknown sizes.
-    """
-    if len(shape) != 1 + len(axes) or None in shape[1 + num_unknown :]:
-        raise ValueError(
-            f"{layer.name} needs input of shape (batch, {', '.join(axes)}) "
-            f"with known {', '.join(axes[num_unknown:])}. "
-            f"Received: input_shape={tuple(shape)}"
-        )
-
-
-def require_kernel_fits(
-    layer: keras.layers.Layer, shape: tuple, kernel_size: tuple[int, int]
-) -> None:
-    """Raises ValueError if a kernel exceeds an input [B, H, W, ...]."""
-    if shape[1] < kernel_size[0] or shape[2] < kernel_size[1]:
-        raise ValueError(
-            f"{layer.name} needs input of at least kernel_size={kernel_size}. "
-            f"Received: input_shape={tuple(shape)}"
-        )
 
 
 def standardize_padding(padding: str) -> str:
@@ -109,8 +78,7 @@ def is_mirrored() -> bool:
 def use_full_float32() -> None:
     """Disables TF32 for the rest of the process.
 
-    On GPUs TensorFlow and JAX (and torch in convolutions) round the factors
-    of float32 products to the 10-bit mantissa of TF32 by default.
+    By default GPUs round the factors of float32 products to 10 bits.
     """
     if backend.backend() == "tensorflow":
         import tensorflow as tf
@@ -176,17 +144,8 @@ def reference_initializers(stddev: float = WEIGHT_STDDEV) -> dict:
 def slice_axis(tensor, axis: int, start: int = 0, stop: int | None = None):
     """Returns `tensor[start:stop]` along one axis.
 
-    The gradient of `ops.slice` is three to ten times as fast on TensorFlow on
-    CPUs as that of an index expression.
-
-    Args:
-      tensor: tensor.
-      axis: int.
-      start: int, not negative.
-      stop: int, from the end if negative; None for the end.
-
-    Returns:
-      Tensor; `tensor` itself if the slice is the whole axis.
+    On CPUs TensorFlow's gradient of `ops.slice` is three to ten times as fast
+    as that of an index expression. `stop` may be negative, `start` may not.
     """
     shape = list(ops.shape(tensor))
     if stop is None:
@@ -224,24 +183,23 @@ _LOG_ZERO = -1e30
 
 
 class Window:
-    """The sliding window of a convolution over a grid of child capsules.
-
-    Args:
-      height, width: int, of the grid of children.
-      size: int, k, height and width of the window.
-      strides: int, in both directions.
-      padding: "VALID" or "SAME".
+    """A k x k window that slides over a grid [H, W] of child capsules.
 
     Attributes:
       positions: (h, w), the grid of parents, one for each window position.
     """
 
     def __init__(self, height, width, size, strides, padding):
-        self._size = size
+        self._size = size  # k
         self._strides = strides
         axes = [(n, size, strides, padding) for n in (height, width)]
         self.positions = tuple(positions_of(*axis) for axis in axes)
         self._pads = [zeros_around(*axis) for axis in axes]
+        if 0 in self.positions:
+            raise ValueError(
+                f"The kernel {size}x{size} is larger than the input. "
+                f"Received: input of size {height}x{width}"
+            )
 
     def patches(self, grid):
         """[B, H, W, ...] -> [B, h, w, k * k, ...], with zero padding."""
@@ -252,9 +210,9 @@ class Window:
         return ops.stack(list(self._shifted(padded, 1)), axis=3)
 
     def _shifted(self, grid, axis):
-        """Yields, for each of the k * k places in the window, its children.
+        """Yields the children at each of the k * k places in the windows.
 
-        The grid's height is at `axis`, its width at `axis + 1`.
+        The axes of the grid are `axis` and `axis + 1`.
         """
         rows, columns = (
             [
@@ -277,30 +235,20 @@ class Window:
         )
 
     def num_parents(self):
-        """Number of window positions that contain a child: [h, w, k, k].
-
-        The child of [y, x, i, j] is at place (i, j) of the window (y, x).
-        """
-        counts = []
-        for positions in self.positions:
-            count = np.zeros((positions - 1) * self._strides + self._size)
-            starts = self._strides * np.arange(positions)
-            children = starts[:, None] + np.arange(self._size)
-            np.add.at(count, children, 1)
-            counts.append(count[children])
-        rows, columns = counts
-        return rows[:, None, :, None] * columns[None, :, None, :]
+        """Number of windows that contain a child: [1, 1, h, w, k, k, 1]."""
+        window = (self._size, self._size)
+        ones = ops.ones((1, 1, *self.positions, *window, 1))
+        return self.over_windows(ones, ops.add)
 
     def over_windows(self, entries, combine):
-        """Combines the entries of each child over all windows that contain it.
+        """Combines all entries of a child, in the windows that contain it.
 
         Args:
           entries: tensor [G, B, h, w, k, k, I].
           combine: `ops.add` or `ops.maximum`.
 
         Returns:
-          Tensor of the same shape: in place of each entry the sum or maximum
-          of all entries of the same child.
+          Tensor of the same shape, with the sum or maximum in place of entries.
         """
         empty = 0.0 if combine is ops.add else _LOG_ZERO
         groups, _, height, width, *_, types = entries.shape

@@ -3,7 +3,7 @@
 import keras
 from keras import backend, ops
 
-from .utils import is_tensorflow_on_cpu
+from .utils import is_on_cpu
 
 # Numbers of the largest intermediate tensors of one block. On CPUs 16 MB: for
 # tensors of 32 MB and more the allocator of TensorFlow requests and clears
@@ -15,7 +15,7 @@ _OTHER_NUMBERS = 2**26
 
 def block_size(numbers_per_example: int) -> int:
     """Number of examples per block, a power of two."""
-    limit = _CPU_NUMBERS if is_tensorflow_on_cpu() else _OTHER_NUMBERS
+    limit = _CPU_NUMBERS if is_on_cpu("tensorflow") else _OTHER_NUMBERS
     return 2 ** ((max(limit // numbers_per_example, 1)).bit_length() - 1)
 
 
@@ -71,8 +71,5 @@ def _map(function, blocks):
         tf.TensorSpec.from_tensor, tuple(function(first))
     )
     return tf.map_fn(
-        function,
-        blocks,
-        fn_output_signature=signature,
-        parallel_iterations=1,
+        function, blocks, fn_output_signature=signature, parallel_iterations=1
     )

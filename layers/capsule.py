@@ -38,16 +38,7 @@ class Length(keras.layers.Layer):
 
 
 class _RoutedLayer(keras.layers.Layer):
-    """Base class: output capsules with weights, routed from votes.
-
-    Args:
-      num_capsules, num_atoms, num_routing, leaky: see `Capsule`.
-      rule: `RoutingRule`, or a dict of its attributes; the paper's routing by
-        default. It also says whether the couplings are leaky.
-      use_bias: bool, whether the layer has `biases`.
-      kernel_initializer: of `weights`; the reference's by default.
-      **kwargs: of `keras.layers.Layer`.
-    """
+    """Base class of layers that compute votes and route them."""
 
     def __init__(
         self,
@@ -91,23 +82,12 @@ class _RoutedLayer(keras.layers.Layer):
             else keras.initializers.get(kernel_initializer)
         )
 
-    def _votes(self, inputs):
-        """Returns the votes of the input capsules, for `route`."""
-        raise NotImplementedError
-
     def call(self, inputs):
         votes = self._votes(inputs)
         return route(votes, self.biases, self.num_routing, self.rule)
 
     def couplings(self, inputs: Tensor) -> Tensor:
-        """Couplings of all routing iterations.
-
-        Args:
-          inputs: tensor [..., I, a], as in a call.
-
-        Returns:
-          float32 tensor [num_routing, ..., I, O].
-        """
+        """Couplings of all iterations: float32 [num_routing, ..., I, O]."""
         # Keras casts inputs automatically only in `__call__`.
         votes = self._votes(ops.cast(inputs, self.compute_dtype))
         return couplings_of(votes, self.biases, self.num_routing, self.rule)
@@ -153,9 +133,8 @@ class Capsule(_RoutedLayer):
     votes[b, i, o, :] = inputs[b, i, :] @ weights[i, :, o, :], routed over the
     input capsules by `route` (section 2 of the paper; DigitCaps of section 4).
 
-    Weights, with I input capsules of a atoms: `weights` [I, a, O * A],
-    initially truncated normal with stddev 0.1, and `biases` [O, A],
-    initially 0.1.
+    Weights: `weights` [I, a, O * A], initially truncated normal with stddev
+    0.1, and `biases` [O, A], initially 0.1.
 
     With `share_weights` all input capsules use the same `weights`
     [1, a, O * A], and the number of input capsules may differ between calls.
@@ -176,9 +155,11 @@ class Capsule(_RoutedLayer):
       num_routing: int, number of routing iterations.
       leaky: bool, whether couplings come from `leaky_softmax`.
       share_weights: bool, whether all input capsules share their weights.
-      **kwargs: `rule`, `use_bias` and `kernel_initializer` (see
-        `RoutingRule` and `keras.layers.Dense`), and those of
-        `keras.layers.Layer`.
+      rule: `RoutingRule`, or a dict of its attributes, in place of the
+        paper's routing and `leaky`.
+      use_bias: bool, whether the layer has `biases`.
+      kernel_initializer: of `weights`.
+      **kwargs: of `keras.layers.Layer`.
 
     Input shape: [B, I, a]. Output shape: [B, O, A].
     """
@@ -214,7 +195,6 @@ class Capsule(_RoutedLayer):
         return votes(inputs, kernel, self.num_capsules)
 
     def multiply_adds(self, input_shape):
-        """Multiply-adds with weights for one example: those of its votes."""
         return input_shape[1] * math.prod(self.kernel.shape[1:])
 
     def compute_output_shape(self, input_shape):
@@ -233,9 +213,8 @@ class ConvSlimCapsule(_RoutedLayer):
     input type of 256 atoms and one iteration this is PrimaryCapsules of the
     paper (section 4).
 
-    Weights, with input capsules of a atoms: `weights` [k, k, a, O * A],
-    initially truncated normal with stddev 0.1, and `biases` [O, A],
-    initially 0.1, shared by all positions.
+    Weights: `weights` [k, k, a, O * A], initially truncated normal with stddev
+    0.1, and `biases` [O, A], initially 0.1, shared by all positions.
 
     Args:
       num_capsules: int, O, number of output capsule types.
@@ -243,9 +222,8 @@ class ConvSlimCapsule(_RoutedLayer):
       kernel_size: int, k, height and width of the kernel.
       strides: int, the stride in both directions.
       padding: "VALID" or "SAME", in upper or lower case.
-      num_routing: int, number of routing iterations.
-      leaky: bool, whether couplings come from `leaky_softmax`.
-      **kwargs: as for `Capsule`.
+      num_routing, leaky, rule, use_bias, kernel_initializer, **kwargs: see
+        `Capsule`.
 
     Input shape: [B, H, W, I, a]. Output shape: [B, h, w, O, A].
     """
@@ -287,7 +265,6 @@ class ConvSlimCapsule(_RoutedLayer):
         return FormedVotes(votes)
 
     def multiply_adds(self, input_shape):
-        """Multiply-adds with weights for one example: those of its votes."""
         _, rows, columns, *_ = self.compute_output_shape(input_shape)
         types = input_shape[3]
         return rows * columns * types * math.prod(self.kernel.shape)

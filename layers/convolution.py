@@ -16,7 +16,6 @@ from keras import backend, ops
 from .toom_cook import Plan, axes, convolution_by_spectrum, kernel_spectrum
 from .utils import (
     cpu_has_bfloat16_products,
-    is_jax_on_cpu,
     is_on_cpu,
     positions_of,
     zeros_around,
@@ -24,17 +23,14 @@ from .utils import (
 
 # Costs relative to one multiply-add of a matrix product: a multiply-add of the
 # direct convolution, a multiply-add of a transform, and writing and reading
-# one number of a spectrum. Those of TensorFlow were fitted on a CPU with
-# AVX-512 by benchmarks/convolution_benchmark.py and select the fastest of 40
-# square tiles and the direct convolution for 16 sizes. Those of the other
-# backends were measured as a whole, not for transforms alone.
+# one number of a spectrum. Measured on a CPU with AVX-512 by
+# benchmarks/convolution_benchmark.py.
 _COSTS = {
     "tensorflow": (0.9, 0.35, 30.0),
     "jax": (2.4, 1.0, 100.0),
     "torch": (1.0, 1.0, 100.0),
 }
-# The batch size for which the plan is chosen where the batch size is unknown.
-_USUAL_BATCH = 128
+_USUAL_BATCH = 128  # assumed where the batch size is unknown
 
 
 def convolution(images, kernel, strides, padding: str):
@@ -73,7 +69,10 @@ def convolution(images, kernel, strides, padding: str):
 
     def directly():
         taps = ops.cast(kernel, dtype)
-        if is_jax_on_cpu() and _has_small_patches(images, taps):
+        has_small_patches = math.prod(taps.shape[:-1]) <= taps.shape[-1]
+        is_size_known = None not in images.shape[1:]
+        if is_on_cpu("jax") and has_small_patches and is_size_known:
+            # XLA on CPUs takes up to three times as long directly.
             return _by_patches(images, taps, strides, padding)
         return _direct(images, taps, strides, padding)
 
@@ -101,15 +100,14 @@ def least_batch(
     images, kernel, strides, padding: str, dtype: str = "float32"
 ) -> int:
     """Smallest batch size for which the plan of `faster_plan` is cheaper."""
-    plan = faster_plan(images, kernel, strides, padding, dtype)
-    _, direct = costs(images, kernel, strides, padding, dtype)
-    _, *transform_costs = _COSTS[backend.backend()]
-    channels, filters = kernel[2:]
-    return next(
-        batch
-        for batch in itertools.count(1)
-        if plan.cost(channels, filters, batch, *transform_costs) < direct
-    )
+    sizes = kernel, strides, padding, dtype
+    plan = faster_plan(images, *sizes)
+    batch = 1
+    by_plan, direct = costs((batch, *images[1:]), *sizes)
+    while by_plan[plan] >= direct:
+        batch += 1
+        by_plan, direct = costs((batch, *images[1:]), *sizes)
+    return batch
 
 
 def costs(
@@ -157,25 +155,7 @@ def _direct(images, kernel, strides, padding):
         # strides.
         rows, columns = strides
         images, strides = images[:, ::rows, ::columns], 1
-    return ops.conv(
-        images,
-        kernel,
-        strides=strides,
-        padding=padding,
-        data_format="channels_last",
-    )
-
-
-def _has_small_patches(images, kernel):
-    """Whether XLA on CPUs is faster by `_by_patches`.
-
-    It takes a third of the time for the first convolution of the default
-    network and its gradient.
-    """
-    *taps, channels, filters = kernel.shape
-    return (
-        None not in images.shape[1:] and math.prod(taps) * channels <= filters
-    )
+    return ops.conv(images, kernel, strides, padding, "channels_last")
 
 
 def _by_patches(images, kernel, strides, padding):
@@ -202,24 +182,11 @@ _spectra_in_use = contextvars.ContextVar("spectra_in_use", default=None)
 
 
 class KeptSpectra:
-    """Cache of the spectra of a network's kernels for inference on TensorFlow.
+    """Spectra of a network's kernels, computed once for inference.
 
-    Training changes the kernels at every step, so their spectra are computed
-    for every batch. For inference they are computed once:
-
-      spectra = KeptSpectra()
-
-      @tf.function
-      def predict(images):
-          with spectra.in_use():
-              return network(images, training=False)
-
-      predict(images)
-      ...                # the weights change
-      spectra.update()
-      predict(images)
-
-    No gradient reaches the kernels.
+    In TensorFlow functions that run within `in_use`, `convolution` reads the
+    spectra from variables, which `update` has to compute again when weights
+    have changed. No gradient reaches the kernels.
     """
 
     def __init__(self):
@@ -227,7 +194,6 @@ class KeptSpectra:
 
     @contextlib.contextmanager
     def in_use(self):
-        """A context in which `convolution` uses these spectra."""
         token = _spectra_in_use.set(self)
         try:
             yield
@@ -235,7 +201,6 @@ class KeptSpectra:
             _spectra_in_use.reset(token)
 
     def update(self):
-        """Computes all spectra from the present values of the kernels."""
         for (_, dtype, plan), (kernel, spectrum) in self._spectra.items():
             taps = ops.cast(ops.cast(kernel.value, dtype), plan.dtype)
             spectrum.assign(kernel_spectrum(taps, plan))

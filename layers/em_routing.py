@@ -18,7 +18,7 @@ import dataclasses
 
 from keras import ops
 
-from .utils import Tensor, is_tensorflow_on_cpu, require_positive
+from .utils import Tensor, is_on_cpu, require_positive
 
 POSE_SIZE = 4
 POSE_ENTRIES = POSE_SIZE**2
@@ -30,8 +30,7 @@ NORMALISATIONS = ("parents", "types", "positions")
 # Added to sums of assignments. A parent whose children are all inactive then
 # has mean 0 and the minimum variance.
 _EPSILON = 1e-7
-# Decay in the schedule of lambda over the iterations.
-_LAMBDA_DECAY = 0.95
+_LAMBDA_DECAY = 0.95  # per iteration
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,14 +43,12 @@ class EMOptions:
         t = 0, 1, .. has lambda = final_lambda * (1 - 0.95^(t + 1)).
       min_variance: float > 0, added to each variance, because a parent with
         one child has variance 0.
-      damping: float in [0, 1), weight of the previous mean in each mean; 0 in
-        the paper, 0.1 in its authors' code. The mean before the first
-        iteration is 0.
+      damping: float in [0, 1), weight of the previous mean (initially 0) in
+        each mean; 0 in the paper, 0.1 in its authors' code.
       normalise: over which parents the assignments of a child sum to 1:
         "parents", all parents of the child (the paper); "types", all types at
         each position; "positions", all positions of each type (the authors'
-        code, from the second iteration on). With "types" and "positions"
-        assignments are initially 1 / O.
+        code). With the last two assignments are initially 1 / O.
     """
 
     num_routing: int = 3
@@ -66,15 +63,12 @@ class EMOptions:
             self.final_lambda > 0
             and self.min_variance > 0
             and 0 <= self.damping < 1
+            and self.normalise in NORMALISATIONS
         ):
             raise ValueError(
-                "`final_lambda` and `min_variance` must be positive and "
-                f"`damping` must be in [0, 1). Received: {self}"
-            )
-        if self.normalise not in NORMALISATIONS:
-            raise ValueError(
-                f"`normalise` must be one of {NORMALISATIONS}. "
-                f"Received: {self.normalise!r}"
+                "`final_lambda` and `min_variance` must be positive, `damping` "
+                f"in [0, 1) and `normalise` one of {NORMALISATIONS}. "
+                f"Received: {self}"
             )
 
 
@@ -133,11 +127,7 @@ def em_assignments(
     beta_a: Tensor,
     options: EMOptions | None = None,
 ) -> Tensor:
-    """Assignments R of all iterations of `em_routing`.
-
-    Returns:
-      float32 tensor [num_routing, ..., K, O], which sums to 1 over O.
-    """
+    """Assignments R of `em_routing`: float32 [num_routing, ..., K, O]."""
     _, _, assignments = _route_formed(
         votes, activations, beta_u, beta_a, options
     )
@@ -169,11 +159,10 @@ def _route_formed(votes, activations, beta_u, beta_a, options):
 def _materialize(tensor):
     """Writes a tensor to memory once, by a product with the identity matrix.
 
-    On CPUs TensorFlow's XLA fuses elementwise operations into each consumer
-    and computes them again there, but never those of a matrix product. The
-    number of entries must be a multiple of 4.
+    On CPUs TensorFlow's XLA would compute it again in each operation that
+    reads it. The number of entries must be a multiple of 4.
     """
-    if not is_tensorflow_on_cpu():
+    if not is_on_cpu("tensorflow"):
         return tensor
     rows = ops.reshape(tensor, (-1, POSE_SIZE))
     rows = ops.matmul(rows, ops.eye(POSE_SIZE))
@@ -185,8 +174,8 @@ def matrix_votes(poses, kernel):
     """Votes V = M W of children for every parent type.
 
     Products of 4x4 matrices are too small to be vectorized. The votes are
-    therefore sums of elementwise products over the children, and the
-    gradients are larger matrix products, one for each child.
+    sums of elementwise products over the children instead, and the gradients
+    one larger matrix product for each child.
 
     Args:
       poses: float32 tensor [N, 4, 4, P, C], of C children at each of P places
@@ -255,7 +244,7 @@ def route(votes, activations, beta_u, beta_a, options, parents):
       beta_u: tensor [O].
       beta_a: tensor [O].
       options: `EMOptions`.
-      parents: `OverTypes` or `OverPositions`, which normalizes assignments.
+      parents: `OverTypes` or `OverPositions`.
 
     Returns:
       Tuple of float32 poses [O, N, 16], logits of the activations [O, N], and
@@ -341,15 +330,13 @@ class OverTypes:
 
     def normalise(self, log_densities):
         """log(a_j p_ij) -> R_ij, both float32 [O, N, K]."""
-        exponentials = ops.exp(log_densities - _max_over_types(log_densities))
+        largest = ops.max(log_densities, axis=0, keepdims=True)
+        exponentials = ops.exp(log_densities - ops.stop_gradient(largest))
         return exponentials / ops.sum(exponentials, axis=0, keepdims=True)
 
 
 class OverPositions:
     """Assignments that sum to 1 over all positions that contain a child.
-
-    K = k * k * child types here. The dense grid of children by parents is
-    never formed.
 
     With `by_type` they sum to 1 for each type, otherwise over all types.
     """
@@ -370,27 +357,16 @@ class OverPositions:
 
     def normalise(self, log_densities):
         """log(a_j p_ij) -> R_ij, both float32 [O, N, K]."""
-        largest = (
-            ops.stop_gradient(log_densities)
-            if self._by_type
-            else _max_over_types(log_densities)
-        )
+        largest = ops.stop_gradient(log_densities)
+        if not self._by_type:
+            largest = ops.max(largest, axis=0, keepdims=True)
         largest = self._over_windows(largest, ops.maximum)
-        exponentials = ops.exp(log_densities - largest)
-        groups = (
-            exponentials
-            if self._by_type
-            else ops.sum(exponentials, axis=0, keepdims=True)
-        )
-        return exponentials / self._over_windows(groups, ops.add)
+        total = exponentials = ops.exp(log_densities - largest)
+        if not self._by_type:
+            total = ops.sum(exponentials, axis=0, keepdims=True)
+        return exponentials / self._over_windows(total, ops.add)
 
     def _over_windows(self, entries, combine):
-        """`Window.over_windows` of flat entries [G, N, K]."""
         windows = self._window.unflatten(entries)
         combined = self._window.over_windows(windows, combine)
         return ops.reshape(combined, ops.shape(entries))
-
-
-def _max_over_types(log_densities):
-    """[O, N, K] -> [1, N, K], without gradient."""
-    return ops.stop_gradient(ops.max(log_densities, axis=0, keepdims=True))

@@ -93,9 +93,9 @@ def reconstruction_loss(
 ) -> Tensor:
     """Weighted sum over the pixels of the squared difference.
 
-    As in the reference, the weight is the paper's although `margin_loss` is
-    the paper's divided by 2 * O. Relative to it, 0.0005 has the effect of
-    0.01 in the paper for 10 classes.
+    The weight is the paper's, although `margin_loss` is the paper's divided
+    by 2 * O. For 10 classes it has the effect of 0.01 in the paper, as in the
+    reference.
 
     Args:
       images: tensor [B, ...], pixels in [0, 1].
@@ -185,8 +185,8 @@ CLASSIFICATION_LOSSES = {
 class MeanOverBatch(keras.losses.Loss):
     """The mean of values [B] over the batch of all replicas.
 
-    `keras.losses.Loss` divides correctly when the batch is split over several
-    devices. Call arguments: the values, twice.
+    `keras.losses.Loss` knows the number of replicas. Call it with the values
+    twice.
     """
 
     def call(self, y_true, y_pred):

@@ -91,7 +91,6 @@ class PrimaryMatrixCapsules(keras.layers.Layer):
         )
 
     def multiply_adds(self, input_shape):
-        """Multiply-adds with weights for one example."""
         return (
             math.prod(input_shape[1:]) * self.num_capsules * (POSE_ENTRIES + 1)
         )
@@ -101,11 +100,7 @@ class PrimaryMatrixCapsules(keras.layers.Layer):
 
 
 class _EMRoutedLayer(keras.layers.Layer):
-    """Base class: parents with weights, routed in blocks of images.
-
-    `_build_for` of a subclass sets `_positions` (of the parents),
-    `_kernel_shape`, `_parents` and `_num_votes`.
-    """
+    """Base class of layers with EM routing, computed in blocks of images."""
 
     def __init__(
         self, num_capsules: int, options: EMOptions, kernel_stddev, **kwargs
@@ -118,20 +113,7 @@ class _EMRoutedLayer(keras.layers.Layer):
         self.kernel_stddev = kernel_stddev
 
     def build(self, input_shape):
-        poses, activations = (tuple(shape) for shape in input_shape)
-        if (
-            len(poses) != 5
-            or None in poses[1:]
-            or poses[-1] != POSE_ENTRIES
-            or activations[1:] != poses[1:-1]
-        ):
-            raise ValueError(
-                f"{self.name} needs poses of shape (batch, height, width, "
-                f"capsules, {POSE_ENTRIES}) and activations of shape (batch, "
-                "height, width, capsules), all but the batch known. "
-                f"Received: input_shape={[poses, activations]}"
-            )
-        self._build_for(poses)
+        self._build_for(*input_shape[0][1:4])
         # About four tensors have the size of all votes.
         self._block_size = block_size(4 * self._num_votes * POSE_ENTRIES)
         types = self.num_capsules
@@ -146,7 +128,7 @@ class _EMRoutedLayer(keras.layers.Layer):
         )
         self.input_spec = [
             keras.layers.InputSpec(shape=(None, *shape[1:]))
-            for shape in (poses, activations)
+            for shape in input_shape
         ]
 
     def call(self, inputs):
@@ -167,18 +149,13 @@ class _EMRoutedLayer(keras.layers.Layer):
         )
 
     def multiply_adds(self, input_shape):
-        """Multiply-adds with weights for one example: those of its votes."""
         return self._num_votes * POSE_SIZE**3
 
     def assignments(self, inputs):
-        """The assignments R of every routing iteration.
+        """Assignments R of all iterations: float32 [num_routing, B, n, K, O].
 
-        Args:
-          inputs: as in a call.
-
-        Returns:
-          float32 tensor [num_routing, B, n, K, O], by position of a parent,
-          child in its receptive field, and type of the parent.
+        Axes n, K and O are the position of a parent, the child in its
+        receptive field, and the type of the parent.
         """
         (assignments,) = self._by_blocks(self._assignments_of_block, inputs)
         return ops.moveaxis(assignments, 1, 0)
@@ -308,8 +285,7 @@ class ConvMatrixCapsules(_EMRoutedLayer):
         self.strides = strides
         self.padding = standardize_padding(padding)
 
-    def _build_for(self, poses_shape):
-        _, height, width, types, _ = poses_shape
+    def _build_for(self, height, width, types):
         size = self.kernel_size
         self._window = Window(height, width, size, self.strides, self.padding)
         self._positions = self._window.positions
@@ -385,8 +361,7 @@ class ClassMatrixCapsules(_EMRoutedLayer):
         super().__init__(num_capsules, options, kernel_stddev, **kwargs)
         self.coordinates = coordinates
 
-    def _build_for(self, poses_shape):
-        _, height, width, types, _ = poses_shape
+    def _build_for(self, height, width, types):
         self._kernel_shape = (types,)
         self._parents = OverTypes(self.num_capsules)
         offsets = np.zeros((POSE_ENTRIES, height, width, types), "float32")

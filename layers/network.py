@@ -21,14 +21,14 @@ CONV_STDDEV = 0.05
 class CapsuleStack:
     """The layers from images to class capsules: figure 1 of the paper.
 
-    A 9x9 convolution to `conv_channels` channels, relu; 9x9 primary capsules
-    with stride 2, `num_prime_capsules` types of `primary_atoms` atoms, one
-    routing iteration; one class capsule of `class_atoms` atoms per class,
-    `num_routing` iterations.
+    A 9x9 convolution with relu; 9x9 primary capsules with stride 2 and one
+    routing iteration; one class capsule per class.
 
     Args:
       num_classes: int, O.
-      conv_channels, num_prime_capsules, primary_atoms, class_atoms: int.
+      conv_channels: int, channels of the convolution.
+      num_prime_capsules: int, types of primary capsules.
+      primary_atoms, class_atoms: int, atoms of the capsules.
       num_routing: int, routing iterations of the class capsules.
       leaky: bool, whether couplings come from `leaky_softmax`.
       rule: of the class capsules, see `Capsule`.
@@ -87,10 +87,7 @@ class CapsuleStack:
         )
 
     def activations(self, images: Tensor) -> dict[str, Tensor]:
-        """Outputs of all layers.
-
-        Args:
-          images: tensor [B, H, W, C], pixels in [0, 1].
+        """Outputs of all layers for images [B, H, W, C], pixels in [0, 1].
 
         Returns:
           dict: conv1 [B, h, w, conv_channels]; conv_capsule1 [B, h', w',
@@ -122,15 +119,11 @@ class CapsuleNetwork(keras.Model):
     decoder reconstructs from the capsule of the label (section 4.1 of the
     paper); in calls and `predict` from the longest capsule.
 
-    To copy a network use `CapsuleNetwork.from_config(network.get_config())`.
-    `keras.models.clone_model` returns a plain `keras.Model`.
-
     Args:
       input_shape: (H, W, C) of the images.
       num_classes: int, O.
       decoder: bool, whether there is a decoder.
-      dtype: dtype or policy of the layers, as for `keras.layers.Layer`. It is
-        saved with the network.
+      dtype: dtype or policy of the layers, as for `keras.layers.Layer`.
       name: string.
       **sizes: keyword arguments of `CapsuleStack`.
 

@@ -10,15 +10,7 @@ HIDDEN_UNITS = (512, 1024)
 
 
 def mask_capsules(capsules: Tensor, labels: Tensor) -> Tensor:
-    """Sets all capsules of each example to zero except the labeled one.
-
-    Args:
-      capsules: tensor [B, O, A].
-      labels: integer tensor [B], the output capsule to keep.
-
-    Returns:
-      Tensor [B, O, A] of the dtype of `capsules`.
-    """
+    """Sets all capsules [B, O, A] to zero except those of the labels [B]."""
     capsules = ops.convert_to_tensor(capsules)
     mask = ops.one_hot(labels, capsules.shape[1], dtype=capsules.dtype)
     return capsules * ops.expand_dims(mask, -1)
@@ -33,9 +25,7 @@ class Reconstruction(keras.layers.Layer):
     the paper). With two digits the layer is called once for each label.
 
     Args:
-      height: int, image height in pixels.
-      width: int, image width in pixels.
-      depth: int, image channels.
+      height, width, depth: int, rows, columns and channels of the images.
       he_normal: bool, whether the initial weights are those of
         Efficient-CapsNet: he-normal, Glorot normal before the sigmoid, and
         biases 0. Otherwise they are those of the reference.

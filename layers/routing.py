@@ -20,18 +20,9 @@ from keras import ops
 from .utils import Tensor
 from .votes import FormedVotes, Votes
 
-# Added to the squared length in the reciprocal square root. Value and gradient
-# of a zero capsule are then exactly 0. For lengths >= 1e-4 it is below the
-# rounding error of float32.
+# Added to squared lengths, so that value and gradient of a zero capsule are 0.
+# For lengths >= 1e-4 it is below the rounding error of float32.
 _EPSILON = 1e-16
-
-
-def _squared_length_and_reciprocal(capsules, epsilon=0.0):
-    """Returns |s|^2 and 1/|s| of float32 capsules, both [..., 1]."""
-    squared = ops.sum(ops.square(capsules), axis=-1, keepdims=True)
-    if epsilon:
-        squared = squared + epsilon
-    return squared, ops.rsqrt(squared + _EPSILON)
 
 
 def squash(
@@ -41,19 +32,16 @@ def squash(
 
     v = |s|^2 / (constant + |s|^2) * s / |s|; equation 1 of the paper has
     constant 1. For a zero capsule the value and the gradient are 0; the
-    reference divides by |s| and gives NaN.
+    reference divides by |s| and gives NaN. Lengths are computed in float32.
 
     Args:
       capsules: tensor [..., A].
       constant: float > 0, the squared length that is squashed to 1/2.
-      epsilon: float >= 0, added to |s|^2 wherever it occurs. J. Su's code has
-        1e-7.
-
-    Returns:
-      Tensor of the same shape and dtype. Lengths are computed in float32.
+      epsilon: float >= 0, added to every |s|^2; 1e-7 in J. Su's code.
     """
     s = ops.cast(capsules, "float32")
-    squared, reciprocal = _squared_length_and_reciprocal(s, epsilon)
+    squared = ops.sum(ops.square(s), axis=-1, keepdims=True) + epsilon
+    reciprocal = ops.rsqrt(squared + _EPSILON)  # 1 / |s|
     squashed = squared / (constant + squared) * reciprocal * s
     return ops.cast(squashed, capsules.dtype)
 
@@ -64,10 +52,8 @@ def lengths(capsules: Tensor) -> Tensor:
     The length of a capsule is the probability that its entity exists. The
     gradient for a zero capsule is 0, not NaN.
     """
-    squared, reciprocal = _squared_length_and_reciprocal(
-        ops.cast(capsules, "float32")
-    )
-    return ops.squeeze(squared * reciprocal, axis=-1)
+    squared = ops.sum(ops.square(ops.cast(capsules, "float32")), axis=-1)
+    return squared * ops.rsqrt(squared + _EPSILON)
 
 
 def leaky_softmax(logits: Tensor, axis: int = -1) -> Tensor:
@@ -126,20 +112,17 @@ class RoutingRule:
     squash_epsilon: float = 0.0
 
     def __post_init__(self):
-        for name, choices in (
-            ("logits", ("add", "replace")),
-            ("compare", ("squashed", "direction")),
+        if not (
+            self.logits in ("add", "replace")
+            and self.compare in ("squashed", "direction")
+            # Otherwise lengths could be NaN or exceed 1.
+            and self.squash_constant > 0
+            and self.squash_epsilon >= 0
         ):
-            if getattr(self, name) not in choices:
-                raise ValueError(
-                    f"`{name}` must be one of {choices}. "
-                    f"Received: {getattr(self, name)!r}"
-                )
-        # Otherwise lengths could be NaN or exceed 1.
-        if not (self.squash_constant > 0 and self.squash_epsilon >= 0):
             raise ValueError(
-                "`squash_constant` must be positive and `squash_epsilon` must "
-                f"not be negative. Received: {self}"
+                '`logits` must be "add" or "replace", `compare` "squashed" or '
+                '"direction", `squash_constant` positive and `squash_epsilon` '
+                f"at least 0. Received: {self}"
             )
 
     def get_config(self):
@@ -226,11 +209,6 @@ def _iterations(votes, biases, num_routing, rule):
         raise ValueError(
             f"`num_routing` must be at least 1. Received: {num_routing}"
         )
-    if biases is not None and tuple(biases.shape) != votes.outputs:
-        raise ValueError(
-            "`biases` must have the shape [outputs, atoms] of the votes, "
-            f"{votes.outputs}. Received: shape {tuple(biases.shape)}"
-        )
     bias = 0.0 if biases is None else ops.cast(biases, "float32")
 
     # The softmax of zero logits is known and is the same for all votes.
@@ -262,7 +240,7 @@ def dynamic_routing(
       leaky: bool, whether couplings come from `leaky_softmax`.
 
     Returns:
-      Tensor [..., O, A] of the dtype of `votes`: the output capsules.
+      Tensor [..., O, A] of the dtype of `votes`.
     """
     return route(FormedVotes(votes), biases, num_routing, RoutingRule(leaky))
 
@@ -270,10 +248,6 @@ def dynamic_routing(
 def routing_couplings(
     votes: Tensor, biases: Tensor, num_routing: int = 3, leaky: bool = False
 ) -> Tensor:
-    """Couplings of all iterations of `dynamic_routing`.
-
-    Returns:
-      float32 tensor [num_routing, ..., I, O].
-    """
+    """Couplings of `dynamic_routing`: float32 [num_routing, ..., I, O]."""
     votes = FormedVotes(votes)
     return couplings_of(votes, biases, num_routing, RoutingRule(leaky))

@@ -16,8 +16,8 @@ from keras import ops
 
 from .utils import Tensor, require_positive, slice_axis
 
-# Added to the squared length in the square root, so that the gradient is finite
-# at zero. For lengths >= 1e-4 it is below the rounding error of float32.
+# Added to squared lengths, so that the gradient is finite at zero. For lengths
+# >= 1e-4 it is below the rounding error of float32.
 _EPSILON = 1e-16
 
 
@@ -26,13 +26,8 @@ def exponential_squash(capsules: Tensor) -> Tensor:
 
     v = (1 - exp(-|s|)) * s / |s|. For a zero capsule the value is 0 and the
     gradient the identity, the limit for small capsules; the authors' code
-    gives NaN.
-
-    Args:
-      capsules: tensor [..., A].
-
-    Returns:
-      Tensor of the same shape and dtype. Lengths are computed in float32.
+    gives NaN. Capsules are [..., A].
+    Lengths are computed in float32.
     """
     s = ops.cast(capsules, "float32")
     squared = ops.sum(ops.square(s), axis=-1, keepdims=True)
@@ -50,7 +45,7 @@ def self_attention(votes: Tensor) -> Tensor:
       votes: tensor u [B, O, I, A].
 
     Returns:
-      float32 tensor [B, O, I], which sums to 1 over O.
+      float32 tensor [B, O, I].
     """
     u = ops.cast(votes, "float32")
     agreement = ops.sum(u * ops.sum(u, axis=2, keepdims=True), axis=-1)
@@ -118,8 +113,8 @@ class DepthwiseCapsule(keras.layers.Layer):
         kernel_size = self.kernel_size or tuple(map_size)
         if channels % self.num_atoms:
             raise ValueError(
-                "The channels must be a multiple of `num_atoms`="
-                f"{self.num_atoms}. Received: input_shape={input_shape}"
+                f"The channels must be a multiple of {self.num_atoms} atoms. "
+                f"Received: input_shape={input_shape}"
             )
         # The range of Glorot's initializer depends on the shape, so the kernel
         # is drawn with the shape that it has in Keras, [k, l, C, 1].
@@ -144,7 +139,6 @@ class DepthwiseCapsule(keras.layers.Layer):
         return exponential_squash(ops.reshape(s, shape))
 
     def multiply_adds(self, input_shape):
-        """Multiply-adds with weights for one example."""
         return math.prod(self.kernel.shape)
 
     def compute_output_shape(self, input_shape):
@@ -202,14 +196,7 @@ class SelfAttentionCapsule(keras.layers.Layer):
         return self_attention_routing(self._votes(inputs), self.biases)
 
     def attention(self, inputs):
-        """The couplings without their biases.
-
-        Args:
-          inputs: tensor [B, I, a].
-
-        Returns:
-          float32 tensor [B, I, O], which sums to 1 over O.
-        """
+        """Couplings without their biases, [B, I, a] -> float32 [B, I, O]."""
         return ops.transpose(self_attention(self._votes(inputs)), (0, 2, 1))
 
     def _votes(self, inputs):
@@ -221,7 +208,6 @@ class SelfAttentionCapsule(keras.layers.Layer):
         return ops.einsum("bia,oiac->boic", inputs, kernel)
 
     def multiply_adds(self, input_shape):
-        """Multiply-adds with weights for one example: those of its votes."""
         return math.prod(self.kernel.shape)
 
     def compute_output_shape(self, input_shape):

@@ -41,8 +41,6 @@ It is computed in four steps:
      taps        re            re            im - re   re + im
      synthesis   re            2 (re - im)   -2 im     -2 re
 
-Gradients are those of matrix products and transpositions.
-
 The points (`points`) determine the number of products and the rounding error.
 Points on the unit circle, 0 and infinity have the smallest error; other real
 points need fewer products. Errors of the outputs relative to float64 for
@@ -52,15 +50,13 @@ n = 10 on both axes (primary capsules of the paper):
   roots of unity                             148     6.4e-7      5.6e-3
   0, infinity, 8 on the circle               142     6.4e-7      5.0e-3
   0, infinity, 4 real, 4 on the circle       132     8.2e-7      7.5e-3
-  0, infinity, +-1, +-1.81^+-1, +-i          118     2.4e-6      2.0e-2
   (the direct convolution                            9.2e-7      2.9e-3)
 
 The second row is used for bfloat16, the third for other dtypes.
 
-References: A. Toom, "The complexity of a scheme of functional elements
-realizing the multiplication of integers", 1963; S. Cook, "On the minimum
-computation time of functions", 1966; A. Lavin, S. Gray, "Fast algorithms for
-convolutional neural networks", https://arxiv.org/abs/1509.09308, section 4.
+References: A. Toom, 1963; S. Cook, "On the minimum computation time of
+functions", 1966; A. Lavin, S. Gray, "Fast algorithms for convolutional neural
+networks", https://arxiv.org/abs/1509.09308, section 4.
 """
 
 import dataclasses
@@ -83,23 +79,14 @@ _ALIGNMENT = 32
 
 @dataclasses.dataclass(frozen=True)
 class Axis:
-    """How the rows, or the columns, of a convolution are cut into tiles.
+    """How the rows, or the columns, of a convolution are cut into tiles."""
 
-    Attributes:
-      size: pixels of the image.
-      kernel: pixels of the kernel.
-      strides: the stride.
-      positions: number of outputs.
-      before: zeros before the first pixel.
-      tile: outputs per tile; at least `taps - 1` if there are several tiles.
-    """
-
-    size: int
-    kernel: int
+    size: int  # pixels of the image
+    kernel: int  # pixels of the kernel
     strides: int
-    positions: int
-    before: int
-    tile: int
+    positions: int  # outputs
+    before: int  # zeros before the first pixel
+    tile: int  # outputs per tile; at least `taps - 1` with several tiles
 
     @property
     def taps(self) -> int:
@@ -300,7 +287,7 @@ def _image_tiles(images, plan, padding):
     rows, columns = plan.rows, plan.columns
     batch_padding, channel_padding = padding
     channels = images.shape[-1] + channel_padding
-    pads = [rows.padding, columns.padding, (0, channel_padding)]
+    pads = rows.padding, columns.padding, (0, channel_padding)
     images = ops.pad(images, [(0, batch_padding), *pads])
     images = slice_axis(images, 1, stop=rows.padded_size)
     images = slice_axis(images, 2, stop=columns.padded_size)

@@ -13,9 +13,6 @@ from keras import backend, ops
 Tensor: TypeAlias = Any
 
 
-# Arguments and shapes.
-
-
 def require_positive(**arguments: int) -> None:
     """Raises ValueError unless all arguments are positive integers."""
     for name, value in arguments.items():
@@ -34,11 +31,10 @@ def standardize_padding(padding: str) -> str:
     return padding.upper()
 
 
-# Device and precision queries.
-
-
-def is_on_cpu() -> bool:
-    """Whether the backend computes on CPUs."""
+def is_on_cpu(backend_name: str | None = None) -> bool:
+    """Whether the backend, which must be the named one, computes on CPUs."""
+    if backend_name not in (None, backend.backend()):
+        return False
     if backend.backend() == "tensorflow":
         import tensorflow as tf
 
@@ -54,16 +50,6 @@ def is_on_cpu() -> bool:
         not torch.cuda.is_available()
         or ops.convert_to_tensor(0.0).device.type == "cpu"
     )
-
-
-def is_tensorflow_on_cpu() -> bool:
-    """Whether TensorFlow computes on CPUs."""
-    return backend.backend() == "tensorflow" and is_on_cpu()
-
-
-def is_jax_on_cpu() -> bool:
-    """Whether JAX computes on CPUs."""
-    return backend.backend() == "jax" and is_on_cpu()
 
 
 def is_mirrored() -> bool:
@@ -109,9 +95,7 @@ def cpu_has_bfloat16_products() -> bool:
     return not {"avx512_bf16", "amx_bf16"}.isdisjoint(flags.split())
 
 
-# Initial weights of the reference.
-
-# Standard deviation for capsule and dense layers; other convolutions use 0.05.
+# Of capsule and dense layers in the reference; other convolutions have 0.05.
 WEIGHT_STDDEV = 0.1
 BIAS = 0.1
 
@@ -138,9 +122,6 @@ def reference_initializers(stddev: float = WEIGHT_STDDEV) -> dict:
     }
 
 
-# Slices.
-
-
 def slice_axis(tensor, axis: int, start: int = 0, stop: int | None = None):
     """Returns `tensor[start:stop]` along one axis.
 
@@ -157,9 +138,6 @@ def slice_axis(tensor, axis: int, start: int = 0, stop: int | None = None):
     starts = [0] * len(shape)
     starts[axis], shape[axis] = start, stop - start
     return ops.slice(tensor, starts, shape)
-
-
-# Receptive fields of convolutions.
 
 
 def positions_of(size: int, kernel: int, strides: int, padding: str) -> int:
@@ -203,28 +181,21 @@ class Window:
 
     def patches(self, grid):
         """[B, H, W, ...] -> [B, h, w, k * k, ...], with zero padding."""
-        num_other_axes = len(grid.shape) - 3
-        padded = ops.pad(
-            grid, [(0, 0), *self._pads, *[(0, 0)] * num_other_axes]
-        )
-        return ops.stack(list(self._shifted(padded, 1)), axis=3)
+        pads = [(0, 0), *self._pads, *[(0, 0)] * (len(grid.shape) - 3)]
+        return ops.stack(list(self._shifted(ops.pad(grid, pads), 1)), axis=3)
 
     def _shifted(self, grid, axis):
         """Yields the children at each of the k * k places in the windows.
 
         The axes of the grid are `axis` and `axis + 1`.
         """
-        rows, columns = (
-            [
-                slice(start, start + (p - 1) * self._strides + 1, self._strides)
-                for start in range(self._size)
-            ]
-            for p in self.positions
-        )
+        height, width = ((p - 1) * self._strides + 1 for p in self.positions)
         leading = (slice(None),) * axis
-        for row in rows:
-            for column in columns:
-                yield grid[(*leading, row, column)]
+        for row in range(self._size):
+            for column in range(self._size):
+                rows = slice(row, row + height, self._strides)
+                columns = slice(column, column + width, self._strides)
+                yield grid[(*leading, rows, columns)]
 
     def unflatten(self, entries):
         """[G, N, K] -> [G, B, h, w, k, k, I], N = B * h * w, K = k * k * I."""

@@ -1,20 +1,16 @@
 """Votes of input capsules for output capsules, as routing needs them.
 
-Routing needs only the sum of the votes over the input capsules, that sum
-weighted by couplings, and the agreement of votes with output capsules. Each
-class computes these without forming more votes than it has to. The axes are
-named in routing.py. All classes have the attributes
-
-  outputs       tuple (O, A)
-  outputs_axis  the axis O of couplings
-  dtype         dtype of the votes and of products with them
+Routing needs the sum of the votes over the input capsules, that sum weighted
+by couplings, and the agreement of votes with output capsules. Each class
+computes these in another way. `outputs` is (O, A), `outputs_axis` the axis O
+of couplings, and `dtype` that of the votes. routing.py names the axes.
 """
 
 import math
 
 from keras import backend, ops
 
-from .utils import Tensor, is_jax_on_cpu, is_on_cpu
+from .utils import Tensor, is_on_cpu
 
 # `LinearVotes` splits the outputs into at most this many blocks, so that the
 # graph stays small for many classes.
@@ -24,24 +20,13 @@ _MAX_BLOCKS = 16
 class FormedVotes:
     """Votes that are given as a tensor. Couplings are [..., O, I].
 
-    With the votes as [..., O, I, A] both sums are batched matrix products,
-    which need no other tensor of the size of the votes.
-
-    Args:
-      votes: tensor [..., I, O, A].
-
-    Raises:
-      ValueError: if `votes` has less than three axes.
+    With the votes [..., I, O, A] transposed to [..., O, I, A], both sums are
+    batched matrix products.
     """
 
     outputs_axis = -2
 
     def __init__(self, votes: Tensor):
-        if len(votes.shape) < 3:
-            raise ValueError(
-                "`votes` must have the shape [..., inputs, outputs, atoms]. "
-                f"Received: shape {tuple(votes.shape)}"
-            )
         self.outputs = tuple(votes.shape[-2:])
         self.dtype = votes.dtype
         self._votes = ops.swapaxes(votes, -3, -2)  # [..., O, I, A]
@@ -77,14 +62,9 @@ class LinearVotes:
 
     and the largest tensors have B * O * I * a entries, not B * O * I * A.
 
-    On CPUs with TensorFlow and torch the outputs are computed in blocks (one
-    output each for up to `_MAX_BLOCKS` outputs), whose products [B, a, I] fit
-    into the cache.
-
-    Args:
-      inputs: tensor [B, I, a], input capsules of a atoms.
-      weights: tensor [I, a, O * A].
-      num_outputs: int, O.
+    Inputs are [B, I, a], weights [I, a, O * A]. On CPUs the outputs are
+    computed in up to `_MAX_BLOCKS` blocks, whose products [B, a, I] fit into
+    the cache.
     """
 
     outputs_axis = -3
@@ -162,10 +142,7 @@ class LinearVotes:
 
 
 def _copies(tensor, count):
-    """The same tensor `count` times; their gradients are summed in float32.
-
-    A sum of gradients in bfloat16 would round every addition.
-    """
+    """The same tensor `count` times; their gradients are summed in float32."""
     dtype = backend.standardize_dtype(tensor.dtype)
     if count > 1:
         tensor = ops.cast(tensor, backend.result_type(dtype, "float32"))
@@ -177,16 +154,8 @@ def linear_votes(inputs, weights, num_outputs: int):
 
     On CPUs XLA is slow at sums over a few atoms: with JAX the class capsules
     of the default network take 2.4 times as long if votes are not formed.
-
-    Args:
-      inputs: tensor [B, I, a], input capsules of a atoms.
-      weights: tensor [I, a, O * A].
-      num_outputs: int, O.
-
-    Returns:
-      `LinearVotes` or `FormedVotes`.
     """
-    if not is_jax_on_cpu():
+    if not is_on_cpu("jax"):
         return LinearVotes(inputs, weights, num_outputs)
     votes = ops.matmul(ops.transpose(inputs, (1, 0, 2)), weights)
     votes = ops.reshape(votes, (*votes.shape[:2], num_outputs, -1))
@@ -196,19 +165,14 @@ def linear_votes(inputs, weights, num_outputs: int):
 class SharedVotes:
     """Votes with weights that all input capsules share. Couplings: [B, O, I].
 
-    votes[b, i] = inputs[b, i] @ weights, which are never formed. The number I
-    of input capsules may be unknown and differ between calls:
+    Inputs are [B, I, a], where I may be unknown and differ between calls, and
+    weights [1, a, O * A]. The votes are never formed:
 
       sum over I of c * votes = (sum over I of c * inputs) @ weights
       <votes, v> = <inputs, weights @ v>
 
     An iteration needs 2 * I * a * O + 2 * a * O * A multiply-adds; forming
     the votes would need I * a * O * A.
-
-    Args:
-      inputs: tensor [B, I, a], input capsules of a atoms.
-      weights: tensor [1, a, O * A].
-      num_outputs: int, O.
     """
 
     outputs_axis = -2

@@ -4,9 +4,8 @@ import pytest
 from keras import ops
 
 import layers
-from layers.routing_test import assert_gradients_close
 from testing import numpy_oracle
-from testing.gradients import value_and_gradients
+from testing.gradients import assert_gradients_close, value_and_gradients
 
 LABELS = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]], "float32")
 LOGITS = np.array([[0.5, 0.3, 0.05], [0.0, 0.95, 0.2]], "float32")
@@ -97,19 +96,13 @@ def test_spread_loss_by_hand():
     "loss", [*layers.CLASSIFICATION_LOSSES.values(), layers.spread_loss]
 )
 def test_labels_that_are_not_one_hot_are_refused(loss, shape):
-    with pytest.raises(ValueError, match="labels must be one-hot"):
+    with pytest.raises(ValueError, match="must be one-hot"):
         loss(np.zeros(shape, "int32"), LOGITS)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((0,), "margin_steps must be at least 1.* 0"),
-        ((9, "cosine"), "schedule must be one of.* 'cosine'"),
-    ],
-)
-def test_wrong_margins(arguments, message):
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize("arguments", [(0,), (9, "cosine")])
+def test_invalid_margins_are_errors(arguments):
+    with pytest.raises(ValueError, match="Received"):
         layers.spread_margin(np.array([0]), *arguments)
 
 

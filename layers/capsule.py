@@ -159,7 +159,6 @@ class Capsule(_RoutedLayer):
         paper's routing and `leaky`.
       use_bias: bool, whether the layer has `biases`.
       kernel_initializer: of `weights`.
-      **kwargs: of `keras.layers.Layer`.
 
     Input shape: [B, I, a]. Output shape: [B, O, A].
     """

@@ -96,22 +96,19 @@ def faster_plan(
     return plan if by_plan[plan] < direct else None
 
 
-def least_batch(
-    images, kernel, strides, padding: str, dtype: str = "float32"
-) -> int:
+def least_batch(images, *sizes) -> int:
     """Smallest batch size for which the plan of `faster_plan` is cheaper."""
-    sizes = kernel, strides, padding, dtype
     plan = faster_plan(images, *sizes)
-    batch = 1
-    by_plan, direct = costs((batch, *images[1:]), *sizes)
-    while by_plan[plan] >= direct:
-        batch += 1
+
+    def is_cheaper(batch):
         by_plan, direct = costs((batch, *images[1:]), *sizes)
-    return batch
+        return by_plan[plan] < direct
+
+    return next(filter(is_cheaper, itertools.count(1)))
 
 
 def costs(
-    images, kernel, strides, padding: str, dtype: str
+    images, kernel, strides, padding: str, dtype: str = "float32"
 ) -> tuple[dict[Plan, float], float]:
     """Estimated costs of a convolution for one example, in multiply-adds.
 

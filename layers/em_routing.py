@@ -177,13 +177,9 @@ def matrix_votes(poses, kernel):
     sums of elementwise products over the children instead, and the gradients
     one larger matrix product for each child.
 
-    Args:
-      poses: float32 tensor [N, 4, 4, P, C], of C children at each of P places
-        of a receptive field. All places share the transformations.
-      kernel: float32 tensor [O, 4, 4, C].
-
-    Returns:
-      float32 tensor [O, N, 16, P * C].
+    Poses are [N, 4, 4, P, C], of C children at each of P places of a receptive
+    field; all places share the kernel [O, 4, 4, C]. The votes are
+    [O, N, 16, P * C]. All are float32.
     """
     places, children = poses.shape[3:]
     types = kernel.shape[0]

@@ -95,12 +95,7 @@ def reconstruction_loss(
 
     The weight is the paper's, although `margin_loss` is the paper's divided
     by 2 * O. For 10 classes it has the effect of 0.01 in the paper, as in the
-    reference.
-
-    Args:
-      images: tensor [B, ...], pixels in [0, 1].
-      reconstructions: tensor of the same shape.
-      weight: float.
+    reference. Images and reconstructions are [B, ...], pixels in [0, 1].
     """
     images, reconstructions = (
         ops.cast(t, "float32") for t in (images, reconstructions)
@@ -134,18 +129,13 @@ def spread_loss(
     return ops.sum(cost, axis=(1, 2))
 
 
-def _linear_margin(progress):
-    """From 0.2 to 0.9: the paper."""
-    return 0.2 + 0.7 * ops.minimum(progress, 1.0)
-
-
-def _sigmoid_margin(progress):
-    """From 0.21 to 0.99: the authors' code, where 1 is step 700,000."""
-    return 0.2 + 0.79 * ops.sigmoid(14.0 * ops.minimum(progress, 1.0) - 4.0)
-
-
 # Functions from the fraction of `margin_steps` to the margin.
-MARGIN_SCHEDULES = {"linear": _linear_margin, "sigmoid": _sigmoid_margin}
+MARGIN_SCHEDULES = {
+    # The paper: from 0.2 to 0.9.
+    "linear": lambda progress: 0.2 + 0.7 * progress,
+    # The authors' code, where 1 is step 700,000: from 0.21 to 0.99.
+    "sigmoid": lambda progress: 0.2 + 0.79 * ops.sigmoid(14.0 * progress - 4.0),
+}
 
 
 def spread_margin(
@@ -170,7 +160,7 @@ def spread_margin(
         )
     if step is None:
         step = margin_steps
-    progress = ops.cast(step, "float32") / margin_steps
+    progress = ops.minimum(ops.cast(step, "float32") / margin_steps, 1.0)
     return MARGIN_SCHEDULES[schedule](progress)
 
 

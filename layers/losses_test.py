@@ -78,7 +78,7 @@ def test_a_compiled_model_is_saved_and_loaded(tmp_path):
 @pytest.mark.parametrize(
     "loss", [*layers.CLASSIFICATION_LOSSES.values(), layers.reconstruction_loss]
 )
-def test_losses_serialise(loss):
+def test_losses_are_serialized(loss):
     config = keras.saving.serialize_keras_object(loss)
     assert keras.saving.deserialize_keras_object(config) is loss
 
@@ -106,7 +106,7 @@ def test_invalid_margins_are_errors(arguments):
         layers.spread_margin(np.array([0]), *arguments)
 
 
-def test_the_margin_is_at_last_that_of_the_papers_schedule():
+def test_the_default_margin_is_the_last_of_the_papers_schedule():
     last = layers.spread_margin(np.array([9]), 9)
     np.testing.assert_array_equal(
         ops.convert_to_numpy(layers.spread_loss(LABELS, LOGITS)),
@@ -125,11 +125,11 @@ def test_gradients_of_the_spread_loss(margin):
         losses = np.zeros((len(activations), 4))
         for example, target in enumerate([0, 3, 1, 1]):
             for wrong in {0, 1, 2, 3, 4} - {target}:
-                lead = (
+                difference = (
                     activations[:, example, target]
                     - activations[:, example, wrong]
                 )
-                losses[:, example] += np.maximum(0, margin - lead) ** 2
+                losses[:, example] += np.maximum(0, margin - difference) ** 2
         return losses
 
     value, gradients = value_and_gradients(

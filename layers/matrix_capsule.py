@@ -52,7 +52,6 @@ class PrimaryMatrixCapsules(keras.layers.Layer):
 
     Args:
       num_capsules: int, I, number of capsule types.
-      **kwargs: of `keras.layers.Layer`.
 
     Input shape: [B, H, W, C]. Output shapes: [B, H, W, I, 16], [B, H, W, I].
     """
@@ -85,15 +84,12 @@ class PrimaryMatrixCapsules(keras.layers.Layer):
             ops.matmul(inputs, self.activation_weights) + self.activation_biases
         )
         shape = (-1, *inputs.shape[1:3], self.num_capsules, POSE_ENTRIES)
-        return (
-            ops.reshape(poses, shape),
-            ops.sigmoid(ops.cast(logits, "float32")),
-        )
+        activations = ops.sigmoid(ops.cast(logits, "float32"))
+        return ops.reshape(poses, shape), activations
 
     def multiply_adds(self, input_shape):
-        return (
-            math.prod(input_shape[1:]) * self.num_capsules * (POSE_ENTRIES + 1)
-        )
+        numbers = self.num_capsules * (POSE_ENTRIES + 1)
+        return math.prod(input_shape[1:]) * numbers
 
     def get_config(self):
         return {**super().get_config(), "num_capsules": self.num_capsules}
@@ -135,10 +131,8 @@ class _EMRoutedLayer(keras.layers.Layer):
         poses, logits = self._by_blocks(self._capsules_of_block, inputs)
         shape = (-1, *self._positions, self.num_capsules)
         poses = ops.reshape(poses, (*shape, POSE_ENTRIES))
-        return (
-            ops.cast(poses, self.compute_dtype),
-            ops.sigmoid(ops.reshape(logits, shape)),
-        )
+        activations = ops.sigmoid(ops.reshape(logits, shape))
+        return ops.cast(poses, self.compute_dtype), activations
 
     def compute_output_spec(self, inputs):
         # Keras cannot infer shapes through blocks of an unknown batch.
@@ -256,7 +250,6 @@ class ConvMatrixCapsules(_EMRoutedLayer):
       num_routing, final_lambda, min_variance, damping, normalise: see
         `EMOptions`.
       kernel_stddev: float, of the initial `weights`; 0.3 in the authors' code.
-      **kwargs: of `keras.layers.Layer`.
 
     Input: pair of poses [B, H, W, I, 16] and activations [B, H, W, I].
     Output: pair of poses [B, h, w, O, 16] and activations [B, h, w, O].
@@ -338,7 +331,6 @@ class ClassMatrixCapsules(_EMRoutedLayer):
       coordinates: bool, whether positions are added to votes.
       kernel_stddev: float, of the initial `weights`; 0.01 in the authors'
         code.
-      **kwargs: of `keras.layers.Layer`.
 
     Input: pair of poses [B, H, W, I, 16] and activations [B, H, W, I].
     Output: pair of poses [B, O, 16] and activations [B, O].

@@ -122,21 +122,18 @@ class CapsuleNetwork(keras.Model):
     Args:
       input_shape: (H, W, C) of the images.
       num_classes: int, O.
-      decoder: bool, whether there is a decoder.
+      decoder: bool, whether there is a decoder; the attribute `decoder` is
+        then a `Reconstruction`.
       dtype: dtype or policy of the layers, as for `keras.layers.Layer`.
-      name: string.
       **sizes: keyword arguments of `CapsuleStack`.
 
     Call arguments:
       images: tensor [B, H, W, C], pixels in [0, 1].
 
     Returns (from a call) a dict:
-      lengths: float32 [B, O], of the class capsules: how likely each class is.
+      lengths: float32 [B, O], the probability of each class.
       capsules: [B, O, A], the class capsules.
       remake: [B, H, W, C], the reconstruction, if `decoder`.
-
-    Attributes:
-      decoder: `Reconstruction` or None.
     """
 
     def __init__(

@@ -29,7 +29,6 @@ class Reconstruction(keras.layers.Layer):
       he_normal: bool, whether the initial weights are those of
         Efficient-CapsNet: he-normal, Glorot normal before the sigmoid, and
         biases 0. Otherwise they are those of the reference.
-      **kwargs: of `keras.layers.Layer`.
 
     Call arguments:
       capsules: tensor [B, O, A].

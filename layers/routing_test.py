@@ -73,13 +73,6 @@ def test_other_rules_equal_loops(rule, expected, num_routing):
     )
 
 
-def test_routing_without_biases_is_that_with_zeros():
-    votes = FormedVotes(VOTES.astype("float32"))
-    np.testing.assert_array_equal(
-        to_numpy(route(votes)), to_numpy(route(votes, np.zeros((3, 4))))
-    )
-
-
 @pytest.mark.parametrize("leaky", [False, True])
 @pytest.mark.parametrize("num_routing", [1, 2, 5])
 def test_couplings_equal_loops(num_routing, leaky):
@@ -210,13 +203,6 @@ def test_zero_and_tiny_capsules(function):
     assert np.isfinite(gradients[0]).all()
     np.testing.assert_array_equal(value[0], 0.0)
     np.testing.assert_array_equal(gradients[0][0], 0.0)
-
-
-def test_lengths_by_hand():
-    capsules = np.array([[[3.0, 4.0], [0.0, 0.0], [1.0, 0.0]]], "float32")
-    np.testing.assert_allclose(
-        to_numpy(layers.lengths(capsules)), [[5.0, 0.0, 1.0]], rtol=1e-6
-    )
 
 
 def test_leaky_softmax_by_hand():

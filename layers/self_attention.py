@@ -39,13 +39,8 @@ def self_attention(votes: Tensor) -> Tensor:
     """Self-attention of the votes, normalized over the outputs.
 
     softmax over o of sum over k of <u[b, o, i], u[b, o, k]> / sqrt(A). The
-    votes are summed over k first, so no tensor [B, O, I, I] is formed.
-
-    Args:
-      votes: tensor u [B, O, I, A].
-
-    Returns:
-      float32 tensor [B, O, I].
+    votes are summed over k first, so no tensor [B, O, I, I] is formed. Votes u
+    are [B, O, I, A], the result is float32 [B, O, I].
     """
     u = ops.cast(votes, "float32")
     agreement = ops.sum(u * ops.sum(u, axis=2, keepdims=True), axis=-1)
@@ -55,15 +50,8 @@ def self_attention(votes: Tensor) -> Tensor:
 def self_attention_routing(votes: Tensor, biases: Tensor) -> Tensor:
     """Output capsules: squash(sum over i of c[b, o, i] u[b, o, i, :]).
 
-    The couplings c are `self_attention` plus biases; the squash is
-    `exponential_squash`.
-
-    Args:
-      votes: tensor u [B, O, I, A].
-      biases: tensor [O, I].
-
-    Returns:
-      Tensor [B, O, A] of the dtype of `votes`.
+    The couplings c are `self_attention` plus biases [O, I]; the squash is
+    `exponential_squash`. Votes u are [B, O, I, A], the result is [B, O, A].
     """
     couplings = self_attention(votes) + ops.cast(biases, "float32")
     u = ops.cast(votes, "float32")
@@ -86,7 +74,6 @@ class DepthwiseCapsule(keras.layers.Layer):
       num_atoms: int, a, a divisor of the number of channels.
       kernel_size: int or pair of ints, rows and columns; None for those of
         the map.
-      **kwargs: of `keras.layers.Layer`.
 
     Input shape: [B, H, W, C]. Output shape: [B, C / a, a].
     """
@@ -102,8 +89,7 @@ class DepthwiseCapsule(keras.layers.Layer):
         if isinstance(kernel_size, numbers.Integral):
             kernel_size = (kernel_size, kernel_size)
         if kernel_size is not None:
-            rows, columns = kernel_size = tuple(kernel_size)
-            require_positive(rows=rows, columns=columns)
+            kernel_size = tuple(kernel_size)
         self.num_atoms = num_atoms
         self.kernel_size = kernel_size
         self.input_spec = keras.layers.InputSpec(ndim=4)
@@ -166,7 +152,6 @@ class SelfAttentionCapsule(keras.layers.Layer):
     Args:
       num_capsules: int, O, number of output capsules.
       num_atoms: int, A, atoms of an output capsule.
-      **kwargs: of `keras.layers.Layer`.
 
     Input shape: [B, I, a]. Output shape: [B, O, A].
     """

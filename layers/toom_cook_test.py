@@ -1,4 +1,3 @@
-import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -128,61 +127,3 @@ def test_there_are_one_and_many_tiles():
     assert many.rows.tiles > 1
     assert many.columns.tiles > 1
     assert mixed.rows.tiles > mixed.columns.tiles == 1
-
-
-def gradient_of_square(function):
-    """d/dimages of sum(function(images, kernel) ** 2), as a function."""
-
-    def total(images, kernel):
-        return ops.sum(ops.square(function(images, kernel)))
-
-    def with_tensorflow(images, kernel):
-        import tensorflow as tf
-
-        with tf.GradientTape() as tape:
-            tape.watch(images)
-            value = total(images, kernel)
-        return tape.gradient(value, images)
-
-    def with_jax(images, kernel):
-        import jax
-
-        return jax.grad(total)(images, kernel)
-
-    def with_torch(images, kernel):
-        import torch
-
-        value = total(images, kernel)
-        return torch.autograd.grad(value, images, create_graph=True)[0]
-
-    return {
-        "tensorflow": with_tensorflow,
-        "jax": with_jax,
-        "torch": with_torch,
-    }[keras.backend.backend()]
-
-
-@pytest.mark.parametrize("padding", ["valid", "same"])
-def test_second_derivatives_equal_loops(padding):
-    size, rule = (10, 9), (2, padding)
-    images = RNG.normal(size=(2, *size, 2))
-    kernel = RNG.normal(size=(3, 3, 2, 3))
-    direction = RNG.normal(size=images.shape)
-    for plan in plans(size, 3, *rule):
-        _, gradients = value_and_gradients(
-            gradient_of_square(
-                lambda images, kernel, plan=plan: toom_cook_convolution(
-                    images, kernel, plan
-                )
-            ),
-            [images, kernel],
-            direction,
-        )
-        # With y = conv(x, w) and u = conv(direction, w) the derivative along
-        # the direction is 2 <y, u>.
-        y = convolution_by_loops(images, kernel, *rule)
-        u = convolution_by_loops(direction, kernel, *rule)
-        of_images, by_y = gradients_by_loops(images, kernel, 2 * u, *rule)
-        _, by_u = gradients_by_loops(direction, kernel, 2 * y, *rule)
-        assert_close(gradients[0], of_images)
-        assert_close(gradients[1], by_y + by_u)

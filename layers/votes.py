@@ -20,8 +20,8 @@ _MAX_BLOCKS = 16
 class FormedVotes:
     """Votes that are given as a tensor. Couplings are [..., O, I].
 
-    With the votes [..., I, O, A] transposed to [..., O, I, A], both sums are
-    batched matrix products.
+    They are [..., I, O, A] and are transposed to [..., O, I, A], so that both
+    sums are batched matrix products.
     """
 
     outputs_axis = -2

@@ -36,8 +36,8 @@ _USUAL_BATCH = 128  # assumed where the batch size is unknown
 def convolution(images, kernel, strides, padding: str):
     """Convolves images with a kernel; same result as `ops.conv`.
 
-    On CPUs without bfloat16 products, float16 and bfloat16 are computed in
-    float32. If the batch size is unknown when TensorFlow traces the graph, the
+    On CPUs float16, and bfloat16 on CPUs without bfloat16 products, are
+    computed in float32. If the batch size is unknown when TensorFlow traces the graph, the
     graph contains both algorithms and the batch size selects one at run time.
 
     Args:

@@ -26,8 +26,7 @@ def exponential_squash(capsules: Tensor) -> Tensor:
 
     v = (1 - exp(-|s|)) * s / |s|. For a zero capsule the value is 0 and the
     gradient the identity, the limit for small capsules; the authors' code
-    gives NaN. Capsules are [..., A].
-    Lengths are computed in float32.
+    gives NaN. Capsules are [..., A]; lengths are computed in float32.
     """
     s = ops.cast(capsules, "float32")
     squared = ops.sum(ops.square(s), axis=-1, keepdims=True)

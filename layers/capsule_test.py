@@ -301,5 +301,3 @@ def test_contradictions_and_wrong_numbers_are_errors():
         su_capsule(leaky=True)
     with pytest.raises(ValueError, match="num_atoms"):
         layers.Capsule(3, 1.5)
-    with pytest.raises(ValueError, match="padding"):
-        layers.ConvSlimCapsule(3, 4, 3, padding="FULL")

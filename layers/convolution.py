@@ -37,8 +37,8 @@ def convolution(images, kernel, strides, padding: str):
     """Convolves images with a kernel; same result as `ops.conv`.
 
     On CPUs float16, and bfloat16 on CPUs without bfloat16 products, are
-    computed in float32. If the batch size is unknown when TensorFlow traces the graph, the
-    graph contains both algorithms and the batch size selects one at run time.
+    computed in float32. If the batch size is unknown when TensorFlow traces
+    the graph, the graph contains both algorithms and selects one at run time.
 
     Args:
       images: tensor [B, H, W, C].

@@ -1,50 +1,45 @@
-"""Computing a batch by blocks of examples, so that memory is bounded."""
+"""Computes a batch in blocks of examples, which bounds the memory."""
 
 import keras
 from keras import backend, ops
 
-from .utils import is_tensorflow_on_cpu
+from .utils import is_on_cpu
 
-# Numbers that a block needs at once. On CPUs with TensorFlow, 16 MB: from 32 MB
-# on each tensor is mapped anew and its pages are filled with zeros, which takes
-# longer than what is computed. Elsewhere large enough to keep an accelerator
-# busy.
+# Numbers of the largest intermediate tensors of one block. On CPUs 16 MB: for
+# tensors of 32 MB and more the allocator of TensorFlow requests and clears
+# pages at each use, which takes longer than the computation. On other devices
+# blocks are large enough to keep an accelerator busy.
 _CPU_NUMBERS = 2**22
 _OTHER_NUMBERS = 2**26
 
 
-def block_size(numbers):
-    """How many examples make a block: a power of two.
-
-    Args:
-      numbers: int, how many one example needs at once.
-    """
-    limit = _CPU_NUMBERS if is_tensorflow_on_cpu() else _OTHER_NUMBERS
-    return 2 ** ((max(limit // numbers, 1)).bit_length() - 1)
+def block_size(numbers_per_example: int) -> int:
+    """Number of examples per block, a power of two."""
+    limit = _CPU_NUMBERS if is_on_cpu("tensorflow") else _OTHER_NUMBERS
+    return 2 ** ((max(limit // numbers_per_example, 1)).bit_length() - 1)
 
 
 def by_blocks(function, examples, constants, size):
-    """Calls a function of a batch on blocks of it, one after the other.
+    """Calls a function of a batch on one block after the other.
 
-    For gradients each block is computed a second time (`keras.remat`: on
-    TensorFlow `tf.recompute_grad`, on JAX `jax.checkpoint`, on torch
-    `torch.utils.checkpoint`), so that only the arguments are kept. On
-    TensorFlow there are no second derivatives therefore.
+    Only the arguments are kept for the gradients; each block is computed
+    again then (`keras.remat`). On TensorFlow there are therefore no second
+    derivatives.
 
     Args:
-      function: of tensors [b, ...] and the constants; gives a tuple of tensors
-        [b, ...], each example's independent of the others'.
+      function: takes tensors [b, ...] and the constants, and returns a tuple
+        of tensors [b, ...]. Examples must not depend on each other.
       examples: list of tensors [B, ...].
       constants: list of tensors.
-      size: int, examples of a block. The last is filled up with zeros.
+      size: int, examples per block. The last block is padded with zeros.
 
     Returns:
       Tuple of tensors [B, ...].
     """
     function = keras.remat(function)
-    static = examples[0].shape[0]
-    # JAX has a symbol for an unknown number when it exports.
-    if isinstance(static, int) and static <= size:
+    static_batch = examples[0].shape[0]
+    # In exports of JAX an unknown batch size is a symbol.
+    if isinstance(static_batch, int) and static_batch <= size:
         return function(*examples, *constants)
     batch = ops.shape(examples[0])[0]
     count = -(-batch // size)
@@ -54,18 +49,15 @@ def by_blocks(function, examples, constants, size):
 
 
 def _split(examples, count, size, batch):
-    """[B, ...] to [count, size, ...]."""
-    shape = examples.shape[1:]
-    if _is_multiple(examples.shape[0], size):
-        padded = examples
-    else:
-        widths = [(0, count * size - batch), *[(0, 0)] * len(shape)]
-        padded = ops.pad(examples, widths)
-    return ops.reshape(padded, (-1, size, *shape))
-
-
-def _is_multiple(batch, size):
-    return size == 1 or (batch is not None and batch % size == 0)
+    """[B, ...] -> [count, size, ...], padded with zeros."""
+    static_batch, *shape = examples.shape
+    is_multiple = size == 1 or (
+        static_batch is not None and static_batch % size == 0
+    )
+    if not is_multiple:
+        pads = [(0, count * size - batch), *[(0, 0)] * len(shape)]
+        examples = ops.pad(examples, pads)
+    return ops.reshape(examples, (-1, size, *shape))
 
 
 def _map(function, blocks):
@@ -73,14 +65,11 @@ def _map(function, blocks):
         return ops.map(function, blocks)
     import tensorflow as tf
 
-    # As `ops.map`, which computes up to ten at once, and keeps all of them.
+    # Unlike `ops.map`, which computes and keeps up to ten blocks at once.
     first = [block[0] for block in blocks]
-    shapes = tf.nest.map_structure(
+    signature = tf.nest.map_structure(
         tf.TensorSpec.from_tensor, tuple(function(first))
     )
     return tf.map_fn(
-        function,
-        blocks,
-        fn_output_signature=shapes,
-        parallel_iterations=1,
+        function, blocks, fn_output_signature=signature, parallel_iterations=1
     )

@@ -1,60 +1,57 @@
-"""Convolution of images, in the way that is fastest for its size."""
+"""Convolution of images by the fastest algorithm for its size.
 
+On CPUs a cost model selects the direct convolution or Toom and Cook's
+algorithm (toom_cook.py). GPUs always compute the direct convolution.
+"""
+
+import contextlib
+import contextvars
 import functools
 import itertools
 import math
-import numbers
 
 import keras
 from keras import backend, ops
 
-from .kept_spectra import spectrum_of
-from .toom_cook import Plan, axes, convolution_by_spectrum
+from .toom_cook import Plan, axes, convolution_by_spectrum, kernel_spectrum
 from .utils import (
     cpu_has_bfloat16_products,
-    is_jax_on_cpu,
     is_on_cpu,
     positions_of,
     zeros_around,
 )
 
-# What decides, as benchmarks/convolution_benchmark.py measures it, counted in
-# multiply-adds of a matrix product: one multiply-add of the direct
-# convolution and its gradients, one of a transform, and one number of a
-# spectrum that is written and read. TensorFlow's are of a processor with
-# AVX-512, where for 16 sizes they choose the fastest of 40 square tiles and the
-# direct convolution; other backends' transforms were not measured alone.
+# Costs relative to one multiply-add of a matrix product: a multiply-add of the
+# direct convolution, a multiply-add of a transform, and writing and reading
+# one number of a spectrum. Measured on a CPU with AVX-512 by
+# benchmarks/convolution_benchmark.py.
 _COSTS = {
     "tensorflow": (0.9, 0.35, 30.0),
     "jax": (2.4, 1.0, 100.0),
     "torch": (1.0, 1.0, 100.0),
 }
-# Whose plan is taken for a batch size that is not known when the graph is
-# made; the graph then computes small batches directly.
-_USUAL_BATCH = 128
+_USUAL_BATCH = 128  # assumed where the batch size is unknown
 
 
 def convolution(images, kernel, strides, padding: str):
-    """The convolution of images with a kernel, as `ops.conv` computes it.
+    """Convolves images with a kernel; same result as `ops.conv`.
 
-    On CPUs it is computed by Toom and Cook's algorithm where that is faster,
-    and in float32 where the processor has no products of shorter numbers. Of a
-    batch that is not known when TensorFlow makes the graph, as in an export,
-    its size decides when the graph runs.
+    On CPUs float16, and bfloat16 on CPUs without bfloat16 products, are
+    computed in float32. If the batch size is unknown when TensorFlow traces
+    the graph, the graph contains both algorithms and selects one at run time.
 
     Args:
       images: tensor [B, H, W, C].
       kernel: tensor or variable [k, k, C, O].
-      strides: int, in both directions, or a pair.
+      strides: pair of ints.
       padding: "valid" or "same".
 
     Returns:
       Tensor [B, h, w, O].
     """
-    strides = _pair(strides)
     if not is_on_cpu():
-        taps = ops.cast(kernel, images.dtype)
-        return _direct(images, taps, strides, padding)
+        kernel = ops.cast(kernel, images.dtype)
+        return _direct(images, kernel, strides, padding)
     outputs_dtype = dtype = backend.standardize_dtype(images.dtype)
     if dtype == "float16" or (
         dtype == "bfloat16" and not cpu_has_bfloat16_products()
@@ -66,23 +63,26 @@ def convolution(images, kernel, strides, padding: str):
     if None not in images.shape[1:]:
         plan = faster_plan(*sizes)
 
-    def by_spectrum():
-        taps = spectrum_of(kernel, plan)
-        return convolution_by_spectrum(images, taps, plan)
+    def by_toom_cook():
+        spectrum = _spectrum(kernel, plan)
+        return convolution_by_spectrum(images, spectrum, plan)
 
-    def by_taps():
+    def directly():
         taps = ops.cast(kernel, dtype)
-        if is_jax_on_cpu() and _has_small_patches(images, taps):
+        has_small_patches = math.prod(taps.shape[:-1]) <= taps.shape[-1]
+        is_size_known = None not in images.shape[1:]
+        if is_on_cpu("jax") and has_small_patches and is_size_known:
+            # XLA on CPUs takes up to three times as long directly.
             return _by_patches(images, taps, strides, padding)
         return _direct(images, taps, strides, padding)
 
     if plan is None:
-        outputs = by_taps()
+        outputs = directly()
     elif images.shape[0] is None:
         is_large = ops.shape(images)[0] >= least_batch(*sizes)
-        outputs = ops.cond(is_large, by_spectrum, by_taps)
+        outputs = ops.cond(is_large, by_toom_cook, directly)
     else:
-        outputs = by_spectrum()
+        outputs = by_toom_cook()
     return ops.cast(outputs, outputs_dtype)
 
 
@@ -90,55 +90,39 @@ def convolution(images, kernel, strides, padding: str):
 def faster_plan(
     images, kernel, strides, padding: str, dtype: str = "float32"
 ) -> Plan | None:
-    """How to cut a convolution that Toom and Cook's algorithm makes faster.
-
-    Args and raises: as `costs`.
-
-    Returns:
-      The cheapest `Plan`, or None if the direct convolution is cheaper.
-    """
+    """The cheapest `Plan`, or None if the direct convolution is cheaper."""
     by_plan, direct = costs(images, kernel, strides, padding, dtype)
     plan = min(by_plan, key=by_plan.get)
     return plan if by_plan[plan] < direct else None
 
 
-def least_batch(
-    images, kernel, strides, padding: str, dtype: str = "float32"
-) -> int:
-    """From how many examples on the plan of `faster_plan` pays.
+def least_batch(images, *sizes) -> int:
+    """Smallest batch size for which the plan of `faster_plan` is cheaper."""
+    plan = faster_plan(images, *sizes)
 
-    Args: as `costs`, of a size for which there is such a plan.
-    """
-    plan = faster_plan(images, kernel, strides, padding, dtype)
-    _, direct = costs(images, kernel, strides, padding, dtype)
-    _, *of_spectra = _COSTS[backend.backend()]
-    channels, filters = kernel[2:]
-    return next(
-        batch
-        for batch in itertools.count(1)
-        if plan.cost(channels, filters, batch, *of_spectra) < direct
-    )
+    def is_cheaper(batch):
+        by_plan, direct = costs((batch, *images[1:]), *sizes)
+        return by_plan[plan] < direct
+
+    return next(filter(is_cheaper, itertools.count(1)))
 
 
 def costs(
-    images, kernel, strides, padding: str, dtype: str
+    images, kernel, strides, padding: str, dtype: str = "float32"
 ) -> tuple[dict[Plan, float], float]:
-    """What a convolution costs, counted in multiply-adds of a product.
+    """Estimated costs of a convolution for one example, in multiply-adds.
 
     Args:
       images: tuple (B or None, H, W, C).
       kernel: tuple (k, k, C, O).
       strides: pair of ints.
       padding: "valid" or "same".
-      dtype: string, the type of the numbers.
+      dtype: string, dtype of images and kernel.
 
     Returns:
-      What an example costs by each `Plan`, and what it costs directly.
-
-    Raises:
-      ValueError: for a kernel that is larger than the images.
+      Pair of the costs by `Plan` and the cost of the direct convolution.
     """
-    multiply_add, *of_spectra = _COSTS[backend.backend()]
+    multiply_add, *transform_costs = _COSTS[backend.backend()]
     batch, *size, channels = images
     *kernel_size, _, filters = kernel
     plans = [
@@ -147,71 +131,106 @@ def costs(
             *map(axes, size, kernel_size, strides, (padding, padding))
         )
     ]
-    if not isinstance(batch, int):  # None; JAX has a symbol for it in exports
-        batch = _USUAL_BATCH
     if not plans:
         raise ValueError(
-            f"images of {size} pixels are smaller than the kernel of "
-            f"{kernel_size}, which padding='valid' does not allow"
+            f"The kernel {kernel_size} is larger than the images {size}, "
+            'which padding="valid" does not allow.'
         )
+    if not isinstance(batch, int):  # None, or a symbol in exports of JAX
+        batch = _USUAL_BATCH
     positions = plans[0].rows.positions * plans[0].columns.positions
-    return (
-        {p: p.cost(channels, filters, batch, *of_spectra) for p in plans},
-        multiply_add * positions * math.prod(kernel),
-    )
-
-
-def _pair(strides):
-    is_one = isinstance(strides, numbers.Integral)
-    return (int(strides),) * 2 if is_one else tuple(strides)
+    by_plan = {
+        plan: plan.cost(channels, filters, batch, *transform_costs)
+        for plan in plans
+    }
+    return by_plan, multiply_add * positions * math.prod(kernel)
 
 
 def _direct(images, kernel, strides, padding):
     if tuple(kernel.shape[:2]) == (1, 1):
-        # Only these pixels count. Torch 2.13 on CPUs gives wrong gradients of
-        # such a kernel if it leaves out the others itself.
+        # Torch 2.13 on CPUs computes wrong gradients of a 1x1 kernel with
+        # strides.
         rows, columns = strides
         images, strides = images[:, ::rows, ::columns], 1
-    return ops.conv(
-        images,
-        kernel,
-        strides=strides,
-        padding=padding,
-        data_format="channels_last",
-    )
-
-
-def _has_small_patches(images, kernel):
-    """Whether a position sees no more numbers than it gives.
-
-    XLA on CPUs takes three times as long for the first convolution of the
-    default network, with the gradient of its kernel, as by its patches.
-    """
-    *taps, channels, filters = kernel.shape
-    return (
-        None not in images.shape[1:] and math.prod(taps) * channels <= filters
-    )
+    return ops.conv(images, kernel, strides, padding, "channels_last")
 
 
 def _by_patches(images, kernel, strides, padding):
-    """The convolution as one product, of all that each position sees."""
+    """Convolution as one product of all receptive fields with the kernel."""
     *taps, _, filters = kernel.shape
     for number in (1, 0):
-        step = strides[number]
-        axis = images.shape[1 + number], taps[number], step, padding
-        span = step * (positions_of(*axis) - 1) + 1
-        zeros = [(0, 0)] * 4
-        zeros[1 + number] = zeros_around(*axis)
-        images = ops.pad(images, zeros)
-        shifted = (slice(y, y + span, step) for y in range(taps[number]))
-        before = (slice(None),) * (1 + number)
-        images = ops.concatenate([images[*before, s] for s in shifted], axis=-1)
+        stride = strides[number]
+        axis = images.shape[1 + number], taps[number], stride, padding
+        span = stride * (positions_of(*axis) - 1) + 1
+        pads = [(0, 0)] * 4
+        pads[1 + number] = zeros_around(*axis)
+        images = ops.pad(images, pads)
+        leading = (slice(None),) * (1 + number)
+        shifted = [
+            images[*leading, slice(tap, tap + span, stride)]
+            for tap in range(taps[number])
+        ]
+        images = ops.concatenate(shifted, axis=-1)
+    # [B, h, w, k * k * C] @ [k * k * C, O]
     return ops.matmul(images, ops.reshape(kernel, (-1, filters)))
+
+
+_spectra_in_use = contextvars.ContextVar("spectra_in_use", default=None)
+
+
+class KeptSpectra:
+    """Spectra of a network's kernels, computed once for inference.
+
+    In TensorFlow functions that run within `in_use`, `convolution` reads the
+    spectra from variables, which `update` has to compute again when weights
+    have changed. No gradient reaches the kernels.
+    """
+
+    def __init__(self):
+        self._spectra = {}  # (id of the kernel, its dtype, plan) -> variables
+
+    @contextlib.contextmanager
+    def in_use(self):
+        token = _spectra_in_use.set(self)
+        try:
+            yield
+        finally:
+            _spectra_in_use.reset(token)
+
+    def update(self):
+        for (_, dtype, plan), (kernel, spectrum) in self._spectra.items():
+            taps = ops.cast(ops.cast(kernel.value, dtype), plan.dtype)
+            spectrum.assign(kernel_spectrum(taps, plan))
+
+    def get(self, kernel, plan):
+        """The spectrum of a `keras.Variable`, computed at the first call."""
+        import tensorflow as tf
+
+        # Under mixed precision the value of a float32 variable is bfloat16.
+        dtype = backend.standardize_dtype(kernel.value.dtype)
+        key = id(kernel), dtype, plan
+        if key not in self._spectra:
+            with tf.init_scope():  # outside of the function that is traced
+                taps = ops.cast(kernel, plan.dtype)
+                spectrum = tf.Variable(
+                    kernel_spectrum(taps, plan), trainable=False
+                )
+            self._spectra[key] = kernel, spectrum
+        _, spectrum = self._spectra[key]
+        return spectrum.value()
+
+
+def _spectrum(kernel, plan):
+    """The spectrum of a kernel, from the `KeptSpectra` in use if there are."""
+    spectra = _spectra_in_use.get()
+    if spectra is not None and isinstance(kernel, keras.Variable):
+        return spectra.get(kernel, plan)
+    return kernel_spectrum(ops.cast(kernel, plan.dtype), plan)
 
 
 @keras.saving.register_keras_serializable(package="capsules")
 class Conv2D(keras.layers.Conv2D):
-    """`keras.layers.Conv2D`, of the same weights, by `convolution`."""
+    """`keras.layers.Conv2D`, computed by `convolution`."""
 
     def convolution_op(self, inputs, kernel):
         if (

@@ -4,60 +4,63 @@ import pytest
 from keras import ops
 
 import layers
-from layers import convolution as convolution_module
-from layers.convolution import convolution
-from layers.utils import is_tensorflow_on_cpu
+from layers import convolution as module
+from layers.utils import is_on_cpu
 from testing import numpy_oracle
 from testing.gradients import value_and_gradients
 
 RNG = np.random.default_rng(3)
+on_tensorflow = pytest.mark.skipif(
+    not is_on_cpu("tensorflow"), reason="TensorFlow on CPUs only"
+)
 
 
-def convolution_by_loops(images, kernel, strides, padding):
+def convolution(images, kernel, stride, padding):
+    return module.convolution(images, kernel, (stride, stride), padding)
+
+
+def convolution_by_loops(images, kernel, stride, padding):
     """[B, H, W, C], [k, k, C, O] -> [B, h, w, O], tap by tap."""
     size = kernel.shape[0]
-    images = np.pad(images, _padding(images, size, strides, padding))
-    shape = _num_positions(images, size, strides)
+    images = np.pad(images, _padding(images, size, stride, padding))
+    shape = tuple((n - size) // stride + 1 for n in images.shape[1:3])
     out = np.zeros((len(images), *shape, kernel.shape[-1]))
     for y, x in np.ndindex(size, size):
-        out += images[:, *_seen(y, x, shape, strides)] @ kernel[y, x]
+        out += images[:, *_pixels(y, x, shape, stride)] @ kernel[y, x]
     return out
 
 
-def gradients_by_loops(images, kernel, cotangent, strides, padding):
+def gradients_by_loops(images, kernel, cotangent, stride, padding):
     """Those of sum(convolution(images, kernel) * cotangent), tap by tap."""
     size = kernel.shape[0]
-    pads = _padding(images, size, strides, padding)
+    pads = _padding(images, size, stride, padding)
     padded = np.pad(images, pads)
     of_images, of_kernel = np.zeros(padded.shape), np.zeros(kernel.shape)
     for y, x in np.ndindex(size, size):
-        seen = (slice(None), *_seen(y, x, cotangent.shape[1:3], strides))
-        of_images[seen] += cotangent @ kernel[y, x].T
+        pixels = (slice(None), *_pixels(y, x, cotangent.shape[1:3], stride))
+        of_images[pixels] += cotangent @ kernel[y, x].T
         of_kernel[y, x] = np.tensordot(
-            padded[seen], cotangent, ((0, 1, 2), (0, 1, 2))
+            padded[pixels], cotangent, ((0, 1, 2), (0, 1, 2))
         )
     (top, _), (left, _) = pads[1:3]
     height, width = images.shape[1:3]
     return of_images[:, top : top + height, left : left + width], of_kernel
 
 
-def _padding(images, size, strides, padding):
+def _padding(images, size, stride, padding):
     if padding == "valid":
         return [(0, 0)] * 4
+    height, width = images.shape[1:3]
     sides = [
-        numpy_oracle.same_padding(n, size, strides) for n in images.shape[1:3]
+        numpy_oracle.same_padding(n, size, stride) for n in (height, width)
     ]
     return [(0, 0), *sides, (0, 0)]
 
 
-def _num_positions(images, size, strides):
-    return tuple((n - size) // strides + 1 for n in images.shape[1:3])
-
-
-def _seen(y, x, shape, strides):
+def _pixels(y, x, shape, stride):
     """The pixels under tap (y, x) at each of the positions."""
     return tuple(
-        slice(start, start + strides * (count - 1) + 1, strides)
+        slice(start, start + stride * (count - 1) + 1, stride)
         for start, count in zip((y, x), shape, strict=True)
     )
 
@@ -65,79 +68,53 @@ def _seen(y, x, shape, strides):
 SIZES = [(7, 7), (8, 6), (3, 5)]
 
 
-# Strides beyond the kernel leave rows out; SAME then crops instead of padding.
+# With strides larger than the kernel, rows are left out and SAME crops.
 @pytest.mark.parametrize("by_patches", [False, True])
 @pytest.mark.parametrize(
-    ("padding", "strides", "size", "kernel_size"),
+    ("padding", "stride", "size", "kernel_size"),
     [
         (
             padding,
-            strides,
-            SIZES[(strides + kernel_size + place) % 3],
+            stride,
+            SIZES[(stride + kernel_size + place) % 3],
             kernel_size,
         )
         for place, padding in enumerate(("valid", "same"))
-        for strides in (1, 2, 3, 4)
+        for stride in (1, 2, 3, 4)
         for kernel_size in (1, 2, 3)
     ],
 )
 def test_value_and_gradients_equal_loops(
-    padding, strides, size, kernel_size, by_patches, monkeypatch
+    padding, stride, size, kernel_size, by_patches
 ):
-    if by_patches:
-        monkeypatch.setattr(convolution_module, "is_jax_on_cpu", lambda: True)
-        monkeypatch.setattr(
-            convolution_module, "_has_small_patches", lambda *_: True
-        )
     images = RNG.normal(size=(2, *size, 2))
     kernel = RNG.normal(size=(kernel_size, kernel_size, 2, 3))
-    expected = convolution_by_loops(images, kernel, strides, padding)
+    expected = convolution_by_loops(images, kernel, stride, padding)
     cotangent = RNG.normal(size=expected.shape)
+    function = module._by_patches if by_patches else module.convolution
     value, gradients = value_and_gradients(
-        lambda images, kernel: convolution(images, kernel, strides, padding),
+        lambda *arguments: function(*arguments, (stride, stride), padding),
         [images, kernel],
         cotangent,
     )
     np.testing.assert_allclose(value, expected, atol=1e-5)
-    expected = gradients_by_loops(images, kernel, cotangent, strides, padding)
+    expected = gradients_by_loops(images, kernel, cotangent, stride, padding)
     for ours, theirs in zip(gradients, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-4)
 
 
 @pytest.fixture
 def always_toom_cook(monkeypatch):
-    """As if a direct convolution took forever."""
+    """Makes the direct convolution expensive."""
     expensive = {keras.backend.backend(): (1e9, 1.0, 0.0)}
-    monkeypatch.setattr(convolution_module, "_COSTS", expensive)
-    convolution_module.faster_plan.cache_clear()
+    monkeypatch.setattr(module, "_COSTS", expensive)
+    module.faster_plan.cache_clear()
     yield
-    convolution_module.faster_plan.cache_clear()
-
-
-@pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow",
-    reason="elsewhere Keras multiplies matrices in float32 by default",
-)
-def test_float64_stays_float64(always_toom_cook):
-    ours, theirs = conv2d(dtype="float64")
-    x = RNG.normal(size=(2, 8, 9, 2))
-    np.testing.assert_allclose(
-        ops.convert_to_numpy(ours(x)),
-        ops.convert_to_numpy(theirs(x)),
-        atol=1e-12,
-    )
-
-
-def test_images_smaller_than_the_kernel_are_named(monkeypatch):
-    monkeypatch.setattr(convolution_module, "is_on_cpu", lambda: True)
-    layer = layers.Conv2D(4, 3)
-    layer.build((None, None, None, 2))
-    with pytest.raises(ValueError, match="are smaller than the kernel of"):
-        layer(np.zeros((1, 2, 2, 2), "float32"))
+    module.faster_plan.cache_clear()
 
 
 def conv2d(**arguments):
-    """A layer, and Keras' own of the same weights."""
+    """A layer, and Keras' own with the same weights."""
     ours = layers.Conv2D(3, 3, padding="same", name="conv", **arguments)
     theirs = keras.layers.Conv2D(3, 3, padding="same", name="conv", **arguments)
     for layer in (ours, theirs):
@@ -152,22 +129,20 @@ def conv2d(**arguments):
         {"activation": "relu"},
         {"strides": (2, 1), "use_bias": False},
         {"dilation_rate": 2},
+        pytest.param({"dtype": "float64"}, marks=on_tensorflow),
     ],
 )
-def test_layer_gives_what_keras_own_gives(arguments, always_toom_cook):
+def test_layer_equals_that_of_keras(arguments, always_toom_cook):
     ours, theirs = conv2d(**arguments)
-    assert [w.path for w in ours.weights] == [w.path for w in theirs.weights]
-    x = RNG.normal(size=(2, 8, 9, 2)).astype("float32")
+    x = RNG.normal(size=(2, 8, 9, 2)).astype(ours.compute_dtype)
     np.testing.assert_allclose(
         ops.convert_to_numpy(ours(x)),
         ops.convert_to_numpy(theirs(x)),
-        atol=1e-5,
+        atol=1e-12 if ours.compute_dtype == "float64" else 1e-5,
     )
 
 
-def test_layer_takes_batches_and_images_of_sizes_not_known_before(
-    always_toom_cook,
-):
+def test_sizes_of_batch_and_images_may_be_unknown(always_toom_cook, tmp_path):
     ours, theirs = conv2d()
     for shape in [(8, 9, 2), (None, None, 2)]:
         inputs = keras.Input(shape)
@@ -179,53 +154,40 @@ def test_layer_takes_batches_and_images_of_sizes_not_known_before(
                 ops.convert_to_numpy(theirs(x)),
                 atol=1e-5,
             )
-
-
-def test_layer_survives_saving(tmp_path):
-    ours, _ = conv2d()
-    inputs = keras.Input((8, 9, 2))
-    keras.Model(inputs, ours(inputs)).save(tmp_path / "model.keras")
+    model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     assert type(loaded.layers[1]) is layers.Conv2D
 
 
 def test_toom_cook_is_chosen_where_it_pays():
-    def plan(images, kernel, strides=1, batch=128):
-        return convolution_module.faster_plan(
-            (batch, *images), kernel, (strides, strides), "valid"
+    def plan(images, kernel, stride=1, batch=128):
+        return module.faster_plan(
+            (batch, *images), kernel, (stride, stride), "valid"
         )
 
-    # The paper's primary capsules, the baseline's second convolution.
+    # The paper's primary capsules; the baseline's second convolution.
     assert plan((20, 20, 256), (9, 9, 256, 256), 2).tiles == 1
     assert plan((12, 12, 512), (5, 5, 512, 256))
-    if keras.backend.backend() == "tensorflow":
-        # Those of MultiMNIST's 36x36 images: with it few tiles are fastest.
+    if keras.backend.backend() == "tensorflow":  # MultiMNIST
         assert plan((28, 28, 256), (9, 9, 256, 256), 2).tiles == 1
-    # A few channels; one position.
+    # Few channels; a single position.
     assert plan((10, 10, 8), (3, 3, 8, 8)) is None
     assert plan((9, 9, 256), (9, 9, 256, 256)) is None
-    # A number that is not known yet, as TensorFlow and JAX have it.
-    kernel = 9, 9, 256, 256
+    # Unknown batch sizes of TensorFlow and JAX.
+    sizes = (20, 20, 256), (9, 9, 256, 256), 2
     for unknown in (None, "b"):
-        found = plan((20, 20, 256), kernel, 2, unknown)
-        assert found == plan((20, 20, 256), kernel, 2)
+        assert plan(*sizes, unknown) == plan(*sizes)
+    with pytest.raises(ValueError, match="larger"):
+        plan((8, 20, 2), (9, 9, 2, 3))
 
 
-@pytest.mark.skipif(
-    not is_tensorflow_on_cpu(), reason="TensorFlow on CPUs only"
-)
-def test_of_an_unknown_batch_the_number_decides(monkeypatch):
+@on_tensorflow
+def test_the_size_of_an_unknown_batch_selects_the_algorithm(monkeypatch):
     import tensorflow as tf
 
-    def marked(images, kernel, strides, padding):
-        return original(images, kernel, strides, padding) + 1000
-
-    original = convolution_module._direct
     size, kernel = (20, 20, 64), RNG.normal(size=(9, 9, 64, 64))
     kernel = kernel.astype("float32")
-    least = convolution_module.least_batch(
-        (None, *size), kernel.shape, (2, 2), "valid"
-    )
+    least = module.least_batch((None, *size), kernel.shape, (2, 2), "valid")
     assert 1 < least < 32
     images = RNG.normal(size=(least, *size)).astype("float32")
     expected = convolution_by_loops(images, kernel, 2, "valid")
@@ -234,7 +196,8 @@ def test_of_an_unknown_batch_the_number_decides(monkeypatch):
     def compute(images):
         return convolution(images, kernel, 2, "valid")
 
-    monkeypatch.setattr(convolution_module, "_direct", marked)
+    direct = module._direct
+    monkeypatch.setattr(module, "_direct", lambda *args: direct(*args) + 1000)
     np.testing.assert_allclose(compute(images), expected, atol=1e-3)
     np.testing.assert_allclose(
         compute(images[1:]), expected[1:] + 1000, atol=1e-3
@@ -243,51 +206,102 @@ def test_of_an_unknown_batch_the_number_decides(monkeypatch):
 
 @pytest.mark.parametrize("has_products", [False, True])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
-def test_short_numbers_are_multiplied_where_the_processor_can(
-    dtype, has_products, always_toom_cook, monkeypatch
-):
-    def recorded(images, taps, plan):
-        multiplied.append(plan.dtype)
-        for tensor in images, taps:
-            found = keras.backend.standardize_dtype(tensor.dtype)
-            assert found == plan.dtype
-        return original(images, taps, plan)
+def test_dtype_of_products(dtype, has_products, always_toom_cook, monkeypatch):
+    dtypes = []
+    original = module.convolution_by_spectrum
 
-    multiplied = []
-    original = convolution_module.convolution_by_spectrum
-    monkeypatch.setattr(convolution_module, "convolution_by_spectrum", recorded)
-    monkeypatch.setattr(convolution_module, "is_on_cpu", lambda: True)
+    def record(images, spectrum, plan):
+        for tensor in images, spectrum:
+            actual = keras.backend.standardize_dtype(tensor.dtype)
+            assert actual == plan.dtype
+        dtypes.append(plan.dtype)
+        return original(images, spectrum, plan)
+
+    monkeypatch.setattr(module, "convolution_by_spectrum", record)
+    monkeypatch.setattr(module, "is_on_cpu", lambda *_: True)
     monkeypatch.setattr(
-        convolution_module, "cpu_has_bfloat16_products", lambda: has_products
+        module, "cpu_has_bfloat16_products", lambda: has_products
     )
-    images, kernel = (
-        RNG.normal(size=(2, 9, 8, 4)),
-        RNG.normal(size=(3, 3, 4, 5)),
-    )
+    images = RNG.normal(size=(2, 9, 8, 4))
+    kernel = RNG.normal(size=(3, 3, 4, 5))
     value = convolution(
         ops.cast(images, dtype), ops.cast(kernel, dtype), 2, "same"
     )
     assert keras.backend.standardize_dtype(value.dtype) == dtype
     is_short = dtype == "bfloat16" and has_products
-    assert multiplied == ["bfloat16" if is_short else "float32"]
+    assert dtypes == ["bfloat16" if is_short else "float32"]
     expected = convolution_by_loops(images, kernel, 2, "same")
     error = ops.convert_to_numpy(ops.cast(value, "float32")) - expected
     bound = {"bfloat16": 0.01, "float16": 1e-3, "float32": 1e-6}[dtype]
     assert np.linalg.norm(error) < bound * np.linalg.norm(expected)
 
 
-def test_bfloat16_is_rounded_once():
-    images = ops.cast(RNG.normal(size=(2, 9, 9, 4)), "bfloat16")
-    kernel = ops.cast(RNG.normal(size=(3, 3, 4, 5)), "bfloat16")
-    value = convolution(images, kernel, 2, "same")
+def test_on_a_gpu_the_kernel_is_cast_to_the_dtype_of_the_images(monkeypatch):
+    images = ops.cast(RNG.normal(size=(2, 5, 5, 3)), "bfloat16")
+    kernel = RNG.normal(size=(2, 2, 3, 4)).astype("float32")
+    monkeypatch.setattr(module, "is_on_cpu", lambda *_: False)
+    value = convolution(images, kernel, 1, "valid")
     assert keras.backend.standardize_dtype(value.dtype) == "bfloat16"
-    value, *wide = (
-        ops.convert_to_numpy(ops.cast(x, "float32"))
-        for x in (value, images, kernel)
+
+
+SHAPE = (32, 12, 12, 64)
+
+
+def layer_with_kept_spectra(dtype="float32", jit_compile=False):
+    """A layer, its spectra and a function that uses them."""
+    import tensorflow as tf
+
+    spectra = module.KeptSpectra()
+    layer = layers.Conv2D(64, 9, padding="same", dtype=dtype)
+    layer.build(SHAPE)
+    sizes = SHAPE, tuple(layer.kernel.shape), (1, 1), "same"
+    assert module.faster_plan(*sizes, layer.compute_dtype) is not None
+
+    @tf.function(jit_compile=jit_compile)
+    def compute(images):
+        with spectra.in_use():
+            return layer(images)
+
+    return layer, spectra, compute
+
+
+@on_tensorflow
+@pytest.mark.parametrize(
+    ("dtype", "jit_compile", "tolerance"),
+    [
+        ("float32", False, 1e-5),
+        ("float32", True, 1e-5),
+        ("mixed_bfloat16", False, 1e-5),
+        ("mixed_bfloat16", True, 1e-2),  # XLA rounds elsewhere
+    ],
+)
+def test_kept_spectra_are_those_of_the_kernel(dtype, jit_compile, tolerance):
+    close = {"rtol": tolerance, "atol": tolerance}
+    images = RNG.normal(size=SHAPE).astype("float32")
+    layer, spectra, compute = layer_with_kept_spectra(dtype, jit_compile)
+    before = compute(images)
+    np.testing.assert_allclose(before, layer(images), **close)
+    layer.kernel.assign(layer.kernel * 3)
+    np.testing.assert_array_equal(compute(images), before)
+    spectra.update()
+    after = compute(images)
+    np.testing.assert_allclose(after, layer(images), **close)
+    assert np.abs(np.array(after) - np.array(before)).max() > 0.1
+
+
+@on_tensorflow
+def test_a_kernel_is_transformed_once(monkeypatch):
+    count = []
+    original = module.kernel_spectrum
+    monkeypatch.setattr(
+        module,
+        "kernel_spectrum",
+        lambda *args: (count.append(1), original(*args))[1],
     )
-    np.testing.assert_allclose(
-        value,
-        convolution_by_loops(*wide, 2, "same"),
-        rtol=2**-8,
-        atol=1e-3,
-    )
+    images = RNG.normal(size=SHAPE).astype("float32")
+    _, spectra, compute = layer_with_kept_spectra()
+    for number in (32, 16, 32):
+        compute(images[:number])
+    assert len(count) == 1
+    spectra.update()
+    assert len(count) == 2

@@ -12,21 +12,21 @@ BETA_A = np.array([20.0, -50.0, 0.0], "float32")
 
 
 def example(children=4, size=0.5):
-    generator = np.random.default_rng(21)
-    votes = generator.normal(size=(2, children, 3, 16)) * size
-    return votes, generator.uniform(size=(2, children))
+    rng = np.random.default_rng(21)
+    votes = rng.normal(size=(2, children, 3, 16)) * size
+    return votes, rng.uniform(size=(2, children))
 
 
 def oracle(votes, activations, **options):
-    """The same as a graph of one position."""
+    """Poses, activations and assignments for a single parent position."""
     copies, children, types, _ = votes.shape
     edges = {
         (i, ((0, 0), o)): votes[:, i, o] for i, o in np.ndindex(children, types)
     }
-    of_child = {i: activations[:, i] for i in range(children)}
+    by_child = {i: activations[:, i] for i in range(children)}
     betas = [np.broadcast_to(b, (copies, types)) for b in (BETA_U, BETA_A)]
     poses, probabilities, history = em_oracle.em_routing(
-        edges, of_child, *betas, **options
+        edges, by_child, *betas, **options
     )
     parents = [((0, 0), o) for o in range(types)]
     return (
@@ -59,16 +59,6 @@ def test_routing_and_assignments_equal_loops(num_routing):
     )
 
 
-@pytest.mark.parametrize("function", [layers.em_routing, layers.em_assignments])
-def test_without_positions_assignments_cannot_sum_over_them(function):
-    votes, activations = example()
-    with pytest.raises(ValueError, match="must be parents or types"):
-        function(
-            *(votes, activations, BETA_U, BETA_A),
-            EMOptions(normalise="positions"),
-        )
-
-
 def test_routing_takes_any_leading_axes():
     votes, activations = example()
     poses, probabilities = layers.em_routing(
@@ -90,22 +80,18 @@ def test_routing_takes_any_leading_axes():
     ("children", "active", "size"),
     [(1, 1.0, 1.0), (4, 0.0, 1.0), (1, 0.0, 1.0), (4, 1.0, 30.0), (4, 1.0, 0)],
 )
-def test_all_is_finite(children, active, size, min_variance):
+def test_values_and_gradients_are_finite(children, active, size, min_variance):
     votes, activations = example(children, size)
-    cotangent = np.ones((2, 3, 17))
 
-    def route(votes, activations, beta_u, beta_a):
-        poses, probabilities = layers.em_routing(
-            votes,
-            activations,
-            beta_u,
-            beta_a,
-            EMOptions(min_variance=min_variance),
-        )
+    def route(*arguments):
+        options = EMOptions(min_variance=min_variance)
+        poses, probabilities = layers.em_routing(*arguments, options)
         return ops.concatenate([poses, probabilities[..., None]], axis=-1)
 
     value, gradients = value_and_gradients(
-        route, [votes, activations * active, BETA_U, BETA_A], cotangent
+        route,
+        [votes, activations * active, BETA_U, BETA_A],
+        np.ones((2, 3, 17)),
     )
     for array in (value, *gradients):
         assert np.isfinite(array).all()
@@ -115,30 +101,33 @@ def test_all_is_finite(children, active, size, min_variance):
 
 def test_votes_far_from_zero_lose_no_digits():
     votes, activations = example()
-    # float32 has 50 exactly, and the sums with it to 4e-6.
+    # 50 is exact in float32, and sums with it have errors below 4e-6.
     near = layers.em_routing(votes, activations, BETA_U, BETA_A)
     far = layers.em_routing(votes + 50.0, activations, BETA_U, BETA_A)
-    np.testing.assert_allclose(
-        ops.convert_to_numpy(far[0]) - 50.0,
-        ops.convert_to_numpy(near[0]),
-        atol=1e-3,
-    )
+    poses, far_poses = (ops.convert_to_numpy(each[0]) for each in (near, far))
+    np.testing.assert_allclose(far_poses - 50.0, poses, atol=1e-3)
     np.testing.assert_allclose(
         ops.convert_to_numpy(far[1]), ops.convert_to_numpy(near[1]), atol=1e-4
     )
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    "values",
     [
-        ({"num_routing": 0}, "num_routing must be a positive integer.*0"),
-        ({"num_routing": True}, "num_routing must be a positive integer"),
-        ({"final_lambda": 0}, "final_lambda must be positive"),
-        ({"min_variance": -1.0}, "min_variance must be positive"),
-        ({"damping": 1.0}, "damping must be at least 0 and less than 1"),
-        ({"normalise": "all"}, "one of parents, types, positions.*'all'"),
+        {"num_routing": 0},
+        {"final_lambda": 0},
+        {"min_variance": -1.0},
+        {"damping": 1.0},
+        {"normalise": "all"},
     ],
 )
-def test_options_refuse_wrong_values(values, message):
-    with pytest.raises(ValueError, match=message):
+def test_invalid_options_are_errors(values):
+    with pytest.raises(ValueError, match="Received"):
         EMOptions(**values)
+
+
+def test_without_positions_assignments_cannot_sum_over_them():
+    with pytest.raises(ValueError, match="positions"):
+        layers.em_routing(
+            *example(), BETA_U, BETA_A, EMOptions(normalise="positions")
+        )

@@ -1,9 +1,8 @@
-"""Losses of the reference, one value for each example, in float32.
+"""Losses and metrics of the reference, one float32 value for each example.
 
-Each loss takes (labels, logits) or (images, reconstructions) and returns
-a float32 tensor [B]; the training loss is its mean over the batch. `logits`
-are capsule lengths for capsule models and the raw outputs of the baseline.
-Labels of another shape raise ValueError.
+Losses and metrics take k-hot labels [B, O] and logits [B, O], which are the
+capsule lengths of capsule networks and the raw outputs of the baseline. They
+return a float32 tensor [B]; the training loss is its mean over the batch.
 """
 
 import keras
@@ -11,33 +10,29 @@ from keras import ops
 
 from .utils import Tensor
 
-# The paper's section 3: m+ = 0.9, m- = 0.1, lambda = 0.5.
+# Section 3 of the paper: m+ = 0.9, m- = 0.1, lambda = 0.5.
 PRESENT_MARGIN = 0.9
 ABSENT_MARGIN = 0.1
 ABSENT_WEIGHT = 0.5
-# The paper's section 4.1.
+# Section 4.1 of the paper.
 RECONSTRUCTION_WEIGHT = 0.0005
 
 
-# A saved model that was compiled with one of them finds it by its name.
+# Saved models that were compiled with a loss find it by its registered name.
 _registered = keras.saving.register_keras_serializable(package="capsules")
 
 
-def _float32(*tensors):
-    return (ops.cast(tensor, "float32") for tensor in tensors)
-
-
-def _labelled(labels, logits):
-    """Both in float32, or ValueError for labels that would be broadcast."""
-    labels, logits = _float32(labels, logits)
-    known = zip(labels.shape, logits.shape, strict=False)
+def _float32(labels, logits):
+    """Casts both, or raises ValueError if the labels are not one-hot."""
+    labels, logits = (ops.cast(t, "float32") for t in (labels, logits))
+    sizes = zip(labels.shape, logits.shape, strict=False)
     if len(labels.shape) != len(logits.shape) or any(
-        None not in sizes and sizes[0] != sizes[1] for sizes in known
+        None not in pair and pair[0] != pair[1] for pair in sizes
     ):
         raise ValueError(
-            "labels must be one-hot, of the shape of the logits, "
-            f"{tuple(logits.shape)}: keras.utils.to_categorical makes such. "
-            f"Received: {tuple(labels.shape)}"
+            "`labels` must be one-hot, with the shape of the logits, "
+            f"{tuple(logits.shape)}; see `keras.utils.to_categorical`. "
+            f"Received: labels of shape {tuple(labels.shape)}"
         )
     return labels, logits
 
@@ -46,21 +41,18 @@ def _labelled(labels, logits):
 def margin_loss(
     labels: Tensor, logits: Tensor, absent_weight: float = ABSENT_WEIGHT
 ) -> Tensor:
-    """Margin loss: the paper's equation 4, scaled as in the reference.
+    """Margin loss: equation 4 of the paper, scaled as in the reference.
 
-    Per class 0.5 * T * max(0, 0.9 - l)^2 + 0.25 * (1 - T) * max(0, l - 0.1)^2,
-    then the mean over the classes. The paper has no leading 0.5 and sums over
-    the classes.
+    The mean over the classes of
+    0.5 * T * max(0, 0.9 - l)^2 + 0.25 * (1 - T) * max(0, l - 0.1)^2.
+    The paper sums over the classes and has no factor 0.5.
 
     Args:
-      labels: tensor [B, O], 1 for each class that is present, else 0.
-      logits: tensor [B, O].
-      absent_weight: float, the paper's lambda; half of it is the 0.25 above.
-
-    Returns:
-      float32 tensor [B].
+      labels: tensor T [B, O], 1 for each class that is present, else 0.
+      logits: tensor l [B, O].
+      absent_weight: float, lambda of the paper; half of it is the 0.25 above.
     """
-    labels, logits = _labelled(labels, logits)
+    labels, logits = _float32(labels, logits)
     present = ops.square(ops.relu(PRESENT_MARGIN - logits))
     absent = ops.square(ops.relu(logits - ABSENT_MARGIN))
     cost = labels * present + absent_weight * (1.0 - labels) * absent
@@ -69,41 +61,26 @@ def margin_loss(
 
 @_registered
 def softmax_loss(labels: Tensor, logits: Tensor) -> Tensor:
-    """Cross-entropy of softmax(logits) with the label vector.
+    """Softmax cross-entropy: -sum over classes of labels * log softmax(logits).
 
-    With several labels it is the sum of their cross-entropies, as in the
-    reference: -sum over the classes of labels * log softmax(logits). Its
-    gradient, k * softmax(logits) - labels for k of them, is that of this value;
-    TensorFlow's operation, which the reference calls, gives softmax(logits) -
-    labels whatever k, which is another for two.
-
-    Args:
-      labels: tensor [B, O], k-hot.
-      logits: tensor [B, O].
-
-    Returns:
-      float32 tensor [B].
+    With k labels it is the sum of their cross-entropies, as in the reference,
+    and its gradient is k * softmax(logits) - labels. The TensorFlow operation
+    that the reference calls has the gradient softmax(logits) - labels for
+    every k.
     """
-    labels, logits = _labelled(labels, logits)
+    labels, logits = _float32(labels, logits)
     return -ops.sum(labels * ops.log_softmax(logits, axis=-1), axis=-1)
 
 
 @_registered
 def sigmoid_loss(labels: Tensor, logits: Tensor) -> Tensor:
-    """Cross-entropy of sigmoid(logits) with labels / 2, mean over classes.
+    """Sigmoid cross-entropy with the targets labels / 2, mean over classes.
 
-    The targets are halved as in the reference, where two digits share the
-    probability; it does so with one digit too.
-
-    Args:
-      labels: tensor [B, O], k-hot.
-      logits: tensor [B, O].
-
-    Returns:
-      float32 tensor [B].
+    The reference halves the targets, because two digits share the
+    probability, and does so with one digit, too.
     """
-    labels, logits = _labelled(labels, logits)
-    # log(1 + exp(l)) - T * l, in the form that does not overflow.
+    labels, logits = _float32(labels, logits)
+    # log(1 + exp(l)) - T * l; softplus does not overflow.
     cost = ops.softplus(logits) - 0.5 * labels * logits
     return ops.mean(cost, axis=-1)
 
@@ -114,21 +91,15 @@ def reconstruction_loss(
     reconstructions: Tensor,
     weight: float = RECONSTRUCTION_WEIGHT,
 ) -> Tensor:
-    """A weight times the sum over the pixels of the squared difference.
+    """Weighted sum over the pixels of the squared difference.
 
-    `margin_loss` is 1 / (2 * O) of the paper's, so that beside it the paper's
-    0.0005 weighs as 0.01 would there, with 10 classes; so it does in the
-    reference.
-
-    Args:
-      images: tensor [B, ...], pixels in [0, 1].
-      reconstructions: tensor of the same shape.
-      weight: float.
-
-    Returns:
-      float32 tensor [B].
+    The weight is the paper's, although `margin_loss` is the paper's divided
+    by 2 * O. For 10 classes it has the effect of 0.01 in the paper, as in the
+    reference. Images and reconstructions are [B, ...], pixels in [0, 1].
     """
-    images, reconstructions = _float32(images, reconstructions)
+    images, reconstructions = (
+        ops.cast(t, "float32") for t in (images, reconstructions)
+    )
     squared = ops.square(reconstructions - images)
     pixels = tuple(range(1, len(squared.shape)))
     return weight * ops.sum(squared, axis=pixels)
@@ -138,77 +109,62 @@ def reconstruction_loss(
 def spread_loss(
     labels: Tensor, activations: Tensor, margin: Tensor | float = 0.9
 ) -> Tensor:
-    """Spread loss of matrix capsules.
+    """Spread loss of matrix capsules: equation 3 of "EM routing", section 3.1.
 
     sum over the absent classes c of max(0, margin - (a_present - a_c))^2, with
-    several labels summed over those that are present too. Source: G. Hinton,
-    S. Sabour, N. Frosst, "Matrix capsules with EM routing", ICLR 2018, section
-    3.1.
+    several labels also summed over the present classes. Source: G. Hinton,
+    S. Sabour, N. Frosst, "Matrix capsules with EM routing", ICLR 2018.
 
     Args:
       labels: tensor [B, O], k-hot.
       activations: tensor [B, O], in [0, 1].
-      margin: float, or tensor [B]; `spread_margin` gives one that grows, in
-        the paper to this.
-
-    Returns:
-      float32 tensor [B].
+      margin: float, or tensor [B]; see `spread_margin`.
     """
-    labels, activations = _labelled(labels, activations)
+    labels, activations = _float32(labels, activations)
     margin = ops.reshape(ops.cast(margin, "float32"), (-1, 1, 1))
     # [B, present, absent]
-    lead = activations[:, :, None] - activations[:, None, :]
+    difference = activations[:, :, None] - activations[:, None, :]
     pairs = labels[:, :, None] * (1.0 - labels[:, None, :])
-    return ops.sum(pairs * ops.square(ops.relu(margin - lead)), axis=(1, 2))
+    cost = pairs * ops.square(ops.relu(margin - difference))
+    return ops.sum(cost, axis=(1, 2))
 
 
-def _linear_margin(progress):
-    """From 0.2 to 0.9, as the paper says."""
-    return 0.2 + 0.7 * ops.minimum(progress, 1.0)
-
-
-def _sigmoid_margin(progress):
-    """The authors' code, in which 1 is step 700,000: 0.21 to 0.99."""
-    return 0.2 + 0.79 * ops.sigmoid(14.0 * ops.minimum(progress, 1.0) - 4.0)
-
-
-# From the share of `margin_steps` to the margin.
-MARGIN_SCHEDULES = {"linear": _linear_margin, "sigmoid": _sigmoid_margin}
+# Functions from the fraction of `margin_steps` to the margin.
+MARGIN_SCHEDULES = {
+    # The paper: from 0.2 to 0.9.
+    "linear": lambda progress: 0.2 + 0.7 * progress,
+    # The authors' code, where 1 is step 700,000: from 0.21 to 0.99.
+    "sigmoid": lambda progress: 0.2 + 0.79 * ops.sigmoid(14.0 * progress - 4.0),
+}
 
 
 def spread_margin(
     step: Tensor | None, margin_steps: int, schedule: str = "linear"
 ) -> Tensor:
-    """The margin of the spread loss at a step of the training.
+    """The margin of the spread loss at a training step.
 
     Args:
-      step: int tensor [B], the steps before this one; None outside of training,
-        for the margin at the end.
-      margin_steps: int, after how many steps the margin is at its end.
+      step: int tensor [B], number of previous steps; None for the final
+        margin.
+      margin_steps: int >= 1, number of steps until the final margin.
       schedule: string, a key of `MARGIN_SCHEDULES`.
 
     Returns:
       float32 tensor of the shape of `step`, or [] for None.
-
-    Raises:
-      ValueError: if `margin_steps` is less than 1, or of an unknown schedule.
     """
-    if margin_steps < 1:
+    if margin_steps < 1 or schedule not in MARGIN_SCHEDULES:
         raise ValueError(
-            f"margin_steps must be at least 1. Received: {margin_steps!r}"
-        )
-    if schedule not in MARGIN_SCHEDULES:
-        raise ValueError(
-            f"schedule must be one of {tuple(MARGIN_SCHEDULES)}. "
-            f"Received: {schedule!r}"
+            "`margin_steps` must be at least 1 and `schedule` one of "
+            f"{tuple(MARGIN_SCHEDULES)}. "
+            f"Received: margin_steps={margin_steps}, schedule={schedule!r}"
         )
     if step is None:
         step = margin_steps
-    progress = ops.cast(step, "float32") / margin_steps
+    progress = ops.minimum(ops.cast(step, "float32") / margin_steps, 1.0)
     return MARGIN_SCHEDULES[schedule](progress)
 
 
-# `loss_type` of the hyper-parameters.
+# By the hyper-parameter `loss_type`.
 CLASSIFICATION_LOSSES = {
     "margin": margin_loss,
     "softmax": softmax_loss,
@@ -217,26 +173,21 @@ CLASSIFICATION_LOSSES = {
 
 
 class MeanOverBatch(keras.losses.Loss):
-    """The mean of values [B] over the whole batch, all replicas together.
+    """The mean of values [B] over the batch of all replicas.
 
-    `keras.losses.Loss` knows how to divide when the batch is split over
-    several devices. Call arguments: the values, twice.
+    `keras.losses.Loss` knows the number of replicas. Call it with the values
+    twice.
     """
 
     def call(self, y_true, y_pred):
         return y_pred
 
 
-# Metrics. The prediction is the set of the `num_targets` classes with the
-# largest logits, ties to the lower class index. Logits that are not all finite
-# predict nothing.
-
-
 def _num_hits(labels, logits, num_targets):
-    """How many of the predicted classes are labels: float32 [B]."""
+    """Number of predicted classes that are labels: float32 [B]."""
     logits = ops.cast(logits, "float32")
-    # A stable sort of the negated logits puts the lower of two equals first
-    # on every backend; top_k promises that only on some.
+    # A stable sort of the negated logits resolves ties equally on all
+    # backends; top_k does not.
     order = ops.argsort(-logits, axis=-1)
     predicted = ops.one_hot(
         order[:, :num_targets], logits.shape[-1], dtype="float32"
@@ -250,13 +201,9 @@ def _num_hits(labels, logits, num_targets):
 def correct(labels: Tensor, logits: Tensor, num_targets: int = 1) -> Tensor:
     """1 where the predicted classes are exactly the labels, else 0.
 
-    Args:
-      labels: tensor [B, O], k-hot with `num_targets` ones.
-      logits: tensor [B, O].
-      num_targets: int, the number of labels of each example.
-
-    Returns:
-      float32 tensor [B].
+    The prediction is the set of the `num_targets` classes with the largest
+    logits, ties to the lower class index. Logits that are not all finite
+    predict nothing.
     """
     hits = _num_hits(labels, logits, num_targets)
     return ops.cast(hits > num_targets - 0.5, "float32")
@@ -266,9 +213,6 @@ def correct(labels: Tensor, logits: Tensor, num_targets: int = 1) -> Tensor:
 def almost_correct(
     labels: Tensor, logits: Tensor, num_targets: int = 1
 ) -> Tensor:
-    """1 where at least one predicted class is a label, else 0.
-
-    Args and returns: as `correct`.
-    """
+    """1 where at least one class predicted as in `correct` is a label."""
     hits = _num_hits(labels, logits, num_targets)
     return ops.cast(hits > 0.5, "float32")

@@ -4,9 +4,8 @@ import pytest
 from keras import ops
 
 import layers
-from layers.routing_test import assert_gradients_close
 from testing import numpy_oracle
-from testing.gradients import value_and_gradients
+from testing.gradients import assert_gradients_close, value_and_gradients
 
 LABELS = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]], "float32")
 LOGITS = np.array([[0.5, 0.3, 0.05], [0.0, 0.95, 0.2]], "float32")
@@ -79,7 +78,7 @@ def test_a_compiled_model_is_saved_and_loaded(tmp_path):
 @pytest.mark.parametrize(
     "loss", [*layers.CLASSIFICATION_LOSSES.values(), layers.reconstruction_loss]
 )
-def test_losses_serialise(loss):
+def test_losses_are_serialized(loss):
     config = keras.saving.serialize_keras_object(loss)
     assert keras.saving.deserialize_keras_object(config) is loss
 
@@ -97,23 +96,17 @@ def test_spread_loss_by_hand():
     "loss", [*layers.CLASSIFICATION_LOSSES.values(), layers.spread_loss]
 )
 def test_labels_that_are_not_one_hot_are_refused(loss, shape):
-    with pytest.raises(ValueError, match="labels must be one-hot"):
+    with pytest.raises(ValueError, match="must be one-hot"):
         loss(np.zeros(shape, "int32"), LOGITS)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((0,), "margin_steps must be at least 1.* 0"),
-        ((9, "cosine"), "schedule must be one of.* 'cosine'"),
-    ],
-)
-def test_wrong_margins(arguments, message):
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize("arguments", [(0,), (9, "cosine")])
+def test_invalid_margins_are_errors(arguments):
+    with pytest.raises(ValueError, match="Received"):
         layers.spread_margin(np.array([0]), *arguments)
 
 
-def test_the_margin_is_at_last_that_of_the_papers_schedule():
+def test_the_default_margin_is_the_last_of_the_papers_schedule():
     last = layers.spread_margin(np.array([9]), 9)
     np.testing.assert_array_equal(
         ops.convert_to_numpy(layers.spread_loss(LABELS, LOGITS)),
@@ -132,11 +125,11 @@ def test_gradients_of_the_spread_loss(margin):
         losses = np.zeros((len(activations), 4))
         for example, target in enumerate([0, 3, 1, 1]):
             for wrong in {0, 1, 2, 3, 4} - {target}:
-                lead = (
+                difference = (
                     activations[:, example, target]
                     - activations[:, example, wrong]
                 )
-                losses[:, example] += np.maximum(0, margin - lead) ** 2
+                losses[:, example] += np.maximum(0, margin - difference) ** 2
         return losses
 
     value, gradients = value_and_gradients(

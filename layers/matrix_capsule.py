@@ -1,10 +1,10 @@
-"""Matrix capsules: a pose of 4x4 and an activation, routed by EM.
+"""Matrix capsules: a 4x4 pose and an activation each, routed by EM.
 
-Each layer takes and gives a pair: poses [B, H, W, types, 16], the matrices
-row by row, and activations [B, H, W, types], float32 in [0, 1] also under
-mixed precision.
+The layers take and return pairs of poses [B, H, W, types, 16], the matrices
+row by row, and activations [B, H, W, types] in [0, 1]. Activations are float32
+under every policy.
 
-Source: the paper of `em_routing`, section 4.
+Source: the paper of em_routing.py, section 4.
 """
 
 import math
@@ -14,12 +14,6 @@ import numpy as np
 from keras import ops
 
 from .blocks import block_size, by_blocks
-from .capsule import (
-    padding_of,
-    require_axes,
-    require_bool,
-    require_positive,
-)
 from .em_routing import (
     COLUMN_ENTRY,
     POSE_ENTRIES,
@@ -31,10 +25,15 @@ from .em_routing import (
     matrix_votes,
     route,
 )
-from .utils import TruncatedNormal, Window
+from .utils import (
+    TruncatedNormal,
+    Window,
+    require_positive,
+    standardize_padding,
+)
 
-# Costs are in the hundreds, while Adam moves a weight by about the learning
-# rate at a step: so the weight `beta_a` is in thousands.
+# The weight `beta_a` is in thousands: costs are in the hundreds, but Adam
+# changes a weight only by about the learning rate at each step.
 BETA_A_UNIT = 1000.0
 POSE_STDDEV = 0.5
 KERNEL_STDDEV = 0.3
@@ -42,25 +41,19 @@ KERNEL_STDDEV = 0.3
 
 @keras.saving.register_keras_serializable(package="capsules")
 class PrimaryMatrixCapsules(keras.layers.Layer):
-    """The first capsules: a 1x1 convolution to poses and to activations.
+    """Primary capsules: a 1x1 convolution to poses and to activations.
 
-    Poses are linear in the channels of their position, activations a sigmoid
-    of linear functions.
+    Poses are linear in the channels; activations are sigmoids of linear
+    functions of the channels.
 
-    Weights, with C channels: `pose_weights` [C, I * 16], truncated normal of
-    stddev 0.5 (the authors' code), `pose_biases`, `activation_weights` [C, I]
-    of stddev 0.5 and `activation_biases`; biases are 0 at the start.
+    Weights, with C channels: `pose_weights` [C, I * 16] and
+    `activation_weights` [C, I], initially truncated normal with stddev 0.5
+    (the authors' code), `pose_biases` and `activation_biases`, initially 0.
 
     Args:
-      num_capsules: int, I, the number of capsule types.
-      **kwargs: of `keras.layers.Layer`.
+      num_capsules: int, I, number of capsule types.
 
-    Input shape: [B, H, W, C]. Output shapes: [B, H, W, I, 16] and
-    [B, H, W, I].
-
-    Raises:
-      ValueError: for `num_capsules` that is not a positive integer, and at
-        build if the input does not have four axes, all but the first known.
+    Input shape: [B, H, W, C]. Output shapes: [B, H, W, I, 16], [B, H, W, I].
     """
 
     def __init__(self, num_capsules: int, **kwargs):
@@ -70,7 +63,6 @@ class PrimaryMatrixCapsules(keras.layers.Layer):
         self.input_spec = keras.layers.InputSpec(ndim=4)
 
     def build(self, input_shape):
-        require_axes(self, input_shape, "height", "width", "channels")
         for name, size in (
             ("pose", self.num_capsules * POSE_ENTRIES),
             ("activation", self.num_capsules),
@@ -91,67 +83,34 @@ class PrimaryMatrixCapsules(keras.layers.Layer):
         logits = (
             ops.matmul(inputs, self.activation_weights) + self.activation_biases
         )
-        positions = inputs.shape[1:3]
-        return (
-            ops.reshape(
-                poses, (-1, *positions, self.num_capsules, POSE_ENTRIES)
-            ),
-            ops.sigmoid(ops.cast(logits, "float32")),
-        )
+        shape = (-1, *inputs.shape[1:3], self.num_capsules, POSE_ENTRIES)
+        activations = ops.sigmoid(ops.cast(logits, "float32"))
+        return ops.reshape(poses, shape), activations
 
     def multiply_adds(self, input_shape):
-        """Products with weights for one example."""
-        return (
-            math.prod(input_shape[1:]) * self.num_capsules * (POSE_ENTRIES + 1)
-        )
+        numbers = self.num_capsules * (POSE_ENTRIES + 1)
+        return math.prod(input_shape[1:]) * numbers
 
     def get_config(self):
         return {**super().get_config(), "num_capsules": self.num_capsules}
 
 
 class _EMRoutedLayer(keras.layers.Layer):
-    """What both routed layers share: parents, options, weights and blocks."""
+    """Base class of layers with EM routing, computed in blocks of images."""
 
     def __init__(
-        self,
-        num_capsules: int,
-        num_routing: int,
-        final_lambda: float,
-        min_variance: float,
-        damping: float,
-        normalise: str,
-        kernel_stddev: float = KERNEL_STDDEV,
-        **kwargs,
+        self, num_capsules: int, options: EMOptions, kernel_stddev, **kwargs
     ):
-        # Activations are not to be rounded on the way from layer to layer.
+        # Without autocast activations stay float32 under mixed precision.
         super().__init__(autocast=False, **kwargs)
         require_positive(num_capsules=num_capsules)
         self.num_capsules = num_capsules
-        self.options = EMOptions(
-            num_routing, final_lambda, min_variance, damping, normalise
-        )
-        if not kernel_stddev > 0:
-            raise ValueError(
-                f"kernel_stddev must be positive. Received: {kernel_stddev!r}"
-            )
+        self.options = options
         self.kernel_stddev = kernel_stddev
 
     def build(self, input_shape):
-        poses, activations = (tuple(shape) for shape in input_shape)
-        if (
-            len(poses) != 5
-            or None in poses[1:]
-            or poses[-1] != POSE_ENTRIES
-            or activations[1:] != poses[1:-1]
-        ):
-            raise ValueError(
-                f"{self.name} needs poses of the shape (batch, height, width, "
-                f"capsules, {POSE_ENTRIES}) and activations of that without "
-                "the last axis, all but the batch known. Received: "
-                f"{poses} and {activations}"
-            )
-        self._build_for(*poses[1:4])
-        # Some four tensors have the size of all votes.
+        self._build_for(*input_shape[0][1:4])
+        # About four tensors have the size of all votes.
         self._block_size = block_size(4 * self._num_votes * POSE_ENTRIES)
         types = self.num_capsules
         self.kernel = self.add_weight(
@@ -165,25 +124,18 @@ class _EMRoutedLayer(keras.layers.Layer):
         )
         self.input_spec = [
             keras.layers.InputSpec(shape=(None, *shape[1:]))
-            for shape in (poses, activations)
+            for shape in input_shape
         ]
 
     def call(self, inputs):
-        poses, logits = by_blocks(
-            self._capsules_of_images,
-            self._fields(*inputs),
-            self._constants(),
-            self._block_size,
-        )
+        poses, logits = self._by_blocks(self._capsules_of_block, inputs)
         shape = (-1, *self._positions, self.num_capsules)
         poses = ops.reshape(poses, (*shape, POSE_ENTRIES))
-        return (
-            ops.cast(poses, self.compute_dtype),
-            ops.sigmoid(ops.reshape(logits, shape)),
-        )
+        activations = ops.sigmoid(ops.reshape(logits, shape))
+        return ops.cast(poses, self.compute_dtype), activations
 
     def compute_output_spec(self, inputs):
-        # What blocks of an unknown batch give cannot be inferred.
+        # Keras cannot infer shapes through blocks of an unknown batch.
         shape = (inputs[0].shape[0], *self._positions, self.num_capsules)
         return (
             keras.KerasTensor((*shape, POSE_ENTRIES), self.compute_dtype),
@@ -191,36 +143,25 @@ class _EMRoutedLayer(keras.layers.Layer):
         )
 
     def multiply_adds(self, input_shape):
-        """Products with weights for one example: those of its votes."""
         return self._num_votes * POSE_SIZE**3
 
     def assignments(self, inputs):
-        """Which parents the children of the built layer are assigned to.
+        """Assignments R of all iterations: float32 [num_routing, B, n, K, O].
 
-        Args:
-          inputs: as of a call.
-
-        Returns:
-          float32 tensor [num_routing, B, positions, K, O]: the assignments R
-          of each iteration, by position of a parent, child in its receptive
-          field, and type of the parent.
+        Axes n, K and O are the position of a parent, the child in its
+        receptive field, and the type of the parent.
         """
-        (assignments,) = by_blocks(
-            self._assignments_of_images,
-            self._fields(*inputs),
-            self._constants(),
-            self._block_size,
-        )
+        (assignments,) = self._by_blocks(self._assignments_of_block, inputs)
         return ops.moveaxis(assignments, 1, 0)
 
-    def _fields(self, poses, activations):
-        """What the parents of each position n see, of every image.
+    def _by_blocks(self, function, inputs):
+        """Calls function(fields, constants) on blocks of images.
 
-        Returns:
-          List of two float32 tensors: poses [B, n, 4, 4, P, C], of C children
-          at each of P places as `matrix_votes` has them, and activations
-          [B, n, P * C].
+        The fields are the children in the receptive field of each of the n
+        parent positions: poses [B, n, 4, 4, P, C], of C children at each of P
+        places as for `matrix_votes`, and activations [B, n, P * C].
         """
+        poses, activations = inputs
         poses = self._receptive_fields(ops.cast(poses, "float32"))
         _, positions, places, children, _ = poses.shape
         poses = ops.reshape(
@@ -228,41 +169,40 @@ class _EMRoutedLayer(keras.layers.Layer):
             (-1, positions, POSE_SIZE, POSE_SIZE, places, children),
         )
         activations = self._receptive_fields(activations[..., None])
-        return [
-            poses,
-            ops.reshape(activations, (-1, positions, places * children)),
-        ]
-
-    def _constants(self):
-        # Tensors: a variable would be read again when blocks are computed for
-        # the second time. Rounded as all weights are by mixed precision.
+        activations = ops.reshape(
+            activations, (-1, positions, places * children)
+        )
+        # Rounded like all weights under mixed precision. As tensors, since
+        # blocks that are computed again would read variables again.
         kernel = ops.cast(ops.cast(self.kernel, self.compute_dtype), "float32")
         kernel = ops.reshape(kernel, (-1, *kernel.shape[-3:]))
-        return [
-            ops.transpose(kernel, (1, 2, 3, 0)),
+        constants = [
+            ops.transpose(kernel, (1, 2, 3, 0)),  # [O, 4, 4, C]
             ops.cast(self.beta_u, "float32"),
             ops.cast(self.beta_a, "float32") * BETA_A_UNIT,
         ]
-
-    def _capsules_of_images(self, *arguments):
-        """A block's poses [b, n, O, 16] and logits of activations [b, n, O]."""
-        poses, logits, _ = self._route(*arguments)
-        return (
-            ops.swapaxes(self._by_image(poses), -1, -2),
-            self._by_image(logits),
+        return by_blocks(
+            function, [poses, activations], constants, self._block_size
         )
 
-    def _assignments_of_images(self, *arguments):
-        """A block's assignments [b, num_routing, n, K, O], alone in a tuple."""
+    def _capsules_of_block(self, *arguments):
+        """Poses [b, n, O, 16] and logits of activations [b, n, O]."""
+        poses, logits, _ = self._route(*arguments)
+        poses = ops.swapaxes(self._by_image(poses), -1, -2)
+        return poses, self._by_image(logits)
+
+    def _assignments_of_block(self, *arguments):
+        """Assignments [b, num_routing, n, K, O] in a tuple."""
         _, _, assignments = self._route(*arguments)
         by_image = [self._by_image(each) for each in assignments]
         return (ops.stack(by_image, axis=1),)
 
     def _route(self, poses, activations, kernel, beta_u, beta_a):
-        """Routes to all positions of a block of images, as `route` does."""
-        votes = matrix_votes(ops.reshape(poses, (-1, *poses.shape[2:])), kernel)
+        """`em_routing.route` to all positions of a block of images."""
+        poses = ops.reshape(poses, (-1, *poses.shape[2:]))
+        votes = self._add_coordinates(matrix_votes(poses, kernel))
         return route(
-            self._placed(votes),
+            votes,
             ops.reshape(activations, (-1, activations.shape[-1])),
             beta_u,
             beta_a,
@@ -270,14 +210,13 @@ class _EMRoutedLayer(keras.layers.Layer):
             self._parents,
         )
 
-    def _by_image(self, of_parents):
-        """[O, b * n, ...] to [b, n, ..., O]."""
-        of_parents = ops.moveaxis(of_parents, 0, -1)
+    def _by_image(self, tensor):
+        """[O, b * n, ...] -> [b, n, ..., O]."""
+        tensor = ops.moveaxis(tensor, 0, -1)
         positions = math.prod(self._positions)
-        return ops.reshape(of_parents, (-1, positions, *of_parents.shape[1:]))
+        return ops.reshape(tensor, (-1, positions, *tensor.shape[1:]))
 
-    def _placed(self, votes):
-        """The votes with what depends on the places that they come from."""
+    def _add_coordinates(self, votes):
         return votes
 
     def get_config(self):
@@ -296,30 +235,24 @@ class _EMRoutedLayer(keras.layers.Layer):
 class ConvMatrixCapsules(_EMRoutedLayer):
     """Convolutional matrix capsules.
 
-    Each parent sees the children of k x k positions, whose votes are their
-    poses times `weights`, which all positions share. Parents of all positions
-    that see a child compete for it.
+    Each parent has the children of k x k positions. The votes are their poses
+    times `weights`, which all positions share.
 
-    Weights, with I child types: `weights` [k, k, I, O, 4, 4], truncated normal
-    of `kernel_stddev`; `beta_u` and `beta_a` [O], 0 at the start, `beta_a` in
-    thousands.
+    Weights, with I child types: `weights` [k, k, I, O, 4, 4], initially
+    truncated normal with stddev `kernel_stddev`; `beta_u` and `beta_a` [O],
+    initially 0, `beta_a` in thousands.
 
     Args:
-      num_capsules: int, O, the number of parent types.
+      num_capsules: int, O, number of parent types.
       kernel_size: int, k, height and width of a receptive field.
       strides: int, the stride in both directions.
-      padding: "VALID" or "SAME", in either case.
-      num_routing, final_lambda, min_variance, damping, normalise: of
-        `em_routing.EMOptions`.
+      padding: "VALID" or "SAME", in upper or lower case.
+      num_routing, final_lambda, min_variance, damping, normalise: see
+        `EMOptions`.
       kernel_stddev: float, of the initial `weights`; 0.3 in the authors' code.
-      **kwargs: of `keras.layers.Layer`.
 
     Input: pair of poses [B, H, W, I, 16] and activations [B, H, W, I].
     Output: pair of poses [B, h, w, O, 16] and activations [B, h, w, O].
-
-    Raises:
-      ValueError: for arguments out of range, and at build if the input has
-        not the shapes above, or is smaller than the kernel under VALID padding.
     """
 
     def __init__(
@@ -336,28 +269,17 @@ class ConvMatrixCapsules(_EMRoutedLayer):
         kernel_stddev: float = KERNEL_STDDEV,
         **kwargs,
     ):
-        super().__init__(
-            num_capsules,
-            num_routing,
-            final_lambda,
-            min_variance,
-            damping,
-            normalise,
-            kernel_stddev,
-            **kwargs,
+        options = EMOptions(
+            num_routing, final_lambda, min_variance, damping, normalise
         )
+        super().__init__(num_capsules, options, kernel_stddev, **kwargs)
         require_positive(kernel_size=kernel_size, strides=strides)
         self.kernel_size = kernel_size
         self.strides = strides
-        self.padding = padding_of(padding)
+        self.padding = standardize_padding(padding)
 
     def _build_for(self, height, width, types):
         size = self.kernel_size
-        if self.padding == "VALID" and min(height, width) < size:
-            raise ValueError(
-                f"{self.name}: with VALID padding height and width must be at "
-                f"least kernel_size={size}. Received: {height}x{width}"
-            )
         self._window = Window(height, width, size, self.strides, self.padding)
         self._positions = self._window.positions
         self._kernel_shape = (size, size, types)
@@ -367,14 +289,14 @@ class ConvMatrixCapsules(_EMRoutedLayer):
         if self.options.normalise == "types":
             self._parents = OverTypes(self.num_capsules)
         else:
+            by_type = self.options.normalise == "positions"
             self._parents = OverPositions(
-                self.num_capsules,
-                self._window,
-                by_type=self.options.normalise == "positions",
+                self.num_capsules, self._window, by_type
             )
 
     def _receptive_fields(self, grid):
-        """[B, H, W, I, ...] to [B, n, 1, K, ...]: no place is like another."""
+        """[B, H, W, I, ...] -> [B, n, 1, K, ...]."""
+        # A single "place" each: its k * k positions do not share weights.
         shape = (math.prod(self._positions), 1, math.prod(self._kernel_shape))
         return ops.reshape(
             self._window.patches(grid), (-1, *shape, *grid.shape[4:])
@@ -392,32 +314,26 @@ class ConvMatrixCapsules(_EMRoutedLayer):
 
 @keras.saving.register_keras_serializable(package="capsules")
 class ClassMatrixCapsules(_EMRoutedLayer):
-    """One matrix capsule for each class, voted for by all children.
+    """Class capsules, one for each class, which all children vote for.
 
-    The transformations are those of a child's type at every position. So that
-    votes know where they come from, the position of the child, scaled to
-    (0, 1), is added to the first two entries of the right-hand column of its
-    vote: the row to entry 3, the column to entry 7.
+    Children of a type share their transformation at all positions. With
+    `coordinates` ("coordinate addition" of the paper) the position of the
+    child, scaled to (0, 1), is added to its vote: the row to entry 3, the
+    column to entry 7.
 
-    Weights, with I child types: `weights` [I, O, 4, 4], truncated normal of
-    `kernel_stddev`; `beta_u` and `beta_a` [O], 0 at the start, `beta_a` in
-    thousands.
+    Weights, with I child types: `weights` [I, O, 4, 4], initially truncated
+    normal with stddev `kernel_stddev`; `beta_u` and `beta_a` [O], initially 0,
+    `beta_a` in thousands.
 
     Args:
-      num_capsules: int, O, the number of classes.
-      num_routing, final_lambda, min_variance, damping: of
-        `em_routing.EMOptions`.
-      coordinates: bool, whether positions are added.
+      num_capsules: int, O, number of classes.
+      num_routing, final_lambda, min_variance, damping: see `EMOptions`.
+      coordinates: bool, whether positions are added to votes.
       kernel_stddev: float, of the initial `weights`; 0.01 in the authors'
         code.
-      **kwargs: of `keras.layers.Layer`.
 
     Input: pair of poses [B, H, W, I, 16] and activations [B, H, W, I].
     Output: pair of poses [B, O, 16] and activations [B, O].
-
-    Raises:
-      ValueError: for arguments out of range, and at build if the input has
-        not the shapes above.
     """
 
     _positions = ()
@@ -433,17 +349,8 @@ class ClassMatrixCapsules(_EMRoutedLayer):
         kernel_stddev: float = KERNEL_STDDEV,
         **kwargs,
     ):
-        super().__init__(
-            num_capsules,
-            num_routing,
-            final_lambda,
-            min_variance,
-            damping,
-            EMOptions.normalise,
-            kernel_stddev,
-            **kwargs,
-        )
-        require_bool(coordinates=coordinates)
+        options = EMOptions(num_routing, final_lambda, min_variance, damping)
+        super().__init__(num_capsules, options, kernel_stddev, **kwargs)
         self.coordinates = coordinates
 
     def _build_for(self, height, width, types):
@@ -453,15 +360,15 @@ class ClassMatrixCapsules(_EMRoutedLayer):
         rows, columns = ((np.arange(n) + 0.5) / n for n in (height, width))
         offsets[ROW_ENTRY] = rows[:, None, None]
         offsets[COLUMN_ENTRY] = columns[:, None]
-        self._offsets = offsets.reshape(POSE_ENTRIES, -1)
+        self._offsets = offsets.reshape(POSE_ENTRIES, -1)  # [16, K]
         self._num_votes = height * width * types * self.num_capsules
 
     def _receptive_fields(self, grid):
-        """[B, H, W, I, ...] to [B, 1, H * W, I, ...]."""
+        """[B, H, W, I, ...] -> [B, 1, H * W, I, ...]."""
         height, width, *others = grid.shape[1:]
         return ops.reshape(grid, (-1, 1, height * width, *others))
 
-    def _placed(self, votes):
+    def _add_coordinates(self, votes):
         if not self.coordinates:
             return votes
         return votes + ops.convert_to_tensor(self._offsets)

@@ -1,6 +1,5 @@
 import itertools
 
-import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -19,91 +18,78 @@ OPTIONS = [
 ]
 
 
-def as_one(outputs):
-    """Poses [..., 16] and activations [...] to [..., 17]."""
-    poses, activations = outputs
-    return ops.concatenate([poses, ops.expand_dims(activations, -1)], axis=-1)
+def build(layer, shape):
+    """Builds a layer for activations of this shape.
 
-
-def numbers(layer, shape, seed=3):
-    """Poses, activations and the three weights of a built layer."""
-    generator = np.random.default_rng(seed)
+    Returns random poses, activations and weights.
+    """
+    layer.build([(*shape, 16), shape])
+    rng = np.random.default_rng(3)
     return [
-        generator.normal(size=(*shape, 16)) * 0.5,
-        generator.uniform(size=shape),
-        generator.normal(size=layer.kernel.shape) * 0.5,
-        generator.normal(size=layer.beta_u.shape),
-        generator.normal(size=layer.beta_a.shape) * 0.1,
+        rng.normal(size=(*shape, 16)) * 0.5,
+        rng.uniform(size=shape),
+        rng.normal(size=layer.kernel.shape) * 0.5,
+        rng.normal(size=layer.beta_u.shape),
+        rng.normal(size=layer.beta_a.shape) * 0.1,
     ]
 
 
-def build(layer, shape):
-    layer.build([(*shape, 16), shape])
-    return layer
+def call(layer):
+    """A function of poses, activations and weights; returns [..., 17]."""
+
+    def function(poses, activations, *weights):
+        (poses, activations), _ = layer.stateless_call(
+            list(weights), [], (poses, activations)
+        )
+        activations = ops.expand_dims(activations, -1)
+        return ops.concatenate([poses, activations], axis=-1)
+
+    return function
 
 
 def check(layer, arguments, votes_of, options, gradients=True):
-    """A layer's results, and gradients, for each image of a batch."""
+    """Compares results and gradients of a layer with the oracle's."""
 
     def oracle(poses, activations, kernel, beta_u, beta_a):
         votes, positions = votes_of(poses, kernel)
+        betas = beta_u, beta_a * BETA_A_UNIT
         out, _ = em_oracle.layer(
-            poses,
-            activations,
-            beta_u,
-            beta_a * BETA_A_UNIT,
-            votes,
-            positions,
-            **options,
+            poses, activations, *betas, votes, positions, **options
         )
         return out.reshape(len(poses), *shape[1:])
 
-    def ours(poses, activations, *weights):
-        outputs, _ = layer.stateless_call(
-            list(weights), [], (poses, activations)
-        )
-        return as_one(outputs)
-
     images = len(arguments[0])
-    positions = layer._positions
-    shape = (images, *positions, layer.num_capsules, 17)
+    shape = (images, *layer._positions, layer.num_capsules, 17)
     cotangent = np.random.default_rng(5).normal(size=shape)
     cotangent[..., 16] *= 10
-    value, found = value_and_gradients(ours, arguments, cotangent)
+    value, ours = value_and_gradients(call(layer), arguments, cotangent)
     assert value.shape == shape
     copies = [np.broadcast_to(a, (images, *a.shape)) for a in arguments[2:]]
     expected = oracle(*arguments[:2], *copies)
     np.testing.assert_allclose(value, expected, rtol=1e-3, atol=1e-4)
     assert np.isfinite(expected).all()
-    for gradient in found:
-        assert np.isfinite(gradient).all()
+    assert all(np.isfinite(gradient).all() for gradient in ours)
     if not gradients:
         return
     by_image = [
         numpy_oracle.numerical_gradients(
-            oracle,
-            [arguments[0][i], arguments[1][i], *arguments[2:]],
-            cotangent[i],
+            oracle, [poses, activations, *arguments[2:]], c
         )
-        for i in range(images)
+        for poses, activations, c in zip(*arguments[:2], cotangent, strict=True)
     ]
     by_argument = list(zip(*by_image, strict=True))
-    expected = [
-        *(np.stack(g) for g in by_argument[:2]),
-        *(sum(g) for g in by_argument[2:]),
-    ]
-    for ours_gradient, oracle_gradient in zip(found, expected, strict=True):
-        scale = np.abs(oracle_gradient).max()
-        np.testing.assert_allclose(
-            ours_gradient, oracle_gradient, rtol=1e-3, atol=1e-4 * scale + 1e-9
-        )
+    expected = [np.stack(g) for g in by_argument[:2]]
+    expected += [sum(g) for g in by_argument[2:]]
+    for actual, wanted in zip(ours, expected, strict=True):
+        atol = 1e-4 * np.abs(wanted).max() + 1e-9
+        np.testing.assert_allclose(actual, wanted, rtol=1e-3, atol=atol)
 
 
 GEOMETRIES = list(itertools.product([1, 2], ["VALID", "SAME"]))
 
 
-# Each way to normalise meets each geometry and each number of iterations, and
-# each of these the other; the numbers meet each number of iterations.
+# Each `normalise` occurs with each geometry and each number of iterations; the
+# other options occur with each number of iterations.
 @pytest.mark.parametrize(
     ("num_routing", "strides", "padding", "options"),
     [
@@ -111,7 +97,6 @@ GEOMETRIES = list(itertools.product([1, 2], ["VALID", "SAME"]))
         for option in range(3)
         for place, geometry in enumerate(GEOMETRIES)
     ]
-    # Of one iteration nothing was assigned.
     + [(2, 2, "VALID", OPTIONS[1]), (2, 1, "SAME", OPTIONS[2])]
     + [
         (num_routing, *GEOMETRIES[(num_routing + option) % 4], OPTIONS[option])
@@ -121,154 +106,124 @@ GEOMETRIES = list(itertools.product([1, 2], ["VALID", "SAME"]))
 )
 def test_convolution_equals_loops(num_routing, strides, padding, options):
     options = {"num_routing": num_routing, **options}
-    # With a stride of 2 and VALID the last row has no parent, and the third
-    # is seen by two positions.
+    # With a stride of 2 and VALID the last row has no parent and the third
+    # row two.
     size, shape = {1: (2, (1, 3, 3, 1)), 2: (3, (1, 6, 3, 1))}[strides]
-    layer = build(
-        layers.ConvMatrixCapsules(2, size, strides, padding, **options), shape
-    )
+    layer = layers.ConvMatrixCapsules(2, size, strides, padding, **options)
     check(
         layer,
-        numbers(layer, shape),
-        lambda poses, kernel: em_oracle.conv_votes(
-            poses, kernel, strides, padding
-        ),
+        build(layer, shape),
+        lambda *args: em_oracle.conv_votes(*args, strides, padding),
         options,
     )
 
 
 @pytest.mark.parametrize("normalise", ["parents", "types", "positions"])
-def test_images_and_types_of_children_are_not_mixed_up(normalise):
+def test_several_images_and_child_types_equal_loops(normalise):
     options = {"num_routing": 2, "normalise": normalise}
-    shape = (2, 3, 2, 2)
-    layer = build(layers.ConvMatrixCapsules(2, 2, **options), shape)
+    layer = layers.ConvMatrixCapsules(2, 2, **options)
     check(
         layer,
-        numbers(layer, shape),
-        lambda poses, kernel: em_oracle.conv_votes(poses, kernel, 1, "VALID"),
+        build(layer, (2, 3, 2, 2)),
+        lambda *args: em_oracle.conv_votes(*args, 1, "VALID"),
         options,
     )
 
 
 @pytest.mark.parametrize("normalise", ["parents", "types", "positions"])
 @pytest.mark.parametrize("active", [0.0, 1.0])
-def test_parents_of_one_child_and_of_none_that_is_active(active, normalise):
+def test_parents_of_one_child_and_of_inactive_children(active, normalise):
     options = {"normalise": normalise}
-    shape = (1, 2, 3, 1)
-    layer = build(layers.ConvMatrixCapsules(2, 1, **options), shape)
-    arguments = numbers(layer, shape)
+    layer = layers.ConvMatrixCapsules(2, 1, **options)
+    arguments = build(layer, (1, 2, 3, 1))
     arguments[1][:, :, 1] = active
     check(
         layer,
         arguments,
-        lambda poses, kernel: em_oracle.conv_votes(poses, kernel, 1, "VALID"),
+        lambda *args: em_oracle.conv_votes(*args, 1, "VALID"),
         options,
-        # Central differences would make activations negative.
-        gradients=False,
+        gradients=False,  # finite differences would need negative activations
     )
 
 
-@pytest.mark.parametrize(
-    ("num_routing", "options", "coordinates"),
-    [
-        (num_routing, options, (place + num_routing) % 2 == 0)
-        for num_routing in (1, 2, 3)
-        for place, options in enumerate(
-            o for o in OPTIONS if "normalise" not in o
-        )
-    ],
-)
+@pytest.mark.parametrize("coordinates", [False, True])
+@pytest.mark.parametrize("num_routing", [1, 2, 3])
+@pytest.mark.parametrize("options", [OPTIONS[0], *OPTIONS[3:]])
 def test_classes_equal_loops(num_routing, options, coordinates):
     options = {"num_routing": num_routing, **options}
-    shape = (2, 2, 3, 2)
-    layer = build(
-        layers.ClassMatrixCapsules(3, coordinates=coordinates, **options),
-        shape,
-    )
+    layer = layers.ClassMatrixCapsules(3, coordinates=coordinates, **options)
     check(
         layer,
-        numbers(layer, shape),
-        lambda poses, kernel: em_oracle.class_votes(poses, kernel, coordinates),
+        build(layer, (2, 2, 3, 2)),
+        lambda *args: em_oracle.class_votes(*args, coordinates),
         options,
     )
 
 
 @pytest.mark.parametrize("normalise", ["parents", "types", "positions"])
-def test_what_the_assignments_sum_to(normalise):
-    shape = (2, 5, 4, 2)
-    layer = build(layers.ConvMatrixCapsules(3, 3, normalise=normalise), shape)
-    poses, activations, *_ = numbers(layer, shape)
-    found = ops.convert_to_numpy(
+def test_sums_of_assignments(normalise):
+    layer = layers.ConvMatrixCapsules(3, 3, normalise=normalise)
+    poses, activations, *_ = build(layer, (2, 5, 4, 2))
+    assignments = ops.convert_to_numpy(
         layer.assignments([poses, activations.astype("float32")])
     )
-    assert found.shape == (3, 2, 6, 18, 3)
-    by_entry = found.reshape(3, 2, 3, 2, 3, 3, 2, 3)
-    of_child = np.zeros((3, 2, 5, 4, 2, 3))
+    assert assignments.shape == (3, 2, 6, 18, 3)
+    by_entry = assignments.reshape(3, 2, 3, 2, 3, 3, 2, 3)
+    by_child = np.zeros((3, 2, 5, 4, 2, 3))
     for y, x, ky, kx in np.ndindex(3, 2, 3, 3):
-        of_child[:, :, y + ky, x + kx] += by_entry[:, :, y, x, ky, kx]
-    if normalise == "parents":
-        np.testing.assert_allclose(of_child.sum(axis=-1), 1, rtol=1e-5)
-    elif normalise == "types":
-        np.testing.assert_allclose(found.sum(axis=-1), 1, rtol=1e-5)
-    else:
-        np.testing.assert_allclose(of_child[1:], 1, rtol=1e-5)
+        by_child[:, :, y + ky, x + kx] += by_entry[:, :, y, x, ky, kx]
+    sums = {
+        "parents": by_child.sum(axis=-1),
+        "types": assignments.sum(axis=-1),
+        "positions": by_child[1:],
+    }
+    np.testing.assert_allclose(sums[normalise], 1, rtol=1e-5)
 
 
 def test_assignments_equal_loops():
     shape = (1, 2, 3, 2)
-    layer = build(layers.ClassMatrixCapsules(3), shape)
-    poses, activations, *weights = numbers(layer, shape)
+    layer = layers.ClassMatrixCapsules(3)
+    poses, activations, *weights = build(layer, shape)
     layer.set_weights(weights)
-    found = ops.convert_to_numpy(
+    assignments = ops.convert_to_numpy(
         layer.assignments([poses, activations.astype("float32")])
     )
     votes, positions = em_oracle.class_votes(poses, weights[0][None], True)
     betas = weights[1][None], weights[2][None] * BETA_A_UNIT
     _, history = em_oracle.layer(poses, activations, *betas, votes, positions)
-    assert found.shape == (3, 1, 1, 12, 3)
+    assert assignments.shape == (3, 1, 1, 12, 3)
     for iteration, shares in enumerate(history):
         for (child, (_, kind)), share in shares.items():
             number = np.ravel_multi_index(child, shape[1:])
             np.testing.assert_allclose(
-                found[iteration, 0, 0, number, kind], share[0], atol=1e-4
+                assignments[iteration, 0, 0, number, kind], share[0], atol=1e-4
             )
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
-def test_a_batch_by_blocks_is_the_same(size):
-    shape = (5, 3, 3, 2)
-    layer = build(layers.ConvMatrixCapsules(2, 2), shape)
-    arguments = numbers(layer, shape)
+def test_blocks_do_not_change_the_result(size):
+    layer = layers.ConvMatrixCapsules(2, 2)
+    arguments = build(layer, (5, 3, 3, 2))
     cotangent = np.random.default_rng(4).normal(size=(5, 2, 2, 2, 17))
-
-    def ours(poses, activations, *weights):
-        return as_one(
-            layer.stateless_call(list(weights), [], (poses, activations))[0]
-        )
-
     layer._block_size = 100
-    whole = value_and_gradients(ours, arguments, cotangent)
+    whole = value_and_gradients(call(layer), arguments, cotangent)
     layer._block_size = size
-    value, gradients = value_and_gradients(ours, arguments, cotangent)
-    for found, expected in zip(
+    value, gradients = value_and_gradients(call(layer), arguments, cotangent)
+    for actual, expected in zip(
         (value, *gradients), (whole[0], *whole[1]), strict=True
     ):
-        # Sums of other orders are rounded as their largest parts are.
-        scale = max(np.abs(expected).max(), 1.0)
-        np.testing.assert_allclose(
-            found, expected, rtol=1e-4, atol=2e-6 * scale
-        )
+        atol = 2e-6 * max(np.abs(expected).max(), 1.0)
+        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=atol)
 
 
-def test_children_without_parents_count_for_nothing():
-    shape = (1, 4, 4, 2)
-    layer = build(layers.ConvMatrixCapsules(2, 3, strides=2), shape)
-    poses, activations, *weights = numbers(layer, shape)
+def test_children_without_parents_have_no_effect():
+    layer = layers.ConvMatrixCapsules(2, 3, strides=2)
+    poses, activations, *weights = build(layer, (1, 4, 4, 2))
     layer.set_weights(weights)
-    found = layer([poses, activations])
+    before = layer([poses, activations])
     poses[:, 3], poses[:, :, 3] = 1e3, -1e3
-    moved = layer([poses, activations])
-    for a, b in zip(found, moved, strict=True):
+    after = layer([poses, activations])
+    for a, b in zip(before, after, strict=True):
         np.testing.assert_array_equal(
             ops.convert_to_numpy(a), ops.convert_to_numpy(b)
         )
@@ -276,41 +231,21 @@ def test_children_without_parents_count_for_nothing():
 
 def test_primary_capsules_are_linear_and_sigmoid():
     layer = layers.PrimaryMatrixCapsules(3)
-    generator = np.random.default_rng(6)
-    inputs = generator.normal(size=(2, 3, 4, 5)).astype("float32")
+    rng = np.random.default_rng(6)
+    inputs = rng.normal(size=(2, 3, 4, 5)).astype("float32")
     layer.build(inputs.shape)
-    weights = [generator.normal(size=w.shape) for w in layer.weights]
+    weights = [rng.normal(size=w.shape) for w in layer.weights]
     layer.set_weights(weights)
-    poses, activations = layer(inputs)
+    poses, activations = map(ops.convert_to_numpy, layer(inputs))
     pose_kernel, pose_biases, kernel, biases = weights
-    np.testing.assert_allclose(
-        ops.convert_to_numpy(poses),
-        (inputs @ pose_kernel + pose_biases).reshape(2, 3, 4, 3, 16),
-        atol=1e-5,
-    )
-    np.testing.assert_allclose(
-        ops.convert_to_numpy(activations),
-        1 / (1 + np.exp(-(inputs @ kernel + biases))),
-        atol=1e-5,
-    )
-
-
-LAYERS = [
-    (layers.ConvMatrixCapsules(2, 3, 2, "SAME", 2, damping=0.1), (5, 4, 2)),
-    (
-        layers.ClassMatrixCapsules(3, 2, coordinates=False, kernel_stddev=1.0),
-        (2, 3, 2),
-    ),
-]
-
-
-def test_class_capsules_have_no_choice_of_what_shares_a_child():
-    with pytest.raises(TypeError, match="normalise"):
-        layers.ClassMatrixCapsules(3, normalise="types")
+    linear = (inputs @ pose_kernel + pose_biases).reshape(poses.shape)
+    np.testing.assert_allclose(poses, linear, atol=1e-5)
+    sigmoid = 1 / (1 + np.exp(-(inputs @ kernel + biases)))
+    np.testing.assert_allclose(activations, sigmoid, atol=1e-5)
 
 
 @pytest.mark.parametrize("stddev", [0.3, 2.0])
-def test_initial_kernels_are_cut_at_two_deviations(stddev):
+def test_initial_kernels_are_truncated_at_two_deviations(stddev):
     for layer in (
         layers.ConvMatrixCapsules(8, 3, kernel_stddev=stddev),
         layers.ClassMatrixCapsules(64, kernel_stddev=stddev),
@@ -318,105 +253,10 @@ def test_initial_kernels_are_cut_at_two_deviations(stddev):
         build(layer, (1, 3, 3, 8))
         kernel = ops.convert_to_numpy(layer.kernel)
         assert np.abs(kernel).max() <= 2 * stddev
-        # Of a normal distribution that is cut there, 0.88 is left.
         assert kernel.std() == pytest.approx(0.88 * stddev, rel=0.05)
 
 
-@pytest.mark.parametrize(("layer", "shape"), LAYERS)
-def test_layers_survive_saving(layer, shape, tmp_path):
-    inputs = [keras.Input((*shape, 16)), keras.Input(shape)]
-    model = keras.Model(inputs, layer(inputs))
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    assert loaded.layers[-1].get_config() == layer.get_config()
-    arguments = [a.astype("float32") for a in numbers(layer, (2, *shape))[:2]]
-    for ours, theirs in zip(loaded(arguments), model(arguments), strict=True):
-        np.testing.assert_array_equal(
-            ops.convert_to_numpy(ours), ops.convert_to_numpy(theirs)
-        )
-
-
-@pytest.mark.parametrize(("layer", "shape"), LAYERS)
-def test_layers_in_mixed_bfloat16(layer, shape):
-    config = layer.get_config()
-    mixed = type(layer).from_config({**config, "dtype": "mixed_bfloat16"})
-    full = type(layer).from_config({**config, "dtype": "float32"})
-    shape = (2, *shape)
-    for each in (mixed, full):
-        build(each, shape)
-        each.set_weights(numbers(each, shape)[2:])
-    arguments = [a.astype("float32") for a in numbers(full, shape)[:2]]
-    poses, activations = mixed(arguments)
-    assert keras.backend.standardize_dtype(poses.dtype) == "bfloat16"
-    assert keras.backend.standardize_dtype(activations.dtype) == "float32"
-    expected = full(arguments)
-    for found, wanted in zip((poses, activations), expected, strict=True):
-        np.testing.assert_allclose(
-            ops.convert_to_numpy(ops.cast(found, "float32")),
-            ops.convert_to_numpy(wanted),
-            atol=0.03,
-        )
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: layers.PrimaryMatrixCapsules(0), "num_capsules must be"),
-        (lambda: layers.ConvMatrixCapsules(2, 0), "kernel_size must be"),
-        (lambda: layers.ConvMatrixCapsules(2, 3, 0), "strides must be"),
-        (lambda: layers.ConvMatrixCapsules(2, 3, 1, "FULL"), "VALID or SAME"),
-        (lambda: layers.ClassMatrixCapsules(2, 0), "num_routing must be"),
-        (
-            lambda: layers.ClassMatrixCapsules(2, kernel_stddev=0),
-            "kernel_stddev must be",
-        ),
-        (
-            lambda: layers.ClassMatrixCapsules(2, coordinates=1),
-            "coordinates must be a bool",
-        ),
-    ],
-)
-def test_layers_refuse_wrong_arguments(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
-@pytest.mark.parametrize(
-    ("layer", "shapes", "message"),
-    [
-        (
-            layers.ClassMatrixCapsules(2),
-            [(None, 2, 2, 3, 15), (None, 2, 2, 3)],
-            "needs poses of the shape",
-        ),
-        (
-            layers.ClassMatrixCapsules(2),
-            [(None, 2, 2, 3, 16), (None, 2, 2, 4)],
-            "needs poses of the shape",
-        ),
-        (
-            layers.ConvMatrixCapsules(2, 3),
-            [(None, 2, 4, 3, 16), (None, 2, 4, 3)],
-            "at least kernel_size=3",
-        ),
-        (layers.PrimaryMatrixCapsules(2), (None, 3, 3), "needs input"),
-        (layers.PrimaryMatrixCapsules(2), (1, None, 3, 2), "needs input"),
-    ],
-)
-def test_layers_refuse_wrong_input(layer, shapes, message):
-    with pytest.raises(ValueError, match=message):
-        layer.build(shapes)
-
-
-@pytest.mark.parametrize(
-    "layer", [layers.ConvMatrixCapsules(2, 3), layers.ClassMatrixCapsules(2)]
-)
-def test_layers_refuse_images_of_another_size_once_built(layer):
-    for size in (4, 5):
-        shape = (1, size, size, 3)
-        capsules = [np.ones(s, "float32") for s in ((*shape, 16), shape)]
-        if layer.built:
-            with pytest.raises(ValueError, match="is incompatible with"):
-                layer(capsules)
-        else:
-            layer(capsules)
+@pytest.mark.parametrize("size", [2, 4])
+def test_kernels_larger_than_the_grid_are_errors(size):
+    with pytest.raises(ValueError, match="larger"):
+        build(layers.ConvMatrixCapsules(2, 5), (1, size, 6, 3))

@@ -1,45 +1,40 @@
-"""The capsule network of the paper's section 4, to train and to predict."""
+"""The capsule network of the paper's section 4, with training and inference."""
 
 from typing import Literal
 
 import keras
 from keras import ops
 
-from .capsule import Capsule, ConvSlimCapsule, Length, require_whole
+from .capsule import Capsule, ConvSlimCapsule, Length
 from .convolution import Conv2D
 from .losses import MeanOverBatch, reconstruction_loss
 from .reconstruction import Reconstruction
 from .routing import RoutingRule
 from .utils import Tensor, reference_initializers
 
-# The paper's figure 1.
+# Figure 1 of the paper.
 KERNEL_SIZE = 9
-CONV_STDDEV = 0.05
 PRIMARY_STRIDES = 2
+CONV_STDDEV = 0.05
 
 
 class CapsuleStack:
-    """The layers of the paper's figure 1, from images to class capsules.
+    """The layers from images to class capsules: figure 1 of the paper.
 
-    Convolution 9x9 to `conv_channels` channels, relu; primary capsules 9x9
-    stride 2, `num_prime_capsules` types of `primary_atoms` atoms, one routing
-    iteration; a class capsule of `class_atoms` atoms for each class,
-    `num_routing` iterations.
+    A 9x9 convolution with relu; 9x9 primary capsules with stride 2 and one
+    routing iteration; one class capsule per class.
 
     Args:
       num_classes: int, O.
-      conv_channels: int.
-      num_prime_capsules: int.
-      primary_atoms: int.
-      class_atoms: int, A.
-      num_routing: int >= 1, routing iterations of the class capsules.
-      leaky: bool, whether an input capsule may be routed nowhere.
-      rule: `RoutingRule` of the class capsules or a dict of its attributes,
-        if their routing is not the paper's; says whether it is leaky.
-      padding: "VALID" or "SAME", of both convolutions. With VALID an image
-        has at least 17x17 pixels.
-      dtype: string or policy, the layers' types of numbers; by default those
-        of `keras.config.dtype_policy()`.
+      conv_channels: int, channels of the convolution.
+      num_prime_capsules: int, types of primary capsules.
+      primary_atoms, class_atoms: int, atoms of the capsules.
+      num_routing: int, routing iterations of the class capsules.
+      leaky: bool, whether couplings come from `leaky_softmax`.
+      rule: of the class capsules, see `Capsule`.
+      padding: "VALID" or "SAME", of both convolutions. "VALID" needs images of
+        at least 17x17 pixels.
+      dtype: dtype or policy of the layers, as for `keras.layers.Layer`.
 
     Attributes:
       conv1, conv_capsule1, flatten, capsule2: the layers, in their order.
@@ -92,19 +87,16 @@ class CapsuleStack:
         )
 
     def activations(self, images: Tensor) -> dict[str, Tensor]:
-        """What the layers give, by their names: the last are class capsules.
-
-        Args:
-          images: tensor [B, H, W, C], pixels in [0, 1].
+        """Outputs of all layers for images [B, H, W, C], pixels in [0, 1].
 
         Returns:
           dict: conv1 [B, h, w, conv_channels]; conv_capsule1 [B, h', w',
           num_prime_capsules, primary_atoms]; capsule2 [B, O, A].
         """
         features = self.conv1(images)
-        # All channels of a position are the atoms of one input capsule.
+        # The channels of a position are the atoms of one input capsule.
         primary = self.conv_capsule1(ops.expand_dims(features, -2))
-        # [B, h, w, types, atoms] -> [B, h * w * types, atoms]
+        # [B, h', w', types, atoms] -> [B, h' * w' * types, atoms]
         capsules = self.capsule2(self.flatten(primary))
         return {
             "conv1": features,
@@ -122,34 +114,26 @@ class CapsuleNetwork(keras.Model):
       network.fit(images, one_hot)  # labels [B, 10]
       network.predict(images)["lengths"]
 
-    The loss is that of the lengths, which `compile` is given, and with a
-    decoder `reconstruction_loss`. While it trains, and in `evaluate`, the
-    capsule of the label is redrawn, as in the paper's section 4.1; in calls
-    and in `predict`, where there is no label, the longest.
-
-    `CapsuleNetwork.from_config(network.get_config())` gives another of the
-    same layers; `keras.models.clone_model` would give a plain network, which
-    does not know how this one is trained.
+    The loss is the one given to `compile`, of the lengths, plus
+    `reconstruction_loss` if there is a decoder. In `fit` and `evaluate` the
+    decoder reconstructs from the capsule of the label (section 4.1 of the
+    paper); in calls and `predict` from the longest capsule.
 
     Args:
       input_shape: (H, W, C) of the images.
       num_classes: int, O.
-      decoder: bool, whether it redraws the image.
-      dtype: string or policy, the layers' types of numbers, with which the
-        network is also saved; by default `keras.config.dtype_policy()`.
-      name: string.
+      decoder: bool, whether there is a decoder; the attribute `decoder` is
+        then a `Reconstruction`.
+      dtype: dtype or policy of the layers, as for `keras.layers.Layer`.
       **sizes: keyword arguments of `CapsuleStack`.
 
     Call arguments:
       images: tensor [B, H, W, C], pixels in [0, 1].
 
     Returns (from a call) a dict:
-      lengths: float32 [B, O], of the class capsules: how likely each class is.
+      lengths: float32 [B, O], the probability of each class.
       capsules: [B, O, A], the class capsules.
-      remake: [B, H, W, C], the image redrawn, if `decoder`.
-
-    Attributes:
-      decoder: `Reconstruction` or None, to redraw capsules that were changed.
+      remake: [B, H, W, C], the reconstruction, if `decoder`.
     """
 
     def __init__(
@@ -168,13 +152,16 @@ class CapsuleNetwork(keras.Model):
         capsules = stack.activations(images)["capsule2"]
         lengths = Length(dtype=dtype, name="lengths")(capsules)
         outputs = {"lengths": lengths, "capsules": capsules}
-        remake = None
+        reconstruction = None
         if decoder:
-            remake = Reconstruction(*input_shape, dtype=dtype, name="remake")
-            outputs["remake"] = remake(capsules, ops.argmax(lengths, axis=-1))
+            reconstruction = Reconstruction(
+                *input_shape, dtype=dtype, name="remake"
+            )
+            longest = ops.argmax(lengths, axis=-1)
+            outputs["remake"] = reconstruction(capsules, longest)
         super().__init__(images, outputs, name=name)
-        self.dtype_policy = dtype  # by which `compile` scales the loss
-        self.decoder = remake
+        self.dtype_policy = dtype  # `compile` scales the loss for float16
+        self.decoder = reconstruction
         self._mean_over_batch = MeanOverBatch()
         self._config = {
             "input_shape": tuple(input_shape),
@@ -189,31 +176,20 @@ class CapsuleNetwork(keras.Model):
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
         lengths = y_pred["lengths"]
-        self._require_one_hot(y, lengths)
         loss = super().compute_loss(x, y, lengths, sample_weight, training)
         if self.decoder is None:
             return loss
-        remake = self.decoder(y_pred["capsules"], ops.argmax(y, axis=-1))
-        error = reconstruction_loss(x, remake)
+        labels = ops.argmax(y, axis=-1)
+        reconstructions = self.decoder(y_pred["capsules"], labels)
+        error = reconstruction_loss(x, reconstructions)
         return loss + self._mean_over_batch(error, error, sample_weight)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         lengths = y_pred["lengths"]
-        self._require_one_hot(y, lengths)
         return super().compute_metrics(x, y, lengths, sample_weight)
 
-    def _require_one_hot(self, y, lengths):
-        given = None if y is None else tuple(y.shape)
-        expected = tuple(lengths.shape[1:])
-        if given is None or (None not in given[1:] and given[1:] != expected):
-            raise ValueError(
-                f"{self.name} takes one-hot labels [B, {expected[0]}], such "
-                f"as keras.utils.to_categorical makes. Received: {given}"
-            )
-
     def get_config(self):
-        require_whole(self.get_layer("capsule2").rule)
-        # Of each weight, as a part of a layer may be frozen.
+        # One flag per weight, since a sublayer may be frozen.
         trainable = [weight.trainable for weight in self.weights]
         return {**self._config, "trainable": trainable}
 

@@ -5,7 +5,7 @@ from keras import ops
 
 import layers
 from input_data.features import IMAGES, ImageShape
-from layers.capsule_test import Blunt, Sharpened
+from layers.capsule_test import Sharpened
 from models.registry import build_model
 from testing.small_models import small_hparams
 
@@ -17,36 +17,49 @@ SIZES = {
     "class_atoms": 5,
 }
 RNG = np.random.default_rng(3)
-IMAGES_OF_3 = RNG.uniform(size=(6, *SHAPE)).astype("float32")
+X = RNG.uniform(size=(6, *SHAPE)).astype("float32")
 LABELS = np.array([2, 0, 1, 1, 0, 2])
 ONE_HOT = np.eye(3, dtype="float32")[LABELS]
 
 
+def small_network(**arguments):
+    return layers.CapsuleNetwork(SHAPE, 3, **SIZES, **arguments)
+
+
 def compiled(**arguments):
-    network = layers.CapsuleNetwork(SHAPE, 3, **SIZES, **arguments)
+    network = small_network(**arguments)
     network.compile("adam", loss=layers.margin_loss, metrics=["accuracy"])
     return network
-
-
-@pytest.mark.parametrize("labels", [LABELS, LABELS[:, None]])
-def test_labels_that_are_not_one_hot_are_refused(labels):
-    with pytest.raises(ValueError, match="takes one-hot labels"):
-        compiled().fit(IMAGES_OF_3, labels, verbose=0)
-
-
-def test_labels_are_needed():
-    with pytest.raises(ValueError, match="one-hot labels .* Received: None"):
-        compiled().evaluate(IMAGES_OF_3, verbose=0)
 
 
 def outputs_of(network):
     return {
         name: ops.convert_to_numpy(ops.cast(values, "float32"))
-        for name, values in network(IMAGES_OF_3).items()
+        for name, values in network(X).items()
     }
 
 
-def test_the_defaults_are_the_papers_network():
+def save_and_load(network, folder):
+    network.save(folder / "network.keras")
+    loaded = keras.models.load_model(folder / "network.keras")
+    expected = outputs_of(network)
+    outputs = outputs_of(loaded)
+    assert outputs.keys() == expected.keys()
+    for name, values in outputs.items():
+        np.testing.assert_array_equal(values, expected[name])
+    return loaded
+
+
+def assert_train_equally(first, second):
+    """With the state of the optimizer."""
+    np.testing.assert_allclose(
+        first.fit(X, ONE_HOT, verbose=0).history["loss"],
+        second.fit(X, ONE_HOT, verbose=0).history["loss"],
+        rtol=1e-5,
+    )
+
+
+def test_the_default_is_the_papers_network():
     network = layers.CapsuleNetwork((28, 28, 1), 10)
     assert network.count_params() == 8_215_728
     outputs = network.compute_output_shape((7, 28, 28, 1))
@@ -59,40 +72,34 @@ def test_it_is_the_model_of_the_experiments():
     model = build_model(
         "capsule", ImageShape(*SHAPE, 3), 1, small_hparams("capsule")
     )
-    network = compiled()
+    network = small_network()
     network.set_weights(model.get_weights())
-    expected = model({IMAGES: IMAGES_OF_3})
-    outputs = network(IMAGES_OF_3)
-    for ours, theirs in (
-        ("lengths", "logits"),
-        ("capsules", "capsules"),
-        ("remake", "recons"),
-    ):
+    expected = model({IMAGES: X})
+    outputs = outputs_of(network)
+    names = {"lengths": "logits", "capsules": "capsules", "remake": "recons"}
+    for ours, theirs in names.items():
         np.testing.assert_array_equal(
-            ops.convert_to_numpy(outputs[ours]),
-            ops.convert_to_numpy(expected[theirs]),
+            outputs[ours], ops.convert_to_numpy(expected[theirs])
         )
 
 
-def test_the_loss_redraws_the_capsule_of_the_label():
+def test_the_loss_reconstructs_from_the_capsule_of_the_label():
     network = compiled()
-    outputs = network.predict(IMAGES_OF_3, verbose=0)
-    assert list(outputs["lengths"].argmax(axis=-1)) != list(LABELS)
+    outputs = network.predict(X, verbose=0)
+    longest = outputs["lengths"].argmax(axis=-1)
+    assert list(longest) != list(LABELS)
 
     def cost(labels):
-        remake = network.decoder(outputs["capsules"], labels)
+        reconstructions = network.decoder(outputs["capsules"], labels)
         return np.mean(
             ops.convert_to_numpy(
                 layers.margin_loss(ONE_HOT, outputs["lengths"])
-                + layers.reconstruction_loss(IMAGES_OF_3, remake)
+                + layers.reconstruction_loss(X, reconstructions)
             )
         )
 
-    results = network.evaluate(
-        IMAGES_OF_3, ONE_HOT, verbose=0, return_dict=True
-    )
+    results = network.evaluate(X, ONE_HOT, verbose=0, return_dict=True)
     assert results["loss"] == pytest.approx(cost(LABELS), rel=1e-5)
-    longest = outputs["lengths"].argmax(axis=-1)
     assert results["loss"] != pytest.approx(cost(longest), rel=1e-5)
     assert results["accuracy"] == pytest.approx(np.mean(longest == LABELS))
     np.testing.assert_allclose(
@@ -103,58 +110,37 @@ def test_the_loss_redraws_the_capsule_of_the_label():
 
 
 @pytest.mark.parametrize("decoder", [True, False])
-def test_it_learns_and_loads_again(tmp_path, decoder):
+def test_it_learns_and_is_saved(tmp_path, decoder):
     keras.utils.set_random_seed(1)
     network = compiled(decoder=decoder, leaky=True, padding="SAME")
-    history = network.fit(IMAGES_OF_3, ONE_HOT, epochs=8, verbose=0).history
+    history = network.fit(X, ONE_HOT, epochs=8, verbose=0).history
     assert history["loss"][-1] < 0.9 * history["loss"][0]
-    network.save(tmp_path / "network.keras")
-    loaded = keras.models.load_model(tmp_path / "network.keras")
-    outputs = outputs_of(loaded)
-    assert ("remake" in outputs) == decoder
-    for name, expected in outputs_of(network).items():
-        np.testing.assert_array_equal(outputs[name], expected)
-    if not decoder:
-        return
-    # The optimiser's state comes along.
-    np.testing.assert_allclose(
-        loaded.fit(IMAGES_OF_3, ONE_HOT, verbose=0).history["loss"],
-        network.fit(IMAGES_OF_3, ONE_HOT, verbose=0).history["loss"],
-        rtol=1e-5,
-    )
+    assert ("remake" in outputs_of(network)) == decoder
+    assert_train_equally(save_and_load(network, tmp_path), network)
 
 
 @pytest.mark.parametrize(
     "rule", [layers.RoutingRule(logits="replace"), Sharpened(times=4.0)]
 )
-def test_its_class_capsules_may_route_by_another_rule(tmp_path, rule):
-    network = layers.CapsuleNetwork(SHAPE, 3, **SIZES, rule=rule)
-    plain = layers.CapsuleNetwork(SHAPE, 3, **SIZES)
+def test_class_capsules_may_have_another_rule(tmp_path, rule):
+    network = small_network(rule=rule)
+    plain = small_network()
     plain.set_weights(network.get_weights())
-    expected = outputs_of(network)
-    assert not np.array_equal(outputs_of(plain)["lengths"], expected["lengths"])
-    network.save(tmp_path / "network.keras")
-    loaded = keras.models.load_model(tmp_path / "network.keras")
+    lengths = outputs_of(network)["lengths"]
+    assert not np.array_equal(outputs_of(plain)["lengths"], lengths)
+    loaded = save_and_load(network, tmp_path)
     assert loaded.get_layer("capsule2").rule == rule
-    np.testing.assert_array_equal(
-        outputs_of(loaded)["lengths"], expected["lengths"]
-    )
 
 
-def test_it_is_saved_with_its_types_of_numbers(tmp_path):
-    network = layers.CapsuleNetwork(SHAPE, 3, **SIZES, dtype="mixed_bfloat16")
-    expected = outputs_of(network)
-    network.save(tmp_path / "network.keras")
-    assert keras.config.dtype_policy().name == "float32"
-    assert network.dtype_policy.name == "mixed_bfloat16"
-    loaded = keras.models.load_model(tmp_path / "network.keras")
-    for name, found in outputs_of(loaded).items():
-        np.testing.assert_array_equal(found, expected[name])
-    plain = layers.CapsuleNetwork(SHAPE, 3, **SIZES)
+def test_its_policy_is_saved(tmp_path):
+    network = small_network(dtype="mixed_bfloat16")
+    loaded = save_and_load(network, tmp_path)
+    assert loaded.dtype_policy.name == "mixed_bfloat16"
+    plain = small_network()
     plain.set_weights(network.get_weights())
-    lengths = outputs_of(plain)["lengths"]
-    assert not np.array_equal(lengths, expected["lengths"])
-    np.testing.assert_allclose(lengths, expected["lengths"], atol=0.02)
+    ours, theirs = (outputs_of(n)["lengths"] for n in (network, plain))
+    assert not np.array_equal(ours, theirs)
+    np.testing.assert_allclose(ours, theirs, atol=0.02)
 
 
 @pytest.mark.parametrize(
@@ -164,64 +150,38 @@ def test_it_is_saved_with_its_types_of_numbers(tmp_path):
         (lambda n: n.decoder.dense[:1], 10),
     ],
 )
-def test_frozen_layers_stay_so(tmp_path, frozen, count):
+def test_frozen_layers_stay_frozen(tmp_path, frozen, count):
     network = compiled()
     for layer in frozen(network):
         layer.trainable = False
     network.compile("adam", loss=layers.margin_loss)
-    network.fit(IMAGES_OF_3, ONE_HOT, verbose=0)
-    network.save(tmp_path / "network.keras")
-    loaded = keras.models.load_model(tmp_path / "network.keras")
-    kept = [w.path for w in network.trainable_weights]
-    assert [w.path for w in loaded.trainable_weights] == kept
-    assert len(kept) == count
-    # With the optimiser's state for those.
-    np.testing.assert_allclose(
-        loaded.fit(IMAGES_OF_3, ONE_HOT, verbose=0).history["loss"],
-        network.fit(IMAGES_OF_3, ONE_HOT, verbose=0).history["loss"],
-        rtol=1e-5,
-    )
+    network.fit(X, ONE_HOT, verbose=0)
+    loaded = save_and_load(network, tmp_path)
+    paths = [w.path for w in network.trainable_weights]
+    assert [w.path for w in loaded.trainable_weights] == paths
+    assert len(paths) == count
+    assert_train_equally(loaded, network)
+    copy = layers.CapsuleNetwork.from_config(network.get_config())
+    assert len(copy.trainable_weights) == count
 
 
-def test_a_frozen_network_stays_so(tmp_path):
-    compiled()  # whose layers without a name take the first numbers
-    network = compiled()
-    network.trainable = False
-    network.save(tmp_path / "network.keras")
-    loaded = keras.models.load_model(tmp_path / "network.keras")
-    assert not loaded.trainable_weights
-    np.testing.assert_array_equal(
-        outputs_of(loaded)["lengths"], outputs_of(network)["lengths"]
-    )
-
-
-def test_another_is_made_of_its_configuration():
-    network = compiled()
-    network.decoder.trainable = False
-    other = layers.CapsuleNetwork.from_config(network.get_config())
-    other.compile("adam", loss=layers.margin_loss)
-    assert len(other.trainable_weights) == 6
-    other.fit(IMAGES_OF_3, ONE_HOT, verbose=0)
-
-
-def test_a_rule_that_would_lose_a_parameter_is_not_saved(tmp_path):
-    network = layers.CapsuleNetwork(SHAPE, 3, **SIZES, rule=Blunt(5.0))
-    with pytest.raises(ValueError, match="would be saved without times"):
-        network.save(tmp_path / "network.keras")
-
-
-def test_a_part_of_it_is_saved(tmp_path):
-    network = layers.CapsuleNetwork(SHAPE, 3, **SIZES)
+def test_a_submodel_is_saved(tmp_path):
+    network = small_network()
     lengths = keras.Model(network.input, network.output["lengths"])
     lengths.save(tmp_path / "lengths.keras")
     loaded = keras.models.load_model(tmp_path / "lengths.keras")
     np.testing.assert_array_equal(
-        ops.convert_to_numpy(loaded(IMAGES_OF_3)),
-        outputs_of(network)["lengths"],
+        ops.convert_to_numpy(loaded(X)), outputs_of(network)["lengths"]
     )
 
 
 def test_float16_scales_the_loss():
-    network = layers.CapsuleNetwork(SHAPE, 3, **SIZES, dtype="mixed_float16")
+    network = small_network(dtype="mixed_float16")
     network.compile("adam", loss=layers.margin_loss)
     assert isinstance(network.optimizer, keras.optimizers.LossScaleOptimizer)
+
+
+@pytest.mark.parametrize("labels", [LABELS, LABELS[:, None], ONE_HOT[:, :2]])
+def test_labels_that_are_not_one_hot_are_errors(labels):
+    with pytest.raises(ValueError, match="one-hot"):
+        compiled().fit(X, labels, verbose=0)

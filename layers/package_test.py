@@ -1,12 +1,9 @@
 import ast
 import importlib.util
-import inspect
 import pathlib
 import shutil
 import subprocess
 import sys
-import tomllib
-import typing
 import zipfile
 
 import keras
@@ -22,7 +19,7 @@ MODULES = [p for p in FOLDER.glob("*.py") if not p.name.endswith("_test.py")]
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
-def test_layers_import_keras_alone(path):
+def test_layers_import_only_keras_and_backends(path):
     backends = {"tensorflow", "jax", "torch"}
     allowed = {*sys.stdlib_module_names, "keras", "numpy", *backends}
     for node in ast.walk(ast.parse(path.read_text())):
@@ -35,40 +32,10 @@ def test_layers_import_keras_alone(path):
         assert {name.partition(".")[0] for name in names} <= allowed
 
 
-def constructor_or_function(name):
-    public = getattr(layers, name)
-    return public.__init__ if inspect.isclass(public) else public
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        pytest.param(function, id=name)
-        for name in layers.__all__
-        if inspect.isfunction(function := constructor_or_function(name))
-        # Not those that Keras' own classes have.
-        and function.__module__.startswith("layers.")
-    ],
-)
-def test_arguments_and_results_have_types(function):
-    hints = typing.get_type_hints(function)
-    given = {
-        parameter.name
-        for parameter in inspect.signature(function).parameters.values()
-        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
-    } - {"self"}
-    assert given <= set(hints)
-    assert function.__name__ == "__init__" or "return" in hints
-
-
 @pytest.fixture
 def capsule_layers():
-    """The package by its installed name, from where the wheel takes it."""
-    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"][
-        "setuptools"
-    ]
-    (name,) = setuptools["packages"]
-    folder = ROOT / setuptools["package-dir"][name]
+    """The package by the name under which it is installed."""
+    name, folder = "capsule_layers", FOLDER
     spec = importlib.util.spec_from_file_location(
         name,
         folder / "__init__.py",
@@ -79,13 +46,13 @@ def capsule_layers():
     sys.modules[name] = package
     spec.loader.exec_module(package)
     yield package
-    # What is registered for files is the last that was imported.
+    # The package that was imported last has replaced the registered classes.
     keras.saving.get_custom_objects().update(registered)
     for module in [m for m in sys.modules if m.partition(".")[0] == name]:
         del sys.modules[module]
 
 
-def test_a_file_of_layers_loads_with_capsule_layers(tmp_path, request):
+def test_capsule_layers_loads_files_of_layers(tmp_path, request):
     inputs = keras.Input((5, 2))
     model = keras.Model(inputs, layers.Length()(layers.Capsule(3, 4)(inputs)))
     model.save(tmp_path / "model.keras")
@@ -100,7 +67,7 @@ def test_a_file_of_layers_loads_with_capsule_layers(tmp_path, request):
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_the_modules_and_no_tests(tmp_path):
+def test_the_wheel_contains_the_modules_and_no_tests(tmp_path):
     source = tmp_path / "source"
     shutil.copytree(FOLDER, source / "layers")
     for name in ("pyproject.toml", "setup.py"):

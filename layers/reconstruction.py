@@ -1,58 +1,40 @@
-"""The decoder that redraws an image from one class capsule."""
+"""The decoder that reconstructs an image from one class capsule."""
 
 import keras
 from keras import ops
 
-from .capsule import require_axes, require_bool, require_positive
 from .utils import Tensor, reference_initializers
 
-# The paper's section 4.1: fully connected layers of 512 and 1024 units before
-# the pixels.
+# Units of the two hidden layers: section 4.1 of the paper.
 HIDDEN_UNITS = (512, 1024)
 
 
 def mask_capsules(capsules: Tensor, labels: Tensor) -> Tensor:
-    """Zeroes all capsules but the labelled one of each example.
-
-    Args:
-      capsules: tensor [B, O, A].
-      labels: integer tensor [B], the output capsule to keep.
-
-    Returns:
-      Tensor [B, O, A] of the type of `capsules`.
-    """
+    """Sets all capsules [B, O, A] to zero except those of the labels [B]."""
     capsules = ops.convert_to_tensor(capsules)
-    kept = ops.one_hot(labels, capsules.shape[1], dtype=capsules.dtype)
-    return capsules * ops.expand_dims(kept, -1)
+    mask = ops.one_hot(labels, capsules.shape[1], dtype=capsules.dtype)
+    return capsules * ops.expand_dims(mask, -1)
 
 
 @keras.saving.register_keras_serializable(package="capsules")
 class Reconstruction(keras.layers.Layer):
-    """Masked decoder: the labelled capsule alone, through three dense layers.
+    """Decoder: the labeled capsule through three dense layers.
 
-    Capsules of all other classes are zeroed, then Dense 512 relu, Dense 1024
-    relu and Dense height * width * depth sigmoid (the paper's section 4.1,
-    figure 2). With two digits the same layer is called once for each label.
+    All other capsules are set to zero. Then follow Dense 512 relu, Dense 1024
+    relu and Dense height * width * depth sigmoid (section 4.1 and figure 2 of
+    the paper). With two digits the layer is called once for each label.
 
     Args:
-      height: int, image height in pixels.
-      width: int, image width in pixels.
-      depth: int, image channels.
-      he_normal: bool, whether weights begin as those of Efficient-CapsNet,
-        he-normal and before the sigmoid Glorot normal, with biases of 0; else
-        as the reference's.
-      **kwargs: of `keras.layers.Layer`.
+      height, width, depth: int, rows, columns and channels of the images.
+      he_normal: bool, whether the initial weights are those of
+        Efficient-CapsNet: he-normal, Glorot normal before the sigmoid, and
+        biases 0. Otherwise they are those of the reference.
 
     Call arguments:
       capsules: tensor [B, O, A].
-      labels: integer tensor [B], the class to redraw.
+      labels: integer tensor [B], the class to reconstruct.
 
     Output shape: [B, height, width, depth], values in [0, 1].
-
-    Raises:
-      ValueError: for sizes that are not positive integers or another type of
-        `he_normal`, and at build if the capsules do not have three axes of
-        which the last two are known.
     """
 
     def __init__(
@@ -64,29 +46,30 @@ class Reconstruction(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        require_positive(height=height, width=width, depth=depth)
-        require_bool(he_normal=he_normal)
         self.height = height
         self.width = width
         self.depth = depth
         self.he_normal = he_normal
-        activations = ("relu", "relu", "sigmoid")
         units = (*HIDDEN_UNITS, height * width * depth)
-        self.dense = [
-            keras.layers.Dense(
+        activations = ("relu", "relu", "sigmoid")
+        self.dense = []
+        for size, activation in zip(units, activations, strict=True):
+            if not he_normal:
+                initializers = reference_initializers()
+            elif activation == "relu":
+                initializers = {"kernel_initializer": "he_normal"}
+            else:
+                initializers = {"kernel_initializer": "glorot_normal"}
+            layer = keras.layers.Dense(
                 size,
                 activation=activation,
-                **_initial_weights(activation, he_normal),
+                **initializers,
                 dtype=self.dtype_policy,
-                name=f"recons_{number}",
+                name=f"recons_{len(self.dense) + 1}",
             )
-            for number, (size, activation) in enumerate(
-                zip(units, activations, strict=True), start=1
-            )
-        ]
+            self.dense.append(layer)
 
     def build(self, capsules_shape):
-        require_axes(self, capsules_shape, "capsules", "atoms")
         units = capsules_shape[1] * capsules_shape[2]
         for layer in self.dense:
             layer.build((None, units))
@@ -94,9 +77,8 @@ class Reconstruction(keras.layers.Layer):
 
     def call(self, capsules, labels):
         masked = mask_capsules(capsules, labels)
-        pixels = ops.reshape(
-            masked, (-1, capsules.shape[1] * capsules.shape[2])
-        )
+        _, num_capsules, num_atoms = capsules.shape
+        pixels = ops.reshape(masked, (-1, num_capsules * num_atoms))
         for layer in self.dense:
             pixels = layer(pixels)
         return ops.reshape(pixels, (-1, self.height, self.width, self.depth))
@@ -112,10 +94,3 @@ class Reconstruction(keras.layers.Layer):
             "depth": self.depth,
             "he_normal": self.he_normal,
         }
-
-
-def _initial_weights(activation, he_normal):
-    if not he_normal:
-        return reference_initializers()
-    relu = activation == "relu"
-    return {"kernel_initializer": "he_normal" if relu else "glorot_normal"}

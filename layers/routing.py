@@ -1,14 +1,11 @@
 """Routing by agreement, squashing and capsule lengths: pure functions.
 
-Axes are named as in the paper and in this order, atoms always last:
+Axes have the paper's names and this order, atoms always last:
 
-  B  batch (and, for convolutional capsules, positions: any leading axes)
+  B  batch; for convolutional capsules also positions (any leading axes)
   I  input capsules
   O  output capsules
   A  atoms of an output capsule
-
-The iterations are written once, in `_iterations`. What differs between
-routings is given: the votes (see votes.py), the biases, and a `RoutingRule`.
 
 Source: S. Sabour, N. Frosst, G. Hinton, "Dynamic Routing Between Capsules",
 NIPS 2017, https://arxiv.org/abs/1710.09829 ("the paper" in this package).
@@ -23,18 +20,9 @@ from keras import ops
 from .utils import Tensor
 from .votes import FormedVotes, Votes
 
-# Added to the squared length under the reciprocal square root. It makes value
-# and gradient exactly 0 for a zero capsule and stays below float32 rounding
-# for every length >= 1e-4.
+# Added to squared lengths, so that value and gradient of a zero capsule are 0.
+# For lengths >= 1e-4 it is below the rounding error of float32.
 _EPSILON = 1e-16
-
-
-def _squared_length_and_reciprocal(capsules, epsilon=0.0):
-    """|s|^2 and 1/|s| over the atoms, kept as an axis of size 1, in float32."""
-    squared = ops.sum(ops.square(capsules), axis=-1, keepdims=True)
-    if epsilon:
-        squared = squared + epsilon
-    return squared, ops.rsqrt(squared + _EPSILON)
 
 
 def squash(
@@ -42,65 +30,46 @@ def squash(
 ) -> Tensor:
     """Shrinks each capsule to a length below 1 and keeps its direction.
 
-    v = |s|^2 / (constant + |s|^2) * s / |s|, with 1 the paper's equation 1.
-
-    The reference divides by |s| unguarded and gives NaN for a zero capsule;
-    here its value and its gradient are 0.
+    v = |s|^2 / (constant + |s|^2) * s / |s|; equation 1 of the paper has
+    constant 1. For a zero capsule the value and the gradient are 0; the
+    reference divides by |s| and gives NaN. Lengths are computed in float32.
 
     Args:
       capsules: tensor [..., A].
       constant: float > 0, the squared length that is squashed to 1/2.
-      epsilon: float >= 0, added to |s|^2 wherever it stands. J. Su's code has
-        1e-7, which lengthens capsules of |s| = 0.001 by 5%.
-
-    Returns:
-      Tensor of the same shape and type. The norm is computed in float32.
+      epsilon: float >= 0, added to every |s|^2; 1e-7 in J. Su's code.
     """
     s = ops.cast(capsules, "float32")
-    squared, reciprocal = _squared_length_and_reciprocal(s, epsilon)
+    squared = ops.sum(ops.square(s), axis=-1, keepdims=True) + epsilon
+    reciprocal = ops.rsqrt(squared + _EPSILON)  # 1 / |s|
     squashed = squared / (constant + squared) * reciprocal * s
     return ops.cast(squashed, capsules.dtype)
 
 
 def lengths(capsules: Tensor) -> Tensor:
-    """Euclidean length of each capsule: the probability that its entity exists.
+    """Euclidean lengths of capsules, [..., A] -> float32 [...].
 
-    Args:
-      capsules: tensor [..., A].
-
-    Returns:
-      float32 tensor [...]. A zero capsule has length 0 and gradient 0, where
-      the plain norm (and the reference) has a gradient of NaN.
+    The length of a capsule is the probability that its entity exists. The
+    gradient for a zero capsule is 0, not NaN.
     """
-    squared, reciprocal = _squared_length_and_reciprocal(
-        ops.cast(capsules, "float32")
-    )
-    return ops.squeeze(squared * reciprocal, axis=-1)
+    squared = ops.sum(ops.square(ops.cast(capsules, "float32")), axis=-1)
+    return squared * ops.rsqrt(squared + _EPSILON)
 
 
 def leaky_softmax(logits: Tensor, axis: int = -1) -> Tensor:
-    """Softmax with one extra logit, fixed at 0, whose share is dropped.
+    """Softmax with an additional logit of 0, whose share is dropped.
 
-    The dropped share goes to no output capsule, so an input capsule may be
-    routed nowhere: the couplings sum to less than 1.
-
-    Args:
-      logits: float tensor; `axis` runs over the output capsules.
-      axis: int, the axis to normalise over.
-
-    Returns:
-      Tensor of the shape and type of `logits`.
+    c_o = exp(l_o) / (1 + sum_o exp(l_o)). The couplings sum to less than 1,
+    so an input capsule may be routed to no output capsule. `axis` runs over
+    the output capsules.
     """
     return _softmax(ops.convert_to_tensor(logits), axis, leaky=True)
 
 
 def _softmax(logits, axis, leaky):
-    """exp(l_o) / sum_o exp(l_o), the sum with exp(0) more if leaky.
-
-    Written out also where a backend has a softmax of its own: over an axis
-    that is not the last, TensorFlow's takes three times as long.
-    """
-    # The largest logit, the fixed one included, is taken off for stability.
+    """Softmax; three times as fast as TensorFlow's over axes but the last."""
+    # The largest logit, including the additional 0, is subtracted for
+    # numerical stability.
     largest = ops.max(logits, axis=axis, keepdims=True)
     if leaky:
         largest = ops.maximum(largest, 0.0)
@@ -115,21 +84,23 @@ def _softmax(logits, axis, leaky):
 @keras.saving.register_keras_serializable(package="capsules")
 @dataclasses.dataclass(frozen=True)
 class RoutingRule:
-    """What one routing by agreement does otherwise than another.
+    """Options of routing by agreement. The defaults are the paper's routing.
 
-    A rule of one's own is a subclass that overrides `couplings`, `squash` or
-    `compared`, decorated by `keras.saving.register_keras_serializable` so that
-    layers with it can be saved; what it knows beside is a dataclass's field, or
-    its own `get_config` gives it. The defaults are the paper's. J. Su's of 2018
-    (https://kexue.fm/archives/4819 and 5112) replace the logits, the later with
-    compare="direction".
+    J. Su's routing of 2018 (https://kexue.fm/archives/4819 and 5112) has
+    logits="replace"; the second also has compare="direction".
+
+    To define another rule, derive a frozen dataclass, override `couplings`,
+    `squash` or `compared`, and decorate it with
+    `keras.saving.register_keras_serializable`. Its parameters are dataclass
+    fields, or its `get_config` returns them.
 
     Attributes:
       leaky: whether couplings come from `leaky_softmax`.
-      logits: whether agreements are added to the logits or replace them. Two
-        iterations cannot tell: the logits are 0 before the second.
-      compare: what votes are compared with: the squashed sum v, or the
-        direction s / |s| of the sum.
+      logits: whether each iteration adds its agreements to the logits or
+        replaces the logits by them. The results differ from the third
+        iteration on.
+      compare: what agreements compare votes with: the squashed sum v of the
+        votes or the direction s / |s| of their sum.
       squash_constant: `constant` of `squash`.
       squash_epsilon: `epsilon` of `squash`.
     """
@@ -141,20 +112,17 @@ class RoutingRule:
     squash_epsilon: float = 0.0
 
     def __post_init__(self):
-        for name, choices in {
-            "logits": ("add", "replace"),
-            "compare": ("squashed", "direction"),
-        }.items():
-            if getattr(self, name) not in choices:
-                raise ValueError(
-                    f"{name} must be one of {choices}. "
-                    f"Received: {getattr(self, name)!r}"
-                )
-        # With 0 a zero capsule has no length, below it one above 1.
-        if not (self.squash_constant > 0 and self.squash_epsilon >= 0):
+        if not (
+            self.logits in ("add", "replace")
+            and self.compare in ("squashed", "direction")
+            # Otherwise lengths could be NaN or exceed 1.
+            and self.squash_constant > 0
+            and self.squash_epsilon >= 0
+        ):
             raise ValueError(
-                "squash_constant must be above 0 and squash_epsilon not below. "
-                f"Received: {self.squash_constant!r}, {self.squash_epsilon!r}"
+                '`logits` must be "add" or "replace", `compare` "squashed" or '
+                '"direction", `squash_constant` positive and `squash_epsilon` '
+                f"at least 0. Received: {self}"
             )
 
     def get_config(self):
@@ -165,19 +133,18 @@ class RoutingRule:
         return cls(**config)
 
     def couplings(self, logits, axis):
-        """The couplings of float32 logits; `axis` runs over the outputs.
+        """Couplings of float32 logits; `axis` runs over the output capsules.
 
-        Of equal logits each is 1 / (O + leaky), which the first iteration,
-        whose logits are zeros, does not ask for.
+        Not called in the first iteration: its couplings are 1 / (O + leaky).
         """
         return _softmax(logits, axis, self.leaky)
 
     def squash(self, s):
-        """The output capsules of the sums s."""
+        """Output capsules of the sums s [..., O, A]."""
         return squash(s, self.squash_constant, self.squash_epsilon)
 
     def compared(self, s):
-        """What votes are compared with, given the sums s."""
+        """The vectors that votes are compared with, given the sums s."""
         if self.compare == "squashed":
             return self.squash(s)
         squared = ops.sum(ops.square(s), axis=-1, keepdims=True)
@@ -193,71 +160,58 @@ def route(
     num_routing: int = 3,
     rule: RoutingRule = PAPER,
 ) -> Tensor:
-    """Routing by agreement of any votes and by any rule.
+    """Routing by agreement, procedure 1 of the paper with options.
 
     With logits b = 0 at the start, each iteration computes
 
       c = softmax(b) over O               couplings
       s = sum over I of c * votes + bias
-      b = b + <votes, squash(s)>          agreement, as the rule says
+      b = b + <votes, squash(s)>          agreement
 
-    and the result is squash(s) of the last. Gradients flow through all of
-    them. With one iteration the couplings are 1/O, or 1/(O + 1) if leaky.
+    and the result is squash(s) of the last iteration. Gradients flow through
+    all iterations. As in the reference, and unlike the paper, each iteration
+    adds a bias.
 
     Args:
       votes: `FormedVotes`, `LinearVotes` or `SharedVotes`, see votes.py.
       biases: tensor [O, A], or None.
-      num_routing: int >= 1, the number of iterations.
+      num_routing: int >= 1, number of iterations.
       rule: `RoutingRule`.
 
     Returns:
-      Tensor [..., O, A] of the type of the votes: the output capsules. Logits,
-      couplings and norms are float32.
-
-    Raises:
-      ValueError: if `num_routing` is less than 1, or the shape of `biases` is
-        not that of the output capsules.
+      Tensor [..., O, A] of the dtype of the votes: the output capsules.
+      Logits, couplings and lengths are computed in float32.
     """
     *_, (_, s) = _iterations(votes, biases, num_routing, rule)
     return ops.cast(rule.squash(s), votes.dtype)
 
 
 def couplings_of(votes, biases, num_routing: int, rule: RoutingRule):
-    """The couplings c of every iteration of `route`.
+    """Couplings of all iterations of `route`: [num_routing, ..., I, O].
 
-    Args and raises: as `route`.
-
-    Returns:
-      float32 tensor [num_routing, ..., I, O]. Over O the couplings sum to 1,
-      or to less if leaky.
+    Over O they sum to 1, or to less if leaky.
     """
     couplings, _ = zip(
         *_iterations(votes, biases, num_routing, rule), strict=True
     )
-    # Of the first iteration only the number that all of them are is known.
+    # The couplings of the first iteration are a single number.
     shape = votes.couplings_shape()
     stacked = ops.stack([ops.broadcast_to(c, shape) for c in couplings])
     return ops.moveaxis(stacked, votes.outputs_axis, -1)
 
 
 def _iterations(votes, biases, num_routing, rule):
-    """Yields the couplings and the float32 sums s [..., O, A] of each.
+    """Yields the couplings and the float32 sums s [..., O, A] of iterations.
 
-    Couplings are float32 in the order of axes of `votes`, of the first
-    iteration a float.
+    The couplings of the first iteration are a float.
     """
     if num_routing < 1:
         raise ValueError(
-            f"num_routing must be at least 1. Received: {num_routing}"
-        )
-    if biases is not None and tuple(biases.shape) != votes.outputs:
-        raise ValueError(
-            "biases must have the shape [outputs, atoms] of the votes, "
-            f"{votes.outputs}. Received: {tuple(biases.shape)}"
+            f"`num_routing` must be at least 1. Received: {num_routing}"
         )
     bias = 0.0 if biases is None else ops.cast(biases, "float32")
 
-    # The softmax of zeros is known: no need to multiply by it vote by vote.
+    # The softmax of zero logits is known and is the same for all votes.
     couplings = 1.0 / (votes.outputs[0] + rule.leaky)
     s = votes.sum() * couplings + bias
     yield couplings, s
@@ -278,21 +232,15 @@ def dynamic_routing(
 ) -> Tensor:
     """Routing by agreement, procedure 1 of the paper: see `route`.
 
-    The bias is inside every iteration, as in the reference (the paper has no
-    bias).
-
     Args:
       votes: tensor [..., I, O, A], the prediction of each input capsule for
         each output capsule.
       biases: tensor [O, A].
-      num_routing: int >= 1, the number of iterations.
+      num_routing: int >= 1, number of iterations.
       leaky: bool, whether couplings come from `leaky_softmax`.
 
     Returns:
-      Tensor [..., O, A] of the type of `votes`: the output capsules.
-
-    Raises:
-      ValueError: as `route`, and if `votes` has less than three axes.
+      Tensor [..., O, A] of the dtype of `votes`.
     """
     return route(FormedVotes(votes), biases, num_routing, RoutingRule(leaky))
 
@@ -300,13 +248,6 @@ def dynamic_routing(
 def routing_couplings(
     votes: Tensor, biases: Tensor, num_routing: int = 3, leaky: bool = False
 ) -> Tensor:
-    """The couplings c of every iteration of `dynamic_routing`.
-
-    Args and raises: as `dynamic_routing`.
-
-    Returns:
-      float32 tensor [num_routing, ..., I, O].
-    """
-    return couplings_of(
-        FormedVotes(votes), biases, num_routing, RoutingRule(leaky)
-    )
+    """Couplings of `dynamic_routing`: float32 [num_routing, ..., I, O]."""
+    votes = FormedVotes(votes)
+    return couplings_of(votes, biases, num_routing, RoutingRule(leaky))

@@ -1,21 +1,22 @@
-"""Convolution by Toom and Cook's algorithm, in plain matrix products.
+"""Convolution by the Toom-Cook algorithm, written as plain matrix products.
 
-A convolution of one image with strides s, along one axis (both are alike),
+Along one axis, with strides s (rows and columns are treated alike), the
+convolution is
 
   o[i] = sum over channels c and taps y of x[s * i + y, c] * w[y, c]
 
-is computed as follows:
+It is computed in four steps:
 
-1. Phases. With y = s * j + p it is the sum over the phases p < s of plain
+1. Phases. With y = s * j + p the sum splits into the phases p < s: stride-1
    convolutions of the pixels s * i + p with the taps s * j + p. A kernel of
-   k taps has ceil(k / s) taps in each phase, with zeros for those it lacks.
-2. Tiles. T outputs need n = T + taps - 1 pixels of a phase. Longer rows of
-   outputs are cut into tiles, whose pixels overlap by taps - 1.
-3. Spectra. Polynomials with the coefficients a[T] and w[taps] have a product
-   of n coefficients, which its values at n points determine. V_j a are the
-   values of a polynomial of j coefficients: the m-th row of V_j has the powers
-   0 to j - 1 of the m-th point, or at infinity, where the value is the highest
-   coefficient, zeros and a last one. Values multiply point by point:
+   k taps has ceil(k / s) taps per phase, padded with zeros.
+2. Tiles. T outputs need n = T + taps - 1 pixels of a phase. Longer axes are
+   cut into tiles, whose pixels overlap by taps - 1.
+3. Spectra. The product of two polynomials with T and taps coefficients has
+   n coefficients, which are determined by its values at n points. Let V_j be
+   the Vandermonde matrix that maps j coefficients to these values: row m has
+   the powers 0 to j - 1 of point m. The value at infinity is the highest
+   coefficient. Values are multiplied point by point:
 
      a w = V_n^-1 ((V_T a) (V_taps w))
 
@@ -24,50 +25,38 @@ is computed as follows:
      o = V_T' ((V_n^-1' x) (V_taps w))
 
    V_n^-1' x is called the spectrum of the pixels, V_taps w that of the taps,
-   and V_T' the synthesis. For images the matrices are the Kronecker products of
-   those of rows and columns.
-4. Products. At each point this is a product [B * tiles, s * s * C] x
-   [s * s * C, O], of which the sum over phases and channels is part. Complex
-   points come in conjugate pairs, of which one is kept. A complex product X W
-   is made of three real ones,
+   and V_T' the synthesis. In two dimensions the matrices are the Kronecker
+   products of those of rows and columns.
+4. Products. At each point, channels and phases are summed by a matrix product
+   [B * tiles, s * s * C] @ [s * s * C, O]. Complex points come in conjugate
+   pairs, of which one is kept. A complex product X W takes three real ones,
 
      k1 = Re W (Re X + Im X)  k2 = Re X (Im W - Re W)  k3 = Im X (Re W + Im W)
      Re X W = k1 - k3         Im X W = k1 + k2
 
-   so that what stands for the rows of the three matrices V_n^-1', V_taps and
-   V_T (whose transpose is the synthesis) is
+   so the rows of the three matrices V_n^-1', V_taps and V_T become
 
                  real points   k1            k2        k3
      pixels      re            re + im       re        im
      taps        re            re            im - re   re + im
      synthesis   re            2 (re - im)   -2 im     -2 re
 
-All gradients are those of matrix products and transpositions. A row of a
-spectrum is one point of all examples (of all channels, of a kernel). Rows
-a power of two apart in memory share few places of the caches, and on processors
-with small ones take nearly twice as long: there a spare example and a few spare
-channels of zeros, where sizes are such, move them apart.
-
-Which points (`points`) decides how many products there are and how exact they
-are. On the unit circle errors are least (at the n-th roots of unity spectra are
-discrete Fourier transforms); 0 and infinity are as good; other real points need
-fewer products and add errors. For n = 10 and both axes, the paper's primary
-capsules, float32 and bfloat16, errors of outputs relative to float64:
+The points determine the number of products and the rounding error. Points on
+the unit circle, 0 and infinity have the smallest error; other real points need
+fewer products. Errors relative to float64 for n = 10 on both axes (primary
+capsules of the paper):
 
   points                                products    float32    bfloat16
   roots of unity                             148     6.4e-7      5.6e-3
   0, infinity, 8 on the circle               142     6.4e-7      5.0e-3
   0, infinity, 4 real, 4 on the circle       132     8.2e-7      7.5e-3
-  0, infinity, +-1, +-1.81^+-1, +-i          118     2.4e-6      2.0e-2
   (the direct convolution                            9.2e-7      2.9e-3)
 
-The second is used for bfloat16, the third for other types.
+The second row is used for bfloat16, the third for other dtypes.
 
-References: A. Toom, "The complexity of a scheme of functional elements
-realizing the multiplication of integers", 1963; S. Cook, "On the minimum
-computation time of functions", 1966; for convolutional networks A. Lavin,
-S. Gray, "Fast algorithms for convolutional neural networks",
-https://arxiv.org/abs/1509.09308, section 4.
+References: A. Toom, 1963; S. Cook, "On the minimum computation time of
+functions", 1966; A. Lavin, S. Gray, "Fast algorithms for convolutional neural
+networks", https://arxiv.org/abs/1509.09308, section 4.
 """
 
 import dataclasses
@@ -84,33 +73,24 @@ from .utils import (
     zeros_around,
 )
 
-# Numbers of examples and channels that this divides have some to spare.
-_SPARED = 32
+# Multiples of this are padded, see `_cache_padding`.
+_ALIGNMENT = 32
 
 
 @dataclasses.dataclass(frozen=True)
 class Axis:
-    """How the rows, or the columns, of a convolution are cut.
+    """How the rows, or the columns, of a convolution are cut into tiles."""
 
-    Attributes:
-      size: pixels of the image.
-      kernel: pixels of the kernel.
-      strides: the stride.
-      positions: outputs.
-      before: zeros before the first pixel.
-      tile: outputs of a tile, at least `taps - 1` if there are several.
-    """
-
-    size: int
-    kernel: int
+    size: int  # pixels of the image
+    kernel: int  # pixels of the kernel
     strides: int
-    positions: int
-    before: int
-    tile: int
+    positions: int  # outputs
+    before: int  # zeros before the first pixel
+    tile: int  # outputs per tile; at least `taps - 1` with several tiles
 
     @property
     def taps(self) -> int:
-        """Of each phase of the kernel."""
+        """Taps of each phase of the kernel."""
         return math.ceil(self.kernel / self.strides)
 
     @property
@@ -123,55 +103,43 @@ class Axis:
         return self.tile + self.taps - 1
 
     @property
-    def needed(self) -> int:
-        """Pixels, with zeros around them, of which the tiles are made."""
+    def padded_size(self) -> int:
+        """Pixels, including padding, that the tiles cover."""
         phase = self.length
-        if self.tiles > 1:  # the last tile also ends in the next one
+        if self.tiles > 1:  # pixels of a tile may end in the next one
             phase = (self.tiles + 1) * self.tile
         return self.strides * phase
 
     @property
     def padding(self) -> tuple[int, int]:
         """Zeros before and after the pixels."""
-        return self.before, max(self.needed - self.before - self.size, 0)
+        return self.before, max(self.padded_size - self.before - self.size, 0)
 
 
 def axes(size: int, kernel: int, strides: int, padding: str) -> list[Axis]:
-    """All ways to cut an axis, the longest tile first.
-
-    Args:
-      size: int, pixels of the image.
-      kernel: int, pixels of the kernel.
-      strides: int.
-      padding: "valid" or "same".
-    """
+    """All ways to cut an axis into tiles, the longest tile first."""
     positions = positions_of(size, kernel, strides, padding)
     before, _ = zeros_around(size, kernel, strides, padding)
     tiles = (math.ceil(positions / n) for n in range(1, positions + 1))
-    found = [
+    candidates = [
         Axis(size, kernel, strides, positions, before, tile)
         for tile in dict.fromkeys(tiles)
     ]
-    return [a for a in found if a.tiles == 1 or a.tile >= a.taps - 1]
+    return [a for a in candidates if a.tiles == 1 or a.tile >= a.taps - 1]
 
 
 @functools.cache
 def points(length: int, dtype: str) -> np.ndarray:
-    """The points at which a polynomial's values are taken.
+    """The points at which polynomials are evaluated.
 
-    They are infinity, where the value is the highest coefficient, 0 if the
-    length is even, and an even number m of others. For bfloat16, or if m is at
-    most 4, these are the m-th roots of unity. Else they are the m-th roots of
-    -1, but for those next to 1 and to -1, pi / m away, in whose places are r,
-    1 / r, -r and -1 / r with log r = 0.7 pi / m (by which 10 points give about
-    the least error).
-
-    Args:
-      length: int, how many points.
-      dtype: string, the type of the numbers.
+    They are infinity, 0 if the length is even, and an even number m of others.
+    For bfloat16, or if m <= 4, these are the m-th roots of unity. Otherwise
+    they are the m-th roots of -1, except for the four nearest to 1 and -1,
+    which are replaced by the real points r, 1 / r, -r and -1 / r with
+    log r = 0.7 pi / m. This r has nearly the smallest error for 10 points.
 
     Returns:
-      complex128 array [length], real points first, conjugates side by side.
+      complex128 array [length], real points first, then conjugate pairs.
     """
     real = [np.inf] if length % 2 else [0, np.inf]
     others = length - len(real)
@@ -179,25 +147,19 @@ def points(length: int, dtype: str) -> np.ndarray:
         real += [1, -1] if others else []
         turns = np.arange(1, others // 2) / others
     else:
-        near = np.exp(0.7 * np.pi / others)
-        real += [near, 1 / near, -near, -1 / near]
+        r = np.exp(0.7 * np.pi / others)
+        real += [r, 1 / r, -r, -1 / r]
         turns = (np.arange(1, others // 2 - 1) + 0.5) / others
     upper = np.exp(2j * np.pi * turns)
     pairs = np.stack([upper, upper.conj()], axis=1)
-    found = np.concatenate([real, pairs.ravel()])
-    found.setflags(write=False)  # it is kept for later calls
-    return found
+    all_points = np.concatenate([real, pairs.ravel()])
+    all_points.setflags(write=False)  # the cache returns the same array again
+    return all_points
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How the rows and the columns of a convolution are cut.
-
-    Attributes:
-      rows: `Axis`.
-      columns: `Axis`.
-      dtype: string, the type of the numbers that are multiplied.
-    """
+    """How both axes of a convolution are cut, and the dtype of its products."""
 
     rows: Axis
     columns: Axis
@@ -213,10 +175,7 @@ class Plan:
 
     @property
     def products(self) -> int:
-        """Real ones for each tile, phase, channel and filter.
-
-        So many rows have the matrices of the transforms.
-        """
+        """Real products for each tile, phase, channel and filter."""
         lengths = self.rows.length, self.columns.length
         real = math.prod(
             int(np.sum(points(n, self.dtype).imag == 0)) for n in lengths
@@ -228,89 +187,72 @@ class Plan:
         channels: int,
         filters: int,
         batch: int,
-        transformed: float,
-        moved: float,
+        transform_cost: float,
+        memory_cost: float,
     ) -> float:
-        """What an example costs, counted in multiply-adds of a product.
+        """Estimated cost of one example, in multiply-adds of a product.
 
-        Args:
-          channels: int, C.
-          filters: int, O.
-          batch: int, B: the examples for which the kernel is transformed once.
-          transformed: float, what a multiply-add of a transform costs.
-          moved: float, how many multiply-adds take as long as to write and to
-            read a number of a spectrum.
+        The kernel is transformed once per batch. `transform_cost` is that of a
+        multiply-add of a transform, `memory_cost` that of writing and reading
+        one number of a spectrum.
         """
-
-        def transforms(spectra, axes_length):
-            return spectra * (transformed * math.prod(axes_length) + moved)
-
         rows, columns = self.rows, self.columns
-        inputs = self.products * self.phases * channels
-        return (
+        inputs = self.phases * channels
+
+        def transform(numbers, size):
+            return numbers * (transform_cost * size + memory_cost)
+
+        per_point = (
             self.tiles * inputs * filters
-            + transforms(self.tiles * inputs, (rows.length, columns.length))
-            + transforms(inputs * filters, (rows.taps, columns.taps)) / batch
-            + transforms(
-                self.tiles * self.products * filters,
-                (rows.tile, columns.tile),
-            )
+            + transform(self.tiles * inputs, rows.length * columns.length)
+            + transform(inputs * filters / batch, rows.taps * columns.taps)
+            + transform(self.tiles * filters, rows.tile * columns.tile)
         )
+        return self.products * per_point
 
 
 def toom_cook_convolution(images, kernel, plan: Plan):
-    """The convolution of images with a kernel, as `ops.conv` computes it.
-
-    Args:
-      images: tensor [B, H, W, C].
-      kernel: tensor [k, k, C, O].
-      plan: `Plan`, of the type of both.
-
-    Returns:
-      Tensor [B, h, w, O].
-    """
+    """[B, H, W, C], [k, k, C, O] -> [B, h, w, O], as `ops.conv`."""
     return convolution_by_spectrum(images, kernel_spectrum(kernel, plan), plan)
 
 
 def kernel_spectrum(kernel, plan: Plan):
-    """The spectra of a kernel, for `convolution_by_spectrum`.
-
-    Args:
-      kernel: tensor [k, k, C, O].
-      plan: `Plan`, of the kernel's type.
-
-    Returns:
-      Tensor [products, s * s * C, O], C with the spare channels.
-    """
-    _, of_kernel, _ = _matrices(plan)
-    spare = _spare_channels(kernel.shape[2])
-    return _transform(of_kernel, _taps(kernel, plan, spare))
-
-
-def convolution_by_spectrum(images, taps, plan: Plan):
-    """`toom_cook_convolution`, of a kernel that is transformed already.
-
-    Args:
-      images: tensor [B, H, W, C].
-      taps: tensor of the same type, the `kernel_spectrum` by the same plan.
-      plan: `Plan`, of the type of both.
-
-    Returns:
-      Tensor [B, h, w, O].
-    """
+    """The spectra of a kernel, [k, k, C, O] -> [products, s * s * C, O]."""
     rows, columns = plan.rows, plan.columns
-    of_images, _, synthesis = _matrices(plan)
-    batch, *_, channels = images.shape
-    filters = taps.shape[-1]
-    examples = _spare_examples(batch)
-    images = _pixels(images, plan, examples, _spare_channels(channels))
-    pixels = _transform(of_images, images)
+    channels, filters = kernel.shape[2:]
+    _, channel_padding = _cache_padding(None, channels)
+    pads = [(0, a.taps * a.strides - a.kernel) for a in (rows, columns)]
+    kernel = ops.reshape(  # [taps, s, taps, s, C, O]
+        ops.pad(kernel, [*pads, (0, channel_padding), (0, 0)]),
+        (
+            *(rows.taps, rows.strides, columns.taps, columns.strides),
+            *(channels + channel_padding, filters),
+        ),
+    )
+    phases = ops.reshape(  # [taps * taps, s * s * C, O]
+        ops.transpose(kernel, (0, 2, 1, 3, 4, 5)),
+        (rows.taps * columns.taps, -1, filters),
+    )
+    _, kernel_matrix, _ = _matrices(plan)
+    return _transform(kernel_matrix, phases)
+
+
+def convolution_by_spectrum(images, spectrum, plan: Plan):
+    """`toom_cook_convolution` by the `kernel_spectrum` of the same plan."""
+    rows, columns = plan.rows, plan.columns
+    image_matrix, _, synthesis = _matrices(plan)
+    filters = spectrum.shape[-1]
+    padding = _cache_padding(images.shape[0], images.shape[-1])
+    tiles = _image_tiles(images, plan, padding)
+    # [products, B * tiles, s * s * C] @ [products, s * s * C, O]
+    outputs = ops.matmul(_transform(image_matrix, tiles), spectrum)
     outputs = ops.reshape(
-        _transform(synthesis, ops.matmul(pixels, taps)),
+        _transform(synthesis, outputs),
         (rows.tile, columns.tile, -1, rows.tiles, columns.tiles, filters),
     )
     outputs = ops.transpose(outputs, (2, 3, 0, 4, 1, 5))
-    outputs = slice_axis(outputs, 0, stop=-examples) if examples else outputs
+    if padding[0]:
+        outputs = slice_axis(outputs, 0, stop=-padding[0])
     outputs = ops.reshape(
         outputs,
         (-1, rows.tiles * rows.tile, columns.tiles * columns.tile, filters),
@@ -319,49 +261,39 @@ def convolution_by_spectrum(images, taps, plan: Plan):
     return slice_axis(outputs, 2, stop=columns.positions)
 
 
-def _spare_examples(batch):
-    """How many examples of zeros there are to spare."""
-    return 1 if _spares() and (batch is None or batch % _SPARED == 0) else 0
+def _cache_padding(batch, channels):
+    """Numbers of images and of channels of zeros to add.
 
-
-def _spare_channels(channels):
-    """How many channels of zeros there are to spare."""
-    return 4 if _spares() and channels % _SPARED == 0 else 0
-
-
-def _spares():
-    """Whether there is anything to spare.
-
-    Not where processors multiply bfloat16: the step of the default network
-    took 3% longer with it in float32, 10% in bfloat16, on one with 2 MB of
-    second cache. One with AVX2 alone needs it.
+    Rows of a spectrum that are a power of two apart in memory share few cache
+    lines, which nearly doubles the time of a product on CPUs with small caches.
+    On a CPU with bfloat16 products padding made a training step of the default
+    network slower, by 3% in float32 and 10% in bfloat16.
     """
-    return not cpu_has_bfloat16_products()
+    if cpu_has_bfloat16_products():
+        return 0, 0
+    is_aligned = batch is None or batch % _ALIGNMENT == 0
+    return int(is_aligned), 4 if channels % _ALIGNMENT == 0 else 0
 
 
-def _transform(matrix, numbers):
+def _transform(matrix, tensor):
     """[M, n] @ [n, rows, columns] -> [M, rows, columns]."""
     rows, size = matrix.shape
-    flat = ops.reshape(numbers, (size, -1))
-    shape = rows, -1, numbers.shape[-1]
-    return ops.reshape(ops.matmul(matrix, flat), shape)
+    product = ops.matmul(matrix, ops.reshape(tensor, (size, -1)))
+    return ops.reshape(product, (rows, -1, tensor.shape[-1]))
 
 
-def _pixels(images, plan, examples, spare):
-    """[B, H, W, C] -> the phases of tiles [n * n, B * tiles, s * s * C].
-
-    With `examples` more images and `spare` more channels, of zeros.
-    """
+def _image_tiles(images, plan, padding):
+    """[B, H, W, C] -> phases of all tiles [n * n, B * tiles, s * s * C]."""
     rows, columns = plan.rows, plan.columns
-    channels = images.shape[-1] + spare
-    images = ops.pad(
-        images, [(0, examples), rows.padding, columns.padding, (0, spare)]
-    )
-    images = slice_axis(images, 1, stop=rows.needed)
-    images = slice_axis(images, 2, stop=columns.needed)
-    images = _tiles(images, rows, columns.needed * channels)
-    images = _tiles(images, columns, channels)
-    images = ops.reshape(
+    batch_padding, channel_padding = padding
+    channels = images.shape[-1] + channel_padding
+    pads = rows.padding, columns.padding, (0, channel_padding)
+    images = ops.pad(images, [(0, batch_padding), *pads])
+    images = slice_axis(images, 1, stop=rows.padded_size)
+    images = slice_axis(images, 2, stop=columns.padded_size)
+    images = _overlapping_tiles(images, rows, columns.padded_size * channels)
+    images = _overlapping_tiles(images, columns, channels)
+    images = ops.reshape(  # [B, tiles, n, s, tiles, n, s, C]
         images,
         (
             *(-1, rows.tiles, rows.length, rows.strides),
@@ -374,10 +306,10 @@ def _pixels(images, plan, examples, spare):
     )
 
 
-def _tiles(pixels, axis, rest):
-    """[..., axis.needed, rest] -> tiles with what overlaps [..., tiles, ...].
+def _overlapping_tiles(pixels, axis, rest):
+    """[..., axis.padded_size, rest] -> [..., tiles, pixels of a tile, rest].
 
-    A tile is a part of the axis and the beginning of the next part.
+    Each tile is one part of the axis and the beginning of the next part.
     """
     if axis.tiles == 1:
         return pixels
@@ -389,75 +321,52 @@ def _tiles(pixels, axis, rest):
     return ops.concatenate([slice_axis(parts, 1, stop=-1), following], axis=2)
 
 
-def _taps(kernel, plan, spare):
-    """[k, k, C, O] -> its phases [taps * taps, s * s * C, O].
-
-    With `spare` more channels, of zeros.
-    """
-    rows, columns = plan.rows, plan.columns
-    channels, filters = kernel.shape[2:]
-    missing = [(0, a.taps * a.strides - a.kernel) for a in (rows, columns)]
-    kernel = ops.reshape(
-        ops.pad(kernel, [*missing, (0, spare), (0, 0)]),
-        (
-            *(rows.taps, rows.strides, columns.taps, columns.strides),
-            *(channels + spare, filters),
-        ),
-    )
-    return ops.reshape(
-        ops.transpose(kernel, (0, 2, 1, 3, 4, 5)),
-        (rows.taps * columns.taps, -1, filters),
-    )
-
-
 def _matrices(plan):
-    """The matrices of pixels and taps, and that of the synthesis."""
-    numbers = "float64" if plan.dtype == "float64" else "float32"
+    """The matrices of pixels, of taps and of the synthesis, as tensors."""
+    numpy_dtype = "float64" if plan.dtype == "float64" else "float32"
     return [
-        ops.convert_to_tensor(matrix.astype(numbers), plan.dtype)
+        ops.convert_to_tensor(matrix.astype(numpy_dtype), plan.dtype)
         for matrix in _float64_matrices(plan)
     ]
 
 
 @functools.lru_cache(maxsize=64)
 def _float64_matrices(plan):
-    by_axis = plan.rows, plan.columns
-    found = [points(axis.length, plan.dtype) for axis in by_axis]
-    # Of a row's and a column's point: 0 if both are real; of conjugates the
-    # signs are opposite.
-    row_sign, column_sign = (np.sign(p.imag) for p in found)
+    both = plan.rows, plan.columns
+    axis_points = [points(axis.length, plan.dtype) for axis in both]
+    # A row's and a column's point together: the sign is 0 if both are real
+    # and opposite for the two points of a conjugate pair.
+    row_sign, column_sign = (np.sign(p.imag) for p in axis_points)
     sign = np.add.outer(2 * row_sign, column_sign).ravel()
     is_real, is_first = sign == 0, sign > 0
 
-    def matrix(of_pair, of_rows, of_columns):
-        plane = np.kron(of_rows, of_columns)
-        pair = plane[is_first]
+    def matrix(complex_rows, axis_matrix):
+        kronecker = np.kron(*map(axis_matrix, axis_points, both))
+        first = kronecker[is_first]
         return np.concatenate(
-            [plane[is_real].real, *of_pair(pair.real, pair.imag)]
+            [kronecker[is_real].real, *complex_rows(first.real, first.imag)]
         )
-
-    def of_axes(function):
-        return map(function, found, by_axis)
 
     return (
         matrix(
             lambda re, im: (re + im, re, im),
-            *of_axes(lambda p, axis: np.linalg.inv(_powers(p, axis.length)).T),
+            lambda p, axis: np.linalg.inv(_powers(p, axis.length)).T,
         ),
         matrix(
             lambda re, im: (re, im - re, re + im),
-            *of_axes(lambda p, axis: _powers(p, axis.taps)),
+            lambda p, axis: _powers(p, axis.taps),
         ),
         matrix(
             lambda re, im: (2 * (re - im), -2 * im, -2 * re),
-            *of_axes(lambda p, axis: _powers(p, axis.tile)),
+            lambda p, axis: _powers(p, axis.tile),
         ).T,
     )
 
 
-def _powers(found, count):
-    """The first `count` powers of points [n], [n, count]."""
-    is_infinite = np.isinf(found.real)
-    powers = np.vander(np.where(is_infinite, 0, found), count, increasing=True)
+def _powers(evaluation_points, count):
+    """The Vandermonde matrix V_count [points, count]."""
+    is_infinite = np.isinf(evaluation_points.real)
+    finite = np.where(is_infinite, 0, evaluation_points)
+    powers = np.vander(finite, count, increasing=True)
     powers[is_infinite] = np.arange(count) == count - 1
     return powers

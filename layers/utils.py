@@ -1,11 +1,11 @@
-"""Helpers shared by the layers: devices, weights, slices, receptive fields."""
+"""Helpers of the layers: arguments, devices, weights, slices, windows."""
 
 import functools
+import numbers
 import pathlib
 from typing import Any, TypeAlias
 
 import keras
-import numpy as np
 from keras import backend, ops
 
 # A tensor of any backend, a NumPy array or a symbolic Keras tensor. These
@@ -13,11 +13,28 @@ from keras import backend, ops
 Tensor: TypeAlias = Any
 
 
-# Device and precision queries.
+def require_positive(**arguments: int) -> None:
+    """Raises ValueError unless all arguments are positive integers."""
+    for name, value in arguments.items():
+        if not isinstance(value, numbers.Integral) or value < 1:
+            raise ValueError(
+                f"`{name}` must be a positive integer. Received: {value!r}"
+            )
 
 
-def is_on_cpu() -> bool:
-    """Whether the backend computes on CPUs."""
+def standardize_padding(padding: str) -> str:
+    """Returns "VALID" or "SAME", given in upper or lower case."""
+    if padding.upper() not in ("VALID", "SAME"):
+        raise ValueError(
+            f'`padding` must be "VALID" or "SAME". Received: {padding!r}'
+        )
+    return padding.upper()
+
+
+def is_on_cpu(backend_name: str | None = None) -> bool:
+    """Whether the backend, which must be the named one, computes on CPUs."""
+    if backend_name not in (None, backend.backend()):
+        return False
     if backend.backend() == "tensorflow":
         import tensorflow as tf
 
@@ -35,16 +52,6 @@ def is_on_cpu() -> bool:
     )
 
 
-def is_tensorflow_on_cpu() -> bool:
-    """Whether TensorFlow computes on CPUs."""
-    return backend.backend() == "tensorflow" and is_on_cpu()
-
-
-def is_jax_on_cpu() -> bool:
-    """Whether JAX computes on CPUs."""
-    return backend.backend() == "jax" and is_on_cpu()
-
-
 def is_mirrored() -> bool:
     """Whether TensorFlow distributes each batch over several devices."""
     if backend.backend() != "tensorflow":
@@ -57,8 +64,7 @@ def is_mirrored() -> bool:
 def use_full_float32() -> None:
     """Disables TF32 for the rest of the process.
 
-    On GPUs TensorFlow and JAX (and torch in convolutions) round the factors
-    of float32 products to the 10-bit mantissa of TF32 by default.
+    By default GPUs round the factors of float32 products to 10 bits.
     """
     if backend.backend() == "tensorflow":
         import tensorflow as tf
@@ -89,9 +95,7 @@ def cpu_has_bfloat16_products() -> bool:
     return not {"avx512_bf16", "amx_bf16"}.isdisjoint(flags.split())
 
 
-# Initial weights of the reference.
-
-# Standard deviation for capsule and dense layers; other convolutions use 0.05.
+# Of capsule and dense layers in the reference; other convolutions have 0.05.
 WEIGHT_STDDEV = 0.1
 BIAS = 0.1
 
@@ -118,23 +122,11 @@ def reference_initializers(stddev: float = WEIGHT_STDDEV) -> dict:
     }
 
 
-# Slices.
-
-
 def slice_axis(tensor, axis: int, start: int = 0, stop: int | None = None):
     """Returns `tensor[start:stop]` along one axis.
 
-    The gradient of `ops.slice` is three to ten times as fast on TensorFlow on
-    CPUs as that of an index expression.
-
-    Args:
-      tensor: tensor.
-      axis: int.
-      start: int, not negative.
-      stop: int, from the end if negative; None for the end.
-
-    Returns:
-      Tensor; `tensor` itself if the slice is the whole axis.
+    On CPUs TensorFlow's gradient of `ops.slice` is three to ten times as fast
+    as that of an index expression. `stop` may be negative, `start` may not.
     """
     shape = list(ops.shape(tensor))
     if stop is None:
@@ -146,9 +138,6 @@ def slice_axis(tensor, axis: int, start: int = 0, stop: int | None = None):
     starts = [0] * len(shape)
     starts[axis], shape[axis] = start, stop - start
     return ops.slice(tensor, starts, shape)
-
-
-# Receptive fields of convolutions.
 
 
 def positions_of(size: int, kernel: int, strides: int, padding: str) -> int:
@@ -172,121 +161,93 @@ _LOG_ZERO = -1e30
 
 
 class Window:
-    """Which children each position of parents sees, and back.
-
-    Args:
-      height, width: int, of the grid of children.
-      size: int, k, height and width of a receptive field.
-      strides: int, in both directions.
-      padding: "VALID" or "SAME", as of a convolution.
+    """A k x k window that slides over a grid [H, W] of child capsules.
 
     Attributes:
-      positions: (h, w), of the parents.
+      positions: (h, w), the grid of parents, one for each window position.
     """
 
     def __init__(self, height, width, size, strides, padding):
-        self._size = size
+        self._size = size  # k
         self._strides = strides
         axes = [(n, size, strides, padding) for n in (height, width)]
         self.positions = tuple(positions_of(*axis) for axis in axes)
         self._pads = [zeros_around(*axis) for axis in axes]
+        if 0 in self.positions:
+            raise ValueError(
+                f"The kernel {size}x{size} is larger than the input. "
+                f"Received: input of size {height}x{width}"
+            )
 
     def patches(self, grid):
-        """[B, H, W, ...] to [B, h, w, k * k, ...], with zeros around."""
-        others = len(grid.shape) - 3
-        padded = ops.pad(grid, [(0, 0), *self._pads, *[(0, 0)] * others])
-        return ops.stack(list(self._shifted(padded, 1)), axis=3)
+        """[B, H, W, ...] -> [B, h, w, k * k, ...], with zero padding."""
+        pads = [(0, 0), *self._pads, *[(0, 0)] * (len(grid.shape) - 3)]
+        return ops.stack(list(self._shifted(ops.pad(grid, pads), 1)), axis=3)
 
     def _shifted(self, grid, axis):
-        """What each place of all receptive fields sees: k * k tensors."""
-        rows, columns = (
-            [
-                slice(start, start + (p - 1) * self._strides + 1, self._strides)
-                for start in range(self._size)
-            ]
-            for p in self.positions
-        )
-        before = (slice(None),) * axis
-        for row in rows:
-            for column in columns:
-                yield grid[(*before, row, column)]
+        """Yields the children at each of the k * k places in the windows.
+
+        The axes of the grid are `axis` and `axis + 1`.
+        """
+        height, width = ((p - 1) * self._strides + 1 for p in self.positions)
+        leading = (slice(None),) * axis
+        for row in range(self._size):
+            for column in range(self._size):
+                rows = slice(row, row + height, self._strides)
+                columns = slice(column, column + width, self._strides)
+                yield grid[(*leading, rows, columns)]
 
     def unflatten(self, entries):
-        """[G, N, K] to [G, B, h, w, k, k, I]."""
-        per_place = entries.shape[-1] // self._size**2
+        """[G, N, K] -> [G, B, h, w, k, k, I], N = B * h * w, K = k * k * I."""
+        types = entries.shape[-1] // self._size**2
+        window = (self._size, self._size, types)
         return ops.reshape(
-            entries,
-            (
-                entries.shape[0],
-                -1,
-                *self.positions,
-                self._size,
-                self._size,
-                per_place,
-            ),
+            entries, (entries.shape[0], -1, *self.positions, *window)
         )
 
     def num_parents(self):
-        """How many positions see the child of an entry: [h, w, k, k]."""
-        counts = []
-        for positions in self.positions:
-            seen = np.zeros((positions - 1) * self._strides + self._size)
-            starts = self._strides * np.arange(positions)
-            places = starts[:, None] + np.arange(self._size)
-            np.add.at(seen, places, 1)
-            counts.append(seen[places])
-        rows, columns = counts
-        return rows[:, None, :, None] * columns[None, :, None, :]
+        """Number of windows that contain a child: [1, 1, h, w, k, k, 1]."""
+        window = (self._size, self._size)
+        ones = ops.ones((1, 1, *self.positions, *window, 1))
+        return self.over_windows(ones, ops.add)
 
-    def over_fields(self, fields, combine):
-        """Combines the entries of all receptive fields that are of one child.
+    def over_windows(self, entries, combine):
+        """Combines all entries of a child, in the windows that contain it.
 
         Args:
-          fields: tensor [G, B, h, w, k, k, I].
+          entries: tensor [G, B, h, w, k, k, I].
           combine: `ops.add` or `ops.maximum`.
 
         Returns:
-          Tensor of the same shape: for each entry what its child has.
+          Tensor of the same shape, with the sum or maximum in place of entries.
         """
-        nothing = 0.0 if combine is ops.add else _LOG_ZERO
-        height, width = self.positions
-        leading = (fields.shape[0], -1)
-        per_place = fields.shape[-1]
-        between = self._strides - 1
+        empty = 0.0 if combine is ops.add else _LOG_ZERO
+        groups, _, height, width, *_, types = entries.shape
+        stride, last = self._strides, self._size - 1
         grid = None
         for row in range(self._size):
             for column in range(self._size):
-                # To where the children are: with the strides between them,
-                # and moved to the place of the receptive field.
-                entries = ops.reshape(
-                    fields[:, :, :, :, row, column],
-                    (*leading, height, 1, width, 1, per_place),
+                # Moves the entries to the positions of their children: with
+                # gaps of `stride` and shifted by (row, column).
+                children = ops.reshape(
+                    entries[:, :, :, :, row, column],
+                    (groups, -1, height, 1, width, 1, types),
                 )
-                entries = _pad(
-                    entries, {3: (0, between), 5: (0, between)}, nothing
+                gap = (0, stride - 1)
+                children = _pad(children, {3: gap, 5: gap}, empty)
+                children = ops.reshape(
+                    children,
+                    (groups, -1, height * stride, width * stride, types),
                 )
-                entries = ops.reshape(
-                    entries,
-                    (
-                        *leading,
-                        height * self._strides,
-                        width * self._strides,
-                        per_place,
-                    ),
-                )
-                last = self._size - 1
-                entries = _pad(
-                    entries,
-                    {2: (row, last - row), 3: (column, last - column)},
-                    nothing,
-                )
-                grid = entries if grid is None else combine(grid, entries)
-        of_children = ops.stack(list(self._shifted(grid, 2)), axis=4)
-        return ops.reshape(of_children, ops.shape(fields))
+                shift = {2: (row, last - row), 3: (column, last - column)}
+                children = _pad(children, shift, empty)
+                grid = children if grid is None else combine(grid, children)
+        combined = ops.stack(list(self._shifted(grid, 2)), axis=4)
+        return ops.reshape(combined, ops.shape(entries))
 
 
 def _pad(tensor, widths, value):
-    """Pads the axes that `widths` names, if there is anything to add."""
+    """Pads the axes that are keys of `widths`, if there is padding to add."""
     if not any(sum(pair) for pair in widths.values()):
         return tensor
     pads = [widths.get(axis, (0, 0)) for axis in range(len(tensor.shape))]

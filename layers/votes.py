@@ -1,57 +1,42 @@
 """Votes of input capsules for output capsules, as routing needs them.
 
-Routing asks for three things: the sum of the votes over the input capsules,
-their sum weighted by couplings, and their agreement with output capsules. How
-votes are kept, in which order of axes and whether at all, is decided here.
-The axes are named in routing.py. All kinds of votes have:
-
-  outputs       tuple (O, A)
-  outputs_axis  which axis of their couplings is O
-  dtype         the type of the votes, and of the products with them
+Routing needs the sum of the votes over the input capsules, that sum weighted
+by couplings, and the agreement of votes with output capsules. Each class
+computes these in another way. `outputs` is (O, A), `outputs_axis` the axis O
+of couplings, and `dtype` that of the votes. routing.py names the axes.
 """
 
 import math
 
 from keras import backend, ops
 
-from .utils import Tensor, is_jax_on_cpu, is_on_cpu
+from .utils import Tensor, is_on_cpu
 
-# `LinearVotes` takes the outputs in at most so many blocks: one for each of
-# 100 classes would make a graph of many thousand operations.
+# `LinearVotes` splits the outputs into at most this many blocks, so that the
+# graph stays small for many classes.
 _MAX_BLOCKS = 16
 
 
 class FormedVotes:
-    """Votes [..., I, O, A] as they are; couplings are [..., O, I].
+    """Votes that are given as a tensor. Couplings are [..., O, I].
 
-    In the order [..., O, I, A] both sums over votes are batched matrix
-    products, which neither copy the votes nor write a product of their size.
-
-    Args:
-      votes: tensor [..., I, O, A].
-
-    Raises:
-      ValueError: if `votes` has less than three axes.
+    They are [..., I, O, A] and are transposed to [..., O, I, A], so that both
+    sums are batched matrix products.
     """
 
     outputs_axis = -2
 
     def __init__(self, votes: Tensor):
-        if len(votes.shape) < 3:
-            raise ValueError(
-                "votes must have the shape [..., inputs, outputs, atoms]. "
-                f"Received: votes of shape {tuple(votes.shape)}"
-            )
         self.outputs = tuple(votes.shape[-2:])
         self.dtype = votes.dtype
-        self._votes = ops.swapaxes(votes, -3, -2)
+        self._votes = ops.swapaxes(votes, -3, -2)  # [..., O, I, A]
 
     def couplings_shape(self):
         return ops.shape(self._votes)[:-1]
 
     def sum(self):
-        """Over the input capsules: float32 [..., O, A]."""
-        # A sum of the type bfloat16 would be rounded.
+        """Sum over the input capsules: float32 [..., O, A]."""
+        # A sum in bfloat16 would round every addition.
         return ops.sum(ops.cast(self._votes, "float32"), axis=-2)
 
     def agreement(self, capsules):
@@ -68,24 +53,18 @@ class FormedVotes:
 
 
 class LinearVotes:
-    """Votes inputs @ weights, never formed; couplings are [O, B, I].
+    """Votes inputs @ weights, which are never formed. Couplings are [O, B, I].
 
-    Both sums over votes are products with the weights,
+    Both sums are products with the weights,
 
       sum over I of c * votes = (c * inputs) @ weights
       <votes, v> = <inputs, weights @ v>
 
-    and the largest tensors have B * O * I * a numbers, not B * O * I * A.
+    and the largest tensors have B * O * I * a entries, not B * O * I * A.
 
-    On CPUs TensorFlow and torch take the outputs in blocks, of one each up to
-    `_MAX_BLOCKS` outputs: products of the size [B, a, I] stay in the cache,
-    where those of all outputs at once would be written to memory and read
-    again.
-
-    Args:
-      inputs: tensor [B, I, a], the input capsules of a atoms.
-      weights: tensor [I, a, O * A].
-      num_outputs: int, O.
+    Inputs are [B, I, a], weights [I, a, O * A]. On CPUs the outputs are
+    computed in up to `_MAX_BLOCKS` blocks, whose products [B, a, I] fit into
+    the cache.
     """
 
     outputs_axis = -3
@@ -95,10 +74,10 @@ class LinearVotes:
         self.outputs = num_outputs, weights.shape[-1] // num_outputs
         self.dtype = inputs.dtype
         self._inputs = inputs
-        # A variable would be cast at each use.
+        # A variable would be cast again at every use.
         self._weights = weights = ops.convert_to_tensor(weights)
-        # From here on input atoms stand before input capsules: a coupling
-        # then multiplies along rows, and products are summed over rows.
+        # Input capsules are the last axis, so that products with couplings
+        # and sums over atoms are vectorized.
         inputs_by_atom = ops.transpose(inputs, (0, 2, 1))  # [B, a, I]
         num_blocks = _MAX_BLOCKS if is_on_cpu() else 1
         self._block_size = math.ceil(num_outputs / num_blocks)
@@ -110,7 +89,7 @@ class LinearVotes:
         self._input_blocks = _copies(inputs_by_atom, len(self._weight_blocks))
 
     def _blocks(self, by_output):
-        """[O, ...] -> list of [outputs of a block, ...]."""
+        """Splits [O, ...] into a list of blocks of outputs."""
         starts = range(self._block_size, self.outputs[0], self._block_size)
         return ops.split(by_output, list(starts)) if starts else [by_output]
 
@@ -118,9 +97,9 @@ class LinearVotes:
         return (self.outputs[0], ops.shape(self._inputs)[0], self._num_inputs)
 
     def sum(self):
-        """Over the input capsules: float32 [B, O, A]."""
+        """Sum over the input capsules: float32 [B, O, A]."""
         size = self._num_inputs * self._num_atoms
-        product = ops.matmul(
+        product = ops.matmul(  # [B, O * A]
             ops.reshape(self._inputs, (-1, size)),
             ops.reshape(self._weights, (size, -1)),
         )
@@ -129,7 +108,7 @@ class LinearVotes:
     def agreement(self, capsules):
         """<inputs, weights @ v>: [B, O, A] -> float32 [O, B, I]."""
         v = ops.cast(ops.transpose(capsules, (1, 0, 2)), self.dtype)
-        agreement = self._of_blocks(self._agreement_of_block, v)
+        agreement = self._map_blocks(self._agreement_of_block, v)
         return ops.cast(agreement, "float32")
 
     def _agreement_of_block(self, v, weights, inputs):
@@ -142,21 +121,17 @@ class LinearVotes:
     def weighted_sum(self, couplings):
         """(c * inputs) @ weights: [O, B, I] -> float32 [B, O, A]."""
         c = ops.expand_dims(ops.cast(couplings, self.dtype), 2)
-        product = self._of_blocks(self._weighted_sum_of_block, c)
+        product = self._map_blocks(self._weighted_sum_of_block, c)
         return ops.cast(ops.transpose(product, (1, 0, 2)), "float32")
 
     def _weighted_sum_of_block(self, c, weights, inputs):
         weighted = ops.reshape(
-            c * inputs,
-            (c.shape[0], -1, self._num_atoms * self._num_inputs),
+            c * inputs, (c.shape[0], -1, self._num_atoms * self._num_inputs)
         )
         return ops.matmul(weighted, ops.swapaxes(weights, 1, 2))
 
-    def _of_blocks(self, function, by_output):
-        """What a function makes of each block of [O, ...], its weights, inputs.
-
-        Joined along the first axis.
-        """
+    def _map_blocks(self, function, by_output):
+        """Calls function(block of [O, ...], weights, inputs) for each block."""
         blocks = zip(
             self._blocks(by_output),
             self._weight_blocks,
@@ -166,54 +141,38 @@ class LinearVotes:
         return ops.concatenate([function(*block) for block in blocks])
 
 
-def _copies(numbers, count):
-    """The same tensor `count` times; their gradients are summed in float32.
-
-    A shorter type would round at every addition.
-    """
-    dtype = backend.standardize_dtype(numbers.dtype)
+def _copies(tensor, count):
+    """The same tensor `count` times; their gradients are summed in float32."""
+    dtype = backend.standardize_dtype(tensor.dtype)
     if count > 1:
-        numbers = ops.cast(numbers, backend.result_type(dtype, "float32"))
-    return [ops.cast(numbers, dtype) for _ in range(count)]
+        tensor = ops.cast(tensor, backend.result_type(dtype, "float32"))
+    return [ops.cast(tensor, dtype) for _ in range(count)]
 
 
 def linear_votes(inputs, weights, num_outputs: int):
-    """Votes inputs @ weights, kept as it is fastest here.
+    """Votes inputs @ weights, formed only where that is faster.
 
-    XLA is slow on CPUs at sums over a few atoms: there the class capsules of
-    the default network take 2.4 times as long if votes are not formed.
-
-    Args:
-      inputs: tensor [B, I, a], the input capsules of a atoms.
-      weights: tensor [I, a, O * A].
-      num_outputs: int, O.
-
-    Returns:
-      `LinearVotes` or `FormedVotes`.
+    On CPUs XLA is slow at sums over a few atoms: with JAX the class capsules
+    of the default network take 2.4 times as long if votes are not formed.
     """
-    if not is_jax_on_cpu():
+    if not is_on_cpu("jax"):
         return LinearVotes(inputs, weights, num_outputs)
     votes = ops.matmul(ops.transpose(inputs, (1, 0, 2)), weights)
     votes = ops.reshape(votes, (*votes.shape[:2], num_outputs, -1))
-    return FormedVotes(ops.transpose(votes, (1, 0, 2, 3)))
+    return FormedVotes(ops.transpose(votes, (1, 0, 2, 3)))  # [B, I, O, A]
 
 
 class SharedVotes:
-    """Votes by weights that all input capsules share, never formed.
+    """Votes with weights that all input capsules share. Couplings: [B, O, I].
 
-    votes[b, i] = inputs[b, i] @ weights; couplings are [B, O, I]. No weight
-    mentions I, which may be unknown and another in each call:
+    Inputs are [B, I, a], where I may be unknown and differ between calls, and
+    weights [1, a, O * A]. The votes are never formed:
 
       sum over I of c * votes = (sum over I of c * inputs) @ weights
       <votes, v> = <inputs, weights @ v>
 
-    An iteration multiplies 2 * I * a * O + 2 * a * O * A numbers; to form the
-    votes would take I * a * O * A.
-
-    Args:
-      inputs: tensor [B, I, a], the input capsules of a atoms.
-      weights: tensor [1, a, O * A].
-      num_outputs: int, O.
+    An iteration needs 2 * I * a * O + 2 * a * O * A multiply-adds; forming
+    the votes would need I * a * O * A.
     """
 
     outputs_axis = -2
@@ -230,10 +189,10 @@ class SharedVotes:
         return (batch, self.outputs[0], num_inputs)
 
     def sum(self):
-        """Over the input capsules: float32 [B, O, A]."""
-        # In float32: bfloat16 would round at every addition.
+        """Sum over the input capsules: float32 [B, O, A]."""
+        # A sum in bfloat16 would round every addition.
         total = ops.sum(ops.cast(self._inputs, "float32"), axis=1)
-        total = ops.cast(total, self.dtype)
+        total = ops.cast(total, self.dtype)  # [B, a]
         product = ops.matmul(total, self._weights)  # [O, B, A]
         return ops.cast(ops.transpose(product, (1, 0, 2)), "float32")
 

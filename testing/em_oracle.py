@@ -1,9 +1,8 @@
-"""EM routing again, in NumPy float64 with explicit loops: for tests only.
+"""EM routing in NumPy float64 with explicit loops: for tests only.
 
-Written from the paper's equations alone, edge by edge of a graph of children
-and parents; shares no code with the layers. Every function works on P
-independent copies of its arguments, axis 0 of each, as those of
-`numpy_oracle` do.
+Written from the paper's equations, edge by edge of a graph of children and
+parents, without code of the layers. As in numpy_oracle.py, axis 0 of all
+arguments runs over P independent copies.
 """
 
 import numpy as np
@@ -23,8 +22,8 @@ def em_routing(
     """Routes children to parents (position, type).
 
     Args:
-      votes: dict from (child, parent) to [P, 16], where the child is a parent's
-        to see.
+      votes: dict from (child, parent) to [P, 16], for all children in the
+        receptive field of each parent.
       activations: dict from child to [P].
       beta_u: [P, O].
       beta_a: [P, O].
@@ -117,7 +116,7 @@ def vote(pose, weights):
 def conv_votes(poses, weights, strides, padding):
     """[P, H, W, I, 16], [P, k, k, I, O, 4, 4] to votes, positions of parents.
 
-    A child is (row, column, type); what SAME padding adds is none.
+    A child is (row, column, type); padding adds no children.
     """
     height, width, kinds = poses.shape[1:4]
     size, types = weights.shape[1], weights.shape[4]

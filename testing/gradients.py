@@ -1,7 +1,9 @@
-"""Values and gradients by any Keras backend: for tests only."""
+"""Values and gradients on any Keras backend, and their checks: for tests."""
 
 import keras
 import numpy as np
+
+from testing import numpy_oracle
 
 
 def value_and_gradients(function, arguments, cotangent):
@@ -49,3 +51,39 @@ def _torch(function, arguments, cotangent):
 
 
 _BACKENDS = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}
+
+
+def assert_gradients_close(actual, expected):
+    """Compares lists of gradients by the largest entry of each."""
+    for ours, oracle in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(
+            ours, oracle, rtol=1e-4, atol=3e-5 * np.abs(oracle).max()
+        )
+
+
+def check_layer(layer, inputs, oracle, seed=11):
+    """Checks outputs and all gradients of a layer with random weights.
+
+    The oracle takes the inputs of each example and the weights, with an axis of
+    copies in front. Gradients of weights are summed over the examples.
+    """
+    rng = np.random.default_rng(seed)
+    layer.build(inputs.shape)
+    weights = [rng.normal(size=w.shape) * 0.5 for w in layer.weights]
+    shape = tuple(layer.compute_output_shape(inputs.shape))
+    cotangent = rng.normal(size=shape)
+    value, gradients = value_and_gradients(
+        lambda x, *weights: layer.stateless_call(list(weights), [], x)[0],
+        [inputs, *weights],
+        cotangent,
+    )
+    assert value.shape == shape
+    copies = [np.broadcast_to(w, (len(inputs), *w.shape)) for w in weights]
+    np.testing.assert_allclose(value, oracle(inputs, *copies), atol=1e-5)
+    by_example = [
+        numpy_oracle.numerical_gradients(oracle, [example, *weights], c)
+        for example, c in zip(inputs, cotangent, strict=True)
+    ]
+    of_inputs, *of_weights = zip(*by_example, strict=True)
+    expected = [np.stack(of_inputs), *(sum(g) for g in of_weights)]
+    assert_gradients_close(gradients, expected)

@@ -1,8 +1,8 @@
-"""The layers again, in NumPy float64 with explicit loops: for tests only.
+"""The layers in NumPy float64 with explicit loops: for tests only.
 
-Written from the formulas alone; shares no code with the layers. Every
-function works on P independent copies of its arguments, axis 0 of each, which
-is how `numerical_gradients` perturbs all entries of an argument at once.
+Written from the formulas, without code of the layers. Axis 0 of all arguments
+runs over P independent copies, with which `numerical_gradients` perturbs all
+entries of an argument at once.
 """
 
 import numpy as np
@@ -40,8 +40,8 @@ def routing_steps(
 ):
     """[P, I, O, A], [P, O, A] -> [P, O, A] and couplings [R, P, I, O].
 
-    `replace`: agreements take the place of the logits; `direction`: they are
-    with s / |s|, not squash(s).
+    With `replace`, agreements replace the logits; with `direction`, they are
+    with s / |s| and not with squash(s).
     """
     copies, inputs, outputs, atoms = votes.shape
     logits = np.zeros((copies, inputs, outputs))
@@ -73,7 +73,7 @@ def routing_steps(
 def capsule(inputs, weights, biases, num_routing, leaky, **rule):
     """[P, I, a], [P, I or 1, a, O * A], [P, O, A] -> [P, O, A].
 
-    Weights of one input capsule are those of all.
+    Weights of a single input capsule are shared by all.
     """
     copies, num_inputs, input_atoms = inputs.shape
     _, outputs, atoms = biases.shape
@@ -147,7 +147,7 @@ def classification_loss(name, labels, logits):
 
 
 def same_padding(length, size, strides):
-    """As much as ceil(length / strides) positions need, the odd one last."""
+    """Padding for ceil(length / strides) positions, the odd zero last."""
     positions = -(-length // strides)
     total = max((positions - 1) * strides + size - length, 0)
     return total // 2, total - total // 2

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from common.errors import UserError
-from layers.kept_spectra import KeptSpectra
+from layers.convolution import KeptSpectra
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Opens a page to draw a digit on and to move the atoms of its capsule.
+"""Serves a page to draw a digit on and to change its capsule.
 
   python demo.py --checkpoint=/tmp/mnist/train/model.ckpt-1000
   python demo.py --checkpoint=... --data_dir=$DATA_DIR/mnist_data
@@ -7,70 +7,56 @@ prints the address to open in a browser; Ctrl-C ends it. With --data_dir the
 page shows test images, too. --help lists the flags.
 """
 
-from absl import app, flags
+import importlib.util
 
-import devices
-import old.flags
-from input_data.options import Options
-from old.ending import told
-from old.startup import load_backend
-from training.config import Config
+from absl import flags
+
+import common.flags
+from common.errors import UserError
+from common.startup import load_backend
+from config import Config
 
 
 def define_flags():
-    """Defines the flags: of this command, so when it runs as one."""
-    old.flags.define_shown(Config, Options)
+    """Defines the flags of this command."""
+    specs = common.flags.flag_specs(Config)
+    data = [name for name, (_, _, spec) in specs.items() if spec.is_data]
+    common.flags.define(
+        Config, [*data, "checkpoint", "hparams_override", "model"]
+    )
+    flags.mark_flag_as_required("checkpoint")
     flags.DEFINE_string(
         "host",
         "127.0.0.1",
         "Address to listen on. Any but 127.0.0.1 and ::1 lets other machines "
-        "use the page; 0.0.0.0 is all addresses of this one.",
+        "use the page; 0.0.0.0 is all addresses of this machine.",
     )
-    # Nothing, as of a variable that is not set, would be all addresses.
-    flags.register_validator("host", bool, "must be an address or a name")
+    # An empty string, as of an unset variable, would mean all addresses.
+    flags.register_validator("host", bool, "must not be empty")
     flags.DEFINE_integer(
         "port",
         7860,
-        "Port to listen on; 0 is any that is free.",
+        "Port to listen on; 0 chooses a free one.",
         lower_bound=0,
         upper_bound=2**16 - 1,
     )
 
 
-def serve(config, host, port):
-    """Serves the page until it is interrupted.
+def main(_):
+    """Serves the page until it is interrupted."""
+    packages = ("starlette", "uvicorn")
+    if not all(map(importlib.util.find_spec, packages)):
+        raise UserError(f"the demo needs: pip install {' '.join(packages)}")
+    load_backend()
+    from demonstration import server
+    from demonstration.model import DemoModel
+    from training import devices
 
-    Args:
-      config: `Config` with the checkpoint and the data.
-      host: string, address to listen on.
-      port: int, 0 for any that is free.
-
-    Raises:
-      UserError: for a checkpoint or data that do not work, or an address that
-        cannot be listened on.
-    """
-    from demonstration import exhibit, server
-
-    shown = exhibit.load(config)
-    with server.Server(shown, host, port) as listening:
-        shown.warm_up()
-        print(f"Open {listening.address} (Ctrl-C ends)", flush=True)
-        listening.serve_forever()
-
-
-def main(argv):
-    """Serves the page; a user's error is one line and exit code 1."""
-    old.flags.refuse_arguments(argv)
-    with told("demo.py"):
-        load_backend()
-        with devices.use(devices.Settings(num_processes=1), "demo.py"):
-            serve(
-                old.flags.settings_of(Config, train=False),
-                flags.FLAGS.host,
-                flags.FLAGS.port,
-            )
+    config = common.flags.settings_of(Config, train=False, num_processes=1)
+    with devices.use(config, "demo.py"):
+        server.serve(DemoModel(config), flags.FLAGS.host, flags.FLAGS.port)
 
 
 if __name__ == "__main__":
     define_flags()
-    app.run(main, flags_parser=old.flags.parse_or_explain)
+    common.flags.run(main)

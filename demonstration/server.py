@@ -1,42 +1,40 @@
-"""Serves the page, its files and what it asks, to browsers of one machine.
+"""Serves the demo page to browsers on this machine.
 
-Nothing of a request is kept: the page sends again what it needs. Other web
-pages that the same browser shows are kept out. They may send requests here, but
-not without their own address in the header Origin, and a name that they let
-point to this machine (DNS rebinding) stands in the header Host.
+Nothing in a request is stored. Other web pages in the same browser may send
+requests, too. They are refused: such requests have the page's address in the
+header Origin or, if its name resolves to this machine (DNS rebinding), the name
+in the header Host.
 """
 
+import asyncio
 import contextlib
-import http.server
 import ipaddress
 import json
 import pathlib
 import socket
-import socketserver
-import sys
-import threading
-import time
 import urllib.parse
 
-from input_data.formats.image_file import MAX_BYTES
-from old.errors import UserError
-from old.text import shortened
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
 
-_FILES = {
-    "/": ("page.html", "text/html"),
-    "/page.css": ("page.css", "text/css"),
-    "/page.js": ("page.js", "text/javascript"),
-}
-_FOLDER = pathlib.Path(__file__).parent / "page"
-# Of what is no file; capsules of thousands of atoms have less.
-_MOST_BYTES_OF_JSON = 2**20
-# Seconds without a byte after which a connection is closed, and in which the
-# body of a request must be there.
-_TIMEOUT = 60
-_SECONDS_TO_READ_ON = 2
+from common.errors import UserError
+from demonstration.model import MAX_FILE_BYTES
+
+_PAGE = pathlib.Path(__file__).parent / "page"
+_MAX_JSON_BYTES = 2**20
+# Seconds in which the body of a request must arrive.
+BODY_TIMEOUT = 60
 _HEADERS = {
     "Cache-Control": "no-store",
-    # The page needs nothing from elsewhere, and no other page may show it.
+    # The page loads nothing from elsewhere, and no other page may embed it.
     "Content-Security-Policy": (
         "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; "
         "base-uri 'none'; form-action 'none'"
@@ -47,235 +45,146 @@ _HEADERS = {
 }
 
 
-class _RefusedError(Exception):
-    """A request that is answered by an error: (status, message)."""
-
-
-class Server(http.server.ThreadingHTTPServer):
-    """An HTTP server of one `Exhibit`.
+def make_app(model, host="127.0.0.1"):
+    """The application that serves the page and its requests.
 
     Args:
-      exhibit: `exhibit.Exhibit`.
-      host: string, address or name to listen on.
-      port: int, 0 for any that is free.
+      model: `DemoModel`.
+      host: string, the address or name that the server listens on.
 
-    Attributes:
-      exhibit: `exhibit.Exhibit`.
-      host: string.
-      one_at_a_time: lock; who holds it may read a body and compute, so that
-        there is memory for one upload only.
-
-    Raises:
-      UserError: if it cannot listen there.
+    Returns:
+      `Starlette`.
     """
+    # One request at a time reads its body and computes, so that memory holds
+    # one upload only.
+    lock = asyncio.Lock()
 
-    daemon_threads = True
+    def post(path, answer, max_bytes):
+        async def endpoint(request):
+            async with lock:
+                body = await _read_body(request, max_bytes)
+                result = await run_in_threadpool(
+                    answer, body, request.query_params
+                )
+            return JSONResponse(result)
 
-    def __init__(self, exhibit, host, port):
-        self.exhibit = exhibit
-        self.host = host
-        self.one_at_a_time = threading.Lock()
-        if ":" in host:
-            self.address_family = socket.AF_INET6
-        try:
-            super().__init__((host, port), _Handler)
-        except OSError as error:
-            raise UserError(
-                f"--host={host} --port={port} cannot be listened on: "
-                f"{error.strerror}. --port=0 takes any free port"
-            ) from None
+        return Route(path, endpoint, methods=["POST"])
 
-    def server_bind(self):
-        # HTTPServer's asks a name server for this machine's name.
-        socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = self.server_address[:2]
+    def drawing(body, query):
+        return model.predict_drawing(body)
 
-    @property
-    def address(self):
-        """What to open in a browser."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.server_port}/"
+    def file(body, query):
+        name = query.get("name", "the file")
+        return model.predict_file(body, name, query.get("invert") == "true")
 
-    def handle_error(self, request, client_address):
-        """Errors of ours are printed; a reader that left is none."""
-        if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, client_address)
+    def test_image(body, query):
+        return model.next_test_image(query.get("predicted") == "correct")
+
+    def reconstruction(body, query):
+        values = json.loads(body)
+        picture = model.reconstruct(values["classes"], values["capsules"])
+        return {"reconstruction": picture}
+
+    async def guard(request, call_next):
+        reason = _refusal(request.headers, host)
+        if reason:
+            response = JSONResponse({"error": reason}, 403)
+        else:
+            response = await call_next(request)
+        response.headers.update(_HEADERS)
+        return response
+
+    return Starlette(
+        routes=[
+            Route("/description", lambda _: JSONResponse(model.description)),
+            post("/drawing", drawing, MAX_FILE_BYTES),
+            post("/file", file, MAX_FILE_BYTES),
+            post("/test_image", test_image, 0),
+            post("/reconstruction", reconstruction, _MAX_JSON_BYTES),
+            Mount("/", StaticFiles(directory=_PAGE, html=True)),
+        ],
+        middleware=[Middleware(BaseHTTPMiddleware, dispatch=guard)],
+        exception_handlers={
+            UserError: lambda _, error: _error(str(error), 400),
+            ClientDisconnect: lambda *_: _error("the request ended early", 400),
+            HTTPException: lambda _, error: _error(
+                error.detail, error.status_code
+            ),
+            # Starlette also prints its traceback.
+            Exception: lambda *_: _error("demo.py printed an error", 500),
+        },
+    )
 
 
-class _Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server_version, sys_version = "demo", ""
-    timeout = _TIMEOUT
-    # Header and body are two packets; the second is not to wait for the first.
-    disable_nagle_algorithm = True
+def _error(message, status):
+    return JSONResponse({"error": message}, status)
 
-    def log_message(self, *_):
-        """Says nothing."""
 
-    def do_GET(self):
-        self._answer(self._get)
+async def _read_body(request, max_bytes):
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > max_bytes:
+                    raise HTTPException(413, f"more than {max_bytes:,} bytes")
+    except TimeoutError:
+        raise HTTPException(408, "the request took too long") from None
+    return bytes(body)
 
-    def do_POST(self):
-        self._answer(self._post)
 
-    def _answer(self, respond):
-        try:
-            self._refuse_others()
-            kind, content = respond(self._url())
-            status = 200
-        except UserError as error:
-            status = 400
-            kind, content = _json({"error": str(error)})
-        except _RefusedError as refused:
-            status, message = refused.args
-            kind, content = _json({"error": message})
-            # What was sent may not have been read.
-            self.close_connection = True
-        self.send_response(status)
-        self.send_header("Content-Type", f"{kind}; charset=utf-8")
-        self.send_header("Content-Length", str(len(content)))
-        if self.close_connection:
-            self.send_header("Connection", "close")
-        for name, value in _HEADERS.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(content)
-        if self.close_connection:
-            self._read_on()
-
-    def _read_on(self):
-        """Lets the other side finish what it sends, for a moment.
-
-        With bytes that are not read a connection is reset, and the answer may
-        be lost with it.
-        """
-        until = time.monotonic() + _SECONDS_TO_READ_ON
-        with contextlib.suppress(OSError):
-            self.connection.shutdown(socket.SHUT_WR)
-            self.connection.settimeout(_SECONDS_TO_READ_ON)
-            while self.connection.recv(2**16) and time.monotonic() < until:
-                pass
-
-    def _refuse_others(self):
-        """Refuses what another web page may have made a browser send."""
-        host = self.headers.get("Host", "")
-        if not _is_own(host, self.server.host):
-            raise _RefusedError(
-                403,
-                f"Host {shortened(host)} is not this server: open it by its "
-                "number, as in http://127.0.0.1:7860/",
-            )
-        origin = self.headers.get("Origin")
-        if origin is not None and origin != f"http://{host}":
-            raise _RefusedError(
-                403, f"{shortened(origin)} must not use this server"
-            )
-
-    def _url(self):
-        try:
-            return urllib.parse.urlsplit(self.path)
-        except ValueError:
-            raise _RefusedError(
-                400, f"{shortened(self.path)} is no address"
-            ) from None
-
-    def _get(self, url):
-        path = url.path
-        if path == "/exhibit":
-            return _json(self.server.exhibit.description)
-        if path not in _FILES:
-            raise _RefusedError(404, f"there is no {shortened(path)}")
-        name, kind = _FILES[path]
-        return kind, (_FOLDER / name).read_bytes()
-
-    def _post(self, url):
-        asked = dict(urllib.parse.parse_qsl(url.query))
-        answers = {
-            "/drawing": (_drawing, MAX_BYTES),
-            "/file": (_file, MAX_BYTES),
-            "/test_image": (_test_image, 0),
-            "/remake": (_remake, _MOST_BYTES_OF_JSON),
-        }
-        if url.path not in answers:
-            raise _RefusedError(404, f"there is no {shortened(url.path)}")
-        answer, most_bytes = answers[url.path]
-        length = self._length(most_bytes)
-        with self.server.one_at_a_time:
-            body = self._body(length)
-            return _json(answer(self.server.exhibit, asked, body))
-
-    def _body(self, length):
-        """Reads what others wait for, so not for as long as it likes."""
-        until = time.monotonic() + _TIMEOUT
-        body = bytearray()
-        with contextlib.suppress(TimeoutError):
-            while len(body) < length:
-                left = until - time.monotonic()
-                if left <= 0:
-                    break
-                self.connection.settimeout(left)
-                part = self.rfile.read1(length - len(body))
-                if not part:
-                    break
-                body += part
-        self.connection.settimeout(_TIMEOUT)
-        if len(body) < length:
-            raise _RefusedError(400, "the request ended early or took too long")
-        return bytes(body)
-
-    def _length(self, most):
-        """The bytes of the body, known before they are read."""
-        text = self.headers.get("Content-Length", "")
-        if not (text.isascii() and text.isdecimal()):
-            raise _RefusedError(411, "a request says how long it is")
-        # int() refuses very many digits.
-        if len(text) > len(str(MAX_BYTES)) or int(text) > most:
-            raise _RefusedError(
-                413, f"more than {most:,} bytes are refused here"
-            )
-        return int(text)
+def _refusal(headers, listening_on):
+    """Why a request may come from another web page; None if it does not."""
+    host, origin = headers.get("host", ""), headers.get("origin")
+    if not _is_own(host, listening_on):
+        return "open the page by its number, as in http://127.0.0.1:7860/"
+    if origin not in (None, f"http://{host}"):
+        return "other web pages must not use this server"
+    return None
 
 
 def _is_own(host, listening_on):
-    """Whether no name server had a say in a header Host.
-
-    So of numbers and localhost; and of a name that --host gave.
-    """
+    """Whether a Host is an IP address, localhost or the name in --host."""
     try:
         name = urllib.parse.urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return False
-    if name in ("localhost", listening_on.lower()):
-        return True
-    try:
+        if name in ("localhost", listening_on.lower()):
+            return True
         ipaddress.ip_address(name)
     except ValueError:
         return False
     return True
 
 
-def _drawing(exhibit, asked, body):
-    return exhibit.look_at_drawing(body)
+def serve(model, host, port):
+    """Serves the page until Ctrl-C.
 
+    Args:
+      model: `DemoModel`.
+      host: string, address or name to listen on.
+      port: int, 0 for a free one.
 
-def _file(exhibit, asked, body):
-    name = shortened(asked.get("name", "the file"))
-    return exhibit.look_at_file(body, name, asked.get("invert") == "true")
-
-
-def _test_image(exhibit, asked, body):
-    return exhibit.look_at_test_image(asked.get("predicted") == "right")
-
-
-def _remake(exhibit, asked, body):
+    Raises:
+      UserError: if the address cannot be listened on.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        wanted = json.loads(body)
-        classes, capsules = wanted["classes"], wanted["capsules"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise UserError("a remake needs JSON: classes, capsules") from None
-    return {"remake": exhibit.redraw(classes, capsules)}
-
-
-def _json(value):
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    return "application/json", text.encode()
+        listener = socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise UserError(
+            f"--host={host} --port={port}: {error.strerror}; --port=0 chooses "
+            "a free port"
+        ) from None
+    with listener, contextlib.suppress(KeyboardInterrupt):
+        model.warm_up()
+        name = f"[{host}]" if ":" in host else host
+        address = f"http://{name}:{listener.getsockname()[1]}/"
+        print(f"Open {address} (Ctrl-C ends)", flush=True)
+        config = uvicorn.Config(
+            make_app(model, host),
+            log_level="error",
+            lifespan="off",
+            ws="none",
+            server_header=False,
+            timeout_graceful_shutdown=1,
+        )
+        uvicorn.Server(config).run(sockets=[listener])

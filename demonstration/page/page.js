@@ -4,9 +4,9 @@
 const SIDE = 280;
 const PEN = 21;
 const PENS = ["#ff00ff", "#00ff00"];
-// A slider goes as far to both sides of an atom's value.
+// Range of a slider on both sides of an atom's value.
 const REACH = 0.5;
-// The longer side of a map as shown; it has at least as many pixels.
+// The longer side of a map in pixels.
 const MAP_SIDE = 208;
 const RED = "239, 68, 68";
 const BLUE = "59, 130, 246";
@@ -15,13 +15,13 @@ const $ = (id) => document.getElementById(id);
 const canvas = $("drawing");
 const pen = canvas.getContext("2d");
 
-let exhibit = null; // what the network is
-let look = null; // what it makes of the image that is shown
-let chosen = 0; // the class whose atoms and couplings are shown
-let atoms = []; // of that class, as moved
+let network = null; // its description
+let prediction = null; // for the image that is shown
+let chosen = 0; // class whose atoms and couplings are shown
+let atoms = []; // atoms of the chosen class, as set by the sliders
 
 // --- Asking the server: one question at a time, of those that wait the last
-// of its kind: to look at an image, or to remake one from moved atoms.
+// of its kind: to prediction at an image, or to remake one from moved atoms.
 
 const waiting = new Map();
 let isBusy = false;
@@ -47,7 +47,7 @@ async function request(path, options) {
   try {
     answer = await fetch(path, options);
   } catch {
-    throw new Error("demo.py does not answer: is it still running?");
+    throw new Error("demo.py does not answer. Is it still running?");
   }
   const content = await answer.json();
   if (!answer.ok) throw new Error(content.error);
@@ -63,7 +63,7 @@ function say(text, isError = false) {
 
 // --- Drawing.
 
-let from = null; // where the stroke is, while there is one
+let from = null; // end of the current stroke
 
 function place(event) {
   const box = canvas.getBoundingClientRect();
@@ -82,16 +82,16 @@ function stroke(to) {
 }
 
 function wipe() {
-  // Two pens add up where they cross; black is drawn over all.
+  // The colors of two pens add up; black covers both.
   pen.globalCompositeOperation = "source-over";
   pen.fillStyle = "#000";
   pen.fillRect(0, 0, canvas.width, canvas.height);
   pen.globalCompositeOperation = "lighter";
 }
 
-function lookAtDrawing() {
-  ask("look", async () => {
-    // Browsers let toBlob wait until they are idle, for up to a second.
+function predictDrawing() {
+  ask("predict", async () => {
+    // toBlob may wait for up to a second.
     const [, drawn] = canvas.toDataURL("image/png").split(",");
     const bytes = Uint8Array.from(atob(drawn), (c) => c.charCodeAt(0));
     await show(await post("drawing", bytes));
@@ -99,7 +99,7 @@ function lookAtDrawing() {
 }
 
 function startDrawing() {
-  const { height, width } = exhibit;
+  const { height, width } = network;
   const scale = SIDE / Math.max(height, width);
   canvas.height = Math.round(height * scale);
   canvas.width = Math.round(width * scale);
@@ -110,18 +110,18 @@ function startDrawing() {
     if (event.button !== 0 || !event.isPrimary) return;
     canvas.setPointerCapture(event.pointerId);
     const number = document.querySelector("input[name=pen]:checked").value;
-    pen.strokeStyle = exhibit.targets === 2 ? PENS[number] : "#fff";
+    pen.strokeStyle = network.targets === 2 ? PENS[number] : "#fff";
     from = place(event);
     stroke(from);
-    lookAtDrawing();
+    predictDrawing();
   });
   canvas.addEventListener("pointermove", (event) => {
     if (!from || !event.isPrimary) return;
-    // Pages of other machines do not have them.
+    // Not available on pages from other machines.
     const passed = event.getCoalescedEvents?.() ?? [];
     for (const between of passed) stroke(place(between));
     stroke(place(event));
-    lookAtDrawing();
+    predictDrawing();
   });
   const end = () => {
     from = null;
@@ -130,39 +130,39 @@ function startDrawing() {
   canvas.addEventListener("pointercancel", end);
   $("clear").addEventListener("click", () => {
     wipe();
-    lookAtDrawing();
+    predictDrawing();
   });
 }
 
 // --- Files and test images.
 
-function lookAtFile(file) {
+function predictFile(file) {
   if (!file) return;
-  ask("look", async () => {
-    if (file.size > exhibit.most_bytes) {
-      const most = exhibit.most_bytes.toLocaleString("en");
+  ask("predict", async () => {
+    if (file.size > network.max_bytes) {
+      const most = network.max_bytes.toLocaleString("en");
       throw new Error(`${file.name} has more than ${most} bytes`);
     }
     const invert = $("invert").checked;
     const asked = new URLSearchParams({ name: file.name, invert });
     const found = await post(`file?${asked}`, file);
-    if (waiting.has("look")) return; // something newer
+    if (waiting.has("predict")) return; // a newer request
     wipe();
     await show(found, file.name);
   });
 }
 
 function takeFiles() {
-  let file = null; // that was taken last, should it be inverted
+  let file = null; // the last file, in case that it is inverted
   const take = (taken) => {
     file = taken;
-    lookAtFile(file);
+    predictFile(file);
   };
   $("file").addEventListener("change", () => {
     take($("file").files[0]);
-    $("file").value = ""; // so that the same file can be chosen again
+    $("file").value = ""; // allows to choose the same file again
   });
-  $("invert").addEventListener("change", () => lookAtFile(file));
+  $("invert").addEventListener("change", () => predictFile(file));
   const forget = () => {
     file = null;
   };
@@ -186,31 +186,31 @@ function takeFiles() {
 function takeTestImages() {
   for (const button of document.querySelectorAll(".test")) {
     const { predicted } = button.dataset;
-    button.disabled = !exhibit.test_images;
+    button.disabled = !network.test_images;
     const next = async () => {
       const found = await post(`test_image?predicted=${predicted}`);
-      if (waiting.has("look")) return; // something newer
+      if (waiting.has("predict")) return; // a newer request
       if (found.searched) {
-        say(`Looked at ${found.searched.toLocaleString("en")} test images…`);
-        waiting.set("look", next);
+        say(`Searched ${found.searched.toLocaleString("en")} test images…`);
+        waiting.set("predict", next);
         return;
       }
       wipe();
       await show(found, `Test image, predicted ${predicted}`);
     };
-    button.addEventListener("click", () => ask("look", next));
+    button.addEventListener("click", () => ask("predict", next));
   }
-  $("no-test-images").hidden = exhibit.test_images;
+  $("no-test-images").hidden = network.test_images;
 }
 
 // --- Bars.
 
-const names = (classes) => classes.map((c) => exhibit.classes[c]).join(" and ");
+const names = (classes) => classes.map((c) => network.classes[c]).join(" and ");
 
 function makeBars() {
-  const isNamed = exhibit.classes.some((name) => name.length > 2);
+  const isNamed = network.classes.some((name) => name.length > 2);
   $("bars").replaceChildren(
-    ...exhibit.classes.map((name, number) => {
+    ...network.classes.map((name, number) => {
       const bar = document.createElement("button");
       bar.className = isNamed ? "bar named" : "bar";
       bar.title = name;
@@ -228,19 +228,19 @@ function makeBars() {
 
 function showBars() {
   const bars = $("bars").children;
-  look.lengths.forEach((length, number) => {
+  prediction.lengths.forEach((length, number) => {
     const bar = bars[number];
-    bar.classList.toggle("predicted", look.predicted.includes(number));
+    bar.classList.toggle("predicted", prediction.predicted.includes(number));
     bar.querySelector("b").style.width = `${100 * Math.min(1, length)}%`;
     bar.lastChild.textContent = length.toFixed(3);
   });
 }
 
-// --- The chosen class: its atoms, its remake, its couplings.
+// --- The chosen class: atoms, reconstruction, couplings.
 
 function choose(number) {
   mark(number);
-  if (exhibit.decoder && look) redraw();
+  if (network.decoder && prediction) reconstruct();
 }
 
 function mark(number) {
@@ -250,10 +250,10 @@ function mark(number) {
     bars[i].setAttribute("aria-pressed", i === chosen);
   }
   $("chosen").textContent = $("coupled").textContent = names([chosen]);
-  if (!look) return;
-  atoms = [...look.capsules[chosen]];
-  if (exhibit.decoder) showAtoms();
-  if (look.couplings) showCouplings();
+  if (!prediction) return;
+  atoms = [...prediction.capsules[chosen]];
+  if (network.decoder) showAtoms();
+  if (prediction.couplings) showCouplings();
 }
 
 function makeAtoms(count) {
@@ -270,7 +270,7 @@ function makeAtoms(count) {
       slider.addEventListener("input", () => {
         atoms[number] = Number(slider.value);
         row.lastChild.textContent = atoms[number].toFixed(2);
-        redraw();
+        reconstruct();
       });
       return row;
     }),
@@ -288,32 +288,32 @@ function showAtoms() {
   });
 }
 
-function redraw() {
-  // Of two objects the other one is drawn with it, each in its colour.
-  const isOne = look.predicted.includes(chosen);
-  const classes = isOne ? look.predicted : [chosen];
-  const capsules = classes.map((c) => (c === chosen ? atoms : look.capsules[c]));
-  const shown = look;
-  ask("remake", async () => {
-    const { remake } = await post(
-      "remake",
+function reconstruct() {
+  // Two objects are drawn together, each in its color.
+  const isOne = prediction.predicted.includes(chosen);
+  const classes = isOne ? prediction.predicted : [chosen];
+  const capsules = classes.map((c) => (c === chosen ? atoms : prediction.capsules[c]));
+  const shown = prediction;
+  ask("reconstruct", async () => {
+    const { reconstruction } = await post(
+      "reconstruction",
       JSON.stringify({ classes, capsules }),
     );
-    if (shown === look) showMoved(remake, classes);
+    if (shown === prediction) showMoved(reconstruction, classes);
   });
 }
 
-function showMoved(remake, classes) {
-  $("moved").src = remake;
-  $("moved-caption").textContent = `${names(classes)}, atoms as below`;
+function showMoved(reconstruction, classes) {
+  $("moved").src = reconstruction;
+  $("moved-caption").textContent = `${names(classes)}, with the atoms below`;
 }
 
 function showCouplings() {
-  const { map, views, height, width } = exhibit;
+  const { map, views, height, width } = network;
   const sees = views * width;
   const scale = Math.ceil(MAP_SIDE / Math.max(height, sees));
-  const of = look.couplings.map((rows) => rows.map((r) => r.map((v) => v[chosen])));
-  const furthest = look.couplings.flat(3).reduce(
+  const of = prediction.couplings.map((rows) => rows.map((r) => r.map((v) => v[chosen])));
+  const furthest = prediction.couplings.flat(3).reduce(
     (most, value) => Math.max(most, Math.abs(value - map.equal)),
     0.01 * map.equal,
   );
@@ -327,7 +327,7 @@ function showCouplings() {
       surface.height = height * scale;
       const brush = surface.getContext("2d");
       brush.imageSmoothingEnabled = false;
-      // Darker, so that the colours stand out.
+      // Dimmed, so that the colors stand out.
       brush.globalAlpha = 0.6;
       brush.drawImage($("seen"), 0, 0, surface.width, surface.height);
       brush.globalAlpha = 1;
@@ -337,8 +337,8 @@ function showCouplings() {
         rows.forEach((row, y) =>
           row.forEach((value, x) => {
             const share = (value - map.equal) / furthest;
-            const colour = share > 0 ? RED : BLUE;
-            brush.fillStyle = `rgba(${colour}, ${0.85 * Math.abs(share)})`;
+            const color = share > 0 ? RED : BLUE;
+            brush.fillStyle = `rgba(${color}, ${0.85 * Math.abs(share)})`;
             const left = view * width + map.left;
             brush.fillRect(left + x * w, map.top + y * h, w, h);
           }),
@@ -351,51 +351,51 @@ function showCouplings() {
   $("scale-high").textContent = (map.equal + furthest).toPrecision(3);
 }
 
-// --- All that is known of an image.
+// --- A prediction.
 
 async function show(found, text = "") {
-  look = found;
+  prediction = found;
   say(text);
   showBars();
   $("seen").src = found.image;
   $("truth").textContent = found.labels ? `true: ${names(found.labels)}` : "";
-  if (exhibit.decoder) {
-    $("remake").src = found.remake;
-    const colours = ["magenta", "green"];
+  if (network.decoder) {
+    $("reconstruction").src = found.reconstruction;
+    const colors = ["magenta", "green"];
     const of = found.predicted.map((c, i) =>
       found.predicted.length === 2
-        ? `${names([c])} (${colours[i]})`
+        ? `${names([c])} (${colors[i]})`
         : names([c]),
     );
-    $("remake-caption").textContent = `from the longest: ${of.join(", ")}`;
-    showMoved(found.remake, found.predicted);
+    $("reconstruction-caption").textContent = `from the longest capsule: ${of.join(", ")}`;
+    showMoved(found.reconstruction, found.predicted);
   }
   await $("seen").decode();
-  if (found === look) mark(found.predicted[0]);
+  if (found === prediction) mark(found.predicted[0]);
 }
 
 function describe() {
-  $("name").textContent = exhibit.name;
-  document.title = `Capsules: ${exhibit.name}`;
-  $("pens").hidden = exhibit.targets !== 2;
-  $("no-decoder").hidden = exhibit.decoder;
+  $("name").textContent = network.name;
+  document.title = `Capsules: ${network.name}`;
+  $("pens").hidden = network.targets !== 2;
+  $("no-decoder").hidden = network.decoder;
   for (const part of document.querySelectorAll(".of-decoder")) {
-    part.hidden = !exhibit.decoder;
+    part.hidden = !network.decoder;
   }
-  $("couplings").hidden = !exhibit.map;
-  const size = `${exhibit.width}×${exhibit.height}`;
-  const one = exhibit.targets === 2 ? "Each of the two digits" : "A drawing";
-  const where = exhibit.targets === 2 ? "near where it was drawn" : "in the middle";
-  $("preparation").textContent = exhibit.centred
-    ? `${one} is prepared as MNIST's digits were: cut out, scaled to ` +
-      `${exhibit.digit_size} pixels, and put into ${size} with its centre of mass ${where}. ` +
-      "Files are prepared as by predict.py: only scaled."
+  $("couplings").hidden = !network.map;
+  const size = `${network.width}×${network.height}`;
+  const one = network.targets === 2 ? "Each of the two digits" : "A drawing";
+  const where = network.targets === 2 ? "near where it was drawn" : "in the middle";
+  $("preparation").textContent = network.centered
+    ? `${one} is prepared like MNIST: cropped, scaled to ${network.digit_size} pixels, ` +
+      `and placed in ${size} with its center of mass ${where}. ` +
+      "Files are only scaled, as by predict.py."
     : `Drawings and files are scaled to ${size}, as by predict.py.`;
 }
 
 async function start() {
   try {
-    exhibit = await request("exhibit");
+    network = await request("description");
   } catch (error) {
     say(error.message, true);
     return;
@@ -406,7 +406,7 @@ async function start() {
   takeFiles();
   takeTestImages();
   startDrawing();
-  lookAtDrawing();
+  predictDrawing();
 }
 
 start();

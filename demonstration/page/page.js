@@ -20,8 +20,7 @@ let prediction = null; // for the image that is shown
 let chosen = 0; // class whose atoms and couplings are shown
 let atoms = []; // atoms of the chosen class, as set by the sliders
 
-// --- Asking the server: one question at a time, of those that wait the last
-// of its kind: to prediction at an image, or to remake one from moved atoms.
+// --- Requests: one at a time; of those that wait, the last of each kind.
 
 const waiting = new Map();
 let isBusy = false;

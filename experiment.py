@@ -6,94 +6,77 @@
 README.md and docs/ show more commands; --help lists the flags.
 """
 
-from absl import app
+from common import flags
+from common.errors import UserError
+from common.startup import load_backend
+from config import Config
 
-import devices
-from old import flags
-from old.ending import told
-from old.errors import UserError
-from old.startup import load_backend
-from training.config import Config
-
-# What takes long to import is imported in functions, so that --help and a
-# wrong flag are answered at once.
+# Modules that import TensorFlow are imported in functions, so that --help and
+# a wrong flag are answered at once.
 
 
-def run(config, afterwards=None):
-    """Does what the config asks for.
+def run(config):
+    """Trains or evaluates.
 
     Args:
       config: `Config`.
-      afterwards: function, called at the end, where the job was computed.
 
     Returns:
-      What `afterwards` gives; without, the `Score` of the one checkpoint or the
-      ensemble that `config.checkpoint` names, None if it names none.
+      The `Score` of the checkpoint or ensemble that `config.checkpoint` names,
+      else None.
 
     Raises:
-      UserError: for settings, data or checkpoints that do not work.
-      Interrupted: if a training was stopped by a signal.
+      UserError: for settings, data or checkpoints that cannot be used.
+      Interrupted: if a signal stopped a training.
     """
     _require_consistent(config)
     load_backend()
     import keras
 
-    with devices.use(config, "experiment.py") as on:
+    from training import devices
+
+    with devices.use(config, "experiment.py") as strategy:
         keras.config.set_dtype_policy(config.dtype_policy)
-        score = _run(config, on)
-        return score if afterwards is None else afterwards()
+        if config.train:
+            _train(config, strategy)
+            return None
+        from training import evaluate
+
+        if config.checkpoint is None:
+            return evaluate.evaluate_continuously(config, strategy)
+        if config.num_trials > 1:
+            return evaluate.evaluate_ensemble(config, strategy)
+        return evaluate.evaluate_once(config, strategy)
+
+
+def _train(config, strategy):
+    from training.train import train
+
+    if config.eval_every is None:
+        train(config, strategy)
+        return
+    from training.evaluate import evaluate_during_training
+
+    with evaluate_during_training(config, strategy) as evaluate:
+        train(config, strategy, evaluate)
 
 
 def _require_consistent(config):
     """Raises UserError for flags that contradict each other."""
-    is_ensemble = config.num_trials > 1
-    if config.train and is_ensemble:
-        raise UserError("--num_trials is for evaluation: add --train=false")
-    if config.train and config.checkpoint is not None:
+    if config.train and (config.checkpoint or config.num_trials > 1):
         raise UserError(
-            "--checkpoint is for evaluation: add --train=false. Training "
-            "resumes by itself from the newest checkpoint in "
-            "<summary_dir>/train, or starts from --init_checkpoint."
+            "--checkpoint and --num_trials are for evaluation: add "
+            "--train=false. A training starts from --init_checkpoint"
         )
-    if not config.train and config.init_checkpoint is not None:
-        raise UserError(
-            "--init_checkpoint is for training; to evaluate a checkpoint name "
-            "it by --checkpoint"
-        )
-    if config.init_weights_only and config.init_checkpoint is None:
-        raise UserError(
-            "--init_weights_only says what a training takes of a checkpoint: "
-            "name one by --init_checkpoint"
-        )
-    if is_ensemble and config.checkpoint is None:
+    if config.num_trials > 1 and config.checkpoint is None:
         raise UserError("--num_trials needs --checkpoint with {} in it")
 
 
-def _run(config, on):
-    from evaluation import jobs
-
-    if config.train:
-        from training.train import train
-
-        with jobs.evaluating_saved(config, on) as evaluate:
-            train(config, on, evaluate)
-        return None
-    if config.num_trials > 1:
-        _, score = jobs.evaluate_ensemble(config, on)
-        return score
-    if config.checkpoint is not None:
-        return jobs.evaluate_once(config, on)
-    jobs.evaluate_continuously(config, on)
-    return None
-
-
-def main(argv):
-    """Runs the job of the flags; a user's error is one line and exit 1."""
-    flags.refuse_arguments(argv)
-    with told("experiment.py"):
-        run(flags.settings_of(Config))
+def main(arguments):
+    """Runs the job that the flags describe."""
+    run(flags.settings_of(Config))
 
 
 if __name__ == "__main__":
     flags.define(Config)
-    app.run(main, flags_parser=flags.parse_or_explain)
+    flags.run(main)

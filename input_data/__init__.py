@@ -1,10 +1,9 @@
-"""The data sets: tf.data pipelines under one feature contract.
+"""Data sets as tf.data pipelines; `features` describes their batches.
 
-`registry` loads one by its name; `datasets` has one file for each, `formats`
-the kinds of files that they read, `transforms` what is done to images, and
-`generators` what makes record and .mat files. The commands that make them
-stand in `mnist`, `affnist` and `norb`.
+`registry` loads a data set by name; `datasets` has one file for each.
+`pipeline`, `images` and `pairs` make batches, `transforms` and `augmentation`
+change images, `records` reads and writes record files, and `generators` makes
+data files for the commands in `mnist`, `affnist` and `norb`.
 
-This file imports nothing, so that `input_data.features` can be used where
-TensorFlow is not installed.
+This file imports nothing: `input_data.features` needs no TensorFlow.
 """

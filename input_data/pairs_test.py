@@ -3,31 +3,96 @@ import dataclasses
 import numpy as np
 import pytest
 
+from common.errors import UserError
+from config import Config
 from input_data import features as keys
 from input_data.images import LabelledImages, make_pipeline
-from input_data.options import Options
+from input_data.images_test import batches, images_of, single_pixels
 from input_data.pairs import SeparatePairs
 from input_data.registry import load
 from input_data.splits import Split
-from old.errors import UserError
-from testing import tiny_files
 
-OPTIONS = Options(num_targets=2, pairs="below")
+CONFIG = Config(num_targets=2, pairs="below")
 
 
-def load_digits(**options):
-    return load("digits", Split.TEST, dataclasses.replace(OPTIONS, **options))
+@pytest.mark.parametrize("training", [True, False])
+def test_pairs_are_merged_shifted_and_uniform(training):
+    pipeline = make_pipeline(
+        single_pixels(), Config(num_targets=2, eval_size=9000)
+    )
+    assert pipeline.spec.shape == keys.ImageShape(17, 17, 1, 10)
+    pairs = np.zeros((10, 10))
+    places = np.zeros((2, 17, 17))
+    same_offset = 0
+    for x, y in (
+        batches(pipeline, 4500, 0, 2)
+        if training
+        else pipeline.evaluation_batches(4500)
+    ):
+        first, second = y[keys.RECONS], y[keys.SPARE_RECONS]
+        np.testing.assert_allclose(
+            x[keys.IMAGES], np.minimum(first + second, 1), atol=1e-6
+        )
+        for target, image in enumerate((first, second)):
+            label = x[keys.LABEL_BY_TARGET[target]]
+            np.testing.assert_allclose(
+                image.max(axis=(1, 2, 3)), 10 * (label + 1) / 255, atol=1e-6
+            )
+            assert ((image > 0).sum(axis=(1, 2, 3)) == 1).all()
+            places[target] += (image[..., 0] > 0).sum(axis=0)
+        same_offset += ((first > 0) & (second > 0)).sum()
+        np.add.at(pairs, (x[keys.RECONS_LABEL], x[keys.SPARE_LABEL]), 1)
+    assert np.diag(pairs).max() == 0
+    # Each image is first equally often; 100 expected for each pair.
+    np.testing.assert_array_equal(pairs.sum(axis=1), 900)
+    off_diagonal = pairs[~np.eye(10, dtype=bool)]
+    assert np.abs(off_diagonal - 100).max() < 5 * 10
+    for target in range(2):
+        inner = places[target, 4:13, 4:13]
+        assert inner.sum() == 9000
+        assert np.abs(inner - 9000 / 81).max() < 5 * np.sqrt(9000 / 81)
+    # The two shifts are independent: equal in 1 of 81 pairs.
+    assert np.abs(same_offset - 9000 / 81) < 5 * np.sqrt(9000 / 81)
+
+
+def test_the_seed_fixes_the_pairs_of_evaluation_and_nothing_else():
+    for num_targets, differ in ((1, False), (2, True)):
+        first, other = (
+            next(
+                load(
+                    "digits",
+                    Split.TEST,
+                    Config(num_targets=num_targets, eval_size=20, seed=seed),
+                ).evaluation_batches(20)
+            )
+            for seed in (0, 1)
+        )
+        assert (images_of(first) != images_of(other)).any() == differ
+
+
+def test_bright_overlaps_are_cut_at_white():
+    images = np.full((2, 6, 6, 1), 200, "uint8")
+    data = LabelledImages(images, np.array([0, 1]), 2)
+    pipeline = make_pipeline(data, Config(num_targets=2, eval_size=50))
+    ((x, y),) = pipeline.evaluation_batches(50)
+    both = (y[keys.RECONS] > 0) & (y[keys.SPARE_RECONS] > 0)
+    assert both.any()
+    assert (x[keys.IMAGES][both] == 1.0).all()
+
+
+def load_digits(**settings):
+    return load("digits", Split.TEST, dataclasses.replace(CONFIG, **settings))
 
 
 def everything(pipeline):
-    """All examples in one batch, x and y in one dict each."""
+    """All examples in one batch (x, y)."""
     ((x, y),) = pipeline.evaluation_batches(pipeline.spec.num_examples)
     return x, y
 
 
 def digits():
     """The test images of one digit each, and their labels."""
-    x, _ = everything(load("digits", Split.TEST, Options(num_targets=1)))
+    x, _ = everything(load("digits", Split.TEST, Config(num_targets=1)))
     return x[keys.IMAGES], x[keys.RECONS_LABEL]
 
 
@@ -73,14 +138,11 @@ def test_each_image_is_in_at_most_two_pairs_and_few_are_left_out():
         assert len({half.tobytes() for half in halves}) == len(halves)
     # About a tenth of the pairs is of one class.
     assert 0.85 * len(images) < len(first) < 0.95 * len(images)
-    # In the order of the images, those left out missing.
-    places = {image.tobytes(): n for n, image in enumerate(images)}
-    assert (np.diff([places[half.tobytes()] for half in first]) > 0).all()
 
 
 def test_pairs_depend_on_the_seed_alone():
-    def pairs(**options):
-        return everything(load_digits(**options))[0][keys.IMAGES]
+    def pairs(**settings):
+        return everything(load_digits(**settings))[0][keys.IMAGES]
 
     np.testing.assert_array_equal(pairs(seed=1), pairs(seed=1))
     one, other = pairs(seed=1), pairs(seed=2)
@@ -94,44 +156,10 @@ def test_pairs_depend_on_the_seed_alone():
     np.testing.assert_array_equal(pairs(seed=1, shift=0), one)
 
 
-def test_batches_of_any_size_are_the_same_pairs():
-    pipeline = load_digits()
-    x, _ = everything(pipeline)
-    parts = [part[keys.IMAGES] for part, _ in pipeline.evaluation_batches(100)]
-    np.testing.assert_array_equal(np.concatenate(parts), x[keys.IMAGES])
-
-
-def test_a_border_surrounds_each_of_the_two():
-    assert load_digits(pad=4).spec.shape == keys.ImageShape(72, 36, 1, 10)
-
-
-def test_photographs_are_put_together_too(tmp_path):
-    tiny_files.write_cifar10(tmp_path)
-    pipeline = load(
-        "cifar10",
-        Split.TEST,
-        dataclasses.replace(OPTIONS, data_dir=str(tmp_path), pairs="beside"),
-    )
-    assert pipeline.spec.shape == keys.ImageShape(24, 48, 3, 10)
-    assert pipeline.spec.class_names[0] == "airplane"
-    x, _ = everything(pipeline)
-    assert (x[keys.RECONS_LABEL] != x[keys.SPARE_LABEL]).all()
-
-
-@pytest.mark.parametrize(
-    ("options", "split", "message"),
-    [
-        ({"num_targets": 1}, Split.TEST, "below puts two .*--num_targets=2"),
-        ({}, Split.TRAIN, "--pairs=below is for evaluation.*--train=false"),
-    ],
-)
-def test_what_pairs_are_not_for_is_refused(options, split, message):
-    with pytest.raises(UserError, match=message):
-        load("digits", split, dataclasses.replace(OPTIONS, **options))
-
-
 def test_images_of_one_class_make_no_pairs():
-    data = LabelledImages(np.zeros((5, 4, 4, 1), np.uint8), np.zeros(5), 3)
-    singles = make_pipeline(data, Options(num_targets=1))
-    with pytest.raises(UserError, match="at least two classes"):
-        SeparatePairs(singles, OPTIONS)
+    data = LabelledImages(np.zeros((5, 4, 4, 1), np.uint8), np.ones(5, int), 3)
+    with pytest.raises(UserError):
+        make_pipeline(data, Config(num_targets=2))
+    singles = make_pipeline(data, Config(num_targets=1))
+    with pytest.raises(UserError):
+        SeparatePairs(singles, CONFIG)

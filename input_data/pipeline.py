@@ -1,4 +1,4 @@
-"""Pipelines whose every batch is a pure function of the seed and the step."""
+"""Pipelines whose batches are pure functions of the seed and the step."""
 
 import abc
 import contextlib
@@ -10,43 +10,37 @@ from input_data.randomness import shuffled_indices
 
 
 class Pipeline(abc.ABC):
-    """One split of a data set, as batches under the feature contract.
+    """One split of a data set, as batches described in `features`.
 
     Args:
-      source: where images come from, such as `labelled_images.ImageTensors`.
-        Its `error` is the `UserError` that ended reading, or None.
-      size: (height, width) of the images as the network sees them.
-      num_targets: int.
+      source: the stored images, such as `images.ImageTensors`. Its `error` is
+        the `UserError` that stopped reading, or None.
+      size: (height, width) of the network's input.
+      num_targets: int, objects in each image.
       num_examples: int, examples to evaluate.
-      **more: other attributes of the `Spec`.
+      **spec: other attributes of the `Spec`.
 
     Attributes:
       spec: `features.Spec`.
     """
 
-    def __init__(self, source, size, num_targets, num_examples, **more):
+    def __init__(self, source, size, num_targets, num_examples, **spec):
         self.spec = keys.Spec(
             keys.ImageShape(*size, source.shape[-1], source.num_classes),
             num_targets,
             num_examples,
             num_images=len(source),
             class_names=source.class_names,
-            **more,
+            **spec,
         )
         self._source = source
 
     def training_batches(self, batch_size, seed, start, stop):
-        """Shuffled, augmented batches of the training steps [start, stop).
+        """Shuffled, augmented batches of the steps from `start` to `stop` - 1.
 
-        Step k's batch depends on `seed` and k alone, so that a training that
-        starts at step k sees what an uninterrupted one would. Whoever goes
-        through the batches does so in the context `user_errors`.
-
-        Args:
-          batch_size: int.
-          seed: int >= 0.
-          start: int, the first step.
-          stop: int, the step after the last.
+        A batch depends on `seed` and its step alone, so that a resumed
+        training sees the batches of an uninterrupted one. Iterate in the
+        context `user_errors`.
 
         Returns:
           `tf.data.Dataset` of stop - start batches (x, y).
@@ -59,43 +53,37 @@ class Pipeline(abc.ABC):
         return self._dataset(range(start, stop), make_batch, batch_size)
 
     def training_indices(self, step, batch_size, seed):
-        """Which images a training step takes: with two targets, the first.
+        """The images of a training step, int64 [batch_size].
 
-        Args:
-          step: int or scalar int64 tensor.
-          batch_size: int.
-          seed: int.
-
-        Returns:
-          int64 tensor [batch_size] of values in [0, num_images).
+        With two targets they are the first of each pair.
         """
         return shuffled_indices(
             tf.cast(step, tf.int64), batch_size, self.spec.num_images, seed
         )
 
     def evaluation_batches(self, batch_size, stop=None):
-        """Every example once and in a fixed order; the last batch may be less.
+        """Every example once, in a fixed order.
 
         Args:
-          batch_size: int.
-          stop: int, the example after the last; by default all are seen.
+          batch_size: int; the last batch may be smaller.
+          stop: int, number of examples, by default all.
 
         Yields:
           Batches (x, y) of NumPy arrays.
 
         Raises:
-          UserError: if files turn out to be damaged.
+          UserError: if a file is damaged.
         """
         num_examples = self.spec.num_examples
         stop = num_examples if stop is None else min(stop, num_examples)
+
+        def make_batch(step):
+            end = tf.minimum((step + 1) * batch_size, stop)
+            return self._evaluation_batch(tf.range(step * batch_size, end))
+
         batches = self._dataset(
             range(-(-stop // batch_size)),
-            lambda step: self._evaluation_batch(
-                tf.range(
-                    step * batch_size,
-                    tf.minimum((step + 1) * batch_size, stop),
-                )
-            ),
+            make_batch,
             None if stop % batch_size else batch_size,
         )
         with self.user_errors():
@@ -103,13 +91,7 @@ class Pipeline(abc.ABC):
 
     @contextlib.contextmanager
     def user_errors(self):
-        """A context for going through training batches.
-
-        tf.data turns what a Python function raises into errors of its own.
-
-        Raises:
-          UserError: the one that ended reading.
-        """
+        """Raises the `UserError` of the source where tf.data hides it."""
         try:
             yield
         except tf.errors.OpError:
@@ -118,28 +100,25 @@ class Pipeline(abc.ABC):
             raise self._source.error from None
 
     def _dataset(self, steps, make_batch, batch_size):
-        dataset = tf.data.Dataset.range(steps.start, steps.stop)
-        dataset = dataset.map(
-            lambda step: self._with_shapes(make_batch(step), batch_size),
-            num_parallel_calls=tf.data.AUTOTUNE,
-            deterministic=True,
-        )
-        return dataset.prefetch(tf.data.AUTOTUNE)
-
-    def _with_shapes(self, batch, batch_size):
-        """States the static shapes, which TensorFlow cannot always infer."""
+        """Batches with static shapes; the size None may vary."""
         shape = self.spec.shape
-        rest_by_rank = {
+        inner_shapes = {
             1: (),
             2: (shape.num_classes,),
             4: (shape.height, shape.width, shape.depth),
         }
-        return tf.nest.map_structure(
-            lambda tensor: tf.ensure_shape(
-                tensor, (batch_size, *rest_by_rank[tensor.shape.rank])
-            ),
-            batch,
+
+        def set_shape(tensor):
+            inner_shape = inner_shapes[tensor.shape.rank]
+            return tf.ensure_shape(tensor, (batch_size, *inner_shape))
+
+        dataset = tf.data.Dataset.range(steps.start, steps.stop)
+        dataset = dataset.map(
+            lambda step: tf.nest.map_structure(set_shape, make_batch(step)),
+            num_parallel_calls=tf.data.AUTOTUNE,
+            deterministic=True,
         )
+        return dataset.prefetch(tf.data.AUTOTUNE)
 
     @abc.abstractmethod
     def _training_batch(self, step, batch_size, seed):
@@ -150,7 +129,7 @@ class Pipeline(abc.ABC):
         """The batch (x, y) of the examples at `indices`, int64 [B]."""
 
     def _batch(self, images, targets, labels):
-        """The batch (x, y) of some images.
+        """Combines images, targets and labels to a batch (x, y).
 
         Args:
           images: float32 [B, H, W, C], all objects together.
@@ -158,7 +137,7 @@ class Pipeline(abc.ABC):
           labels: for each target int32 [B].
         """
         num_classes = self.spec.shape.num_classes
-        # The second names are for a second target, if there is one.
+        # With one target, zip leaves out the names of the second.
         x = dict(zip(keys.LABEL_BY_TARGET, labels, strict=False))
         y = dict(zip(keys.RECONS_BY_TARGET, targets, strict=False))
         y[keys.LOGITS] = sum(tf.one_hot(label, num_classes) for label in labels)

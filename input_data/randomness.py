@@ -6,7 +6,7 @@ import tensorflow as tf
 
 
 class Stream(enum.IntEnum):
-    """What random numbers are for: no two uses of one pipeline share one."""
+    """Uses of random numbers; each has a stream of its own."""
 
     ORDER = 0
     SHIFT = 1
@@ -21,64 +21,44 @@ class Stream(enum.IntEnum):
 
 
 def step_seed(seed, stream, step):
-    """The seed of stateless random operations of one step.
-
-    Args:
-      seed: int, the user's.
-      stream: `Stream`.
-      step: int or scalar int64 tensor.
-
-    Returns:
-      int64 tensor [2].
-    """
+    """The seed, int64 [2], of stateless random operations of one step."""
     base = tf.constant([seed, int(stream)], tf.int64)
     return tf.random.experimental.stateless_fold_in(base, step)
 
 
 def shuffled_indices(step, batch_size, num_examples, seed):
-    """Which examples training step `step` takes.
+    """The examples of a training step.
 
-    Endless passes over all examples, each in a new random order; a batch may
-    end one pass and begin the next.
+    Every epoch takes all examples in a new random order. A batch may end one
+    epoch and begin the next.
 
     Args:
       step: scalar int64 tensor.
       batch_size: int.
       num_examples: int.
-      seed: int, the user's.
+      seed: int.
 
     Returns:
       int64 tensor [batch_size] of values in [0, num_examples).
     """
     positions = step * batch_size + tf.range(batch_size, dtype=tf.int64)
-    passes = positions // num_examples
+    epochs = positions // num_examples
     places = positions % num_examples
-    # `index_shuffle` takes one seed for all its indices, so that each pass
-    # that the batch touches is shuffled on its own.
+    # `index_shuffle` takes one seed for all its indices: one call per epoch.
     indices = places
-    touched = (batch_size - 2) // num_examples + 2
-    for number in range(touched):
-        current = passes[0] + number
+    for number in range((batch_size - 2) // num_examples + 2):
+        epoch = epochs[0] + number
         shuffled = tf.random.experimental.index_shuffle(
             places,
-            seed=step_seed(seed, Stream.ORDER, current),
+            seed=step_seed(seed, Stream.ORDER, epoch),
             max_index=num_examples - 1,
         )
-        indices = tf.where(passes == current, shuffled, indices)
+        indices = tf.where(epochs == epoch, shuffled, indices)
     return indices
 
 
 def random_offsets(seed, batch_size, max_shift):
-    """Row and column offsets, each uniform in [-max_shift, max_shift].
-
-    Args:
-      seed: int64 tensor [2].
-      batch_size: int.
-      max_shift: int >= 0, pixels.
-
-    Returns:
-      int32 tensor [batch_size, 2].
-    """
+    """Row and column offsets, int32 [B, 2], in [-max_shift, max_shift]."""
     return tf.random.stateless_uniform(
         (batch_size, 2), seed, -max_shift, max_shift + 1, tf.int32
     )

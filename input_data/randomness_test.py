@@ -8,7 +8,7 @@ from input_data.randomness import shuffled_indices
 @pytest.mark.parametrize(
     ("num_examples", "batch_size"), [(50, 8), (50, 50), (5, 16), (1, 4), (7, 1)]
 )
-def test_every_pass_takes_every_example_once(num_examples, batch_size):
+def test_every_epoch_takes_every_example_once(num_examples, batch_size):
     steps = -(-3 * num_examples // batch_size)
     taken = np.concatenate(
         [
@@ -18,11 +18,11 @@ def test_every_pass_takes_every_example_once(num_examples, batch_size):
             for step in range(steps)
         ]
     )
-    passes = [
+    epochs = [
         taken[n * num_examples : (n + 1) * num_examples] for n in range(3)
     ]
-    for one in passes:
-        np.testing.assert_array_equal(np.sort(one), np.arange(num_examples))
+    for epoch in epochs:
+        np.testing.assert_array_equal(np.sort(epoch), np.arange(num_examples))
     if num_examples >= 50:
-        assert (passes[0] != passes[1]).any()
-        assert (passes[0] != np.arange(num_examples)).any()
+        assert (epochs[0] != epochs[1]).any()
+        assert (epochs[0] != np.arange(num_examples)).any()

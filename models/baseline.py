@@ -1,4 +1,4 @@
-"""The convolutional baseline that the reference compares with."""
+"""The convolutional baseline of the reference."""
 
 import dataclasses
 from typing import ClassVar
@@ -10,7 +10,6 @@ from input_data import features as keys
 from layers.utils import reference_initializers
 from models.classifier import Classifier
 from models.hparams import BaseHParams, loss_type, padding, size
-from models.tf1_variables import Tf1Variable, layer, plain
 
 KERNEL_SIZE = 5
 CONV_STDDEV = 0.05
@@ -21,7 +20,6 @@ POOL_SIZE = 2
 class HParams(BaseHParams):
     """Hyper-parameters of the baseline, with the reference's defaults."""
 
-    # In the reference all models share theirs.
     UNUSED: ClassVar = ("leaky", "num_prime_capsules", "remake", "routing")
 
     dense_units: int = size(1024, "units of the dense layer")
@@ -30,27 +28,12 @@ class HParams(BaseHParams):
     padding: str = padding()
     second_channels: int = size(256, "channels of the second convolution")
 
-    @property
-    def channels(self):
-        """Of both convolutions."""
-        return self.first_channels, self.second_channels
-
 
 class BaselineModel(Classifier):
     """Two convolutions with max pooling, then two dense layers.
 
     conv 5x5 to `first_channels` and to `second_channels`, each relu and 2x2 max
     pool with stride 2; dense `dense_units`, relu; dense `num_classes`, linear.
-
-    Call arguments:
-      x: dict with `images` [B, H, W, C].
-
-    Returns (from a call) a dict:
-      logits: float32 [B, classes].
-
-    Args:
-      shape, num_targets, hparams, **kwargs: as of `Classifier`; num_targets
-        changes nothing in the network.
     """
 
     HParams = HParams
@@ -64,23 +47,20 @@ class BaselineModel(Classifier):
                 padding=hparams.padding.lower(),
                 activation="relu",
                 data_format="channels_last",
-                name=f"conv{number}",
+                name=name,
                 **reference_initializers(stddev=CONV_STDDEV),
             )
-            for number, channels in enumerate(hparams.channels, start=1)
+            for name, channels in (
+                ("conv1", hparams.first_channels),
+                ("conv2", hparams.second_channels),
+            )
         ]
         self.pool = keras.layers.MaxPooling2D(
-            POOL_SIZE,
-            strides=POOL_SIZE,
-            padding="same",
-            data_format="channels_last",
+            POOL_SIZE, padding="same", data_format="channels_last"
         )
         self.flatten = keras.layers.Flatten(data_format="channels_last")
         self.fc1 = keras.layers.Dense(
-            hparams.dense_units,
-            activation="relu",
-            name="fc1",
-            **reference_initializers(),
+            hparams.dense_units, "relu", name="fc1", **reference_initializers()
         )
         self.softmax_layer = keras.layers.Dense(
             shape.num_classes,
@@ -90,7 +70,6 @@ class BaselineModel(Classifier):
         )
 
     def activations(self, images):
-        """What each layer gives before pooling, by its name."""
         activations = {}
         hidden = images
         for convolution in self.convolutions:
@@ -105,21 +84,6 @@ class BaselineModel(Classifier):
 
     @classmethod
     def receptive_field(cls, hparams):
-        pool = (POOL_SIZE, POOL_SIZE, "SAME")
-        return ((KERNEL_SIZE, 1, hparams.padding), pool) * len(hparams.channels)
-
-    @classmethod
-    def tf1_variables(cls, shape, hparams):
-        kernel = (KERNEL_SIZE, KERNEL_SIZE)
-        first, second = hparams.channels
-        units = hparams.dense_units
-        grid = (cls.positions(n, hparams) for n in (shape.height, shape.width))
-        pooled = (second, *grid)
-        return {
-            **layer("conv1", (*kernel, shape.depth), first),
-            **layer("conv2", (*kernel, first), second),
-            # Rows: channel, row, column there; row, column, channel here.
-            "fc1/weights": Tf1Variable((pooled, (units,)), (1, 2, 0, 3)),
-            "fc1/biases": plain(units),
-            **layer("softmax_layer", (units,), shape.num_classes),
-        }
+        convolution = (KERNEL_SIZE, 1, hparams.padding)
+        pooling = (POOL_SIZE, POOL_SIZE, "SAME")
+        return (convolution, pooling) * 2

@@ -1,29 +1,21 @@
-"""The capsule network of the paper's section 4."""
+"""The capsule network of Sabour, Frosst and Hinton 2017, section 4.
+
+Source: "Dynamic Routing Between Capsules", https://arxiv.org/abs/1710.09829.
+"""
 
 import dataclasses
-import math
 from typing import ClassVar
 
 import layers
+from common.flags import field
 from input_data import features as keys
 from layers.network import KERNEL_SIZE, PRIMARY_STRIDES
-from layers.reconstruction import HIDDEN_UNITS
 from models.classifier import Classifier, Routing, on_grid
-from models.hparams import (
-    MOST_ITERATIONS,
-    BaseHParams,
-    loss_type,
-    padding,
-    remake,
-    remake_weight,
-    size,
-)
-from models.tf1_variables import Tf1Variable, layer, plain
-from old.fields import field
+from models.hparams import DecoderHParams, loss_type, padding, size
 
 
 @dataclasses.dataclass(frozen=True)
-class HParams(BaseHParams):
+class HParams(DecoderHParams):
     """Hyper-parameters of the capsule model, with the reference's defaults."""
 
     PRESETS: ClassVar = {
@@ -47,32 +39,14 @@ class HParams(BaseHParams):
     num_prime_capsules: int = size(32, "types of primary capsules")
     padding: str = padding()
     primary_atoms: int = size(8, "atoms of a primary capsule")
-    remake: bool = remake()
-    remake_weight: float = remake_weight()
-    routing: int = size(
-        3, "routing iterations of the class capsules", at_most=MOST_ITERATIONS
-    )
+    routing: int = size(3, "routing iterations of the class capsules")
 
 
 class CapsuleModel(Classifier):
     """Convolution, primary capsules, class capsules and a decoder.
 
     The layers are those of `layers.CapsuleStack`; logits are the lengths of
-    its class capsules. With `remake`, a decoder redraws the image from the
-    capsule of each label.
-
-    Call arguments:
-      x: dict with `images` [B, H, W, C] and, for the decoder, `recons_label`
-        [B] and with two targets `spare_label` [B]. Without labels the longest
-        capsules are redrawn.
-
-    Returns (from a call) a dict:
-      logits: float32 [B, classes].
-      capsules: [B, classes, class_atoms], the class capsules.
-      recons, with two targets also spare_recons: [B, H, W, C], if `remake`.
-
-    Args:
-      shape, num_targets, hparams, **kwargs: as of `Classifier`.
+    the class capsules. There is a decoder if `remake`.
     """
 
     HParams = HParams
@@ -90,15 +64,13 @@ class CapsuleModel(Classifier):
             leaky=hparams.leaky,
             padding=hparams.padding,
         )
-        # Under these names Keras finds their weights, also in a file.
+        # Keras tracks layers that are attributes of the model.
         self.conv1 = self._stack.conv1
         self.conv_capsule1 = self._stack.conv_capsule1
         self.capsule2 = self._stack.capsule2
         if hparams.remake:
-            self.recons = layers.Reconstruction(
-                shape.height, shape.width, shape.depth, name="recons"
-            )
-            self.track_reconstructions()
+            size = (shape.height, shape.width, shape.depth)
+            self.add_decoder(layers.Reconstruction(*size, name="recons"))
 
     def activations(self, images):
         return self._stack.activations(images)
@@ -120,37 +92,3 @@ class CapsuleModel(Classifier):
             (KERNEL_SIZE, strides, hparams.padding)
             for strides in (1, PRIMARY_STRIDES)
         )
-
-    @classmethod
-    def tf1_variables(cls, shape, hparams):
-        kernel = (KERNEL_SIZE, KERNEL_SIZE)
-        types, atoms = hparams.num_prime_capsules, hparams.primary_atoms
-        grid = (cls.positions(n, hparams) for n in (shape.height, shape.width))
-        primary = (types, *grid)
-        classes = (shape.num_classes, hparams.class_atoms)
-        variables = {
-            **layer("conv1", (*kernel, shape.depth), hparams.conv_channels),
-            "conv_capsule1/weights": plain(
-                *kernel, hparams.conv_channels, types * atoms
-            ),
-            "conv_capsule1/biases": plain(types, atoms, 1, 1),
-            # Input capsules: type, row, column there; row, column, type here.
-            "capsule2/weights": Tf1Variable(
-                (primary, (atoms,), (math.prod(classes),)), (1, 2, 0, 3, 4)
-            ),
-            "capsule2/biases": plain(*classes),
-        }
-        if not hparams.remake:
-            return variables
-        # Pixels: channel, row, column there; row, column, channel here.
-        pixels = (shape.depth, shape.height, shape.width)
-        first, second = HIDDEN_UNITS
-        return {
-            **variables,
-            **layer("recons/recons_1", (math.prod(classes),), first),
-            **layer("recons/recons_2", (first,), second),
-            "recons/recons_3/weights": Tf1Variable(
-                ((second,), pixels), (0, 2, 3, 1)
-            ),
-            "recons/recons_3/biases": Tf1Variable((pixels,), (1, 2, 0)),
-        }

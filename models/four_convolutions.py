@@ -1,19 +1,19 @@
-"""What the networks of J. Su's experiment share: four convolutions, the loss.
+"""J. Su's convolutions and loss, and his baseline, which pools over positions.
 
 Sources: J. Su, https://kexue.fm/archives/4819 and 5112 (2018), and his code,
-https://github.com/bojone/Capsule ("the author" in the modules of both).
+https://github.com/bojone/Capsule.
 """
 
 import dataclasses
-import itertools
 
 import keras
+from keras import ops
 
 import layers
+from common.flags import field
 from input_data import features as keys
 from models.classifier import Classifier
 from models.hparams import BaseHParams, size
-from old.fields import field
 
 KERNEL_SIZE = 3
 POOL_SIZE = 2
@@ -23,20 +23,16 @@ ABSENT_WEIGHT = 0.25
 
 @dataclasses.dataclass(frozen=True)
 class HParams(BaseHParams):
-    """What both networks have beside the hyper-parameters of all models."""
+    """Hyper-parameters of both networks."""
 
-    decay_rate: float = field(
-        1.0,
-        "factor of schedule=exponential for `decay_steps`; 1 is no decay, as "
-        "the author has it",
-        above=0,
-    )
+    # Su's rate does not decay.
+    decay_rate: float = field(1.0, "factor for each `decay_steps`", above=0)
     first_channels: int = size(64, "channels of the first two convolutions")
     second_channels: int = size(128, "channels of the other two")
 
 
 class FourConvolutions(Classifier):
-    """Four convolutions 3x3, relu, with 2x2 average pooling in the middle.
+    """Four 3x3 convolutions with relu, 2x2 average pooling after the second.
 
     The first two have `first_channels` channels, the others `second_channels`;
     initial weights are those of Keras. The loss is
@@ -44,13 +40,10 @@ class FourConvolutions(Classifier):
       y * max(0, 0.9 - p)^2 + 0.25 * (1 - y) * max(0, p - 0.1)^2
 
     for the lengths or probabilities p, the mean over the classes.
-
-    Args:
-      shape, num_targets, hparams, **kwargs: as of `Classifier`.
     """
 
     HParams = HParams
-    # The default of Keras, as the author has it.
+    # The default of Keras, which Su uses.
     adam_epsilon = 1e-7
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
@@ -77,7 +70,7 @@ class FourConvolutions(Classifier):
         return (*[convolution] * 2, pooling, *[convolution] * 2)
 
     def convolve(self, images):
-        """What each convolution gives, by its name, the last at last."""
+        """Dict from the name of each convolution to its output."""
         activations = {}
         hidden = images
         for number, convolution in enumerate(self.convolutions):
@@ -91,16 +84,44 @@ class FourConvolutions(Classifier):
             labels, outputs[keys.LOGITS], absent_weight=ABSENT_WEIGHT
         )
 
+
+@dataclasses.dataclass(frozen=True)
+class PoolingHParams(HParams):
+    """Hyper-parameters of the network, with Su's defaults."""
+
+    dense_units: int = size(128, "units of the dense layer")
+
+
+class PoolingModel(FourConvolutions):
+    """Four convolutions, the mean over all positions, two dense layers.
+
+    dense `dense_units`, relu; dense `num_classes`, sigmoid: each logit is the
+    probability of one class.
+    """
+
+    HParams = PoolingHParams
+
+    def __init__(self, shape, num_targets, hparams, **kwargs):
+        super().__init__(shape, num_targets, hparams, **kwargs)
+        self.dense = keras.layers.Dense(
+            hparams.dense_units, activation="relu", name="dense"
+        )
+        self.probabilities = keras.layers.Dense(
+            shape.num_classes,
+            activation="sigmoid",
+            dtype="float32",
+            name="probabilities",
+        )
+
+    def activations(self, images):
+        activations = self.convolve(images)
+        pooled = ops.mean(activations["conv4"], axis=(1, 2))
+        return {**activations, "dense": self.dense(pooled)}
+
+    def call(self, x):
+        hidden = self.activations(x[keys.IMAGES])["dense"]
+        return {keys.LOGITS: self.probabilities(hidden)}
+
     @classmethod
-    def num_weights(cls, shape, hparams):
-        channels = (
-            shape.depth,
-            hparams.first_channels,
-            hparams.first_channels,
-            hparams.second_channels,
-            hparams.second_channels,
-        )
-        return sum(
-            KERNEL_SIZE**2 * before * after + after
-            for before, after in itertools.pairwise(channels)
-        )
+    def takes_any_size(cls, hparams):
+        return True

@@ -1,30 +1,33 @@
-"""The network of "Matrix capsules with EM routing", section 5."""
+"""The network of Hinton, Sabour and Frosst 2018, section 5.
+
+Source: "Matrix capsules with EM routing",
+https://openreview.net/forum?id=HJWLfGWRb.
+"""
 
 import dataclasses
-import itertools
 from typing import ClassVar
 
 import keras
 
 import layers
+from common.flags import field
 from input_data import features as keys
-from layers.em_routing import NORMALISATIONS, POSE_ENTRIES
+from layers.em_routing import NORMALISATIONS
 from layers.losses import CLASSIFICATION_LOSSES
 from layers.matrix_capsule import KERNEL_STDDEV
 from layers.utils import TruncatedNormal
 from models.classifier import Classifier, Routing, on_grid
-from models.hparams import MOST_ITERATIONS, BaseHParams, padding, size
-from old.fields import MOST_STEPS, field
+from models.hparams import BaseHParams, padding, size
 
 CONV_SIZE, CONV_STRIDES = 5, 2
 CAPSULE_SIZE = 3
-# Of the two layers of convolutional capsules.
+# Strides of the two layers of convolutional capsules.
 CAPSULE_STRIDES = (2, 1)
 
 
 @dataclasses.dataclass(frozen=True)
 class HParams(BaseHParams):
-    """Hyper-parameters of the matrix capsules, with the paper's defaults."""
+    """Hyper-parameters with the paper's defaults."""
 
     PRESETS: ClassVar = {
         # The paper's table 1: 68 thousand weights with five classes.
@@ -37,18 +40,11 @@ class HParams(BaseHParams):
     }
 
     class_lambda: float = field(
-        0.01,
-        "inverse temperature of the class capsules that the iterations "
-        "approach",
-        above=0,
-        network=True,
+        0.01, "final lambda of the class capsules", above=0, network=True
     )
     conv_channels: int = size(32, "A, channels of the convolution")
     conv_lambda: float = field(
-        0.01,
-        "inverse temperature of the convolutional capsules",
-        above=0,
-        network=True,
+        0.01, "final lambda of convolutional capsules", above=0, network=True
     )
     conv_stddev: float = field(
         0.05, "standard deviation of the convolution's initial kernel", above=0
@@ -58,22 +54,16 @@ class HParams(BaseHParams):
     )
     damping: float = field(
         0.0,
-        "share of the mean before in each mean of the routing; 0.1 in the "
-        "authors' code",
-        is_valid=lambda value: 0 <= value < 1,
-        valid="at least 0 and less than 1",
+        "weight of the previous mean in each mean of the routing; the authors' "
+        "code has 0.1",
+        at_least=0,
+        at_most=0.99,
         network=True,
     )
-    decay_steps: int = field(
-        20_000, "steps for one decay factor", at_least=1, at_most=MOST_STEPS
-    )
-    first_types: int = size(
-        32, "C, types of the first capsules that are routed"
-    )
+    decay_steps: int = field(20_000, "steps for one decay factor", at_least=1)
+    first_types: int = size(32, "C, types of the first routed capsules")
     kernel_stddev: float = field(
-        KERNEL_STDDEV,
-        "standard deviation of the initial transformations of votes",
-        above=0,
+        KERNEL_STDDEV, "standard deviation of initial transformations", above=0
     )
     learning_rate: float = field(0.003, "learning rate at step 0", above=0)
     loss_type: str = field(
@@ -83,26 +73,20 @@ class HParams(BaseHParams):
     )
     margin_schedule: str = field(
         "linear",
-        "how the margin of the spread loss grows: linear from 0.2 to 0.9, or "
+        "growth of the spread loss's margin: linear from 0.2 to 0.9, or "
         "sigmoid, as in the authors' code, from 0.21 to 0.99",
         choices=tuple(layers.MARGIN_SCHEDULES),
     )
     margin_steps: int = field(
-        20_000,
-        "steps until the margin is at its end; 700000 in the authors' code",
-        at_least=1,
-        at_most=MOST_STEPS,
+        20_000, "steps until the full margin; authors' code: 700000", at_least=1
     )
     min_variance: float = field(
-        5e-4,
-        "added to each variance of the routing",
-        at_least=1e-6,
-        network=True,
+        5e-4, "added to each variance", at_least=1e-6, network=True
     )
     normalise: str = field(
         "parents",
-        "over which parents the assignments of a capsule sum to 1: parents is "
-        "all, types those at each position, positions those of each type",
+        "the parents over which the assignments of a capsule sum to 1: "
+        "parents is all, types all at one position, positions all of one type",
         choices=NORMALISATIONS,
         network=True,
     )
@@ -110,39 +94,26 @@ class HParams(BaseHParams):
         "padding of the convolution; that of the capsules is VALID"
     )
     primary_types: int = size(32, "B, types of primary capsules")
-    routing: int = size(3, "iterations of EM routing", at_most=MOST_ITERATIONS)
-    second_types: int = size(
-        32, "D, types of the second capsules that are routed"
-    )
+    routing: int = size(3, "iterations of EM routing")
+    second_types: int = size(32, "D, types of the second routed capsules")
     weight_decay: float = field(
-        2e-7, "times half the square of kernels and transformations", at_least=0
+        2e-7, "weight of half the sum of squared kernels", at_least=0
     )
 
 
 class MatrixCapsuleModel(Classifier):
-    """A convolution and four layers of matrix capsules, routed by EM.
+    """A convolution and four layers of matrix capsules with EM routing.
 
     conv 5x5 stride 2 to `conv_channels` channels, relu; `primary_types` primary
     capsules at each position; capsules 3x3 stride 2 of `first_types` and 3x3
     stride 1 of `second_types`, both VALID; one capsule for each class. Logits
-    are the activations of these, and the prediction the largest.
-
-    Call arguments:
-      x: dict with `images` [B, H, W, C].
-
-    Returns (from a call) a dict:
-      logits: float32 [B, classes], in (0, 1).
-      capsules: [B, classes, 16], the poses of the class capsules.
-
-    Args:
-      shape, num_targets, hparams, **kwargs: as of `Classifier`; num_targets
-        changes nothing in the network.
+    are the activations of the class capsules, `capsules` their 16 pose entries.
     """
 
     HParams = HParams
     has_class_capsules = True
-    # Half the time of a step, which else goes from memory and back.
-    fuses = True
+    # Routing is many small operations: XLA halves the time of a step.
+    compile_with_xla = True
     # Variances are small differences of sums of squares.
     full_float32 = True
 
@@ -170,17 +141,15 @@ class MatrixCapsuleModel(Classifier):
         types = (hparams.first_types, hparams.second_types)
         self.routed = [
             layers.ConvMatrixCapsules(
-                count,
+                types[i],
                 CAPSULE_SIZE,
-                strides,
+                CAPSULE_STRIDES[i],
                 final_lambda=hparams.conv_lambda,
                 normalise=hparams.normalise,
-                name=f"conv_capsules{number}",
+                name=f"conv_capsules{i + 1}",
                 **common,
             )
-            for number, (count, strides) in enumerate(
-                zip(types, CAPSULE_STRIDES, strict=True), start=1
-            )
+            for i in range(2)
         ]
         self.classes = layers.ClassMatrixCapsules(
             shape.num_classes,
@@ -190,34 +159,29 @@ class MatrixCapsuleModel(Classifier):
             **common,
         )
 
-    def _capsules(self, images):
-        """Dict of each layer's poses and activations; of conv1, channels."""
-        features = {"conv1": self.conv1(images)}
-        capsules = self.primary(features["conv1"])
-        features["primary_capsules"] = capsules
-        for layer in (*self.routed, self.classes):
-            capsules = layer(capsules)
-            features[layer.name] = capsules
-        return features
-
     def activations(self, images):
-        """What each layer gives, by its name: poses and activations apart."""
-        features = self._capsules(images)
-        found = {"conv1": features.pop("conv1")}
-        for name, (poses, activations) in features.items():
-            found[f"{name}/poses"] = poses
-            found[f"{name}/activations"] = activations
-        return found
+        capsules = self.conv1(images)
+        outputs = {"conv1": capsules}
+        for layer in (self.primary, *self.routed, self.classes):
+            capsules = layer(capsules)
+            outputs[f"{layer.name}/poses"] = capsules[0]
+            outputs[f"{layer.name}/activations"] = capsules[1]
+        return outputs
 
     def routing_of(self, images):
-        capsules = self._capsules(images)[self.routed[-1].name]
-        by_child = self.classes.assignments(capsules)
-        assignments = on_grid(by_child, capsules[0].shape[1:-1])
-        return Routing(assignments, False, self.receptive_field(self.hparams))
+        outputs = self.activations(images)
+        poses = outputs["conv_capsules2/poses"]
+        activations = outputs["conv_capsules2/activations"]
+        couplings = self.classes.assignments((poses, activations))
+        by_position = on_grid(couplings, poses.shape[1:-1])
+        return Routing(by_position, False, self.receptive_field(self.hparams))
 
     def call(self, x):
-        poses, activations = self._capsules(x[keys.IMAGES])[self.classes.name]
-        return {keys.LOGITS: activations, keys.CAPSULES: poses}
+        outputs = self.activations(x[keys.IMAGES])
+        return {
+            keys.LOGITS: outputs["class_capsules/activations"],
+            keys.CAPSULES: outputs["class_capsules/poses"],
+        }
 
     def classification_loss(self, labels, outputs, step):
         if self.hparams.loss_type != "spread":
@@ -231,36 +195,18 @@ class MatrixCapsuleModel(Classifier):
         super().create_weights(shape)
         if self.hparams.weight_decay:
             decay = keras.regularizers.L2(0.5 * self.hparams.weight_decay)
-            for kernel in self._kernels():
+            # Biases and betas do not decay.
+            for kernel in (
+                self.conv1.kernel,
+                self.primary.pose_weights,
+                self.primary.activation_weights,
+                *(layer.kernel for layer in (*self.routed, self.classes)),
+            ):
                 kernel.regularizer = decay
-
-    def _kernels(self):
-        """The weights that decay: neither biases nor betas."""
-        return [
-            self.conv1.kernel,
-            self.primary.pose_weights,
-            self.primary.activation_weights,
-            *(layer.kernel for layer in (*self.routed, self.classes)),
-        ]
 
     @classmethod
     def receptive_field(cls, hparams):
         return (
             (CONV_SIZE, CONV_STRIDES, hparams.padding),
             *((CAPSULE_SIZE, strides, "VALID") for strides in CAPSULE_STRIDES),
-        )
-
-    @classmethod
-    def num_weights(cls, shape, hparams):
-        channels, primary = hparams.conv_channels, hparams.primary_types
-        types = (primary, hparams.first_types, hparams.second_types)
-        routed = sum(
-            CAPSULE_SIZE**2 * children * parents * POSE_ENTRIES + 2 * parents
-            for children, parents in itertools.pairwise(types)
-        )
-        return (
-            (CONV_SIZE**2 * shape.depth + 1) * channels
-            + (channels + 1) * primary * (POSE_ENTRIES + 1)
-            + routed
-            + (types[-1] * POSE_ENTRIES + 2) * shape.num_classes
         )

@@ -1,6 +1,6 @@
-"""J. Su's capsule network, whose capsules share their weights.
+"""Su's capsule network, whose positions share their transformation weights.
 
-Its weights do not depend on the image size: trained on single digits it finds
+The weights do not depend on the image size: trained on single digits it finds
 both of two digits in a larger image (docs/shared_weights.md).
 """
 
@@ -9,70 +9,53 @@ import dataclasses
 from keras import ops
 
 import layers
+from common.flags import field
 from input_data import features as keys
 from models import four_convolutions
 from models.classifier import Routing, on_grid
 from models.four_convolutions import FourConvolutions
-from models.hparams import MOST_ITERATIONS, size
-from old.fields import field
+from models.hparams import size
 
-# Keras' epsilon: the squared length of a zero capsule in the author's squash.
+# Keras' epsilon: the squared length of a zero capsule in Su's squash.
 SQUASH_EPSILON = 1e-7
 
 
 @dataclasses.dataclass(frozen=True)
 class HParams(four_convolutions.HParams):
-    """Hyper-parameters of the network, with the author's of today."""
+    """Hyper-parameters of the network, with those of Su's current code."""
 
     class_atoms: int = size(16, "atoms of a class capsule")
     compare: str = field(
         "direction",
-        "what votes are compared with: direction is the sum over its length "
-        "(the author's later routing), squashed the squashed sum (his earlier "
-        "one, and the paper's)",
+        "what votes are compared with: direction is the sum over its length, "
+        "Su's later routing; squashed is the squashed sum, as in the paper",
         choices=("direction", "squashed"),
         network=True,
     )
     logits: str = field(
         "replace",
-        "whether an iteration replaces the logits of the couplings, as the "
-        "author does, or adds to them, as the paper does (add); it matters "
-        "from three iterations on",
+        "whether an iteration replaces the logits of the couplings, as Su "
+        "does, or adds to them, as the paper does",
         choices=("replace", "add"),
         network=True,
     )
-    routing: int = size(3, "routing iterations", at_most=MOST_ITERATIONS)
+    routing: int = size(3, "routing iterations")
     share_weights: bool = field(
         True,
-        "whether all positions share their weights; if not, the network is "
-        "for images of one size",
+        "all positions share their weights; if not, images have one size",
         network=True,
     )
     squash_constant: float = field(
-        0.5,
-        "the squared length that is squashed to 1/2; the paper's is 1",
-        above=0,
-        network=True,
+        0.5, "squared length squashed to 1/2; paper: 1", above=0, network=True
     )
 
 
 class SharedCapsuleModel(FourConvolutions):
-    """Four convolutions; every position is a capsule; class capsules.
+    """Four convolutions and class capsules, routed from every position.
 
     The channels of a position are the atoms of one input capsule, not
     squashed. There is one class capsule of `class_atoms` atoms per class;
     logits are their lengths.
-
-    Call arguments:
-      x: dict with `images` [B, H, W, C].
-
-    Returns (from a call) a dict:
-      logits: float32 [B, classes].
-      capsules: [B, classes, class_atoms], the class capsules.
-
-    Args:
-      shape, num_targets, hparams, **kwargs: as of `Classifier`; num_targets
-        changes nothing in the network.
     """
 
     HParams = HParams
@@ -97,14 +80,13 @@ class SharedCapsuleModel(FourConvolutions):
         )
 
     def activations(self, images):
-        """What each layer gives, by its name: the last are class capsules."""
         activations = self.convolve(images)
-        capsules = self.capsule(_by_position(activations["conv4"]))
+        capsules = self.capsule(_flatten(activations["conv4"]))
         return {**activations, "capsule": capsules}
 
     def routing_of(self, images):
         features = self.convolve(images)["conv4"]
-        couplings = self.capsule.couplings(_by_position(features))
+        couplings = self.capsule.couplings(_flatten(features))
         by_position = on_grid(couplings, (*features.shape[1:3], 1))
         receptive_field = self.receptive_field(self.hparams)
         return Routing(by_position, self.capsule.leaky, receptive_field)
@@ -117,20 +99,8 @@ class SharedCapsuleModel(FourConvolutions):
     def takes_any_size(cls, hparams):
         return hparams.share_weights
 
-    @classmethod
-    def num_weights(cls, shape, hparams):
-        inputs = 1
-        if not hparams.share_weights:
-            for pixels in (shape.height, shape.width):
-                inputs *= cls.positions(pixels, hparams)
-        votes = hparams.second_channels * shape.num_classes
-        return (
-            super().num_weights(shape, hparams)
-            + inputs * votes * hparams.class_atoms
-        )
 
-
-def _by_position(features):
+def _flatten(features):
     """[B, h, w, channels] -> [B, h * w, channels]."""
     _, height, width, channels = features.shape
     return ops.reshape(features, (-1, height * width, channels))

@@ -105,7 +105,10 @@ def field(default, help_text, **meaning):
       **meaning: attributes of `Meaning`.
     """
     return dataclasses.field(
-        default=default, metadata={"meaning": Meaning(help_text, **meaning)}
+        default=default,
+        metadata=dict.fromkeys(
+            ("meaning", "spec"), Meaning(help_text, **meaning)
+        ),
     )
 
 

@@ -9,9 +9,9 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from checkpoints.architecture import Architecture
 from input_data.features import ImageShape
 from models.registry import model_class
+from training.checkpoint import Architecture
 
 v1 = tf.compat.v1
 
@@ -147,20 +147,3 @@ def write(prefix, values, version=v1.train.SaverDef.V2):
             session, str(prefix), write_meta_graph=False
         )
     return str(prefix)
-
-
-def read(prefix):
-    """Dict from name to array, all of a checkpoint."""
-    reader = tf.train.load_checkpoint(str(prefix))
-    return {
-        name: reader.get_tensor(name)
-        for name in reader.get_variable_to_shape_map()
-    }
-
-
-def assert_same(values, expected):
-    """Two dicts of arrays are equal bit for bit."""
-    assert values.keys() == expected.keys()
-    for name, value in expected.items():
-        np.testing.assert_array_equal(values[name], value, err_msg=name)
-        assert values[name].dtype == value.dtype

@@ -1,36 +1,31 @@
-"""Networks that were not trained, their checkpoints: for tests, benchmarks."""
+"""Untrained networks and their checkpoints, for tests and benchmarks."""
 
-import checkpoints
-from checkpoints.architecture import Architecture
+from config import Config
 from input_data.features import ImageShape
 from models.optimizer import compile_model
 from testing.small_models import small_hparams
-from training.config import Config
+from training import checkpoint
 
 DIGITS = ImageShape(28, 28, 1, 10)
 
 
 def compiled(architecture, seed=0):
-    """The network of an `Architecture`, with its optimiser."""
+    """The compiled network of an `Architecture`."""
     network = architecture.build(seed)
     compile_model(network)
     return network
 
 
 def small(model="capsule", shape=DIGITS, num_targets=1, seed=3, **hparams):
-    """A small network with its optimiser, and its `Architecture`."""
-    architecture = Architecture(
+    """A small compiled network and its `Architecture`."""
+    architecture = checkpoint.Architecture(
         model, shape, num_targets, small_hparams(model, **hparams)
     )
     return compiled(architecture, seed), architecture
 
 
 def save(folder, network, architecture, **settings):
-    """Saves it at step 0, with what `Config(**settings)` records.
-
-    Returns:
-      The path of the checkpoint, a string.
-    """
+    """Saves it at step 0 with the settings; returns the path as a string."""
     training = Config(**settings).recorded()
-    metadata = checkpoints.Metadata(0, architecture, training)
-    return str(checkpoints.save(folder, network, metadata))
+    metadata = checkpoint.Metadata(0, architecture, training)
+    return str(checkpoint.save(folder, network, metadata))

@@ -1,9 +1,343 @@
-"""Old modules under their new names, until they are replaced."""
+"""Evaluation of a checkpoint, of an ensemble, and beside a training."""
 
-# ruff: noqa: F401
-from evaluation.evaluator import Evaluator, Predictions
-from evaluation.jobs import (
-    evaluate_continuously,
-    evaluate_ensemble,
-    evaluate_once,
+import contextlib
+import dataclasses
+import functools
+import itertools
+import pathlib
+import sys
+import time
+
+import numpy as np
+from tqdm import tqdm
+
+from common.errors import UserError
+from config import EVAL_BATCH_SIZE
+from input_data import features as keys
+from input_data import registry
+from input_data.pipeline import Pipeline
+from models.hparams import parse_overrides
+from training import checkpoint
+from training.devices import OneDevice
+from training.process import is_training
+from training.results import Results
+from training.scores import confusion_matrix, score
+
+# Seconds to wait for a training to start or to be resumed.
+_START_TIMEOUT = 60
+# Offsets in pixels, down and right, of the crops around the central one.
+_CROP_OFFSETS = tuple(
+    (down * pixels, right * pixels)
+    for pixels in (1, 2, 3)
+    for down, right in itertools.product((-1, 1), repeat=2)
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class Predictions:
+    """Predictions for a whole split.
+
+    Attributes:
+      labels: float32 array [N, classes], k-hot.
+      logits: float32 array [N, classes].
+      losses: float32 array [N]; None for an ensemble.
+      pipeline: `Pipeline` of the images.
+      dataset: string, the name of the data set.
+      images_per_second: float, of the evaluation.
+    """
+
+    labels: np.ndarray
+    logits: np.ndarray
+    losses: np.ndarray | None
+    pipeline: Pipeline
+    dataset: str
+    images_per_second: float
+
+    @functools.cached_property
+    def score(self):
+        """The `Score`."""
+        counts = score(self.labels, self.logits, self.pipeline.spec.num_targets)
+        loss = None if self.losses is None else float(self.losses.mean())
+        return dataclasses.replace(counts, loss=loss)
+
+    @functools.cached_property
+    def confusion_matrix(self):
+        """Float array [classes, classes], see `scores.confusion_matrix`."""
+        num_targets = self.pipeline.spec.num_targets
+        return confusion_matrix(self.labels, self.logits, num_targets)
+
+
+class Evaluator:
+    """Evaluates checkpoints on one split of one data set.
+
+    The network is the one that each checkpoint describes. Data settings that
+    are not given come from the checkpoint, too. A TF1 checkpoint describes
+    nothing, so that all of it comes from the settings.
+
+    Args:
+      config: `Config`.
+      strategy: `devices.OneDevice`, the default, or one of its subclasses.
+
+    Attributes:
+      model: `keras.Model` of the last checkpoint.
+    """
+
+    def __init__(self, config, strategy=None):
+        self._config = config
+        self._strategy = strategy or OneDevice()
+        self._pipelines = {}
+        self._architecture = None
+        self.model = None
+
+    def settings_for(self, opened):
+        """The `Config` for a checkpoint.
+
+        Raises:
+          UserError: if settings contradict it, or no data set is known.
+        """
+        config = self._config.with_defaults_from(opened.training)
+        if config.dataset is None and config.data_dir is None:
+            raise UserError(
+                f"{opened.path} does not record its data set; add --dataset"
+            )
+        if opened.architecture is None:
+            return config
+        architecture = opened.architecture
+        given = {"model": config.model or architecture.model}
+        if given["model"] == architecture.model:
+            hparams_class = type(architecture.hparams)
+            given |= parse_overrides(hparams_class, config.hparams_override)
+        saved = architecture.network()
+        for name, value in given.items():
+            if name in saved and saved[name] != value:
+                raise UserError(
+                    f"{opened.path} has {name}={saved[name]}, not {value}"
+                )
+        num_targets = config.num_targets or architecture.num_targets
+        return dataclasses.replace(
+            config, model=architecture.model, num_targets=num_targets
+        )
+
+    def load(self, opened):
+        """The network and the data of a checkpoint.
+
+        Args:
+          opened: `checkpoint.Checkpoint` or `Tf1Checkpoint`.
+
+        Returns:
+          Pair of the `keras.Model` with the weights, which the next call may
+          change, and the `Pipeline`.
+
+        Raises:
+          UserError: if the checkpoint does not fit the settings or the data.
+        """
+        config = self.settings_for(opened)
+        data_config = dataclasses.replace(config, model=None)
+        if data_config not in self._pipelines:
+            self._pipelines[data_config] = registry.load(
+                config.dataset_name, config.split(train=False), config
+            )
+        pipeline = self._pipelines[data_config]
+        spec = pipeline.spec
+        architecture = opened.architecture
+        if architecture is None:
+            architecture = checkpoint.Architecture.from_config(config, spec)
+        # Its weights may fit other image sizes and numbers of targets.
+        fitted = dataclasses.replace(
+            architecture, shape=spec.shape, num_targets=spec.num_targets
+        )
+        opened.require_same_network(
+            dataclasses.replace(fitted, num_targets=architecture.num_targets)
+        )
+        opened.check_same_data(config, spec)
+        if self._architecture != fitted:
+            with self._strategy.scope():
+                self.model = fitted.build()
+            if config.crops > 1 and not self.model.has_class_capsules:
+                raise UserError("--crops is for models with class capsules")
+            self._begin = self._strategy.make_predict_fn(self.model)
+            self._architecture = fitted
+        opened.load(
+            self.model,
+            dataclasses.replace(fitted, num_targets=architecture.num_targets),
+        )
+        return self.model, pipeline
+
+    def predict(self, opened):
+        """The `Predictions` of a checkpoint; raises as `load`."""
+        _, pipeline = self.load(opened)
+        config = self.settings_for(opened)
+        start = time.perf_counter()
+        labels, logits, losses = self._predict(pipeline)
+        if config.crops > 1:
+            # Hinton, Sabour, Frosst 2018, section 5: the mean activations of
+            # all crops. The loss is that of the central crop.
+            total = _shares(logits)
+            for offset in _CROP_OFFSETS:
+                _, moved_logits, _ = self._predict(pipeline.moved(offset))
+                total += _shares(moved_logits)
+            logits = total / (1 + len(_CROP_OFFSETS))
+        seconds = time.perf_counter() - start
+        return Predictions(
+            *(labels, logits, losses, pipeline, config.dataset_name),
+            images_per_second=len(labels) / seconds,
+        )
+
+    def _predict(self, pipeline):
+        """Labels, logits and losses of all examples."""
+        batch_size = self._strategy.round_up(EVAL_BATCH_SIZE)
+        predict_batch = self._begin()
+        parts = []
+        with tqdm(
+            total=pipeline.spec.num_examples,
+            unit="image",
+            mininterval=0.1 if sys.stderr.isatty() else 10,
+            leave=False,
+        ) as progress:
+            for x, y in pipeline.evaluation_batches(batch_size):
+                labels = y[keys.LOGITS]
+                # All batches have one size: the last repeats its last row.
+                padded = (
+                    {k: _pad_rows(v, batch_size) for k, v in part.items()}
+                    for part in (x, y)
+                )
+                logits, losses = (
+                    values[: len(labels)] for values in predict_batch(*padded)
+                )
+                parts.append((labels, logits, losses))
+                progress.update(len(labels))
+        return map(np.concatenate, zip(*parts, strict=True))
+
+
+def _shares(activations):
+    sums = activations.sum(axis=-1, keepdims=True)
+    return activations / np.maximum(sums, np.finfo("float32").tiny)
+
+
+def _pad_rows(array, size):
+    widths = [(0, size - len(array))] + [(0, 0)] * (array.ndim - 1)
+    return np.pad(array, widths, mode="edge")
+
+
+def evaluate_once(config, strategy=None):
+    """Evaluates `config.checkpoint`; returns its `Score`."""
+    (path,) = config.members
+    opened = checkpoint.open_checkpoint(path)
+    with Results(config, strategy) as results:
+        predictions = Evaluator(config, strategy).predict(opened)
+        # A folder stands for its newest checkpoint.
+        title = "" if opened.path == pathlib.Path(path) else f"{opened.path}:\n"
+        results.report(title, predictions, opened)
+    return predictions.score
+
+
+@contextlib.contextmanager
+def evaluate_during_training(config, strategy=None):
+    """A context for evaluations by a training itself, see `eval_every`.
+
+    Yields:
+      Function of the path of a checkpoint.
+    """
+    evaluator = Evaluator(config, strategy)
+    with Results(config, strategy) as results:
+
+        def evaluate(path):
+            opened = checkpoint.open_checkpoint(path)
+            predictions = evaluator.predict(opened)
+            results.report(f"{path}:\n", predictions, opened)
+
+        yield evaluate
+
+
+def evaluate_ensemble(config, strategy=None):
+    """Evaluates checkpoints and the mean of their logits.
+
+    Returns:
+      The ensemble's `Score`.
+
+    Raises:
+      UserError: if a checkpoint is missing, or they do not fit together.
+    """
+    paths = config.members
+    members = [checkpoint.open_checkpoint(path) for path in paths]
+    evaluator = Evaluator(config, strategy)
+    kinds, predictions = set(), []
+    with Results(config, strategy) as results:
+        for member in members:
+            predictions.append(evaluator.predict(member))
+            # Lengths of capsules have one scale, logits of others have not.
+            is_capsule = evaluator.model.has_class_capsules
+            kinds.add(
+                (
+                    predictions[-1].pipeline,
+                    "capsules" if is_capsule else evaluator.model.name,
+                )
+            )
+            if len(kinds) > 1:
+                raise UserError(
+                    f"{member.path} does not fit {members[0].path}: an "
+                    "ensemble needs the same images and kind of outputs"
+                )
+            results.report(f"{member.path}: ", predictions[-1], member, False)
+        logits = sum(member.logits for member in predictions) / len(paths)
+        ensemble = dataclasses.replace(
+            predictions[-1], logits=logits, losses=None
+        )
+        results.report_mean([member.score for member in predictions])
+        results.report(f"Ensemble of {len(paths)}:\n", ensemble)
+    return ensemble.score
+
+
+def evaluate_continuously(config, strategy=None):
+    """Evaluates the checkpoints of a training, each once, as they appear.
+
+    While a training runs in `<summary_dir>/train`, its checkpoints are
+    evaluated in the order of their steps, until its last step or until none
+    appears for `eval_timeout` seconds. If no training runs, the newest is
+    evaluated, or all with `eval_all`; unless it is of the last step, this
+    waits another minute for a training.
+
+    Raises:
+      UserError: if there is no checkpoint.
+    """
+    config.require_summary_dir()
+    directory = pathlib.Path(config.summary_dir) / "train"
+    evaluator = Evaluator(config, strategy)
+    seen, last_step = set(), -1
+    is_finished = False
+    last_time = time.monotonic()
+    with Results(config, strategy) as results:
+        while True:
+            is_running = is_training(directory)
+            paths = [path for _, path in checkpoint.find_all(directory)]
+            if not (is_running or seen or config.eval_all):
+                latest = checkpoint.latest_valid(directory)
+                seen.update(p for p in paths if latest and p != latest.path)
+            for path in paths:
+                if path in seen:
+                    continue
+                seen.add(path)
+                try:
+                    opened = checkpoint.open_checkpoint(path)
+                    predictions = evaluator.predict(opened)
+                except UserError as error:
+                    is_removed = not path.exists()  # by --keep
+                    is_damaged = isinstance(error, checkpoint.DamagedError)
+                    if not (is_removed or is_damaged):
+                        raise
+                    print(f"Warning: {error}; not evaluated", flush=True)
+                    continue
+                results.report(f"{path}:\n", predictions, opened)
+                last_step, last_time = opened.step, time.monotonic()
+                max_steps = opened.training.get("max_steps")
+                is_finished = max_steps is not None and last_step >= max_steps
+            timeout = config.eval_timeout
+            if not is_running:
+                timeout = min(_START_TIMEOUT, timeout)
+            left = last_time + timeout - time.monotonic()
+            if left <= 0 or (is_finished and not is_running):
+                break
+            is_waiting = is_running and not is_finished
+            time.sleep(min(config.eval_interval if is_waiting else 1, left))
+    if last_step < 0:
+        raise UserError(f"there is no checkpoint to evaluate in {directory}")

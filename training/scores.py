@@ -1,11 +1,120 @@
-"""Old modules under their new names, until they are replaced."""
+"""Right and wrong predictions.
 
-# ruff: noqa: F401
-from evaluation.counts import (
-    PRESENT_LENGTH,
-    Score,
-    confusion_matrix,
-    predicted_classes,
-    score,
-    wrong_examples,
-)
+A prediction is the `num_targets` classes with the largest logits; of equal
+ones the lower. Logits that are not finite predict nothing.
+"""
+
+import dataclasses
+
+import numpy as np
+
+# A class with a longer capsule counts as present. The margin loss pulls
+# lengths above 0.9 or below 0.1 (paper, section 3).
+PRESENT_LENGTH = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """Counts of right and wrong predictions.
+
+    Attributes:
+      num_examples: int.
+      correct: int, examples of which all classes are predicted.
+      almost_correct: int, examples of which at least one is.
+      confident: int, correct ones whose classes are all above
+        `PRESENT_LENGTH`.
+      loss: float, the mean loss; None for an ensemble.
+    """
+
+    num_examples: int
+    correct: int
+    almost_correct: int
+    confident: int
+    loss: float | None = None
+
+    @property
+    def wrong(self):
+        """Number of examples that are not correct."""
+        return self.num_examples - self.correct
+
+    @property
+    def almost_wrong(self):
+        """Number of examples that are not even almost correct."""
+        return self.num_examples - self.almost_correct
+
+    @property
+    def wrong_percent(self):
+        """Error rate in percent."""
+        return 100.0 * self.wrong / self.num_examples
+
+    def __str__(self):
+        return (
+            f"Total wrong predictions: {self.wrong}, "
+            f"wrong percent: {self.wrong_percent:.2f}%"
+        )
+
+    @property
+    def pairs_text(self):
+        """Both counts of pairs that do not overlap, as text."""
+        correct, confident = (
+            f"{count} of {self.num_examples} ({count / self.num_examples:.2%})"
+            for count in (self.correct, self.confident)
+        )
+        return (
+            f"Both classes right: {correct}; and both above {PRESENT_LENGTH}: "
+            f"{confident}"
+        )
+
+
+def score(labels, logits, num_targets):
+    """The `Score` of predictions.
+
+    Args:
+      labels: array [N, classes], k-hot with `num_targets` ones.
+      logits: array [N, classes].
+      num_targets: int.
+    """
+    hits = _num_hits(labels, logits, num_targets)
+    correct, almost = hits >= num_targets, hits >= 1
+    present = ((logits > PRESENT_LENGTH) | (labels == 0)).all(axis=-1)
+    counts = [int(c.sum()) for c in (correct, almost, correct & present)]
+    return Score(len(labels), *counts)
+
+
+def wrong_examples(labels, logits, num_targets):
+    """Indices of the examples that are not correct, ascending."""
+    return np.flatnonzero(_num_hits(labels, logits, num_targets) < num_targets)
+
+
+def _num_hits(labels, logits, num_targets):
+    classes = predicted_classes(logits, num_targets)
+    hits = np.take_along_axis(labels, classes, axis=-1).sum(axis=-1)
+    return hits * np.isfinite(logits).all(axis=-1)
+
+
+def predicted_classes(logits, num_targets):
+    """Int array [..., num_targets], that of the largest logit first."""
+    order = np.argsort(-logits, axis=-1, kind="stable")
+    return order[..., :num_targets]
+
+
+def confusion_matrix(labels, logits, num_targets):
+    """How often each class is predicted for each label.
+
+    A label that is predicted counts on the diagonal. With several targets the
+    missed labels are shared equally among the wrong predictions, so that a
+    row sums to the labels of its class.
+
+    Returns:
+      float64 array [classes, classes]: rows are labels, columns predictions.
+    """
+    finite = np.isfinite(logits).all(axis=-1)
+    labels, logits = labels[finite].astype(bool), logits[finite]
+    predicted = np.zeros_like(labels)
+    classes = predicted_classes(logits, num_targets)
+    np.put_along_axis(predicted, classes, True, axis=-1)
+    hits = labels & predicted
+    missed = (labels & ~hits).astype(float)
+    spurious = (predicted & ~hits).astype(float)
+    shares = missed / np.maximum(missed.sum(axis=-1, keepdims=True), 1)
+    return np.diag(hits.sum(axis=0)) + shares.T @ spurious

@@ -1,84 +1,62 @@
-"""TensorBoard event files, with the reference's tags."""
+"""TensorBoard event files with the reference's tags, and curve.csv."""
 
 import contextlib
 import dataclasses
-import hashlib
-import json
 import pathlib
-import time
 
 import keras
 import numpy as np
 import tensorflow as tf
-from tensorboard.compat.proto import event_pb2
 from tensorboard.plugins.histogram.metadata import create_summary_metadata
-from tensorboard.plugins.hparams import api as hparams_plugin
+from tensorboard.plugins.hparams import api as hparams_api
 
+from common.errors import reading, writing
+from common.files import write_file
 from input_data import features as keys
-from models.tf1_variables import tf1_name
-from old.durable import make_folder, user_errors, whole_file
-from training.curve import Curve
-from visualisation.drawing import to_rgb
 
-# Of one histogram, as TensorFlow has them.
 _NUM_BUCKETS = 30
-# Images of one `reconstruction` summary.
+# Images in one `reconstruction` summary.
 _NUM_IMAGES = 10
-# TensorBoard shows the first settings that it finds in a folder, whose files
-# it reads in the order of their names.
-_HPARAMS_FILE = "events.out.tfevents.0.hparams"
+# Names of the weights of Keras' layers, and the reference's.
+_LEAVES = {"kernel": "weights", "bias": "biases"}
+_CURVE_COLUMNS = "step,loss,accuracy\n"
 
 
 class SummaryWriter:
-    """Writes to event files of one directory.
-
-    Every method raises UserError if they cannot be written.
+    """Writes summaries to one directory.
 
     Args:
-      directory: path, `<summary_dir>/train` or another folder beside it; made
-        if it is not there.
+      directory: path, `<summary_dir>/train` or another folder beside it.
     """
 
     def __init__(self, directory):
         self._directory = pathlib.Path(directory)
         self._curve = None
-        with self._user_errors():
+        with writing(directory):
             self._writer = tf.summary.create_file_writer(str(directory))
 
     @contextlib.contextmanager
     def _writing(self):
-        with self._user_errors():
+        with writing(self._directory):
             with self._writer.as_default():
                 yield
             self._writer.flush()
 
-    def _user_errors(self):
-        return user_errors(f"event files in {self._directory}")
-
     def scalars(self, values, step):
-        """Writes a dict from tag to number, and flushes the file.
-
-        With a loss and an accuracy among them also to `curve.csv`.
-        """
+        """Writes a dict from tag to number; loss and accuracy to curve.csv."""
         with self._writing():
             for tag, value in values.items():
                 tf.summary.scalar(tag, value, step)
         if {"loss", "accuracy"} <= values.keys():
             if self._curve is None:
-                self._curve = Curve(self._directory)
+                self._curve = Curve(self._directory / "curve.csv")
             self._curve.add(step, values["loss"], values["accuracy"])
 
     def hparams(self, metadata):
-        """Writes a run's settings for the HParams page of TensorBoard.
-
-        Training and each evaluation have a row of their own: in one, the page
-        would show the mean of what both call `accuracy`. The row has the names
-        of the run's folder and of the part, and a number that tells runs of
-        the same name apart. Settings replace those that were there: after a
-        resume with others, the last metrics are of these.
+        """Writes the settings for TensorBoard's HParams page.
 
         Args:
-          metadata: `checkpoint.Metadata`; its step does not matter.
+          metadata: `checkpoint.Metadata`.
         """
         settings = {
             "model": metadata.architecture.model,
@@ -87,20 +65,11 @@ class SummaryWriter:
             **metadata.training,
         }
         settings = {k: v for k, v in settings.items() if v is not None}
-        described = json.dumps(settings, sort_keys=True).encode()
-        number = hashlib.sha256(described).hexdigest()[:6]
         folder = self._directory.resolve()
-        row = f"{folder.parent.name}/{folder.name} {number}"
-        event = event_pb2.Event(wall_time=time.time())
-        event.summary.CopyFrom(
-            hparams_plugin.hparams_pb(settings, trial_id=row)
-        )
-        path = make_folder(self._directory) / _HPARAMS_FILE
-        with (
-            whole_file(path, replace=True) as partial,
-            tf.io.TFRecordWriter(str(partial)) as file,
-        ):
-            file.write(event.SerializeToString())
+        with self._writing():
+            hparams_api.hparams(
+                settings, trial_id=f"{folder.parent.name}/{folder.name}"
+            )
 
     def image(self, tag, png, step):
         """Writes a picture, the bytes of a PNG file."""
@@ -121,7 +90,7 @@ class SummaryWriter:
                 _write_histogram(f"{tag}/histogram", values, step)
 
     def activations(self, model, x, step):
-        """Writes a histogram and the share of zeros of what layers give."""
+        """Writes a histogram and the share of zeros of each layer's output."""
         activations = model.activations(x[keys.IMAGES])
         with self._writing():
             for name, tensor in activations.items():
@@ -132,12 +101,12 @@ class SummaryWriter:
                 )
 
     def reconstructions(self, model, x, y, step):
-        """Writes images: input, target and remake stacked, if it remakes.
+        """Writes input, target and reconstruction, stacked.
 
-        With two targets, those of the second stand beside the first's. What
-        TensorBoard cannot show, two channels and values outside of [0, 1], is
-        drawn as `to_rgb` does.
+        The second target stands beside the first.
         """
+        from visualisation.drawing import to_rgb
+
         outputs = model(x)
         names = [name for name in keys.RECONS_BY_TARGET if name in outputs]
         if not names:
@@ -162,12 +131,46 @@ class SummaryWriter:
             )
 
 
-def _write_histogram(tag, values, step):
-    """As tf.summary.histogram, which takes gigabytes for millions of values.
+def tf1_name(variable):
+    """The reference's name of a trainable `keras.Variable` of a model."""
+    _, *scopes, leaf = variable.path.split("/")
+    return "/".join([*scopes, _LEAVES.get(leaf, leaf)])
 
-    Infinite values and NaN are left out.
+
+class Curve:
+    """Loss and accuracy by step in a CSV file.
+
+    After a resume, steps that are repeated replace their earlier rows.
+
+    Args:
+      path: `pathlib.Path` of the file, which may exist.
     """
-    # Between float32 values a few roundings apart 30 edges do not fit.
+
+    def __init__(self, path):
+        self._path = path
+        self._rows = {}
+        if path.exists():
+            with reading(path):
+                lines = path.read_text().splitlines()[1:]
+                # A killed process may have left half a line.
+                complete = [line for line in lines if line.count(",") == 2]
+                self._rows = {int(row.split(",")[0]): row for row in complete}
+
+    def add(self, step, loss, accuracy):
+        """Writes a row."""
+        is_next = len(self._rows) > 0 and step > max(self._rows)
+        self._rows[step] = f"{step},{loss:.6g},{accuracy:.6g}"
+        if is_next:
+            with writing(self._path), self._path.open("a") as file:
+                file.write(f"{self._rows[step]}\n")
+        else:
+            rows = [f"{self._rows[s]}\n" for s in sorted(self._rows)]
+            write_file(self._path, "".join([_CURVE_COLUMNS, *rows]))
+
+
+def _write_histogram(tag, values, step):
+    """Like tf.summary.histogram, which takes gigabytes for large weights."""
+    # float64, as 30 edges do not fit between neighboring float32 values.
     finite = values[np.isfinite(values)].astype("float64")
     counts, edges = np.histogram(finite, _NUM_BUCKETS)
     tf.summary.write(
@@ -183,33 +186,19 @@ def _to_numpy(tensor):
 
 
 def training_scalars(logs, batch_size):
-    """The reference's tags for the running means of `Classifier`.
+    """The reference's tags for the running means that `fit` reports.
 
-    `loss` is its total_loss, under the name that evaluation shares.
-
-    Args:
-      logs: dict that `fit` reports.
-      batch_size: int; the reference counts right predictions per batch.
+    `loss` is the reference's total_loss, under the name that evaluations use.
     """
     scalars = {
         "batch_classification_cost": logs["batch_classification_cost"],
         "loss": logs["loss"],
         "total_loss": logs["loss"],
         "accuracy": logs["accuracy"],
+        # The reference counts per batch.
         "correct_prediction_batch": logs["accuracy"] * batch_size,
         "almost_correct_batch": logs["almost_accuracy"] * batch_size,
     }
     if "reconstruction_error" in logs:
         scalars["reconstruction_error"] = logs["reconstruction_error"]
     return scalars
-
-
-def evaluation_scalars(score):
-    """The reference's tags for a `Score`, and those that training has too."""
-    return {
-        "correct_prediction": score.correct,
-        "wrong_prediction": score.wrong,
-        "almost_wrong_prediction": score.almost_wrong,
-        "accuracy": score.correct / score.num_examples,
-        "loss": score.loss,
-    }

@@ -2,14 +2,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from checkpoints import Metadata
-from checkpoints.architecture import Architecture
-from evaluation.counts import Score
 from input_data import features as keys
 from input_data.features import ImageShape
 from models.capsule import HParams
 from testing.events import events_of, hparams_row
 from training import summaries
+from training.checkpoint import Architecture, Metadata
 
 
 def written(folder, write):
@@ -28,7 +26,7 @@ def written(folder, write):
 
 
 @pytest.mark.parametrize("shape", [(3, 4, 5), (1000,), (1,)])
-def test_histograms_are_tensorflows(tmp_path, shape):
+def test_histograms_equal_those_of_tensorflow(tmp_path, shape):
     values = np.random.default_rng(0).normal(size=shape).astype("float32")
     ours = written(
         tmp_path / "ours",
@@ -47,7 +45,7 @@ def test_histograms_are_tensorflows(tmp_path, shape):
     np.testing.assert_array_equal(ours[:, 2], theirs[:, 2])
 
 
-def test_histograms_leave_out_what_is_not_finite(tmp_path):
+def test_histograms_leave_out_nan_and_infinity(tmp_path):
     values = np.array([1.0, np.nan, 2.0, np.inf], "float32")
     value = written(
         tmp_path / "a", lambda: summaries._write_histogram("a", values, 1)
@@ -58,7 +56,7 @@ def test_histograms_leave_out_what_is_not_finite(tmp_path):
     assert buckets[:, 2].sum() == 2
 
 
-def test_histograms_of_values_a_rounding_apart(tmp_path):
+def test_histograms_of_neighboring_values(tmp_path):
     value = np.float32(0.101)
     values = np.array([value, np.nextafter(value, np.float32(1))])
     written_value = written(
@@ -67,25 +65,36 @@ def test_histograms_of_values_a_rounding_apart(tmp_path):
     assert tf.make_ndarray(written_value.tensor)[:, 2].sum() == 2
 
 
-def test_settings_of_a_resume_replace_those_before(tmp_path):
+def test_settings_are_on_the_hparams_page(tmp_path):
     directory = tmp_path / "run" / "train"
-    rows = []
-    for learning_rate in (0.001, 0.01):
-        architecture = Architecture(
-            "capsule",
-            ImageShape(28, 28, 1, 10),
-            1,
-            HParams(learning_rate=learning_rate),
-        )
-        writer = summaries.SummaryWriter(directory)
-        writer.hparams(Metadata(0, architecture, {"seed": 7}))
-        writer.scalars({"loss": 0.5, "accuracy": 1.0}, step=10)
-        row, settings = hparams_row(directory)
-        assert settings["learning_rate"].number_value == learning_rate
-        assert settings["seed"].number_value == 7
-        rows.append(row)
-    assert rows[0] != rows[1]
-    assert all(row.startswith("run/train ") for row in rows)
+    architecture = Architecture(
+        "capsule", ImageShape(28, 28, 1, 10), 1, HParams(learning_rate=0.01)
+    )
+    writer = summaries.SummaryWriter(directory)
+    writer.hparams(Metadata(0, architecture, {"seed": 7, "pad": None}))
+    row, settings = hparams_row(directory)
+    assert row == "run/train"
+    assert settings["learning_rate"].number_value == 0.01
+    assert settings["seed"].number_value == 7
+    assert "pad" not in settings
+
+
+def test_curves_replace_repeated_steps(tmp_path):
+    path = tmp_path / "curve.csv"
+    curve = summaries.Curve(path)
+    for step in (10, 20, 30):
+        curve.add(step, 1 / step, 0.5)
+    path.write_text(path.read_text() + "40,0.1")  # a killed process
+    curve = summaries.Curve(path)
+    curve.add(20, 0.25, 0.75)
+    curve.add(40, 0.125, 1.0)
+    assert path.read_text().splitlines() == [
+        "step,loss,accuracy",
+        "10,0.1,0.5",
+        "20,0.25,0.75",
+        "30,0.0333333,0.5",
+        "40,0.125,1",
+    ]
 
 
 def pictures(folder, step):
@@ -100,26 +109,28 @@ def as_bytes(images):
     return np.round(images * 255).astype("uint8")
 
 
-def shown(folder, images, targets, remakes, step=3):
-    """The pictures of a batch whose remakes are known."""
+def shown(folder, images, targets, reconstructions, step=3):
+    """The pictures of a batch with given reconstructions."""
     names = keys.RECONS_BY_TARGET
     x = {keys.IMAGES: images}
     y = dict(zip(names, targets, strict=False))
-    outputs = dict(zip(names, remakes, strict=False))
+    outputs = dict(zip(names, reconstructions, strict=False))
     writer = summaries.SummaryWriter(folder)
     writer.reconstructions(lambda given: outputs, x, y, step)
     return pictures(folder, step)
 
 
-def test_a_remake_stands_under_its_target_beside_that_of_the_second(tmp_path):
+def test_reconstructions_stand_under_their_targets(tmp_path):
     rng = np.random.default_rng(1)
     images, *others = rng.uniform(size=(5, 2, 4, 6, 1)).astype("float32")
-    targets, remakes = others[:2], others[2:]
-    for number, picture in enumerate(shown(tmp_path, images, targets, remakes)):
+    targets, reconstructions = others[:2], others[2:]
+    for number, picture in enumerate(
+        shown(tmp_path, images, targets, reconstructions)
+    ):
         assert picture.shape == (3 * 4, 2 * 6, 3)
         for column in range(2):
             for row, expected in enumerate(
-                (images, targets[column], remakes[column])
+                (images, targets[column], reconstructions[column])
             ):
                 place = picture[4 * row :, 6 * column :, 0][:4, :6]
                 difference = (
@@ -128,32 +139,7 @@ def test_a_remake_stands_under_its_target_beside_that_of_the_second(tmp_path):
                 assert abs(difference).max() <= 1
 
 
-def test_two_standardised_channels_are_shown_side_by_side(tmp_path):
-    images = np.zeros((1, 2, 2, 2), "float32")
-    images[..., 0], images[..., 1] = -3.0, 1.0
-    remakes = np.full((1, 2, 2, 2), 0.5, "float32")
-    (picture,) = shown(tmp_path, images, [images], [remakes])
-    assert picture.shape == (6, 4, 3)  # grey, and without transparency
-    for rows in (slice(0, 2), slice(2, 4)):
-        assert (picture[rows, :2] == 0).all()
-        assert (picture[rows, 2:] == 255).all()
-    assert (abs(picture[4:].astype(int) - round(3.5 / 4 * 255)) <= 1).all()
-
-
-def test_the_scalars_of_an_evaluation_are_the_counts():
-    score = Score(
-        num_examples=10, correct=6, almost_correct=9, confident=5, loss=0.25
-    )
-    assert summaries.evaluation_scalars(score) == {
-        "correct_prediction": 6,
-        "wrong_prediction": 4,
-        "almost_wrong_prediction": 1,
-        "accuracy": 0.6,
-        "loss": 0.25,
-    }
-
-
-def test_those_of_a_training_are_shares_and_counts_of_a_batch():
+def test_training_scalars():
     logs = {
         "batch_classification_cost": 0.5,
         "loss": 0.75,

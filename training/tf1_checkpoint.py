@@ -1,98 +1,211 @@
-"""Converts TF1 checkpoints of the reference into ours, and ours into TF1's.
+"""TF1 checkpoints of the reference, and their conversion into ours.
 
   python -m training.tf1_checkpoint DIR/model.ckpt-600000 OUT \
     --hparams_override=num_prime_capsules=64,padding=SAME,remake=false \
     --height=24 --width=24 --depth=3
-  python -m training.tf1_checkpoint OUT/model.ckpt-600000 BACK
 
-The arguments are the checkpoint to convert and the folder to make
-model.ckpt-STEP in. The flags describe the network of a TF1 checkpoint, which
-does not describe itself.
+writes OUT/model.ckpt-600000. The flags describe the network, which a TF1
+checkpoint does not.
+
+A TF1 checkpoint is named by the prefix of its files, DIR/model.ckpt-1 for
+model.ckpt-1.index and model.ckpt-1.data-00000-of-00001. It holds the weights
+under the reference's names, `global_step` and usually Adam's moments.
 """
 
 import dataclasses
+import pathlib
+import types
 
-from absl import app, flags
+from absl import flags as absl_flags
 
-import devices
-import old.flags
-from input_data.features import ImageShape
+from common import flags
+from common.errors import UserError, reading
+from common.flags import field
+from common.startup import load_backend
 from models.registry import MODELS
-from old.ending import told
-from old.errors import UserError
-from old.fields import field, meanings
-from old.startup import load_backend
+from training.summaries import tf1_name
 
-_LARGEST = 10**5
+STEP = "global_step"
+# Names of Adam's moments: the reference's suffix and Keras'.
+_SLOTS = {"/Adam": "_momentum", "/Adam_1": "_velocity"}
 
 
-def _size(default, help_text):
-    return field(default, help_text, at_least=1, at_most=_LARGEST)
+class Tf1Checkpoint:
+    """A TF1 checkpoint, with the methods of `checkpoint.Checkpoint`.
+
+    Attributes:
+      path: `pathlib.Path`, the prefix of its files.
+      step: int, the training steps taken.
+      has_slots: bool, whether it holds Adam's moments.
+      architecture, training, class_names: None, {} and None: not recorded.
+
+    Raises:
+      UserError: if it cannot be read or is not of the reference.
+    """
+
+    architecture = None
+    training = types.MappingProxyType({})
+    class_names = None
+
+    def __init__(self, path):
+        import tensorflow as tf
+
+        self.path = pathlib.Path(path)
+        with reading(path):
+            self._reader = tf.train.load_checkpoint(str(path))
+            self._shapes = self._reader.get_variable_to_shape_map()
+            self.step = int(self._reader.get_tensor(STEP))
+        self.has_slots = any(n.endswith(tuple(_SLOTS)) for n in self._shapes)
+
+    def check_same_data(self, config, spec):
+        """Does nothing: the data set is not recorded."""
+
+    def require_same_network(self, architecture):
+        """Does nothing: `load` compares the shapes."""
+
+    def load(self, model, architecture):
+        """Loads weights, and Adam's moments if the model is compiled.
+
+        Raises:
+          UserError: for variables that are missing, unexpected or of another
+            shape; the model is then unchanged.
+        """
+        weights = {tf1_name(v): v for v in model.trainable_variables}
+        layouts = _layouts(model, architecture)
+        optimizer = getattr(model, "optimizer", None)
+        slots = {}
+        if optimizer is not None and self.has_slots:
+            optimizer.build(model.trainable_variables)
+            by_path = {v.path.partition("/")[2]: v for v in optimizer.variables}
+            slots = {
+                (name, suffix): by_path[v.path.replace("/", "_") + keras_suffix]
+                for name, v in weights.items()
+                for suffix, keras_suffix in _SLOTS.items()
+            }
+        self._require_shapes(weights, layouts)
+        targets = {(name, ""): variable for name, variable in weights.items()}
+        with reading(self.path):
+            for (name, suffix), variable in {**targets, **slots}.items():
+                value = self._reader.get_tensor(name + suffix)
+                if name in layouts:
+                    sizes, order = layouts[name]
+                    value = value.reshape(sizes).transpose(order)
+                variable.assign(value.reshape(variable.shape))
+        if slots:
+            optimizer.iterations.assign(self.step)
+
+    def _require_shapes(self, weights, layouts):
+        found = {
+            name
+            for name in self._shapes
+            if not name.endswith((STEP, "_power", *_SLOTS))
+        }
+        problems = [f"missing {name}" for name in weights.keys() - found]
+        problems += [f"unexpected {name}" for name in found - weights.keys()]
+        for name in found & weights.keys():
+            shape = tuple(s for s in self._shapes[name] if s != 1)
+            expected = tuple(s for s in weights[name].shape if s != 1)
+            if shape != expected:
+                problems.append(
+                    f"{name} is {self._shapes[name]}, not "
+                    f"{list(weights[name].shape)}"
+                )
+        if problems:
+            raise UserError(
+                f"{self.path} does not fit this network: "
+                f"{'; '.join(sorted(problems)[:5])}. Describe the network by "
+                "--model, --hparams_override and the data flags"
+            )
+
+
+def _layouts(model, architecture):
+    """How to permute weights whose rows or columns are flattened positions.
+
+    The reference orders channels (or capsule types) before rows and columns;
+    here they come last.
+
+    Returns:
+      Dict from the reference's name to the sizes that are flattened in the
+      checkpoint and their order here.
+    """
+    import keras
+
+    shape = architecture.shape
+    image = keras.ops.zeros((1, shape.height, shape.width, shape.depth))
+    activations = model.activations(image)
+    if architecture.model == "baseline":
+        _, height, width, channels = model.pool(activations["conv2"]).shape
+        return {"fc1/weights": ((channels, height, width, -1), (1, 2, 0, 3))}
+    if architecture.model != "capsule":
+        raise UserError(f"the reference has no model {architecture.model}")
+    _, height, width, num_types, atoms = activations["conv_capsule1"].shape
+    pixels = (shape.depth, shape.height, shape.width)
+    return {
+        "capsule2/weights": (
+            (num_types, height, width, atoms, -1),
+            (1, 2, 0, 3, 4),
+        ),
+        "recons/recons_3/weights": ((-1, *pixels), (0, 2, 3, 1)),
+        "recons/recons_3/biases": (pixels, (1, 2, 0)),
+    }
 
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """What a TF1 checkpoint does not tell, with MNIST's as defaults."""
+    """What a TF1 checkpoint does not record; the defaults are MNIST's."""
 
-    model: str = field("capsule", "The network.", choices=sorted(MODELS))
-    hparams_override: str = field("", "Its hyper-parameters: name=value,...")
-    height: int = _size(28, "Pixels of an image.")
-    width: int = _size(28, "Pixels of an image.")
-    depth: int = _size(1, "Channels of an image.")
-    num_classes: int = _size(10, "Classes.")
-    num_targets: int = field(1, "Objects in each image.", at_least=1, at_most=2)
+    model: str = field("capsule", "The model.", choices=tuple(sorted(MODELS)))
+    hparams_override: str = field("", "Hyper-parameters: name=value,...")
+    height: int = field(28, "Height of an image in pixels.", at_least=1)
+    width: int = field(28, "Width of an image in pixels.", at_least=1)
+    depth: int = field(1, "Channels of an image.", at_least=1)
+    num_classes: int = field(10, "Classes.", at_least=1)
+    num_targets: int = field(1, "Objects in an image.", at_least=1, at_most=2)
 
 
-def convert(source, directory, network, given):
-    """Converts one way or the other.
+def convert(source, directory, network):
+    """Converts a TF1 checkpoint; returns the path of the new one.
 
-    Args:
-      source: path of a checkpoint of ours, or the prefix of TF1's files.
-      directory: path of the folder for the new one.
-      network: `Network`.
-      given: names of its fields that the user gave.
-
-    Returns:
-      The path of the new checkpoint.
-
-    Raises:
-      UserError: as `import_tf1` and `export_tf1`, and if a checkpoint that
-        describes itself is described.
+    Its data set and settings are recorded as None. Without Adam's moments a
+    training can start from it but not resume.
     """
-    import checkpoints
-    from checkpoints.architecture import Architecture
-    from checkpoints.tf1.convert import export_tf1, import_tf1
-    from checkpoints.tf1.tf1_checkpoint import is_tf1
+    from common.files import make_folder
+    from input_data.features import ImageShape
+    from models.optimizer import compile_model
+    from training import checkpoint
 
-    if is_tf1(source):
-        architecture = Architecture.from_strings(
-            network.model,
-            ImageShape(
-                *(network.height, network.width, network.depth),
-                network.num_classes,
-            ),
-            network.num_targets,
-            network.hparams_override,
-        )
-        return import_tf1(source, directory, architecture)
-    if given and checkpoints.exists(source):
-        names = ", ".join(f"--{name}" for name in given)
-        raise UserError(f"{source} describes itself: leave out {names}")
-    return export_tf1(source, directory)
+    architecture = checkpoint.Architecture.from_strings(
+        network.model,
+        ImageShape(
+            network.height, network.width, network.depth, network.num_classes
+        ),
+        network.num_targets,
+        network.hparams_override,
+    )
+    tf1 = Tf1Checkpoint(source)
+    model = architecture.build()
+    compile_model(model, max_steps=1)
+    tf1.load(model, architecture)
+    model.optimizer.iterations.assign(tf1.step)
+    unknown = ("dataset", "validate", "seed", "batch_size", "max_steps")
+    training = {
+        **dict.fromkeys(unknown),
+        "converted_from": str(source),
+        "optimizer_state": tf1.has_slots,
+    }
+    metadata = checkpoint.Metadata(tf1.step, architecture, training)
+    return checkpoint.save(make_folder(directory), model, metadata)
 
 
-def main(argv):
-    """Does what the flags ask for; a user's error is one line and exit 1."""
-    if len(argv) != 3:
-        raise app.UsageError("name a checkpoint and a folder")
-    with told("tf1_checkpoint"):
-        given = [n for n in meanings(Network) if flags.FLAGS[n].present]
-        network = old.flags.settings_of(Network)
-        load_backend()
-        with devices.use(devices.Settings(num_processes=1), "tf1_checkpoint"):
-            print(convert(*argv[1:], network, given))
+def main(arguments):
+    """Converts the checkpoint that the arguments name."""
+    if len(arguments) != 2:
+        raise UserError("name a TF1 checkpoint and an output folder")
+    load_backend()
+    network = flags.settings_of(Network, absl_flags.FLAGS)
+    print(convert(*arguments, network))
 
 
 if __name__ == "__main__":
-    old.flags.define(Network)
-    app.run(main, flags_parser=old.flags.parse_or_explain)
+    flags.define(Network)
+    flags.run(main, takes_arguments=True)

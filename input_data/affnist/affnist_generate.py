@@ -11,22 +11,29 @@ comes from TensorFlow Datasets; --dataset=digits needs no files.
 
 import os
 import pathlib
-import signal
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 if __name__ == "__main__":
-    # As a command it finds the project's packages from any folder.
+    # Finds the project's packages from any folder.
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
-from absl import app, flags
+from absl import flags
 
+from common.flags import run
 from input_data.splits import Split
-from old.ending import handling_signals, told
-from old.flags import parse_or_explain, refuse_arguments
 
 
-def _define_flags():
+def main(_):
+    """Runs the command."""
+    from input_data.generators.affine import generate
+
+    names = ("data_dir", "dataset", "output_dir", "copies", "seed")
+    values = {name: flags.FLAGS[name].value for name in names}
+    generate(split=Split(flags.FLAGS.split), **values)
+
+
+if __name__ == "__main__":
     flags.DEFINE_integer(
         "copies", 32, "Transformed copies of each image.", lower_bound=1
     )
@@ -36,7 +43,7 @@ def _define_flags():
         "Folder with the idx files of MNIST. Default: TensorFlow Datasets.",
     )
     flags.DEFINE_enum(
-        "dataset", "mnist", ["mnist", "digits"], "Where the digits come from."
+        "dataset", "mnist", ["mnist", "digits"], "Source of the digits."
     )
     flags.DEFINE_string(
         "output_dir", None, "Folder for the file.", required=True
@@ -47,26 +54,4 @@ def _define_flags():
     flags.DEFINE_enum(
         "split", "test", [split.value for split in Split], "Which images."
     )
-
-
-def main(argv):
-    """Generates by the flags; a user's error is one line and exit 1."""
-    refuse_arguments(argv)
-    # kill removes half a file, as Ctrl-C does.
-    interrupt = handling_signals(signal.default_int_handler)
-    with told("affnist_generate.py"), interrupt:
-        from input_data.generators.affine import generate
-
-        generate(
-            flags.FLAGS.dataset,
-            flags.FLAGS.data_dir,
-            Split(flags.FLAGS.split),
-            flags.FLAGS.output_dir,
-            flags.FLAGS.copies,
-            flags.FLAGS.seed,
-        )
-
-
-if __name__ == "__main__":
-    _define_flags()
-    app.run(main, flags_parser=parse_or_explain)
+    run(main)

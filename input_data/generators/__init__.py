@@ -1,1 +1,1 @@
-"""What makes record files and affNIST."""
+"""Generators of record files and of affNIST."""

@@ -1,8 +1,8 @@
 """Makes affNIST files from MNIST: random affine transformations on 40x40.
 
-The transformations are those of https://www.cs.toronto.edu/~tijmen/affNIST/,
-with random numbers of our own: rotation, shear, scale in each direction, each
-uniform, then any position on the canvas that keeps the whole digit on it.
+The transformations are those of https://www.cs.toronto.edu/~tijmen/affNIST/:
+rotation, shear, scale in each direction, each uniform, then a uniform position
+on the canvas that keeps the whole digit on it. The random numbers differ.
 """
 
 import pathlib
@@ -10,23 +10,43 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
+from common.files import make_folder, refuse_existing, remove_partial
 from input_data.datasets import digits, mnist
-from input_data.datasets.affnist import (
-    IMAGE_SIZE,
-    LARGEST_FILE,
-    file_name,
-    write_file,
-)
+from input_data.datasets.affnist import IMAGE_SIZE, file_name, write_file
 from input_data.images import LabelledImages
-from input_data.memory import require_memory
-from input_data.transforms.distortion import project
-from old import durable
-from old.errors import UserError
+from input_data.transforms import project
 
 MAX_ROTATION = np.deg2rad(20.0)
 MAX_SHEAR = 0.2
 SCALE_RANGE = (0.8, 1.2)
 _BATCH_SIZE = 1000
+
+
+def generate(dataset, data_dir, split, output_dir, copies, seed):
+    """Writes the affNIST file of a split.
+
+    Args:
+      dataset: string, "mnist" or "digits".
+      data_dir: path of the folder with MNIST's idx files, or None for TFDS.
+      split: `Split`.
+      output_dir: path of the folder to write to; created if needed.
+      copies: int, of each image.
+      seed: int.
+
+    Raises:
+      UserError: if MNIST is missing or damaged, or the file exists or cannot
+        be written.
+    """
+    path = pathlib.Path(output_dir) / file_name(split)
+    refuse_existing(path)
+    if dataset == "digits":
+        data = digits.read_split(split)
+    else:
+        data = mnist.read_split(split, data_dir)
+    remove_partial(make_folder(output_dir))
+    transformed = transform(data, copies, seed)
+    write_file(path, transformed)
+    print(f"{path}: {len(transformed)} images")
 
 
 def transform(data, copies, seed):
@@ -35,11 +55,11 @@ def transform(data, copies, seed):
     Args:
       data: `LabelledImages` of one channel.
       copies: int.
-      seed: int, fixes the transformations.
+      seed: int.
 
     Returns:
-      `LabelledImages` [copies * N, 40, 40, 1]: a copy of every image, then
-      the next copy of every image, so that any first part is a fair sample.
+      `LabelledImages` [copies * N, 40, 40, 1]: one copy of every image, then
+      the next, so that any first part is a fair sample.
     """
     generator = np.random.default_rng(seed)
     shape = (IMAGE_SIZE, IMAGE_SIZE, 1)
@@ -51,23 +71,14 @@ def transform(data, copies, seed):
             matrices = draw_matrices(generator, len(batch))
             offsets = draw_offsets(generator, batch, matrices)
             copy[part] = warp(batch, matrices, offsets)
-    return LabelledImages(
-        images.reshape(-1, *shape),
-        np.tile(data.labels, copies),
-        data.num_classes,
-    )
+    labels = np.tile(data.labels, copies)
+    return LabelledImages(images.reshape(-1, *shape), labels, data.num_classes)
 
 
 def draw_matrices(generator, count):
-    """Random linear maps: rotation x shear x scale.
+    """Draws linear maps [count, 2, 2]: rotation x shear x scale.
 
-    Args:
-      generator: `numpy.random.Generator`.
-      count: int.
-
-    Returns:
-      float array [count, 2, 2] that takes (x, y) of the digit, right and
-      down, to (x, y) on the canvas.
+    They take (x, y) of the digit, right and down, to (x, y) on the canvas.
     """
     angle = generator.uniform(-MAX_ROTATION, MAX_ROTATION, count)
     shear = generator.uniform(-MAX_SHEAR, MAX_SHEAR, count)
@@ -80,7 +91,7 @@ def draw_matrices(generator, count):
 
 
 def draw_offsets(generator, images, matrices):
-    """Random positions that keep all ink on the canvas.
+    """Draws uniform positions that keep all ink on the canvas.
 
     Args:
       generator: `numpy.random.Generator`.
@@ -88,9 +99,8 @@ def draw_offsets(generator, images, matrices):
       matrices: float array [B, 2, 2].
 
     Returns:
-      float array [B, 2], where on the canvas (x, y) = (0, 0) of the image
-      goes: uniform among all such positions. What is larger than the canvas
-      is put in its middle.
+      float array [B, 2], the position of the image's (x, y) = (0, 0) on the
+      canvas. Ink larger than the canvas is centered.
     """
     _, height, width, _ = images.shape
     y, x = np.mgrid[:height, :width].reshape(2, -1)
@@ -115,7 +125,9 @@ def draw_offsets(generator, images, matrices):
 
 
 def warp(images, matrices, offsets):
-    """Draws transformed images on the canvas, with bilinear interpolation.
+    """Transforms images onto the canvas with bilinear interpolation.
+
+    The pixel at position p is the image at inverse(matrix) (p - offset).
 
     Args:
       images: uint8 array [B, H, W, 1].
@@ -123,56 +135,15 @@ def warp(images, matrices, offsets):
       offsets: float array [B, 2].
 
     Returns:
-      uint8 array [B, 40, 40, 1]: the pixel at canvas position p is the image
-      at inverse(matrix) (p - offset), 0 outside.
+      uint8 array [B, 40, 40, 1], 0 outside the image.
     """
     inverse = np.linalg.inv(matrices)
     origin = -(inverse @ offsets[..., np.newaxis])  # [B, 2, 1]
     rows = np.concatenate([inverse, origin], axis=2).reshape(-1, 6)
-    projections = np.pad(rows, ((0, 0), (0, 2)))
+    projections = np.pad(rows, ((0, 0), (0, 2))).astype(np.float32)
+    canvas = (IMAGE_SIZE, IMAGE_SIZE)
     with tf.device("CPU:0"):
         warped = project(
-            images.astype(np.float32),
-            projections.astype(np.float32),
-            (IMAGE_SIZE, IMAGE_SIZE),
-            "BILINEAR",
+            images.astype(np.float32), projections, canvas, "BILINEAR"
         )
     return np.rint(warped.numpy()).astype(np.uint8)
-
-
-def generate(dataset, data_dir, split, output_dir, copies, seed):
-    """Writes the affNIST file of a split.
-
-    Args:
-      dataset: string, "mnist" or "digits".
-      data_dir: path of the folder with MNIST's idx files, or None.
-      split: `Split`.
-      output_dir: path of the folder to write to; made if need be.
-      copies: int, of each image.
-      seed: int.
-
-    Raises:
-      UserError: if MNIST is missing or damaged, a folder is given for digits,
-        there are too many copies for a file or the memory, or the file is
-        there already or cannot be written.
-    """
-    path = pathlib.Path(output_dir) / file_name(split)
-    durable.refuse_existing(path)
-    if dataset == "digits":
-        digits.refuse_folder(data_dir)
-        part = digits.read_split(split)
-    else:
-        part = mnist.read_split(split, data_dir)
-    most = LARGEST_FILE // len(part)
-    if copies > most:
-        raise UserError(
-            f"--copies={copies} of {len(part):,} images are more than a .mat "
-            f"file holds: at most --copies={most}"
-        )
-    require_memory(
-        copies * len(part) * IMAGE_SIZE**2, f"--copies={copies}", "choose fewer"
-    )
-    durable.remove_leftovers(durable.make_folder(output_dir))
-    transformed = transform(part, copies, seed)
-    write_file(path, transformed)
-    print(f"{path}: {len(transformed)} images")

@@ -1,16 +1,15 @@
-"""The records of expanded MNIST and of MultiMNIST, any part of them at once."""
+"""The records of expanded MNIST and of MultiMNIST, any range of them."""
 
 import numpy as np
 
-from input_data.formats.image_records import Encoder
-from input_data.formats.mnist_records import PAIR, SINGLE
-from input_data.memory import require_memory_for_padded
 from input_data.pairs import group_by_class
+from input_data.records import encode_example
 from input_data.splits import Split
-from input_data.transforms.shifting import require_possible_shift
 
-# Random numbers set aside for each pair; a multiple of Philox's 4.
+# Random numbers reserved for each pair; a multiple of Philox's 4.
 _DRAWS = 8
+# Pairs drawn at once.
+_CHUNK = 512
 
 
 class ShiftedDigits:
@@ -18,43 +17,39 @@ class ShiftedDigits:
 
     Args:
       data: `LabelledImages` of one channel.
-      shift: int, pixels that an image moves at most along each axis.
-      pad: int, black pixels added on each side before.
+      job: `Job` with shift and pad.
 
     Attributes:
       num_records: int.
     """
 
-    def __init__(self, data, shift, pad):
-        self._labels = data.labels
-        self._offsets = 2 * shift + 1
-        self._windows = _Windows(data.images, shift, pad)
-        self._encoder = Encoder(SINGLE, self._windows.shape)
+    def __init__(self, data, job):
+        self._labels = data.labels.tolist()
+        self._shifted = _all_shifts(data.images, job)
+        self._offsets = 2 * job.shift + 1
         self.num_records = len(data) * self._offsets**2
 
-    def encode(self, start, stop):
-        """The records from `start` to `stop` - 1, uint8 [N, bytes]."""
-        image, offset = np.divmod(np.arange(start, stop), self._offsets**2)
-        row, column = np.divmod(offset, self._offsets)
-        return self._encoder.encode(
-            [self._labels[image]], [self._windows.take(image, row, column)]
-        )
+    def records(self, start, stop):
+        """Yields the records from `start` to `stop` - 1 as bytes."""
+        for number in range(start, stop):
+            image, offset = divmod(number, self._offsets**2)
+            row, column = divmod(offset, self._offsets)
+            yield _encode(
+                {"label": self._labels[image]},
+                {"image_raw": self._shifted[image, row, column]},
+            )
 
 
 class DigitPairs:
     """Two overlapping digits of different classes, num_pairs for each image.
 
-    Record k has as its first digit image k modulo N. The second is uniform
+    The first digit of record k is image k modulo N. The second is uniform
     among the images of other classes, all offsets are uniform, and the two
-    are merged by min(255, a + b) (the paper's section 6).
+    are merged by min(255, a + b) (section 6 of the paper).
 
     Args:
       data: `LabelledImages` of one channel.
-      shift: int, pixels that an image moves at most along each axis.
-      pad: int, black pixels added on each side before.
-      num_pairs: int, pairs for each image.
-      seed: int, in [0, 2^64): fixes partners and offsets.
-      split: `Split`, of which each has its own.
+      job: `Job`; each seed and split has its own pairs.
 
     Attributes:
       num_records: int.
@@ -63,75 +58,67 @@ class DigitPairs:
       UserError: if all images are of one class.
     """
 
-    def __init__(self, data, shift, pad, num_pairs, seed, split):
+    def __init__(self, data, job):
         self._order, self._starts, self._counts = group_by_class(data)
         self._labels = data.labels
-        self._offsets = 2 * shift + 1
-        self._windows = _Windows(data.images, shift, pad)
-        self._encoder = Encoder(PAIR, self._windows.shape)
-        # One stream for each split, so that no two share their offsets.
-        self._key = np.array([seed, list(Split).index(split)], np.uint64)
-        self.num_records = len(data) * num_pairs
+        self._shifted = _all_shifts(data.images, job)
+        self._offsets = 2 * job.shift + 1
+        split = list(Split).index(Split(job.split))
+        self._key = np.array([job.seed, split], np.uint64)
+        self.num_records = len(data) * job.num_pairs
 
-    def encode(self, start, stop):
-        """The records from `start` to `stop` - 1, uint8 [N, bytes]."""
+    def records(self, start, stop):
+        """Yields the records from `start` to `stop` - 1 as bytes."""
+        for first in range(start, stop, _CHUNK):
+            yield from self._chunk(first, min(first + _CHUNK, stop))
+
+    def _chunk(self, start, stop):
         first = np.arange(start, stop) % len(self._labels)
         label = self._labels[first]
         others = len(self._labels) - self._counts[label]
-        rank, *offsets = self._draw(start, stop, [others] + 4 * [self._offsets])
-        # Among the images of other classes, which have a gap.
-        rank += np.where(rank < self._starts[label], 0, self._counts[label])
-        second = self._order[rank]
-        a = self._windows.take(first, *offsets[:2])
-        b = self._windows.take(second, *offsets[2:])
-        merged = a + np.minimum(b, 255 - a)
-        return self._encoder.encode(
-            [label, self._labels[second]], [a, b, merged]
-        )
-
-    def _draw(self, start, stop, bounds):
-        """Random integers below each bound, for every record.
-
-        The raw numbers of Philox are the same in every version of NumPy, and
-        those of a record can be had without those before.
-
-        Args:
-          start: int, the first record.
-          stop: int, the one after the last.
-          bounds: list of integers or arrays [N].
-
-        Returns:
-          List of int64 arrays [N].
-        """
+        # Philox's raw numbers are the same in every version of NumPy, and
+        # those of a record do not depend on the records before it.
         generator = np.random.Philox(key=self._key)
         generator.advance(start * _DRAWS // 4)
-        raw = generator.random_raw((stop - start) * _DRAWS)
-        high = (raw >> np.uint64(32)).astype(np.int64).reshape(-1, _DRAWS)
-        return [
-            high[:, place] * bound >> 32 for place, bound in enumerate(bounds)
-        ]
+        raw = generator.random_raw((stop - start) * _DRAWS) >> np.uint64(32)
+        draws = raw.astype(np.int64).reshape(-1, _DRAWS).T
+        rank = draws[0] * others >> 32
+        row_1, column_1, row_2, column_2 = draws[1:5] * self._offsets >> 32
+        # Skip the range of the first digit's class.
+        rank += np.where(rank < self._starts[label], 0, self._counts[label])
+        second = self._order[rank]
+        images_1 = self._shifted[first, row_1, column_1]
+        images_2 = self._shifted[second, row_2, column_2]
+        merged = images_1 + np.minimum(images_2, 255 - images_1)
+        for number in range(stop - start):
+            yield _encode(
+                {
+                    "label_1": int(label[number]),
+                    "label_2": int(self._labels[second[number]]),
+                },
+                {
+                    "image_raw_1": images_1[number],
+                    "image_raw_2": images_2[number],
+                    "merged_raw": merged[number],
+                },
+            )
 
 
-class _Windows:
-    """Grey images, padded and at any offset, as parts of larger black images.
+def _all_shifts(images, job):
+    """All shifts of padded images: a view uint8 [N, rows, columns, H, W].
 
-    Attributes:
-      shape: (height, width, depth) of the padded images.
+    The image at (n, row, column) is moved by row - shift and column - shift.
     """
+    _, height, width, _ = images.shape
+    border = (job.pad + job.shift, job.pad + job.shift)
+    canvas = np.pad(images[..., 0], ((0, 0), border, border))
+    size = (height + 2 * job.pad, width + 2 * job.pad)
+    windows = np.lib.stride_tricks.sliding_window_view(canvas, size, (1, 2))
+    return windows[:, ::-1, ::-1]
 
-    def __init__(self, images, shift, pad):
-        _, height, width, _ = images.shape
-        require_possible_shift(shift, pad, (height, width))
-        self.shape = (height + 2 * pad, width + 2 * pad, 1)
-        require_memory_for_padded(len(images), images.shape[1:], pad, shift)
-        border = (pad + shift, pad + shift)
-        canvas = np.pad(images.squeeze(3), ((0, 0), border, border))
-        self._shift = shift
-        self._windows = np.lib.stride_tricks.sliding_window_view(
-            canvas, self.shape[:2], axis=(1, 2)
-        )
 
-    def take(self, image, row, column):
-        """Images [N, H, W, 1] that moved by row - shift and column - shift."""
-        last = 2 * self._shift
-        return self._windows[image, last - row, last - column, ..., np.newaxis]
+def _encode(labels, images):
+    height, width = next(iter(images.values())).shape
+    pixels = {name: image.tobytes() for name, image in images.items()}
+    size = {"height": height, "width": width, "depth": 1}
+    return encode_example({**size, **labels, **pixels})

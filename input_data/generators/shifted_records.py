@@ -1,158 +1,41 @@
 """Writes MNIST and MultiMNIST as the reference's record files.
 
-Single digits at every offset, or pairs of overlapping digits.
-`datasets.mnist_record_files` reads both. Files that are there are kept, so
-that after an interruption the same job makes what is missing. Each record
-depends on the seed and its number alone: the same settings give the same bytes
-with any number of workers.
+Existing files are kept, so that the same job continues after an interruption.
+A record depends on the seed and its number alone: the files are the same with
+any number of workers.
 """
 
 import concurrent.futures
-import contextlib
-import dataclasses
 import functools
 import multiprocessing
+import os
 import pathlib
-import shutil
 import signal
+import sys
+import threading
+import typing
 
 import tensorflow as tf
+import tqdm
 
-from input_data.datasets import digits, mnist
-from input_data.formats import mnist_records
-from input_data.formats.tfrecords import FRAME_OVERHEAD, TFRecordFiles
+from common.errors import UserError, reading
+from common.files import atomic_write, make_folder, remove_partial
+from input_data.datasets import digits, mnist, mnist_record_files
 from input_data.generators.expansion import DigitPairs, ShiftedDigits
+from input_data.records import FRAME_OVERHEAD, write_records
 from input_data.splits import Split
-from old import durable
-from old.errors import UserError
-from old.processes import end_with_parent
-from old.progress import Progress
-
-# Records that are made at once: little memory, and few calls for each.
-_CHUNK = 512
-_SECONDS_BETWEEN_LOOKS = 0.5
 
 
-@dataclasses.dataclass(frozen=True)
-class Shard:
+class Shard(typing.NamedTuple):
     """One file: records `first` to `stop` - 1 of all that a job writes."""
 
-    name: str
+    path: pathlib.Path
     first: int
     stop: int
 
 
-def plan_shards(job):
-    """The files of a job.
-
-    Args:
-      job: `Job`.
-
-    Returns:
-      List of `Shard`.
-
-    Raises:
-      UserError: if the job's settings or its images do not work.
-    """
-    if not job.multi_targets and job.max_shard:
-        raise UserError(
-            "--max_shard is for --multi_targets: single digits are read from "
-            "one file"
-        )
-    total = _contents(job).num_records
-    if not job.multi_targets:
-        name, *_ = mnist_records.single_names(Split(job.split), job.shift)
-        return [Shard(name, 0, total)]
-    count = -(-total // job.max_shard) if job.max_shard else 1
-    if count > mnist_records.MAX_SHARDS:
-        raise UserError(
-            f"--max_shard={job.max_shard} makes {count:,} files of {total:,} "
-            f"records; at most {mnist_records.MAX_SHARDS:,} can be read"
-        )
-    name = mnist_records.pairs_name(Split(job.split), job.shift)
-    return [
-        Shard(
-            mnist_records.shard_name(name, shard, count),
-            shard * total // count,
-            (shard + 1) * total // count,
-        )
-        for shard in range(count)
-    ]
-
-
-def prepare(job):
-    """Makes a job's folder and looks what there is to do.
-
-    Args:
-      job: `Job`.
-
-    Returns:
-      (shards, missing): lists of `Shard`, all and those still to be written.
-
-    Raises:
-      UserError: if settings or images do not work, files are there with other
-        contents, or the disk is too small.
-    """
-    shards = plan_shards(job)  # first, lest a wrong name becomes a folder
-    folder = durable.make_folder(job.data_dir)
-    durable.remove_leftovers(folder)
-    missing = _missing_shards(job, shards)
-    _require_space(folder, job, missing)
-    return shards, missing
-
-
-def _missing_shards(job, shards):
-    missing = []
-    for shard in shards:
-        path = pathlib.Path(job.data_dir) / shard.name
-        if path.exists():
-            _require_same(path, _contents(job), shard)
-        else:
-            missing.append(shard)
-    return missing
-
-
-def write_shard(job, shard, report=lambda count: None):
-    """Writes one file, unless it is there: whole, or not at all.
-
-    Args:
-      job: `Job`.
-      shard: `Shard`, one of `plan_shards`.
-      report: function that is told of every so many records done.
-
-    Raises:
-      UserError: if the file cannot be written, or is there with other
-        contents.
-    """
-    contents = _contents(job)
-    final = pathlib.Path(job.data_dir) / shard.name
-    if final.exists():
-        _require_same(final, contents, shard)
-        return
-    with durable.whole_file(final) as partial:
-        write_records(contents, shard.first, shard.stop, partial, report)
-
-
-def write_records(contents, first, stop, path, report=lambda count: None):
-    """Writes a part of the records to a file.
-
-    Args:
-      contents: `ShiftedDigits` or `DigitPairs`.
-      first: int, the first record.
-      stop: int, the one after the last.
-      path: path of the file.
-      report: function that is told of every so many records done.
-    """
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for start in range(first, stop, _CHUNK):
-            end = min(start + _CHUNK, stop)
-            for row in contents.encode(start, end):
-                writer.write(row.tobytes())
-            report(end - start)
-
-
 def generate(job, num_workers=1):
-    """Writes all files of a job that are not there yet, with a progress bar.
+    """Writes all files of a job that do not exist yet.
 
     Args:
       job: `Job`.
@@ -162,140 +45,107 @@ def generate(job, num_workers=1):
       List of the paths of all files.
 
     Raises:
-      UserError: if settings or images do not work, or files cannot be
-        written, or are there with other contents.
+      UserError: if images are missing or damaged, a file cannot be written,
+        or an existing file has other records.
     """
     shards, missing = prepare(job)
-    total = shards[-1].stop
-    done = total - sum(shard.stop - shard.first for shard in missing)
-    progress = Progress(done, total, name="record")
-
-    def report(count):
-        nonlocal done
-        done += count
-        progress.update(done, {})
-
-    if min(num_workers, len(missing)) > 1:
-        _write_in_processes(job, missing, num_workers, report)
+    write = functools.partial(write_shard, job)
+    if num_workers == 1:
+        _finish(map(write, missing), len(missing))
     else:
-        for shard in missing:
-            write_shard(job, shard, report)
-    return [pathlib.Path(job.data_dir, shard.name) for shard in shards]
+        # Forked processes would share the locks of TensorFlow's threads.
+        context = multiprocessing.get_context("spawn")
+        with concurrent.futures.ProcessPoolExecutor(
+            num_workers, context, _start_worker
+        ) as pool:
+            try:
+                _finish(pool.map(write, missing), len(missing))
+            except BaseException:
+                for worker in multiprocessing.active_children():
+                    worker.terminate()
+                raise
+    return [shard.path for shard in shards]
 
 
-def _require_space(folder, job, shards):
-    """Says how large a job's missing files are, and refuses too many.
+def prepare(job):
+    """Creates the folder of a job and checks its existing files.
 
-    All records of a job are of one size.
+    Returns:
+      (shards, missing): lists of `Shard`, all and those to write.
+
+    Raises:
+      UserError: see `generate`.
     """
-    count = sum(shard.stop - shard.first for shard in shards)
-    (record,) = _contents(job).encode(0, 1)
-    size = count * (len(record) + FRAME_OVERHEAD)
-    free = shutil.disk_usage(folder).free
-    print(f"{count} records to write: {size / 1e9:.3g} GB", flush=True)
-    if size > free:
-        pairs, single = "fewer pairs by --num_pairs", "a smaller --shift"
-        fewer = pairs if job.multi_targets else single
-        raise UserError(
-            f"--data_dir={folder} has {free / 1e9:.3g} GB free, but "
-            f"{count} records take {size / 1e9:.3g} GB: choose {fewer}, or "
-            "another folder"
-        )
+    split, total = Split(job.split), _contents(job).num_records
+    if job.multi_targets:
+        count = -(-total // job.max_shard) if job.max_shard else 1
+        name = mnist_record_files.pairs_name(split, job.shift)
+        names = [
+            mnist_record_files.shard_name(name, number, count)
+            for number in range(count)
+        ]
+    else:
+        names = mnist_record_files.single_names(split, job.shift)[:1]
+    folder = make_folder(job.data_dir)
+    remove_partial(folder)
+    ends = [number * total // len(names) for number in range(len(names) + 1)]
+    shards = [
+        Shard(folder / name, *bounds)
+        for name, *bounds in zip(names, ends, ends[1:], strict=False)
+    ]
+    return shards, [shard for shard in shards if not _exists(job, shard)]
 
 
-def _write_in_processes(job, shards, num_workers, report):
-    # Forked processes would share the locks of TensorFlow's threads.
-    context = multiprocessing.get_context("spawn")
-    counter, stop = context.Value("q", 0), context.Event()
-    reported = 0
-    with concurrent.futures.ProcessPoolExecutor(
-        min(num_workers, len(shards)), context, _start_worker, (counter, stop)
-    ) as pool:
-        try:
-            with _interrupts_held_back():
-                pending = {
-                    pool.submit(_write_in_worker, job, shard)
-                    for shard in shards
-                }
-            while pending:
-                finished, pending = concurrent.futures.wait(
-                    pending, _SECONDS_BETWEEN_LOOKS
-                )
-                count = counter.value
-                report(count - reported)
-                reported = count
-                for future in finished:
-                    future.result()
-        except concurrent.futures.process.BrokenProcessPool:
-            raise UserError(
-                "a worker process was ended from outside (out of memory?): "
-                "start again to make the files that are missing"
-            ) from None
-        finally:
-            stop.set()
-            pool.shutdown(cancel_futures=True)
+def write_shard(job, shard):
+    """Writes one file of a job, whole or not at all."""
+    with atomic_write(shard.path) as partial:
+        records = _contents(job).records(shard.first, shard.stop)
+        write_records(partial, records)
 
 
-@contextlib.contextmanager
-def _interrupts_held_back():
-    """Ctrl-C goes to all processes; those started here leave it to this one."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+def _finish(results, total):
+    interval = 0.1 if sys.stdout.isatty() else 10
+    options = {"file": sys.stdout, "mininterval": interval, "unit": "file"}
+    for _ in tqdm.tqdm(results, total=total, **options):
+        pass
 
 
-class _StoppedError(Exception):
-    """Ends a worker's shard because the whole job ends early."""
+def _start_worker():
+    """Leaves Ctrl-C to the main process and ends with it."""
 
+    def end_with_parent():
+        multiprocessing.parent_process().join()
+        os.kill(os.getpid(), signal.SIGTERM)
 
-_worker_counter = None
-_worker_stop = None
-
-
-def _start_worker(counter, stop):
-    global _worker_counter, _worker_stop
-    _worker_counter, _worker_stop = counter, stop
-    end_with_parent()
-
-
-def _write_in_worker(job, shard):
-    def report(count):
-        if _worker_stop.is_set():
-            raise _StoppedError
-        with _worker_counter.get_lock():
-            _worker_counter.value += count
-
-    write_shard(job, shard, report)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 @functools.lru_cache(maxsize=1)
 def _contents(job):
-    """The records of a job; kept, as one process writes many shards."""
-    split = Split(job.split)
+    """The records of a job; a process that writes many files reads once."""
     if job.dataset == "digits":
-        data = digits.read_split(split)
+        data = digits.read_split(Split(job.split))
     else:
-        data = mnist.read_split(split, job.data_dir)
-    if not job.multi_targets:
-        return ShiftedDigits(data, job.shift, job.pad)
-    return DigitPairs(data, job.shift, job.pad, job.num_pairs, job.seed, split)
+        data = mnist.read_split(Split(job.split), job.data_dir)
+    return (DigitPairs if job.multi_targets else ShiftedDigits)(data, job)
 
 
-def _require_same(path, contents, shard):
-    """Raises UserError if a file is not what would be written."""
-    count = shard.stop - shard.first
-    found = TFRecordFiles([path])
-    same = len(found) == count and all(
-        found.read([place])[0]
-        == contents.encode(shard.first + place, shard.first + place + 1)[
-            0
-        ].tobytes()
-        for place in (0, count - 1)
-    )
-    if not same:
+def _exists(job, shard):
+    """Whether a file exists; raises UserError if it has other records.
+
+    The name of a file does not tell its padding, seed and number of pairs.
+    """
+    if not shard.path.exists():
+        return False
+    (record,) = _contents(job).records(shard.first, shard.first + 1)
+    size = (shard.stop - shard.first) * (len(record) + FRAME_OVERHEAD)
+    with reading(shard.path):
+        dataset = tf.data.TFRecordDataset(str(shard.path))
+        first = next(dataset.as_numpy_iterator())
+    if first != record or shard.path.stat().st_size != size:
         raise UserError(
-            f"{path} is there already, written with other settings or from "
-            "other images: move it away, or name another --data_dir"
+            f"{shard.path} was written with other settings; remove it or "
+            "choose another --data_dir"
         )
+    return True

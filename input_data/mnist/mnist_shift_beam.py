@@ -1,13 +1,12 @@
-r"""mnist_shift.py on Apache Beam: the same files, made by many machines.
+r"""mnist_shift.py on Apache Beam: the same files, written by many machines.
 
   pip install '.[beam]'
   python input_data/mnist/mnist_shift_beam.py --data_dir=DIR --split=train \
       --multi_targets --shift=4 --pad=4 --num_pairs=1000 --max_shard=100000 \
       --runner=DirectRunner
 
-Flags that are not mnist_shift's go to Beam. Every worker calls
-`shifted_records.write_shard`, so that the files are the same, byte for byte;
-each must see the folder and have this project on its path.
+Flags that are not those of mnist_shift.py go to Beam. All workers need access
+to the folder and this project on their path.
 """
 
 import functools
@@ -15,84 +14,63 @@ import os
 import pathlib
 import sys
 
-# TensorFlow's start-up notes would bury the first lines of output.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 if __name__ == "__main__":
-    # As a command it finds the project's packages from any folder.
+    # Finds the project's packages from any folder.
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 from absl import app, flags
 
+from common.errors import UserError, exit_on_user_error
+from common.flags import define, settings_of
 from input_data.generators.job import Job
-from old.ending import told
-from old.errors import UserError
-from old.flags import define, parse_or_explain, settings_of
 
 
 def main(argv):
-    """Runs the command; argv has the flags for Beam."""
-    with told("mnist_shift_beam.py"):
-        try:
-            options = beam_options(argv[1:])
-        except ImportError as error:
-            raise UserError(
-                f"{error}: install Apache Beam by pip install '.[beam]'"
-            ) from error
-        generate(settings_of(Job), options)
-
-
-def beam_options(arguments):
-    """The `PipelineOptions` of command-line arguments.
-
-    Raises:
-      ImportError: if Beam is not installed.
-      UserError: if Beam does not know one, which it would pass over.
-    """
-    from apache_beam.options.pipeline_options import PipelineOptions
+    """Runs the command; `argv` has the flags of Beam."""
+    try:
+        from apache_beam.options.pipeline_options import PipelineOptions
+    except ImportError as error:
+        raise UserError(f"{error}; run: pip install '.[beam]'") from None
 
     def refuse_unknown(parser):
-        _, unknown = parser.parse_known_args(arguments)
+        _, unknown = parser.parse_known_args(argv[1:])
         if unknown:
-            raise UserError(
-                "flags of neither mnist_shift nor Apache Beam: "
-                + " ".join(unknown)
-            )
+            raise UserError(f"unknown flags: {' '.join(unknown)}")
 
-    options = PipelineOptions(arguments)
+    options = PipelineOptions(argv[1:])
     options.get_all_options(add_extra_args_fn=refuse_unknown)
-    return options
+    generate(settings_of(Job), options)
 
 
-def generate(job, options=None):
-    """Writes all files of a job that are not there yet.
+def generate(job, options):
+    """Writes all files of a `Job` that do not exist yet.
 
     Args:
       job: `Job`.
       options: Beam's `PipelineOptions`.
-
-    Raises:
-      UserError: as `shifted_records.prepare`. What fails in a worker comes as
-        the runner reports it.
     """
     import apache_beam as beam
 
-    from input_data.generators import shifted_records
+    from input_data.generators.shifted_records import prepare, write_shard
 
-    _, missing = shifted_records.prepare(job)
+    _, missing = prepare(job)
     with beam.Pipeline(options=options) as pipeline:
-        _ = (
-            pipeline
-            | beam.Create(missing)
-            # Without it a runner may give all shards to one worker.
-            | beam.Reshuffle()
-            | beam.Map(functools.partial(shifted_records.write_shard, job))
-        )
+        shards = pipeline | beam.Create(missing)
+        # Without Reshuffle a runner may give all files to one worker.
+        write = beam.Map(functools.partial(write_shard, job))
+        _ = shards | beam.Reshuffle() | write
+
+
+def _parse_flags(argv):
+    try:
+        return flags.FLAGS(argv, known_only=True)
+    except flags.Error as error:
+        raise UserError(str(error)) from None
 
 
 if __name__ == "__main__":
     define(Job)
     flags.mark_flag_as_required("data_dir")
-    app.run(
-        main,
-        flags_parser=functools.partial(parse_or_explain, known_only=True),
-    )
+    with exit_on_user_error("mnist_shift_beam.py"):
+        app.run(main, flags_parser=_parse_flags)

@@ -1,1 +1,0 @@
-"""TF1 checkpoints of the reference: reading, writing, converting."""

@@ -1,0 +1,151 @@
+import dataclasses
+import errno
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from absl import flags as absl_flags
+
+from common import flags
+from common.errors import (
+    Interrupted,
+    UserError,
+    exit_on_user_error,
+    handling_signals,
+    reading,
+)
+from common.files import atomic_write, make_folder, remove_partial, write_file
+from common.flags import field
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    size: int = field(3, "A size.", at_least=1, at_most=9)
+    rate: float = field(0.1, "A rate.", above=0)
+    kind: str = field("a", "A kind.", choices=("a", "b"))
+    folder: str | None = field(None, "A folder.")
+    fast: bool = field(False, "Whether it is fast.")
+    even: int = field(2, "Even.", is_valid=lambda n: n % 2 == 0, valid="even")
+
+
+def test_flags_give_settings_and_settings_give_flags():
+    arguments = ["--size=4", "--kind=b", "--folder=x y", "--fast=True"]
+    settings = flags.parse(Settings, arguments)
+    assert settings == Settings(4, 0.1, "b", "x y", True)
+    text = "--size=4 --kind=b '--folder=x y' --fast=True"
+    assert flags.command_line(settings) == text
+    assert flags.command_line(settings, ("size", "rate")) == "--size=4"
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["--size=0", "--size=x", "--kind=c", "--fast=2", "--even=3", "--big", "x"],
+)
+def test_wrong_flags_are_named(argument):
+    with pytest.raises(UserError, match=argument.partition("=")[0].strip("-")):
+        flags.parse(Settings, [argument])
+
+
+@pytest.mark.parametrize(
+    "values", [{"size": 10}, {"rate": 0.0}, {"kind": "c"}, {"even": 1}]
+)
+def test_values_out_of_range_are_named(values):
+    (name,) = values
+    with pytest.raises(UserError, match=f"setting {name}="):
+        flags.require_allowed(Settings(**values), "setting")
+    flags.require_allowed(Settings(), "setting")
+
+
+def test_the_nearest_name_is_suggested():
+    with pytest.raises(UserError, match="did you mean capsule"):
+        flags.require_known("model", "capsul", ["capsule", "pooling"])
+
+
+def test_defining_flags_twice_is_an_error():
+    values = absl_flags.FlagValues()
+    flags.define(Settings, ["size"], values)
+    assert "rate" not in values
+    with pytest.raises(absl_flags.DuplicateFlagError):
+        flags.define(Settings, flag_values=values)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError(errno.ENOSPC, "x"), "No space left on device"),
+        (KeyError("image"), "KeyError: 'image'"),
+        (ValueError("first\nsecond"), "ValueError: first"),
+        (UserError("already explained"), "already explained"),
+    ],
+)
+def test_reading_names_the_file(error, reason):
+    with pytest.raises(UserError) as caught, reading("a/b.png"):
+        raise error
+    prefix = "" if isinstance(error, UserError) else "a/b.png: "
+    assert str(caught.value) == prefix + reason
+
+
+def test_how_a_command_ends(capsys):
+    with pytest.raises(SystemExit, match=r"^x\.py: a b$"):
+        with exit_on_user_error("x.py"):
+            raise UserError("a\nb")
+    with pytest.raises(UserError), exit_on_user_error("x.py", debug=True):
+        raise UserError("a")
+    with pytest.raises(SystemExit) as stop, exit_on_user_error("x.py"):
+        raise Interrupted("Stopped at step 3", signal.SIGTERM)
+    assert stop.value.code == 128 + signal.SIGTERM
+    assert "Stopped at step 3\nResume with: python" in capsys.readouterr().err
+
+
+def test_signals_are_handled_and_restored():
+    before = signal.getsignal(signal.SIGTERM)
+    numbers = []
+    with handling_signals(lambda number, frame: numbers.append(number)):
+        signal.raise_signal(signal.SIGTERM)
+    assert numbers == [signal.SIGTERM]
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_files_appear_complete(tmp_path):
+    path = tmp_path / "a.txt"
+    with atomic_write(path) as partial:
+        partial.write_text("a")
+        assert not path.exists()
+    assert path.read_text() == "a"
+    with pytest.raises(UserError, match=r"a\.txt"), atomic_write(path):
+        pass
+    write_file(path, b"b")
+    assert path.read_bytes() == b"b"
+    with pytest.raises(UserError, match=r"c\.txt"):
+        with atomic_write(tmp_path / "c.txt"):
+            raise OSError(errno.ENOSPC, "x")
+    with atomic_write(tmp_path / "folder") as partial:
+        partial.mkdir()
+        (partial / "inside").write_text("c")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.txt", "folder"]
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path):
+    script = (
+        "import os, sys; sys.path.insert(0, sys.argv[1])\n"
+        "from common.files import atomic_write\n"
+        "with atomic_write(sys.argv[2]) as partial:\n"
+        "    partial.write_text('half')\n"
+        "    os.kill(os.getpid(), 9)\n"
+    )
+    root = os.path.dirname(os.path.dirname(__file__))
+    command = [sys.executable, "-c", script, root, str(tmp_path / "a")]
+    assert subprocess.run(command).returncode == -signal.SIGKILL
+    assert not (tmp_path / "a").exists()
+    assert list(tmp_path.iterdir())
+    remove_partial(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_folders(tmp_path):
+    assert make_folder(tmp_path / "a" / "b").is_dir()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="file"):
+        make_folder(tmp_path / "file" / "b")

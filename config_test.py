@@ -1,0 +1,71 @@
+import dataclasses
+
+import pytest
+
+import config
+from common.errors import UserError
+from common.flags import flag_specs
+from config import Config
+
+
+def test_lists_of_flags_name_fields():
+    names = set(flag_specs(Config))
+    for listed in (config.INHERITED, config.RECORDED, config.EVALUATED):
+        assert set(listed) <= names
+        assert len(set(listed)) == len(listed)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {"dataset": "mnist", "pad": 4, "distort": True}),
+        ({"pad": 0}, {"dataset": "mnist", "pad": 0, "distort": True}),
+        ({"dataset": "mnist"}, {"dataset": "mnist", "pad": 4}),
+        ({"dataset": "svhn"}, {"dataset": "svhn", "pad": None}),
+    ],
+)
+def test_a_checkpoint_supplies_what_was_not_given(given, expected):
+    training = {"dataset": "mnist", "pad": 4, "distort": True, "seed": 3}
+    inherited = Config(**given).with_defaults_from(training)
+    for name, value in expected.items():
+        assert getattr(inherited, name) == value
+    assert inherited.seed == 0
+
+
+def test_a_checkpoint_of_the_digits_supplies_nothing_for_files():
+    given = Config(data_dir="x")
+    assert given.with_defaults_from({"dataset": "digits", "pad": 4}) == given
+    assert given.dataset_name == "mnist"
+    assert Config().dataset_name == "digits"
+
+
+def test_a_checkpoint_records_how_it_was_trained():
+    recorded = Config(data_dir="x", shift=3, validate=True).recorded()
+    assert recorded["dataset"] == "mnist"
+    assert recorded["of_files"]
+    assert (recorded["shift"], recorded["validate"]) == (3, True)
+    assert not {"data_dir", "checkpoint", "num_targets"} & recorded.keys()
+
+
+def test_members_of_an_ensemble():
+    several = Config(checkpoint="a{}/b{}", num_trials=2)
+    assert several.members == ["a0/b0", "a1/b1"]
+    assert Config(checkpoint="a").members == ["a"]
+    for wrong in (
+        Config(checkpoint="a", num_trials=2),
+        Config(checkpoint="a{}"),
+    ):
+        with pytest.raises(UserError, match="--num_trials"):
+            _ = wrong.members
+
+
+def test_the_evaluation_command_repeats_what_decides_the_images():
+    settings = Config(
+        data_dir="a b", max_steps=7, num_targets=2, summary_dir="c", shift=6
+    )
+    assert settings.evaluation_command() == (
+        "python experiment.py --train=false '--data_dir=a b' --num_targets=2 "
+        "--shift=6 --summary_dir=c"
+    )
+    validating = dataclasses.replace(settings, validate=True)
+    assert "--validate=True" in validating.evaluation_command()

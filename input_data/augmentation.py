@@ -1,0 +1,205 @@
+"""Random changes of training images, fixed by a seed.
+
+Efficient-CapsNet's augmentation (`augment`), the reference's `distort`, and
+the reference's distortions of photographs. Each image has its own draw.
+"""
+
+import math
+
+import tensorflow as tf
+
+from input_data.randomness import Stream, step_seed
+from input_data.transforms import CROP, crop_at, rotate
+
+# The authors' code of Efficient-CapsNet (Mazzia, Salvetti, Chiaberge 2021).
+AUGMENT_ANGLE = math.radians(30)
+# Largest share of the width by which an image shrinks.
+MAX_SQUEEZE = 0.25
+ERASED = 4
+# Distance of the first pixel of the erased square from all borders.
+_MARGIN = 4
+# Amounts are normal numbers of this deviation, clipped at 1.
+_DEVIATION = 0.33
+_LARGEST = 0.9999
+# Lobes of the Lanczos kernel on each side.
+_LOBES = 3
+
+# The reference's `distort`.
+DISTORT_ANGLE = math.radians(15)
+# The reference's distortions of photographs, for pixels of 0 to 255.
+MAX_BRIGHTNESS_DELTA = 63.0
+CONTRAST_RANGE = (0.2, 1.8)
+
+
+def augment(images, seed, step):
+    """Augments uint8 images [B, H, W, C] as Efficient-CapsNet does on MNIST.
+
+    Half of the images rotate by up to 30 degrees. Each then moves along both
+    axes within its black margins, shrinks in width, and loses a square of 4x4
+    pixels.
+    """
+    seeds = tf.random.experimental.stateless_split(
+        step_seed(seed, Stream.AUGMENTATION, step), 4
+    )
+    images = tf.cast(images, tf.float32)
+    images = rotate_half(images, seeds[0])
+    images = move_within_margins(images, seeds[1])
+    images = squeeze_at_random(images, seeds[2])
+    images = erase_square(images, seeds[3])
+    return tf.saturate_cast(tf.round(images), tf.uint8)
+
+
+def _signed_amounts(images, seed):
+    """Two numbers for each image, float32 [B, 2] in (-1, 1)."""
+    draws = tf.random.stateless_normal(
+        (tf.shape(images)[0], 2), seed, stddev=_DEVIATION
+    )
+    return tf.clip_by_value(draws, -_LARGEST, _LARGEST)
+
+
+def rotate_half(images, seed):
+    """Rotates about half of the images by a random angle."""
+    amounts = _signed_amounts(images, seed)
+    angles = tf.where(amounts[:, 1] > 0, 0.0, amounts[:, 0] * AUGMENT_ANGLE)
+    return rotate(images, angles, "BILINEAR")
+
+
+def move_within_margins(images, seed):
+    """Moves images by a share of the black margin of the drawn direction."""
+    amounts = _signed_amounts(images, seed)
+    for axis in (1, 2):
+        bright = tf.reduce_any(images > 0, axis=(3 - axis, 3))  # [B, H or W]
+        bright = tf.cast(bright, tf.int32)
+        before = tf.argmax(bright, axis=1, output_type=tf.int32)
+        after = tf.argmax(bright[:, ::-1], axis=1, output_type=tf.int32)
+        amount = amounts[:, axis - 1]
+        margin = tf.where(amount < 0, before, after)
+        distance = tf.floor(tf.abs(amount) * tf.cast(margin + 1, tf.float32))
+        offset = tf.cast(tf.sign(amount) * distance, tf.int32)
+        # Only black pixels leave at one border and enter at the other.
+        size = images.shape[axis]
+        places = (tf.range(size) - offset[:, None]) % size
+        images = tf.gather(images, places, axis=axis, batch_dims=1)
+    return images
+
+
+def squeeze_at_random(images, seed):
+    """Shrinks the width of images by 1 pixel up to a quarter."""
+    width = images.shape[2]
+    amounts = tf.abs(_signed_amounts(images, seed))
+    removed = tf.cast(tf.floor(amounts[:, 0] * MAX_SQUEEZE * width), tf.int32)
+    removed = tf.minimum(removed + 1, width - 1)
+    left = removed // 2 + tf.cast(amounts[:, 1] >= 0.5, tf.int32)
+    return squeeze(images, width - removed, tf.minimum(left, removed))
+
+
+def squeeze(images, widths, left):
+    """Resizes images to their own widths by the Lanczos kernel.
+
+    Args:
+      images: float32 [B, H, W, C].
+      widths: int32 [B], from 1 to W.
+      left: int32 [B], black columns before each image.
+
+    Returns:
+      float32 [B, H, W, C]; overshoots of the kernel may leave [0, 255].
+    """
+    width = images.shape[2]
+    columns = tf.range(width) - left[:, None]  # [B, W]
+    scale = width / tf.cast(widths, tf.float32)[:, None, None]
+    centers = (tf.cast(columns, tf.float32)[..., None] + 0.5) * scale
+    distances = (tf.range(width, dtype=tf.float32) + 0.5 - centers) / scale
+    weights = _lanczos(distances)  # [B, W of the output, W of the input]
+    weights /= tf.reduce_sum(weights, axis=-1, keepdims=True)
+    inside = (columns >= 0) & (columns < widths[:, None])
+    weights = tf.where(inside[..., None], weights, 0.0)
+    return tf.einsum("bhwc,bow->bhoc", images, weights)
+
+
+def _lanczos(distances):
+    angles = math.pi * distances
+    near = tf.abs(angles) < 1e-4
+    safe = tf.where(near, 1.0, angles)
+    kernel = _LOBES * tf.sin(safe) * tf.sin(safe / _LOBES) / safe**2
+    kernel = tf.where(near, 1.0, kernel)
+    return tf.where(tf.abs(distances) < _LOBES, kernel, 0.0)
+
+
+def erase_square(images, seed):
+    """Sets a random square of 4x4 pixels to black."""
+    _, height, width, _ = images.shape
+    draws = tf.random.stateless_uniform((tf.shape(images)[0], 2), seed)
+
+    def covered(size, draw):
+        places = max(size - 2 * _MARGIN - 1, 1)
+        first = _MARGIN + tf.cast(tf.floor(draw * places), tf.int32)
+        distance = tf.range(size) - first[:, None]
+        return (distance >= 0) & (distance < ERASED)
+
+    rows, columns = covered(height, draws[:, 0]), covered(width, draws[:, 1])
+    erased = rows[:, :, None, None] & columns[:, None, :, None]
+    return tf.where(erased, 0.0, images)
+
+
+def distort(images, seed, step):
+    """Crops uint8 images at random to [B, H - 4, W - 4, C] and rotates them.
+
+    Unlike the reference, which draws one angle at its start, each image has
+    its own, of up to 15 degrees.
+    """
+    _, height, width, _ = images.shape
+    cropped = random_crop(
+        images,
+        (height - CROP, width - CROP),
+        step_seed(seed, Stream.CROP, step),
+    )
+    angles = tf.random.stateless_uniform(
+        (tf.shape(images)[0],),
+        step_seed(seed, Stream.ROTATION, step),
+        -DISTORT_ANGLE,
+        DISTORT_ANGLE,
+    )
+    return rotate(cropped, angles)
+
+
+def random_crop(images, size, seed):
+    """Cuts `size` (height, width) out of each image at a uniform place."""
+    starts = [
+        tf.random.stateless_uniform(
+            (tf.shape(images)[0], 1),
+            seed + axis,
+            0,
+            images.shape[1 + axis] - size[axis] + 1,
+            tf.int32,
+        )
+        for axis in (0, 1)
+    ]
+    return crop_at(images, tf.concat(starts, axis=1), size)
+
+
+def random_flip(images, seed):
+    """Mirrors each image left to right with probability 1/2."""
+    flipped = _uniform(images, seed, 0.0, 1.0) < 0.5
+    return tf.where(flipped, images[:, :, ::-1], images)
+
+
+def distort_colors(images, step, seed):
+    """Changes brightness, then contrast, of float32 images of 0 to 255.
+
+    One number in [-63, 63) is added to each image. Then each channel is scaled
+    about its mean, by one factor in [0.2, 1.8) for each image.
+    """
+    brightness_seed = step_seed(seed, Stream.BRIGHTNESS, step)
+    contrast_seed = step_seed(seed, Stream.CONTRAST, step)
+    images += _uniform(
+        images, brightness_seed, -MAX_BRIGHTNESS_DELTA, MAX_BRIGHTNESS_DELTA
+    )
+    mean = tf.reduce_mean(images, axis=(1, 2), keepdims=True)
+    factors = _uniform(images, contrast_seed, *CONTRAST_RANGE)
+    return (images - mean) * factors + mean
+
+
+def _uniform(images, seed, low, high):
+    """One number in [low, high) for each image, [B, 1, 1, 1]."""
+    shape = (tf.shape(images)[0], 1, 1, 1)
+    return tf.random.stateless_uniform(shape, seed, low, high)

@@ -1,0 +1,155 @@
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from input_data import augmentation
+from input_data.augmentation import DISTORT_ANGLE, augment, distort
+from testing.tiny_files import random_images
+
+COUNT = 4000
+
+
+def bar(count=400, size=28):
+    """A bright bar of 12x2 pixels in the middle of black images."""
+    images = np.zeros((count, size, size, 1), np.uint8)
+    middle = size // 2
+    images[:, middle - 6 : middle + 6, middle - 1 : middle + 1] = 255
+    return images
+
+
+@pytest.mark.parametrize("change", [augment, distort])
+def test_depends_on_seed_and_step_alone(change):
+    images = tf.constant(random_images(6, 20, 24, 3))
+
+    def changed(seed, step):
+        return change(images, seed, tf.constant(step, tf.int64)).numpy()
+
+    first = changed(3, 7)
+    assert first.dtype == np.uint8
+    np.testing.assert_array_equal(first, changed(3, 7))
+    in_graph = tf.function(lambda step: change(images, 3, step))
+    np.testing.assert_array_equal(first, in_graph(tf.constant(7, tf.int64)))
+    assert (first != changed(4, 7)).any()
+    assert (first != changed(3, 8)).any()
+
+
+def test_half_of_the_images_rotate_by_up_to_30_degrees():
+    images = tf.cast(bar(), tf.float32)
+    rotated = augmentation.rotate_half(images, [1, 2]).numpy()
+    same = (rotated == images.numpy()).all(axis=(1, 2, 3))
+    assert 0.4 < same.mean() < 0.6
+    rows = np.arange(28) - 13.5
+    bright = rotated[..., 0] / rotated.sum(axis=(1, 2, 3))[:, None, None]
+    # The slope of the bar, by its second moments.
+    along = np.einsum("bhw,h,h->b", bright, rows, rows)
+    across = np.einsum("bhw,w,w->b", bright, rows, rows)
+    mixed = np.einsum("bhw,h,w->b", bright, rows, rows)
+    angles = np.degrees(0.5 * np.arctan2(2 * mixed, along - across))
+    assert 25 < np.abs(angles).max() < 31
+    # Of a normal deviation of 9.9 degrees, clipped at 30.
+    assert 7 < angles[~same].std() < 12
+
+
+def test_images_move_within_their_margins():
+    images = bar(3000, size=16)
+    images[:, :, :7] = 0  # the bar is one pixel wide, in column 7
+    moved = augmentation.move_within_margins(
+        tf.cast(images, tf.float32), [5, 6]
+    ).numpy()[..., 0]
+    rows = moved.any(axis=2).argmax(axis=1)
+    columns = moved.any(axis=1).argmax(axis=1)
+    assert (moved.sum(axis=(1, 2)) == images.sum(axis=(1, 2, 3))).all()
+    assert set(rows) == set(range(5))  # margins of 2 above and below
+    assert columns.min() <= 1
+    assert columns.max() >= 14
+    assert abs(columns.mean() - 7) < 0.2
+    black = tf.zeros((2, 9, 9, 1))
+    np.testing.assert_array_equal(
+        augmentation.move_within_margins(black, [1, 1]), black
+    )
+
+
+@pytest.mark.parametrize(("width", "left"), [(28, 0), (27, 1), (21, 3)])
+def test_squeeze_is_lanczos_resizing(width, left):
+    images = random_images(2, 5, 28, 2).astype("float32")
+    squeezed = augmentation.squeeze(
+        tf.constant(images), tf.fill((2,), width), tf.fill((2,), left)
+    ).numpy()
+    expected = tf.image.resize(
+        images, (5, width), tf.image.ResizeMethod.LANCZOS3, antialias=True
+    ).numpy()
+    np.testing.assert_allclose(
+        squeezed[:, :, left : left + width], expected, atol=0.05
+    )
+    np.testing.assert_array_equal(squeezed[:, :, :left], 0)
+    np.testing.assert_array_equal(squeezed[:, :, left + width :], 0)
+
+
+def test_a_square_of_4x4_is_erased():
+    images = tf.fill((3000, 28, 20, 1), 9.0)
+    erased = augmentation.erase_square(images, [9, 1]).numpy()[..., 0] == 0
+    assert (erased.sum(axis=(1, 2)) == 16).all()
+    rows = erased.any(axis=2).argmax(axis=1)
+    columns = erased.any(axis=1).argmax(axis=1)
+    assert set(rows) == set(range(4, 23))
+    assert set(columns) == set(range(4, 15))
+
+
+def test_angles_of_distort_differ_and_fill_the_range():
+    # A bar through the middle, long enough that every crop keeps its ends.
+    size = 104
+    bars = np.zeros((400, size, size, 1), np.uint8)
+    bars[:, size // 2 - 2 : size // 2 + 2] = 255
+    rotated = distort(tf.constant(bars), 3, tf.constant(5, tf.int64)).numpy()
+    assert rotated.shape == (400, size - 4, size - 4, 1)
+    angles = []
+    for image in rotated[..., 0]:
+        ys, xs = np.nonzero(image)
+        middle = np.abs(xs - xs.mean()) < 40
+        angles.append(-math.atan(np.polyfit(xs[middle], ys[middle], 1)[0]))
+    angles = np.array(angles)
+    assert len(np.unique(angles.round(4))) > 300
+    assert np.abs(angles).max() < DISTORT_ANGLE + 0.01
+    # Uniform in [-15, 15] degrees: mean 0, deviation 15 / sqrt(3).
+    assert abs(angles.mean()) < 4 * DISTORT_ANGLE / math.sqrt(3 * 400)
+    assert np.std(angles) == pytest.approx(
+        DISTORT_ANGLE / math.sqrt(3), rel=0.1
+    )
+
+
+def test_random_crops_come_from_every_place_equally():
+    image = np.arange(42, dtype=np.float32).reshape(1, 6, 7, 1)
+    images = np.tile(image, (COUNT, 1, 1, 1))
+    seed = tf.constant([3, 5], tf.int64)
+    crops = augmentation.random_crop(images, (4, 4), seed).numpy()
+    rows, columns = np.divmod(crops[:, 0, 0, 0].astype(int), 7)
+    counts = np.zeros((3, 4), int)
+    np.add.at(counts, (rows, columns), 1)
+    assert counts.sum() == COUNT
+    # Each of the 12 places: 333 expected, standard deviation 17.5.
+    assert abs(counts - COUNT / 12).max() < 5 * 17.5
+    for crop, row, column in zip(crops[:50], rows, columns, strict=False):
+        np.testing.assert_array_equal(
+            crop, images[0, row : row + 4, column : column + 4]
+        )
+
+
+def test_colors_change_by_one_offset_and_one_factor_for_each_image():
+    images = random_images(1000, 4, 5, 3).astype("float32")
+    changed = augmentation.distort_colors(
+        images, tf.constant(2, tf.int64), 3
+    ).numpy()
+    mean = images.mean(axis=(1, 2), keepdims=True)
+    changed_mean = changed.mean(axis=(1, 2), keepdims=True)
+    delta = (changed_mean - mean)[:, 0, 0]  # [B, channels]
+    factor = (changed - changed_mean).std(axis=(1, 2)) / images.std(axis=(1, 2))
+    for amounts, low, high in ((delta, -63, 63), (factor, 0.2, 1.8)):
+        np.testing.assert_allclose(amounts, amounts[:, :1].repeat(3, 1), 1e-2)
+        assert low <= amounts.min() < low + 0.03 * (high - low)
+        assert high - 0.03 * (high - low) < amounts.max() <= high + 1e-3
+    expected = (images + delta[:, None, None] - changed_mean) * factor[
+        :, None, None
+    ] + changed_mean
+    np.testing.assert_allclose(changed, expected, atol=0.05)

@@ -1,0 +1,221 @@
+"""Pads, shifts, crops, rotates and resizes images, whole batches at once.
+
+Batches are [B, H, W, C]. Training and evaluation share these functions with
+predictions on image files and drawings.
+"""
+
+import numpy as np
+import scipy.ndimage
+import tensorflow as tf
+
+# Pixels that `distort` removes along each axis.
+CROP = 4
+# Pixels of the longer side of a digit in MNIST.
+DIGIT_SIZE = 20
+
+
+def pad_images(images, pad):
+    """Adds `pad` black pixels on each side of every image."""
+    return tf.pad(images, [[0, 0], [pad, pad], [pad, pad], [0, 0]])
+
+
+def shift_images(images, offsets, max_shift):
+    """Moves each image by its own offset and fills with black.
+
+    out[b, y, x] = images[b, y - offsets[b, 0], x - offsets[b, 1]]
+
+    Args:
+      images: tensor [B, H, W, C].
+      offsets: int32 tensor [B, 2], pixels down and right.
+      max_shift: int, at least the largest absolute offset.
+    """
+    padded = pad_images(images, max_shift)
+    return crop_at(padded, max_shift - offsets, images.shape[1:3])
+
+
+def crop_at(images, starts, size):
+    """Cuts `size` (height, width) out of each image at its own place.
+
+    Args:
+      images: tensor [B, H, W, C].
+      starts: int32 tensor [B, 2], the first row and the first column.
+      size: (height, width).
+    """
+    rows = starts[:, :1] + tf.range(size[0])  # [B, height]
+    columns = starts[:, 1:] + tf.range(size[1])  # [B, width]
+    parts = tf.gather(images, rows, axis=1, batch_dims=1)
+    return tf.gather(parts, columns, axis=2, batch_dims=1)
+
+
+def central_crop(images, size, offset=(0, 0)):
+    """Cuts `size` out of the center, or `offset` pixels down and right."""
+    _, height, width, _ = images.shape
+    top = (height - size[0]) // 2 + offset[0]
+    left = (width - size[1]) // 2 + offset[1]
+    return images[:, top : top + size[0], left : left + size[1]]
+
+
+def crop_margin(images):
+    """Cuts [B, H - 4, W - 4, C] out of the center: `distort` in evaluation."""
+    _, height, width, _ = images.shape
+    return central_crop(images, (height - CROP, width - CROP))
+
+
+def rotate(images, angles, interpolation="NEAREST"):
+    """Rotates each image about its center and fills with black.
+
+    Nearest neighbors are the default of tf.contrib.image.rotate, which the
+    reference calls.
+
+    Args:
+      images: uint8 or float32 [B, H, W, C].
+      angles: float32 [B], radians, counter-clockwise.
+      interpolation: "NEAREST" or "BILINEAR".
+    """
+    _, height, width, _ = images.shape
+    sine, cosine = tf.sin(angles), tf.cos(angles)
+    zero = tf.zeros_like(angles)
+    middle_x, middle_y = (width - 1) / 2, (height - 1) / 2
+    # The output pixel (x, y) comes from the input at
+    #   (cosine * x - sine * y + shift_x, sine * x + cosine * y + shift_y).
+    shift_x = middle_x - cosine * middle_x + sine * middle_y
+    shift_y = middle_y - sine * middle_x - cosine * middle_y
+    transforms = [cosine, -sine, shift_x, sine, cosine, shift_y, zero, zero]
+    rotated = project(
+        images, tf.stack(transforms, axis=1), (height, width), interpolation
+    )
+    return tf.ensure_shape(rotated, images.shape)
+
+
+def project(images, transforms, size, interpolation):
+    """Applies a projective transformation to each image; outside is black.
+
+    Args:
+      images: uint8 or float32 [B, H, W, C].
+      transforms: float32 [B, 8]: the output pixel (x, y) is the input at
+        ((a x + b y + c) / k, (d x + e y + f) / k), where k = g x + h y + 1.
+      size: (height, width) of the output.
+      interpolation: "NEAREST" or "BILINEAR".
+    """
+    return tf.raw_ops.ImageProjectiveTransformV3(
+        images=images,
+        transforms=transforms,
+        output_shape=size,
+        fill_value=0.0,
+        interpolation=interpolation,
+        fill_mode="CONSTANT",
+    )
+
+
+def unit_range(images):
+    """Converts uint8 pixels to float32 in [0, 1]."""
+    return tf.cast(images, tf.float32) / 255.0
+
+
+def resize(image, size):
+    """Resizes an image uint8 [H, W, C] to (height, width), antialiased.
+
+    The proportions change to those of `size`.
+    """
+    resized = tf.image.resize(image, size, antialias=True)
+    return tf.cast(tf.round(tf.clip_by_value(resized, 0, 255)), tf.uint8)
+
+
+def resize_with_pad(image, size):
+    """Resizes an image to the largest size that fits, on a black canvas.
+
+    Args:
+      image: uint8 array [H, W, C].
+      size: (height, width) of the canvas.
+
+    Returns:
+      uint8 array [height, width, C].
+    """
+    scale = min(size[0] / image.shape[0], size[1] / image.shape[1])
+    height, width = (max(1, round(side * scale)) for side in image.shape[:2])
+    top, left = (size[0] - height) // 2, (size[1] - width) // 2
+    canvas = np.zeros((*size, image.shape[-1]), np.uint8)
+    canvas[top : top + height, left : left + width] = resize(
+        image, (height, width)
+    )
+    return canvas
+
+
+def fit(image, shape, data_set, stretched=False, pad=0, cropped=False):
+    """Prepares an image of any size as the network's evaluation would.
+
+    The image keeps its proportions: it is resized to the largest size that
+    fits and padded with black. An image of the network's size stays as it is,
+    unless training images were resized. For networks trained on crops of
+    photographs the image replaces the photograph, whose center is cropped and
+    standardized.
+
+    Args:
+      image: uint8 array [H, W, 1 or 3]. One channel is repeated for networks
+        with more.
+      shape: `features.ImageShape` of the network.
+      data_set: `DataSet` that the network was trained on.
+      stretched: bool, whether training images were resized to a given size
+        without keeping their proportions; then this image is, too.
+      pad: int, black pixels added on each side of training images.
+      cropped: bool, whether training images were cropped (`distort`).
+
+    Returns:
+      float32 array [height, width, depth] of `shape`.
+    """
+    if image.shape[-1] == 1:
+        image = np.repeat(image, shape.depth, axis=-1)
+    size = (shape.height, shape.width)
+    with tf.device("CPU:0"):
+        if data_set.photograph_size is not None:
+            photograph = resize_with_pad(image, data_set.photograph_size)
+            crop = tf.cast(central_crop(photograph[None], size), tf.float32)
+            return tf.image.per_image_standardization(crop)[0].numpy()
+        if stretched or image.shape[:2] != size:
+            change_size = resize if stretched else resize_with_pad
+            image = change_size(image, size_before(size, pad, cropped))
+            images = pad_images(image[None], pad)
+            image = (crop_margin(images) if cropped else images)[0]
+        return unit_range(image).numpy()
+
+
+def size_before(size, pad, cropped):
+    """(height, width) before padding and cropping gave `size`."""
+    return tuple(side + CROP * cropped - 2 * pad for side in size)
+
+
+def center(ink, size, offset=(0, 0)):
+    """Scales and centers a drawn digit as MNIST does.
+
+    MNIST (http://yann.lecun.com/exdb/mnist) scales each digit to fit into
+    20x20 pixels, keeping its proportions, and moves its center of mass to the
+    center of the image.
+
+    Args:
+      ink: uint8 array [H, W], 0 where nothing is drawn.
+      size: (height, width) of the result.
+      offset: (rows, columns) from the center of the image to the center of
+        mass; the digit stays inside the image.
+
+    Returns:
+      uint8 array [height, width, 1], all 0 if nothing is drawn.
+    """
+    canvas = np.zeros((*size, 1), np.uint8)
+    boxes = scipy.ndimage.find_objects((ink > 0).astype(np.int8))
+    if not boxes:
+        return canvas
+    digit = ink[boxes[0]]
+    scale = min(DIGIT_SIZE, *size) / max(digit.shape)
+    height, width = (max(1, round(side * scale)) for side in digit.shape)
+    digit = resize(digit[..., None], (height, width)).numpy()
+    if digit.any():  # single pixels of a large drawing may vanish
+        start = np.array(size) / 2 + offset - center_of_mass(digit[..., 0])
+        largest = np.subtract(size, (height, width))
+        top, left = np.clip(np.rint(start), 0, largest).astype(int)
+        canvas[top : top + height, left : left + width] = digit
+    return canvas
+
+
+def center_of_mass(ink):
+    """Row and column, from the upper left corner, of an array [H, W]."""
+    return np.add(scipy.ndimage.center_of_mass(ink), 0.5)

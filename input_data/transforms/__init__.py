@@ -1,1 +1,0 @@
-"""What is done to images on their way to a network."""

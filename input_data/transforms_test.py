@@ -1,0 +1,200 @@
+import math
+
+import numpy as np
+import pytest
+import scipy.ndimage
+import tensorflow as tf
+
+from input_data import registry
+from input_data.features import ImageShape
+from input_data.transforms import (
+    center,
+    center_of_mass,
+    central_crop,
+    crop_at,
+    fit,
+    resize_with_pad,
+    rotate,
+    shift_images,
+)
+from testing.tiny_files import random_images
+
+WHOLE = registry.find("digits")
+
+
+def test_shift_equals_scipy():
+    images = random_images(4, 6, 7, 2)
+    offsets = np.array([[0, 0], [1, -2], [-2, 2], [2, 1]], np.int32)
+    shifted = shift_images(tf.constant(images), tf.constant(offsets), 2)
+    for image, offset, result in zip(images, offsets, shifted, strict=True):
+        expected = scipy.ndimage.shift(image, (*offset, 0), order=0)
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_crops():
+    images = random_images(2, 6, 8, 1)
+    crops = crop_at(images, tf.constant([[2, 0], [1, 3]]), (3, 5))
+    np.testing.assert_array_equal(crops[0], images[0, 2:5, :5])
+    np.testing.assert_array_equal(crops[1], images[1, 1:4, 3:])
+    middle = central_crop(images, (4, 4))
+    np.testing.assert_array_equal(middle, images[:, 1:5, 2:6])
+    moved = central_crop(images, (4, 4), offset=(-1, 2))
+    np.testing.assert_array_equal(moved, images[:, :4, 4:])
+
+
+def rotated_in_loops(image, angle):
+    """Each pixel from its nearest neighbor before the rotation."""
+    height, width = image.shape
+    middle_y, middle_x = (height - 1) / 2, (width - 1) / 2
+    rotated = np.zeros_like(image)
+    for y in range(height):
+        for x in range(width):
+            # Rows count downwards, so that up is -y.
+            right, up = x - middle_x, middle_y - y
+            old_right = right * math.cos(-angle) - up * math.sin(-angle)
+            old_up = right * math.sin(-angle) + up * math.cos(-angle)
+            source_y = round(middle_y - old_up)
+            source_x = round(middle_x + old_right)
+            if 0 <= source_y < height and 0 <= source_x < width:
+                rotated[y, x] = image[source_y, source_x]
+    return rotated
+
+
+def test_rotation_equals_explicit_loops():
+    images = random_images(3, 11, 8, 1)
+    angles = np.array([0.2, -0.11, math.radians(15)], np.float32)
+    rotated = rotate(tf.constant(images), tf.constant(angles)).numpy()
+    for image, angle, result in zip(images, angles, rotated, strict=True):
+        np.testing.assert_array_equal(
+            result[..., 0], rotated_in_loops(image[..., 0], float(angle))
+        )
+
+
+def shrink(square, factor):
+    """An image float [H, W] averaged under triangles of 2 * factor pixels."""
+    size = square.shape[0]
+    centers = (np.arange(size // factor)[:, None] + 0.5) * factor
+    distance = np.abs(np.arange(size) + 0.5 - centers) / factor
+    weights = np.maximum(1 - distance, 0)
+    weights /= weights.sum(axis=1, keepdims=True)
+    return weights @ square @ weights.T
+
+
+def blob(height, width):
+    """A bright shape, not symmetric, on black: uint8 [height, width, 1]."""
+    image = np.zeros((height, width, 1), np.uint8)
+    image[height // 3 : height * 3 // 4, width // 3 : width // 2] = 200
+    image[height // 2 : height * 2 // 3, width // 3 : width * 3 // 4] = 255
+    return image
+
+
+@pytest.mark.parametrize(("height", "width"), [(64, 48), (48, 64), (64, 64)])
+def test_fit_pads_to_a_square_and_shrinks(height, width):
+    image = blob(height, width)
+    square = np.zeros((64, 64))
+    top, left = (64 - height) // 2, (64 - width) // 2
+    square[top : top + height, left : left + width] = image[..., 0]
+    fitted = fit(image, ImageShape(16, 16, 1, 10), WHOLE)
+    assert fitted.shape == (16, 16, 1)
+    assert fitted.dtype == np.float32
+    np.testing.assert_allclose(
+        fitted[..., 0], shrink(square, 4) / 255, atol=0.51 / 255
+    )
+
+
+def test_fit_keeps_images_of_the_network_s_size():
+    image = random_images(1, 9, 7, 3)[0]
+    np.testing.assert_array_equal(
+        fit(image, ImageShape(9, 7, 3, 2), WHOLE),
+        image.astype("float32") / 255,
+    )
+
+
+def test_resize_with_pad():
+    image = np.full((10, 10, 1), 100, np.uint8)
+    expected = np.zeros((6, 9, 1), np.uint8)
+    expected[:, 1:7] = 100
+    np.testing.assert_array_equal(resize_with_pad(image, (6, 9)), expected)
+    line = np.full((1, 100_000, 1), 100, np.uint8)
+    expected = np.zeros((8, 8, 1), np.uint8)
+    expected[3] = 100
+    np.testing.assert_array_equal(resize_with_pad(line, (8, 8)), expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "crop", "depth", "network_depth"),
+    [("cifar10", 32, 24, 3, 3), ("norb", 48, 32, 1, 2)],
+)
+def test_fit_crops_and_standardizes_photographs(
+    name, size, crop, depth, network_depth
+):
+    image = random_images(1, size, size, depth)[0]
+    border = (size - crop) // 2
+    middle = image[border:-border, border:-border].astype("float64")
+    expected = (middle - middle.mean()) / middle.std()
+    expected = np.broadcast_to(expected, (crop, crop, network_depth))
+    shape = ImageShape(crop, crop, network_depth, 10)
+    fitted = fit(image, shape, registry.find(name))
+    np.testing.assert_allclose(fitted, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("stretched", [True, False])
+def test_fit_pads_and_crops_as_training_did(stretched):
+    image = random_images(1, 28, 28, 1)[0]
+    padded = np.zeros((40, 40, 1), np.float32)
+    padded[6:34, 6:34] = image.astype("float32") / 255
+    fitted = fit(image, ImageShape(40, 40, 1, 10), WHOLE, stretched, pad=6)
+    np.testing.assert_array_equal(fitted, padded)
+    cropped = fit(image, ImageShape(24, 24, 1, 10), WHOLE, stretched, 0, True)
+    np.testing.assert_array_equal(cropped, padded[8:32, 8:32])
+
+
+def stroke(size, rows, columns):
+    ink = np.zeros((size, size), np.uint8)
+    ink[rows, columns] = 255
+    return ink
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "expected"),
+    [
+        (slice(10, 210), slice(200, 240), (20, 4)),
+        (slice(0, 3), slice(5, 35), (2, 20)),
+        (slice(70, 71), slice(70, 71), (20, 20)),
+    ],
+)
+def test_center_scales_the_longer_side_to_20_pixels(rows, columns, expected):
+    image = center(stroke(280, rows, columns), (28, 28))
+    assert image.shape == (28, 28, 1)
+    extents = tuple(image.any(axis=axis).sum() for axis in ((1, 2), (0, 2)))
+    assert extents == expected
+    np.testing.assert_allclose(center_of_mass(image[..., 0]), 14, atol=0.51)
+
+
+def test_center_moves_the_center_of_mass_not_that_of_the_box():
+    ink = stroke(100, slice(0, 100), slice(0, 20))
+    ink[80:, :60] = 255
+    image = center(ink, (28, 28))[..., 0].astype(float)
+    rows, columns = np.indices((28, 28)) + 0.5
+    mass = [(axis * image).sum() / image.sum() for axis in (rows, columns)]
+    np.testing.assert_allclose(mass, 14, atol=0.51)
+    np.testing.assert_allclose(center_of_mass(image), mass)
+    rows, columns = np.nonzero(image)
+    assert rows.min() + rows.max() + 1 < 26
+    assert columns.min() + columns.max() + 1 > 30
+
+
+def test_center_keeps_an_offset_digit_inside():
+    ink = stroke(100, slice(0, 100), slice(0, 100))
+    image = center(ink, (36, 40), offset=(4, -3))
+    np.testing.assert_allclose(center_of_mass(image[..., 0]), [22, 17])
+    image = center(ink, (36, 40), offset=(50, -50))
+    np.testing.assert_allclose(center_of_mass(image[..., 0]), [26, 10])
+    assert (center(stroke(9, slice(2, 9), slice(2, 9)), (8, 8)) == 255).all()
+
+
+def test_center_of_nothing_is_black():
+    dots = np.zeros((280, 280), np.uint8)
+    assert not center(dots, (28, 28)).any()
+    dots[0, 0] = dots[-1, -1] = 255  # too small to stay
+    assert not center(dots, (28, 28)).any()

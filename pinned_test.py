@@ -1,0 +1,323 @@
+"""Behavior that must not change, whatever the modules look like inside.
+
+Command lines are run and their output and files compared with
+testing/pinned.json; nothing of the project is imported. To be quick, most
+commands run in forks of one process that has imported TensorFlow.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import tarfile
+
+import h5py
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent
+PINNED = json.loads((ROOT / "testing" / "pinned.json").read_text())
+FILES = ROOT / "testing" / "pinned" / "files.tar.xz"
+ENVIRONMENT = {
+    **os.environ,
+    "CUDA_VISIBLE_DEVICES": "",
+    "KERAS_BACKEND": "tensorflow",
+    "TF_CPP_MIN_LOG_LEVEL": "2",
+    "TF_ENABLE_ONEDNN_OPTS": "1",
+}
+# Runs each line of standard input, the arguments of a command as JSON, in a
+# fork of this process; `tags FOLDER` lists the tags of event files.
+RUNNER = """
+import json, os, runpy, sys
+import keras, tensorflow, tensorboard
+sys.path.insert(0, os.getcwd())
+for number, line in enumerate(sys.stdin.read().splitlines()):
+    sys.argv = json.loads(line)
+    child = os.fork()
+    if child:
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        continue
+    for descriptor, name in ((1, "out"), (2, "err")):
+        file = open(f"{FOLDER}/{number}.{name}", "w")
+        os.dup2(file.fileno(), descriptor)
+    if sys.argv[0] == "tags":
+        from tensorboard.backend.event_processing import event_accumulator
+        events = event_accumulator.EventAccumulator(sys.argv[1]).Reload()
+        plugin = lambda tag: events.SummaryMetadata(tag).plugin_data.plugin_name
+        print(json.dumps({t: plugin(t) for t in events.Tags()["tensors"]}))
+    else:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    sys.exit()
+"""
+
+
+def run(tmp, commands):
+    """Runs commands, in which $DIR is a folder.
+
+    Args:
+      tmp: path of the folder.
+      commands: dict from name to command line.
+
+    Returns:
+      dict from name to standard output, with $DIR again; what
+      commands that failed wrote as errors is that of "failures".
+    """
+    output = tmp / "output"
+    output.mkdir()
+    lines = [
+        shlex.split(c.replace("$DIR", str(tmp))) for c in commands.values()
+    ]
+    process = subprocess.run(
+        [sys.executable, "-c", f"FOLDER = {str(output)!r}\n{RUNNER}"],
+        input="\n".join(map(json.dumps, lines)),
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=ENVIRONMENT,
+    )
+    codes = process.stdout.split()
+    assert len(codes) == len(lines), process.stderr
+    outputs = {"failures": ""}
+    for number, name in enumerate(commands):
+        printed = (output / f"{number}.out").read_text()
+        outputs[name] = printed.replace(str(tmp), "$DIR")
+        if codes[number] != "0":
+            errors = (output / f"{number}.err").read_text()
+            outputs["failures"] += f"\n{commands[name]}\n{errors}"
+    return outputs
+
+
+def weights(path):
+    """Dict from name to array of a checkpoint, the optimizer's included."""
+    arrays = {}
+
+    def add(name, item):
+        if isinstance(item, h5py.Dataset):
+            arrays[name] = item[()]
+
+    with h5py.File(path / "model.weights.h5") as file:
+        file.visititems(add)
+    return arrays
+
+
+def sums(path):
+    """Dict from name to sum of magnitudes of the network's weights."""
+    return {
+        name: float(np.abs(array.astype(float)).sum())
+        for name, array in weights(path).items()
+        if not name.startswith("optimizer")
+    }
+
+
+def unpack(tmp):
+    """Writes checkpoints of each model and small MNIST and smallNORB files."""
+    with tarfile.open(FILES) as archive:
+        archive.extractall(tmp, filter="data")
+
+
+def digests_of_records(tmp):
+    """Dict from path to SHA-256 of all record files."""
+    return {
+        str(path.relative_to(tmp)): hashlib.sha256(
+            path.read_bytes()
+        ).hexdigest()
+        for folder in ("mnist", "digits", "norb", "novel")
+        for path in sorted((tmp / folder).rglob("*"))
+        if "tfrecords" in path.name
+    }
+
+
+def result_lines(output):
+    """Printed lines without those of progress and speed."""
+    kept = r"Trained to|Evaluate by|\$DIR|Total|Mean of|Ensemble of"
+    return [line for line in output.splitlines() if re.match(kept, line)]
+
+
+def files_in(folder):
+    """Names of files below a folder, those of events without their time."""
+    names = {
+        re.sub(r"tfevents\.[1-9].*", "tfevents.*", str(p.relative_to(folder)))
+        for p in folder.rglob("*")
+        if p.is_file()
+    }
+    return sorted(names)
+
+
+def flags_of(command, flag="--help"):
+    """Dict from flag to default as --help prints it; imports no TensorFlow."""
+    code = (
+        "import runpy, sys\n"
+        f"sys.argv = [{command!r}, {flag!r}]\n"
+        "try:\n"
+        f"    runpy.run_path({command!r}, run_name='__main__')\n"
+        "finally:\n"
+        "    assert 'tensorflow' not in sys.modules, 'imported'\n"
+        "    assert 'keras' not in sys.modules, 'imported'\n"
+    )
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    process = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**ENVIRONMENT, "PYTHONPATH": path},
+    )
+    assert process.returncode, "absl exits with 1 after --help, too"
+    assert "imported" not in process.stderr, process.stderr
+    assert "Traceback" not in process.stderr, process.stderr
+    parts = re.split(r"^  --(?:\[no\])?(\w+):", process.stdout, flags=re.M)
+    defaults = [re.search(r"\(default: '(.*)'\)", part) for part in parts[2::2]]
+    return {
+        name: match and match[1]
+        for name, match in zip(parts[1::2], defaults, strict=True)
+    }
+
+
+def documented_hparams():
+    """Dict from model to dict from name to default, of docs/flags.md."""
+    page = (ROOT / "docs" / "flags.md").read_text()
+    page = page[page.index("## Hyper-parameters") :]
+    common, *sections = re.split(r"^Of `(\w+)`:$", page, flags=re.M)
+
+    def rows(table):
+        found = re.findall(r"^\| `([\w=]+)` \| (.*?) \|", table, flags=re.M)
+        return {name: default.strip("` ") for name, default in found}
+
+    return {
+        model: {**rows(common), **rows(table)}
+        for model, table in zip(sections[::2], sections[1::2], strict=True)
+    }
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """A folder and a dict from name to the output of each fast command.
+
+    All processes of pytest-xdist share them.
+    """
+    tmp = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        tmp = tmp.parent
+    tmp = tmp / "pinned"
+    tmp.mkdir(exist_ok=True)
+    outputs = tmp / "outputs.json"
+    with open(tmp / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not outputs.exists():
+            unpack(tmp)
+            outputs.write_text(json.dumps(run(tmp, PINNED["commands"])))
+    return tmp, json.loads(outputs.read_text())
+
+
+def require_pinned(found, pinned):
+    """Fails if something pinned is missing or differs; more is allowed."""
+    assert {key: found.get(key) for key in pinned} == pinned
+
+
+def require_weights(path, pinned):
+    assert sums(path) == pytest.approx(pinned, rel=1e-5, abs=1e-6)
+
+
+def require_counts(output, pinned):
+    document = json.loads(output)
+    assert document["loss"] == pytest.approx(pinned["loss"], rel=1e-4)
+    require_pinned(document, {**pinned, "loss": document["loss"]})
+
+
+@pytest.mark.parametrize("command", PINNED["flags"])
+def test_flags_and_their_defaults_without_importing_tensorflow(command):
+    require_pinned(flags_of(command), PINNED["flags"][command])
+
+
+def test_a_wrong_flag_is_refused_without_importing_tensorflow():
+    assert not flags_of("experiment.py", "--max_step=3")
+
+
+@pytest.mark.parametrize("model", PINNED["hparams"])
+def test_documented_hyper_parameters_and_their_defaults(model):
+    require_pinned(documented_hparams()[model], PINNED["hparams"][model])
+
+
+def test_commands_succeed(results):
+    _, outputs = results
+    assert not outputs["failures"], outputs["failures"]
+
+
+@pytest.mark.parametrize("part", ["train", "test"])
+def test_tags_of_tensorboard(results, part):
+    _, outputs = results
+    require_pinned(json.loads(outputs[f"tags {part}"]), PINNED["tags"][part])
+
+
+def test_files_of_a_training_and_its_evaluation(results):
+    tmp, _ = results
+    assert set(files_in(tmp / "whole")) >= set(PINNED["files"])
+    for part in ("train", "test"):
+        lines = (tmp / "whole" / part / "curve.csv").read_text().splitlines()
+        assert lines[0] == "step,loss,accuracy"
+        assert lines[-1].startswith("10,")
+
+
+@pytest.mark.parametrize("name", PINNED["lines"])
+def test_printed_results(results, name):
+    _, outputs = results
+    assert result_lines(outputs[name]) == PINNED["lines"][name]
+
+
+def test_a_resumed_training_has_the_bits_of_one_without_a_break(results):
+    tmp, _ = results
+    whole, halves = (
+        {
+            name: hashlib.sha256(array.tobytes()).hexdigest()
+            for name, array in weights(
+                tmp / folder / "train" / "model.ckpt-10"
+            ).items()
+        }
+        for folder in ("whole", "halves")
+    )
+    assert whole == halves
+
+
+@pytest.mark.parametrize("folder", PINNED["weights"])
+def test_weights_after_4_steps_and_after_resuming(results, folder):
+    tmp, _ = results
+    require_weights(tmp / folder, PINNED["weights"][folder])
+
+
+@pytest.mark.parametrize("folder", PINNED["hparams in checkpoints"])
+def test_hyper_parameters_in_checkpoints(results, folder):
+    tmp, _ = results
+    described = json.loads((tmp / folder / "checkpoint.json").read_text())
+    require_pinned(
+        described["architecture"]["hparams"],
+        PINNED["hparams in checkpoints"][folder],
+    )
+
+
+@pytest.mark.parametrize("name", PINNED["counts"])
+def test_older_checkpoints_count_the_same(results, name):
+    _, outputs = results
+    require_counts(outputs[name], PINNED["counts"][name])
+
+
+def test_records_are_the_same_bytes(results):
+    tmp, _ = results
+    assert digests_of_records(tmp) == PINNED["records"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", PINNED["slow"])
+def test_other_models(tmp_path, model):
+    pinned = PINNED["slow"][model]
+    unpack(tmp_path)
+    outputs = run(tmp_path, pinned["commands"])
+    assert not outputs["failures"], outputs["failures"]
+    for name, counts in pinned["counts"].items():
+        require_counts(outputs[name], counts)
+    for folder, sums_of in pinned["weights"].items():
+        require_weights(tmp_path / folder, sums_of)

@@ -1,0 +1,178 @@
+"""How evaluations are reported: text or JSON, and TensorBoard files."""
+
+import contextlib
+import dataclasses
+import json
+import math
+import pathlib
+import statistics
+import sys
+
+import numpy as np
+
+from common.files import make_folder, write_file, write_files
+from training.summaries import SummaryWriter
+from visualisation import evaluation as pictures
+
+
+class Results:
+    """A context in which evaluations are reported.
+
+    With --format=json standard output has one document per line and nothing
+    else; what else is printed goes to standard error.
+
+    Args:
+      config: `Config`. With a `summary_dir` results also go to its folder
+        test, or validation for held-out training images.
+      strategy: `devices.OneDevice` or a subclass; the first process writes.
+    """
+
+    def __init__(self, config, strategy=None):
+        self._config = config
+        self._is_json = config.format == "json"
+        self._images = "held-out" if config.validate else "test"
+        self._folder = self._writer = None
+        if config.summary_dir and (strategy is None or strategy.is_first):
+            folder = "validation" if config.validate else "test"
+            self._folder = pathlib.Path(config.summary_dir) / folder
+
+    def __enter__(self):
+        if self._folder is not None:
+            make_folder(self._folder)
+        self._output = sys.stdout
+        self._redirection = contextlib.nullcontext()
+        if self._is_json:
+            self._redirection = contextlib.redirect_stdout(sys.stderr)
+        self._redirection.__enter__()
+        return self
+
+    def __exit__(self, *exception):
+        self._redirection.__exit__(*exception)
+
+    def report(self, title, predictions, opened=None, writes_files=True):
+        """Reports one evaluation.
+
+        Args:
+          title: string before the counts.
+          predictions: `Predictions`.
+          opened: the `Checkpoint` that was evaluated; None for an ensemble.
+          writes_files: bool, whether to write files to the summary_dir.
+        """
+        spec = predictions.pipeline.spec
+        # Record files do not tell which images they hold.
+        kind = "stored" if spec.note else self._images
+        noun = "pairs" if spec.num_targets == 2 else "images"
+        images = f"{kind} {noun} of {predictions.dataset}"
+        score = predictions.score
+        writes_files = writes_files and self._folder is not None
+        if self._is_json:
+            document = json.dumps(self._document(images, predictions, opened))
+            print(document, file=self._output, flush=True)
+            if writes_files:
+                self._write_document(document, predictions, opened)
+        else:
+            print(f"{title}{score} ({score.num_examples} {images})", flush=True)
+            if self._config.pairs != "overlap":
+                print(score.pairs_text, flush=True)
+        if writes_files and opened is not None:
+            self._write_summaries(predictions, opened)
+
+    def report_mean(self, scores):
+        """Prints the mean error of several checkpoints."""
+        if self._is_json:
+            return
+        errors = [score.wrong_percent for score in scores]
+        deviation = statistics.stdev(errors)
+        print(
+            f"Mean of {len(errors)}: wrong percent: "
+            f"{statistics.mean(errors):.2f} ± {deviation:.2f}%",
+            flush=True,
+        )
+
+    def _document(self, images, predictions, opened):
+        score = predictions.score
+        has_loss = score.loss is not None and math.isfinite(score.loss)
+        return {
+            "checkpoint": str(
+                opened.path if opened else self._config.checkpoint
+            ),
+            "step": opened.step if opened else None,
+            "images": images,
+            **dataclasses.asdict(score),
+            "loss": score.loss if has_loss else None,
+            "wrong": score.wrong,
+            "wrong_percent": score.wrong_percent,
+            **_by_class(predictions),
+            "seconds": opened.training.get("seconds") if opened else None,
+            "images_per_second": predictions.images_per_second,
+        }
+
+    def _write_document(self, document, predictions, opened):
+        name = opened.path.name if opened else "ensemble"
+        files = {f"{name}.json": f"{document}\n"}
+        picture = _confusion_matrix(predictions, name)
+        if picture is not None:
+            files[f"{name}.confusion_matrix.png"] = picture
+        write_files(self._folder, files)
+
+    def _write_summaries(self, predictions, opened):
+        if self._writer is None:
+            self._writer = SummaryWriter(self._folder)
+        score, step = predictions.score, opened.step
+        self._writer.scalars(
+            {
+                "correct_prediction": score.correct,
+                "wrong_prediction": score.wrong,
+                "almost_wrong_prediction": score.almost_wrong,
+                "accuracy": score.correct / score.num_examples,
+                "loss": score.loss,
+            },
+            step,
+        )
+        if opened.architecture is not None:
+            self._writer.hparams(opened)
+        drawn = {
+            "confusion_matrix": _confusion_matrix(predictions, f"Step {step}"),
+            "wrong_predictions": pictures.wrong_predictions_png(
+                predictions, f"Step {step}"
+            ),
+        }
+        for name, png in drawn.items():
+            if png is not None:
+                self._writer.image(name, png, step)
+        curves = pictures.learning_curve_png(self._config.summary_dir)
+        summary_dir = pathlib.Path(self._config.summary_dir)
+        write_file(summary_dir / "learning_curve.png", curves)
+
+
+def _confusion_matrix(predictions, title):
+    score = predictions.score
+    return pictures.confusion_matrix_png(
+        predictions.confusion_matrix,
+        predictions.pipeline.spec.names,
+        f"{title}: {score.wrong} of {score.num_examples} wrong",
+    )
+
+
+def _by_class(predictions):
+    """Labels, hits and predictions of each class, and the confusion matrix."""
+    matrix = predictions.confusion_matrix
+    counts = zip(
+        predictions.pipeline.spec.names,
+        predictions.labels.sum(axis=0),
+        np.diag(matrix),
+        matrix.sum(axis=0),
+        strict=True,
+    )
+    return {
+        "classes": [
+            {
+                "class": name,
+                "labels": int(labels),
+                "found": int(found),
+                "predictions": float(predicted),
+            }
+            for name, labels, found, predicted in counts
+        ],
+        "confusion_matrix": matrix.tolist(),
+    }

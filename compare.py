@@ -12,13 +12,9 @@
 Each model trains with its own hyper-parameters, loss, optimizer and schedule;
 --settings "MODEL FLAGS" gives flags of experiment.py to one model, --settings
 "all FLAGS" to all. MODEL-LABEL is the same model with flags of its own. Every
-run is a training in <output_dir>/MODEL/SEED; <output_dir>/comparison.json gets
-its result. A table and two pictures come at the end. The same command resumes
-an interrupted comparison; more --seeds or --models add runs.
-
-Weights are the trainable ones; multiply-adds are those of one forward pass
-without the decoder (see training/multiply_adds.py); peak memory is that of the
-training process, on a GPU that of the device.
+run is a training in <output_dir>/MODEL/SEED, and comparison.json gets its
+result. The same command resumes an interrupted comparison; more --seeds or
+--models add runs. docs/comparison.md explains the columns of the table.
 """
 
 from absl.flags import DEFINE_multi_string
@@ -28,7 +24,9 @@ from common.flags import flag_specs
 from config import Config
 from runs.comparison import Settings, compare
 
-_DATA_FLAGS = [n for n, (*_, spec) in flag_specs(Config).items() if spec.is_data]
+_DATA_FLAGS = [
+    n for n, (*_, spec) in flag_specs(Config).items() if spec.is_data
+]
 
 
 def main(arguments):

@@ -23,8 +23,8 @@ def main(names):
         raise UserError("name experiments, or give --list or --table")
     if settings.list:
         for experiment in EXPERIMENTS.values():
-            figure = experiment.figure()
-            print(f"{experiment.name:24}{experiment.title}: {figure}")
+            published = experiment.published_text(experiment.published)
+            print(f"{experiment.name:24}{experiment.title}: {published}")
     if names:
         reproduce(names, settings)
     if settings.table:

@@ -1,14 +1,12 @@
-"""Compares models on one data set: settings, runs, table and pictures."""
+"""Compares models on one data set: settings, trainings and their results."""
 
 import dataclasses
-import json
 import math
 import shlex
-import statistics
 
 from common import flags
-from common.errors import UserError, reading
-from common.files import make_folder, write_file, write_files
+from common.errors import UserError
+from common.files import make_folder, write_files
 from common.flags import field, flag_specs, require_known
 from common.startup import load_backend
 from config import Config
@@ -18,15 +16,11 @@ from runs import runner
 ALL_MODELS = "all"
 # Flags that may differ between the models of one comparison.
 _PER_MODEL = (
-    *("allow_nonfinite", "augment", "batch_size", "crops", "deterministic"),
-    *("device", "dtype_policy", "gpu_memory_limit", "hparams_override"),
-    *("model", "num_gpus", "shift"),
+    *("augment", "batch_size", "crops", "device", "dtype_policy"),
+    *("hparams_override", "model", "num_gpus", "shift"),
 )
-# With --minutes the speed is measured over a few steps, then over as many as
-# fit into a part of the budget, at most some seconds.
-_FIRST_STEPS = 12
-_LONGEST_MEASUREMENT = 20
-_MEASURED_SHARE = 0.1
+# With --minutes the speed is measured over so many steps.
+_MEASURED_STEPS = 30
 _CURVE_POINTS = 100
 
 
@@ -36,42 +30,26 @@ class Settings:
 
     minutes: float | None = field(
         None,
-        "Budget: minutes of training for each run. They become steps by the "
-        "speed of each model, which is measured first.",
+        "Budget: minutes of training for each run, which become steps by the "
+        "speed of each model.",
         above=0,
     )
     models: str | None = field(
         None,
-        "What to compare, separated by commas: names of models and "
-        "MODEL-LABEL, a model with the flags that --settings gives this name.",
+        "Names to compare, separated by commas: models and MODEL-LABEL, a "
+        "model with the flags that --settings gives this name.",
         default_text="all models and all names in --settings",
     )
-    output_dir: str | None = field(
-        None,
-        "Folder for the comparison: comparison.json, two pictures, and a "
-        "folder for each run.",
-    )
+    output_dir: str | None = field(None, "Folder for the comparison.")
     points: int = field(
-        5,
-        "Checkpoints of each run that are evaluated, the last included: "
-        "points of the curve of errors.",
-        at_least=2,
+        5, "Checkpoints of each run to evaluate, the last included.", at_least=2
     )
-    seeds: int = field(
-        1,
-        "Runs of each model, with the seeds --seed, --seed + 1, and so on.",
-        at_least=1,
-    )
-    steps: int | None = field(
-        None, "Budget: training steps of each run.", at_least=1
-    )
+    seeds: int = field(1, "Runs of each model, from --seed on.", at_least=1)
+    steps: int | None = field(None, "Budget: training steps.", at_least=1)
 
 
 def compare(settings, config, lines=()):
     """Does the runs that are missing, prints the table and draws pictures.
-
-    Runs are trainings in `<output_dir>/<model>/<seed>`, which resume where
-    they were interrupted.
 
     Args:
       settings: `Settings`.
@@ -98,8 +76,9 @@ def compare(settings, config, lines=()):
                 continue
             print(f"{name}, seed {seed}:", flush=True)
             if model["steps"] is None:
-                model["steps"] = _measure_steps(training, settings.minutes)
-            _write(path, content)
+                rate = runner.measure_speed(training, _MEASURED_STEPS)
+                model["steps"] = math.ceil(60 * settings.minutes * rate)
+            runner.write_json(path, content)
             run = dataclasses.replace(
                 training,
                 summary_dir=str(path.parent / name / str(seed)),
@@ -109,17 +88,18 @@ def compare(settings, config, lines=()):
                 summary_step=math.ceil(model["steps"] / _CURVE_POINTS),
             )
             model["runs"][str(seed)] = runner.train_and_evaluate(run)
-            _write(path, content)
+            runner.write_json(path, content)
+    budget = f"{settings.steps or 0:,} steps"
+    if settings.minutes:
+        budget = f"{settings.minutes:g} min"
     models = {name: content["models"][name] for name in trainings}
-    budget = (
-        f"{settings.minutes:g} min"
-        if settings.steps is None
-        else f"{settings.steps:,} steps"
-    )
     title = f"{config.dataset_name}, {budget} each"
-    print(f"\n{title}:\n{table(models)}")
     kind = "validation" if config.validate else "test"
-    print(*write_files(path.parent, pictures(models, title, kind)), sep="\n")
+    from runs import comparison_page
+
+    print(f"\n{title}:\n{comparison_page.table(models)}")
+    pictures = comparison_page.pictures(models, title, kind)
+    print(*write_files(path.parent, pictures), sep="\n")
 
 
 def _trainings(names, common, lines):
@@ -141,13 +121,12 @@ def _trainings(names, common, lines):
         arguments = shlex.split(flags.command_line(common))
         arguments += [*for_all, *own.get(name, ()), f"--model={model}"]
         config = flags.parse(Config, arguments)
-        for flag in flag_specs(Config):
-            differs = getattr(config, flag) != getattr(common, flag)
-            if differs and flag not in _PER_MODEL:
-                raise UserError(
-                    f"--settings of {name}: --{flag} must be the same for all "
-                    "models"
-                )
+        shared = (flag for flag in flag_specs(Config) if flag not in _PER_MODEL)
+        if any(getattr(config, f) != getattr(common, f) for f in shared):
+            raise UserError(
+                f"--settings of {name}: only these flags may differ between "
+                f"models: {', '.join(_PER_MODEL)}"
+            )
         # Fails now rather than hours later.
         hparams = model_class(model).HParams
         hparams(**parse_overrides(hparams, config.hparams_override))
@@ -157,15 +136,12 @@ def _trainings(names, common, lines):
 
 def _begin(path, settings, trainings):
     """Reads comparison.json, or begins it, and adds the given trainings."""
-    budget = {
-        name: getattr(settings, name) for name in ("minutes", "steps", "points")
-    }
+    names = ("minutes", "steps", "points")
+    budget = {name: getattr(settings, name) for name in names}
     content = {"budget": budget, "models": {}}
     if path.exists():
-        with reading(path):
-            before = json.loads(path.read_text())
-        # What failed before its first checkpoint, as by a wrong flag, does not
-        # count.
+        before = runner.read_json(path)
+        # Models without a checkpoint, as after a wrong flag, do not count.
         for name, model in before["models"].items():
             checkpoints = path.parent.glob(f"{name}/*/train/model.ckpt-*")
             if model["runs"] or any(checkpoints):
@@ -176,61 +152,10 @@ def _begin(path, settings, trainings):
         model = content["models"].setdefault(
             name, {"flags": text, "steps": settings.steps, "runs": {}}
         )
-        if content["budget"] != budget or set(model["flags"].split()) != set(
-            text.split()
-        ):
+        is_same = sorted(model["flags"].split()) == sorted(text.split())
+        if not is_same or content["budget"] != budget:
             raise UserError(
                 f"{path} was begun with {content['budget']} and {name} with "
-                f"{model['flags']}; give the same, or choose another "
-                "--output_dir"
+                f"{model['flags']}; choose another --output_dir"
             )
     return content
-
-
-def _write(path, content):
-    write_file(path, json.dumps(content, indent=2) + "\n")
-
-
-def _measure_steps(config, minutes):
-    """The number of training steps that take the given time."""
-    rate = runner.measure_speed(config, _FIRST_STEPS)
-    seconds = min(_LONGEST_MEASUREMENT, _MEASURED_SHARE * 60 * minutes)
-    if rate * seconds > _FIRST_STEPS:
-        rate = runner.measure_speed(config, int(rate * seconds))
-    return max(1, round(60 * minutes * rate))
-
-
-def table(models):
-    """The table of a comparison in Markdown, for a terminal too.
-
-    Args:
-      models: dict from name to the model's entry in comparison.json.
-    """
-    rows = [_row(name, model) for name, model in models.items()]
-    return markdown(list(rows[0]), [row.values() for row in rows], padded=True)
-
-
-def _row(name, model):
-    """A row: medians of speeds, the largest memory, the mean error."""
-    runs = list(model["runs"].values())
-    network = runs[0]["network"]
-    errors = [error_percent(run) for run in runs]
-    peaks = [run["peak_megabytes"] for run in runs if run["peak_megabytes"]]
-
-    def median(key):
-        return statistics.median(run[key] for run in runs)
-
-    return {
-        "model": name,
-        "weights": network["weights"],
-        "without decoder": network["weights_without_decoder"],
-        "multiply-adds": network["multiply_adds"],
-        "steps": runs[0]["points"][-1]["step"],
-        "training minutes": median("training_seconds") / 60,
-        "training images/s": median("training_images_per_second"),
-        "inference images/s": median("inference_images_per_second"),
-        "peak MB": max(peaks, default=None),
-        "error %": statistics.mean(errors),
-        "+-": statistics.stdev(errors) if len(errors) > 1 else None,
-        "seeds": len(runs),
-    }

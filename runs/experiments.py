@@ -4,7 +4,6 @@ import csv
 import dataclasses
 import pathlib
 
-
 # Flags of evaluations on other images than those of the training.
 OTHER_TESTS = {
     "pairs below each other": "--num_targets=2 --pairs=below",
@@ -14,41 +13,26 @@ OTHER_TESTS = {
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-    """A row of experiments.csv.
-
-    Attributes:
-      name: string, the argument of reproduce.py.
-      title: string, data and network.
-      published: float, published test error in percent, or None.
-      source: string, who published it.
-      dataset: string, `--dataset`, also the folder in `--data_dir`.
-      steps: int, `--max_steps`.
-      hparams: string, `--hparams_override`.
-      flags: string, other flags of experiment.py.
-      members: int, networks of a published ensemble, with the seeds from 0.
-      other_test: string, a key of `OTHER_TESTS`, or "".
-      other_published: float, its published error in percent, or None.
-      in_short: bool, whether the README's table shows it.
-    """
+    """A row of experiments.csv."""
 
     name: str
-    title: str
-    published: float | None
-    source: str
+    title: str  # data and network
+    published: float | None  # test error in percent
+    source: str  # of the published error
     dataset: str
     steps: int
-    hparams: str
-    flags: str
-    members: int
-    other_test: str
+    hparams: str  # --hparams_override
+    flags: str  # other flags of experiment.py
+    members: int  # networks of a published ensemble, with the seeds from 0
+    other_test: str  # a key of OTHER_TESTS, or ""
     other_published: float | None
-    in_short: bool
+    in_short: bool  # whether the README shows it
 
-    def figure(self, error):
+    def published_text(self, error):
         """A published error with its source."""
-        return (
-            "not published" if error is None else f"{error:g} % ({self.source})"
-        )
+        if error is None:
+            return "not published"
+        return f"{error:g} % ({self.source})"
 
 
 def _read():

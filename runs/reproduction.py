@@ -1,15 +1,14 @@
 """Runs experiments and writes each result to a JSON file."""
 
 import dataclasses
-import json
 import math
 import pathlib
 import re
 import shlex
 
 from common import flags
-from common.errors import UserError, reading
-from common.files import make_folder, write_file
+from common.errors import UserError
+from common.files import make_folder
 from common.flags import as_text, field, flag_specs, require_known
 from common.startup import commit
 from config import Config
@@ -28,16 +27,14 @@ class Settings:
 
     batch_size: int | None = field(
         None,
-        "Images in a training batch. Steps change so that the number of images "
-        "stays; learning rates stay.",
+        "Images in a training batch; the number of images in all stays.",
         at_least=1,
         default_text="the experiment's",
     )
     data_dir: str | None = field(None, "Folder with a folder per data set.")
     dtype_policy: str = field(
         "float32",
-        "Precision of the layers. mixed_bfloat16 is faster on CPUs that "
-        "multiply in it.",
+        "Precision of the layers.",
         choices=flag_specs(Config)["dtype_policy"][2].choices,
     )
     list: bool = field(False, "Whether to list the experiments.")
@@ -51,9 +48,7 @@ class Settings:
         valid="numbers such as 0,1,2",
     )
     table: bool = field(
-        False,
-        "Whether to write the tables of docs/results.md and README.md, and "
-        "the picture, from the files in --output_dir.",
+        False, "Whether to write docs/results.md and the README's table."
     )
     work_dir: str | None = field(None, "Folder for the trainings.")
 
@@ -62,8 +57,7 @@ def reproduce(names, settings):
     """Does the runs of experiments that have no result yet.
 
     Args:
-      names: list of strings; all stands for every experiment whose data are
-        in `settings.data_dir`.
+      names: list of strings; all stands for every experiment with data.
       settings: `Settings`.
 
     Raises:
@@ -90,7 +84,7 @@ def _reproduce(experiment, settings):
             print(f"{path}: skipped, it exists")
         else:
             print(f"{experiment.name}, seed {seed}:", flush=True)
-            _write(path, _run(experiment, seed, settings))
+            runner.write_json(path, _run(experiment, seed, settings))
     path = folder / "ensemble.json"
     members = [folder / f"{n}.json" for n in range(experiment.members)]
     is_complete = all(member.exists() for member in members)
@@ -100,7 +94,7 @@ def _reproduce(experiment, settings):
             eval_size=training.eval_size, num_trials=experiment.members
         )
         counts = _evaluate(ensemble, training, settings)
-        _write(path, {"commit": commit(), **counts})
+        runner.write_json(path, {"commit": commit(), **counts})
 
 
 def _run(experiment, seed, settings):
@@ -115,8 +109,8 @@ def _run(experiment, seed, settings):
         "others": {},
     }
     if experiment.other_test:
-        other = other_test_config(experiment)
-        counts = _evaluate(other, training, settings)
+        other = shlex.split(OTHER_TESTS[experiment.other_test])
+        counts = _evaluate(flags.parse(Config, other), training, settings)
         result["others"][experiment.other_test] = counts
     return result
 
@@ -129,10 +123,9 @@ def training_config(experiment, seed, settings):
     steps = math.ceil(experiment.steps * factor)
     epoch = math.ceil(EPOCH / batch_size)
     # Trainings with other batches or another precision have other folders.
-    parts = [experiment.name, settings.batch_size, seed]
-    if settings.dtype_policy != config.dtype_policy:
-        parts.insert(1, settings.dtype_policy)
-    folder = "/".join(str(part) for part in parts if part is not None)
+    is_mixed = settings.dtype_policy != config.dtype_policy
+    parts = [settings.dtype_policy * is_mixed, settings.batch_size or "", seed]
+    folder = "/".join(str(part) for part in parts if part != "")
     return dataclasses.replace(
         config,
         dataset=experiment.dataset,
@@ -144,7 +137,7 @@ def training_config(experiment, seed, settings):
         save_step=min(steps, max(epoch, math.ceil(steps / _MOST_TESTS))),
         summary_step=min(config.summary_step, steps),
         seed=seed,
-        summary_dir=f"{settings.work_dir}/{folder}",
+        summary_dir=f"{settings.work_dir}/{experiment.name}/{folder}",
     )
 
 
@@ -164,21 +157,15 @@ def _scaled(model, overrides, factor):
     return ",".join(f"{name}={as_text(v)}" for name, v in values.items())
 
 
-def other_test_config(experiment):
-    """The `Config` of the evaluation on other images, without paths."""
-    return flags.parse(Config, shlex.split(OTHER_TESTS[experiment.other_test]))
-
-
 def _evaluate(config, training, settings):
     """Evaluates the last checkpoint of a training, or of its ensemble."""
     dataset = config.dataset or training.dataset
+    name = f"model.ckpt-{training.max_steps}"
     config = dataclasses.replace(
         config,
         train=False,
         format="json",
-        checkpoint=(
-            f"{training.summary_dir}/train/model.ckpt-{training.max_steps}"
-        ),
+        checkpoint=f"{training.summary_dir}/train/{name}",
         dataset=dataset,
         data_dir=f"{settings.data_dir}/{dataset}",
         dtype_policy=training.dtype_policy,
@@ -199,16 +186,7 @@ def published_command(config, settings):
     return text.replace(f"={settings.work_dir}/", "=$WORK_DIR/")
 
 
-def _write(path, values):
-    write_file(path, json.dumps(values, indent=1) + "\n")
-    print(path, flush=True)
-
-
 def read(output_dir, experiment):
     """Dict from seed, or "ensemble", to the result in its file."""
-    results = {}
-    folder = pathlib.Path(output_dir, experiment.name)
-    for path in sorted(folder.glob("*.json")):
-        with reading(path):
-            results[path.stem] = json.loads(path.read_text())
-    return results
+    paths = pathlib.Path(output_dir, experiment.name).glob("*.json")
+    return {path.stem: runner.read_json(path) for path in sorted(paths)}

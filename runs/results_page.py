@@ -8,6 +8,7 @@ from runs import reproduction
 from runs.experiments import EXPERIMENTS
 from runs.runner import ROOT
 from runs.table import (
+    error_curve,
     error_percent,
     markdown,
     mean_and_deviation,
@@ -40,14 +41,17 @@ def tables(output_dir):
         results = reproduction.read(output_dir, experiment)
         ensemble = results.pop("ensemble", None)
         runs = list(results.values())
-        names = [f"`{experiment.name}`", experiment.title, experiment.figure()]
+        published = experiment.published_text(experiment.published)
+        names = [f"`{experiment.name}`", experiment.title, published]
         rows += _rows(experiment, names, runs, ensemble)
         if runs and experiment.in_short and experiment.published is not None:
-            seeds = f"{len(runs)} seed{'s' * (len(runs) > 1)}"
-            details = ", ".join([seeds, f"{_steps(runs)} steps", *_policy(runs)])
-            short_rows.append([*names, f"{_errors(runs)} ({details})"])
-    page = f"{markdown(_COLUMNS, rows)}\n\n{_commands()}"
-    return {PAGE: page, README: markdown(_COLUMNS[:4], short_rows)}
+            count = f"{len(runs)} seed{'s' * (len(runs) > 1)}"
+            policies = " or ".join(sorted(set(map(_policy, runs))))
+            details = f"{count}, {_steps(runs)} steps, {policies}"
+            here = f"{_errors(runs)} ({details})"
+            short_rows.append([*names, here])
+    short = markdown(_COLUMNS[:4], short_rows)
+    return {PAGE: markdown(_COLUMNS, rows), README: short}
 
 
 def _rows(experiment, names, runs, ensemble):
@@ -62,9 +66,11 @@ def _rows(experiment, names, runs, ensemble):
         others = [run["others"][name] for run in runs]
         text = _errors(others)
         if "pairs" in name:
-            unsure = [{**o, "wrong": o["examples"] - o["confident"]} for o in others]
+            unsure = [
+                {**o, "wrong": o["examples"] - o["confident"]} for o in others
+            ]
             text += f" (both above 0.5: {_errors(unsure)})"
-        published = experiment.figure(experiment.other_published)
+        published = experiment.published_text(experiment.other_published)
         rows.append(["", f"the same on {name}", published, text])
     if ensemble is not None:
         rows.append(["", "their ensemble", "", _errors([ensemble])])
@@ -79,43 +85,19 @@ def _steps(runs):
     return " or ".join(sorted({f"{run['steps']:,}" for run in runs}))
 
 
-def _policy(runs):
-    """The precisions of runs, none if all are of float32."""
-    found = {_option(run, "dtype_policy") or "float32" for run in runs}
-    return [] if found == {"float32"} else [" or ".join(sorted(found))]
-
-
-def _option(run, name):
-    match = re.search(rf"--{name}=(\S+)", run["command"])
-    return match and match[1]
-
-
 def _machine(run):
-    """Where a run was done and in which precision, in a few words."""
     machine = run["machine"]
     place = f"{machine['cores']} of {machine['device']}, {machine['backend']}"
-    policy = _option(run, "dtype_policy")
-    return f"{place}, {policy}" if policy else place
+    return f"{place}, {_policy(run)}"
 
 
-def _commands():
-    """The command of every training, in Markdown."""
-    settings = reproduction.Settings(data_dir="DATA", work_dir="WORK")
-    lines = ["```shell"]
-    for name, experiment in EXPERIMENTS.items():
-        config = reproduction.training_config(experiment, 0, settings)
-        command = reproduction.published_command(config, settings)
-        lines.append(f"# {name}\n{command}")
-    return "\n".join([*lines, "```"])
+def _policy(run):
+    match = re.search(r"--dtype_policy=(\S+)", run["command"])
+    return match[1] if match else "float32"
 
 
 def picture(output_dir, names):
-    """The test error of every epoch of experiments and the published error.
-
-    Args:
-      output_dir: path of the folder with the files.
-      names: list of strings, experiments with one published result.
-    """
+    """A PNG file: errors by epoch of experiments with one published error."""
     experiments = [EXPERIMENTS[name] for name in names]
 
     def draw(axes):
@@ -124,12 +106,8 @@ def picture(output_dir, names):
             for seed, run in results.items():
                 scale = run["batch_size"] / reproduction.EPOCH
                 epochs = [point["step"] * scale for point in run["points"]]
-                errors = [
-                    100 * point["wrong"] / run["examples"]
-                    for point in run["points"]
-                ]
                 label = f"{experiment.name}, seed {seed}"
-                axes.plot(epochs, errors, marker=".", label=label)
+                axes.plot(epochs, error_curve(run), marker=".", label=label)
         published = experiments[0].published
         label = f"published, {published:g}%"
         axes.axhline(published, color="black", linestyle=":", label=label)

@@ -12,6 +12,7 @@ import tempfile
 
 from common import flags
 from common.errors import Interrupted, UserError, handling_signals, reading
+from common.files import write_file
 
 ROOT = pathlib.Path(__file__).parents[1]
 _COMMAND = (sys.executable, str(ROOT / "experiment.py"))
@@ -19,16 +20,13 @@ _PR_SET_PDEATHSIG = 1
 
 
 def run(config):
-    """Runs experiment.py in a process group of its own.
+    """Runs experiment.py with the settings of a `Config`.
 
-    After Ctrl-C or SIGTERM the process gets one SIGTERM and saves before it
-    ends. It also gets SIGTERM if this process is killed.
-
-    Args:
-      config: `Config`.
+    Ctrl-C or SIGTERM here sends the process one SIGTERM, and it saves before
+    it ends. It also gets SIGTERM if this process is killed.
 
     Returns:
-      List of the JSON documents that are printed with --format=json.
+      List of the documents that --format=json prints.
 
     Raises:
       UserError: if the command fails.
@@ -66,28 +64,15 @@ def _end_with_parent():
 def train_and_evaluate(config):
     """Trains, or resumes a training, and evaluates its checkpoints.
 
-    Args:
-      config: `Config` of the training.
-
     Returns:
-      dict for JSON: commit, machine, network (weights, weights_without_decoder
-      and multiply_adds), training_seconds, training_images_per_second,
-      inference_images_per_second, peak_megabytes, examples, wrong (those of
-      the last checkpoint) and points, a list of dicts of step, wrong and
-      seconds of training.
+      dict for JSON; `wrong` is that of the last checkpoint, `points` are those
+      of all.
     """
     run(config)
     training = _read_run(config.summary_dir)
-    evaluation = dataclasses.replace(
-        config, train=False, eval_all=True, format="json"
+    documents = run(
+        dataclasses.replace(config, train=False, eval_all=True, format="json")
     )
-    documents = [
-        document
-        for document in run(evaluation)
-        # Checkpoints at other steps come from interruptions.
-        if document["step"] % config.save_step == 0
-        or document["step"] == config.max_steps
-    ]
     last = documents[-1]
     network = ("weights", "weights_without_decoder", "multiply_adds")
     return {
@@ -103,6 +88,8 @@ def train_and_evaluate(config):
         "points": [
             {name: document[name] for name in ("step", "wrong", "seconds")}
             for document in documents
+            # Checkpoints at other steps come from interruptions.
+            if document["step"] % config.save_step == 0 or document is last
         ],
     }
 
@@ -110,18 +97,20 @@ def train_and_evaluate(config):
 def measure_speed(config, steps):
     """Training steps per second of a short training that leaves no files."""
     with tempfile.TemporaryDirectory() as folder:
-        run(
-            dataclasses.replace(
-                config,
-                summary_dir=folder,
-                max_steps=steps,
-                save_step=steps,
-            )
-        )
+        run(dataclasses.replace(config, summary_dir=folder, max_steps=steps))
         return _read_run(folder)["images_per_second"] / config.batch_size
 
 
 def _read_run(folder):
-    path = pathlib.Path(folder, "run.json")
+    return read_json(pathlib.Path(folder, "run.json"))
+
+
+def read_json(path):
+    """Reads a JSON file; raises UserError if that fails."""
     with reading(path):
         return json.loads(path.read_text())
+
+
+def write_json(path, values):
+    """Writes a JSON file whole."""
+    write_file(path, json.dumps(values, indent=1) + "\n")

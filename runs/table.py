@@ -9,13 +9,12 @@ from visualisation.drawing import STYLE, make_logarithmic, png
 
 
 def markdown(head, rows, padded=False):
-    """A table in Markdown.
+    """A table in Markdown; missing cells at the end of a row are empty.
 
     Args:
       head: list of strings.
-      rows: list of lists of strings, numbers and None; missing cells at the
-        end are empty.
-      padded: bool, whether columns have one width, for a terminal.
+      rows: list of lists of strings, numbers and None.
+      padded: bool, whether all cells of a column have the same width.
     """
     lines = [[_text(value) for value in row] for row in (head, *rows)]
     lines = [line + [""] * (len(head) - len(line)) for line in lines]
@@ -51,6 +50,11 @@ def error_percent(run):
     return 100 * run["wrong"] / run["examples"]
 
 
+def error_curve(run):
+    """The test errors of the checkpoints of a run, in percent."""
+    return [100 * point["wrong"] / run["examples"] for point in run["points"]]
+
+
 def mean_and_deviation(numbers):
     """Such as 0.69 ± 0.05, the sample deviation."""
     text = f"{statistics.mean(numbers):.2f}"
@@ -60,12 +64,7 @@ def mean_and_deviation(numbers):
 
 
 def plot_errors(draw, title, xlabel, ylabel="test error in %"):
-    """The bytes of a PNG file of a plot of errors.
-
-    Args:
-      draw: function of the axes, which plots lines with labels.
-      title, xlabel, ylabel: strings.
-    """
+    """A PNG file of what the function `draw` plots into the axes."""
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(6.2, 3.4), layout="constrained")
         axes = figure.subplots()

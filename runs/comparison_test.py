@@ -1,0 +1,203 @@
+import io
+import json
+import re
+import signal
+import time
+
+import numpy as np
+import pytest
+from matplotlib import image
+
+from common.errors import Interrupted, UserError
+from config import Config
+from models.registry import MODELS
+from runs import comparison_page, runner
+from runs.comparison import Settings, _trainings, compare
+from testing import commands
+from testing.small_models import overrides
+
+DIGITS = Config(dataset="digits", eval_size=20)
+
+
+def result(wrong, seconds, weights=1000):
+    return {
+        "network": {
+            "weights": weights + 500,
+            "weights_without_decoder": weights,
+            "multiply_adds": 10**6,
+        },
+        "training_seconds": seconds,
+        "training_images_per_second": 250.0 * seconds,
+        "inference_images_per_second": 900.0,
+        "peak_megabytes": None if wrong == 4 else 10.0 * wrong,
+        "examples": 200,
+        "wrong": wrong,
+        "points": [
+            {"step": 5, "wrong": wrong + 9, "seconds": seconds / 2},
+            {"step": 10, "wrong": wrong, "seconds": seconds},
+        ],
+    }
+
+
+RESULTS = {
+    "baseline": {"runs": {"0": result(2, 60.0), "1": result(4, 120.0)}},
+    "capsule": {"runs": {"0": result(0, 90.0, 10**6)}},
+}
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """The list of the trainings that were started, which take no time."""
+    configs = []
+
+    def train_and_evaluate(config):
+        configs.append(config)
+        return result(4, 3.0)
+
+    monkeypatch.setattr(runner, "train_and_evaluate", train_and_evaluate)
+    return configs
+
+
+def test_flags_of_each_model():
+    lines = [
+        "all --batch_size=16 --dtype_policy=mixed_bfloat16",
+        "baseline --batch_size=32 --noaugment",
+        "capsule-r1 --hparams_override='routing=1, leaky=true'",
+    ]
+    common = Config(dataset="digits", augment=True, shift=1)
+    trainings = _trainings(None, common, lines)
+    assert list(trainings) == [*sorted(MODELS), "capsule-r1"]
+    for config in trainings.values():
+        assert (config.dataset, config.shift) == ("digits", 1)
+        assert config.dtype_policy == "mixed_bfloat16"
+    baseline, capsule = trainings["baseline"], trainings["capsule-r1"]
+    assert (baseline.batch_size, baseline.augment) == (32, False)
+    assert (capsule.batch_size, capsule.augment) == (16, True)
+    assert capsule.model == "capsule"
+    assert capsule.hparams_override == "routing=1, leaky=true"
+    assert list(_trainings("capsule,baseline", common, lines)) == [
+        "capsule",
+        "baseline",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("capsul --shift=1", "capsul"),
+        ("capsule --nonsense=1", "capsule"),
+        ("all --max_steps=7", "capsule"),
+        ("capsule --dataset=mnist", "capsule"),
+        ("capsule --hparams_override=rooting=1", "capsule"),
+        ("capsule-a --shift=1", "capsule-b"),
+    ],
+)
+def test_wrong_settings(line, names):
+    with pytest.raises(UserError):
+        _trainings(names, DIGITS, [line])
+
+
+def test_runs_are_kept_and_other_settings_refused(tmp_path, trained, capsys):
+    settings = Settings(
+        models="baseline,baseline-wide", output_dir=str(tmp_path), steps=400
+    )
+    lines = ["baseline-wide --hparams_override=dense_units=9"]
+    for seeds, num_runs in ((1, 2), (2, 4), (2, 4)):
+        more = Settings(**{**vars(settings), "seeds": seeds})
+        compare(more, DIGITS, lines)
+        assert len(trained) == num_runs
+    assert [
+        (c.model, c.seed, c.max_steps, c.save_step, c.summary_dir)
+        for c in trained
+    ] == [
+        ("baseline", seed, 400, 80, f"{tmp_path}/baseline{label}/{seed}")
+        for seed in (0, 1)
+        for label in ("", "-wide")
+    ]
+    assert "| baseline-wide |" in capsys.readouterr().out
+    assert (tmp_path / "error_by_time.png").is_file()
+    for values, others in (({"steps": 7}, lines), ({}, [f"{lines[0]}0"])):
+        with pytest.raises(UserError):
+            compare(Settings(**{**vars(settings), **values}), DIGITS, others)
+
+
+def test_what_never_trained_may_begin_with_other_settings(
+    tmp_path, monkeypatch
+):
+    def fail(config):
+        raise Interrupted("Stopped", 2)
+
+    monkeypatch.setattr(runner, "train_and_evaluate", fail)
+    values = {"models": "baseline", "output_dir": str(tmp_path)}
+    for steps in (5, 7):
+        with pytest.raises(Interrupted):
+            compare(Settings(**values, steps=steps), DIGITS)
+    (tmp_path / "baseline" / "0" / "train" / "model.ckpt-2").mkdir(parents=True)
+    with pytest.raises(UserError):
+        compare(Settings(**values, steps=5), DIGITS)
+
+
+def test_minutes_become_steps_once(tmp_path, trained, monkeypatch):
+    monkeypatch.setattr(runner, "measure_speed", lambda config, steps: 8.0)
+    settings = Settings(
+        models="baseline", output_dir=str(tmp_path), minutes=2.0, seeds=2
+    )
+    compare(settings, DIGITS)
+    assert [config.max_steps for config in trained] == [960, 960]
+
+
+def test_rows_are_means_and_medians_over_the_seeds():
+    first, second = (comparison_page._row(*item) for item in RESULTS.items())
+    assert (first["weights"], first["without decoder"]) == (1500, 1000)
+    assert (first["steps"], first["seeds"]) == (10, 2)
+    assert first["training minutes"] == 1.5
+    assert first["training images/s"] == 22500.0
+    assert first["peak MB"] == 20.0
+    np.testing.assert_allclose(first["error %"], 1.5)  # 1 and 2
+    np.testing.assert_allclose(first["+-"], np.sqrt(0.5))
+    assert (second["error %"], second["+-"]) == (0, None)
+
+
+def test_pictures_show_every_model():
+    pictures = comparison_page.pictures(RESULTS, "digits")
+    assert sorted(pictures) == ["error_by_time.png", "error_by_weights.png"]
+    for content in pictures.values():
+        pixels = image.imread(io.BytesIO(content))
+        assert len(np.unique(pixels[..., :3].reshape(-1, 3), axis=0)) > 3
+
+
+@pytest.mark.parametrize("name", ["digits", "mnist"])
+def test_the_page_shows_the_results(name):
+    docs = runner.ROOT / "docs"
+    content = json.loads((docs / "comparison" / f"{name}.json").read_text())
+    table = comparison_page.table(content["models"])
+    assert table in (docs / "comparison.md").read_text()
+
+
+@pytest.mark.slow
+def test_an_interrupted_comparison_goes_on(tmp_path):
+    small = overrides("baseline")
+    arguments = (
+        *("compare.py", "--dataset=digits", "--eval_size=20", "--steps=400"),
+        *("--models=baseline", "--points=4", f"--output_dir={tmp_path}"),
+        f"--settings=all --batch_size=4 --hparams_override={small}",
+    )
+    process = commands.start(*arguments)
+    while not (tmp_path / "baseline/0/train/model.ckpt-100").is_dir():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    code, _, errors = commands.finish(process)
+    assert code == 128 + signal.SIGTERM, errors
+    code, output, errors = commands.run(*arguments)
+    assert code == 0, errors
+    assert re.search(r"Resuming from .*model.ckpt-\d+", output)
+    (model,) = json.loads((tmp_path / "comparison.json").read_text())[
+        "models"
+    ].values()
+    run = model["runs"]["0"]
+    assert [p["step"] for p in run["points"]] == [100, 200, 300, 400]
+    seconds = [point["seconds"] for point in run["points"]]
+    assert seconds == sorted(seconds)
+    assert 0 < seconds[0] < run["training_seconds"]
+    assert run["examples"] == 20

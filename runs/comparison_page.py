@@ -50,14 +50,9 @@ def pictures(models, title, kind="test"):
     def draw_by_weights(axes):
         for name, model in models.items():
             row = _row(name, model)
-            axes.errorbar(
-                row["without decoder"],
-                row["error %"],
-                yerr=row["+-"],
-                fmt="o",
-                capsize=3,
-                label=name,
-            )
+            weights, error = row["without decoder"], row["error %"]
+            style = {"fmt": "o", "capsize": 3, "label": name}
+            axes.errorbar(weights, error, yerr=row["+-"], **style)
         make_logarithmic(axes.xaxis)
 
     def draw_by_time(axes):
@@ -71,12 +66,11 @@ def pictures(models, title, kind="test"):
             color = line.get_color()
             axes.fill_between(minutes, *spread, color=color, alpha=0.2)
 
-    weights = "trainable weights without the decoder"
-    minutes = "minutes of training"
-    error = f"{kind} error in %"
+    plots = {
+        "error_by_weights.png": (draw_by_weights, "weights without decoder"),
+        "error_by_time.png": (draw_by_time, "minutes of training"),
+    }
     return {
-        "error_by_weights.png": plot_errors(
-            draw_by_weights, title, weights, error
-        ),
-        "error_by_time.png": plot_errors(draw_by_time, title, minutes, error),
+        name: plot_errors(draw, title, xlabel, f"{kind} error in %")
+        for name, (draw, xlabel) in plots.items()
     }

@@ -1,4 +1,3 @@
-import io
 import json
 import re
 import signal
@@ -6,9 +5,8 @@ import time
 
 import numpy as np
 import pytest
-from matplotlib import image
 
-from common.errors import Interrupted, UserError
+from common.errors import UserError
 from config import Config
 from models.registry import MODELS
 from runs import comparison_page, runner
@@ -19,13 +17,10 @@ from testing.small_models import overrides
 DIGITS = Config(dataset="digits", eval_size=20)
 
 
-def result(wrong, seconds, weights=1000):
+def result(wrong, seconds):
+    network = {"weights": 1500, "weights_without_decoder": 1000}
     return {
-        "network": {
-            "weights": weights + 500,
-            "weights_without_decoder": weights,
-            "multiply_adds": 10**6,
-        },
+        "network": {**network, "multiply_adds": 10**6},
         "training_seconds": seconds,
         "training_images_per_second": 250.0 * seconds,
         "inference_images_per_second": 900.0,
@@ -37,12 +32,6 @@ def result(wrong, seconds, weights=1000):
             {"step": 10, "wrong": wrong, "seconds": seconds},
         ],
     }
-
-
-RESULTS = {
-    "baseline": {"runs": {"0": result(2, 60.0), "1": result(4, 120.0)}},
-    "capsule": {"runs": {"0": result(0, 90.0, 10**6)}},
-}
 
 
 @pytest.fixture
@@ -75,19 +64,13 @@ def test_flags_of_each_model():
     assert (capsule.batch_size, capsule.augment) == (16, True)
     assert capsule.model == "capsule"
     assert capsule.hparams_override == "routing=1, leaky=true"
-    assert list(_trainings("capsule,baseline", common, lines)) == [
-        "capsule",
-        "baseline",
-    ]
 
 
 @pytest.mark.parametrize(
     ("line", "names"),
     [
         ("capsul --shift=1", "capsul"),
-        ("capsule --nonsense=1", "capsule"),
         ("all --max_steps=7", "capsule"),
-        ("capsule --dataset=mnist", "capsule"),
         ("capsule --hparams_override=rooting=1", "capsule"),
         ("capsule-a --shift=1", "capsule-b"),
     ],
@@ -121,22 +104,6 @@ def test_runs_are_kept_and_other_settings_refused(tmp_path, trained, capsys):
             compare(Settings(**{**vars(settings), **values}), DIGITS, others)
 
 
-def test_what_never_trained_may_begin_with_other_settings(
-    tmp_path, monkeypatch
-):
-    def fail(config):
-        raise Interrupted("Stopped", 2)
-
-    monkeypatch.setattr(runner, "train_and_evaluate", fail)
-    values = {"models": "baseline", "output_dir": str(tmp_path)}
-    for steps in (5, 7):
-        with pytest.raises(Interrupted):
-            compare(Settings(**values, steps=steps), DIGITS)
-    (tmp_path / "baseline" / "0" / "train" / "model.ckpt-2").mkdir(parents=True)
-    with pytest.raises(UserError):
-        compare(Settings(**values, steps=5), DIGITS)
-
-
 def test_minutes_become_steps_once(tmp_path, trained, monkeypatch):
     monkeypatch.setattr(runner, "measure_speed", lambda config, steps: 8.0)
     settings = Settings(
@@ -147,23 +114,14 @@ def test_minutes_become_steps_once(tmp_path, trained, monkeypatch):
 
 
 def test_rows_are_means_and_medians_over_the_seeds():
-    first, second = (comparison_page._row(*item) for item in RESULTS.items())
-    assert (first["weights"], first["without decoder"]) == (1500, 1000)
-    assert (first["steps"], first["seeds"]) == (10, 2)
-    assert first["training minutes"] == 1.5
-    assert first["training images/s"] == 22500.0
-    assert first["peak MB"] == 20.0
-    np.testing.assert_allclose(first["error %"], 1.5)  # 1 and 2
-    np.testing.assert_allclose(first["+-"], np.sqrt(0.5))
-    assert (second["error %"], second["+-"]) == (0, None)
-
-
-def test_pictures_show_every_model():
-    pictures = comparison_page.pictures(RESULTS, "digits")
-    assert sorted(pictures) == ["error_by_time.png", "error_by_weights.png"]
-    for content in pictures.values():
-        pixels = image.imread(io.BytesIO(content))
-        assert len(np.unique(pixels[..., :3].reshape(-1, 3), axis=0)) > 3
+    runs = {"0": result(2, 60.0), "1": result(4, 120.0)}
+    row = comparison_page._row("baseline", {"runs": runs})
+    assert (row["weights"], row["without decoder"]) == (1500, 1000)
+    assert (row["steps"], row["seeds"], row["peak MB"]) == (10, 2, 20.0)
+    assert row["training minutes"] == 1.5
+    assert row["training images/s"] == 22500.0
+    np.testing.assert_allclose(row["error %"], 1.5)  # 1 and 2
+    np.testing.assert_allclose(row["+-"], np.sqrt(0.5))
 
 
 @pytest.mark.parametrize("name", ["digits", "mnist"])
@@ -192,10 +150,8 @@ def test_an_interrupted_comparison_goes_on(tmp_path):
     code, output, errors = commands.run(*arguments)
     assert code == 0, errors
     assert re.search(r"Resuming from .*model.ckpt-\d+", output)
-    (model,) = json.loads((tmp_path / "comparison.json").read_text())[
-        "models"
-    ].values()
-    run = model["runs"]["0"]
+    content = json.loads((tmp_path / "comparison.json").read_text())
+    run = content["models"]["baseline"]["runs"]["0"]
     assert [p["step"] for p in run["points"]] == [100, 200, 300, 400]
     seconds = [point["seconds"] for point in run["points"]]
     assert seconds == sorted(seconds)

@@ -30,7 +30,7 @@ def _hparams_tables():
         for preset, values in hparams_class.PRESETS.items():
             text = ", ".join(f"{k}={as_text(v)}" for k, v in values.items())
             presets.append([f"`preset={preset}`", "", f"stands for {text}"])
-        shared = flag_specs(BaseHParams)
+        shared = flag_specs(BaseHParams).items()
         table = _table("name", "", hparams_class, shared, presets)
         parts += [f"`{name}`:", table]
     return "\n\n".join(parts)
@@ -38,13 +38,12 @@ def _hparams_tables():
 
 def _table(title, prefix, settings_class, shared=(), more_rows=()):
     """A table of the fields of a class that are not among `shared`."""
-    rows = [
-        [f"`{prefix}{name}`", _default(default, spec), _meaning(spec)]
-        for name, (kind, default, spec) in sorted(
-            flag_specs(settings_class).items()
-        )
-        if name not in shared or shared[name] != (kind, default, spec)
-    ]
+    rows = []
+    for name, specs in sorted(flag_specs(settings_class).items()):
+        if (name, specs) not in shared:
+            _, default, spec = specs
+            flag = f"`{prefix}{name}`"
+            rows.append([flag, _default(default, spec), _meaning(spec)])
     return markdown([title, "default", "meaning"], [*rows, *more_rows])
 
 

@@ -47,9 +47,8 @@ def tables(output_dir):
         if runs and experiment.in_short and experiment.published is not None:
             count = f"{len(runs)} seed{'s' * (len(runs) > 1)}"
             policies = " or ".join(sorted(set(map(_policy, runs))))
-            details = f"{count}, {_steps(runs)} steps, {policies}"
-            here = f"{_errors(runs)} ({details})"
-            short_rows.append([*names, here])
+            details = f"({count}, {_steps(runs)} steps, {policies})"
+            short_rows.append([*names, f"{_errors(runs)} {details}"])
     short = markdown(_COLUMNS[:4], short_rows)
     return {PAGE: markdown(_COLUMNS, rows), README: short}
 

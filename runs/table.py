@@ -1,5 +1,6 @@
 """Markdown tables and pictures of results."""
 
+import re
 import statistics
 
 import matplotlib
@@ -39,10 +40,12 @@ def _text(value):
 
 def replace_between(text, name, content):
     """Replaces what stands between the marks of a name in a document."""
-    begin, end = (f"<!-- {name}: {word} -->" for word in ("begin", "end"))
-    before, rest = text.split(begin)
-    _, after = rest.split(end)
-    return f"{before}{begin}\n\n{content}\n\n{end}{after}"
+    return re.sub(
+        rf"(<!-- {name}: begin -->).*(<!-- {name}: end -->)",
+        lambda marks: f"{marks[1]}\n\n{content}\n\n{marks[2]}",
+        text,
+        flags=re.DOTALL,
+    )
 
 
 def error_percent(run):

@@ -7,18 +7,12 @@ import shlex
 from common import flags
 from common.errors import UserError
 from common.files import make_folder, write_files
-from common.flags import field, flag_specs, require_known
-from common.startup import load_backend
+from common.flags import field, require_known
 from config import Config
 from models.registry import MODELS
 from runs import runner
 
 ALL_MODELS = "all"
-# Flags that may differ between the models of one comparison.
-_PER_MODEL = (
-    *("augment", "batch_size", "crops", "device", "dtype_policy"),
-    *("hparams_override", "model", "num_gpus", "shift"),
-)
 # With --minutes the speed is measured over so many steps.
 _MEASURED_STEPS = 30
 _CURVE_POINTS = 100
@@ -110,34 +104,21 @@ def _trainings(names, common, lines):
         own.setdefault(name, []).extend(arguments)
     for_all = own.pop(ALL_MODELS, [])
     known = dict.fromkeys([*sorted(MODELS), *own])
-    load_backend()
-    from models.hparams import parse_overrides
-    from models.registry import model_class
-
     trainings = {}
     for name in names.split(",") if names else known:
         require_known("name", name, known)
         model = name.partition("-")[0]
+        require_known("model", model, sorted(MODELS))
         arguments = shlex.split(flags.command_line(common))
         arguments += [*for_all, *own.get(name, ()), f"--model={model}"]
-        config = flags.parse(Config, arguments)
-        shared = (flag for flag in flag_specs(Config) if flag not in _PER_MODEL)
-        if any(getattr(config, f) != getattr(common, f) for f in shared):
-            raise UserError(
-                f"--settings of {name}: only these flags may differ between "
-                f"models: {', '.join(_PER_MODEL)}"
-            )
-        # Fails now rather than hours later.
-        hparams = model_class(model).HParams
-        hparams(**parse_overrides(hparams, config.hparams_override))
-        trainings[name] = config
+        trainings[name] = flags.parse(Config, arguments)
     return trainings
 
 
 def _begin(path, settings, trainings):
     """Reads comparison.json, or begins it, and adds the given trainings."""
-    names = ("minutes", "steps", "points")
-    budget = {name: getattr(settings, name) for name in names}
+    budget = {"minutes": settings.minutes, "steps": settings.steps}
+    budget["points"] = settings.points
     content = {"budget": budget, "models": {}}
     if path.exists():
         before = runner.read_json(path)

@@ -69,7 +69,7 @@ def train_and_evaluate(config):
       of all.
     """
     run(config)
-    training = _read_run(config.summary_dir)
+    training = read_json(pathlib.Path(config.summary_dir, "run.json"))
     documents = run(
         dataclasses.replace(config, train=False, eval_all=True, format="json")
     )
@@ -98,11 +98,8 @@ def measure_speed(config, steps):
     """Training steps per second of a short training that leaves no files."""
     with tempfile.TemporaryDirectory() as folder:
         run(dataclasses.replace(config, summary_dir=folder, max_steps=steps))
-        return _read_run(folder)["images_per_second"] / config.batch_size
-
-
-def _read_run(folder):
-    return read_json(pathlib.Path(folder, "run.json"))
+        speed = read_json(pathlib.Path(folder, "run.json"))["images_per_second"]
+    return speed / config.batch_size
 
 
 def read_json(path):

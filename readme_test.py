@@ -1,65 +1,50 @@
+"""The commands and Python blocks of README.md and docs/ work."""
+
 import pathlib
 import re
 import shlex
 
 import numpy as np
+import pytest
 
 import experiment
-from demonstration import exhibit
-from input_data.generators.job import Job
+from common import flags
+from config import Config
 from models import registry
 from models.hparams import parse_overrides
 from models.registry import model_class
-from old import flags
 from testing.small_models import overrides
-from training.config import Config
 
-README = pathlib.Path(__file__).with_name("README.md")
-DOCS = README.with_name("docs")
-ARCHITECTURE = DOCS / "architecture.md"
-PREDICT = DOCS / "predict.md"
+ROOT = pathlib.Path(__file__).parent
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
 
 
-def python_blocks(page):
-    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
-    assert blocks
-    return blocks
+def blocks(language, page):
+    return re.findall(
+        rf"```{language}\n(.*?)```", page.read_text(), flags=re.DOTALL
+    )
 
 
 def commands(program):
-    """The arguments of a program wherever a page shows a command of it."""
-    pages = [README, *sorted(DOCS.glob("*.md"))]
-    blocks = [
-        block
-        for page in pages
-        for block in re.findall(r"```shell\n(.*?)```", page.read_text(), re.S)
-    ]
-    for line in "\n".join(blocks).replace("\\\n", " ").splitlines():
+    """The arguments of every command of a program on the pages."""
+    text = "\n".join(block for page in PAGES for block in blocks("shell", page))
+    for line in text.replace("\\\n", " ").splitlines():
         for command in re.split("&&|&$", line):
             words = shlex.split(command, comments=True)
             if program in words:
                 yield words[words.index(program) + 1 :]
 
 
-def test_the_pages_commands_are_understood():
-    numbers = {"experiment.py": 0, "input_data/mnist/mnist_shift.py": 0}
-    for program in numbers:
-        for arguments in commands(program):
-            numbers[program] += 1
-            if program != "experiment.py":
-                flags.parse(Job, arguments)
-                continue
-            config = flags.parse(Config, arguments)
-            parse_overrides(
-                model_class(config.model or "capsule").HParams,
-                config.hparams_override,
-            )
-    assert min(numbers.values()) >= 3
+def test_the_commands_of_experiments_parse():
+    parsed = [flags.parse(Config, words) for words in commands("experiment.py")]
+    assert len(parsed) >= 3
+    for config in parsed:
+        hparams = model_class(config.model or "capsule").HParams
+        hparams(**parse_overrides(hparams, config.hparams_override))
 
 
-def test_the_references_commands_stand_there():
-    """As its README has them, but for the names of the folders."""
-    shown = {" ".join(arguments) for arguments in commands("experiment.py")}
+def test_the_references_commands_are_shown():
+    shown = {" ".join(words) for words in commands("experiment.py")}
     mnist, cifar = "--data_dir=$DATA_DIR/mnist_data/", "--data_dir=$DATA_DIR"
     of_cifar = (
         "--dataset=cifar10 --hparams_override=num_prime_capsules=64,"
@@ -77,55 +62,44 @@ def test_the_references_commands_stand_there():
     } <= shown
 
 
-def test_a_checkpoint_in_python(tmp_path, capsys):
-    config = Config(
-        batch_size=16,
-        hparams_override=overrides("capsule"),
-        max_steps=2,
-        summary_dir=str(tmp_path),
-    )
-    experiment.run(config)
-    capsys.readouterr()
-    names = {}
-    *_, block = python_blocks(PREDICT)
-    exec(block.replace("/tmp/digits", str(tmp_path)), names)
-    plain, turned, attacked = map(int, capsys.readouterr().out.split()[-3:])
-    assert plain < attacked
-    assert 0 < turned <= 100
-    assert names["couplings"].shape == (3, 100, 6, 6, 2, 10)
-    np.testing.assert_allclose(np.sum(names["couplings"], -1), 1, rtol=1e-5)
-    assert names["outputs"]["capsules"].shape == (100, 10, 5)
-
-
-def test_a_model_of_ones_own(tmp_path, monkeypatch, capsys):
-    (block,) = python_blocks(ARCHITECTURE)
-    (tmp_path / "small.py").write_text(block)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(registry.MODELS, "small", ("small", "SmallModel"))
-    folder = str(tmp_path / "run")
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    """The folder of a tiny training on the digits."""
+    folder = str(tmp_path_factory.mktemp("digits"))
+    small = overrides("capsule")
     experiment.run(
-        Config(
-            model="small",
-            hparams_override="types=2,atoms=4",
-            batch_size=16,
-            max_steps=2,
-            summary_dir=folder,
-        )
+        Config(max_steps=2, hparams_override=small, summary_dir=folder)
     )
-    config = Config(train=False, checkpoint=folder)
-    score = experiment.run(config)
-    assert score.num_examples == 360
-    shown = exhibit.load(config).look(np.zeros((28, 28, 1), "float32"))
-    assert len(shown["lengths"]) == 10
+    return folder
 
 
-def test_the_library_part_runs(tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_python_blocks_run(page, digits, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_arrays").mkdir()
     names = {
+        "numpy": np,
         "images": np.zeros((2, 28, 28, 1), "float32"),
         "labels": np.eye(10)[:2],
     }
     small = "num_classes=10, conv_channels=4, num_prime_capsules=2"
-    for block in python_blocks(README):
-        exec(block.replace("num_classes=10", small), names)
-    assert names["network"].output_shape == (None, 10)
+    for block in blocks("python", page):
+        if "(Classifier)" in block:
+            _train_own_model(block, monkeypatch, tmp_path)
+        elif 'load_model("/tmp' not in block:  # that needs an exported network
+            block = block.replace("num_classes=10", small)
+            exec(block.replace("/tmp/digits", digits), names)
+
+
+def _train_own_model(block, monkeypatch, folder):
+    """Trains and evaluates the model that a page defines."""
+    (folder / "own_model.py").write_text(block)
+    monkeypatch.syspath_prepend(folder)
+    (name,) = re.findall(r"class (\w+)\(Classifier\)", block)
+    monkeypatch.setitem(registry.MODELS, "own", ("own_model", name))
+    run = str(folder / "run")
+    experiment.run(
+        Config(model="own", batch_size=16, max_steps=2, summary_dir=run)
+    )
+    score = experiment.run(Config(train=False, checkpoint=run))
+    assert score.num_examples == 360

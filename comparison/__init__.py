@@ -1,1 +1,0 @@
-"""Every model on one data set under one budget: runs, table, pictures."""

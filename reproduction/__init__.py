@@ -1,1 +1,0 @@
-"""Published results, reproduced: experiments, runs, and the page of them."""

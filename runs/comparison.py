@@ -1,0 +1,142 @@
+"""Compares models on one data set: settings, trainings and their results."""
+
+import dataclasses
+import math
+import shlex
+
+from common import flags
+from common.errors import UserError
+from common.files import make_folder, write_files
+from common.flags import field, require_known
+from config import Config
+from models.registry import MODELS
+from runs import runner
+
+ALL_MODELS = "all"
+# With --minutes the speed is measured over so many steps.
+_MEASURED_STEPS = 30
+_CURVE_POINTS = 100
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Flags of compare.py beside those of the data."""
+
+    minutes: float | None = field(
+        None,
+        "Budget: minutes of training for each run, which become steps by the "
+        "speed of each model.",
+        above=0,
+    )
+    models: str | None = field(
+        None,
+        "Names to compare, separated by commas: models and MODEL-LABEL, a "
+        "model with the flags that --settings gives this name.",
+        default_text="all models and all names in --settings",
+    )
+    output_dir: str | None = field(None, "Folder for the comparison.")
+    points: int = field(
+        5, "Checkpoints of each run to evaluate, the last included.", at_least=2
+    )
+    seeds: int = field(1, "Runs of each model, from --seed on.", at_least=1)
+    steps: int | None = field(None, "Budget: training steps.", at_least=1)
+
+
+def compare(settings, config, lines=()):
+    """Does the runs that are missing, prints the table and draws pictures.
+
+    Args:
+      settings: `Settings`.
+      config: `Config` with the data flags.
+      lines: list of strings, the values of --settings.
+
+    Raises:
+      UserError: for wrong settings, or settings other than those with which
+        the comparison in the folder was begun.
+      Interrupted: after a signal.
+    """
+    if not settings.output_dir:
+        raise UserError("--output_dir is required")
+    if (settings.minutes is None) == (settings.steps is None):
+        raise UserError("give either --minutes or --steps")
+    trainings = _trainings(settings.models, config, lines)
+    path = make_folder(settings.output_dir) / "comparison.json"
+    content = _begin(path, settings, trainings)
+    # Seed by seed, so that an early look compares all models.
+    for seed in range(config.seed, config.seed + settings.seeds):
+        for name, training in trainings.items():
+            model = content["models"][name]
+            if str(seed) in model["runs"]:
+                continue
+            print(f"{name}, seed {seed}:", flush=True)
+            if model["steps"] is None:
+                rate = runner.measure_speed(training, _MEASURED_STEPS)
+                model["steps"] = math.ceil(60 * settings.minutes * rate)
+            runner.write_json(path, content)
+            run = dataclasses.replace(
+                training,
+                summary_dir=str(path.parent / name / str(seed)),
+                seed=seed,
+                max_steps=model["steps"],
+                save_step=math.ceil(model["steps"] / settings.points),
+                summary_step=math.ceil(model["steps"] / _CURVE_POINTS),
+            )
+            model["runs"][str(seed)] = runner.train_and_evaluate(run)
+            runner.write_json(path, content)
+    budget = f"{settings.steps or 0:,} steps"
+    if settings.minutes:
+        budget = f"{settings.minutes:g} min"
+    models = {name: content["models"][name] for name in trainings}
+    title = f"{config.dataset_name}, {budget} each"
+    kind = "validation" if config.validate else "test"
+    from runs import comparison_page
+
+    print(f"\n{title}:\n{comparison_page.table(models)}")
+    pictures = comparison_page.pictures(models, title, kind)
+    print(*write_files(path.parent, pictures), sep="\n")
+
+
+def _trainings(names, common, lines):
+    """Dict from the name of a row to the `Config` of its trainings."""
+    own = {}
+    for line in lines:
+        name, *arguments = shlex.split(line)
+        own.setdefault(name, []).extend(arguments)
+    for_all = own.pop(ALL_MODELS, [])
+    known = dict.fromkeys([*sorted(MODELS), *own])
+    trainings = {}
+    for name in names.split(",") if names else known:
+        require_known("name", name, known)
+        model = name.partition("-")[0]
+        require_known("model", model, sorted(MODELS))
+        arguments = shlex.split(flags.command_line(common))
+        arguments += [*for_all, *own.get(name, ()), f"--model={model}"]
+        trainings[name] = flags.parse(Config, arguments)
+    return trainings
+
+
+def _begin(path, settings, trainings):
+    """Reads comparison.json, or begins it, and adds the given trainings."""
+    budget = {"minutes": settings.minutes, "steps": settings.steps}
+    budget["points"] = settings.points
+    content = {"budget": budget, "models": {}}
+    if path.exists():
+        before = runner.read_json(path)
+        # Models without a checkpoint, as after a wrong flag, do not count.
+        for name, model in before["models"].items():
+            checkpoints = path.parent.glob(f"{name}/*/train/model.ckpt-*")
+            if model["runs"] or any(checkpoints):
+                content["models"][name] = model
+                content["budget"] = before["budget"]
+    for name, config in trainings.items():
+        text = flags.command_line(dataclasses.replace(config, seed=0))
+        model = content["models"].setdefault(
+            name, {"flags": text, "steps": settings.steps, "runs": {}}
+        )
+        is_same = sorted(model["flags"].split()) == sorted(text.split())
+        if not is_same or content["budget"] != budget:
+            raise UserError(
+                f"{path} was begun with {content['budget']} and {name} with "
+                f"{model['flags']}; choose another --output_dir"
+            )
+    return content

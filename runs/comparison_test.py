@@ -1,0 +1,158 @@
+import json
+import re
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from common.errors import UserError
+from config import Config
+from models.registry import MODELS
+from runs import comparison_page, runner
+from runs.comparison import Settings, _trainings, compare
+from testing import commands
+from testing.small_models import overrides
+
+DIGITS = Config(dataset="digits", eval_size=20)
+
+
+def result(wrong, seconds):
+    network = {"weights": 1500, "weights_without_decoder": 1000}
+    return {
+        "network": {**network, "multiply_adds": 10**6},
+        "training_seconds": seconds,
+        "training_images_per_second": 250.0 * seconds,
+        "inference_images_per_second": 900.0,
+        "peak_megabytes": None if wrong == 4 else 10.0 * wrong,
+        "examples": 200,
+        "wrong": wrong,
+        "points": [
+            {"step": 5, "wrong": wrong + 9, "seconds": seconds / 2},
+            {"step": 10, "wrong": wrong, "seconds": seconds},
+        ],
+    }
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """The list of the trainings that were started, which take no time."""
+    configs = []
+
+    def train_and_evaluate(config):
+        configs.append(config)
+        return result(4, 3.0)
+
+    monkeypatch.setattr(runner, "train_and_evaluate", train_and_evaluate)
+    return configs
+
+
+def test_flags_of_each_model():
+    lines = [
+        "all --batch_size=16 --dtype_policy=mixed_bfloat16",
+        "baseline --batch_size=32 --noaugment",
+        "capsule-r1 --hparams_override='routing=1, leaky=true'",
+    ]
+    common = Config(dataset="digits", augment=True, shift=1)
+    trainings = _trainings(None, common, lines)
+    assert list(trainings) == [*sorted(MODELS), "capsule-r1"]
+    for config in trainings.values():
+        assert (config.dataset, config.shift) == ("digits", 1)
+        assert config.dtype_policy == "mixed_bfloat16"
+    baseline, capsule = trainings["baseline"], trainings["capsule-r1"]
+    assert (baseline.batch_size, baseline.augment) == (32, False)
+    assert (capsule.batch_size, capsule.augment) == (16, True)
+    assert capsule.model == "capsule"
+    assert capsule.hparams_override == "routing=1, leaky=true"
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("capsul --shift=1", "capsul"),
+        ("capsule --nonsense=1", "capsule"),
+        ("capsule-a --shift=1", "capsule-b"),
+    ],
+)
+def test_wrong_settings(line, names):
+    with pytest.raises(UserError):
+        _trainings(names, DIGITS, [line])
+
+
+def test_runs_are_kept_and_other_settings_refused(tmp_path, trained, capsys):
+    settings = Settings(
+        models="baseline,baseline-wide", output_dir=str(tmp_path), steps=400
+    )
+    lines = ["baseline-wide --hparams_override=dense_units=9"]
+    for seeds, num_runs in ((1, 2), (2, 4), (2, 4)):
+        more = Settings(**{**vars(settings), "seeds": seeds})
+        compare(more, DIGITS, lines)
+        assert len(trained) == num_runs
+    assert [
+        (c.model, c.seed, c.max_steps, c.save_step, c.summary_dir)
+        for c in trained
+    ] == [
+        ("baseline", seed, 400, 80, f"{tmp_path}/baseline{label}/{seed}")
+        for seed in (0, 1)
+        for label in ("", "-wide")
+    ]
+    assert "| baseline-wide |" in capsys.readouterr().out
+    assert (tmp_path / "error_by_time.png").is_file()
+    for values, others in (({"steps": 7}, lines), ({}, [f"{lines[0]}0"])):
+        with pytest.raises(UserError):
+            compare(Settings(**{**vars(settings), **values}), DIGITS, others)
+
+
+def test_minutes_become_steps_once(tmp_path, trained, monkeypatch):
+    monkeypatch.setattr(runner, "measure_speed", lambda config, steps: 8.0)
+    settings = Settings(
+        models="baseline", output_dir=str(tmp_path), minutes=2.0, seeds=2
+    )
+    compare(settings, DIGITS)
+    assert [config.max_steps for config in trained] == [960, 960]
+
+
+def test_rows_are_means_and_medians_over_the_seeds():
+    runs = {"0": result(2, 60.0), "1": result(4, 120.0)}
+    row = comparison_page._row("baseline", {"runs": runs})
+    assert (row["weights"], row["without decoder"]) == (1500, 1000)
+    assert (row["steps"], row["seeds"], row["peak MB"]) == (10, 2, 20.0)
+    assert row["training minutes"] == 1.5
+    assert row["training images/s"] == 22500.0
+    np.testing.assert_allclose(row["error %"], 1.5)  # 1 and 2
+    np.testing.assert_allclose(row["+-"], np.sqrt(0.5))
+
+
+@pytest.mark.parametrize("name", ["digits", "mnist"])
+def test_the_page_shows_the_results(name):
+    docs = runner.ROOT / "docs"
+    content = json.loads((docs / "comparison" / f"{name}.json").read_text())
+    table = comparison_page.table(content["models"])
+    assert table in (docs / "comparison.md").read_text()
+
+
+@pytest.mark.slow
+def test_an_interrupted_comparison_goes_on(tmp_path):
+    small = overrides("baseline")
+    arguments = (
+        *("compare.py", "--dataset=digits", "--eval_size=20", "--steps=400"),
+        *("--models=baseline", "--points=4", f"--output_dir={tmp_path}"),
+        f"--settings=all --batch_size=4 --hparams_override={small}",
+    )
+    process = commands.start(*arguments)
+    while not (tmp_path / "baseline/0/train/model.ckpt-100").is_dir():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    code, _, errors = commands.finish(process)
+    assert code == 128 + signal.SIGTERM, errors
+    code, output, errors = commands.run(*arguments)
+    assert code == 0, errors
+    assert re.search(r"Resuming from .*model.ckpt-\d+", output)
+    content = json.loads((tmp_path / "comparison.json").read_text())
+    run = content["models"]["baseline"]["runs"]["0"]
+    assert [p["step"] for p in run["points"]] == [100, 200, 300, 400]
+    seconds = [point["seconds"] for point in run["points"]]
+    assert seconds == sorted(seconds)
+    assert 0 < seconds[0] < run["training_seconds"]
+    assert run["examples"] == 20

@@ -1,0 +1,192 @@
+"""Runs experiments and writes each result to a JSON file."""
+
+import dataclasses
+import math
+import pathlib
+import re
+import shlex
+
+from common import flags
+from common.errors import UserError
+from common.files import make_folder
+from common.flags import as_text, field, flag_specs, require_known
+from common.startup import commit
+from config import Config
+from runs import runner
+from runs.experiments import EXPERIMENTS, OTHER_TESTS
+
+ALL = "all"
+# Training images between two tests: an epoch of MNIST.
+EPOCH = 60_000
+_MOST_TESTS = 40
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The flags of reproduce.py."""
+
+    batch_size: int | None = field(
+        None,
+        "Images in a training batch; the number of images in all stays.",
+        at_least=1,
+        default_text="the experiment's",
+    )
+    data_dir: str | None = field(None, "Folder with a folder per data set.")
+    dtype_policy: str = field(
+        "float32",
+        "Precision of the layers.",
+        choices=flag_specs(Config)["dtype_policy"][2].choices,
+    )
+    list: bool = field(False, "Whether to list the experiments.")
+    output_dir: str = field(
+        str(runner.ROOT / "docs" / "results"), "Folder for the results."
+    )
+    seeds: str = field(
+        "0",
+        "Seeds, separated by commas.",
+        is_valid=re.compile(r"\d+(,\d+)*").fullmatch,
+        valid="numbers such as 0,1,2",
+    )
+    table: bool = field(
+        False, "Whether to write docs/results.md and the README's table."
+    )
+    work_dir: str | None = field(None, "Folder for the trainings.")
+
+
+def reproduce(names, settings):
+    """Does the runs of experiments that have no result yet.
+
+    Args:
+      names: list of strings; all stands for every experiment with data.
+      settings: `Settings`.
+
+    Raises:
+      UserError: for an unknown name, a missing folder or a failed run.
+      Interrupted: after a signal.
+    """
+    for name in names:
+        require_known("experiment", name, [ALL, *EXPERIMENTS])
+    if not (settings.data_dir and settings.work_dir):
+        raise UserError("--data_dir and --work_dir are required")
+    for name in EXPERIMENTS if ALL in names else names:
+        data = pathlib.Path(settings.data_dir, EXPERIMENTS[name].dataset)
+        if ALL in names and not data.is_dir():
+            print(f"{name}: skipped, {data} does not exist")
+        else:
+            _reproduce(EXPERIMENTS[name], settings)
+
+
+def _reproduce(experiment, settings):
+    folder = make_folder(pathlib.Path(settings.output_dir, experiment.name))
+    for seed in map(int, settings.seeds.split(",")):
+        path = folder / f"{seed}.json"
+        if path.exists():
+            print(f"{path}: skipped, it exists")
+        else:
+            print(f"{experiment.name}, seed {seed}:", flush=True)
+            runner.write_json(path, _run(experiment, seed, settings))
+    path = folder / "ensemble.json"
+    members = [folder / f"{n}.json" for n in range(experiment.members)]
+    is_complete = all(member.exists() for member in members)
+    if experiment.members > 1 and is_complete and not path.exists():
+        training = training_config(experiment, "{}", settings)
+        ensemble = Config(
+            eval_size=training.eval_size, num_trials=experiment.members
+        )
+        counts = _evaluate(ensemble, training, settings)
+        runner.write_json(path, {"commit": commit(), **counts})
+
+
+def _run(experiment, seed, settings):
+    training = training_config(experiment, seed, settings)
+    result = {
+        "experiment": experiment.name,
+        "command": published_command(training, settings),
+        "seed": seed,
+        "batch_size": training.batch_size,
+        "steps": training.max_steps,
+        **runner.train_and_evaluate(training),
+        "others": {},
+    }
+    if experiment.other_test:
+        other = shlex.split(OTHER_TESTS[experiment.other_test])
+        counts = _evaluate(flags.parse(Config, other), training, settings)
+        result["others"][experiment.other_test] = counts
+    return result
+
+
+def training_config(experiment, seed, settings):
+    """The `Config` of the training of one seed."""
+    config = flags.parse(Config, shlex.split(experiment.flags))
+    batch_size = settings.batch_size or config.batch_size
+    factor = config.batch_size / batch_size
+    steps = math.ceil(experiment.steps * factor)
+    epoch = math.ceil(EPOCH / batch_size)
+    # Trainings with other batches or another precision have other folders.
+    is_mixed = settings.dtype_policy != config.dtype_policy
+    parts = [settings.dtype_policy * is_mixed, settings.batch_size or "", seed]
+    folder = "/".join(str(part) for part in parts if part != "")
+    return dataclasses.replace(
+        config,
+        dataset=experiment.dataset,
+        data_dir=f"{settings.data_dir}/{experiment.dataset}",
+        hparams_override=_scaled(config.model, experiment.hparams, factor),
+        batch_size=batch_size,
+        dtype_policy=settings.dtype_policy,
+        max_steps=steps,
+        save_step=min(steps, max(epoch, math.ceil(steps / _MOST_TESTS))),
+        summary_step=min(config.summary_step, steps),
+        seed=seed,
+        summary_dir=f"{settings.work_dir}/{experiment.name}/{folder}",
+    )
+
+
+def _scaled(model, overrides, factor):
+    """Scales the hyper-parameters that count steps."""
+    if factor == 1:
+        return overrides
+    from models.hparams import parse_overrides
+    from models.registry import model_class
+
+    hparams_class = model_class(model or "capsule").HParams
+    values = parse_overrides(hparams_class, overrides)
+    hparams = hparams_class(**values)
+    for name in flag_specs(hparams_class):
+        if name.endswith("_steps"):
+            values[name] = math.ceil(getattr(hparams, name) * factor)
+    return ",".join(f"{name}={as_text(v)}" for name, v in values.items())
+
+
+def _evaluate(config, training, settings):
+    """Evaluates the last checkpoint of a training, or of its ensemble."""
+    dataset = config.dataset or training.dataset
+    name = f"model.ckpt-{training.max_steps}"
+    config = dataclasses.replace(
+        config,
+        train=False,
+        format="json",
+        checkpoint=f"{training.summary_dir}/train/{name}",
+        dataset=dataset,
+        data_dir=f"{settings.data_dir}/{dataset}",
+        dtype_policy=training.dtype_policy,
+    )
+    *_, document = runner.run(config)
+    return {
+        "command": published_command(config, settings),
+        "examples": document["num_examples"],
+        "wrong": document["wrong"],
+        "confident": document["confident"],
+    }
+
+
+def published_command(config, settings):
+    """The command of a run with variables in place of the two folders."""
+    text = f"python experiment.py {flags.command_line(config)}"
+    text = text.replace(f"={settings.data_dir}/", "=$DATA_DIR/")
+    return text.replace(f"={settings.work_dir}/", "=$WORK_DIR/")
+
+
+def read(output_dir, experiment):
+    """Dict from seed, or "ensemble", to the result in its file."""
+    paths = pathlib.Path(output_dir, experiment.name).glob("*.json")
+    return {path.stem: runner.read_json(path) for path in sorted(paths)}

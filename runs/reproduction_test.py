@@ -1,0 +1,85 @@
+import dataclasses
+import json
+
+import pytest
+
+from models.hparams import parse_overrides
+from models.registry import model_class
+from runs import experiments, flags_page, reproduction, results_page, runner
+from runs.experiments import EXPERIMENTS
+from runs.reproduction import Settings, reproduce, training_config
+from runs.table import replace_between
+
+TEST = {"num_examples": 40, "wrong": 9, "confident": 30}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_is_a_training(name):
+    experiment = EXPERIMENTS[name]
+    config = training_config(experiment, 3, Settings())
+    assert (config.max_steps, config.seed) == (experiment.steps, 3)
+    assert experiment.other_test in ("", *experiments.OTHER_TESTS)
+    large = training_config(experiment, 3, Settings(batch_size=1024))
+    images = config.max_steps * config.batch_size
+    assert 0 <= large.max_steps * 1024 - images < 1024
+    hparams = model_class(config.model or "capsule").HParams
+    values, scaled = (
+        hparams(**parse_overrides(hparams, c.hparams_override))
+        for c in (config, large)
+    )
+    for field in dataclasses.fields(hparams):
+        value = getattr(values, field.name)
+        if field.name.endswith("_steps"):
+            value = pytest.approx(value * config.batch_size / 1024, abs=1)
+        assert getattr(scaled, field.name) == value
+
+
+def test_results_are_written_once(tmp_path, monkeypatch, capsys):
+    configs = []
+
+    def run(config):
+        configs.append(config)
+        return [TEST, {**TEST, "wrong": 8}]
+
+    monkeypatch.setattr(runner, "run", run)
+    monkeypatch.setattr(runner, "train_and_evaluate", lambda c: {"wrong": 7})
+    experiment = dataclasses.replace(EXPERIMENTS["shared-capsule"], members=2)
+    monkeypatch.setitem(EXPERIMENTS, "shared-capsule", experiment)
+    (tmp_path / "data" / "mnist").mkdir(parents=True)
+    settings = Settings(
+        data_dir=f"{tmp_path}/data",
+        dtype_policy="mixed_bfloat16",
+        output_dir=f"{tmp_path}/out",
+        seeds="0,1",
+        work_dir=f"{tmp_path}/work",
+    )
+    for _ in range(2):
+        reproduce(["shared-capsule"], settings)
+    results = reproduction.read(settings.output_dir, experiment)
+    assert list(results) == ["0", "1", "ensemble"]
+    assert len(configs) == 3  # pairs of each seed, the ensemble
+    assert results["ensemble"]["wrong"] == 8
+    folder = "$WORK_DIR/shared-capsule/mixed_bfloat16"
+    first = results["0"]
+    assert f"--summary_dir={folder}/0 " in first["command"]
+    assert first["wrong"] == 7
+    pairs = first["others"]["pairs below each other"]
+    assert "--pairs=below" in pairs["command"]
+    assert "--data_dir=$DATA_DIR/mnist" in pairs["command"]
+    assert configs[2].checkpoint.endswith("16/{}/train/model.ckpt-5628")
+    assert str(tmp_path) not in json.dumps(results)
+    monkeypatch.setattr(reproduction, "_reproduce", lambda *_: None)
+    capsys.readouterr()
+    reproduce(["all"], settings)
+    skipped = capsys.readouterr().out.splitlines()
+    datasets = [e.dataset for e in EXPERIMENTS.values()]
+    assert len(skipped) == len(datasets) - datasets.count("mnist")
+
+
+def test_the_pages_are_up_to_date():
+    results = Settings().output_dir
+    for document, text in results_page.tables(results).items():
+        page = document.read_text()
+        assert replace_between(page, "results", text) == page
+    text = flags_page.PAGE.read_text()
+    assert flags_page.updated(text) == text, "python -m runs.flags_page"

@@ -1,0 +1,113 @@
+"""Starts experiment.py and reads the JSON files and lines that it leaves."""
+
+import ctypes
+import dataclasses
+import json
+import pathlib
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+
+from common import flags
+from common.errors import Interrupted, UserError, handling_signals, reading
+from common.files import write_file
+
+ROOT = pathlib.Path(__file__).parents[1]
+_COMMAND = (sys.executable, str(ROOT / "experiment.py"))
+_PR_SET_PDEATHSIG = 1
+
+
+def run(config):
+    """Runs experiment.py with the settings of a `Config`.
+
+    Ctrl-C or SIGTERM here sends the process one SIGTERM, and it saves before
+    it ends. It also gets SIGTERM if this process is killed.
+
+    Returns:
+      List of the documents that --format=json prints.
+
+    Raises:
+      UserError: if the command fails.
+      Interrupted: after a signal.
+    """
+    signals = []
+    process = None
+
+    def stop(number, frame):
+        signals.append(number)
+        if process is not None and len(signals) == 1:
+            process.terminate()
+
+    is_json = config.format == "json"
+    with handling_signals(stop):
+        process = subprocess.Popen(
+            [*_COMMAND, *shlex.split(flags.command_line(config))],
+            stdout=subprocess.PIPE if is_json else None,
+            process_group=0,
+            preexec_fn=_end_with_parent,
+        )
+        output, _ = process.communicate()
+    if signals:
+        raise Interrupted("Stopped", signals[0])
+    if process.returncode:
+        raise UserError(f"experiment.py ended with status {process.returncode}")
+    return [json.loads(line) for line in (output or b"").splitlines()]
+
+
+def _end_with_parent():
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def train_and_evaluate(config):
+    """Trains, or resumes a training, and evaluates its checkpoints.
+
+    Returns:
+      dict for JSON; `wrong` is that of the last checkpoint, `points` are those
+      of all.
+    """
+    run(config)
+    training = read_json(pathlib.Path(config.summary_dir, "run.json"))
+    documents = run(
+        dataclasses.replace(config, train=False, eval_all=True, format="json")
+    )
+    last = documents[-1]
+    network = ("weights", "weights_without_decoder", "multiply_adds")
+    return {
+        "commit": training["commit"],
+        "machine": training["machine"],
+        "network": {name: training[name] for name in network},
+        "training_seconds": training["seconds"],
+        "training_images_per_second": training["images_per_second"],
+        "inference_images_per_second": last["images_per_second"],
+        "peak_megabytes": training["peak_megabytes"],
+        "examples": last["num_examples"],
+        "wrong": last["wrong"],
+        "points": [
+            {name: document[name] for name in ("step", "wrong", "seconds")}
+            for document in documents
+            # Checkpoints at other steps come from interruptions.
+            if document["step"] % config.save_step == 0 or document is last
+        ],
+    }
+
+
+def measure_speed(config, steps):
+    """Training steps per second of a short training that leaves no files."""
+    with tempfile.TemporaryDirectory() as folder:
+        run(dataclasses.replace(config, summary_dir=folder, max_steps=steps))
+        speed = read_json(pathlib.Path(folder, "run.json"))["images_per_second"]
+    return speed / config.batch_size
+
+
+def read_json(path):
+    """Reads a JSON file; raises UserError if that fails."""
+    with reading(path):
+        return json.loads(path.read_text())
+
+
+def write_json(path, values):
+    """Writes a JSON file whole."""
+    write_file(path, json.dumps(values, indent=1) + "\n")

@@ -1,0 +1,100 @@
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from common.errors import Interrupted, UserError
+from config import Config
+from runs import runner
+
+# Stands for experiment.py: writes what a training and evaluations leave.
+FAKE = """
+import json, pathlib, sys, time
+
+flags = dict(f[2:].split("=", 1) for f in sys.argv[1:])
+if flags.get("model") == "baseline":
+    sys.exit(3)
+if "train" not in flags:
+    if flags.get("model") == "pooling":
+        pathlib.Path(flags["summary_dir"], "started").touch()
+        time.sleep(60)
+    run = {"commit": "c", "machine": {}, "weights": 9, "seconds": 5.0}
+    run |= {"weights_without_decoder": 7, "multiply_adds": 3}
+    run |= {"images_per_second": 256.0, "peak_megabytes": 4.0}
+    run["steps"] = int(flags["max_steps"])
+    pathlib.Path(flags["summary_dir"], "run.json").write_text(json.dumps(run))
+else:
+    for step in (10, 15, 20, 25):
+        document = {"step": step, "wrong": 50 - step, "num_examples": 50}
+        document |= {"seconds": step / 5, "images_per_second": 100.0}
+        print(json.dumps(document))
+"""
+
+
+@pytest.fixture(autouse=True)
+def fake(tmp_path, monkeypatch):
+    script = tmp_path / "fake.py"
+    script.write_text(FAKE)
+    monkeypatch.setattr(runner, "_COMMAND", (sys.executable, str(script)))
+    return script
+
+
+def test_a_run_is_what_the_commands_leave(tmp_path):
+    config = Config(summary_dir=str(tmp_path), max_steps=25, save_step=10)
+    result = runner.train_and_evaluate(config)
+    assert list(result["network"].values()) == [9, 7, 3]
+    assert (result["examples"], result["wrong"]) == (50, 25)
+    assert result["training_seconds"] == 5.0
+    assert result["training_images_per_second"] == 256.0
+    assert result["inference_images_per_second"] == 100.0
+    # Step 15 is that of an interruption.
+    assert [point["step"] for point in result["points"]] == [10, 20, 25]
+    assert [point["seconds"] for point in result["points"]] == [2.0, 4.0, 5.0]
+    assert runner.measure_speed(config, 10) == 256 / config.batch_size
+
+
+def test_a_command_that_fails_is_an_error(tmp_path):
+    with pytest.raises(UserError, match="3"):
+        runner.run(Config(model="baseline", summary_dir=str(tmp_path)))
+
+
+def test_a_signal_stops_the_command(tmp_path):
+    def interrupt():
+        while not (tmp_path / "started").exists():
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    start = time.monotonic()
+    with pytest.raises(Interrupted) as stop:
+        runner.run(Config(model="pooling", summary_dir=str(tmp_path)))
+    thread.join()
+    assert stop.value.signal_number == signal.SIGINT
+    assert time.monotonic() - start < 30
+
+
+@pytest.mark.slow
+def test_a_command_ends_with_a_killed_parent(tmp_path, fake):
+    program = (
+        "import sys; from config import Config; from runs import runner\n"
+        f"runner._COMMAND = (sys.executable, {str(fake)!r})\n"
+        f"runner.run(Config(model='pooling', summary_dir={str(tmp_path)!r}))"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], cwd=runner.ROOT)
+    while not (tmp_path / "started").exists():
+        time.sleep(0.02)
+    children = pathlib.Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+    (child,) = children.read_text().split()
+    parent.kill()
+    parent.wait()
+    for _ in range(200):
+        if not os.path.exists(f"/proc/{child}"):
+            return
+        time.sleep(0.05)
+    pytest.fail("the command still runs")

@@ -1,17 +1,14 @@
-"""The direct convolution beside Toom and Cook's, over a grid of sizes.
+"""The direct convolution beside the Toom-Cook algorithm, by size.
 
   python benchmarks/convolution_benchmark.py
   python benchmarks/convolution_benchmark.py --kernel=3,9 --inference
   python benchmarks/convolution_benchmark.py --kernel=3,5,9 --tiles
 
 Varies one number at a time of the primary capsules: 20x20 positions of 256
-channels, a kernel of 9x9 to 256 filters, stride 2, batch 128. "measured" is
-the time of the direct convolution over that of Toom and Cook's, which
-alternate; "expected" is the same by the costs by which layers/convolution.py
-decides. A step computes the gradients of both arguments. With --tiles all
-square tiles are measured, not only those that are chosen: of a size the row
-with the largest "expected", if it is above 1, should have the largest
-"measured".
+channels, a kernel of 9x9 to 256 filters, stride 2, batch 128. "measured" is the
+time of the direct convolution divided by that of Toom-Cook, "expected" the same
+by the cost model in layers/convolution.py. A step computes both gradients. With
+--tiles all square tiles are measured instead of the chosen one.
 """
 
 import pathlib
@@ -20,15 +17,14 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-# First: it sets what TensorFlow reads when it is imported.
-from benchmarks import command_line, measuring
 
 # isort: split
 
 import keras
 import numpy as np
+from keras import ops
 
-from benchmarks.networks import LayerAlone
+from benchmarks import measuring
 from layers.convolution import costs
 from layers.toom_cook import toom_cook_convolution
 
@@ -60,21 +56,34 @@ def measure(flags):
     """One row for each size of the convolution, and tile."""
     return [
         _row(case, *expected, flags)
-        for case in command_line.varied(SIZES, flags)
+        for case in _cases(flags)
         for expected in _expected(case, flags)
     ]
 
 
-def _expected(case, flags):
-    """Pairs of a plan and how many times as fast it should be."""
-    dtype = keras.config.dtype_policy().compute_dtype
-    by_plan, directly = costs(*_shapes(case), flags.padding, dtype)
-    square = [p for p in by_plan if p.rows == p.columns]
-    chosen = [min(by_plan, key=by_plan.get)]
-    return [
-        (plan, directly / by_plan[plan])
-        for plan in (square if flags.tiles else chosen)
+def _cases(flags):
+    """The default sizes, and all that differ from them in one number."""
+    values = {name: getattr(flags, name) for name in SIZES}
+    default = {
+        name: number if number in values[name] else values[name][0]
+        for name, number in SIZES.items()
+    }
+    return [default] + [
+        {**default, name: number}
+        for name in SIZES
+        for number in values[name]
+        if number != default[name]
     ]
+
+
+def _expected(case, flags):
+    """Pairs of a plan and its expected ratio."""
+    dtype = keras.config.dtype_policy().compute_dtype
+    by_plan, direct = costs(*_shapes(case), flags.padding, dtype)
+    plans = [min(by_plan, key=by_plan.get)]
+    if flags.tiles:
+        plans = [p for p in by_plan if p.rows == p.columns]
+    return [(plan, direct / by_plan[plan]) for plan in plans]
 
 
 def _row(case, plan, expected, flags):
@@ -106,7 +115,7 @@ def _row(case, plan, expected, flags):
 
 
 def _shapes(case):
-    """Of images and kernel, and the strides."""
+    """Shapes of images and kernel, and the strides."""
     size, kernel, channels = case["size"], case["kernel"], case["channels"]
     return (
         (case["batch"], size, size, channels),
@@ -116,7 +125,7 @@ def _shapes(case):
 
 
 def _measurement(operation, case, flags):
-    """A function that does `steps` steps and gives the seconds of one."""
+    """A function that does `steps` steps and returns the seconds of one."""
     shape, kernel, strides = _shapes(case)
     layer = keras.layers.Conv2D(
         kernel[-1], kernel[0], strides=strides, padding=flags.padding
@@ -125,12 +134,38 @@ def _measurement(operation, case, flags):
     model = LayerAlone(layer)
     images = np.random.default_rng(0).normal(size=shape).astype("float32")
     images = np.tile(images, (flags.steps, 1, 1, 1))
+    labels = images[:, 0, 0, 0]
     if flags.inference:
-        return lambda: measuring.inference_seconds(model, images, shape[0])
-    return lambda: measuring.training_seconds(
-        model, images, images[:, 0, 0, 0], shape[0]
-    )
+        return lambda: measuring.inference_seconds(
+            lambda: lambda x, y: model.predict_on_batch(x["images"]),
+            {"images": images},
+            {},
+            shape[0],
+        )
+    return lambda: measuring.training_seconds(model, images, labels, shape[0])
+
+
+class LayerAlone(keras.Model):
+    """A factor of the inputs and a layer, trained on its mean square.
+
+    The factor makes the gradient of the inputs part of a step.
+    """
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+        self.factor = self.add_weight(shape=(), initializer="ones")
+        self.compile(optimizer=keras.optimizers.SGD(1e-6))
+
+    def call(self, inputs):
+        outputs = ops.cast(self.layer(inputs * self.factor), "float32")
+        return ops.mean(ops.square(outputs), axis=(1, 2, 3))
+
+    def compute_loss(
+        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
+    ):
+        return ops.mean(y_pred)
 
 
 if __name__ == "__main__":
-    command_line.run(measure, FLAGS, __doc__)
+    measuring.run(measure, FLAGS, __doc__)

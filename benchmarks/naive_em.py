@@ -14,7 +14,7 @@ from models.matrix_capsule import MatrixCapsuleModel
 
 
 def naive_votes(poses, kernel):
-    """As `em_routing.matrix_votes`: one product of 4x4 for each vote."""
+    """Like `em_routing.matrix_votes`, one product of 4x4 for each vote."""
     places, children = poses.shape[3:]
     types = kernel.shape[0]
     poses = ops.transpose(poses, (0, 3, 4, 1, 2))

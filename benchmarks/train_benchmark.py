@@ -1,49 +1,49 @@
-"""The capsule network's step beside its two convolutions alone.
+"""A training step of the capsule network beside its convolutions alone.
 
   python benchmarks/train_benchmark.py
   python benchmarks/train_benchmark.py --inference --json=inference.json
-  KERAS_BACKEND=jax python benchmarks/train_benchmark.py --networks=naive,ours
   python benchmarks/train_benchmark.py --networks=ours,shared_capsule,pooling
   python benchmarks/train_benchmark.py --image_size=36
 
-Compares, for each policy of number types, three networks on equal batches:
+Networks, on equal batches for each dtype policy:
 
-  convolutions  the two convolutions alone, forward and backward, under a mean
-                square as loss and plain gradient descent: what a step could
-                reach if all else were free
-  naive         the step as the reference writes it: votes by tile, multiply
-                and sum, routing as a loop of the backend (benchmarks/naive.py)
-  ours          the capsule model as it trains: decoder, losses, metrics, Adam
+  convolutions  the two convolutions, forward and backward, with a mean square
+                as loss and plain gradient descent
+  naive         the step as the reference computes it: votes by tile, multiply
+                and sum, routing as a loop (benchmarks/naive.py)
+  ours          the capsule model as it trains
+  another model of --model, with its own hyper-parameters
 
-and, where --networks names them, the models shared_capsule and pooling as they
-train, with their own hyper-parameters.
-
-With --inference it compares what an evaluation does, by the same weights for
-all batches, in place of `fit`.
-
-Blocks of --steps steps of all networks and policies alternate in one process:
-images/s is the median over --rounds blocks, and the ratios are medians of the
-ratios within a round, to the convolutions and the naive step of the same
-policy and to the naive step in float32. Peak memory is that of a process of
-its own (on a GPU, of the device) that does three steps and nothing else.
+With --inference an evaluation is measured instead of `fit`. Blocks of --steps
+steps alternate in one process: images/s is the median over --rounds blocks,
+ratios are medians of the ratios within a round. Peak memory is that of a
+process that does three steps.
 """
 
-import dataclasses
 import pathlib
 import statistics
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-import keras
 
-from benchmarks import command_line, measuring
-from benchmarks.networks import MNIST, NETWORKS, examples
-from devices.allocation import keep_freed_memory
-from devices.machine import peak_megabytes
-from devices.parallel import OneDevice
-from old import processes
-from old.fields import require_known
+# isort: split
+
+import keras
+import numpy as np
+from keras import ops
+
+from benchmarks import measuring
+from benchmarks.naive import naive_model
+from input_data import features as keys
+from layers.network import CONV_STDDEV, KERNEL_SIZE, PRIMARY_STRIDES
+from layers.utils import reference_initializers
+from models.capsule import CapsuleModel, HParams
+from models.hparams import parse_overrides
+from models.optimizer import compile_model
+from models.registry import build_model, model_class
+from training.devices import OneDevice
+from training.record import peak_megabytes
 
 FLAGS = {
     "inference": False,
@@ -51,28 +51,17 @@ FLAGS = {
     "networks": ("convolutions", "naive", "ours"),
     "steps": 3,
     "rounds": 9,
-    "image_size": MNIST.height,
-    "depth": MNIST.depth,
-    **command_line.SETTING,
+    "image_size": 28,
+    "depth": 1,
+    "batch_size": 128,
+    "hparams_override": "",
 }
-STEPS_FOR_MEMORY = 3
 
 
 def measure(flags):
-    """One row for each policy and network, measured in other processes."""
-    for name in flags.networks:
-        require_known("network", name, NETWORKS)
-    for policy in flags.policies:
-        command_line.require_policy(policy)
-    size = flags.image_size
-    shape = dataclasses.replace(
-        MNIST, height=size, width=size, depth=flags.depth
-    )
-    setting = command_line.setting(flags, shape=shape)
+    """One row for each policy and network."""
     cases = [(p, name) for p in flags.policies for name in flags.networks]
-    seconds = processes.in_own_process(
-        _seconds, cases, setting, flags.inference, flags.steps, flags.rounds
-    )
+    seconds = measuring.in_process(_seconds, cases, flags)
 
     def ratio(case, other):
         if other not in cases:
@@ -83,43 +72,113 @@ def measure(flags):
         {
             "policy": policy,
             "network": name,
-            "images/s": setting.batch_size
+            "images/s": flags.batch_size
             / statistics.median(seconds[policy, name]),
             "of convolutions": ratio((policy, name), (policy, "convolutions")),
             "of naive": ratio((policy, name), (policy, "naive")),
             "of naive float32": ratio((policy, name), ("float32", "naive")),
-            "peak MB": processes.in_own_process(
-                _peak, policy, name, setting, flags.inference
-            ),
+            "peak MB": measuring.in_process(_peak, policy, name, flags),
         }
         for policy, name in cases
     ]
 
 
-def _seconds(cases, setting, inference, steps, rounds):
-    """Lists of seconds for a step, by policy and network."""
+def _seconds(cases, flags):
     measurements = {
-        case: _measurement(*case, setting, inference, steps) for case in cases
+        case: _measurement(*case, flags, flags.steps) for case in cases
     }
-    return measuring.alternate(measurements, rounds)
+    return measuring.alternate(measurements, flags.rounds)
 
 
-def _peak(policy, name, setting, inference):
-    _measurement(policy, name, setting, inference, STEPS_FOR_MEMORY)()
+def _peak(policy, name, flags):
+    _measurement(policy, name, flags, 3)()
     return peak_megabytes()
 
 
-def _measurement(policy, name, setting, inference, steps):
-    """A function that does `steps` steps and gives the seconds of one."""
-    keep_freed_memory()
+def _measurement(policy, name, flags, steps):
+    """A function that does `steps` steps and returns the seconds of one."""
     keras.config.set_dtype_policy(policy)
-    model, size = NETWORKS[name](setting), setting.batch_size
-    x, y = examples(setting, steps)
-    if inference:
-        predictor = OneDevice().predictor(model)
-        return lambda: measuring.evaluation_seconds(predictor, x, y, size)
-    return lambda: measuring.training_seconds(model, x, y, size)
+    shape = keys.ImageShape(flags.image_size, flags.image_size, flags.depth, 10)
+    hparams = HParams(**parse_overrides(HParams, flags.hparams_override))
+    model = make_network(name, shape, hparams)
+    x, y = examples(shape, flags.batch_size, steps)
+    if flags.inference:
+        begin = OneDevice().make_predict_fn(model)
+        return lambda: measuring.inference_seconds(
+            begin, x, y, flags.batch_size
+        )
+    return lambda: measuring.training_seconds(model, x, y, flags.batch_size)
+
+
+def make_network(name, shape, hparams):
+    """A compiled network by its name, see above."""
+    if name == "convolutions":
+        return ConvolutionsAlone(hparams)
+    if name in ("naive", "ours"):
+        make_model = {"naive": naive_model, "ours": CapsuleModel}[name]
+        model = make_model(shape, 1, hparams)
+        model.create_weights(shape)
+    else:
+        model = build_model(name, shape, 1, model_class(name).HParams())
+    compile_model(model)
+    return model
+
+
+class ConvolutionsAlone(keras.Model):
+    """The capsule network's convolutions, trained on their mean square."""
+
+    xla = "auto"
+
+    def __init__(self, hparams):
+        super().__init__()
+        options = {
+            "padding": hparams.padding.lower(),
+            "data_format": "channels_last",
+        }
+        self.conv1 = keras.layers.Conv2D(
+            hparams.conv_channels,
+            KERNEL_SIZE,
+            activation="relu",
+            **options,
+            **reference_initializers(CONV_STDDEV),
+        )
+        self.conv2 = keras.layers.Conv2D(
+            hparams.num_prime_capsules * hparams.primary_atoms,
+            KERNEL_SIZE,
+            strides=PRIMARY_STRIDES,
+            **options,
+            **reference_initializers(),
+        )
+        self.compile(optimizer=keras.optimizers.SGD(1e-6))
+
+    def call(self, x):
+        features = self.conv2(self.conv1(x[keys.IMAGES]))
+        features = ops.cast(features, "float32")
+        return ops.mean(ops.square(features), axis=(1, 2, 3))
+
+    def compute_loss(
+        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
+    ):
+        return ops.mean(y_pred)
+
+    def logits_and_losses(self, x, y, outputs):
+        """What an evaluation keeps."""
+        return [outputs]
+
+
+def examples(shape, batch_size, steps):
+    """(x, y) of `steps` equal batches of random images."""
+    size = (batch_size, shape.height, shape.width, shape.depth)
+    images = np.random.default_rng(0).uniform(size=size).astype("float32")
+    images = np.tile(images, (steps, 1, 1, 1))
+    labels = np.arange(batch_size) % shape.num_classes
+    labels = np.tile(labels.astype("int32"), steps)
+    one_hot = np.eye(shape.num_classes, dtype="float32")[labels]
+    return (
+        {keys.IMAGES: images, keys.RECONS_LABEL: labels},
+        {keys.LOGITS: one_hot, keys.RECONS: images},
+    )
 
 
 if __name__ == "__main__":
-    command_line.run(measure, FLAGS, __doc__)
+    measuring.run(measure, FLAGS, __doc__)

@@ -1,48 +1,17 @@
-"""Input and remake of examples, as in the paper's figure 3."""
+"""Inputs and reconstructions, as in the paper's figure 3."""
 
-from visualisation.drawing import right_beside_wrong_png, to_rgb
+from visualisation.drawing import image_grid
 
-# Examples classified right, and as many classified wrong.
+# Right examples, and as many wrong ones.
 NUM_EXAMPLES = 6
 
 
-def panels(subject, example):
-    """All images that one column shows.
-
-    The remakes are drawn from the capsules of the labels, as in training, and
-    for a wrong prediction also from those of the predicted classes. Two
-    targets are shown, too; one is the input itself.
+def make(trained, num_examples=NUM_EXAMPLES):
+    """Draws right examples on the left and wrong ones on the right.
 
     Args:
-      subject: `TrainedModel`.
-      example: `Example`.
-
-    Returns:
-      Dict from row label to image [H, W, C], or None for an empty place.
-    """
-    number = [""] if len(example.labels) == 1 else [" 1", " 2"]
-    of_labels = subject.redraw_example(example, example.labels)
-    of_predictions = [None] * len(number)
-    if not example.is_right:
-        of_predictions = subject.redraw_example(example, example.predictions)
-    images = {"input": example.image}
-    for which, target, remake in zip(
-        number, example.targets, of_labels, strict=True
-    ):
-        if which:
-            images[f"target{which}"] = target
-        images[f"remake{which}"] = remake
-    for which, remake in zip(number, of_predictions, strict=True):
-        images[f"remake of\nprediction{which}"] = remake
-    return images
-
-
-def make(subject, num_examples=NUM_EXAMPLES):
-    """The figure, right predictions on the left and wrong ones on the right.
-
-    Args:
-      subject: `TrainedModel`.
-      num_examples: int, right ones and as many wrong ones, if there are.
+      trained: `TrainedModel`.
+      num_examples: int, right examples, and as many wrong ones.
 
     Returns:
       Dict from file name to the bytes of a PNG file.
@@ -50,22 +19,65 @@ def make(subject, num_examples=NUM_EXAMPLES):
     Raises:
       UserError: if the network has no decoder.
     """
-    subject.require_decoder()
-    right, wrong = subject.right_and_wrong(num_examples)
-    examples = right + wrong
-    return {
-        "reconstructions.png": right_beside_wrong_png(
-            [_shown(panels(subject, example)) for example in examples],
-            f"Reconstructions: {subject.name}\n"
-            f"{len(right)} right and {len(wrong)} wrong predictions",
-            [subject.verdict(example) for example in examples],
-            len(right),
+    trained.require_decoder()
+    right, wrong = trained.right_and_wrong(num_examples)
+    title = (
+        f"Reconstructions: {trained.name}\n"
+        f"{len(right)} right and {len(wrong)} wrong predictions"
+    )
+    return {"reconstructions.png": draw(trained, right, wrong, panels, title)}
+
+
+def panels(trained, example):
+    """The images of one column.
+
+    Reconstructions come from the capsules of the labels and, for wrong
+    predictions, also from those of the predicted classes.
+
+    Returns:
+      Dict from row label to image [H, W, C], or None for an empty place.
+    """
+    numbers = [""] if len(example.labels) == 1 else [" 1", " 2"]
+    by_label = trained.reconstruct_example(example, example.labels)
+    by_prediction = [None] * len(numbers)
+    if not example.is_right:
+        by_prediction = trained.reconstruct_example(
+            example, example.predictions
         )
-    }
+    images = {"input": example.image}
+    for index, number in enumerate(numbers):
+        if number:  # one target is the input itself
+            images[f"target{number}"] = example.targets[index]
+        images[f"reconstruction{number}"] = by_label[index]
+    for index, number in enumerate(numbers):
+        images[f"reconstruction of\nprediction{number}"] = by_prediction[index]
+    return images
 
 
-def _shown(images):
-    return {
-        label: None if image is None else to_rgb(image)
-        for label, image in images.items()
-    }
+def draw(trained, right, wrong, make_column, title, absent_class=None):
+    """Draws a column of images for each example, its classes above.
+
+    Args:
+      trained: `TrainedModel`.
+      right, wrong: lists of `Example`s.
+      make_column: function such as `panels`.
+      title: string.
+      absent_class: function of an example: one more class to name.
+
+    Returns:
+      The bytes of a PNG file.
+    """
+    examples = right + wrong
+    headings = []
+    for example in examples:
+        classes = [example.labels, example.predictions]
+        if absent_class:
+            classes.append([absent_class(example)])
+        headings.append("\n".join(map(trained.class_text, classes)))
+    return image_grid(
+        [make_column(trained, example) for example in examples],
+        headings,
+        title,
+        "true\npredicted" + "\nabsent" * bool(absent_class),
+        wrong=range(len(right), len(examples)),
+    )

@@ -1,32 +1,63 @@
-"""Data sets by the name that `--dataset` takes.
+"""Data sets by the name that `--dataset` takes, and what each supports.
 
-A new data set is one line here, its file and its test. No data set is
-imported, and so no TensorFlow, before one is asked for.
+A new data set is an entry here, its file and its test. Nothing imports a data
+set, and so TensorFlow, before `load`.
 """
 
 import dataclasses
 import importlib
 
-from old.errors import UserError
-from old.fields import did_you_mean
+from common.errors import UserError
+from common.flags import require_known
 
-# The module of each, which has a `DataSet` named DATA_SET.
+
+@dataclasses.dataclass(frozen=True)
+class DataSet:
+    """A data set and the settings that apply to it.
+
+    Attributes:
+      module: string, the file in `input_data/datasets` with its function
+        `load(split, config)`, which returns a `Pipeline`.
+      two_targets: bool, whether two of its images can overlap. Photographs
+        have no black background, and affNIST's digits fill their image.
+      resizes: bool, whether `image_size` applies.
+      colors: bool, whether `color` applies.
+      photograph_size: (height, width) of the photographs of which networks
+        see standardized crops. None for whole images with pixels in [0, 1],
+        to which `shift`, `pad`, `distort` and `augment` apply.
+      centred: bool, whether images are single white digits on black, so that
+        drawings are brought to MNIST's size and place.
+    """
+
+    module: str
+    two_targets: bool = True
+    resizes: bool = False
+    colors: bool = False
+    photograph_size: tuple[int, int] | None = None
+    centred: bool = False
+
+    def load(self, split, config):
+        """The `Pipeline` of a `Split`."""
+        module = importlib.import_module(f"input_data.datasets.{self.module}")
+        return module.load(split, config)
+
+
 DATASETS = {
-    "affnist": "input_data.datasets.affnist",
-    "arrays": "input_data.datasets.arrays",
-    "cifar10": "input_data.datasets.cifar10",
-    "digits": "input_data.datasets.digits",
-    "images": "input_data.datasets.image_folder",
-    "mnist": "input_data.datasets.mnist",
-    "norb": "input_data.datasets.norb",
-    "svhn": "input_data.datasets.svhn",
+    "affnist": DataSet("affnist", two_targets=False, centred=True),
+    "arrays": DataSet("arrays"),
+    "cifar10": DataSet("cifar10", two_targets=False, photograph_size=(32, 32)),
+    "digits": DataSet("digits", centred=True),
+    "images": DataSet("image_folder", resizes=True, colors=True),
+    "mnist": DataSet("mnist", centred=True),
+    "norb": DataSet("norb", two_targets=False, photograph_size=(48, 48)),
+    "svhn": DataSet("svhn", two_targets=False),
 }
-# That which comes with the project: it needs no --data_dir.
+# The data set that comes with the project and needs no --data_dir.
 EMBEDDED = "digits"
-# tfds:NAME is the set of that name in TensorFlow Datasets.
+# tfds:NAME is the set NAME of TensorFlow Datasets.
 TFDS_PREFIX = "tfds:"
-_TFDS_MODULE = "input_data.datasets.tfds_images"
-_ALL = 10**9  # images, more than there are
+# A number above that of all images.
+_ALL = 10**9
 
 
 def is_valid_name(name):
@@ -36,110 +67,80 @@ def is_valid_name(name):
     )
 
 
-def is_standardized(name):
-    """Whether a network sees its images standardised; see `DataSet`."""
-    return name in DATASETS and find(name).photograph_size is not None
-
-
 def valid_names():
-    """All names, for a message."""
-    return f"{', '.join(sorted(DATASETS))}, {TFDS_PREFIX}NAME"
+    """All names, for messages and help."""
+    return f"{', '.join(DATASETS)}, {TFDS_PREFIX}NAME"
 
 
-def load(name, split, options):
-    """The pipeline of one split of a data set.
+def find(name):
+    """The `DataSet` of a name; raises UserError for an unknown name."""
+    if not is_valid_name(name):
+        require_known("data set", name, (*DATASETS, f"{TFDS_PREFIX}NAME"))
+    if name in DATASETS:
+        return DATASETS[name]
+    is_mnist = name.removeprefix(TFDS_PREFIX).partition(":")[0] == "mnist"
+    return DataSet("tfds_images", resizes=True, centred=is_mnist)
+
+
+def load(name, split, config):
+    """Loads one split of a data set.
 
     Args:
       name: string, a key of `DATASETS` or tfds:NAME.
       split: `splits.Split`.
-      options: `Options`.
+      config: `Config`.
 
     Returns:
       `pipeline.Pipeline`.
 
     Raises:
-      UserError: for an unknown name, two targets or options that are for
-        other data sets, or files that are missing or damaged.
+      UserError: for an unknown name, settings that do not apply to the data
+        set, or files that are missing or damaged.
     """
     import tensorflow as tf
 
-    # Beside a GPU, too, tf.data reads what pipelines keep on the CPU.
+    config = dataclasses.replace(config, dataset=name)
+    # Even beside a GPU, tf.data reads the images in memory on the CPU.
     with tf.device("CPU:0"):
-        if options.pairs != "overlap":
-            return _separate_pairs(name, split, options)
+        if config.pairs != "overlap":
+            return _load_separate_pairs(name, split, config)
         data_set = find(name)
-        _check_options(name, data_set, options)
-        return data_set.load(split, options)
+        _check(name, data_set, config)
+        return data_set.load(split, config)
 
 
-def _separate_pairs(name, split, options):
-    """Pairs of the images of one object, whatever the data set."""
+def _load_separate_pairs(name, split, config):
     from input_data.pairs import SeparatePairs
 
-    if options.num_targets != 2:
+    if config.num_targets != 2 or split.is_training or config.crops > 1:
         raise UserError(
-            f"--pairs={options.pairs} puts two images together: add "
-            "--num_targets=2"
+            f"--pairs={config.pairs} needs --num_targets=2 and --train=false, "
+            "and does not go with --crops"
         )
-    if split.is_training:
-        raise UserError(
-            f"--pairs={options.pairs} is for evaluation: add --train=false"
-        )
-    if options.crops > 1:
-        raise UserError(
-            f"--crops={options.crops} is for single images, not for "
-            f"--pairs={options.pairs}"
-        )
-    of_all = dataclasses.replace(
-        options, num_targets=1, pairs="overlap", eval_size=_ALL
+    singles = dataclasses.replace(
+        config, num_targets=1, pairs="overlap", eval_size=_ALL
     )
-    return SeparatePairs(load(name, split, of_all), options)
+    return SeparatePairs(load(name, split, singles), config)
 
 
-def find(name):
-    """The `DataSet` of a name.
-
-    Raises:
-      UserError: for an unknown name.
-    """
-    if not is_valid_name(name):
-        raise UserError(
-            f"unknown data set {name!r}{did_you_mean(name, DATASETS)}; valid "
-            f"names: {valid_names()}"
-        )
-    if name in DATASETS:
-        return importlib.import_module(DATASETS[name]).DATA_SET
-    tfds_images = importlib.import_module(_TFDS_MODULE)
-    return tfds_images.data_set(name.removeprefix(TFDS_PREFIX))
-
-
-def _check_options(name, data_set, options):
-    if options.num_targets == 2 and not data_set.two_targets:
-        raise UserError(
-            f"--dataset={name} shows one object in each image: --num_targets=2 "
-            "is for data on a black background, such as mnist, digits or images"
-        )
-    if options.image_size is not None and not data_set.resizes:
-        raise UserError(
-            f"--image_size is for --dataset=images and tfds:NAME: images of "
-            f"{name} have one size"
-        )
-    if options.color and not data_set.colors:
-        raise UserError(
-            f"--color is for --dataset=images: images of {name} are as they are"
-        )
-    if options.crops > 1 and data_set.photograph_size is None:
-        raise UserError(
-            f"--crops={options.crops} does not apply to --dataset={name}: its "
-            "images are seen whole"
-        )
-    for flag in ("shift", "pad", "distort", "augment"):
-        value = getattr(options, flag)  # a shift of 0 is given, too
-        if value is None or value is False:
-            continue
-        if data_set.photograph_size is not None:
-            raise UserError(f"--{flag} does not apply to --dataset={name}")
-        if options.num_targets == 2 and flag in ("distort", "augment"):
+def _check(name, data_set, config):
+    """Raises UserError for settings that do not apply to a data set."""
+    photographs = data_set.photograph_size is not None
+    two_targets = config.num_targets == 2
+    refused = {
+        "num_targets=2": two_targets and not data_set.two_targets,
+        "image_size": config.image_size and not data_set.resizes,
+        "color": config.color and not data_set.colors,
+        "crops": config.crops > 1 and not photographs,
+        # A shift of 0 is given, too.
+        "shift": photographs and config.shift is not None,
+        "pad": photographs and config.pad is not None,
+        "distort": config.distort and (photographs or two_targets),
+        "augment": config.augment and (photographs or two_targets),
+    }
+    for flag, is_refused in refused.items():
+        if is_refused:
+            targets = " with two targets" if two_targets else ""
             raise UserError(
-                f"--{flag} is for one target, not for --num_targets=2"
+                f"--{flag} does not apply to --dataset={name}{targets}"
             )

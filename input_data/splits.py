@@ -1,15 +1,15 @@
-"""The four splits, and how many training images validation holds out."""
+"""The four splits, and which training images validation holds out."""
 
 import enum
 
-from old.errors import UserError
+from common.errors import UserError
 
 # The reference's number for MNIST and CIFAR-10.
 MAX_HELD_OUT = 10000
 
 
 class Split(enum.Enum):
-    """Named as the reference's mnist_shift names them."""
+    """Named as in the reference's mnist_shift."""
 
     TRAIN = "train"
     TEST = "test"
@@ -18,26 +18,23 @@ class Split(enum.Enum):
 
     @property
     def is_training(self):
-        """Whether the split is for training steps."""
+        """Whether training steps use the split."""
         return self in (Split.TRAIN, Split.VALID_TRAIN)
 
     @property
     def is_held_out(self):
-        """Whether the split is a part of the training images: validation's."""
+        """Whether the split is a part of the training images."""
         return self in (Split.VALID_TRAIN, Split.VALID_TEST)
 
 
 def select(split, images, num_held_out=None):
-    """The part of the training or the test images that a split stands for.
+    """The part of the training or the test images that belongs to a split.
 
     Args:
       split: `Split`.
-      images: sequence that can be sliced: those for testing if the split is
-        TEST, else those for training.
-      num_held_out: int, how many of the training images, the last ones,
-        validation holds out; by default a fifth, at least one and at most
-        10,000: the reference's number for large sets, and most of a smaller
-        one is left.
+      images: sequence, the test images for TEST, else the training images.
+      num_held_out: int, how many training images validation holds out, the
+        last ones. By default a fifth, from 1 to 10,000.
 
     Raises:
       UserError: if no training image is left.
@@ -47,7 +44,7 @@ def select(split, images, num_held_out=None):
     count = num_held_out or min(MAX_HELD_OUT, max(1, len(images) // 5))
     if count >= len(images):
         raise UserError(
-            f"{count} training images are to be held out, but there are only "
-            f"{len(images)}"
+            f"--validate holds out {count} training images, but there are "
+            f"only {len(images)}"
         )
     return images[:-count] if split.is_training else images[-count:]

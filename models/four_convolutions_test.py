@@ -40,10 +40,10 @@ def convolved(images, weights):
                 for column in (0, 1)
             )
         kernel, bias = weights[2 * number : 2 * number + 2]
-        receptive_field = np.lib.stride_tricks.sliding_window_view(
+        windows = np.lib.stride_tricks.sliding_window_view(
             hidden, (3, 3), axis=(1, 2)
         )
-        hidden = np.einsum("bhwcyx,yxco->bhwo", receptive_field, kernel) + bias
+        hidden = np.einsum("bhwcyx,yxco->bhwo", windows, kernel) + bias
         hidden = np.maximum(hidden, 0)
     return hidden
 

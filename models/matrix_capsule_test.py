@@ -3,14 +3,14 @@ import numpy as np
 import pytest
 from keras import ops
 
-from devices import parallel
+from common.errors import UserError
 from input_data import features as keys
 from models.matrix_capsule import HParams
 from models.optimizer import compile_model
 from models.registry import build_model
-from old.errors import UserError
 from testing import em_oracle
 from testing.small_models import small_hparams
+from training.devices import OneDevice
 
 SMALLEST = keys.ImageShape(17, 17, 1, 2)
 
@@ -29,7 +29,7 @@ def images(count):
     return np.random.default_rng(3).uniform(size=size).astype("float32")
 
 
-def test_the_network_is_made_of_the_papers_parts():
+def test_the_network_equals_numpy():
     model = small_model(routing=2)
     x = images(1)
     found = {
@@ -42,12 +42,8 @@ def test_the_network_is_made_of_the_papers_parts():
         ]
 
     kernel, biases = weights(model.conv1)
-    receptive_field = np.lib.stride_tricks.sliding_window_view(
-        x, (5, 5), axis=(1, 2)
-    )
-    hidden = np.einsum(
-        "bhwcyx,yxco->bhwo", receptive_field[:, ::2, ::2], kernel
-    )
+    windows = np.lib.stride_tricks.sliding_window_view(x, (5, 5), axis=(1, 2))
+    hidden = np.einsum("bhwcyx,yxco->bhwo", windows[:, ::2, ::2], kernel)
     hidden = np.maximum(hidden + biases, 0)
     pose_weights, pose_biases, kernel, biases = weights(model.primary)
     poses = (hidden @ pose_weights + pose_biases).reshape(1, 7, 7, 2, 16)
@@ -188,7 +184,7 @@ def test_steps_are_compiled_by_xla():
 
 def test_evaluation_is_compiled_by_xla():
     model = small_model()
-    parallel.OneDevice().predictor(model)
+    OneDevice().make_predict_fn(model)
     assert model.jit_compile == (keras.backend.backend() != "torch")
 
 

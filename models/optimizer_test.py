@@ -12,7 +12,6 @@ from models.capsule import HParams
 from models.models_test import example_batch
 from models.optimizer import compile_model, make_optimizer, make_schedule
 from models.registry import build_model
-from old.errors import UserError
 
 
 @pytest.mark.parametrize(
@@ -29,7 +28,7 @@ def test_learning_rate(step, rate):
     np.testing.assert_allclose(float(schedule(step)), rate, rtol=1e-5)
 
 
-def test_schedule_serialises():
+def test_schedule_serializes():
     schedule = make_schedule(HParams(decay_steps=7))
     copy = keras.saving.deserialize_keras_object(
         keras.saving.serialize_keras_object(schedule)
@@ -48,12 +47,10 @@ def test_schedules_that_end_reach_zero_at_the_last_step(schedule, half):
     )
     quarter = {"cosine": (1 + 0.5**0.5) / 2, "linear": 0.75}[schedule]
     assert float(rate(12.5)) == pytest.approx(0.001 * quarter, rel=1e-5)
-    with pytest.raises(UserError, match="ends at --max_steps"):
-        make_schedule(HParams(schedule=schedule))
 
 
 @pytest.mark.parametrize("epsilon", [1e-8, 1e-3])
-def test_adam_is_that_of_its_paper(epsilon):
+def test_adam(epsilon):
     generator = np.random.default_rng(1)
     start = generator.normal(size=(3, 4)).astype("float32")
     # Of all sizes, zero among them.
@@ -98,7 +95,7 @@ def muon_by_singular_values(start, gradients, rates):
 
 
 @pytest.mark.parametrize("shape", [(3, 3, 4, 6), (2, 5, 40), (9, 2, 3)])
-def test_muon_is_that_of_its_authors(shape):
+def test_muon(shape):
     generator = np.random.default_rng(2)
     start = generator.normal(size=shape).astype("float32")
     gradients = 1e-3 * generator.normal(size=(4, *shape))
@@ -147,12 +144,12 @@ def test_muon_leaves_dense_kernels_and_biases_to_adam():
 @pytest.mark.parametrize(
     ("before", "after"), [("muon", "adam"), ("adam", "muon")]
 )
-def test_one_optimiser_goes_on_from_the_state_of_the_other(before, after):
+def test_one_optimizer_goes_on_from_the_state_of_the_other(before, after):
     generator = np.random.default_rng(4)
     variable = keras.Variable(generator.normal(size=(3, 4, 5)).astype("f4"))
     schedule = make_schedule(HParams())
-    optimisers = [make_optimizer(name, schedule) for name in (before, after)]
-    for made in optimisers:
+    optimizers = [make_optimizer(name, schedule) for name in (before, after)]
+    for made in optimizers:
         made.build([variable])
 
     def move(made):
@@ -162,11 +159,11 @@ def test_one_optimiser_goes_on_from_the_state_of_the_other(before, after):
         return float(np.sqrt(np.mean((variable.numpy() - start) ** 2)))
 
     for _ in range(100):
-        move(optimisers[0])
-    for there, here in zip(*(o.variables for o in optimisers), strict=True):
+        move(optimizers[0])
+    for there, here in zip(*(o.variables for o in optimizers), strict=True):
         here.assign(there)
     # Its own moves are of about 0.2 times the rate.
-    assert move(optimisers[1]) < 0.5 * 0.001
+    assert move(optimizers[1]) < 0.5 * 0.001
 
 
 def float64_loss(weights, x, y, routing):

@@ -1,23 +1,21 @@
-"""CIFAR-10 from its binary batches or TFDS: 24x24 crops, standardised.
+"""CIFAR-10 from its binary batches or TFDS: standardized 24x24 crops.
 
 The format: https://www.cs.toronto.edu/~kriz/cifar.html (for each image a byte
 for the label, then 1,024 bytes each of red, green and blue, row by row).
 """
 
-import os
+import pathlib
 
 import numpy as np
 import tensorflow as tf
 
-from input_data.dataset import DataSet
+from common.errors import reading
+from input_data.augmentation import distort_colors, random_crop, random_flip
 from input_data.datasets import tfds_images
-from input_data.formats.arrays import read_labels
-from input_data.formats.files import find, read_bytes, require_folder
-from input_data.images import LabelledImages, StandardizedCrops, distort_colours
+from input_data.files import find, labelled_images
+from input_data.images import StandardizedCrops
 from input_data.randomness import Stream, step_seed
 from input_data.splits import Split, select
-from input_data.transforms.photo_distortion import random_crop, random_flip
-from old.errors import UserError
 
 CLASS_NAMES = (
     "airplane",
@@ -32,40 +30,38 @@ CLASS_NAMES = (
     "truck",
 )
 NUM_CLASSES = len(CLASS_NAMES)
-IMAGE_SIZE = 32
-DEPTH = 3
 CROP_SIZE = (24, 24)
-FOLDER = "cifar-10-batches-bin"
-_RECORD_SIZE = 1 + DEPTH * IMAGE_SIZE * IMAGE_SIZE
-_FILES = {
-    True: tuple(f"data_batch_{number}.bin" for number in range(1, 6)),
-    False: ("test_batch.bin",),
-}
+# Channels, height and width of an image in the files.
+_STORED_SHAPE = (3, 32, 32)
+_RECORD_BYTES = 1 + 3 * 32 * 32
+_FOLDER = "cifar-10-batches-bin"
+_TRAINING_FILES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
 
 
-def load(split, options):
-    """The pipeline of one split; `data_dir` is the folder, or has it.
+def load(split, config):
+    """The pipeline of one split.
 
     Training crops 24x24 pixels at random, mirrors half of the crops, and
-    distorts brightness and contrast; evaluation crops the middle.
+    distorts brightness and contrast; evaluation crops the center.
     """
-    data = read_cifar10(options.data_dir, split is not Split.TEST)
+    data = read_cifar10(config.data_dir, split is not Split.TEST)
     part = select(split, data)
-    return StandardizedCrops(part, CROP_SIZE, distort, options.eval_size)
+    return StandardizedCrops(part, CROP_SIZE, distort, config.eval_size)
 
 
 def distort(images, step, seed):
     """Crop, flip, brightness, contrast: uint8 32x32 -> float32 24x24."""
     crops = random_crop(images, CROP_SIZE, step_seed(seed, Stream.CROP, step))
     crops = random_flip(crops, step_seed(seed, Stream.FLIP, step))
-    return distort_colours(tf.cast(crops, tf.float32), step, seed)
+    return distort_colors(tf.cast(crops, tf.float32), step, seed)
 
 
 def read_cifar10(data_dir, training):
     """Reads the training images, five batches, or the test images.
 
     Args:
-      data_dir: path of the folder, or None for TFDS's cifar10.
+      data_dir: path of the folder with the batches or with their folder
+        cifar-10-batches-bin, or None for TFDS's cifar10.
       training: bool.
 
     Returns:
@@ -76,35 +72,22 @@ def read_cifar10(data_dir, training):
     """
     if data_dir is None:
         return tfds_images.read("cifar10", training, NUM_CLASSES, CLASS_NAMES)
-    folder = require_folder(data_dir)
-    if os.path.isdir(folder / FOLDER):
-        folder = require_folder(folder / FOLDER)
-    hint = f". They may also be in its folder {FOLDER}"
-    if folder.name == FOLDER:
-        hint = ""
-    paths = [find(folder, name, hint=hint) for name in _FILES[training]]
-    images, labels = zip(*map(_read_batch, paths), strict=True)
-    return LabelledImages(
-        np.concatenate(images), np.concatenate(labels), NUM_CLASSES, CLASS_NAMES
+    folder = pathlib.Path(data_dir)
+    if (folder / _FOLDER).is_dir():
+        folder /= _FOLDER
+    names = _TRAINING_FILES if training else ("test_batch.bin",)
+    paths = [find(folder, name) for name in names]
+    batches = []
+    for path in paths:
+        with reading(path):
+            content = np.frombuffer(path.read_bytes(), np.uint8)
+            batches.append(content.reshape(-1, _RECORD_BYTES))
+    records = np.concatenate(batches)
+    planes = records[:, 1:].reshape(-1, *_STORED_SHAPE)
+    return labelled_images(
+        paths[0].parent,
+        planes.transpose(0, 2, 3, 1),
+        records[:, 0],
+        NUM_CLASSES,
+        CLASS_NAMES,
     )
-
-
-def _read_batch(path):
-    """Images uint8 [N, 32, 32, 3] and labels int64 [N] of one file."""
-    content = np.frombuffer(read_bytes(path), np.uint8)
-    if not len(content) or len(content) % _RECORD_SIZE:
-        raise UserError(
-            f"{path} is cut off or not a CIFAR-10 batch: it has "
-            f"{len(content)} bytes, not a multiple of {_RECORD_SIZE}"
-        )
-    records = content.reshape(-1, _RECORD_SIZE)
-    labels = read_labels(path, records[:, 0], 0, NUM_CLASSES - 1)
-    planes = records[:, 1:].reshape(-1, DEPTH, IMAGE_SIZE, IMAGE_SIZE)
-    return planes.transpose(0, 2, 3, 1), labels
-
-
-DATA_SET = DataSet(
-    load,
-    two_targets=False,
-    photograph_size=(IMAGE_SIZE, IMAGE_SIZE),
-)

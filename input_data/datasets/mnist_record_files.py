@@ -1,158 +1,162 @@
 """MNIST and MultiMNIST from the reference's record files.
 
-One digit: `--data_dir` is a folder, and its file for the split is
+One digit: `data_dir` is a folder, and its file for the split is
 
-  training              train_{shift}shifted_mnist.tfrecords
-  testing               test_0shifted_mnist.tfrecords
-  training, validation  train_{shift}shifted_mnist_valid.tfrecords,
-                        else valid_train_{shift}shifted_mnist.tfrecords
-  testing, validation   test_0shifted_mnist_valid.tfrecords,
-                        else valid_test_0shifted_mnist.tfrecords
+  TRAIN        train_{shift}shifted_mnist.tfrecords
+  TEST         test_0shifted_mnist.tfrecords
+  VALID_TRAIN  train_{shift}shifted_mnist_valid.tfrecords,
+               else valid_train_{shift}shifted_mnist.tfrecords
+  VALID_TEST   test_0shifted_mnist_valid.tfrecords,
+               else valid_test_0shifted_mnist.tfrecords
 
-For validation the first name is the one that the reference's reader opens,
-the second the one that its mnist_shift writes; where there are both, the
-first is read. The images are of any size: they are shifted and padded as
-they were written. By how much they were padded is seen by their size.
+For validation the reference's reader opens the first name, and its
+mnist_shift writes the second. Images are shifted and padded in the file.
 
-Two digits: `--data_dir=PREFIX.tfrecords@10` stands for the files
-PREFIX.tfrecords-00000-of-00010 to PREFIX.tfrecords-00009-of-00010, whatever
-the split: training and evaluation each name their own. Pairs are made of two
-images, so that none can be held out of them: for validation PREFIX must be
-that of multivalid_train or multivalid_test.
-
-A training step takes records from anywhere in the files, by a permutation of
-all of them for each pass: no two steps of a pass show a record twice, and the
-copies of one digit, which stand next to each other, are as far apart as any.
-Nothing but the records of the steps at hand is in memory.
+Two digits: `data_dir` is PREFIX.tfrecords@10 for PREFIX.tfrecords-00000-of-00010
+and so on, for training and evaluation alike. Validation needs the files of
+multivalid_train and multivalid_test, as two pairs may share an image.
 """
 
 import dataclasses
-import os
 import pathlib
+import re
 
 import tensorflow as tf
 
-from input_data.formats import mnist_records
-from input_data.formats.files import require_folder
-from input_data.formats.image_records import ImageRecords
-from input_data.images import (
-    SINGLE_SHIFT,
-    SingleObjects,
-    shift_of,
-)
+from common.errors import UserError
+from input_data.images import SINGLE_SHIFT, SingleObjects, shift_of
 from input_data.pipeline import Pipeline
-from input_data.transforms.shifting import unit_range
-from old.errors import UserError
+from input_data.records import Layout, RecordFiles
+from input_data.transforms import unit_range
 
-
-class OtherPaddingError(UserError):
-    """Records are not padded as the options say."""
-
-
-# Height and width of MNIST's images, to which padding is added.
-SIZE = 28
-# Test images are not shifted.
-TEST_SHIFT = 0
-# Of a folder, training and evaluation read different files; of PREFIX@COUNT
-# both read those that it names.
-_NOTE_ON_PAIRS = (
-    "which evaluates on the records of --data_dir, those of the training: for "
-    "a test error name test records there"
+SINGLE = Layout(("label",), ("image_raw",), num_classes=10)
+PAIR = Layout(
+    ("label_1", "label_2"),
+    ("image_raw_1", "image_raw_2", "merged_raw"),
+    num_classes=10,
 )
+# How data_dir names record files, for messages about missing files.
+HINT = (
+    " nor record files of this shift (pairs are named by --data_dir="
+    "PREFIX.tfrecords@COUNT with --num_targets=2)"
+)
+# Height and width of MNIST's images, to which padding is added.
+_SIZE = 28
+_SHARDS = re.compile(r"(?P<prefix>.+)@0*(?P<count>[1-9][0-9]{0,4})")
 
 
-def find(split, options):
-    """The pipeline of the record files that `data_dir` names or holds.
+def single_names(split, shift):
+    """File names of single digits; the first is the one that we write."""
+    base = "train" if split.is_training else "test"
+    names = (
+        f"{base}_{shift}shifted_mnist{'_valid' * split.is_held_out}.tfrecords",
+        f"{split.value}_{shift}shifted_mnist.tfrecords",
+    )
+    return list(dict.fromkeys(names))
+
+
+def pairs_name(split, shift):
+    """The file name of pairs, without the number of a shard."""
+    return f"multi{split.value}_{shift}shifted_mnist.tfrecords"
+
+
+def shard_name(name, shard, num_shards):
+    """The file name of one shard of `name`."""
+    return f"{name}-{shard:05d}-of-{num_shards:05d}"
+
+
+def load(split, config):
+    """The pipeline of the record files of a split.
 
     Args:
       split: `Split`.
-      options: `Options`, `data_dir` not None.
+      config: `Config` with `data_dir`.
 
     Returns:
-      `Pipeline`, or None if there are no record files for it.
+      `Pipeline`, or None if there are none, or none with this padding.
 
     Raises:
-      OtherPaddingError: if they are padded otherwise than the options say.
-      UserError: if files are missing, damaged, or not as the options say.
+      UserError: if files are missing or damaged, or `config` contradicts how
+        they were written.
     """
-    if mnist_records.names_shards(options.data_dir):
-        if options.num_targets != 2:
-            raise UserError(
-                f"--data_dir={options.data_dir} names record files of pairs "
-                "that overlap: add --num_targets=2 and no --pairs, or name a "
-                "folder"
-            )
-        _require_split(split, options.data_dir)
-        return PairRecords(options)
-    if options.num_targets == 2:
-        if not os.path.isdir(options.data_dir):
-            raise UserError(
-                f"--data_dir={options.data_dir} is not a folder"
-                + hint(split, options)
-            )
+    match = _SHARDS.fullmatch(str(config.data_dir))
+    if match:
+        return _load_pairs(split, config, match["prefix"], int(match["count"]))
+    if config.num_targets == 2:
         return None
-    folder = require_folder(options.data_dir)
-    for name in _single_names(split, options):
-        path = folder / name
-        if os.path.isfile(path):
-            return single_records(path, options)
+    shift = shift_of(config, SINGLE_SHIFT) if split.is_training else 0
+    for name in single_names(split, shift):
+        path = pathlib.Path(config.data_dir, name)
+        if path.is_file():
+            return _load_single(path, config)
     return None
 
 
-def hint(split, options):
-    """What to say besides where there are neither idx files nor records.
+def _load_single(path, config):
+    source = _RecordSource([path], SINGLE)
+    height, width, _ = source.shape
+    if config.pad is not None and not _is_padded(source, config.pad):
+        if any(path.parent.glob("*-images-idx3-ubyte*")):
+            return None
+        raise UserError(
+            f"{path} has images of {height}x{width}, not padded by "
+            f"--pad={config.pad}"
+        )
+    pad = (height - _SIZE) // 2
+    unpadded = dataclasses.replace(config, shift=0, pad=0)
+    is_known = pad > 0 and _is_padded(source, pad)
+    return SingleObjects(source, unpadded, pad=pad if is_known else None)
 
-    Args:
-      split: `Split`.
-      options: `Options`, with which `find` returned None.
 
-    Returns:
-      String, the rest of a message.
-    """
-    if options.num_targets != 2:
-        names = " or ".join(_single_names(split, options))
-        return f". As a record file it would be {names}."
-    path = pathlib.Path(options.data_dir)
-    folder = path if os.path.isdir(path) else path.parent
-    found = mnist_records.sharded_names(folder) if os.path.isdir(folder) else []
-    return ". Record files of pairs are named by --data_dir=" + (
-        " or ".join(found) or "PREFIX.tfrecords@COUNT"
+def _load_pairs(split, config, prefix, count):
+    prefix = pathlib.Path(prefix)
+    if config.num_targets != 2:
+        raise UserError(f"--data_dir={config.data_dir} needs --num_targets=2")
+    if split.is_held_out and not prefix.name.startswith(f"multi{split.value}"):
+        raise UserError(
+            f"--validate needs --data_dir=...multi{split.value}... in place "
+            f"of {config.data_dir}; mnist_shift.py --split={split.value} "
+            "writes such files"
+        )
+    names = [shard_name(prefix.name, shard, count) for shard in range(count)]
+    source = _RecordSource([prefix.parent / name for name in names], PAIR)
+    padded = config.pad is None or _is_padded(source, config.pad)
+    if config.shift is not None or not padded:
+        raise UserError(
+            f"--shift and --pad do not apply to --data_dir={config.data_dir}"
+        )
+    return _PairRecords(
+        source,
+        source.shape[:2],
+        num_targets=2,
+        num_examples=min(config.eval_size, len(source)),
+        note="which evaluates on the records of --data_dir, those of the "
+        "training: for a test error name test records there",
     )
 
 
-def _single_names(split, options):
-    """The names of the file with single digits, the first one first."""
-    shift = shift_of(options, SINGLE_SHIFT) if split.is_training else TEST_SHIFT
-    return mnist_records.single_names(split, shift)
-
-
-def _require_split(split, data_dir):
-    """Raises UserError if --validate asks for a split that is not named."""
-    prefix = mnist_records.pairs_prefix(split)
-    name = pathlib.Path(data_dir).name
-    if split.is_held_out and not name.startswith(prefix):
-        raise UserError(
-            f"--validate needs record files of its own split: --data_dir="
-            f"{data_dir} must name {prefix}... (mnist_shift.py "
-            f"--split={split.value} writes them), or leave out --validate"
-        )
+def _is_padded(source, pad):
+    return source.shape[:2] == (_SIZE + 2 * pad, _SIZE + 2 * pad)
 
 
 class _RecordSource:
-    """Records where tf.data reads them.
+    """Record files as a source of pipelines.
+
+    A step of training takes records from anywhere in the files; only those
+    are in memory.
 
     Attributes:
       shape: (height, width, depth) of every image.
       error: the `UserError` that ended reading, or None.
     """
 
-    num_classes = mnist_records.NUM_CLASSES
+    num_classes = 10
     class_names = None
     error = None
 
     def __init__(self, paths, layout):
-        self._records = ImageRecords(paths, layout)
-        self._parts = (len(layout.labels), len(layout.images))
+        self._records = RecordFiles(paths, layout)
+        self._counts = (len(layout.labels), len(layout.images))
         self.shape = self._records.shape
 
     def __len__(self):
@@ -163,8 +167,8 @@ class _RecordSource:
         labels, images = tf.py_function(
             self._read, [indices], [tf.int32, tf.uint8]
         )
-        labels.set_shape((self._parts[0], indices.shape[0]))
-        images.set_shape((self._parts[1], indices.shape[0], *self.shape))
+        labels.set_shape((self._counts[0], indices.shape[0]))
+        images.set_shape((self._counts[1], indices.shape[0], *self.shape))
         return labels, images
 
     def take(self, indices):
@@ -180,80 +184,8 @@ class _RecordSource:
             raise
 
 
-def single_records(path, options):
-    """The pipeline of one digit from each record, shifted in the file.
-
-    Args:
-      path: path of the file.
-      options: `Options`.
-
-    Returns:
-      `Pipeline`.
-
-    Raises:
-      UserError: if the file is damaged, or not padded as the options say.
-    """
-    source = _RecordSource([path], mnist_records.SINGLE)
-    _require_padded(source, path, options.pad)
-    options = dataclasses.replace(options, shift=0, pad=0)
-    return SingleObjects(source, options, pad=_padding(source))
-
-
-def _padding(source):
-    """By how much a square of digits was padded; None if it was not."""
-    height, width, _ = source.shape
-    pad, odd = divmod(height - SIZE, 2)
-    return pad if height == width and pad > 0 and not odd else None
-
-
-def _require_padded(source, name, pad):
-    """Raises `OtherPaddingError` if images were not written with a padding.
-
-    Args:
-      source: `_RecordSource`.
-      name: string, its files.
-      pad: int, or None for any.
-    """
-    if pad is None:
-        return
-    height, width, _ = source.shape
-    size = SIZE + 2 * pad
-    if (height, width) != (size, size):
-        raise OtherPaddingError(
-            f"{name} has images of {height}x{width}, but with --pad={pad} they "
-            f"are {size}x{size}: leave out --pad, or write the file with it"
-        )
-
-
-class PairRecords(Pipeline):
-    """Two digits from each record, merged in the file.
-
-    Args:
-      options: `Options` with `data_dir` of the form PREFIX@COUNT.
-
-    Raises:
-      UserError: if files are missing or damaged, or the options ask for what
-        was settled when they were written.
-    """
-
-    def __init__(self, options):
-        if options.shift is not None:
-            raise UserError(
-                "--shift does not apply to record files of pairs, which are "
-                "shifted as they were written: leave it out"
-            )
-        source = _RecordSource(
-            mnist_records.shard_paths(options.data_dir), mnist_records.PAIR
-        )
-        # A checkpoint that was trained on pairs on the fly says its own.
-        _require_padded(source, options.data_dir, options.pad)
-        super().__init__(
-            source,
-            source.shape[:2],
-            num_targets=2,
-            num_examples=min(options.eval_size, len(source)),
-            note=_NOTE_ON_PAIRS,
-        )
+class _PairRecords(Pipeline):
+    """Two digits from each record, merged in the file."""
 
     def _training_batch(self, step, batch_size, seed):
         return self._evaluation_batch(
@@ -262,5 +194,5 @@ class PairRecords(Pipeline):
 
     def _evaluation_batch(self, indices):
         labels, images = self._source.take_all(indices)
-        first, second, merged = (unit_range(images[part]) for part in range(3))
-        return self._batch(merged, (first, second), (labels[0], labels[1]))
+        first, second, merged = map(unit_range, tf.unstack(images))
+        return self._batch(merged, (first, second), tf.unstack(labels))

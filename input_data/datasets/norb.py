@@ -1,6 +1,10 @@
 """smallNORB from the reference's records or TFDS: stereo pairs at 48x48.
 
-The paper's section 7: "We resized smallNORB to 48x48 and during training
+A record has image_raw (the bytes of [2, 96, 96], one camera after the other),
+label, height, width, depth and meta: instance 0 to 9, elevation 0 to 8,
+azimuth 0 to 34 in steps of two, lighting 0 to 5.
+
+Section 7 of the paper: "We resized smallNORB to 48x48 and during training
 processed random 32x32 crops of it. We passed the central 32x32 patch during
 test."
 """
@@ -8,58 +12,71 @@ test."
 import numpy as np
 import tensorflow as tf
 
-from input_data.dataset import DataSet
+from input_data.augmentation import distort_colors, random_crop
 from input_data.datasets import tfds_images
-from input_data.formats.files import find
-from input_data.formats.norb_records import (
-    NUM_CLASSES,
-    file_name,
-    read_records,
-)
-from input_data.images import LabelledImages, StandardizedCrops, distort_colours
+from input_data.files import find
+from input_data.images import LabelledImages, StandardizedCrops
 from input_data.randomness import Stream, step_seed
+from input_data.records import Layout, RecordFiles
 from input_data.splits import Split, select
-from input_data.transforms.photo_distortion import random_crop
 
 CLASS_NAMES = ("animal", "human", "airplane", "truck", "car")
-RESIZED = 48
+NUM_CLASSES = len(CLASS_NAMES)
 CROP_SIZE = (32, 32)
-_HINT = (
-    ". input_data/norb/norb_convert.py makes it from the original files or "
-    "from TFDS."
-)
+LAYOUT = Layout(("label",), ("image_raw",), NUM_CLASSES)
+_BATCH_SIZE = 512
 
 
-def load(split, options):
+def load(split, config):
     """The pipeline of one split, the two cameras as two channels.
 
-    `data_dir` holds trainduo.tfrecords and testduo.tfrecords; without it,
-    TFDS's smallnorb. Training distorts brightness and contrast of the 48x48
-    images and crops 32x32 pixels at random; evaluation crops the middle.
+    `data_dir` holds trainduo.tfrecords and testduo.tfrecords; by default the
+    images are TFDS's smallnorb. Training distorts brightness and contrast of
+    the 48x48 images and crops 32x32 pixels at random; evaluation crops the
+    center.
     """
     training = split is not Split.TEST
-    if options.data_dir is None:
-        data = tfds_images.read_smallnorb(training)
-        images, labels = data.images, data.labels
+    if config.data_dir is None:
+        images, labels, _ = tfds_images.read_smallnorb(training)
     else:
-        path = find(options.data_dir, file_name(training), hint=_HINT)
+        hint = " (input_data/norb/norb_convert.py writes it)"
+        path = find(config.data_dir, file_name(training), hint=hint)
         images, labels = read_records(path)
     data = LabelledImages(shrink(images), labels, NUM_CLASSES, CLASS_NAMES)
     part = select(split, data)
-    return StandardizedCrops(part, CROP_SIZE, distort, options.eval_size)
+    return StandardizedCrops(part, CROP_SIZE, distort, config.eval_size)
+
+
+def file_name(training):
+    """The name of the record file of the training or the test images."""
+    return "trainduo.tfrecords" if training else "testduo.tfrecords"
 
 
 def distort(images, step, seed):
     """Brightness, contrast, crop: uint8 48x48 -> float32 32x32."""
-    images = distort_colours(tf.cast(images, tf.float32), step, seed)
+    images = distort_colors(tf.cast(images, tf.float32), step, seed)
     return random_crop(images, CROP_SIZE, step_seed(seed, Stream.CROP, step))
 
 
-def shrink(images):
-    """Depth-first 96x96 -> channels-last 48x48, as TensorFlow 1 resizes.
+def read_records(path):
+    """Images uint8 [N, 2, 96, 96] and labels int32 [N] of a record file."""
+    records = RecordFiles([path], LAYOUT)
+    height, width, depth = records.shape
+    images = np.empty((len(records), depth, height, width), np.uint8)
+    labels = np.empty(len(records), np.int32)
+    for start in range(0, len(records), _BATCH_SIZE):
+        indices = np.arange(start, min(start + _BATCH_SIZE, len(records)))
+        (labels[indices],), (batch,) = records.read(indices)
+        # Depth comes last in the shape but first in the pixels.
+        images[indices] = batch.reshape(-1, depth, height, width)
+    return images, labels
 
-    The legacy bilinear resize takes its samples at output position times
-    scale, without half-pixel centres: here at every second pixel.
+
+def shrink(images):
+    """Resizes to 48x48 as TensorFlow 1 does.
+
+    Its bilinear resize takes samples at output position times scale, without
+    half-pixel centers: here every second pixel.
 
     Args:
       images: uint8 array [N, 2, 96, 96].
@@ -68,6 +85,3 @@ def shrink(images):
       uint8 array [N, 48, 48, 2].
     """
     return np.ascontiguousarray(images[:, :, ::2, ::2].transpose(0, 2, 3, 1))
-
-
-DATA_SET = DataSet(load, two_targets=False, photograph_size=(RESIZED, RESIZED))

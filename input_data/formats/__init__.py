@@ -1,1 +1,0 @@
-"""The kinds of files that data sets are read from."""

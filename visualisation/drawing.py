@@ -18,7 +18,7 @@ STYLE = {
 }
 _CELL_INCHES = 0.62
 _CHARACTER_INCHES = 0.065  # of text at 8 points
-_LABEL_POINTS = 3.5
+_LINE_INCHES = 0.15
 _LONGEST_NAME = 14
 
 
@@ -43,7 +43,7 @@ def to_rgb(image):
 
 
 def two_colors(first, second):
-    """Merges two gray images: the first in magenta, the second in green.
+    """Merges two images: the first in magenta, the second in green.
 
     Both together are white. Readers with color blindness cannot tell the red
     and green of the paper's figure 5 apart.
@@ -58,59 +58,50 @@ def two_colors(first, second):
     return np.stack([magenta, green, magenta], axis=-1)
 
 
-def image_grid(columns, headings, title, corner="", wrong=()):
-    """Draws images in a grid, with labels for rows and columns.
+def image_grid(rows, title, titles=(), labels=(), wrong=(), dpi=PRINT_DPI):
+    """Draws images in a grid.
 
     Args:
-      columns: list of dicts of equal keys, from row label to image [H, W, C],
-        or None for an empty place. Rows without any image are left out.
-      headings: list of strings, one above each column.
+      rows: list of lists of images [H, W, C] of one size; None leaves a place
+        empty.
       title: string.
-      corner: string, the label of the headings.
-      wrong: indices of the columns with wrong predictions.
+      titles: list of strings above the images, from the upper left.
+      labels: list of strings to the left of the rows.
+      wrong: indices of the titles to be red.
+      dpi: pixels per inch.
 
     Returns:
       The bytes of a PNG file.
     """
-    labels = [
-        label
-        for label in columns[0]
-        if any(column[label] is not None for column in columns)
-    ]
-    height, width, _ = to_rgb(columns[0][labels[0]]).shape
-    lines = [line for heading in headings for line in heading.splitlines()]
-    cell = max(_CELL_INCHES, _CHARACTER_INCHES * (max(map(len, lines)) + 1))
-    size = cell * len(columns) + 1, cell * height / width * len(labels) + 1
+    height, width, _ = to_rgb(rows[0][0]).shape
+    lines = [text.splitlines() for text in titles]
+    longest = max((len(line) for text in lines for line in text), default=0)
+    cell = max(_CELL_INCHES, _CHARACTER_INCHES * (longest + 1))
+    has_titles = len(titles) > len(rows[0])  # above all rows
+    gap = _LINE_INCHES * max(map(len, lines), default=0) * has_titles
+    size = cell * len(rows[0]), (cell * height / width + gap) * len(rows)
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=size, layout="constrained")
+        figure = Figure(figsize=np.add(size, 1), layout="constrained")
         figure.get_layout_engine().set(
             w_pad=0.01, h_pad=0.01, wspace=0, hspace=0
         )
         figure.suptitle(title)
-        grid = figure.subplots(len(labels), len(columns), squeeze=False)
-        for label, row in zip(labels, grid, strict=True):
-            _write_left(row[0], label, 0.5, 0, "center")
-            for axes, column in zip(row, columns, strict=True):
-                axes.set_axis_off()
-                if column[label] is not None:
-                    axes.imshow(to_rgb(column[label]), interpolation="nearest")
-        _write_left(grid[0, 0], corner, 1, _LABEL_POINTS, "bottom")
-        for index, heading in enumerate(headings):
+        grid = figure.subplots(
+            len(rows),
+            len(rows[0]),
+            squeeze=False,
+            subplot_kw={"xticks": [], "yticks": [], "frame_on": False},
+        )
+        for all_axes, row in zip(grid, rows, strict=True):
+            for axes, image in zip(all_axes, row, strict=True):
+                if image is not None:
+                    axes.imshow(to_rgb(image), interpolation="nearest")
+        for index, text in enumerate(titles):
             color = WRONG_COLOR if index in wrong else "black"
-            grid[0, index].set_title(heading, color=color, pad=_LABEL_POINTS)
-        return png(figure)
-
-
-def _write_left(axes, text, y, points, alignment):
-    axes.annotate(
-        text,
-        (0, y),
-        (-_LABEL_POINTS, points),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        horizontalalignment="right",
-        verticalalignment=alignment,
-    )
+            grid.flat[index].set_title(text, color=color, pad=3)
+        for axes, label in zip(grid[:, 0], labels, strict=False):
+            axes.set_ylabel(label, rotation=0, ha="right", va="center")
+        return png(figure, dpi)
 
 
 def make_logarithmic(axis):

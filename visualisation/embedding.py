@@ -5,13 +5,11 @@ import itertools
 import json
 import math
 
+import matplotlib.image
 import numpy as np
-from PIL import Image
 
 from visualisation.drawing import to_rgb
 
-# TensorBoard shows sprites of up to 8192 pixels on a side.
-NUM_EXAMPLES = 1000
 _CONFIG = """\
 embeddings {{
   tensor_name: {name}
@@ -26,18 +24,11 @@ embeddings {{
 """
 
 
-def make(trained, num_examples=NUM_EXAMPLES):
+def make(trained, num_examples=1000):
     """Makes the files of the projector.
 
     A vector holds all class capsules of an example: capsules of different
     classes do not lie in one space.
-
-    Args:
-      trained: `TrainedModel`.
-      num_examples: int.
-
-    Returns:
-      Dict from file name to bytes or a string.
     """
     examples = list(itertools.islice(trained.examples(), num_examples))
     images = np.stack([to_rgb(example.image) for example in examples])
@@ -45,11 +36,18 @@ def make(trained, num_examples=NUM_EXAMPLES):
     vectors = np.stack([example.capsules.ravel() for example in examples])
     table, picture = io.BytesIO(), io.BytesIO()
     np.savetxt(table, vectors, fmt="%.6g", delimiter="\t")
-    pixels = np.rint(255 * sprite(images)).astype(np.uint8)
-    Image.fromarray(pixels).save(picture, "PNG")
+    matplotlib.image.imsave(picture, sprite(images), format="png")
+    lines = ["label\tprediction\tright"]
+    for example in examples:
+        labels, predictions = (
+            trained.class_text(sorted(classes))
+            for classes in (example.labels, example.predictions)
+        )
+        right = "yes" if example.is_right else "no"
+        lines.append(f"{labels}\t{predictions}\t{right}")
     return {
         "capsules.tsv": table.getvalue(),
-        "metadata.tsv": metadata(trained, examples),
+        "metadata.tsv": "".join(f"{line}\n" for line in lines),
         "sprite.png": picture.getvalue(),
         "projector_config.pbtxt": _CONFIG.format(
             name=json.dumps(f"class capsules: {trained.name}"),
@@ -57,19 +55,6 @@ def make(trained, num_examples=NUM_EXAMPLES):
             height=height,
         ),
     }
-
-
-def metadata(trained, examples):
-    """A table of labels and predictions, one line per example."""
-    lines = ["label\tprediction\tright"]
-    for example in examples:
-        labels, predictions = (
-            " ".join(trained.class_text(sorted(classes), str).split())
-            for classes in (example.labels, example.predictions)
-        )
-        right = "yes" if example.is_right else "no"
-        lines.append(f"{labels}\t{predictions}\t{right}")
-    return "\n".join(lines) + "\n"
 
 
 def sprite(images):

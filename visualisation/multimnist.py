@@ -4,58 +4,37 @@ from common.errors import UserError
 from visualisation import reconstructions
 from visualisation.drawing import two_colors
 
-# Right examples, and as many wrong ones.
-NUM_EXAMPLES = 5
 # Two labels, two wrong predictions and an absent class.
-_LEAST_CLASSES = 5
+_MIN_CLASSES = 5
 
 
-def make(trained, num_examples=NUM_EXAMPLES):
-    """Draws right examples on the left and wrong ones on the right.
-
-    Args:
-      trained: `TrainedModel`.
-      num_examples: int, right examples, and as many wrong ones.
-
-    Returns:
-      Dict from file name to the bytes of a PNG file.
-
-    Raises:
-      UserError: if the network has no decoder, or not two targets.
-    """
-    trained.require_decoder()
-    num_classes = trained.pipeline.spec.shape.num_classes
-    if trained.num_targets != 2 or num_classes < _LEAST_CLASSES:
+def make(trained, num_examples=5):
+    """Draws right predictions on the left and as many wrong on the right."""
+    spec = trained.pipeline.spec
+    if spec.num_targets != 2 or spec.shape.num_classes < _MIN_CLASSES:
         raise UserError(
             "the figure multimnist needs a checkpoint with --num_targets=2 "
-            f"and at least {_LEAST_CLASSES} classes"
+            f"and at least {_MIN_CLASSES} classes"
         )
+    title = "Two digits, the first in magenta, the second in green"
     picture = reconstructions.draw(
-        trained,
-        *trained.right_and_wrong(num_examples),
-        panels,
-        f"Two digits in one image: {trained.name}\n"
-        "First class in magenta, second in green",
-        absent_class,
+        trained, num_examples, column, title, absent_class
     )
     return {"multimnist.png": picture}
 
 
-def panels(trained, example):
-    """The images of one column, as `reconstructions.panels`."""
-    by_label = trained.reconstruct_example(example, example.labels)
-    by_prediction = None
-    if not example.is_right:
-        by_prediction = two_colors(
-            *trained.reconstruct_example(example, example.predictions)
-        )
-    (by_absent,) = trained.reconstruct_example(example, [absent_class(example)])
+def column(trained, example):
+    """Dict from row label to image, as `reconstructions.column`."""
+    classes = [*example.labels, *example.predictions, absent_class(example)]
+    images = trained.reconstruct(example.capsules[classes], classes)
     return {
         "input": example.image,
         "targets": two_colors(*example.targets),
-        "reconstructions\nof labels": two_colors(*by_label),
-        "reconstructions\nof predictions": by_prediction,
-        "label 1 and\nabsent class": two_colors(by_label[0], by_absent),
+        "reconstructions\nof labels": two_colors(*images[:2]),
+        "reconstructions\nof predictions": (
+            None if example.is_right else two_colors(*images[2:4])
+        ),
+        "label 1 and\nabsent class": two_colors(images[0], images[4]),
     }
 
 

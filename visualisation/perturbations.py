@@ -7,25 +7,13 @@ from visualisation.drawing import image_grid
 
 # From -0.25 to 0.25 by 0.05.
 OFFSETS = np.arange(-5, 6) * 0.05
-NUM_EXAMPLES = 10
 
 
-def make(trained, num_examples=NUM_EXAMPLES):
-    """Draws one figure for the first right example of each class.
+def make(trained, num_examples=10):
+    """Draws the first right prediction of each of `num_examples` classes.
 
-    With two targets the perturbed capsule is that of the first.
-
-    Args:
-      trained: `TrainedModel`.
-      num_examples: int, number of classes.
-
-    Returns:
-      Dict from file name to the bytes of a PNG file.
-
-    Raises:
-      UserError: if the network has no decoder, or no prediction is right.
+    With two targets it moves the capsule of the first.
     """
-    trained.require_decoder()
     examples = {}
     for example in trained.examples():
         if example.is_right:
@@ -40,34 +28,25 @@ def make(trained, num_examples=NUM_EXAMPLES):
     }
 
 
-def reconstructions(trained, example, label):
-    """Images of the capsule of one class with one dimension moved.
+def reconstructions(trained, capsule, label):
+    """Images of the capsule [A] of a class with one dimension moved.
 
     Returns:
       float32 array [A, K, H, W, C]: [d, k] has OFFSETS[k] added to dimension d.
     """
-    capsule = example.capsules[label]
-    moved = capsule + np.eye(len(capsule))[:, None, :] * OFFSETS[:, None]
-    vectors = moved.reshape(-1, len(capsule))
-    # The decoder masks all other classes.
-    capsules = np.repeat(vectors[:, None], len(example.capsules), axis=1)
-    images = trained.reconstruct(capsules, [label] * len(capsules))
-    return images.reshape(len(capsule), len(OFFSETS), *images.shape[1:])
+    size = len(capsule)
+    moved = capsule + np.eye(size)[:, None, :] * OFFSETS[:, None]
+    vectors = moved.reshape(-1, size)
+    images = trained.reconstruct(vectors, [label] * len(vectors))
+    return images.reshape(size, len(OFFSETS), *images.shape[1:])
 
 
 def _draw(trained, example, label):
-    images = reconstructions(trained, example, label)
-    labels = [
-        # Adding 0 removes the sign of a rounded -0.
-        f"dimension {index} ({round(float(value), 2) + 0.0:.2f})"
-        for index, value in enumerate(example.capsules[label])
-    ]
+    capsule = example.capsules[label]
     return image_grid(
-        [
-            dict(zip(labels, column, strict=True))
-            for column in images.swapaxes(0, 1)
-        ],
-        [f"{offset:+.2f}" if offset else "0" for offset in OFFSETS],
+        [list(row) for row in reconstructions(trained, capsule, label)],
         f"Capsule of class {trained.class_text([label])}: each dimension moved "
         f"around its value (in parentheses)\n{trained.name}",
+        titles=[f"{offset:+.2f}" if offset else "0" for offset in OFFSETS],
+        labels=[f"dimension {d} ({v:z.2f})" for d, v in enumerate(capsule)],
     )

@@ -14,7 +14,7 @@ BATCH_SIZE = 100
 
 
 def top_classes(logits, count):
-    """The classes of the largest logits, the largest first: [..., count]."""
+    """The classes of the largest logits [..., O], the largest first."""
     return np.argsort(-logits, axis=-1, kind="stable")[..., :count]
 
 
@@ -77,19 +77,14 @@ class TrainedModel:
         if not self.model.has_class_capsules:
             raise UserError(f"{self.name} is not a capsule network")
 
-    @property
-    def num_targets(self):
-        """Objects in an image."""
-        return self.pipeline.spec.num_targets
-
-    def class_text(self, classes, shorten=truncate):
+    def class_text(self, classes):
         """Names of classes as text, such as "3 and 7"."""
         names = self.pipeline.spec.names
-        return " and ".join(shorten(names[label]) for label in classes)
+        return " and ".join(truncate(names[label]) for label in classes)
 
     def examples(self):
         """Generates an `Example` for every test image."""
-        num_targets = self.num_targets
+        num_targets = self.pipeline.spec.num_targets
         for x, y in self.pipeline.evaluation_batches(BATCH_SIZE):
             outputs = self.model.predict_on_batch({keys.IMAGES: x[keys.IMAGES]})
             labels = [x[name] for name in keys.LABEL_BY_TARGET[:num_targets]]
@@ -114,27 +109,22 @@ class TrainedModel:
                 break
         return right, wrong
 
-    def require_decoder(self):
-        """Raises UserError if the network has no decoder."""
-        if self.model.decoder is None:
-            raise UserError(
-                f"{self.name} has no decoder; only the figures routing and "
-                "embedding work without one"
-            )
-
     def reconstruct(self, capsules, labels):
         """Images [N, H, W, C], each from one class capsule.
 
         Args:
-          capsules: float32 [N, O, A]; all but the labeled ones are masked.
-          labels: ints [N], the classes to reconstruct.
+          capsules: float [N, A].
+          labels: ints [N], their classes.
+
+        Raises:
+          UserError: if the network has no decoder.
         """
+        if self.model.decoder is None:
+            raise UserError(f"{self.name} has no decoder")
+        # The decoder masks the capsules of all other classes.
+        num_classes = self.pipeline.spec.shape.num_classes
+        capsules = np.repeat(capsules[:, None], num_classes, axis=1)
         images = self.model.decoder(
-            np.asarray(capsules, "float32"), np.asarray(labels, "int32")
+            capsules.astype("float32"), np.asarray(labels, "int32")
         )
         return keras.ops.convert_to_numpy(images)
-
-    def reconstruct_example(self, example, classes):
-        """Images of an example from each of several of its class capsules."""
-        capsules = np.repeat(example.capsules[None], len(classes), axis=0)
-        return self.reconstruct(capsules, classes)

@@ -8,7 +8,7 @@ import tensorflow as tf
 import figures
 from checkpoints.tf1 import tf1_checkpoint
 from input_data.features import ImageShape
-from old.errors import UserError
+from common.errors import UserError
 from testing import commands, small_models, untrained
 from testing.events import events_of
 from training.config import Config

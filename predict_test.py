@@ -18,7 +18,7 @@ from input_data import features as keys
 from input_data.features import ImageShape
 from input_data.transforms.fitting_test import blob, shrink
 from models.capsule import HParams
-from old.errors import UserError
+from common.errors import UserError
 from testing import untrained
 
 ROOT = pathlib.Path(__file__).parent

@@ -20,7 +20,7 @@ from training.checkpoint import open_checkpoint
 from training.evaluate import Evaluator
 from training.inference import preparation
 from training.scores import predicted_classes
-from visualisation.drawing import to_rgb, two_colours
+from visualisation.drawing import to_rgb, two_colors
 from visualisation.routing import by_position, map_of
 from visualisation.trained_model import TrainedModel
 
@@ -303,7 +303,7 @@ class DemoModel:
             {"capsules": rows, "labels": np.array(classes, "int32")}
         )
         is_pair = len(images) == 2
-        return _data_uri(two_colours(*images) if is_pair else to_rgb(images[0]))
+        return _data_uri(two_colors(*images) if is_pair else to_rgb(images[0]))
 
 
 def _rounded(values):

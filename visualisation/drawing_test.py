@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 from matplotlib.figure import Figure
 
-from old.errors import UserError
+from common.errors import UserError
 from visualisation import drawing
 
 RNG = np.random.default_rng(5)

@@ -6,7 +6,7 @@ import tensorflow as tf
 from google.protobuf import text_format
 from tensorboard.plugins import projector
 
-from old.errors import UserError
+from common.errors import UserError
 from testing.tiny_subject import make_subject
 from visualisation import embedding
 

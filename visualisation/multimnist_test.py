@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from old.errors import UserError
+from common.errors import UserError
 from testing.tiny_subject import decoder_in_numpy, make_subject
 from visualisation import multimnist
 from visualisation.trained_model_test import example_of

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from input_data.features import ImageShape
 from models.registry import build_model
-from old.errors import UserError
+from common.errors import UserError
 from testing import numpy_oracle
 from testing.small_models import small_hparams
 from testing.tiny_subject import make_subject

@@ -4,7 +4,7 @@ import itertools
 import numpy as np
 import pytest
 
-from old.errors import UserError
+from common.errors import UserError
 from testing.tiny_subject import (
     NUM_EXAMPLES,
     decoder_in_numpy,

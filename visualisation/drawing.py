@@ -49,7 +49,8 @@ def two_colors(first, second):
     and green of the paper's figure 5 apart.
 
     Args:
-      first, second: float [H, W, C] in [0, 1]; channels are averaged.
+      first: float [H, W, C] in [0, 1]; channels are averaged.
+      second: float [H, W, C] in [0, 1].
 
     Returns:
       float array [H, W, 3].

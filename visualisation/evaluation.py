@@ -153,6 +153,7 @@ def learning_curve_png(summary_dir):
         for axes, name in zip(both, ("loss", "accuracy"), strict=True):
             axes.set(title=name, xlabel="step")
             axes.grid(alpha=0.3)
-            axes.legend()
+            if axes.lines:
+                axes.legend()
         make_logarithmic(both[0].yaxis)
         return png(figure, SCREEN_DPI)

@@ -1,4 +1,4 @@
-"""Every data set keeps the feature contract, and its promises on order."""
+"""Every data set follows the feature contract and the rules of order."""
 
 import itertools
 import os
@@ -8,19 +8,18 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-from absl import flags
 
 from common.errors import UserError
+from common.flags import parse
 from config import Config
 from input_data import features as keys
-from input_data.registry import DATASETS, find, load, valid_names
+from input_data.registry import DATASETS, find, load
 from input_data.splits import Split
-from common.flags import parse
 from testing import tiny_files
 
 BATCH_SIZE = 4
-# For each data set: what writes its files, what else it is asked for, and the
-# shape and number of classes that must come of it.
+# For each data set: the function that writes its files, other settings, and the
+# expected shape and number of classes.
 CASES = {
     "affnist": (tiny_files.write_affnist, {}, (40, 40, 1, 10)),
     "arrays": (tiny_files.write_arrays, {}, (20, 18, 2, 4)),
@@ -39,7 +38,7 @@ NAMED_CLASSES = {
     "norb": ("animal", "car"),
     "tfds:tiny_photos": ("0", "3"),
 }
-STANDARDISED = ("cifar10", "norb")
+STANDARDIZED = ("cifar10", "norb")
 SINGLE_TARGET = ("affnist", "cifar10", "norb", "svhn")
 RUNS = [
     (name, num_targets)
@@ -48,7 +47,7 @@ RUNS = [
 ]
 
 
-def test_every_data_set_is_held_to_the_contract():
+def test_every_data_set_is_tested():
     assert {name for name in CASES if ":" not in name} == set(DATASETS)
 
 
@@ -118,7 +117,7 @@ def check_batch(batch, batch_size, shape, num_targets, name, step=None):
         assert image.shape == image_shape
         assert image.dtype == np.float32
         assert np.isfinite(image).all()
-        if name not in STANDARDISED:
+        if name not in STANDARDIZED:
             assert image.min() >= 0
             assert 0.2 < image.max() <= 1
     k_hot = np.zeros((batch_size, num_classes), np.float32)
@@ -208,26 +207,17 @@ def test_validation_divides_the_training_images(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", SINGLE_TARGET)
-def test_two_targets_are_refused_where_they_make_no_sense(name):
-    with pytest.raises(UserError, match=f"{name}.*--num_targets=2"):
+def test_two_targets_are_refused(name):
+    with pytest.raises(UserError, match=f"--num_targets=2.*{name}"):
         load(name, Split.TRAIN, Config(num_targets=2))
 
 
-@pytest.mark.parametrize("name", ["no_such_set", "tfds:", ""])
-def test_unknown_name_lists_the_valid_ones(name):
-    with pytest.raises(UserError, match=r"cifar10, digits.*tfds:NAME"):
+@pytest.mark.parametrize("name", ["minst", "tfds:", ""])
+def test_unknown_names_are_refused(name):
+    with pytest.raises(UserError, match="mnist"):
         load(name, Split.TRAIN, Config())
-
-
-def test_a_name_is_suggested():
-    with pytest.raises(UserError, match=r"'minst' \(did you mean mnist\?\)"):
-        find("minst")
-
-
-def test_the_flag_knows_the_names():
-    with pytest.raises(flags.Error, match=f"one of {valid_names()}"):
-        parse(Options, ["--dataset=nothing"])
-    assert parse(Options, ["--dataset=tfds:x"]).dataset == "tfds:x"
+    with pytest.raises(UserError, match="--dataset"):
+        parse(Config, [f"--dataset={name}"])
 
 
 @pytest.mark.parametrize(
@@ -241,49 +231,22 @@ def test_the_flag_knows_the_names():
         ("tfds:mnist", {"color": True}),
     ],
 )
-def test_options_of_other_data_sets_are_refused(name, wrong):
+def test_settings_that_do_not_apply_are_refused(name, wrong):
     with pytest.raises(UserError, match=f"--{next(iter(wrong))}.*{name}"):
         load(name, Split.TRAIN, Config(**wrong))
 
 
-def test_what_data_sets_can():
+def test_what_data_sets_support():
     assert find("tfds:some/config:1.0.0").resizes
     assert [name for name in DATASETS if find(name).colors] == ["images"]
-    assert {name: find(name).photograph_size for name in STANDARDISED} == {
+    assert {name: find(name).photograph_size for name in STANDARDIZED} == {
         "cifar10": (32, 32),
         "norb": (48, 48),
     }
 
 
 @pytest.mark.parametrize("name", sorted(set(DATASETS) - {"digits"}))
-def test_missing_folder_and_empty_folder_are_named(name, tmp_path):
+def test_missing_files_are_named(name, tmp_path):
     for data_dir in (tmp_path / "missing", tmp_path):
         with pytest.raises(UserError, match=str(data_dir)):
             load(name, Split.TRAIN, Config(data_dir=str(data_dir)))
-
-
-@pytest.mark.parametrize(
-    "name", sorted(set(DATASETS) - {"digits"} | {"MultiMNIST"})
-)
-@pytest.mark.parametrize("call", ["scandir", "stat"])
-def test_folder_that_may_not_be_read_is_named(
-    name, call, tmp_path, monkeypatch
-):
-    data_dir = str(tmp_path / "data")
-    # Where names may be listed but files not opened, the second fails.
-    refused = {"scandir": data_dir, "stat": f"{data_dir}/."}[call]
-    allowed = getattr(os, call)
-
-    def refuse(path, *arguments, **keywords):
-        if str(path) == refused:
-            raise PermissionError(13, "Permission denied")
-        return allowed(path, *arguments, **keywords)
-
-    monkeypatch.setattr(os, call, refuse)
-    (tmp_path / "data").mkdir()
-    options = {}
-    if name == "MultiMNIST":
-        name, options = "mnist", {"num_targets": 2}
-    message = f"{data_dir} cannot be read: Permission denied"
-    with pytest.raises(UserError, match=message):
-        load(name, Split.TRAIN, Config(data_dir=data_dir, **options))

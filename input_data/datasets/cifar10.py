@@ -9,7 +9,7 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
-from common.errors import reading
+from common.errors import UserError, reading
 from input_data.augmentation import distort_colors, random_crop, random_flip
 from input_data.datasets import tfds_images
 from input_data.files import find, labelled_images
@@ -82,6 +82,8 @@ def read_cifar10(data_dir, training):
         with reading(path):
             content = np.frombuffer(path.read_bytes(), np.uint8)
             batches.append(content.reshape(-1, _RECORD_BYTES))
+            if not len(batches[-1]):
+                raise UserError(f"{path} is empty")
     records = np.concatenate(batches)
     planes = records[:, 1:].reshape(-1, *_STORED_SHAPE)
     return labelled_images(

@@ -123,6 +123,8 @@ def _files(root, classes):
         if not paths:
             raise UserError(f"{root / name} has no images")
         files += [(path, classes.index(name)) for path in paths]
+    if not files:
+        raise UserError(f"{root} has no folder of images for each class")
     return files
 
 

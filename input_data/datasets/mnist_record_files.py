@@ -12,8 +12,8 @@ One digit: `data_dir` is a folder, and its file for the split is
 For validation the reference's reader opens the first name, and its
 mnist_shift writes the second. Images are shifted and padded in the file.
 
-Two digits: `data_dir` is PREFIX.tfrecords@10 for PREFIX.tfrecords-00000-of-00010
-and so on, for training and evaluation alike. Validation needs the files of
+Two digits: `data_dir` is PREFIX.tfrecords@10 for the files
+PREFIX.tfrecords-00000-of-00010 and so on, for training and evaluation alike. Validation needs the files of
 multivalid_train and multivalid_test, as two pairs may share an image.
 """
 

@@ -2,14 +2,13 @@ import shutil
 
 import numpy as np
 import pytest
-from training.config import Config
 
 from common.errors import UserError
 from config import Config
 from input_data import features as keys
 from input_data import registry
-from input_data.formats.image_records import Encoder
-from input_data.formats.mnist_records import PAIR, SINGLE
+from input_data.datasets.mnist_record_files import PAIR, SINGLE
+from input_data.records import encode_example
 from input_data.splits import Split
 from testing.mnist_files import write_mnist
 from testing.tiny_files import write_records
@@ -18,13 +17,25 @@ from training.train import train
 SIZE = 28
 
 
+def record(layout, labels, images):
+    height, width, depth = images[0].shape
+    features = {"height": height, "width": width, "depth": depth}
+    features |= dict(zip(layout.labels, labels, strict=True))
+    images = [image.tobytes() for image in images]
+    features |= dict(zip(layout.images, images, strict=True))
+    return encode_example(features)
+
+
 def write_single(path, labels, size=SIZE, seed=0):
     """Noise images; returns them as uint8 [N, size, size, 1]."""
     images = np.random.default_rng(seed).integers(
         0, 256, (len(labels), size, size, 1), dtype=np.uint8
     )
-    encoder = Encoder(SINGLE, (size, size, 1))
-    write_rows(path, encoder.encode([np.array(labels)], [images]))
+    rows = [
+        record(SINGLE, [label], [image])
+        for label, image in zip(labels, images, strict=True)
+    ]
+    write_records(path, rows)
     return images
 
 
@@ -35,17 +46,13 @@ def write_pairs(prefix, num_shards, shard_size, shape=(13, 11, 1)):
     first = generator.integers(0, 10, count)
     labels = np.stack([first, (first + generator.integers(1, 10, count)) % 10])
     images = generator.integers(0, 256, (3, count, *shape), dtype=np.uint8)
-    rows = Encoder(PAIR, shape).encode(labels, images)
+    rows = [record(PAIR, labels[:, n], images[:, n]) for n in range(count)]
     for shard in range(num_shards):
-        write_rows(
+        write_records(
             f"{prefix}-{shard:05d}-of-{num_shards:05d}",
             rows[shard * shard_size : (shard + 1) * shard_size],
         )
     return labels, images
-
-
-def write_rows(path, rows):
-    write_records(path, (row.tobytes() for row in rows))
 
 
 def load(split, **options):

@@ -50,7 +50,7 @@ def load(split, config):
         sizes vary and no `image_size` is given, or it cannot be downloaded.
     """
     builder = _open(config.dataset.removeprefix(TFDS_PREFIX), config.data_dir)
-    features = builder.info.features
+    features = dict(builder.info.features.items())
     label, image = features.get("label"), features.get("image")
     if image is None or not getattr(label, "num_classes", None) or label.shape:
         raise UserError(

@@ -1,125 +1,110 @@
-"""The capsule network's step beside its two convolutions alone.
+"""Compares the training step of the capsule network with its convolutions.
 
-  python benchmarks/train_benchmark.py
   python benchmarks/train_benchmark.py --inference --json=inference.json
-  KERAS_BACKEND=jax python benchmarks/train_benchmark.py --networks=naive,ours
   python benchmarks/train_benchmark.py --networks=ours,shared_capsule,pooling
-  python benchmarks/train_benchmark.py --image_size=36
 
-Compares, for each policy of number types, three networks on equal batches:
+Networks: "convolutions" are only the two convolutions, with a mean square as
+loss and plain gradient descent: the speed if all else took no time. "ours" is
+the capsule model with decoder, losses, metrics and Adam; others are models
+with their default hyper-parameters. --inference compares predictions instead.
 
-  convolutions  the two convolutions alone, forward and backward, under a mean
-                square as loss and plain gradient descent: what a step could
-                reach if all else were free
-  naive         the step as the reference writes it: votes by tile, multiply
-                and sum, routing as a loop of the backend (benchmarks/naive.py)
-  ours          the capsule model as it trains: decoder, losses, metrics, Adam
-
-and, where --networks names them, the models shared_capsule and pooling as they
-train, with their own hyper-parameters.
-
-With --inference it compares what an evaluation does, by the same weights for
-all batches, in place of `fit`.
-
-Blocks of --steps steps of all networks and policies alternate in one process:
-images/s is the median over --rounds blocks, and the ratios are medians of the
-ratios within a round, to the convolutions and the naive step of the same
-policy and to the naive step in float32. Peak memory is that of a process of
-its own (on a GPU, of the device) that does three steps and nothing else.
+Blocks of --steps steps of all networks and dtype policies alternate in one
+process. "of convolutions" is the median over --rounds of the ratios within a
+round. Peak memory is that of a process (on a GPU, of the device) by itself.
 """
 
-import dataclasses
 import pathlib
 import statistics
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+from benchmarks import utils
+
+# isort: split
+
 import keras
+import numpy as np
 
-from benchmarks import command_line, measuring
-from benchmarks.networks import MNIST, NETWORKS, examples
-from devices.allocation import keep_freed_memory
-from devices.machine import peak_megabytes
-from devices.parallel import OneDevice
-from old import processes
-from old.fields import require_known
+from input_data import features as keys
+from layers.network import KERNEL_SIZE, PRIMARY_STRIDES
+from models.capsule import HParams
+from models.hparams import parse_overrides
+from models.optimizer import compile_model
+from models.registry import build_model, model_class
+from training.devices import OneDevice
 
+NUM_CLASSES = 10
 FLAGS = {
     "inference": False,
     "policies": ("float32", "mixed_bfloat16"),
-    "networks": ("convolutions", "naive", "ours"),
+    "networks": ("convolutions", "ours"),
     "steps": 3,
     "rounds": 9,
-    "image_size": MNIST.height,
-    "depth": MNIST.depth,
-    **command_line.SETTING,
+    "image_size": 28,
+    "depth": 1,
+    "batch_size": 128,
+    "hparams_override": "",
 }
-STEPS_FOR_MEMORY = 3
 
 
 def measure(flags):
-    """One row for each policy and network, measured in other processes."""
-    for name in flags.networks:
-        require_known("network", name, NETWORKS)
-    for policy in flags.policies:
-        command_line.require_policy(policy)
-    size = flags.image_size
-    shape = dataclasses.replace(
-        MNIST, height=size, width=size, depth=flags.depth
-    )
-    setting = command_line.setting(flags, shape=shape)
+    """Yields one row for each policy and network."""
     cases = [(p, name) for p in flags.policies for name in flags.networks]
-    seconds = processes.in_own_process(
-        _seconds, cases, setting, flags.inference, flags.steps, flags.rounds
-    )
-
-    def ratio(case, other):
-        if other not in cases:
-            return None
-        return measuring.median_ratio(seconds[other], seconds[case])
-
-    return [
-        {
-            "policy": policy,
-            "network": name,
-            "images/s": setting.batch_size
-            / statistics.median(seconds[policy, name]),
-            "of convolutions": ratio((policy, name), (policy, "convolutions")),
-            "of naive": ratio((policy, name), (policy, "naive")),
-            "of naive float32": ratio((policy, name), ("float32", "naive")),
-            "peak MB": processes.in_own_process(
-                _peak, policy, name, setting, flags.inference
-            ),
+    seconds = utils.in_own_process(utils.alternate, make_step, cases, flags)
+    for case in cases:
+        alone = (case[0], "convolutions")
+        yield {
+            "policy": case[0],
+            "network": case[1],
+            "images/s": flags.batch_size / statistics.median(seconds[case]),
+            "of convolutions": utils.speed_ratio(seconds, case, alone),
+            "peak MB": utils.in_own_process(utils.peak, make_step, case, flags),
         }
-        for policy, name in cases
-    ]
 
 
-def _seconds(cases, setting, inference, steps, rounds):
-    """Lists of seconds for a step, by policy and network."""
-    measurements = {
-        case: _measurement(*case, setting, inference, steps) for case in cases
-    }
-    return measuring.alternate(measurements, rounds)
-
-
-def _peak(policy, name, setting, inference):
-    _measurement(policy, name, setting, inference, STEPS_FOR_MEMORY)()
-    return peak_megabytes()
-
-
-def _measurement(policy, name, setting, inference, steps):
-    """A function that does `steps` steps and gives the seconds of one."""
-    keep_freed_memory()
+def make_step(case, flags):
+    """A function that trains on one batch, or predicts it."""
+    policy, network = case
     keras.config.set_dtype_policy(policy)
-    model, size = NETWORKS[name](setting), setting.batch_size
-    x, y = examples(setting, steps)
-    if inference:
-        predictor = OneDevice().predictor(model)
-        return lambda: measuring.evaluation_seconds(predictor, x, y, size)
-    return lambda: measuring.training_seconds(model, x, y, size)
+    hparams = HParams(**parse_overrides(HParams, flags.hparams_override))
+    image = (flags.image_size, flags.image_size, flags.depth)
+    size = (flags.batch_size, *image)
+    images = np.random.default_rng(0).random(size, "float32")
+    labels = np.arange(flags.batch_size, dtype="int32") % NUM_CLASSES
+    if network == "convolutions":
+        model = convolutions_alone(image, hparams)
+        if flags.inference:
+            return lambda: model.predict_on_batch(images)
+        return lambda: model.train_on_batch(images, labels)
+    shape = keys.ImageShape(*image, NUM_CLASSES)
+    if network == "ours":
+        model = build_model("capsule", shape, 1, hparams)
+    else:
+        model = build_model(network, shape, 1, model_class(network).HParams())
+    compile_model(model)
+    x = {keys.IMAGES: images, keys.RECONS_LABEL: labels}
+    y = {keys.LOGITS: np.eye(NUM_CLASSES)[labels], keys.RECONS: images}
+    if flags.inference:
+        predict = OneDevice().make_predict_fn(model)()
+        return lambda: predict(x, y)
+    return lambda: model.train_on_batch(x, y)
+
+
+def convolutions_alone(shape, hparams):
+    """The two convolutions of the capsule network."""
+    padding = hparams.padding.lower()
+    filters = hparams.num_prime_capsules * hparams.primary_atoms
+    first = keras.layers.Conv2D(
+        hparams.conv_channels, KERNEL_SIZE, padding=padding, activation="relu"
+    )
+    second = keras.layers.Conv2D(
+        filters, KERNEL_SIZE, PRIMARY_STRIDES, padding=padding
+    )
+    model = keras.Sequential([keras.Input(shape), first, second])
+    model.compile(keras.optimizers.SGD(1e-6), loss=utils.mean_square)
+    return model
 
 
 if __name__ == "__main__":
-    command_line.run(measure, FLAGS, __doc__)
+    utils.run(measure, FLAGS, __doc__)

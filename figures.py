@@ -4,32 +4,44 @@
     --checkpoint=/tmp/digits/train/model.ckpt-300 --output_dir=/tmp/figures
 
 Names of figures:
-  reconstructions  input, target and remake, predicted right and wrong
+  reconstructions  inputs and reconstructions of right and wrong predictions
                    (figure 3 of the paper)
   perturbations    each dimension of a class capsule moved up and down
                    (figure 4)
   multimnist       two overlapping digits taken apart (figure 5)
   routing          coupling coefficients over the image, by iteration
   embedding        class capsules for the projector of TensorBoard
+  transfer         models trained on one object, tested on two
 
-They go to --output_dir; files of the same names there are replaced.
+transfer takes names and checkpoints instead of --checkpoint; {} stands for the
+numbers of several runs:
+
+  python figures.py transfer --pairs=below --num_trials=3 \
+    --output_dir=/tmp/transfer \
+    shared_capsule=/tmp/shared{}/train/model.ckpt-5628 \
+    pooling=/tmp/pooling{}/train/model.ckpt-9380
+
+All models see the same test images, and the same pairs of them --pairs=below
+(the default) or beside each other. transfer.json has all counts and the first
+predictions; the pictures show accuracies with 95% confidence intervals, and
+the first pairs.
+
+Existing files of the same names in --output_dir are replaced.
 """
 
+import dataclasses
 import importlib
 import pathlib
 
-from absl import app, flags
+from absl import flags as absl_flags
 
-import devices
-import old.flags
-from input_data.options import Options
-from old.durable import make_folder, write_files
-from old.ending import told
-from old.fields import require_known
-from old.startup import load_backend
-from training.config import Config
+from common import flags
+from common.errors import UserError
+from common.files import make_folder, write_files
+from common.startup import load_backend
+from config import Config
 
-# Modules of visualisation, whose `make` draws them.
+# Modules of visualisation.
 FIGURES = (
     "reconstructions",
     "perturbations",
@@ -37,107 +49,149 @@ FIGURES = (
     "routing",
     "embedding",
 )
-# Its files are for the projector, not pictures to look at.
-_EMBEDDING = "embedding"
+_FLAGS = (
+    *(name for name, (*_, f) in flags.flag_specs(Config).items() if f.is_data),
+    *("checkpoint", "hparams_override", "model", "num_trials"),
+)
 
 
-def define_flags():
-    """Defines the flags: of this command, so when it runs as one."""
-    old.flags.define_shown(Config, Options)
-    flags.DEFINE_integer(
-        "num_examples",
-        None,
-        "Examples in each figure. Default: reconstructions 6 right and as many "
-        "wrong ones, perturbations 10 classes, multimnist 5 and 5, routing 4, "
-        "embedding 1000.",
-        lower_bound=1,
-    )
-    flags.DEFINE_string(
-        "output_dir",
-        None,
-        "Folder for the files of the figures.",
-        required=True,
-    )
-    flags.DEFINE_string(
-        "summary_dir",
-        None,
-        "If given: the figures also go to TensorBoard, to "
-        "<summary_dir>/figures.",
-    )
-
-
-def draw(names, config, output_dir, num_examples=None):
-    """Makes figures and writes them.
+def draw(names, config, num_examples=None):
+    """Draws figures of the network of a checkpoint.
 
     Args:
-      names: list of strings, some of `FIGURES`.
-      config: `Config`: checkpoint, data, and perhaps `summary_dir`.
-      output_dir: path of a folder, made if it is not there.
-      num_examples: int, examples in each figure, or None for each one's own
-        number.
+      names: list of strings in `FIGURES`.
+      config: `Config` with the checkpoint and its data.
+      num_examples: int, examples in each figure, or None for the defaults.
 
     Returns:
-      List of the paths of the files in `output_dir`.
+      Pair of a dict from file name to content and the step of the checkpoint.
 
     Raises:
-      UserError: for an unknown name, a checkpoint or data that do not work,
-        or a folder that cannot be written.
+      UserError: for an unknown name, or a checkpoint or data that do not fit.
     """
     for name in names:
-        require_known("figure", name, FIGURES)
-    import checkpoints
-    from evaluation.evaluator import Evaluator
+        flags.require_known("figure", name, (*FIGURES, "transfer"))
+    if config.checkpoint is None:
+        raise UserError("--checkpoint is required")
+    from training.checkpoint import open_checkpoint
+    from training.evaluate import Evaluator
     from visualisation.trained_model import TrainedModel
 
-    # Known before the work, not after it.
-    output_dir = make_folder(output_dir)
-    summaries = None
-    if config.summary_dir:
-        summaries = make_folder(pathlib.Path(config.summary_dir) / "figures")
-    checkpoint = checkpoints.open(config.checkpoint)
-    evaluator = Evaluator(config)
-    model, pipeline = evaluator.load(checkpoint)
-    dataset = evaluator.settings_for(checkpoint).dataset_name
-    title = f"{dataset}, {checkpoint.path.name}"
-    subject = TrainedModel(model, pipeline, title)
-    counts = {} if num_examples is None else {"num_examples": num_examples}
-    paths = []
-    for name in dict.fromkeys(names):
+    checkpoint, evaluator = (
+        open_checkpoint(config.checkpoint),
+        Evaluator(config),
+    )
+    title = (
+        f"{evaluator.settings_for(checkpoint).dataset_name}, "
+        f"{checkpoint.path.name}"
+    )
+    trained = TrainedModel(*evaluator.load(checkpoint), title)
+    files = {}
+    for name in names:
         figure = importlib.import_module(f"visualisation.{name}")
-        files = figure.make(subject, **counts)
-        paths += write_files(output_dir, files)
-        if summaries and name == _EMBEDDING:
-            write_files(summaries, files)
-        elif summaries:
-            _write_images(summaries, files, checkpoint.step)
-    return paths
+        files |= figure.make(trained, **_given(num_examples))
+    return files, checkpoint.step
 
 
-def _write_images(folder, files, step):
-    """Writes PNG files as images of TensorBoard."""
+def draw_transfer(arguments, config, num_examples=None):
+    """Draws the accuracies of several models on single images and on pairs.
+
+    Args:
+      arguments: list of strings NAME=CHECKPOINT.
+      config: `Config` of the data.
+      num_examples: int, pairs in the figure, or None for the default.
+
+    Returns:
+      Dict from file name to content.
+
+    Raises:
+      UserError: for an argument of another form, a checkpoint that does not
+        fit, or models that do not have the same images.
+    """
+    from training.checkpoint import open_checkpoint
+    from training.evaluate import Evaluator
+    from visualisation import transfer
+
+    pairs = "below" if config.pairs == "overlap" else config.pairs
+    evaluators = {
+        kind: Evaluator(dataclasses.replace(config, num_targets=n, pairs=p))
+        for kind, n, p in (("single", 1, "overlap"), ("pairs", 2, pairs))
+    }
+    predictions, pipelines = {}, set()
+    for argument in arguments:
+        name, _, template = argument.partition("=")
+        if not template or name in predictions:
+            raise UserError(f"{argument} is not a new NAME=CHECKPOINT")
+        predictions[name] = []
+        for path in dataclasses.replace(config, checkpoint=template).members:
+            checkpoint = open_checkpoint(path)
+            run = {k: e.predict(checkpoint) for k, e in evaluators.items()}
+            print(f"{path}: {run['pairs'].score.pairs_text}", flush=True)
+            predictions[name].append((path, run))
+            pipelines.add(run["pairs"].pipeline)
+    if len(pipelines) != 1:
+        raise UserError("name models that were trained on the same images")
+    return transfer.make(
+        predictions, pairs, config.seed, **_given(num_examples)
+    )
+
+
+def _given(num_examples):
+    return {} if num_examples is None else {"num_examples": num_examples}
+
+
+def write_summaries(summary_dir, files, step):
+    """Writes pictures for TensorBoard, and the files of its projector."""
     from training.summaries import SummaryWriter
 
+    folder = make_folder(pathlib.Path(summary_dir) / "figures")
+    projected = {}
     writer = SummaryWriter(folder)
     for name, content in files.items():
-        writer.image(pathlib.Path(name).stem, content, step)
+        if name.endswith(".png") and name != "sprite.png":
+            writer.image(pathlib.Path(name).stem, content, step)
+        else:
+            projected[name] = content
+    write_files(folder, projected)
 
 
-def main(argv):
-    """Draws the figures of the arguments; a user's error is one line."""
-    if len(argv) < 2:
-        raise app.UsageError(f"name figures to draw: {', '.join(FIGURES)}")
-    with told("figures.py"):
-        load_backend()
-        with devices.use(devices.Settings(num_processes=1), "figures.py"):
-            paths = draw(
-                argv[1:],
-                old.flags.settings_of(Config, train=False),
-                flags.FLAGS.output_dir,
-                flags.FLAGS.num_examples,
-            )
-        print(*paths, sep="\n")
+def main(arguments):
+    """Draws the figures of the arguments and prints the paths of the files."""
+    if not arguments:
+        raise UserError(f"name figures: {', '.join((*FIGURES, 'transfer'))}")
+    output_dir = make_folder(absl_flags.FLAGS.output_dir)
+    num_examples = absl_flags.FLAGS.num_examples
+    config = flags.settings_of(Config, train=False, num_processes=1)
+    load_backend()
+    from training import devices
+
+    with devices.use(config, "figures.py"):
+        if arguments[0] == "transfer":
+            files, step = draw_transfer(arguments[1:], config, num_examples), 0
+        else:
+            files, step = draw(arguments, config, num_examples)
+    print(*write_files(output_dir, files), sep="\n")
+    if absl_flags.FLAGS.summary_dir:
+        write_summaries(absl_flags.FLAGS.summary_dir, files, step)
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main, flags_parser=old.flags.parse_or_explain)
+    flags.define(Config, _FLAGS)
+    absl_flags.DEFINE_integer(
+        "num_examples",
+        None,
+        "Examples in each figure. Default: reconstructions 6 right and 6 wrong "
+        "predictions, perturbations 10 classes, multimnist 5 and 5, routing 4, "
+        "embedding 1000, transfer 8 pairs.",
+        lower_bound=1,
+    )
+    absl_flags.DEFINE_string(
+        "output_dir", None, "Folder for the files.", required=True
+    )
+    absl_flags.DEFINE_string(
+        "summary_dir",
+        None,
+        "If given, the figures also go to TensorBoard, to "
+        "<summary_dir>/figures.",
+    )
+    flags.run(main, takes_arguments=True)

@@ -20,7 +20,7 @@ from training.checkpoint import open_checkpoint
 from training.evaluate import Evaluator
 from training.inference import preparation
 from training.scores import predicted_classes
-from visualisation.drawing import to_rgb, two_colours
+from visualisation.drawing import to_rgb, two_colors
 from visualisation.routing import by_position, map_of
 from visualisation.trained_model import TrainedModel
 
@@ -30,7 +30,7 @@ _COUPLINGS = "couplings"
 _DECIMALS = 5
 
 
-class _Predictor(keras.Model):
+class Predictor(keras.Model):
     """Capsules, their lengths and couplings as one compiled function."""
 
     def __init__(self, model):
@@ -47,7 +47,7 @@ class _Predictor(keras.Model):
         return values
 
 
-class _Decoder(keras.Model):
+class Decoder(keras.Model):
     """The decoder of a model as a compiled function."""
 
     def __init__(self, model):
@@ -150,7 +150,7 @@ class DemoModel:
         self._max_offset = (
             PAIR_SHIFT if settings.pairs == "overlap" else max(self._size)
         )
-        self._predictor, self._decoder = _Predictor(model), _Decoder(model)
+        self._predictor, self._decoder = Predictor(model), Decoder(model)
         self._searches = {
             correct: _Search(self._trained, correct)
             for correct in (True, False)
@@ -303,7 +303,7 @@ class DemoModel:
             {"capsules": rows, "labels": np.array(classes, "int32")}
         )
         is_pair = len(images) == 2
-        return _data_uri(two_colours(*images) if is_pair else to_rgb(images[0]))
+        return _data_uri(two_colors(*images) if is_pair else to_rgb(images[0]))
 
 
 def _rounded(values):

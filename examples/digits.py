@@ -13,7 +13,7 @@ import sys
 # As a command it finds the project's packages from any folder.
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from old.startup import load_backend
+from common.startup import load_backend
 
 load_backend()  # Keras, without what TensorFlow says of missing GPUs
 

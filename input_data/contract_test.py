@@ -15,7 +15,7 @@ from config import Config
 from input_data import features as keys
 from input_data.registry import DATASETS, find, load, valid_names
 from input_data.splits import Split
-from old.flags import parse
+from common.flags import parse
 from testing import tiny_files
 
 BATCH_SIZE = 4

@@ -1,4 +1,4 @@
-"""The commands as processes: for tests and benchmarks only."""
+"""The commands as processes."""
 
 import contextlib
 import pathlib
@@ -10,7 +10,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 
 def start(*arguments, **keywords):
-    """A process of Python in the project's folder, whose output is kept."""
+    """Starts Python in the project's folder, with its output in pipes."""
     return subprocess.Popen(
         [sys.executable, *map(str, arguments)],
         cwd=ROOT,
@@ -22,7 +22,7 @@ def start(*arguments, **keywords):
 
 
 def finish(process, timeout=600):
-    """Exit code, output and errors; what takes longer is ended."""
+    """Returns exit status, output and errors; kills it after the timeout."""
     try:
         output, errors = process.communicate(timeout=timeout)
     finally:
@@ -31,19 +31,19 @@ def finish(process, timeout=600):
 
 
 def run(*arguments, **keywords):
-    """The same of a process that is started for it."""
+    """Starts and finishes a process."""
     return finish(start(*arguments, **keywords))
 
 
 @contextlib.contextmanager
 def served(checkpoint, *flags):
-    """The address at which a process of demo.py serves the page."""
+    """Runs demo.py; yields the address of the page."""
     arguments = f"--checkpoint={checkpoint}", "--port=0", *flags
     with start("demo.py", *arguments) as process:
         try:
             line = process.stdout.readline()
-            found = re.fullmatch(r"Open (http://\S+:\d+/) \(Ctrl-C.*\n", line)
-            assert found, line or process.stderr.read()
-            yield found[1]
+            address = re.search(r"http://\S+:\d+/", line)
+            assert address, line or process.stderr.read()
+            yield address[0]
         finally:
             process.kill()

@@ -5,8 +5,8 @@ import functools
 import keras
 import numpy as np
 
-from input_data import registry
 from config import Config
+from input_data import registry
 from input_data.splits import Split
 from models.registry import build_model
 from testing.small_models import small_hparams

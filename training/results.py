@@ -11,6 +11,7 @@ import sys
 import numpy as np
 
 from common.files import make_folder, write_file, write_files
+from training.scores import wrong_examples
 from training.summaries import SummaryWriter
 from visualisation import evaluation as pictures
 
@@ -131,10 +132,14 @@ class Results:
         )
         if opened.architecture is not None:
             self._writer.hparams(opened)
+        wrong = wrong_examples(
+            *(predictions.labels, predictions.logits),
+            predictions.pipeline.spec.num_targets,
+        )
         drawn = {
             "confusion_matrix": _confusion_matrix(predictions, f"Step {step}"),
             "wrong_predictions": pictures.wrong_predictions_png(
-                predictions, f"Step {step}"
+                predictions, wrong, f"Step {step}"
             ),
         }
         for name, png in drawn.items():

@@ -1,5 +1,6 @@
-"""Figures of a trained capsule network: numbers first, then pictures.
+"""Figures of trained networks and their evaluations, drawn by Matplotlib.
 
-One file for each figure. Each has a function `make` that returns the files of
-the figure, a dict from file name to bytes.
+The figures of a `TrainedModel` are one module each, with a function
+`make(trained, num_examples)` that returns a dict from file name to content. It
+raises UserError if the network lacks what the figure shows.
 """

@@ -1,71 +1,66 @@
-"""Input and remake of examples, as in the paper's figure 3."""
+"""Inputs and reconstructions, as in the paper's figure 3."""
 
-from visualisation.drawing import right_beside_wrong_png, to_rgb
-
-# Examples classified right, and as many classified wrong.
-NUM_EXAMPLES = 6
+from visualisation.drawing import image_grid
 
 
-def panels(subject, example):
-    """All images that one column shows.
+def make(trained, num_examples=6):
+    """Draws right predictions on the left and as many wrong on the right."""
+    picture = draw(trained, num_examples, column, "Reconstructions")
+    return {"reconstructions.png": picture}
 
-    The remakes are drawn from the capsules of the labels, as in training, and
-    for a wrong prediction also from those of the predicted classes. Two
-    targets are shown, too; one is the input itself.
 
-    Args:
-      subject: `TrainedModel`.
-      example: `Example`.
+def column(trained, example):
+    """Dict from row label to image, or None for an empty place.
 
-    Returns:
-      Dict from row label to image [H, W, C], or None for an empty place.
+    Reconstructions come from the capsules of the labels and, for wrong
+    predictions, also from those of the predicted classes.
     """
-    number = [""] if len(example.labels) == 1 else [" 1", " 2"]
-    of_labels = subject.redraw_example(example, example.labels)
-    of_predictions = [None] * len(number)
-    if not example.is_right:
-        of_predictions = subject.redraw_example(example, example.predictions)
     images = {"input": example.image}
-    for which, target, remake in zip(
-        number, example.targets, of_labels, strict=True
+    numbers = [""] if len(example.labels) == 1 else [" 1", " 2"]
+    if len(numbers) == 2:  # one target is the input itself
+        images["target 1"], images["target 2"] = example.targets
+    for kind, classes in (
+        ("", example.labels),
+        (" of\nprediction", example.predictions),
     ):
-        if which:
-            images[f"target{which}"] = target
-        images[f"remake{which}"] = remake
-    for which, remake in zip(number, of_predictions, strict=True):
-        images[f"remake of\nprediction{which}"] = remake
+        rows = [f"reconstruction{kind}{number}" for number in numbers]
+        if classes == example.predictions and example.is_right and kind:
+            images |= dict.fromkeys(rows)
+        else:
+            drawn = trained.reconstruct(example.capsules[[*classes]], classes)
+            images |= dict(zip(rows, drawn, strict=True))
     return images
 
 
-def make(subject, num_examples=NUM_EXAMPLES):
-    """The figure, right predictions on the left and wrong ones on the right.
+def draw(trained, num_examples, make_column, title, absent_class=None):
+    """Draws a column of images for each example, its classes above.
 
     Args:
-      subject: `TrainedModel`.
-      num_examples: int, right ones and as many wrong ones, if there are.
+      trained: `TrainedModel`.
+      num_examples: int, right predictions, and as many wrong ones.
+      make_column: function such as `column`.
+      title: string.
+      absent_class: function of an example: one more class to name.
 
     Returns:
-      Dict from file name to the bytes of a PNG file.
-
-    Raises:
-      UserError: if the network has no decoder.
+      The bytes of a PNG file.
     """
-    subject.require_decoder()
-    right, wrong = subject.right_and_wrong(num_examples)
-    examples = right + wrong
-    return {
-        "reconstructions.png": right_beside_wrong_png(
-            [_shown(panels(subject, example)) for example in examples],
-            f"Reconstructions: {subject.name}\n"
-            f"{len(right)} right and {len(wrong)} wrong predictions",
-            [subject.verdict(example) for example in examples],
-            len(right),
-        )
-    }
-
-
-def _shown(images):
-    return {
-        label: None if image is None else to_rgb(image)
-        for label, image in images.items()
-    }
+    right, wrong = trained.right_and_wrong(num_examples)
+    titles = []
+    for example in right + wrong:
+        classes = [example.labels, example.predictions]
+        if absent_class:
+            classes.append([absent_class(example)])
+        titles.append("\n".join(map(trained.class_text, classes)))
+    columns = [make_column(trained, example) for example in right + wrong]
+    rows = {label: [c[label] for c in columns] for label in columns[0]}
+    rows = {k: r for k, r in rows.items() if any(i is not None for i in r)}
+    names = "true, predicted and absent" if absent_class else "true, predicted"
+    return image_grid(
+        list(rows.values()),
+        f"{title}: {trained.name}\n"
+        f"Above each input: {names} class; wrong predictions in red",
+        titles,
+        labels=list(rows),
+        wrong=range(len(right), len(columns)),
+    )

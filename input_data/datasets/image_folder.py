@@ -38,7 +38,9 @@ def load(split, config):
     classes = _folders(root)
     if classes == ["test", "train"]:
         classes = _folders(root / "train")
-        train, test = (_files(root / part, classes) for part in ("train", "test"))
+        train, test = (
+            _files(root / part, classes) for part in ("train", "test")
+        )
     else:
         train, test, fingerprints[DIVIDED_FOR_TEST] = divide(
             _files(root, classes), config.seed, "test"

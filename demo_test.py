@@ -1,0 +1,203 @@
+"""The demo page: its requests, its safety, and a real browser."""
+
+import base64
+import io
+import json
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw
+from starlette.testclient import TestClient
+
+from common.errors import UserError
+from config import Config
+from demonstration import server
+from demonstration.model import DemoModel
+from testing import untrained
+from testing.commands import served
+
+
+def save(folder, model="capsule", **hparams):
+    network, architecture = untrained.small(model, **hparams)
+    return untrained.save(folder, network, architecture)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = save(tmp_path_factory.mktemp("network"))
+    return DemoModel(Config(train=False, checkpoint=path, eval_size=30))
+
+
+@pytest.fixture(scope="module")
+def client(model):
+    return TestClient(server.make_app(model), "http://127.0.0.1:7860")
+
+
+def digit():
+    """A PNG file of a drawn one."""
+    image = Image.new("RGB", (280, 280))
+    ImageDraw.Draw(image).line((140, 40, 140, 240), "white", 21)
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def picture(uri):
+    content = base64.b64decode(uri.removeprefix("data:image/png;base64,"))
+    return np.asarray(Image.open(io.BytesIO(content)))
+
+
+def test_the_page_and_its_files(client):
+    for path in ("/", "/page.js", "/page.css"):
+        response = client.get(path)
+        assert response.status_code == 200
+        assert response.headers["X-Content-Type-Options"] == "nosniff"
+        assert (
+            "default-src 'self'" in response.headers["Content-Security-Policy"]
+        )
+    assert client.get("/../config.py").status_code == 404
+    description = client.get("/description").json()
+    assert description["classes"] == [str(n) for n in range(10)]
+    assert description["test_images"]
+
+
+def test_a_drawing(client, model):
+    shown = client.post("/drawing", content=digit()).json()
+    assert picture(shown["image"]).shape == (28, 28, 3)
+    assert picture(shown["reconstruction"]).shape == (28, 28, 3)
+    assert np.shape(shown["couplings"]) == (3, 6, 6, 10)
+    lengths = np.linalg.norm(shown["capsules"], axis=-1)
+    np.testing.assert_allclose(lengths, shown["lengths"], atol=1e-4)
+    assert shown["predicted"] == [int(np.argmax(lengths))]
+    # The drawing is centered.
+    columns = picture(shown["image"]).sum(axis=(0, 2))
+    assert 12 <= np.average(np.arange(28), weights=columns) <= 16
+
+
+def test_a_moved_capsule(client):
+    shown = client.post("/drawing", content=digit()).json()
+    (best,) = shown["predicted"]
+    capsule = shown["capsules"][best]
+    body = {"classes": [best], "capsules": [capsule]}
+    same = client.post("/reconstruction", content=json.dumps(body)).json()
+    both = (picture(r["reconstruction"]) for r in (same, shown))
+    np.testing.assert_allclose(*(p.astype(int) for p in both), atol=1)
+    body["capsules"] = [[3 * value for value in capsule]]
+    other = client.post("/reconstruction", content=json.dumps(body)).json()
+    assert other["reconstruction"] != shown["reconstruction"]
+
+
+def test_test_images(client):
+    wrong = client.post("/test_image?predicted=wrong").json()
+    assert wrong["labels"] != wrong["predicted"]
+
+
+def test_files(client):
+    response = client.post("/file?name=a.png", content=b"not an image")
+    assert response.status_code == 400
+    assert response.json()["error"].startswith("a.png")
+    assert client.post("/file?name=a.png", content=digit()).is_success
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Origin": "http://127.0.0.1:7860"}, 200),
+        ({"Host": "localhost:7860"}, 200),
+        ({"Host": "192.168.1.2:7860"}, 200),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Host": "evil.example:7860"}, 403),
+    ],
+)
+def test_other_web_pages_are_refused(client, headers, status):
+    response = client.post("/drawing", content=digit(), headers=headers)
+    assert response.status_code == status
+
+
+def test_bodies_are_limited(client, monkeypatch):
+    assert client.post("/test_image", content=b"x").status_code == 413
+    monkeypatch.setattr(server, "BODY_TIMEOUT", 0)
+    assert client.post("/drawing", content=digit()).status_code == 408
+
+
+def test_networks_without_capsules_or_decoder(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    path = save(tmp_path / "a", "pooling")
+    with pytest.raises(UserError, match="not a capsule network"):
+        DemoModel(Config(train=False, checkpoint=path))
+    path = save(tmp_path / "b", remake=False)
+    bare = DemoModel(Config(train=False, checkpoint=path))
+    assert bare.warm_up()["decoder"] is False
+
+
+HAS_BROWSER = shutil.which("chromium") and shutil.which("chromedriver")
+
+
+@pytest.fixture
+def browser(tmp_path):
+    """Headless Chromium, driven by Selenium."""
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    for flag in (
+        *("headless", "no-sandbox", "disable-gpu", "disable-quic"),
+        *("no-first-run", "disable-background-networking", "disable-sync"),
+        *("disable-component-update", f"user-data-dir={tmp_path}/profile"),
+        "window-size=1200,1000",
+    ):
+        options.add_argument(f"--{flag}")
+    service = webdriver.ChromeService(shutil.which("chromedriver"))
+    driver = webdriver.Chrome(options, service)
+    driver.implicitly_wait(20)
+    yield driver
+    driver.quit()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_BROWSER, reason="needs Chromium and its driver")
+def test_the_page_in_a_browser(browser, tmp_path):
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    def find(selector):
+        return browser.find_element(By.CSS_SELECTOR, selector)
+
+    def wait_until(condition):
+        WebDriverWait(browser, 60).until(lambda _: condition())
+
+    def reconstruction():
+        return find("#moved").get_attribute("src")
+
+    with served(save(tmp_path)) as address:
+        browser.get(address)
+        wait_until(lambda: find("#seen").get_attribute("src"))
+        empty = find("#seen").get_attribute("src")
+        canvas = find("#drawing")
+        ActionChains(browser).move_to_element_with_offset(
+            canvas, 0, -80
+        ).click_and_hold().move_by_offset(0, 150).release().perform()
+        wait_until(lambda: find("#seen").get_attribute("src") != empty)
+        drawn = find("#seen").get_attribute("src")
+        assert picture(drawn).max() > 128
+        before = reconstruction()
+        browser.execute_script(
+            "const s = document.querySelector('.atom input');"
+            "s.value = s.max; s.dispatchEvent(new Event('input'));"
+        )
+        wait_until(lambda: reconstruction() != before)
+        (tmp_path / "file.png").write_bytes(digit())
+        find("#file").send_keys(str(tmp_path / "file.png"))
+        wait_until(lambda: find("#message").text == "file.png")
+        find("#clear").click()
+        wait_until(lambda: find("#seen").get_attribute("src") == empty)
+        assert not [
+            line
+            for line in browser.get_log("browser")
+            if line["level"] == "SEVERE"
+        ]

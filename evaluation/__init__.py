@@ -1,1 +1,0 @@
-"""Evaluation of checkpoints, predictions of files, export."""

@@ -1,1 +1,0 @@
-"""What all parts share: errors, files written whole, progress."""

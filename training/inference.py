@@ -1,0 +1,64 @@
+"""Networks on images outside of any data set."""
+
+import keras
+
+from common.errors import UserError
+from input_data import features as keys
+from input_data import image_file
+from input_data.transforms import fit, size_before
+
+
+def functional(model, shape):
+    """The network as a functional model: images in, a dict of outputs out.
+
+    It shares its layers and weights with `model`. Its graph consists of layers
+    and operations of Keras and of `layers`, so that a file of it needs nothing
+    else of this project to be loaded.
+
+    Args:
+      model: `models.classifier.Classifier`.
+      shape: `features.ImageShape`.
+
+    Returns:
+      `keras.Model` that takes images [B, H, W, C], prepared as in training,
+      and returns the outputs of `model` without labels: logits (lengths of
+      the class capsules, if there are any), capsules and recons (the
+      reconstruction from the longest capsule).
+    """
+    images = keras.Input(
+        (shape.height, shape.width, shape.depth), name=keys.IMAGES
+    )
+    return keras.Model(images, model.call({keys.IMAGES: images}), name="export")
+
+
+def preparation(training, shape, data_set, num_targets):
+    """Returns a function that turns image files into inputs of a network.
+
+    Args:
+      training: dict with the `image_size`, `pad` and `distort` of the
+        training, as checkpoints record them; each may be missing or None.
+      shape: `features.ImageShape` of the network.
+      data_set: `registry.DataSet` that the network was trained on.
+      num_targets: int, objects in its images.
+
+    Returns:
+      Function of the content of a file (bytes), its name, and whether to turn
+      dark to bright, which returns float32 [height, width, depth] of `shape`
+      and raises UserError if the file is not an image.
+
+    Raises:
+      UserError: if images of this shape cannot have been padded so.
+    """
+    is_stretched = training.get("image_size") is not None
+    is_cropped = bool(training.get("distort"))
+    # The two objects of an image were padded before they were merged.
+    pad = (training.get("pad") or 0) if num_targets == 1 else 0
+    size = shape.height, shape.width
+    if min(size_before(size, pad, is_cropped)) < 1:
+        raise UserError(f"images of {size[0]}x{size[1]} have no padding {pad}")
+
+    def prepare(content, name, invert):
+        image = image_file.decode(content, name, shape.depth == 3, invert)
+        return fit(image, shape, data_set, is_stretched, pad, is_cropped)
+
+    return prepare

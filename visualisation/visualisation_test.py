@@ -1,0 +1,243 @@
+import dataclasses
+import io
+import json
+
+import keras
+import numpy as np
+import pytest
+from PIL import Image
+
+import experiment
+import figures
+from common.errors import UserError
+from config import Config
+from testing import untrained
+from testing.small_models import overrides
+from testing.tiny_subject import NUM_EXAMPLES, decoder_in_numpy, make_subject
+from visualisation import (
+    drawing,
+    embedding,
+    evaluation,
+    multimnist,
+    perturbations,
+    reconstructions,
+    routing,
+    transfer,
+)
+from visualisation.trained_model import Example
+
+
+def size_of(png):
+    """(width, height) of the bytes of a PNG file, which must not be blank."""
+    image = Image.open(io.BytesIO(png))
+    assert len(image.convert("RGB").getcolors(2**24)) > 2
+    return image.size
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Folder of a short training on pairs, and its checkpoint."""
+    folder = tmp_path_factory.mktemp("run")
+    experiment.run(
+        Config(
+            summary_dir=str(folder),
+            hparams_override=overrides("capsule"),
+            num_targets=2,
+            batch_size=8,
+            max_steps=2,
+            summary_step=1,
+        )
+    )
+    return folder, str(folder / "train" / "model.ckpt-2")
+
+
+def test_figures_of_a_checkpoint(run, tmp_path):
+    _, path = run
+    config = Config(train=False, checkpoint=path, eval_size=60)
+    files, step = figures.draw(figures.FIGURES, config, num_examples=2)
+    assert step == 2
+    assert {"routing.png", "routing_entropy.png", "multimnist.png"} < set(files)
+    for name, content in files.items():
+        if name.endswith(".png"):
+            assert min(size_of(content)) > 50
+    figures.write_summaries(tmp_path, files, step)
+    written = {p.name for p in (tmp_path / "figures").iterdir()}
+    assert {"capsules.tsv", "projector_config.pbtxt", "sprite.png"} < written
+    with pytest.raises(UserError, match="did you mean routing"):
+        figures.draw(["rooting"], config)
+
+
+def test_transfer(tmp_path):
+    network, architecture = untrained.small("shared_capsule")
+    for number in range(2):
+        (tmp_path / str(number)).mkdir()
+        untrained.save(tmp_path / str(number), network, architecture)
+    template = f"a={tmp_path}/{{}}/model.ckpt-0"
+    config = Config(train=False, dataset="digits", eval_size=90, num_trials=2)
+    files = figures.draw_transfer([template], config, num_examples=3)
+    results = json.loads(files["transfer.json"])
+    assert results["pairs"] == "below"
+    assert len(results["runs"]["a"]) == 2
+    assert results["runs"]["a"][0]["pairs"]["num_examples"] == 90
+    assert [len(e["labels"]) for e in results["examples"]] == [2, 2, 2]
+    for name in ("transfer_accuracy.png", "transfer_pairs.png"):
+        assert min(size_of(files[name])) > 50
+    with pytest.raises(UserError, match="a=x"):
+        figures.draw_transfer([template, "a=x"], config)
+
+
+@pytest.mark.parametrize(
+    ("counts", "total", "expected"),
+    [([8], 10, (0.4902, 0.9433)), ([80, 90, 100], 100, (0.6516, 1.0))],
+)
+def test_confidence_intervals(counts, total, expected):
+    interval = transfer.confidence_interval(counts, total)
+    np.testing.assert_allclose(tuple(interval), expected, atol=1e-4)
+
+
+def test_a_model_without_capsules_is_refused():
+    with pytest.raises(UserError, match="digits, tiny"):
+        make_subject(model="pooling")
+
+
+@pytest.mark.parametrize("num_targets", [1, 2])
+def test_examples_and_their_predictions(num_targets):
+    subject = make_subject(num_targets)
+    examples = list(subject.examples())
+    assert len(examples) == NUM_EXAMPLES
+    for example in examples[:30]:
+        longest = np.argsort(-example.lengths)[:num_targets]
+        assert set(example.predictions) == set(longest)
+        for label, predicted in zip(
+            example.labels, example.predictions, strict=True
+        ):
+            assert label == predicted or label not in example.predictions
+    right, wrong = subject.right_and_wrong(3)
+    assert all(e.is_right for e in right)
+    assert not any(e.is_right for e in wrong)
+
+
+def test_reconstructions_mask_the_other_classes():
+    subject = make_subject()
+    example = next(subject.examples())
+    for label in (2, 7):
+        (image,) = subject.reconstruct(example.capsules[[label]], [label])
+        expected = decoder_in_numpy(subject, example.capsules[label], label)
+        np.testing.assert_allclose(image, expected, atol=1e-5)
+    none = make_subject(remake=False)
+    with pytest.raises(UserError, match="no decoder"):
+        none.reconstruct(example.capsules[:1], [0])
+
+
+def test_perturbations_move_one_dimension():
+    subject = make_subject()
+    example = next(subject.examples())
+    capsule = example.capsules[4]
+    images = perturbations.reconstructions(subject, capsule, 4)
+    assert images.shape[:2] == (len(capsule), 11)
+    moved = capsule.copy()
+    moved[2] += 0.15
+    expected = decoder_in_numpy(subject, moved, 4)
+    np.testing.assert_allclose(images[2, 8], expected, atol=1e-5)
+    np.testing.assert_allclose(perturbations.OFFSETS[8], 0.15)
+
+
+@pytest.mark.parametrize("num_targets", [1, 2])
+def test_columns_of_reconstructions(num_targets):
+    subject = make_subject(num_targets)
+    right, wrong = subject.right_and_wrong(1)
+    for example in right + wrong:
+        column = reconstructions.column(subject, example)
+        rows = [column[name] for name in column if "prediction" in name]
+        assert len(rows) == num_targets
+        assert all((image is None) == example.is_right for image in rows)
+        np.testing.assert_array_equal(column["input"], example.image)
+    if num_targets == 1:
+        with pytest.raises(UserError, match="--num_targets=2"):
+            multimnist.make(subject)
+        return
+    absent = multimnist.absent_class(wrong[0])
+    assert absent not in {*wrong[0].labels, *wrong[0].predictions}
+
+
+def test_projector_files():
+    subject = make_subject()
+    files = embedding.make(subject, num_examples=7)
+    vectors = np.loadtxt(io.BytesIO(files["capsules.tsv"]))
+    examples = [e for _, e in zip(range(7), subject.examples(), strict=False)]
+    expected = np.stack([e.capsules.ravel() for e in examples])
+    np.testing.assert_allclose(vectors, expected, rtol=1e-4, atol=1e-6)
+    lines = files["metadata.tsv"].splitlines()
+    assert len(lines) == 8
+    assert lines[1].split("\t")[0] == str(examples[0].labels[0])
+    assert size_of(files["sprite.png"]) == (3 * 28, 3 * 28)
+
+
+@pytest.mark.parametrize(
+    ("fields", "size", "expected"),
+    [
+        ((), (20, 30), (0, 0, 20, 30)),
+        (((9, 1, "VALID"), (9, 2, "VALID")), (28, 28), (7.5, 7.5, 12, 12)),
+        (((3, 2, "SAME"),), (8, 8), (0.5, 0.5, 8, 8)),
+        (((2, 2, "VALID"),), (6, 4), (0, 0, 6, 4)),
+    ],
+)
+def test_the_part_of_the_image_that_couplings_cover(fields, size, expected):
+    assert routing.map_of(fields, size) == pytest.approx(expected)
+
+
+def test_entropy_of_couplings():
+    couplings = np.array([[[0.25, 0.25]], [[0.5, 0.0]]], "float32")
+    quarter, half = (p * np.log(1 / p) for p in (0.25, 0.5))
+    np.testing.assert_allclose(
+        routing.mean_entropy(couplings, is_leaky=True),
+        [2 * quarter + half, 2 * half],
+    )
+    np.testing.assert_allclose(
+        routing.mean_entropy(couplings, is_leaky=False), [2 * quarter, half]
+    )
+
+
+@pytest.mark.parametrize("model", ["capsule", "efficient_capsule"])
+def test_routing_figures(model):
+    subject = make_subject(model=model)
+    files = routing.make(subject, num_examples=2)
+    assert set(files) == {"routing.png", "routing_entropy.png"}
+    images = next(subject.pipeline.evaluation_batches(5))[0]["images"]
+    couplings = keras.ops.convert_to_numpy(
+        subject.model.routing_of(images).couplings
+    )
+    summed = routing.by_position(couplings)
+    np.testing.assert_allclose(summed, couplings.sum(-2), rtol=1e-6)
+
+
+def test_grids_and_colors():
+    gray, color = np.full((2, 3, 1), 0.5), np.zeros((2, 3, 3))
+    assert drawing.to_rgb(gray).shape == drawing.to_rgb(color).shape
+    two = drawing.to_rgb(np.stack([gray[..., 0] - 3, gray[..., 0]], axis=-1))
+    assert two.shape == (2, 6, 3)
+    assert (two.min(), two.max()) == (0, 1)
+    np.testing.assert_array_equal(
+        drawing.two_colors(np.ones((1, 1, 1)), np.zeros((1, 1, 1))),
+        [[[1, 0, 1]]],
+    )
+    png = drawing.image_grid([[gray, None], [gray, gray]], "title", ["a", "b"])
+    assert min(size_of(png)) > 50
+    assert drawing.truncate("a" * 20) == "a" * 13 + "…"
+
+
+def test_pictures_of_evaluations(run):
+    folder, _ = run
+    assert evaluation.confusion_matrix_png(np.eye(101), ["a"] * 101, "") is None
+    png = evaluation.confusion_matrix_png(np.eye(3), ["a", "b", "c"], "title")
+    assert min(size_of(png)) > 50
+    assert min(size_of(evaluation.learning_curve_png(folder))) > 50
+
+
+def test_rankings():
+    lengths = np.array([0.1, 0.9, 0.5, 0.9], "float32")
+    example = Example(None, None, (2, 3), None, lengths)
+    assert example.ranking == [1, 3, 2, 0]
+    assert example.predictions == (1, 3)
+    assert not example.is_right
+    assert dataclasses.replace(example, labels=(3, 1)).is_right

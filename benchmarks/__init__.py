@@ -1,6 +1,5 @@
-"""Measurements, each a command: `python benchmarks/NAME_benchmark.py`."""
+"""Benchmarks, each a command: `python benchmarks/NAME_benchmark.py`."""
 
-import os
+from common.startup import load_backend
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+load_backend()

@@ -1,77 +1,77 @@
 import json
 
+import keras
 import numpy as np
 import pytest
 from keras import ops
 
-import layers
 from benchmarks import (
     convolution_benchmark,
     em_benchmark,
-    measuring,
     train_benchmark,
+    utils,
 )
-from benchmarks.naive import NaiveCapsule, NaiveConvSlimCapsule
-from benchmarks.naive_em import naive_model
 from input_data import features as keys
-from models.registry import build_model
-from testing.small_models import small_hparams
+from models.matrix_capsule import HParams, MatrixCapsuleModel
 
 
-@pytest.mark.parametrize("leaky", [False, True])
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Runs a benchmark with flags in this process; returns its rows."""
+    monkeypatch.setattr(utils, "in_own_process", lambda f, *args: f(*args))
+    policy = keras.config.dtype_policy()
+    file = tmp_path / "result.json"
+
+    def run_benchmark(benchmark, *flags):
+        flags = ["--rounds=1", "--steps=1", *flags, f"--json={file}"]
+        utils.run(benchmark.measure, benchmark.FLAGS, "", flags)
+        return json.loads(file.read_text())["rows"]
+
+    yield run_benchmark
+    keras.config.set_dtype_policy(policy)
+
+
+@pytest.mark.parametrize("flag", ["--batch_size=2", "--inference"])
+def test_training_and_inference(run, flag):
+    override = "--hparams_override=num_prime_capsules=2,conv_channels=2"
+    sizes = ("--batch_size=2", "--image_size=20", "--policies=float32")
+    rows = run(train_benchmark, override, *sizes, flag)
+    assert [row["network"] for row in rows] == ["convolutions", "ours"]
+    assert rows[0]["of convolutions"] == 1
+    assert rows[1]["of convolutions"] > 0
+
+
 @pytest.mark.parametrize(
-    ("ours", "naive", "shape"),
-    [
-        (layers.Capsule(3, 4), NaiveCapsule, (2, 5, 2)),
-        (
-            layers.ConvSlimCapsule(3, 4, 3, strides=2),
-            NaiveConvSlimCapsule,
-            (2, 7, 5, 2, 3),
-        ),
-    ],
+    ("flags", "tiles"),
+    [(["--inference"], ["6x2"]), (["--tiles"], ["6x6", "3x3", "2x2"])],
 )
-def test_naive_layers_equal_ours(ours, naive, shape, leaky):
-    config = {**ours.get_config(), "leaky": leaky}
-    ours, naive = type(ours).from_config(config), naive.from_config(config)
-    ours.build(shape)
-    naive.build(shape)
+def test_convolutions(run, flags, tiles):
+    sizes = ("size=8", "channels=2", "kernel=3", "filters=2", "stride=1")
+    sizes = [f"--{size}" for size in (*sizes, "batch=2")]
+    rows = run(convolution_benchmark, *sizes, *flags)
+    assert [row["tile"] for row in rows] == tiles
+    assert all(row["measured"] > 0 and row["expected"] > 0 for row in rows)
+
+
+def test_the_naive_matrix_capsules_compute_the_same():
+    shape = keys.ImageShape(14, 14, 1, 3)
+    hparams = HParams(
+        conv_channels=4,
+        primary_types=2,
+        first_types=3,
+        second_types=2,
+        padding="SAME",
+        conv_lambda=1.0,
+        class_lambda=1.0,
+    )
+    ours = MatrixCapsuleModel(shape, 1, hparams)
+    naive = em_benchmark.NaiveMatrixCapsules(shape, 1, hparams)
+    for model in (ours, naive):
+        model.create_weights(shape)
     naive.set_weights(ours.get_weights())
-    x = np.random.default_rng(0).normal(size=shape).astype("float32")
-    results = [ops.convert_to_numpy(layer(x)) for layer in (naive, ours)]
-    np.testing.assert_allclose(*results, atol=1e-6)
-
-
-def test_naive_em_equals_ours():
-    shape = keys.ImageShape(17, 17, 1, 2)
-    hparams = small_hparams("matrix_capsule", routing=2)
-    ours = build_model("matrix_capsule", shape, 1, hparams)
-    naive = naive_model(shape, hparams)
-    naive.set_weights(ours.get_weights())
-    x, _ = train_benchmark.examples(shape, 3, 1)
-    for name, value in naive(x).items():
-        np.testing.assert_allclose(value, ours(x)[name], rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("module", "flags"),
-    [
-        (
-            train_benchmark,
-            "--policies=float32 --batch_size=2 --steps=1 --rounds=1 "
-            "--hparams_override=num_prime_capsules=2,conv_channels=2",
-        ),
-        (
-            convolution_benchmark,
-            "--size=9 --channels=2 --kernel=3 --filters=2 --stride=1 --batch=2 "
-            "--rounds=1",
-        ),
-        (em_benchmark, "--batch_size=2 --steps=1 --rounds=1 --routing=1"),
-    ],
-)
-def test_benchmarks_write_rows(module, flags, tmp_path, capsys):
-    path = tmp_path / "rows.json"
-    arguments = [*flags.split(), f"--json={path}"]
-    measuring.run(module.measure, module.FLAGS, "", arguments)
-    rows = json.loads(path.read_text())["rows"]
-    assert len(capsys.readouterr().out.splitlines()) == len(rows) + 1 > 1
+    x = np.random.default_rng(0).normal(size=(2, 14, 14, 1)).astype("float32")
+    ours, naive = (model({keys.IMAGES: x}) for model in (ours, naive))
+    for name in ours:
+        np.testing.assert_allclose(
+            *(ops.convert_to_numpy(o[name]) for o in (naive, ours)), atol=1e-5
+        )

@@ -1,41 +1,34 @@
-"""The direct convolution beside the Toom-Cook algorithm, by size.
+"""Compares the direct convolution with Toom and Cook's by size.
 
-  python benchmarks/convolution_benchmark.py
   python benchmarks/convolution_benchmark.py --kernel=3,9 --inference
   python benchmarks/convolution_benchmark.py --kernel=3,5,9 --tiles
 
-Varies one number at a time of the primary capsules: 20x20 positions of 256
-channels, a kernel of 9x9 to 256 filters, stride 2, batch 128. "measured" is the
-time of the direct convolution divided by that of Toom-Cook, "expected" the same
-by the cost model in layers/convolution.py. A step computes both gradients. With
---tiles all square tiles are measured instead of the chosen one.
+Varies one number at a time of the primary capsules' convolution. "measured" is
+the time of the direct convolution over that of Toom and Cook's, which
+alternate; "expected" is the same ratio by the costs with which
+layers/convolution.py decides. --tiles measures all square tiles: for each size
+the row with the largest "expected", if above 1, should be the fastest. The
+overhead of a step, about 2 ms, hides the difference of small convolutions.
 """
 
+import functools
 import pathlib
 import statistics
 import sys
+import typing
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+from benchmarks import utils
 
 # isort: split
 
 import keras
 import numpy as np
-from keras import ops
 
-from benchmarks import measuring
 from layers.convolution import costs
 from layers.toom_cook import toom_cook_convolution
 
-SIZES = {
-    "size": 20,
-    "channels": 256,
-    "kernel": 9,
-    "filters": 256,
-    "stride": 2,
-    "batch": 128,
-}
 FLAGS = {
     "size": (12, 20, 28, 40),
     "channels": (1, 16, 64, 256),
@@ -52,120 +45,86 @@ FLAGS = {
 }
 
 
-def measure(flags):
-    """One row for each size of the convolution, and tile."""
-    return [
-        _row(case, *expected, flags)
-        for case in _cases(flags)
-        for expected in _expected(case, flags)
-    ]
+class Case(typing.NamedTuple):
+    """A convolution, by a plan of Toom and Cook's algorithm or directly."""
 
-
-def _cases(flags):
-    """The default sizes, and all that differ from them in one number."""
-    values = {name: getattr(flags, name) for name in SIZES}
-    default = {
-        name: number if number in values[name] else values[name][0]
-        for name, number in SIZES.items()
-    }
-    return [default] + [
-        {**default, name: number}
-        for name in SIZES
-        for number in values[name]
-        if number != default[name]
-    ]
-
-
-def _expected(case, flags):
-    """Pairs of a plan and its expected ratio."""
-    dtype = keras.config.dtype_policy().compute_dtype
-    by_plan, direct = costs(*_shapes(case), flags.padding, dtype)
-    plans = [min(by_plan, key=by_plan.get)]
-    if flags.tiles:
-        plans = [p for p in by_plan if p.rows == p.columns]
-    return [(plan, direct / by_plan[plan]) for plan in plans]
-
-
-def _row(case, plan, expected, flags):
-    def direct(layer):
-        return keras.layers.Conv2D.convolution_op.__get__(layer)
-
-    def toom_cook(layer):
-        return lambda images, kernel: toom_cook_convolution(
-            images, kernel, plan
-        )
-
-    seconds = measuring.alternate(
-        {
-            "direct": _measurement(direct, case, flags),
-            "toom_cook": _measurement(toom_cook, case, flags),
-        },
-        flags.rounds,
-    )
-    return {
-        **case,
-        "tile": f"{plan.rows.tile}x{plan.columns.tile}",
-        "direct ms": 1000 * statistics.median(seconds["direct"]),
-        "toom_cook ms": 1000 * statistics.median(seconds["toom_cook"]),
-        "measured": measuring.median_ratio(
-            seconds["direct"], seconds["toom_cook"]
-        ),
-        "expected": expected,
-    }
-
-
-def _shapes(case):
-    """Shapes of images and kernel, and the strides."""
-    size, kernel, channels = case["size"], case["kernel"], case["channels"]
-    return (
-        (case["batch"], size, size, channels),
-        (kernel, kernel, channels, case["filters"]),
-        (case["stride"],) * 2,
-    )
-
-
-def _measurement(operation, case, flags):
-    """A function that does `steps` steps and returns the seconds of one."""
-    shape, kernel, strides = _shapes(case)
-    layer = keras.layers.Conv2D(
-        kernel[-1], kernel[0], strides=strides, padding=flags.padding
-    )
-    layer.convolution_op = operation(layer)
-    model = LayerAlone(layer)
-    images = np.random.default_rng(0).normal(size=shape).astype("float32")
-    images = np.tile(images, (flags.steps, 1, 1, 1))
-    labels = images[:, 0, 0, 0]
-    if flags.inference:
-        return lambda: measuring.inference_seconds(
-            lambda: lambda x, y: model.predict_on_batch(x["images"]),
-            {"images": images},
-            {},
-            shape[0],
-        )
-    return lambda: measuring.training_seconds(model, images, labels, shape[0])
+    size: int = 20
+    channels: int = 256
+    kernel: int = 9
+    filters: int = 256
+    stride: int = 2
+    batch: int = 128
+    plan: typing.Any = None
 
 
 class LayerAlone(keras.Model):
-    """A factor of the inputs and a layer, trained on its mean square.
-
-    The factor makes the gradient of the inputs part of a step.
-    """
+    """A layer after a factor, which makes the images' gradient necessary."""
 
     def __init__(self, layer):
         super().__init__()
         self.layer = layer
         self.factor = self.add_weight(shape=(), initializer="ones")
-        self.compile(optimizer=keras.optimizers.SGD(1e-6))
+        self.compile(keras.optimizers.SGD(1e-6), loss=utils.mean_square)
 
-    def call(self, inputs):
-        outputs = ops.cast(self.layer(inputs * self.factor), "float32")
-        return ops.mean(ops.square(outputs), axis=(1, 2, 3))
+    def call(self, images):
+        return self.layer(images * self.factor)
 
-    def compute_loss(
-        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
-    ):
-        return ops.mean(y_pred)
+
+def measure(flags):
+    """One row for each size of the convolution, and tile."""
+    return utils.in_own_process(_rows, flags)
+
+
+def _rows(flags):
+    keras.config.set_dtype_policy(flags.policy)
+    numbers = {name: getattr(flags, name) for name in Case._fields[:-1]}
+    case = Case()
+    for name, values in numbers.items():
+        if getattr(case, name) not in values:
+            case = case._replace(**{name: values[0]})
+    cases = [case._replace(**{k: n}) for k in numbers for n in numbers[k]]
+    cases = list(dict.fromkeys([case, *cases]))
+    return [row for case in cases for row in _rows_of(case, flags)]
+
+
+def _rows_of(case, flags):
+    """Rows of the chosen tile, or of all square ones."""
+    dtype = keras.config.dtype_policy().compute_dtype
+    images = (case.batch, case.size, case.size, case.channels)
+    kernel = (case.kernel, case.kernel, case.channels, case.filters)
+    strides = (case.stride, case.stride)
+    by_plan, direct = costs(images, kernel, strides, flags.padding, dtype)
+    plans = [min(by_plan, key=by_plan.get)]
+    if flags.tiles:
+        plans = [plan for plan in by_plan if plan.rows == plan.columns]
+    for plan in plans:
+        toom_cook = case._replace(plan=plan)
+        seconds = utils.alternate(make_step, [case, toom_cook], flags)
+        yield {
+            **dict(zip(Case._fields[:-1], case, strict=False)),
+            "tile": f"{plan.rows.tile}x{plan.columns.tile}",
+            "direct ms": 1000 * statistics.median(seconds[case]),
+            "toom_cook ms": 1000 * statistics.median(seconds[toom_cook]),
+            "measured": utils.speed_ratio(seconds, toom_cook, case),
+            "expected": direct / by_plan[plan],
+        }
+
+
+def make_step(case, flags):
+    """A function that trains on one batch, or predicts it."""
+    layer = keras.layers.Conv2D(
+        case.filters, case.kernel, case.stride, flags.padding
+    )
+    if case.plan is not None:
+        toom_cook = functools.partial(toom_cook_convolution, plan=case.plan)
+        layer.convolution_op = toom_cook
+    model = LayerAlone(layer)
+    shape = (case.batch, case.size, case.size, case.channels)
+    images = np.random.default_rng(0).random(shape, "float32")
+    if flags.inference:
+        return lambda: model.predict_on_batch(images)
+    return lambda: model.train_on_batch(images, images[:, 0, 0, 0])
 
 
 if __name__ == "__main__":
-    measuring.run(measure, FLAGS, __doc__)
+    utils.run(measure, FLAGS, __doc__)

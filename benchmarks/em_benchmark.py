@@ -1,39 +1,35 @@
-"""A training step of matrix capsules beside the equations as they stand.
+"""Compares a training step of matrix capsules with the plain equations.
 
-  python benchmarks/em_benchmark.py
   python benchmarks/em_benchmark.py --networks=large --kinds=ours
 
-The paper's network on images of 32x32x2 with 5 classes: large is 32-32-32-32,
-small 64-8-16-16. The naive network (benchmarks/naive_em.py) has the same
-weights and takes several times the memory. Each runs in a process of its own,
-in turn; "of naive" is the median of the ratios of their speeds within a round.
-"MB more" is the peak memory beyond that of a process with batches of one image.
+The paper's network with images of 32x32x2 and 5 classes: large is 32-32-32-32,
+small 64-8-16-16. The naive network computes the equations tensor by tensor.
+"of naive" is the median of the ratios of the speeds within a round. Peak memory
+is that of a process, and "MB more" what it needs beyond batches of one image.
 """
 
+import argparse
 import pathlib
 import statistics
 import sys
+import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+from benchmarks import utils
 
 # isort: split
 
-import keras
+import numpy as np
+from keras import ops
 
-from benchmarks import measuring
-from benchmarks.naive_em import naive_model
-from benchmarks.train_benchmark import examples
 from input_data import features as keys
-from models.matrix_capsule import HParams
+from layers import matrix_capsule
+from models.matrix_capsule import HParams, MatrixCapsuleModel
 from models.optimizer import compile_model
-from models.registry import build_model
-from training.record import peak_megabytes
 
 SHAPE = keys.ImageShape(32, 32, 2, 5)
 NETWORKS = {"large": {}, "small": HParams.PRESETS["small"]}
-
-
 FLAGS = {
     "networks": ("small",),
     "kinds": ("ours", "naive"),
@@ -44,59 +40,90 @@ FLAGS = {
 }
 
 
+def naive_votes(poses, kernel):
+    """`em_routing.matrix_votes` with one product of 4x4 for each vote."""
+    places, children = poses.shape[3:]
+    types = kernel.shape[0]
+    poses = ops.transpose(poses, (0, 3, 4, 1, 2))
+    poses = ops.reshape(poses, (-1, places * children, 1, 4, 4))
+    poses = ops.tile(poses, (1, 1, types, 1, 1))
+    kernel = ops.transpose(kernel, (3, 0, 1, 2))
+    votes = ops.matmul(poses, ops.tile(kernel, (places, 1, 1, 1))[None])
+    votes = ops.reshape(votes, (-1, places * children, types, 16))
+    return ops.transpose(votes, (2, 0, 3, 1))
+
+
+def naive_route(votes, activations, beta_u, beta_a, options, parents):
+    """`em_routing.route`, procedure 1 of the paper, without damping."""
+    beta_u, beta_a = (ops.reshape(b, (-1, 1, 1)) for b in (beta_u, beta_a))
+    assignments = ops.broadcast_to(
+        parents.start(activations),
+        (votes.shape[0], ops.shape(votes)[1], votes.shape[3]),
+    )
+    for iteration in range(options.num_routing):
+        weights = ops.expand_dims(assignments * activations, 2)
+        total = ops.sum(weights, axis=-1)
+        mean = ops.sum(weights * votes, axis=-1) / (total + 1e-7)
+        squares = ops.square(votes - mean[..., None])
+        variance = ops.sum(weights * squares, axis=-1) / (total + 1e-7)
+        variance = variance + options.min_variance
+        cost = (beta_u + 0.5 * ops.log(variance)) * total
+        factor = options.final_lambda * (1 - 0.95 ** (iteration + 1))
+        logits = factor * (beta_a - ops.sum(cost, axis=-1, keepdims=True))
+        if iteration < options.num_routing - 1:
+            log_p = -ops.sum(squares / (2 * variance[..., None]), axis=2)
+            log_p = log_p - 0.5 * ops.sum(ops.log(variance), -1)[..., None]
+            assignments = parents.normalise(ops.log_sigmoid(logits) + log_p)
+    return mean, logits[..., 0], None
+
+
+class NaiveMatrixCapsules(MatrixCapsuleModel):
+    """The same network by the plain equations."""
+
+    def call(self, x):
+        with unittest.mock.patch.multiple(
+            matrix_capsule,
+            matrix_votes=naive_votes,
+            route=naive_route,
+            by_blocks=lambda function, examples, constants, size: function(
+                *examples, *constants
+            ),
+        ):
+            return super().call(x)
+
+
 def measure(flags):
-    """A row for each network and kind."""
-    rows = []
-    for network in flags.networks:
-        values = {**NETWORKS[network], "routing": flags.routing}
-        kinds = list(flags.kinds)
-        results = {kind: [] for kind in kinds}
-        for _ in range(flags.rounds):
-            for kind in kinds:
-                results[kind].append(
-                    measuring.in_process(
-                        _measured, kind, values, flags.batch_size, flags.steps
-                    )
-                )
-            kinds.reverse()
-        _, least = measuring.in_process(_measured, "ours", values, 1, 1)
-        rows += [_row(network, k, results, least, flags) for k in results]
-    return rows
+    """Yields one row for each network and kind."""
+    cases = [(name, kind) for name in flags.networks for kind in flags.kinds]
+    seconds = utils.in_own_process(utils.alternate, make_step, cases, flags)
+    one_image = argparse.Namespace(**{**vars(flags), "batch_size": 1})
+    for case in cases:
+        least = utils.in_own_process(utils.peak, make_step, case, one_image)
+        peak = utils.in_own_process(utils.peak, make_step, case, flags)
+        yield {
+            "network": case[0],
+            "step": case[1],
+            "ms": 1000 * statistics.median(seconds[case]),
+            "MB": peak,
+            "MB more": peak - least,
+            "of naive": utils.speed_ratio(seconds, case, (case[0], "naive")),
+        }
 
 
-def _measured(kind, values, batch_size, steps):
-    """Seconds of a step and the process's peak memory in megabytes."""
-    hparams = HParams(**values)
-    if kind == "naive":
-        keras.utils.set_random_seed(0)
-        model = naive_model(SHAPE, hparams)
-    else:
-        model = build_model("matrix_capsule", SHAPE, 1, hparams)
+def make_step(case, flags):
+    """A function that trains on one batch."""
+    network, kind = case
+    model_class = MatrixCapsuleModel if kind == "ours" else NaiveMatrixCapsules
+    hparams = HParams(**NETWORKS[network], routing=flags.routing)
+    model = model_class(SHAPE, 1, hparams)
+    model.create_weights(SHAPE)
     compile_model(model)
-    x, y = examples(SHAPE, batch_size, steps)
-    measuring.training_seconds(model, x, y, batch_size)  # traces
-    seconds = measuring.training_seconds(model, x, y, batch_size)
-    return seconds, peak_megabytes()
-
-
-def _row(network, kind, results, least, flags):
-    seconds, megabytes = zip(*results[kind], strict=True)
-    row = {
-        "network": network,
-        "batch": flags.batch_size,
-        "routing": flags.routing,
-        "step": kind,
-        "ms": 1000 * statistics.median(seconds),
-        "MB more": max(megabytes) - least,
-        "of naive": None,
-        "memory of naive": None,
-    }
-    if "naive" in results:
-        naive_seconds, naive_megabytes = zip(*results["naive"], strict=True)
-        row["of naive"] = measuring.median_ratio(naive_seconds, seconds)
-        row["memory of naive"] = row["MB more"] / (max(naive_megabytes) - least)
-    return row
+    size = (flags.batch_size, SHAPE.height, SHAPE.width, SHAPE.depth)
+    x = {keys.IMAGES: np.random.default_rng(0).random(size, "float32")}
+    labels = np.arange(flags.batch_size) % SHAPE.num_classes
+    y = {keys.LOGITS: np.eye(SHAPE.num_classes, dtype="float32")[labels]}
+    return lambda: model.train_on_batch(x, y)
 
 
 if __name__ == "__main__":
-    measuring.run(measure, FLAGS, __doc__)
+    utils.run(measure, FLAGS, __doc__)

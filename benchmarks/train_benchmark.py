@@ -1,23 +1,16 @@
-"""A training step of the capsule network beside its convolutions alone.
+"""Compares the training step of the capsule network with its convolutions.
 
-  python benchmarks/train_benchmark.py
   python benchmarks/train_benchmark.py --inference --json=inference.json
   python benchmarks/train_benchmark.py --networks=ours,shared_capsule,pooling
-  python benchmarks/train_benchmark.py --image_size=36
 
-Networks, on equal batches for each dtype policy:
+Networks: "convolutions" are only the two convolutions, with a mean square as
+loss and plain gradient descent: the speed if all else took no time. "ours" is
+the capsule model with decoder, losses, metrics and Adam; others are models
+with their default hyper-parameters. --inference compares predictions instead.
 
-  convolutions  the two convolutions, forward and backward, with a mean square
-                as loss and plain gradient descent
-  naive         the step as the reference computes it: votes by tile, multiply
-                and sum, routing as a loop (benchmarks/naive.py)
-  ours          the capsule model as it trains
-  another model of --model, with its own hyper-parameters
-
-With --inference an evaluation is measured instead of `fit`. Blocks of --steps
-steps alternate in one process: images/s is the median over --rounds blocks,
-ratios are medians of the ratios within a round. Peak memory is that of a
-process that does three steps.
+Blocks of --steps steps of all networks and dtype policies alternate in one
+process. "of convolutions" is the median over --rounds of the ratios within a
+round. Peak memory is that of a process (on a GPU, of the device) by itself.
 """
 
 import pathlib
@@ -26,29 +19,26 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+from benchmarks import utils
 
 # isort: split
 
 import keras
 import numpy as np
-from keras import ops
 
-from benchmarks import measuring
-from benchmarks.naive import naive_model
 from input_data import features as keys
-from layers.network import CONV_STDDEV, KERNEL_SIZE, PRIMARY_STRIDES
-from layers.utils import reference_initializers
-from models.capsule import CapsuleModel, HParams
+from layers.network import KERNEL_SIZE, PRIMARY_STRIDES
+from models.capsule import HParams
 from models.hparams import parse_overrides
 from models.optimizer import compile_model
 from models.registry import build_model, model_class
 from training.devices import OneDevice
-from training.record import peak_megabytes
 
+NUM_CLASSES = 10
 FLAGS = {
     "inference": False,
     "policies": ("float32", "mixed_bfloat16"),
-    "networks": ("convolutions", "naive", "ours"),
+    "networks": ("convolutions", "ours"),
     "steps": 3,
     "rounds": 9,
     "image_size": 28,
@@ -59,126 +49,62 @@ FLAGS = {
 
 
 def measure(flags):
-    """One row for each policy and network."""
+    """Yields one row for each policy and network."""
     cases = [(p, name) for p in flags.policies for name in flags.networks]
-    seconds = measuring.in_process(_seconds, cases, flags)
-
-    def ratio(case, other):
-        if other not in cases:
-            return None
-        return measuring.median_ratio(seconds[other], seconds[case])
-
-    return [
-        {
-            "policy": policy,
-            "network": name,
-            "images/s": flags.batch_size
-            / statistics.median(seconds[policy, name]),
-            "of convolutions": ratio((policy, name), (policy, "convolutions")),
-            "of naive": ratio((policy, name), (policy, "naive")),
-            "of naive float32": ratio((policy, name), ("float32", "naive")),
-            "peak MB": measuring.in_process(_peak, policy, name, flags),
+    seconds = utils.in_own_process(utils.alternate, make_step, cases, flags)
+    for case in cases:
+        alone = (case[0], "convolutions")
+        yield {
+            "policy": case[0],
+            "network": case[1],
+            "images/s": flags.batch_size / statistics.median(seconds[case]),
+            "of convolutions": utils.speed_ratio(seconds, case, alone),
+            "peak MB": utils.in_own_process(utils.peak, make_step, case, flags),
         }
-        for policy, name in cases
-    ]
 
 
-def _seconds(cases, flags):
-    measurements = {
-        case: _measurement(*case, flags, flags.steps) for case in cases
-    }
-    return measuring.alternate(measurements, flags.rounds)
-
-
-def _peak(policy, name, flags):
-    _measurement(policy, name, flags, 3)()
-    return peak_megabytes()
-
-
-def _measurement(policy, name, flags, steps):
-    """A function that does `steps` steps and returns the seconds of one."""
+def make_step(case, flags):
+    """A function that trains on one batch, or predicts it."""
+    policy, network = case
     keras.config.set_dtype_policy(policy)
-    shape = keys.ImageShape(flags.image_size, flags.image_size, flags.depth, 10)
     hparams = HParams(**parse_overrides(HParams, flags.hparams_override))
-    model = make_network(name, shape, hparams)
-    x, y = examples(shape, flags.batch_size, steps)
-    if flags.inference:
-        begin = OneDevice().make_predict_fn(model)
-        return lambda: measuring.inference_seconds(
-            begin, x, y, flags.batch_size
-        )
-    return lambda: measuring.training_seconds(model, x, y, flags.batch_size)
-
-
-def make_network(name, shape, hparams):
-    """A compiled network by its name, see above."""
-    if name == "convolutions":
-        return ConvolutionsAlone(hparams)
-    if name in ("naive", "ours"):
-        make_model = {"naive": naive_model, "ours": CapsuleModel}[name]
-        model = make_model(shape, 1, hparams)
-        model.create_weights(shape)
+    image = (flags.image_size, flags.image_size, flags.depth)
+    size = (flags.batch_size, *image)
+    images = np.random.default_rng(0).random(size, "float32")
+    labels = np.arange(flags.batch_size, dtype="int32") % NUM_CLASSES
+    if network == "convolutions":
+        model = convolutions_alone(image, hparams)
+        if flags.inference:
+            return lambda: model.predict_on_batch(images)
+        return lambda: model.train_on_batch(images, labels)
+    shape = keys.ImageShape(*image, NUM_CLASSES)
+    if network == "ours":
+        model = build_model("capsule", shape, 1, hparams)
     else:
-        model = build_model(name, shape, 1, model_class(name).HParams())
+        model = build_model(network, shape, 1, model_class(network).HParams())
     compile_model(model)
+    x = {keys.IMAGES: images, keys.RECONS_LABEL: labels}
+    y = {keys.LOGITS: np.eye(NUM_CLASSES)[labels], keys.RECONS: images}
+    if flags.inference:
+        predict = OneDevice().make_predict_fn(model)()
+        return lambda: predict(x, y)
+    return lambda: model.train_on_batch(x, y)
+
+
+def convolutions_alone(shape, hparams):
+    """The two convolutions of the capsule network."""
+    padding = hparams.padding.lower()
+    filters = hparams.num_prime_capsules * hparams.primary_atoms
+    first = keras.layers.Conv2D(
+        hparams.conv_channels, KERNEL_SIZE, padding=padding, activation="relu"
+    )
+    second = keras.layers.Conv2D(
+        filters, KERNEL_SIZE, PRIMARY_STRIDES, padding=padding
+    )
+    model = keras.Sequential([keras.Input(shape), first, second])
+    model.compile(keras.optimizers.SGD(1e-6), loss=utils.mean_square)
     return model
 
 
-class ConvolutionsAlone(keras.Model):
-    """The capsule network's convolutions, trained on their mean square."""
-
-    xla = "auto"
-
-    def __init__(self, hparams):
-        super().__init__()
-        options = {
-            "padding": hparams.padding.lower(),
-            "data_format": "channels_last",
-        }
-        self.conv1 = keras.layers.Conv2D(
-            hparams.conv_channels,
-            KERNEL_SIZE,
-            activation="relu",
-            **options,
-            **reference_initializers(CONV_STDDEV),
-        )
-        self.conv2 = keras.layers.Conv2D(
-            hparams.num_prime_capsules * hparams.primary_atoms,
-            KERNEL_SIZE,
-            strides=PRIMARY_STRIDES,
-            **options,
-            **reference_initializers(),
-        )
-        self.compile(optimizer=keras.optimizers.SGD(1e-6))
-
-    def call(self, x):
-        features = self.conv2(self.conv1(x[keys.IMAGES]))
-        features = ops.cast(features, "float32")
-        return ops.mean(ops.square(features), axis=(1, 2, 3))
-
-    def compute_loss(
-        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
-    ):
-        return ops.mean(y_pred)
-
-    def logits_and_losses(self, x, y, outputs):
-        """What an evaluation keeps."""
-        return [outputs]
-
-
-def examples(shape, batch_size, steps):
-    """(x, y) of `steps` equal batches of random images."""
-    size = (batch_size, shape.height, shape.width, shape.depth)
-    images = np.random.default_rng(0).uniform(size=size).astype("float32")
-    images = np.tile(images, (steps, 1, 1, 1))
-    labels = np.arange(batch_size) % shape.num_classes
-    labels = np.tile(labels.astype("int32"), steps)
-    one_hot = np.eye(shape.num_classes, dtype="float32")[labels]
-    return (
-        {keys.IMAGES: images, keys.RECONS_LABEL: labels},
-        {keys.LOGITS: one_hot, keys.RECONS: images},
-    )
-
-
 if __name__ == "__main__":
-    measuring.run(measure, FLAGS, __doc__)
+    utils.run(measure, FLAGS, __doc__)

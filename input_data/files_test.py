@@ -63,7 +63,9 @@ def test_bad_files_are_named(name, damage, tmp_path):
 def test_affnist_images_are_columns(tmp_path):
     images = tiny_files.random_images(3, 40, 40)
     path = tmp_path / affnist.file_name(Split.TEST)
-    path.write_bytes(tiny_files.affnist_bytes(images, np.array([3, 1, 4], "u1")))
+    path.write_bytes(
+        tiny_files.affnist_bytes(images, np.array([3, 1, 4], "u1"))
+    )
     pipeline = registry.load(
         "affnist", Split.TEST, Config(data_dir=str(tmp_path))
     )

@@ -13,8 +13,9 @@ For validation the reference's reader opens the first name, and its
 mnist_shift writes the second. Images are shifted and padded in the file.
 
 Two digits: `data_dir` is PREFIX.tfrecords@10 for the files
-PREFIX.tfrecords-00000-of-00010 and so on, for training and evaluation alike. Validation needs the files of
-multivalid_train and multivalid_test, as two pairs may share an image.
+PREFIX.tfrecords-00000-of-00010 and so on, for training and evaluation alike.
+Validation needs the files of multivalid_train and multivalid_test, as two pairs
+may share an image.
 """
 
 import dataclasses

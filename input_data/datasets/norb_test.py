@@ -11,42 +11,6 @@ from testing import tiny_files
 from testing.distribution_checks import check_equally_often, check_uniform
 
 
-def test_reads_images_depth_first(tmp_path):
-    images = tiny_files.random_images(3, 2, 96, 96)
-    path = tmp_path / "x.tfrecords"
-    tiny_files.write_records(
-        path,
-        (tiny_files.norb_example(image, i) for i, image in enumerate(images)),
-    )
-    found, labels = read_records(path)
-    np.testing.assert_array_equal(found, images)
-    np.testing.assert_array_equal(labels, [0, 1, 2])
-
-
-def test_written_records_have_the_reference_s_keys_and_types(tmp_path):
-    images = tiny_files.random_images(2, 2, 96, 96)
-    meta = np.array([[4, 3, 34, 5], [8, 0, 2, 1]])
-    path = tmp_path / "x.tfrecords"
-    write_records(path, StereoImages(images, np.array([4, 0]), meta))
-    assert [p.name for p in tmp_path.iterdir()] == ["x.tfrecords"]
-    records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
-    for number, record in enumerate(records):
-        found = tf.train.Example.FromString(record).features.feature
-        assert {
-            name: list(value.int64_list.value)
-            for name, value in found.items()
-            if name != "image_raw"
-        } == {
-            "label": [[4, 0][number]],
-            "height": [96],
-            "width": [96],
-            "depth": [2],
-            "meta": meta[number].tolist(),
-        }
-        (raw,) = found["image_raw"].bytes_list.value
-        assert raw == images[number].tobytes()
-
-
 def test_shrink_is_the_legacy_bilinear_resize():
     images = tiny_files.random_images(2, 2, 96, 96)
     expected = np.empty((2, 48, 48, 2), np.uint8)
@@ -57,19 +21,6 @@ def test_shrink_is_the_legacy_bilinear_resize():
             assert (y, x) == (int(y), int(x))
             expected[:, row, column] = images[:, :, int(y), int(x)]
     np.testing.assert_array_equal(norb.shrink(images), expected)
-
-
-def test_evaluation_standardises_the_middle(tmp_path):
-    tiny_files.write_norb(tmp_path)
-    raw, _ = read_records(tmp_path / "testduo.tfrecords")
-    pipeline = norb.load(Split.TEST, Config(data_dir=tmp_path))
-    ((x, _),) = pipeline.evaluation_batches(tiny_files.NUM_TEST)
-    for found, image in zip(x[keys.IMAGES], raw, strict=True):
-        crop = image[:, ::2, ::2][:, 8:40, 8:40].astype(np.float64)
-        expected = (crop - crop.mean()) / crop.std()
-        np.testing.assert_allclose(
-            found, expected.transpose(1, 2, 0), atol=1e-5
-        )
 
 
 def test_training_images_are_standardized_crops(tmp_path):
@@ -106,7 +57,7 @@ def test_distort_crops_after_contrast_about_the_mean_of_the_whole_image():
             pytest.fail("not a distorted crop")
 
 
-def test_distort_changes_colours_and_crops_over_their_whole_ranges():
+def test_distort_changes_colors_and_crops_over_their_whole_ranges():
     count, slope = 1000, 5
     corners = []
     for axis in (0, 1):
@@ -129,24 +80,19 @@ def test_distort_changes_colours_and_crops_over_their_whole_ranges():
         check_equally_often(corner.round().astype(int), 17)
 
 
-def test_a_wrong_label_is_named(tmp_path):
-    path = tmp_path / "testduo.tfrecords"
-    image = np.zeros((2, 96, 96), np.uint8)
-    records = (tiny_files.norb_example(image, label) for label in (0, 6))
-    tiny_files.write_records(path, records)
-    with pytest.raises(UserError, match=f"{path}.*record 1 has the label 6"):
-        norb.load(Split.TEST, Config(data_dir=tmp_path))
-
-
-def test_images_of_another_size_are_named(tmp_path):
-    path = tmp_path / "testduo.tfrecords"
-    image = np.zeros((2, 48, 96), np.uint8)
-    record = tiny_files.norb_example(image, 0, height=[48])
-    tiny_files.write_records(path, [record])
-    with pytest.raises(UserError, match="images of 48x96 from 2 cameras"):
-        norb.load(Split.TEST, Config(data_dir=tmp_path))
-
-
 def test_missing_records_name_the_converter(tmp_path):
     with pytest.raises(UserError, match=r"trainduo.*norb_convert\.py"):
         norb.load(Split.TRAIN, Config(data_dir=tmp_path))
+
+
+def test_evaluation_standardizes_the_middle(tmp_path):
+    tiny_files.write_norb(tmp_path)
+    raw, _ = norb.read_records(tmp_path / "testduo.tfrecords")
+    pipeline = norb.load(Split.TEST, Config(data_dir=tmp_path))
+    ((x, _),) = pipeline.evaluation_batches(tiny_files.NUM_TEST)
+    for found, image in zip(x[keys.IMAGES], raw, strict=True):
+        crop = image[:, ::2, ::2][:, 8:40, 8:40].astype(np.float64)
+        expected = (crop - crop.mean()) / crop.std()
+        np.testing.assert_allclose(
+            found, expected.transpose(1, 2, 0), atol=1e-5
+        )

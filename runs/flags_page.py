@@ -32,7 +32,7 @@ def _hparams_tables():
             presets.append([f"`preset={preset}`", "", f"stands for {text}"])
         shared = flag_specs(BaseHParams).items()
         table = _table("name", "", hparams_class, shared, presets)
-        parts += [f"`{name}`:", table]
+        parts += [f"Of `{name}`:", table]
     return "\n\n".join(parts)
 
 

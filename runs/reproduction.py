@@ -32,10 +32,11 @@ class Settings:
         default_text="the experiment's",
     )
     data_dir: str | None = field(None, "Folder with a folder per data set.")
-    dtype_policy: str = field(
-        "float32",
+    dtype_policy: str | None = field(
+        None,
         "Precision of the layers.",
         choices=flag_specs(Config)["dtype_policy"][2].choices,
+        default_text="the experiment's",
     )
     list: bool = field(False, "Whether to list the experiments.")
     output_dir: str = field(
@@ -123,16 +124,15 @@ def training_config(experiment, seed, settings):
     steps = math.ceil(experiment.steps * factor)
     epoch = math.ceil(EPOCH / batch_size)
     # Trainings with other batches or another precision have other folders.
-    is_mixed = settings.dtype_policy != config.dtype_policy
-    parts = [settings.dtype_policy * is_mixed, settings.batch_size or "", seed]
-    folder = "/".join(str(part) for part in parts if part != "")
+    parts = [settings.dtype_policy, settings.batch_size, seed]
+    folder = "/".join(str(part) for part in parts if part is not None)
     return dataclasses.replace(
         config,
         dataset=experiment.dataset,
         data_dir=f"{settings.data_dir}/{experiment.dataset}",
         hparams_override=_scaled(config.model, experiment.hparams, factor),
         batch_size=batch_size,
-        dtype_policy=settings.dtype_policy,
+        dtype_policy=settings.dtype_policy or config.dtype_policy,
         max_steps=steps,
         save_step=min(steps, max(epoch, math.ceil(steps / _MOST_TESTS))),
         summary_step=min(config.summary_step, steps),

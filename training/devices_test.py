@@ -220,7 +220,7 @@ def test_backends_read_each_others_checkpoints(tmp_path, backend):
 
 def test_mixed_precision(tmp_path):
     by_policy = {}
-    for policy in ("float32", "mixed_bfloat16", "mixed_float16"):
+    for policy in ("mixed_bfloat16", "mixed_float16", "float32"):
         folder = tmp_path / policy
         experiment.run(
             Config(

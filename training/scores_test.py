@@ -112,7 +112,7 @@ def test_logits_that_are_not_finite_are_wrong():
     assert score(labels, logits, 1) == Score(3, 1, 1, 1)
 
 
-def test_both_measures_of_pairs():
+def test_text_of_pairs():
     labels = np.array([[1, 0, 1]] * 4)
     logits = np.array(
         [
@@ -124,7 +124,7 @@ def test_both_measures_of_pairs():
     )
     result = score(labels, logits, 2)
     assert result == Score(4, 3, 4, 1)
-    assert result.measures == (
+    assert result.pairs_text == (
         "Both classes right: 3 of 4 (75.00%); and both above 0.5: "
         "1 of 4 (25.00%)"
     )

@@ -4,8 +4,7 @@ import dataclasses
 
 from common.errors import UserError
 from common.flags import command_line, field
-from input_data.registry import EMBEDDED, is_valid_name, valid_names
-from input_data.splits import Split
+from input_data.registry import EMBEDDED, Split, is_valid_name, valid_names
 from models.registry import MODELS
 
 # Images in an evaluation batch, as in the reference.

@@ -19,11 +19,12 @@ import pytest
 import experiment
 from common import flags
 from common.errors import Interrupted, UserError
+from common.files import is_training, sole_trainer
 from config import Config
 from input_data import features as keys
 from input_data import registry
 from input_data.features import ImageShape
-from input_data.splits import Split
+from input_data.registry import Split
 from testing import untrained
 from testing.commands import finish, run, start
 from testing.events import scalars
@@ -33,7 +34,6 @@ from testing.small_models import overrides
 from training import callbacks, checkpoint, train
 from training.checkpoint import JSON_FILE, WEIGHTS_FILE
 from training.evaluate import Evaluator
-from training.process import is_training, sole_trainer
 
 SMALL = overrides("capsule", routing=1, remake=False)
 
@@ -229,12 +229,10 @@ def test_an_interrupted_evaluation_is_repeated(done, capsys, monkeypatch):
 
 
 def test_one_training_per_folder(done):
-    with (
-        sole_trainer(done / "train"),
-        pytest.raises(UserError, match="another process"),
-    ):
+    with sole_trainer(done / "train"):
         assert is_training(done / "train")
-        experiment.run(small(done, max_steps=6))
+        with pytest.raises(UserError, match="another process"):
+            experiment.run(small(done, max_steps=6))
     assert not is_training(done / "train")
 
 

@@ -88,9 +88,11 @@ def test_reading_names_the_file(error, reason):
 
 
 def test_how_a_command_ends(capsys):
-    with pytest.raises(SystemExit, match=r"^x\.py: a b$"):
-        with exit_on_user_error("x.py"):
-            raise UserError("a\nb")
+    with (
+        pytest.raises(SystemExit, match=r"^x\.py: a b$"),
+        exit_on_user_error("x.py"),
+    ):
+        raise UserError("a\nb")
     with pytest.raises(UserError), exit_on_user_error("x.py", debug=True):
         raise UserError("a")
     with pytest.raises(SystemExit) as stop, exit_on_user_error("x.py"):
@@ -118,9 +120,11 @@ def test_files_appear_complete(tmp_path):
         pass
     write_file(path, b"b")
     assert path.read_bytes() == b"b"
-    with pytest.raises(UserError, match=r"c\.txt"):
-        with atomic_write(tmp_path / "c.txt"):
-            raise OSError(errno.ENOSPC, "x")
+    with (
+        pytest.raises(UserError, match=r"c\.txt"),
+        atomic_write(tmp_path / "c.txt"),
+    ):
+        raise OSError(errno.ENOSPC, "x")
     with atomic_write(tmp_path / "folder") as partial:
         partial.mkdir()
         (partial / "inside").write_text("c")

@@ -1,11 +1,16 @@
-"""Files and folders that appear under their names only when complete."""
+"""Atomic writes of files and folders, and the lock of a training's folder."""
 
 import contextlib
+import fcntl
 import os
 import pathlib
 import shutil
+import time
 
-from common.errors import UserError, writing
+from common.errors import UserError, reading, writing
+
+# `is_training` in other processes locks the folder for an instant.
+_SECONDS_TO_TRY = 0.5
 
 
 @contextlib.contextmanager
@@ -94,3 +99,45 @@ def flush(path):
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def sole_trainer(directory):
+    """Locks a folder, so that no other process trains in it.
+
+    The lock leaves no file and ends with the process.
+
+    Raises:
+      UserError: if another process holds it.
+    """
+    with reading(directory):
+        descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        deadline = time.monotonic() + _SECONDS_TO_TRY
+        while not _lock(descriptor, fcntl.LOCK_EX):
+            if time.monotonic() > deadline:
+                raise UserError(f"another process is training in {directory}")
+            time.sleep(_SECONDS_TO_TRY / 10)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def is_training(directory):
+    """Whether a process trains in a folder, which may not exist."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        return not _lock(descriptor, fcntl.LOCK_SH)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor, kind):
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

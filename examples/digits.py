@@ -22,7 +22,7 @@ import numpy as np
 
 import layers
 from input_data.datasets import digits
-from input_data.splits import Split
+from input_data.registry import Split
 
 
 def read(split):

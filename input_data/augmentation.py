@@ -8,7 +8,7 @@ import math
 
 import tensorflow as tf
 
-from input_data.randomness import Stream, step_seed
+from input_data.pipeline import Stream, step_seed
 from input_data.transforms import CROP, crop_at, rotate
 
 # The authors' code of Efficient-CapsNet (Mazzia, Salvetti, Chiaberge 2021).

@@ -13,8 +13,7 @@ from common.errors import UserError
 from common.flags import parse
 from config import Config
 from input_data import features as keys
-from input_data.registry import DATASETS, find, load
-from input_data.splits import Split
+from input_data.registry import DATASETS, Split, find, load
 from testing import tiny_files
 
 BATCH_SIZE = 4

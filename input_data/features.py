@@ -32,20 +32,14 @@ LABEL_BY_TARGET = (RECONS_LABEL, SPARE_LABEL)
 RECONS_BY_TARGET = (RECONS, SPARE_RECONS)
 
 
-# By which a checkpoint records how a data set held images out: `split_fingerprints`.
+# Names by which checkpoints record how a data set was split.
 DIVIDED_FOR_TEST = "divided_for_test"
 DIVIDED_FOR_VALIDATION = "divided_for_validation"
-# And whether they were those of --data_dir, not of TensorFlow Datasets.
-OF_FILES = "of_files"
-# And how many there were to train on.
-NUM_IMAGES = "num_images"
-# Pixels of the height and the width of an image, as a network takes it.
-LARGEST_SIDE = 2**14
 
 
 @dataclasses.dataclass(frozen=True)
 class ImageShape:
-    """What a model must know of a data set.
+    """The images and the classes of a data set.
 
     Attributes:
       height, width: int, pixels.
@@ -61,23 +55,20 @@ class ImageShape:
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """What goes with the batches of one split of a data set.
+    """Describes the batches of one split of a data set.
 
     Attributes:
       shape: `ImageShape`.
       num_targets: int, objects in each image: 1 or 2.
-      num_examples: int, examples of one pass of evaluation.
-      num_images: int, the images (or stored pairs) that training draws from.
+      num_examples: int, examples of an evaluation.
+      num_images: int, images (or stored pairs) that training draws from.
       class_names: tuple of strings, or None if the classes are numbers.
-      split_seed: int, the seed that decided which images are for training
-        and which for evaluation; None if no seed does.
-      split_fingerprints: dict from the name by which a checkpoint records how images
-        were divided, for testing or for validation, to a digest of that: as
-        long as it stays the same, no image has changed sides.
-      pad: int, pixels that were added on each side of the images before they
-        were stored; None if that is none, or not known.
-      note: string, what to say besides where the command is printed that
-        evaluates what was trained on these images; None if nothing.
+      split_seed: int, the seed of the split, or None if it has none.
+      split_fingerprints: dict from a name such as `DIVIDED_FOR_TEST` to a
+        digest. As long as it stays the same, no image has moved between
+        training and evaluation.
+      pad: int, pixels added on each side before images were stored, or None.
+      note: string to print with the evaluation command, or None.
     """
 
     shape: ImageShape

@@ -16,7 +16,7 @@ from input_data import image_file, registry
 from input_data.datasets import affnist, norb
 from input_data.datasets.mnist_record_files import PAIR, SINGLE
 from input_data.records import RecordFiles, encode_example, write_records
-from input_data.splits import Split
+from input_data.registry import Split
 from testing import tiny_files
 
 # For each data set: what writes its files, and one of them.
@@ -51,11 +51,9 @@ def test_bad_files_are_named(name, damage, tmp_path):
         path.write_bytes(content[: len(content) // 2])
     else:
         path.write_bytes(b"" if damage == "empty" else b"no data\n" * 40)
+    config = Config(data_dir=str(tmp_path))
     with pytest.raises(UserError) as caught:
-        pipeline = registry.load(
-            name, Split.TRAIN, Config(data_dir=str(tmp_path), image_size=None)
-        )
-        list(pipeline.evaluation_batches(100))
+        list(registry.load(name, Split.TRAIN, config).evaluation_batches(100))
     assert path.name.removesuffix(".gz") in str(caught.value)
     assert "\n" not in str(caught.value)
 

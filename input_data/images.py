@@ -7,8 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from input_data.augmentation import augment, distort
-from input_data.pipeline import Pipeline
-from input_data.randomness import Stream, random_offsets, step_seed
+from input_data.pipeline import Pipeline, Stream, random_offsets, step_seed
 from input_data.transforms import (
     CROP,
     central_crop,

@@ -13,7 +13,7 @@ from input_data.images import (
     StandardizedCrops,
     make_pipeline,
 )
-from input_data.splits import Split
+from input_data.registry import Split
 
 
 def digits(split=Split.TRAIN, **settings):

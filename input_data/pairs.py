@@ -6,8 +6,7 @@ import tensorflow as tf
 from common.errors import UserError
 from input_data import features as keys
 from input_data.images import ImageTensors
-from input_data.pipeline import Pipeline
-from input_data.randomness import Stream, random_offsets, step_seed
+from input_data.pipeline import Pipeline, Stream, random_offsets, step_seed
 from input_data.transforms import pad_images, shift_images, unit_range
 
 # The axis of [B, H, W, C] along which two images are put together.

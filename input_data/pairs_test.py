@@ -9,8 +9,7 @@ from input_data import features as keys
 from input_data.images import LabelledImages, make_pipeline
 from input_data.images_test import batches, images_of, single_pixels
 from input_data.pairs import SeparatePairs
-from input_data.registry import load
-from input_data.splits import Split
+from input_data.registry import Split, load
 
 CONFIG = Config(num_targets=2, pairs="below")
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from input_data.randomness import shuffled_indices
+from input_data.pipeline import shuffled_indices
 
 
 @pytest.mark.parametrize(

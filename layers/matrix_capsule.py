@@ -13,7 +13,6 @@ import keras
 import numpy as np
 from keras import ops
 
-from .blocks import block_size, by_blocks
 from .em_routing import (
     COLUMN_ENTRY,
     POSE_ENTRIES,
@@ -28,6 +27,8 @@ from .em_routing import (
 from .utils import (
     TruncatedNormal,
     Window,
+    block_size,
+    by_blocks,
     require_positive,
     standardize_padding,
 )

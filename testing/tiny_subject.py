@@ -7,7 +7,7 @@ import numpy as np
 
 from config import Config
 from input_data import registry
-from input_data.splits import Split
+from input_data.registry import Split
 from models.registry import build_model
 from testing.small_models import small_hparams
 from visualisation.trained_model import TrainedModel

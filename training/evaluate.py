@@ -12,6 +12,7 @@ import numpy as np
 from tqdm import tqdm
 
 from common.errors import UserError
+from common.files import is_training
 from config import EVAL_BATCH_SIZE
 from input_data import features as keys
 from input_data import registry
@@ -19,7 +20,6 @@ from input_data.pipeline import Pipeline
 from models.hparams import parse_overrides
 from training import checkpoint
 from training.devices import OneDevice
-from training.process import is_training
 from training.results import Results
 from training.scores import confusion_matrix, score
 

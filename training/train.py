@@ -7,8 +7,8 @@ import shlex
 
 import keras
 
-from common.errors import Interrupted, UserError
-from common.files import make_folder, remove_partial
+from common.errors import Interrupted, UserError, handling_signals
+from common.files import make_folder, remove_partial, sole_trainer
 from config import Config
 from input_data import registry
 from input_data.pipeline import Pipeline
@@ -17,7 +17,6 @@ from models.registry import model_class
 from training import checkpoint
 from training.callbacks import TrainingCallback
 from training.devices import OneDevice
-from training.process import StopSignal, sole_trainer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,3 +213,27 @@ def _initialize(job, model):
         raise UserError(f"{path} is at step {step}; raise --max_steps")
     print(f"Starting from {path} at step {step}")
     return step
+
+
+class StopSignal:
+    """Notes the first signal that ends a command; the second one raises.
+
+    Attributes:
+      number: int, the signal, or None.
+    """
+
+    def __init__(self):
+        self.number = None
+        self._handling = handling_signals(self._handle)
+
+    def __enter__(self):
+        self._handling.__enter__()
+        return self
+
+    def __exit__(self, *exception):
+        self._handling.__exit__(*exception)
+
+    def _handle(self, number, frame):
+        if self.number is not None:
+            raise Interrupted("Stopped without saving", number)
+        self.number = number

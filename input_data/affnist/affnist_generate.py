@@ -21,7 +21,7 @@ if __name__ == "__main__":
 from absl import flags
 
 from common.flags import run
-from input_data.splits import Split
+from input_data.registry import Split
 
 
 def main(_):

@@ -14,7 +14,7 @@ from common.errors import UserError, reading
 from common.files import atomic_write
 from input_data.files import find, labelled_images
 from input_data.images import make_pipeline
-from input_data.splits import Split
+from input_data.registry import Split
 
 NUM_CLASSES = 10
 IMAGE_SIZE = 40

@@ -9,7 +9,7 @@ from common.errors import UserError, reading
 from input_data.features import DIVIDED_FOR_VALIDATION
 from input_data.files import find, labelled_images, open_file
 from input_data.images import make_pipeline
-from input_data.splits import Split, select
+from input_data.registry import Split, select
 
 
 def load(split, config):

@@ -8,7 +8,7 @@ from config import Config
 from input_data import features as keys
 from input_data import registry
 from input_data.datasets import arrays
-from input_data.splits import Split
+from input_data.registry import Split
 from testing import tiny_files
 
 IMAGES = tiny_files.random_images(6, 12, 14)

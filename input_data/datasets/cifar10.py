@@ -14,8 +14,8 @@ from input_data.augmentation import distort_colors, random_crop, random_flip
 from input_data.datasets import tfds_images
 from input_data.files import find, labelled_images
 from input_data.images import StandardizedCrops
-from input_data.randomness import Stream, step_seed
-from input_data.splits import Split, select
+from input_data.pipeline import Stream, step_seed
+from input_data.registry import Split, select
 
 CLASS_NAMES = (
     "airplane",

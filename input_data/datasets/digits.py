@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from common.errors import UserError
 from input_data.images import SINGLE_SHIFT, LabelledImages, make_pipeline
-from input_data.splits import Split, select
+from input_data.registry import Split, select
 
 NUM_CLASSES = 10
 NUM_TEST = 360

@@ -5,7 +5,7 @@ from config import Config
 from input_data import features as keys
 from input_data import registry
 from input_data.datasets import digits
-from input_data.splits import Split
+from input_data.registry import Split
 
 
 def images_and_labels(split):

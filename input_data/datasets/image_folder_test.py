@@ -10,7 +10,7 @@ from config import Config
 from input_data import features as keys
 from input_data.datasets import image_folder
 from input_data.datasets.image_folder import divide
-from input_data.splits import Split
+from input_data.registry import Split
 from testing.tiny_files import random_images, write_png
 
 RAMP = (np.arange(24, dtype=np.uint8) * 10).reshape(4, 6)

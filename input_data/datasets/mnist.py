@@ -10,7 +10,7 @@ from common.errors import reading
 from input_data.datasets import mnist_record_files, tfds_images
 from input_data.files import find, labelled_images, open_file
 from input_data.images import SINGLE_SHIFT, make_pipeline
-from input_data.splits import MAX_HELD_OUT, Split, select
+from input_data.registry import MAX_HELD_OUT, Split, select
 
 NUM_CLASSES = 10
 _UNSIGNED_BYTE = 8

@@ -7,7 +7,7 @@ from input_data import features as keys
 from input_data import registry
 from input_data.datasets.mnist_record_files import PAIR, SINGLE
 from input_data.records import encode_example
-from input_data.splits import Split
+from input_data.registry import Split
 from testing.mnist_files import write_mnist
 from testing.tiny_files import write_records
 

@@ -3,7 +3,7 @@ import numpy as np
 from config import Config
 from input_data import features as keys
 from input_data import registry
-from input_data.splits import Split
+from input_data.registry import Split
 from testing.mnist_files import write_mnist
 
 

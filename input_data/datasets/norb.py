@@ -16,9 +16,9 @@ from input_data.augmentation import distort_colors, random_crop
 from input_data.datasets import tfds_images
 from input_data.files import find
 from input_data.images import LabelledImages, StandardizedCrops
-from input_data.randomness import Stream, step_seed
+from input_data.pipeline import Stream, step_seed
 from input_data.records import Layout, RecordFiles
-from input_data.splits import Split, select
+from input_data.registry import Split, select
 
 CLASS_NAMES = ("animal", "human", "airplane", "truck", "car")
 NUM_CLASSES = len(CLASS_NAMES)

@@ -6,7 +6,7 @@ from common.errors import UserError
 from config import Config
 from input_data import features as keys
 from input_data.datasets import norb
-from input_data.splits import Split
+from input_data.registry import Split
 from testing import tiny_files
 from testing.distribution_checks import check_equally_often, check_uniform
 

@@ -13,7 +13,7 @@ from common.errors import reading
 from input_data.datasets import tfds_images
 from input_data.files import find, labelled_images
 from input_data.images import make_pipeline
-from input_data.splits import Split, select
+from input_data.registry import Split, select
 
 NUM_CLASSES = 10
 

@@ -5,7 +5,7 @@ import numpy as np
 from config import Config
 from input_data import features as keys
 from input_data.datasets import svhn
-from input_data.splits import Split
+from input_data.registry import Split
 from testing import tiny_files
 
 

@@ -12,8 +12,7 @@ from common.errors import UserError, reading
 from input_data.features import DIVIDED_FOR_TEST, DIVIDED_FOR_VALIDATION
 from input_data.files import labelled_images
 from input_data.images import make_pipeline
-from input_data.registry import TFDS_PREFIX
-from input_data.splits import Split, select
+from input_data.registry import TFDS_PREFIX, Split, select
 from input_data.transforms import resize
 
 # Without a network TFDS tries for minutes; it downloads only after this

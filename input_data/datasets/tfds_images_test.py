@@ -5,8 +5,7 @@ from common.errors import UserError
 from config import Config
 from input_data import features as keys
 from input_data.datasets import cifar10, mnist, norb, svhn, tfds_images
-from input_data.registry import load
-from input_data.splits import Split
+from input_data.registry import Split, load
 from testing import tiny_files
 
 

@@ -6,7 +6,7 @@ import scipy.ndimage
 from config import Config
 from input_data import registry
 from input_data.generators import affine
-from input_data.splits import Split
+from input_data.registry import Split
 from testing import tiny_files
 
 

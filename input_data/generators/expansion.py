@@ -4,7 +4,7 @@ import numpy as np
 
 from input_data.pairs import group_by_class
 from input_data.records import encode_example
-from input_data.splits import Split
+from input_data.registry import Split
 
 # Random numbers reserved for each pair; a multiple of Philox's 4.
 _DRAWS = 8

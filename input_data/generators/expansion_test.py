@@ -7,7 +7,7 @@ import tensorflow as tf
 from input_data.generators.expansion import DigitPairs, ShiftedDigits
 from input_data.generators.job import Job
 from input_data.images import LabelledImages
-from input_data.splits import Split
+from input_data.registry import Split
 
 JOB = Job(split="test", shift=2, pad=1, num_pairs=40, seed=5)
 

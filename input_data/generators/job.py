@@ -3,7 +3,7 @@
 import dataclasses
 
 from common.flags import field
-from input_data.splits import Split
+from input_data.registry import Split
 
 
 @dataclasses.dataclass(frozen=True)

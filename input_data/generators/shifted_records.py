@@ -23,7 +23,7 @@ from common.files import atomic_write, make_folder, remove_partial
 from input_data.datasets import digits, mnist, mnist_record_files
 from input_data.generators.expansion import DigitPairs, ShiftedDigits
 from input_data.records import FRAME_OVERHEAD, write_records
-from input_data.splits import Split
+from input_data.registry import Split
 
 
 class Shard(typing.NamedTuple):

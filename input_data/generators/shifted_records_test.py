@@ -18,7 +18,7 @@ from input_data.datasets import digits
 from input_data.generators import shifted_records
 from input_data.generators.expansion import DigitPairs
 from input_data.generators.job import Job
-from input_data.splits import Split
+from input_data.registry import Split
 
 COMMAND = pathlib.Path(__file__).parents[1] / "mnist" / "mnist_shift.py"
 

@@ -1,1 +1,0 @@
-"""The data sets, each in its own file."""

@@ -1,1 +1,0 @@
-"""Generators of record files and of affNIST."""

@@ -15,7 +15,7 @@ class UserError(Exception):
     """A wrong flag, file or value; commands print it as one line."""
 
     def __str__(self):
-        return " ".join(super().__str__().split())
+        return " ".join(super().__str__().splitlines())
 
 
 class Interrupted(BaseException):

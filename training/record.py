@@ -15,6 +15,11 @@ from common.files import write_file
 from common.startup import commit
 
 
+def path_of(config):
+    """The path of run.json."""
+    return pathlib.Path(config.summary_dir) / "run.json"
+
+
 def write(job, model, seconds, images_per_second):
     """Writes `<summary_dir>/run.json`.
 
@@ -22,7 +27,7 @@ def write(job, model, seconds, images_per_second):
       job: `train.Job`.
       model: the trained `models.classifier.Classifier`.
       seconds: float, training time, including that before resumes.
-      images_per_second: float, in the last run.
+      images_per_second: float, in the last run; None if it had no steps.
     """
     from training.multiply_adds import multiply_adds
 
@@ -44,8 +49,7 @@ def write(job, model, seconds, images_per_second):
         "seconds": seconds,
         "images_per_second": images_per_second,
     }
-    path = pathlib.Path(job.config.summary_dir) / "run.json"
-    write_file(path, json.dumps(values, indent=1) + "\n")
+    write_file(path_of(job.config), json.dumps(values, indent=1) + "\n")
 
 
 def peak_megabytes():

@@ -105,11 +105,15 @@ def train(config, strategy=None, evaluate=None):
             raise Interrupted(
                 f"Stopped at step {step}, saved {path}", stop.number
             )
-        if step > start and strategy.is_first:
+        if step > start:
+            seconds = callback.seconds()
+        if strategy.is_first:
             from training import record
 
-            seconds = callback.seconds()
-            record.write(job, model, seconds, callback.images_per_second)
+            # An earlier run may have been killed before it wrote the record.
+            if step > start or not record.path_of(config).exists():
+                rate = callback.images_per_second
+                record.write(job, model, seconds, rate)
         if config.eval_every:
             evaluate(path)
     print(f"Trained to step {step}: {path}")

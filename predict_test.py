@@ -17,7 +17,7 @@ from models.capsule import HParams
 from testing import untrained
 from testing.commands import ROOT
 from training.checkpoint import Architecture, open_checkpoint
-from training.inference import functional, preparation
+from training.inference import class_names, functional, preparation
 
 ARCHITECTURE = Architecture(
     "capsule",
@@ -128,10 +128,10 @@ def test_user_errors_are_one_line(arguments, name):
 def test_class_names(network):
     _, path = network
     opened = open_checkpoint(path)
-    assert predict.class_names(opened, None) == ["0", "1", "2"]
+    assert class_names(opened, None) == ["0", "1", "2"]
     for names in (["a", "b"], ["a", "a", "b"]):
         with pytest.raises(UserError, match="--class_names"):
-            predict.class_names(opened, names)
+            class_names(opened, names)
 
 
 def test_an_export_replaces_nothing(network, tmp_path):

@@ -1,21 +1,21 @@
-"""Trains a capsule network on handwritten digits, and prints its test error.
+"""Trains a capsule network on handwritten digits and prints its test error.
 
   python examples/digits.py
 
-What it shows of this project is `layers`, which is also installed alone, as
-capsule_layers. The digits come with the project; any images [N, H, W, C] with
-pixels in [0, 1] will do. digits.ipynb beside it tells more, with pictures.
+It uses the package `layers`, which can also be installed by itself, as
+capsule_layers. Replace the digits by any images [N, H, W, C] with pixels in
+[0, 1]. digits.ipynb explains the same network with pictures.
 """
 
 import pathlib
 import sys
 
-# As a command it finds the project's packages from any folder.
+# Makes the project's packages importable from any folder.
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from common.startup import load_backend
 
-load_backend()  # Keras, without what TensorFlow says of missing GPUs
+load_backend()  # loads Keras without TensorFlow's start-up messages
 
 import keras
 import numpy as np
@@ -32,12 +32,12 @@ def read(split):
 
 
 def main(epochs=10):
-    """Trains, and prints how many of the test images are wrong."""
+    """Trains the network and prints the error on the test images."""
     keras.utils.set_random_seed(0)
     network = layers.CapsuleNetwork(
         (28, 28, 1), num_classes=10, conv_channels=64, num_prime_capsules=8
     )
-    # Its decoder's loss is added to this one.
+    # The network adds the reconstruction loss of its decoder.
     network.compile("adam", loss=layers.margin_loss, metrics=["accuracy"])
     network.fit(*read(Split.TRAIN), batch_size=32, epochs=epochs, verbose=2)
 

@@ -6,6 +6,32 @@ from common.errors import UserError
 from input_data import features as keys
 from input_data import image_file
 from input_data.transforms import fit, size_before
+from training.checkpoint import open_checkpoint
+
+
+def load_network(path):
+    """Loads a checkpoint of this project, not of TF1.
+
+    Returns:
+      Pair of a `keras.Model`, as of `functional`, and the `Checkpoint`.
+    """
+    opened = open_checkpoint(path)
+    architecture = opened.architecture
+    if architecture is None:
+        raise UserError(
+            f"{path}: convert it by python -m training.tf1_checkpoint"
+        )
+    model = architecture.build()
+    opened.load(model, architecture)
+    return functional(model, architecture.shape), opened
+
+
+def class_names(opened, names=None):
+    """List of the names of the classes: given, the checkpoint's, or numbers."""
+    count = opened.architecture.shape.num_classes
+    if names and not len(names) == len(set(names)) == count:
+        raise UserError(f"--class_names needs {count} different names")
+    return list(names or opened.class_names or map(str, range(count)))
 
 
 def functional(model, shape):

@@ -122,8 +122,9 @@ def _draw_accuracy(runs, title):
                 means.append(100 * np.mean(counts) / total)
                 ends.append(100 * np.array(confidence_interval(counts, total)))
             x = np.arange(len(runs)) + (index - 1) * width
-            bars = axes.bar(x, means, width, label=measure, alpha=0.6)
-            axes.bar_label(bars, fmt="%.1f", label_type="center")
+            axes.bar(x, means, width, label=measure, alpha=0.6)
+            for place, mean in zip(x, means, strict=True):
+                axes.text(place, 2, f" {mean:.1f}")  # beside the error bar
             axes.errorbar(
                 x, means, abs(np.transpose(ends) - means), fmt="k.", capsize=3
             )

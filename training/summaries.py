@@ -155,10 +155,12 @@ class Curve:
                 # A killed process may have left half a line.
                 complete = [line for line in lines if line.count(",") == 2]
                 self._rows = {int(row.split(",")[0]): row for row in complete}
+        self._last = 0  # the first row rewrites the file
 
     def add(self, step, loss, accuracy):
         """Writes a row."""
-        is_next = len(self._rows) > 0 and step > max(self._rows)
+        is_next = step > self._last > 0
+        self._last = max(step, self._last)
         self._rows[step] = f"{step},{loss:.6g},{accuracy:.6g}"
         if is_next:
             with writing(self._path), self._path.open("a") as file:

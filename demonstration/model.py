@@ -18,7 +18,7 @@ from input_data.images import PAIR_SHIFT
 from input_data.transforms import DIGIT_SIZE, center, center_of_mass
 from training.checkpoint import open_checkpoint
 from training.evaluate import Evaluator
-from training.inference import preparation
+from training.inference import class_names, preparation
 from training.scores import predicted_classes
 from visualisation.drawing import to_rgb, two_colors
 from visualisation.routing import by_position, map_of
@@ -132,9 +132,7 @@ class DemoModel:
             checkpoint.load(model, architecture)
             self._shape = architecture.shape
             self._num_targets = settings.num_targets
-            self._class_names = checkpoint.class_names or [
-                str(number) for number in range(self._shape.num_classes)
-            ]
+            self._class_names = class_names(checkpoint)
         name = f"{dataset}, {checkpoint.path.name}"
         self._trained = TrainedModel(model, pipeline, name)
         self._size = self._shape.height, self._shape.width

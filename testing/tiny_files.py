@@ -1,8 +1,9 @@
 """Tiny data sets for tests, written without the code that reads them."""
 
-import struct
+import io
 
 import numpy as np
+import scipy.io
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
@@ -86,35 +87,15 @@ def write_norb(folder):
         write_records(path, map(norb_example, images, labels))
 
 
-def _mat_element(kind, data):
-    return struct.pack("<II", kind, len(data)) + data + bytes(-len(data) % 8)
-
-
-def _mat_matrix(name, array_class, shape, *content):
-    return _mat_element(
-        14,
-        _mat_element(6, struct.pack("<II", array_class, 0))
-        + _mat_element(5, np.array(shape, "<i4").tobytes())
-        + _mat_element(1, name.encode())
-        + b"".join(content),
-    )
-
-
-def _mat_uint8(name, values):
-    data = _mat_element(2, values.tobytes(order="F"))
-    return _mat_matrix(name, 9, values.shape, data)
-
-
-def _mat_file(*variables):
-    return b"MATLAB 5.0".ljust(124) + b"\x00\x01IM" + b"".join(variables)
+def _mat_bytes(**variables):
+    buffer = io.BytesIO()
+    scipy.io.savemat(buffer, variables)
+    return buffer.getvalue()
 
 
 def svhn_bytes(images, labels):
     """A .mat file of images [N, 32, 32, 3] and labels of 1 to 10."""
-    return _mat_file(
-        _mat_uint8("X", np.moveaxis(images, 0, 3)),
-        _mat_uint8("y", labels[:, np.newaxis]),
-    )
+    return _mat_bytes(X=np.moveaxis(images, 0, 3), y=labels[:, np.newaxis])
 
 
 def write_svhn(folder):
@@ -127,20 +108,9 @@ def write_svhn(folder):
 
 def affnist_bytes(images, labels):
     """A .mat file of images [N, 40, 40]."""
-    names = b"".join(name.ljust(10, b"\0") for name in (b"image", b"label_int"))
-    return _mat_file(
-        _mat_matrix(
-            "affNISTdata",
-            2,
-            (1, 1),
-            _mat_element(5, struct.pack("<i", 10)),
-            _mat_element(1, names),
-            _mat_uint8(
-                "", images.reshape(len(images), np.prod(images.shape[1:])).T
-            ),
-            _mat_uint8("", labels[np.newaxis]),
-        )
-    )
+    columns = images.reshape(len(images), -1).T
+    data = {"image": columns, "label_int": labels[np.newaxis]}
+    return _mat_bytes(affNISTdata=data)
 
 
 def write_affnist(folder):

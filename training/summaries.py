@@ -155,12 +155,14 @@ class Curve:
                 # A killed process may have left half a line.
                 complete = [line for line in lines if line.count(",") == 2]
                 self._rows = {int(row.split(",")[0]): row for row in complete}
-        self._last = 0  # the first row rewrites the file
+        self._last = max(self._rows, default=-1)
+        self._is_complete = False  # until the first row rewrites the file
 
     def add(self, step, loss, accuracy):
         """Writes a row."""
-        is_next = step > self._last > 0
+        is_next = self._is_complete and step > self._last
         self._last = max(step, self._last)
+        self._is_complete = True
         self._rows[step] = f"{step},{loss:.6g},{accuracy:.6g}"
         if is_next:
             with writing(self._path), self._path.open("a") as file:

@@ -1,197 +1,119 @@
-"""Formats of files: what they hold, and what damaged ones are reported as."""
+"""Files that are missing or damaged, and packed ones, of every data set."""
 
 import gzip
-import io
 import shutil
 
 import numpy as np
 import pytest
-import tensorflow as tf
-from PIL import Image
 
 from common.errors import UserError
 from config import Config
 from input_data import features as keys
-from input_data import image_file, registry
-from input_data.datasets import affnist, norb
-from input_data.datasets.mnist_record_files import PAIR, SINGLE
-from input_data.records import RecordFiles, encode_example, write_records
-from input_data.registry import Split
+from input_data import registry
+from input_data.registry import DATASETS, Split
 from testing import tiny_files
 
-# For each data set: what writes its files, and one of them.
+# For each data set the function that writes its files, and one of them.
 FILES = {
     "affnist": (tiny_files.write_affnist, "training_and_validation.mat"),
     "arrays": (tiny_files.write_arrays, "x_train.npy"),
     "cifar10": (tiny_files.write_cifar10, "data_batch_3.bin"),
     "images": (tiny_files.write_images, "train/class0/0.png"),
-    "mnist": (tiny_files.write_idx, "train-images-idx3-ubyte"),
+    "mnist": (tiny_files.write_idx, "train-images-idx3-ubyte.gz"),
     "norb": (tiny_files.write_norb, "trainduo.tfrecords"),
     "svhn": (tiny_files.write_svhn, "train_32x32.mat"),
 }
 
 
-@pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("damage", ["missing", "truncated", "empty", "text"])
-def test_bad_files_are_named(name, damage, tmp_path):
-    write, file = FILES[name]
-    write(tmp_path)
-    path = tmp_path / file
-    if not path.exists():
-        path = path.with_name(f"{path.name}.gz")
-    content = path.read_bytes()
-    if damage == "missing":
-        if name == "images":
-            shutil.rmtree(path.parents[1])
-            (tmp_path / "train").mkdir()
-            path = path.parents[1]
-        else:
-            path.unlink()
-    elif damage == "truncated":
-        path.write_bytes(content[: len(content) // 2])
-    else:
-        path.write_bytes(b"" if damage == "empty" else b"no data\n" * 40)
-    config = Config(data_dir=str(tmp_path))
+def load(name, folder, split=Split.TRAIN):
+    pipeline = registry.load(name, split, Config(data_dir=str(folder)))
+    return list(pipeline.evaluation_batches(100))
+
+
+def check_error(name, folder, expected):
     with pytest.raises(UserError) as caught:
-        list(registry.load(name, Split.TRAIN, config).evaluation_batches(100))
-    assert path.name.removesuffix(".gz") in str(caught.value)
+        load(name, folder)
+    assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_affnist_images_are_columns(tmp_path):
-    images = tiny_files.random_images(3, 40, 40)
-    path = tmp_path / affnist.file_name(Split.TEST)
-    path.write_bytes(
-        tiny_files.affnist_bytes(images, np.array([3, 1, 4], "u1"))
-    )
-    pipeline = registry.load(
-        "affnist", Split.TEST, Config(data_dir=str(tmp_path))
-    )
-    ((x, _),) = pipeline.evaluation_batches(3)
-    assert x[keys.RECONS_LABEL].tolist() == [3, 1, 4]
-    np.testing.assert_array_equal(
-        x[keys.IMAGES][..., 0], images / np.float32(255)
-    )
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("damage", ["truncated", "empty", "text"])
+def test_damaged_files_are_named(name, damage, tmp_path):
+    write, file = FILES[name]
+    write(tmp_path)
+    path = tmp_path / file
+    content = {
+        "truncated": path.read_bytes()[: path.stat().st_size // 2],
+        "empty": b"",
+        "text": b"no data\n" * 40,
+    }
+    path.write_bytes(content[damage])
+    check_error(name, tmp_path, path.name)
 
 
-def test_norb_records_are_depth_first(tmp_path):
-    images = tiny_files.random_images(2, 2, 96, 96)
-    path = tmp_path / "x.tfrecords"
-    tiny_files.write_records(path, map(tiny_files.norb_example, images, [4, 0]))
-    read_images, labels = norb.read_records(path)
-    assert labels.tolist() == [4, 0]
-    assert read_images.shape in (images.shape, (2, 96, 96, 2))
-    np.testing.assert_array_equal(
-        np.sort(read_images.ravel()), np.sort(images.ravel())
-    )
+@pytest.mark.parametrize("name", FILES)
+def test_missing_files_are_named(name, tmp_path):
+    check_error(name, tmp_path / "none", "none")
+    check_error(name, tmp_path, str(tmp_path))
+    write, file = FILES[name]
+    write(tmp_path)
+    path = tmp_path / file
+    if name == "images":
+        path = path.parents[1]
+        shutil.rmtree(path)
+        path.mkdir()
+    else:
+        path.unlink()
+    check_error(name, tmp_path, path.name.removesuffix(".gz"))
 
 
-def single(label, seed, size=28):
-    image = np.random.default_rng(seed).integers(0, 256, (size, size), "u1")
-    features = {"height": size, "width": size, "depth": 1, "label": label}
-    return image, encode_example({**features, "image_raw": image.tobytes()})
+@pytest.mark.parametrize(
+    ("name", "file", "content"),
+    [
+        # Labels out of range.
+        (
+            "affnist",
+            "training_and_validation.mat",
+            tiny_files.affnist_bytes(
+                np.zeros((2, 40, 40), "u1"), np.array([10, 1], "u1")
+            ),
+        ),
+        ("cifar10", "data_batch_3.bin", b"\x0a" + bytes(3072)),
+        # Images of another data set.
+        (
+            "svhn",
+            "train_32x32.mat",
+            tiny_files.affnist_bytes(
+                np.zeros((2, 40, 40), "u1"), np.array([1, 1], "u1")
+            ),
+        ),
+        # Fewer labels than images.
+        ("mnist", "train-labels-idx1-ubyte", bytes([0, 0, 8, 1, 0, 0, 0, 0])),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "content",
+)
+def test_unsuitable_values_are_named(name, file, content, tmp_path):
+    FILES[name][0](tmp_path)
+    (tmp_path / file).write_bytes(content)
+    check_error(name, tmp_path, str(tmp_path))
 
 
-def test_the_encoder_writes_tensorflow_examples():
-    image, record = single(7, seed=0)
-    feature = tf.train.Example.FromString(record).features.feature
-    assert feature["label"].int64_list.value == [7]
-    assert feature["image_raw"].bytes_list.value == [image.tobytes()]
+def test_every_data_set_of_files_is_tested():
+    assert set(FILES) == set(DATASETS) - {"digits"}
 
 
-def test_records_are_read_in_any_order(tmp_path):
-    images, paths = [], []
-    for shard in range(2):
-        made = [single(n, 3 * shard + n) for n in range(3)]
-        images += [image for image, _ in made]
-        paths.append(tmp_path / f"shard{shard}")
-        write_records(paths[-1], [record for _, record in made])
-    files = RecordFiles(paths, SINGLE)
-    assert len(files) == 6
-    labels, (found,) = files.read(np.array([5, 0, 3, 0]))
-    assert np.ravel(labels).tolist() == [2, 0, 0, 0]
-    expected = np.stack([images[n] for n in (5, 0, 3, 0)])
-    np.testing.assert_array_equal(found.reshape(expected.shape), expected)
-
-
-@pytest.mark.parametrize("place", [3, 40, 500])
-def test_a_flipped_bit_in_records_is_found(tmp_path, place):
-    path = tmp_path / "x.tfrecords"
-    write_records(path, [single(1, n)[1] for n in range(3)])
-    content = bytearray(path.read_bytes())
-    content[len(content) // 3 + place] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(UserError, match="x.tfrecords"):
-        RecordFiles([path], SINGLE).read(np.array([0, 1, 2]))
-
-
-@pytest.mark.parametrize("labels", [(3, 3), (1, 10)])
-def test_wrong_labels_of_pairs_are_found(tmp_path, labels):
-    image = bytes(28 * 28)
-    features = {"height": 28, "width": 28, "depth": 1}
-    features |= dict(zip(PAIR.labels, labels, strict=True))
-    features |= dict.fromkeys(PAIR.images, image)
-    write_records(tmp_path / "x", [encode_example(features)])
-    with pytest.raises(UserError, match="/x"):
-        RecordFiles([tmp_path / "x"], PAIR).read(np.array([0]))
-
-
-def encoded(image, kind="PNG", **options):
-    buffer = io.BytesIO()
-    image.save(buffer, kind, **options)
-    return buffer.getvalue()
-
-
-GRAY = np.random.default_rng(0).integers(0, 256, (5, 7), "u1")
-RGB = np.random.default_rng(1).integers(0, 256, (5, 7, 3), "u1")
-
-
-@pytest.mark.parametrize("invert", [False, True])
-def test_modes_of_images(invert):
-    def decode(image, color):
-        return image_file.decode(encoded(image), "a", color, invert)
-
-    gray = 255 - GRAY if invert else GRAY
-    rgb = 255 - RGB if invert else RGB
-    for image in (Image.fromarray(GRAY), Image.fromarray(GRAY).convert("RGB")):
-        result = decode(image, False)[..., 0].astype(int)
-        assert abs(result - gray).max() <= 1
-    np.testing.assert_array_equal(decode(Image.fromarray(RGB), True), rgb)
-    np.testing.assert_array_equal(
-        decode(Image.fromarray(GRAY), True), np.repeat(gray[..., None], 3, -1)
-    )
-    # Transparent pixels are black.
-    alpha = np.zeros((5, 7, 1), "u1")
-    alpha[2:] = 255
-    image = Image.fromarray(np.concatenate([RGB, alpha], axis=-1))
-    result = decode(image, True)
-    np.testing.assert_array_equal(result[2:], rgb[2:])
-    assert not result[:2].any()
-
-
-def test_orientation_and_animations():
-    exif = Image.Exif()
-    exif[0x0112] = 6  # rotated by 90 degrees
-    content = encoded(Image.fromarray(GRAY), exif=exif)
-    turned = image_file.decode(content, "a", False)[..., 0]
-    np.testing.assert_array_equal(turned, np.rot90(GRAY, -1))
-    frames = [Image.fromarray(np.full((4, 4), v, "u1")) for v in (9, 200)]
-    content = encoded(frames[0], "GIF", save_all=True, append_images=frames[1:])
-    assert (image_file.decode(content, "a", False) == 9).all()
-
-
-def test_packed_files(tmp_path):
-    tiny_files.write_arrays(tmp_path)
-    config = Config(data_dir=str(tmp_path))
-
-    def images():
-        pipeline = registry.load("arrays", Split.TEST, config)
-        ((x, _),) = pipeline.evaluation_batches(100)
-        return x[keys.IMAGES]
-
-    plain = images()
-    path = tmp_path / "x_test.npy"
-    with gzip.open(f"{path}.gz", "wb") as file:
-        file.write(path.read_bytes())
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [("arrays", "x_test.npy"), ("mnist", "t10k-labels-idx1-ubyte")],
+)
+def test_gzipped_files_are_unpacked(name, file, tmp_path):
+    FILES[name][0](tmp_path)
+    ((before, _),) = load(name, tmp_path, Split.TEST)
+    path = tmp_path / file
+    packed = gzip.compress(path.read_bytes())
     path.unlink()
-    np.testing.assert_array_equal(images(), plain)
+    (tmp_path / f"{file}.gz").write_bytes(packed)
+    ((after, _),) = load(name, tmp_path, Split.TEST)
+    for key in (keys.IMAGES, keys.RECONS_LABEL):
+        np.testing.assert_array_equal(before[key], after[key])

@@ -63,19 +63,39 @@ def write_cifar10(folder):
         (folder / f"{name}.bin").write_bytes(content)
 
 
-def norb_example(image, label, **other):
-    """The serialised record of an image [2, 96, 96]."""
-    values = {"label": [label], "height": [96], "width": [96], "depth": [2]}
-    values = {**values, "meta": [1, 2, 34, 5], **other}
-    features = {
-        name: tf.train.Feature(int64_list=tf.train.Int64List(value=numbers))
-        for name, numbers in values.items()
-    }
-    features["image_raw"] = tf.train.Feature(
-        bytes_list=tf.train.BytesList(value=[image.tobytes()])
+def example(**features):
+    """A serialized `tf.train.Example` of integers, lists of them and bytes."""
+    message = tf.train.Example()
+    for name, value in features.items():
+        feature = message.features.feature[name]
+        if isinstance(value, bytes):
+            feature.bytes_list.value.append(value)
+        else:
+            feature.int64_list.value.extend(np.atleast_1d(value).tolist())
+    return message.SerializeToString()
+
+
+def norb_example(image, label):
+    """The record of a stereo pair [2, 96, 96]."""
+    size = {"height": 96, "width": 96, "depth": 2}
+    pixels = image.tobytes()
+    return example(**size, label=label, meta=[1, 2, 34, 5], image_raw=pixels)
+
+
+def mnist_example(labels, images):
+    """The record of a digit, or of two digits and the merged image."""
+    names = ["label"], ["image_raw"]
+    if len(labels) == 2:
+        names = (
+            ["label_1", "label_2"],
+            ["image_raw_1", "image_raw_2", "merged_raw"],
+        )
+    features = dict(
+        zip(("height", "width", "depth"), images[0].shape, strict=True)
     )
-    example = tf.train.Example(features=tf.train.Features(feature=features))
-    return example.SerializeToString()
+    features |= zip(names[0], labels, strict=True)
+    features |= zip(names[1], [i.tobytes() for i in images], strict=True)
+    return example(**features)
 
 
 def write_norb(folder):
@@ -133,7 +153,7 @@ def write_png(path, image):
 
 
 def write_images(folder):
-    """Folders train and test with three classes of 24x20 colour images."""
+    """Folders train and test with three classes of 24x20 color images."""
     for name, count in (("train", NUM_TRAIN), ("test", NUM_TEST)):
         for number, image in enumerate(random_images(count, 24, 20, 3)):
             write_png(
@@ -142,7 +162,7 @@ def write_images(folder):
 
 
 class TinyPhotos(tfds.core.GeneratorBasedBuilder):
-    """A set of TFDS that needs no download: colour images of one size."""
+    """A set of TFDS that needs no download: color images of one size."""
 
     VERSION = tfds.core.Version("1.0.0")
     SHAPE = (20, 24, 3)

@@ -61,7 +61,7 @@ def read_arrays(data_dir, training):
             f"{path} has {images.dtype} values of shape {images.shape}, "
             "expected uint8 [N, H, W] or [N, H, W, C]"
         )
-    _, labels = _read(data_dir, f"y_{this}")
+    labels = _read_labels(data_dir, this)
     names_path, names = pathlib.Path(data_dir, "class_names.txt"), None
     if names_path.exists():
         with reading(names_path):
@@ -71,9 +71,10 @@ def read_arrays(data_dir, training):
     else:
         num_classes = 1 + int(labels.max(initial=0))
         if any(pathlib.Path(data_dir).glob(f"y_{other}.npy*")):
-            _, others = _read(data_dir, f"y_{other}")
+            others = _read_labels(data_dir, other)
             num_classes = max(num_classes, 1 + int(others.max(initial=0)))
-    images = images.reshape((*images.shape[:3], -1))
+    if images.ndim == 3:
+        images = images[..., np.newaxis]
     return labelled_images(path, images, labels, num_classes, names)
 
 
@@ -81,3 +82,12 @@ def _read(data_dir, name):
     path = find(data_dir, f"{name}.npy", f"{name}.npy.gz")
     with reading(path), open_file(path) as file:
         return path, np.lib.format.read_array(file, allow_pickle=False)
+
+
+def _read_labels(data_dir, part):
+    path, values = _read(data_dir, f"y_{part}")
+    with reading(path):
+        labels = values.astype(np.int64)
+        if (labels != values).any():
+            raise ValueError("labels must be integers")
+    return labels

@@ -1,5 +1,3 @@
-import gzip
-
 import numpy as np
 import pytest
 
@@ -29,70 +27,86 @@ def write(folder, **changed):
     return folder
 
 
-def test_arrays_are_read_as_they_are(tmp_path):
-    data = arrays.read_arrays(write(tmp_path), training=True)
-    np.testing.assert_array_equal(data.images, IMAGES[..., None])
+def load(folder, split, **settings):
+    config = Config(data_dir=str(folder), **settings)
+    return registry.load("arrays", split, config)
+
+
+@pytest.mark.parametrize("images", [IMAGES, IMAGES[..., None].repeat(3, -1)])
+@pytest.mark.parametrize(
+    "labels", [LABELS, LABELS[:, None].astype("u1"), LABELS.astype(float)]
+)
+def test_values_and_number_of_classes(tmp_path, images, labels):
+    write(tmp_path, x_train=np.asfortranarray(images), y_train=labels)
+    data = arrays.read_arrays(tmp_path, training=True)
+    np.testing.assert_array_equal(data.images, images.reshape(6, 12, 14, -1))
     np.testing.assert_array_equal(data.labels, LABELS)
     assert data.num_classes == 4
-    # The test part has as many classes as the training knows.
+    # The largest label is among the training's.
     assert arrays.read_arrays(tmp_path, training=False).num_classes == 4
 
 
-def test_other_orders_columns_and_gzip(tmp_path):
-    images = np.asfortranarray(tiny_files.random_images(6, 12, 14, 3))
-    write(tmp_path, x_train=images, y_train=LABELS[:, None].astype("uint8"))
-    path = tmp_path / "x_train.npy"
-    (tmp_path / "x_train.npy.gz").write_bytes(gzip.compress(path.read_bytes()))
-    path.unlink()
-    data = arrays.read_arrays(tmp_path, training=True)
-    np.testing.assert_array_equal(data.images, images)
-    np.testing.assert_array_equal(data.labels, LABELS)
-
-
-def test_a_test_part_alone_is_evaluated(tmp_path):
+@pytest.mark.parametrize(("text", "count"), [(None, 2), ("a\nb\nc \n\n", 3)])
+def test_the_test_images_alone_are_enough_to_evaluate(tmp_path, text, count):
     write(tmp_path, x_train=None, y_train=None)
-    names = tmp_path / "class_names.txt"
-    for text, count in ((None, 2), ("a\nb\nc\n\n", 3)):
-        if text:
-            names.write_text(text)
-        options = Config(data_dir=str(tmp_path))
-        pipeline = registry.load("arrays", Split.TEST, options)
-        assert pipeline.spec.shape.num_classes == count
-        ((x, _),) = pipeline.evaluation_batches(9)  # in their order
-        np.testing.assert_allclose(x[keys.IMAGES][..., 0], IMAGES[:3] / 255)
-    assert list(pipeline.spec.names) == ["a", "b", "c"]
-    with pytest.raises(UserError, match=r"has no x_train\.npy or x_train\.npy"):
-        registry.load("arrays", Split.TRAIN, options)
+    if text:
+        (tmp_path / "class_names.txt").write_text(text)
+    pipeline = load(tmp_path, Split.TEST)
+    assert pipeline.spec.shape == keys.ImageShape(12, 14, 1, count)
+    assert pipeline.spec.class_names == (("a", "b", "c") if text else None)
+    ((x, _),) = pipeline.evaluation_batches(9)
+    np.testing.assert_allclose(x[keys.IMAGES][..., 0], IMAGES[:3] / 255)
 
 
-def test_a_part_of_sorted_classes_has_all(tmp_path):
-    labels = np.repeat(np.arange(2), 50)
+def test_a_part_of_sorted_images_has_all_classes(tmp_path):
     images = tiny_files.random_images(100, 5, 5)
+    labels = np.repeat([0, 1], 50)
     write(
-        tmp_path,
-        **{f"x_{part}": images for part in ("train", "test")},
-        **{f"y_{part}": labels for part in ("train", "test")},
+        tmp_path, x_train=images, y_train=labels, x_test=images, y_test=labels
     )
-    options = Config(data_dir=str(tmp_path), eval_size=30)
-    test = registry.load("arrays", Split.TEST, options)
-    ((_, y),) = test.evaluation_batches(100)
-    assert np.asarray(y[keys.LOGITS]).sum(axis=0).min() >= 5
-    held_out = registry.load("arrays", Split.VALID_TEST, options)
-    ((_, y),) = held_out.evaluation_batches(100)
-    assert np.asarray(y[keys.LOGITS]).sum(axis=0).min() >= 3
-    # With other arrays others are held out, which a checkpoint must know.
-    (digest,) = held_out.spec.split_fingerprints.values()
-    write(tmp_path, x_train=images[:-1], y_train=labels[:-1])
-    fewer = registry.load("arrays", Split.VALID_TRAIN, options)
-    assert [digest] != list(fewer.spec.split_fingerprints.values())
-    training = registry.load("arrays", Split.TRAIN, options)
-    assert not training.spec.split_fingerprints
-    # Images are numbered as in the file.
-    (number,) = training.training_indices(0, 1, 0).numpy()
-    ((x, _),) = training.training_batches(1, 0, 0, 1)
-    np.testing.assert_allclose(x[keys.IMAGES][0, ..., 0] * 255, images[number])
+    for split, settings in (
+        (Split.TEST, {"eval_size": 30}),
+        (Split.VALID_TEST, {}),
+    ):
+        pipeline = load(tmp_path, split, **settings)
+        ((_, y),) = pipeline.evaluation_batches(100)
+        assert y[keys.LOGITS].sum(axis=0).min() >= 3
 
 
-def test_a_folder_is_needed():
-    with pytest.raises(UserError, match="arrays needs --data_dir, a folder"):
+def test_checkpoints_of_earlier_versions_have_the_same_validation(tmp_path):
+    tiny_files.write_arrays(tmp_path)
+    pipeline = load(tmp_path, Split.VALID_TEST)
+    fingerprints = {"divided_for_validation": "cc6ea75391e3076a"}
+    assert pipeline.spec.split_fingerprints == fingerprints
+    ((x, _),) = pipeline.evaluation_batches(100)
+    assert x[keys.RECONS_LABEL].tolist() == [1, 0, 1]
+    assert not load(tmp_path, Split.TRAIN).spec.split_fingerprints
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"x_train": IMAGES / 255},
+        {"x_train": IMAGES[0]},
+        {"x_train": IMAGES[:0]},
+        {"x_train": np.array([{}])},
+        {"y_train": LABELS[:5]},
+        {"y_train": LABELS - 1},
+        {"y_train": LABELS / 2},
+        {"y_train": np.eye(4)[LABELS]},
+        {"y_train": np.array(list("aabbcc"))},
+    ],
+    ids=range(9),
+)
+def test_unsuitable_arrays_are_named(tmp_path, changed):
+    write(tmp_path, **changed)
+    with pytest.raises(UserError, match="(x|y)_train.npy"):
+        load(tmp_path, Split.TRAIN)
+    (tmp_path / "class_names.txt").write_text("only one\n")
+    with pytest.raises(UserError, match="_train.npy"):
+        load(tmp_path, Split.TRAIN)
+
+
+def test_a_folder_is_required():
+    with pytest.raises(UserError, match="--data_dir"):
         registry.load("arrays", Split.TRAIN, Config())

@@ -50,6 +50,11 @@ def load(split, config):
             train, config.seed, "validation"
         )
     files = train if split.is_training else test
+    if not files:
+        raise UserError(
+            f"{root} has one image of each class, of which none can be held "
+            "out: add images"
+        )
     # The first part of the files, with a small eval_size, has all classes.
     np.random.default_rng(0).shuffle(files)
     images = _read(files, config.image_size, config.color)

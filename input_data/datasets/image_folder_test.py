@@ -1,81 +1,50 @@
 import collections
-import itertools
 import pathlib
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from common.errors import UserError
 from config import Config
 from input_data import features as keys
-from input_data.datasets import image_folder
+from input_data import registry
 from input_data.datasets.image_folder import divide
 from input_data.registry import Split
 from testing.tiny_files import random_images, write_png
 
-RAMP = (np.arange(24, dtype=np.uint8) * 10).reshape(4, 6)
-RAMP_COLOURS = np.stack([RAMP, RAMP // 2, 255 - RAMP], axis=-1)
 
-
-def write_classes(root, counts, shape=(6, 6, 1)):
-    """Folders named by the keys of `counts`, with that many PNG images.
-
-    Every pixel of an image is a number of its own, so that it can be known.
-    """
-    number = itertools.count(1)
+def write_classes(root, counts):
+    """Folders with that many images; the pixels of image n are all n."""
+    value = 0
     for name, count in counts.items():
         for _ in range(count):
-            value = next(number)
-            image = np.full(shape, value, np.uint8)
+            value += 1
+            image = np.full((6, 6, 1), value, np.uint8)
             write_png(root / name / f"{value:03d}.png", image)
 
 
-def load(root, split=Split.TRAIN, **options):
-    return image_folder.load(split, Config(data_dir=root, **options))
+def load(root, split=Split.TRAIN, **settings):
+    config = Config(data_dir=str(root), **settings)
+    return registry.load("images", split, config)
 
 
 def contents(pipeline):
-    """(value, label) of every image, sorted; each image has one value."""
-    found = []
-    for x, _ in pipeline.evaluation_batches(7):
-        values = np.rint(x[keys.IMAGES][:, 0, 0, 0] * 255).astype(int)
-        labels = x[keys.RECONS_LABEL]
-        found += zip(values.tolist(), labels.tolist(), strict=True)
-    return sorted(found)
+    """The (value, label) of every image, sorted."""
+    ((x, _),) = pipeline.evaluation_batches(1000)
+    values = np.rint(x[keys.IMAGES][:, 0, 0, 0] * 255).astype(int)
+    return sorted(zip(values, x[keys.RECONS_LABEL], strict=True))
 
 
-def read_one(tmp_path, content, name="x.png", **options):
-    """What becomes of one file: the image as uint8."""
-    for number, folder in enumerate(("train/a", "train/b", "test/a")):
-        (tmp_path / folder).mkdir(parents=True)
-        file_name = name if folder == "test/a" else f"{number}.{name}"
-        (tmp_path / folder / file_name).write_bytes(content)
-    pipeline = load(tmp_path, Split.TEST, **options)
-    ((x, _),) = pipeline.evaluation_batches(1)
-    return np.rint(x[keys.IMAGES][0] * 255).astype(np.uint8)
-
-
-def test_classes_are_the_sorted_names_and_the_split_is_stratified(tmp_path):
+def test_classes_are_sorted_and_the_split_is_stratified(tmp_path):
     write_classes(tmp_path, {"zebra": 100, "ant": 80, "owl": 2})
-    train = contents(load(tmp_path))
-    test = contents(load(tmp_path, Split.TEST))
-    # Values 1 to 100 are zebras (class 2), to 180 ants (0), then owls (1).
-    expected = [
-        (v, 2 if v <= 100 else 0 if v <= 180 else 1) for v in range(1, 183)
-    ]
-    assert sorted(train + test) == expected
+    train, test = contents(load(tmp_path)), contents(load(tmp_path, Split.TEST))
+    labels = [2] * 100 + [0] * 80 + [1] * 2
+    assert sorted(train + test) == list(enumerate(labels, start=1))
     counts = collections.Counter(label for _, label in test)
-    # A fifth of each on average, deviations 4 and 3.6; of two exactly one.
+    # A fifth of each on average, with deviations of 4 and 3.6; of two one.
     assert abs(counts[2] - 20) <= 3 * 4
     assert abs(counts[0] - 16) <= 3 * 3.6
     assert counts[1] == 1
-
-
-def test_the_seed_fixes_the_split(tmp_path):
-    write_classes(tmp_path, {"a": 20, "b": 20})
-    tests = [contents(load(tmp_path, Split.TEST, seed=s)) for s in (1, 1, 2)]
-    assert tests[0] == tests[1] != tests[2]
-    assert load(tmp_path, seed=2).spec.split_seed == 2
 
 
 def test_validation_divides_the_training_images(tmp_path):
@@ -94,26 +63,40 @@ def paths_of(count, name="image"):
     ]
 
 
+@pytest.mark.parametrize(
+    ("count", "seed", "purpose", "expected", "fingerprint"),
+    [
+        (10, 0, "test", "a9 a6 b5 b3", "e3b0c44298fc1c14"),
+        (10, 1, "test", "a5 a1 b6", "e3b0c44298fc1c14"),
+        (2, 0, "validation", "a0 b0", "dd5ba9b7daa88bd8"),
+    ],
+)
+def test_checkpoints_of_earlier_versions_have_the_same_split(
+    count, seed, purpose, expected, fingerprint
+):
+    files = paths_of(count)
+    kept, held_out, digest = divide(files, seed, purpose)
+    names = [f"{label}{path.stem[-1]}" for path, label in held_out]
+    assert names == expected.split()
+    assert digest == fingerprint
+    assert sorted(kept + held_out) == files
+
+
 def test_added_or_removed_files_move_no_others():
     files = paths_of(60)
     for seed in range(5):
         kept, held_out, digest = divide(files, seed, "test")
-        assert sorted(kept + held_out) == sorted(files)
         for others in (files[7:], files + paths_of(40, "new")):
-            now_kept, now_held_out, same = divide(others, seed, "test")
-            assert same == digest
+            now_kept, now_held_out, now = divide(others, seed, "test")
+            assert now == digest
             assert not set(kept) & set(now_held_out)
             assert not set(held_out) & set(now_kept)
-    purposes = [divide(files, 0, p)[1] for p in ("test", "validation")]
-    assert purposes[0] != purposes[1]
 
 
 def test_the_fingerprint_shows_moved_files():
     changes = {True: 0, False: 0}
     for seed in range(300):
-        kept, held_out, digest = divide(paths_of(3), seed, "test")
-        for side in (kept, held_out):
-            assert {label for _, label in side} == {"a", "b"}
+        kept, _, digest = divide(paths_of(3), seed, "test")
         _, now_held_out, now = divide(paths_of(4), seed, "test")
         moved = bool(set(kept) & set(now_held_out))
         assert not moved or now != digest
@@ -129,39 +112,58 @@ def test_folders_train_and_test_are_the_split(tmp_path):
     assert load(tmp_path, Split.VALID_TRAIN, seed=4).spec.split_seed == 4
 
 
-def test_a_first_part_of_the_evaluation_has_all_classes(tmp_path):
-    counts = {f"test/{name}": 30 for name in "abc"}
-    write_classes(
-        tmp_path, {"train/a": 1, "train/b": 1, "train/c": 1, **counts}
-    )
+def test_a_part_of_the_evaluation_has_all_classes(tmp_path):
+    counts = {
+        f"{part}/{name}": 30 for part in ("train", "test") for name in "abc"
+    }
+    write_classes(tmp_path, counts)
     part = contents(load(tmp_path, Split.TEST, eval_size=15))
     assert {label for _, label in part} == {0, 1, 2}
 
 
-def test_a_wrong_suffix_does_not_matter(tmp_path):
-    content = tf.io.encode_png(RAMP[..., None]).numpy()
-    image = read_one(tmp_path, content, "x.jpg")
-    np.testing.assert_array_equal(image[..., 0], RAMP)
+def test_hidden_and_other_files_are_ignored(tmp_path):
+    write_classes(tmp_path, {"a": 3, "b": 3})
+    (tmp_path / ".cache").mkdir()
+    for name in ("labels.csv", "a/.DS_Store", "a/Thumbs.db", "b/.hidden.png"):
+        (tmp_path / name).write_text("no image")
+    # The content decides on the format.
+    (tmp_path / "a" / "001.png").rename(tmp_path / "a" / "001.JPG")
+    train, test = contents(load(tmp_path)), contents(load(tmp_path, Split.TEST))
+    assert len(train + test) == 6
 
 
 @pytest.mark.parametrize("color", [True, False])
-def test_grey_and_coloured_images_together(tmp_path, color):
-    for name, image in (
-        ("train/a", RAMP[..., None]),
-        ("train/b", RAMP_COLOURS),
-        ("test/a", RAMP_COLOURS),
-    ):
-        write_png(tmp_path / name / "1.png", image)
-    for split in (Split.TRAIN, Split.TEST):
-        depth = load(tmp_path, split, color=color).spec.shape.depth
-        assert depth == (3 if color else 1)
+def test_size_and_color(tmp_path, color):
+    # Images of several sizes, some gray and some color.
+    for part in ("train", "test"):
+        for name, shape in (("a", (64, 96, 1)), ("b", (80, 64, 3))):
+            image = random_images(1, *shape)[0] // 8
+            image[:, shape[1] // 2 :] += 200
+            write_png(tmp_path / part / name / "1.png", image)
+    for split in Split.TRAIN, Split.TEST:
+        pipeline = load(tmp_path, split, image_size=8, color=color)
+        assert pipeline.spec.shape == keys.ImageShape(
+            8, 8, 3 if color else 1, 2
+        )
+    ((x, _),) = pipeline.evaluation_batches(2)
+    # Each pixel averages the noise below it.
+    assert abs(x[keys.IMAGES][:, :, :3] * 255 - 15.5).max() < 8
+    assert abs(x[keys.IMAGES][:, :, 5:] * 255 - 215.5).max() < 8
+    with pytest.raises(UserError, match="--image_size"):
+        pipeline = load(tmp_path)
 
 
-def test_image_size_averages_over_what_it_shrinks(tmp_path):
-    image = random_images(1, 64, 96, 1)[0] // 8
-    image[:, 48:] += 200
-    content = tf.io.encode_png(image).numpy()
-    found = read_one(tmp_path, content, image_size=8)
-    assert found.shape == (8, 8, 1)
-    assert abs(found[:, :3].astype(float) - 15.5).max() < 6
-    assert abs(found[:, 5:].astype(float) - 215.5).max() < 6
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ({"a": 1, "b": 1}, "{}"),
+        ({"one/a": 3, "one/b": 3}, "{}/one"),
+        ({"train/a": 2, "train/b": 2, "test/c": 1}, "{}/test/c"),
+    ],
+)
+def test_unsuitable_folders_are_named(tmp_path, counts, expected):
+    write_classes(tmp_path, counts)
+    with pytest.raises(UserError, match=expected.format(tmp_path)):
+        load(tmp_path, Split.TEST)
+    with pytest.raises(UserError, match="--data_dir"):
+        registry.load("images", Split.TEST, Config())

@@ -1,238 +1,155 @@
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from common.errors import UserError
 from config import Config
 from input_data import features as keys
 from input_data import registry
-from input_data.datasets.mnist_record_files import PAIR, SINGLE
-from input_data.records import encode_example
 from input_data.registry import Split
 from testing.mnist_files import write_mnist
-from testing.tiny_files import write_records
+from testing.tiny_files import mnist_example, random_images, write_records
 
-SIZE = 28
-
-
-def record(layout, labels, images):
-    height, width, depth = images[0].shape
-    features = {"height": height, "width": width, "depth": depth}
-    features |= dict(zip(layout.labels, labels, strict=True))
-    images = [image.tobytes() for image in images]
-    features |= dict(zip(layout.images, images, strict=True))
-    return encode_example(features)
+TEST_PAIRS = "multitest_4shifted_mnist.tfrecords"
 
 
-def write_single(path, labels, size=SIZE, seed=0):
-    """Noise images; returns them as uint8 [N, size, size, 1]."""
-    images = np.random.default_rng(seed).integers(
-        0, 256, (len(labels), size, size, 1), dtype=np.uint8
-    )
-    rows = [
-        record(SINGLE, [label], [image])
-        for label, image in zip(labels, images, strict=True)
-    ]
-    write_records(path, rows)
+def write_single(path, labels, size=28):
+    """Writes noise; returns it as uint8 [N, size, size, 1]."""
+    images = random_images(len(labels), size, size, 1)
+    pairs = zip(labels, images, strict=True)
+    write_records(path, [mnist_example([n], [image]) for n, image in pairs])
     return images
 
 
 def write_pairs(prefix, num_shards, shard_size, shape=(13, 11, 1)):
-    """Noise; returns labels [2, N] and images [3, N, *shape]."""
-    generator = np.random.default_rng(0)
+    """Writes noise; returns labels [N, 2] and images [N, 3, *shape]."""
     count = num_shards * shard_size
-    first = generator.integers(0, 10, count)
-    labels = np.stack([first, (first + generator.integers(1, 10, count)) % 10])
-    images = generator.integers(0, 256, (3, count, *shape), dtype=np.uint8)
-    rows = [record(PAIR, labels[:, n], images[:, n]) for n in range(count)]
+    labels = np.stack([np.arange(count) % 10, np.arange(3, count + 3) % 10], 1)
+    images = random_images(count, 3, *shape)
+    records = list(map(mnist_example, labels, images))
     for shard in range(num_shards):
-        write_records(
-            f"{prefix}-{shard:05d}-of-{num_shards:05d}",
-            rows[shard * shard_size : (shard + 1) * shard_size],
-        )
+        path = f"{prefix}-{shard:05d}-of-{num_shards:05d}"
+        write_records(path, records[shard * shard_size :][:shard_size])
     return labels, images
 
 
-def load(split, **options):
-    return registry.load("mnist", split, Config(**options))
-
-
-def images_of(batch):
-    return batch[0][keys.IMAGES]
-
-
-def training(pipeline, start, stop, seed=0, batch_size=6):
-    return list(
-        pipeline.training_batches(
-            batch_size, seed, start, stop
-        ).as_numpy_iterator()
-    )
-
-
-def flip(path, place):
-    content = bytearray(path.read_bytes())
-    content[place] ^= 1
-    path.write_bytes(content)
+def load(split, data_dir, **settings):
+    config = Config(data_dir=str(data_dir), **settings)
+    return registry.load("mnist", split, config)
 
 
 @pytest.mark.parametrize(
-    ("split", "options", "name"),
+    ("split", "settings", "names"),
     [
-        (Split.TRAIN, {}, "train_2shifted_mnist.tfrecords"),
-        (Split.TRAIN, {"shift": 6}, "train_6shifted_mnist.tfrecords"),
-        (Split.TRAIN, {"augment": True}, "train_0shifted_mnist.tfrecords"),
-        (Split.TEST, {"shift": 6}, "test_0shifted_mnist.tfrecords"),
-        (Split.VALID_TRAIN, {}, "train_2shifted_mnist_valid.tfrecords"),
-        (Split.VALID_TRAIN, {}, "valid_train_2shifted_mnist.tfrecords"),
-        (Split.VALID_TEST, {}, "test_0shifted_mnist_valid.tfrecords"),
-        (Split.VALID_TEST, {}, "valid_test_0shifted_mnist.tfrecords"),
+        (Split.TRAIN, {}, "train_2shifted_mnist"),
+        (Split.TRAIN, {"shift": 6}, "train_6shifted_mnist"),
+        (Split.TRAIN, {"augment": True}, "train_0shifted_mnist"),
+        (Split.TEST, {"shift": 6}, "test_0shifted_mnist"),
+        # Of two names the first is read.
+        (
+            Split.VALID_TRAIN,
+            {},
+            "train_2shifted_mnist_valid valid_train_2shifted_mnist",
+        ),
+        (Split.VALID_TRAIN, {}, "valid_train_2shifted_mnist"),
+        (Split.VALID_TEST, {}, "test_0shifted_mnist_valid"),
+        (Split.VALID_TEST, {}, "valid_test_0shifted_mnist"),
     ],
 )
-def test_reads_the_file_of_each_split(tmp_path, split, options, name):
-    images = write_single(tmp_path / name, [7, 2, 1])
-    pipeline = load(split, data_dir=str(tmp_path), **options)
-    assert pipeline.spec == keys.Spec(
-        keys.ImageShape(SIZE, SIZE, 1, 10),
-        num_targets=1,
-        num_examples=3,
-        num_images=3,
-    )
-    ((x, y),) = pipeline.evaluation_batches(3)
-    np.testing.assert_allclose(
-        x[keys.IMAGES], images / np.float32(255), atol=1e-7
-    )
-    np.testing.assert_array_equal(y[keys.RECONS], x[keys.IMAGES])
+def test_the_file_of_each_split(tmp_path, split, settings, names):
+    for number, name in enumerate(names.split()):
+        labels = [7 - number, 2, 1]
+        images = write_single(tmp_path / f"{name}.tfrecords", labels)
+    pipeline = load(split, tmp_path, **settings)
+    shape = keys.ImageShape(28, 28, 1, 10)
+    assert pipeline.spec == keys.Spec(shape, 1, num_examples=3, num_images=3)
+    ((x, _),) = pipeline.evaluation_batches(3)
+    np.testing.assert_allclose(x[keys.IMAGES], images / 255, atol=1e-6)
     assert x[keys.RECONS_LABEL].tolist() == [7, 2, 1]
-    np.testing.assert_array_equal(y[keys.LOGITS], np.eye(10)[[7, 2, 1]])
 
 
-def test_of_two_names_the_first_is_read(tmp_path):
-    write_single(tmp_path / "valid_train_2shifted_mnist.tfrecords", [1])
-    write_single(tmp_path / "train_2shifted_mnist_valid.tfrecords", [2])
-    pipeline = load(Split.VALID_TRAIN, data_dir=str(tmp_path))
-    ((x, _),) = pipeline.evaluation_batches(1)
-    assert x[keys.RECONS_LABEL].tolist() == [2]
+def test_each_epoch_takes_every_record_once(tmp_path):
+    write_pairs(tmp_path / TEST_PAIRS, num_shards=3, shard_size=3)
+    pipeline = load(Split.TRAIN, tmp_path / f"{TEST_PAIRS}@3", num_targets=2)
+    batches = list(pipeline.training_batches(3, 0, 0, 6).as_numpy_iterator())
+    labels = np.concatenate([x[keys.RECONS_LABEL] for x, _ in batches])
+    for epoch in labels.reshape(2, 9):
+        assert sorted(epoch) == list(range(9))
+    assert (labels[:9] != labels[9:]).any()
+    (resumed,) = pipeline.training_batches(3, 0, 5, 6).as_numpy_iterator()
+    tf.nest.map_structure(np.testing.assert_array_equal, resumed, batches[5])
 
 
-def test_beside_records_that_are_padded_otherwise_idx_files_are_read(tmp_path):
+def test_pairs(tmp_path):
+    labels, images = write_pairs(tmp_path / TEST_PAIRS, 3, 2)
+    data_dir = tmp_path / f"{TEST_PAIRS}@3"
+    pipeline = load(Split.TEST, data_dir, num_targets=2)
+    spec = pipeline.spec
+    assert spec.shape == keys.ImageShape(13, 11, 1, 10)
+    assert (spec.num_targets, spec.num_examples, spec.num_images) == (2, 6, 6)
+    ((x, y),) = pipeline.evaluation_batches(6)
+    stored = [y[keys.RECONS], y[keys.SPARE_RECONS], x[keys.IMAGES]]
+    np.testing.assert_allclose(
+        np.stack(stored, axis=1), images / 255, atol=1e-6
+    )
+    np.testing.assert_array_equal(x[keys.RECONS_LABEL], labels[:, 0])
+    np.testing.assert_array_equal(x[keys.SPARE_LABEL], labels[:, 1])
+    part = load(Split.TEST, data_dir, num_targets=2, eval_size=4)
+    assert part.spec.num_examples == 4
+    for settings in (
+        {},
+        {"num_targets": 2, "shift": 4},
+        {"num_targets": 2, "pad": 6},
+    ):
+        with pytest.raises(UserError, match=TEST_PAIRS):
+            load(Split.TEST, data_dir, **settings)
+
+
+def test_padded_records(tmp_path):
+    write_single(tmp_path / "train_6shifted_mnist.tfrecords", [3, 4], size=40)
+    for pad in (None, 6):
+        spec = load(Split.TRAIN, tmp_path, shift=6, pad=pad).spec
+        assert spec.shape == keys.ImageShape(40, 40, 1, 10)
+        assert spec.pad == 6
+    with pytest.raises(UserError, match="--pad=0"):
+        load(Split.TRAIN, tmp_path, shift=6, pad=0)
+    spec = load(Split.TRAIN, tmp_path, shift=6, distort=True).spec
+    assert spec.shape == keys.ImageShape(36, 36, 1, 10)
+    write_pairs(tmp_path / TEST_PAIRS, 1, 3, shape=(36, 36, 1))
+    data_dir = tmp_path / f"{TEST_PAIRS}@1"
+    spec = load(Split.TEST, data_dir, num_targets=2, pad=4).spec
+    assert spec.shape == keys.ImageShape(36, 36, 1, 10)
+
+
+def test_idx_files_are_read_if_records_have_another_padding(tmp_path):
     write_single(tmp_path / "test_0shifted_mnist.tfrecords", [3, 4])
     write_mnist(tmp_path, num_train=2, num_test=3)
     for pad, count, size in ((None, 2, 28), (0, 2, 28), (6, 3, 40)):
-        spec = load(Split.TEST, data_dir=str(tmp_path), pad=pad).spec
+        spec = load(Split.TEST, tmp_path, pad=pad).spec
         assert spec.num_images == count
         assert spec.shape == keys.ImageShape(size, size, 1, 10)
 
 
-def test_each_epoch_takes_every_record_once_far_from_its_neighbours(tmp_path):
-    count = 600
-    path = tmp_path / "train_2shifted_mnist.tfrecords"
-    images = write_single(path, np.arange(count) % 10, size=4)
-    number = {image.tobytes(): place for place, image in enumerate(images)}
-    pipeline = load(Split.TRAIN, data_dir=str(tmp_path))
-    seen = [
-        number[(image * 255).round().astype(np.uint8).tobytes()]
-        for batch in training(pipeline, 0, 200)
-        for image in images_of(batch)
-    ]
-    first, second = np.array(seen).reshape(2, count)
-    assert sorted(first) == sorted(second) == list(range(count))
-    assert (first != second).mean() > 0.9
-    # In a random order, neighbours are a third of all records apart.
-    assert np.abs(np.diff(first)).mean() == pytest.approx(count / 3, rel=0.15)
-
-
-def test_resumed_training_sees_the_same_batches(tmp_path):
-    write_single(tmp_path / "train_2shifted_mnist.tfrecords", [1, 2, 3] * 5)
-    pipeline = load(Split.TRAIN, data_dir=str(tmp_path))
-    whole = training(pipeline, 0, 8, seed=3)
-    for there, here in zip(
-        whole[5:], training(pipeline, 5, 8, seed=3), strict=True
-    ):
-        np.testing.assert_array_equal(images_of(there), images_of(here))
-    other = training(pipeline, 5, 6, seed=4)[0]
-    assert (images_of(other) != images_of(whole[5])).any()
-
-
-def test_pairs_of_any_size(tmp_path):
-    prefix = tmp_path / "multitest_4shifted_mnist.tfrecords"
-    labels, images = write_pairs(prefix, num_shards=3, shard_size=5)
-    pipeline = load(Split.TEST, data_dir=f"{prefix}@3", num_targets=2)
-    assert pipeline.spec.shape == keys.ImageShape(13, 11, 1, 10)
-    assert pipeline.spec.num_examples == pipeline.spec.num_images == 15
-    assert "evaluates on the records of --data_dir" in pipeline.spec.note
-    ((x, y),) = pipeline.evaluation_batches(15)
-    for tensor, expected in (
-        (y[keys.RECONS], images[0]),
-        (y[keys.SPARE_RECONS], images[1]),
-        (x[keys.IMAGES], images[2]),
-    ):
-        np.testing.assert_allclose(
-            tensor, expected / np.float32(255), atol=1e-7
-        )
-    np.testing.assert_array_equal(x[keys.RECONS_LABEL], labels[0])
-    np.testing.assert_array_equal(x[keys.SPARE_LABEL], labels[1])
-    np.testing.assert_array_equal(
-        y[keys.LOGITS], np.eye(10)[labels[0]] + np.eye(10)[labels[1]]
-    )
-    seen = np.concatenate(
-        [
-            x[keys.RECONS_LABEL]
-            for x, _ in training(pipeline, 0, 5, batch_size=3)
-        ]
-    )
-    assert sorted(seen) == sorted(labels[0])
-
-
-def test_eval_size_is_at_most_the_records_there_are(tmp_path):
-    prefix = tmp_path / "multitest_4shifted_mnist.tfrecords"
-    write_pairs(prefix, num_shards=2, shard_size=3)
-    for eval_size, expected in ((4, 4), (10, 6)):
-        pipeline = load(
-            Split.TEST,
-            data_dir=f"{prefix}@2",
-            num_targets=2,
-            eval_size=eval_size,
-        )
-        assert pipeline.spec.num_examples == expected
-        ((x, _),) = pipeline.evaluation_batches(10)
-        assert len(x[keys.IMAGES]) == expected
-
-
-def test_pairs_that_are_padded_as_a_training_on_the_fly_was(tmp_path):
-    prefix = tmp_path / "multitest_4shifted_mnist.tfrecords"
-    write_pairs(prefix, num_shards=1, shard_size=3, shape=(36, 36, 1))
-    data_dir = f"{prefix}@1"
-    pipeline = load(Split.TEST, data_dir=data_dir, num_targets=2, pad=4)
-    assert pipeline.spec.shape == keys.ImageShape(36, 36, 1, 10)
-
-
-def test_padded_records(tmp_path):
-    path = tmp_path / "train_6shifted_mnist.tfrecords"
-    write_single(path, [3, 4], size=40)
-    for pad in (None, 6):
-        pipeline = load(Split.TRAIN, data_dir=str(tmp_path), shift=6, pad=pad)
-        assert pipeline.spec.shape == keys.ImageShape(40, 40, 1, 10)
-        assert pipeline.spec.pad == 6
-    with pytest.raises(UserError, match="--pad=0"):
-        load(Split.TRAIN, data_dir=str(tmp_path), shift=6, pad=0)
-    pipeline = load(Split.TRAIN, data_dir=str(tmp_path), shift=6, distort=True)
-    assert images_of(training(pipeline, 0, 1)[0]).shape == (6, 36, 36, 1)
-
-
 @pytest.mark.parametrize("split", [Split.VALID_TRAIN, Split.VALID_TEST])
-def test_validation_takes_pairs_of_its_own_split_alone(tmp_path, split):
-    names = [
-        f"multi{name}_4shifted_mnist.tfrecords"
-        for name in ("train", "test", "valid_train", "valid_test")
-    ]
-    for name in names:
-        prefix = tmp_path / name
+def test_validation_needs_pairs_of_its_split(tmp_path, split):
+    for part in ("train", "test", "valid_train", "valid_test"):
+        prefix = tmp_path / f"multi{part}_4shifted_mnist.tfrecords"
         write_pairs(prefix, num_shards=1, shard_size=2)
-        options = {"data_dir": f"{prefix}@1", "num_targets": 2}
-        for other in (Split.TRAIN, Split.TEST):
-            assert load(other, **options).spec.num_images == 2
-        if name.startswith(f"multi{split.value}_"):
-            assert load(split, **options).spec.num_images == 2
+        if part == split.value:
+            assert load(split, f"{prefix}@1", num_targets=2).spec.num_images
         else:
-            message = "--validate"
-            with pytest.raises(UserError, match=message):
-                load(split, **options)
+            with pytest.raises(UserError, match=f"multi{split.value}"):
+                load(split, f"{prefix}@1", num_targets=2)
+
+
+def test_damage_is_a_user_error_in_training_and_evaluation(tmp_path):
+    path = tmp_path / "train_2shifted_mnist.tfrecords"
+    write_single(path, range(8))
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    pipeline = load(Split.TRAIN, tmp_path)
+    with pytest.raises(UserError, match=path.name):
+        list(pipeline.evaluation_batches(8))
+    with pytest.raises(UserError, match=path.name), pipeline.user_errors():
+        list(pipeline.training_batches(2, 0, 0, 4))

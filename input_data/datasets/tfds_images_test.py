@@ -1,98 +1,110 @@
+import urllib.error
+import urllib.request
+
+import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
 from common.errors import UserError
 from config import Config
 from input_data import features as keys
-from input_data.datasets import cifar10, mnist, norb, svhn, tfds_images
+from input_data.datasets import tfds_images
 from input_data.registry import Split, load
 from testing import tiny_files
 
+FROM_TFDS = ["mnist", "cifar10", "norb", "svhn"]
 
-@pytest.fixture
-def mocked(monkeypatch, tmp_path):
-    """TFDS with 40 made-up examples in every set, and a network."""
+
+@pytest.mark.parametrize("name", FROM_TFDS)
+def test_sets_of_the_paper_are_downloaded(name, monkeypatch, tmp_path):
     monkeypatch.setattr(tfds_images, "has_network", lambda: True)
-    # The folder that a set would be downloaded to.
     monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path))
     with tfds.testing.mock_data(num_examples=40):
-        yield
+        for split in (Split.TRAIN, Split.TEST):
+            assert load(name, split, Config()).spec.num_examples == 40
+
+
+def test_images_and_labels_are_those_of_the_set(tmp_path):
+    tiny_files.prepare_tfds(tmp_path)
+    config = Config(data_dir=str(tmp_path))
+    pipeline = load("tfds:tiny_photos", Split.TEST, config)
+    ((x, _),) = pipeline.evaluation_batches(100)
+    # TFDS has its own order.
+    images = tiny_files.random_images(tiny_files.NUM_TEST, 20, 24, 3) / 255
+    distances = abs(x[keys.IMAGES][:, np.newaxis] - images).max((2, 3, 4))
+    numbers = distances.argmin(axis=1)
+    assert sorted(numbers) == list(range(tiny_files.NUM_TEST))
+    assert distances.min(axis=1).max() < 1e-6
+    np.testing.assert_array_equal(x[keys.RECONS_LABEL], numbers % 4)
+
+
+def test_images_of_many_sizes_and_no_test_split(tmp_path):
+    tiny_files.prepare_tfds(tmp_path, tiny_files.TinyAnySize)
+    name, data_dir = "tfds:tiny_any_size", str(tmp_path)
+    with pytest.raises(UserError, match="--image_size"):
+        load(name, Split.TRAIN, Config(data_dir=data_dir))
+    config = Config(data_dir=data_dir, image_size=19)
+    # The last fifth of the training images takes the place of the split test.
+    for split, count, divisions in (
+        (Split.TRAIN, 12, ["test"]),
+        (Split.TEST, 3, ["test"]),
+        (Split.VALID_TRAIN, 10, ["test", "validation"]),
+        (Split.VALID_TEST, 2, ["test", "validation"]),
+    ):
+        spec = load(name, split, config).spec
+        assert spec.shape == keys.ImageShape(19, 19, 1, 4)
+        assert spec.num_examples == count
+        assert spec.split_fingerprints == {
+            f"divided_for_{purpose}": "tiny_any_size/1.0.0:15"
+            for purpose in divisions
+        }
+
+
+def test_damaged_files_are_named(tmp_path):
+    tiny_files.prepare_tfds(tmp_path)
+    (path,) = tmp_path.rglob("*train.tfrecord*")
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(UserError, match=f"{tmp_path}/tiny_photos"):
+        load("tfds:tiny_photos", Split.TRAIN, Config(data_dir=str(tmp_path)))
 
 
 @pytest.mark.parametrize(
-    ("load_split", "shape", "num_classes"),
+    "name",
+    ["no_such_set", "mnist/no_such_config", "mnist:99.0.0", "smallnorb"],
+)
+def test_unknown_and_unsuitable_sets_are_named(tmp_path, name, monkeypatch):
+    # smallnorb, if it could be downloaded, has no feature "label".
+    monkeypatch.setattr(tfds_images, "has_network", lambda: True)
+    with tfds.testing.mock_data(), pytest.raises(UserError, match=name):
+        load(f"tfds:{name}", Split.TRAIN, Config(data_dir=str(tmp_path)))
+
+
+@pytest.mark.parametrize("name", [*FROM_TFDS, "tfds:fashion_mnist"])
+def test_without_a_network_nothing_is_downloaded(monkeypatch, tmp_path, name):
+    def download(self, **_):
+        raise AssertionError
+
+    monkeypatch.setattr(
+        tfds.core.DatasetBuilder, "download_and_prepare", download
+    )
+    monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path))
+    # No server listens on this port.
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    with pytest.raises(UserError, match="--data_dir"):
+        load(name, Split.TRAIN, Config())
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
     [
-        (mnist.load, (28, 28, 1), 10),
-        (cifar10.load, (24, 24, 3), 10),
-        (norb.load, (32, 32, 2), 5),
-        (svhn.load, (32, 32, 3), 10),
+        (urllib.error.HTTPError("", 403, "forbidden", None, None), True),
+        (urllib.error.URLError("no name server"), False),
+        (TimeoutError(), False),
     ],
 )
-@pytest.mark.usefixtures("mocked")
-def test_sets_of_the_paper_without_data_dir(load_split, shape, num_classes):
-    for split in (Split.TRAIN, Split.TEST):
-        pipeline = load_split(split, Config())
-        assert pipeline.spec.shape == keys.ImageShape(*shape, num_classes)
-        assert pipeline.spec.num_examples == 40
-    ((x, _),) = pipeline.evaluation_batches(40)
-    assert x[keys.IMAGES].shape == (40, *shape)
+def test_any_answer_shows_a_network(monkeypatch, error, expected):
+    def fail(*_, **__):
+        raise error
 
-
-def test_any_set_has_the_shape_and_classes_of_its_info(tmp_path):
-    tiny_files.prepare_tfds(tmp_path)
-    images = tiny_files.random_images(tiny_files.NUM_TEST, 20, 24, 3)
-    pipeline = load(
-        "tfds:tiny_photos", Split.TEST, Config(data_dir=str(tmp_path))
-    )
-    assert pipeline.spec.shape == keys.ImageShape(20, 24, 3, 4)
-    ((x, _),) = pipeline.evaluation_batches(tiny_files.NUM_TEST)
-    for image, label in zip(images, range(tiny_files.NUM_TEST), strict=True):
-        # TFDS stores the examples in an order of its own.
-        distances = abs(x[keys.IMAGES] * 255 - image).max((1, 2, 3))
-        place = distances.argmin()
-        assert distances[place] < 0.01
-        assert x[keys.RECONS_LABEL][place] == label % 4
-
-
-def test_images_of_many_sizes_need_image_size(tmp_path):
-    tiny_files.prepare_tfds(tmp_path, tiny_files.TinyAnySize)
-    options = {"data_dir": str(tmp_path)}
-    with pytest.raises(UserError, match=r"tiny_any_size.*--image_size"):
-        load("tfds:tiny_any_size", Split.TRAIN, Config(**options))
-    options["image_size"] = 19
-    # There is no split test: the last fifth of train takes its place.
-    for split, count in (
-        (Split.TRAIN, 12),
-        (Split.TEST, 3),
-        (Split.VALID_TRAIN, 10),
-        (Split.VALID_TEST, 2),
-    ):
-        pipeline = load("tfds:tiny_any_size", split, Config(**options))
-        assert pipeline.spec.shape == keys.ImageShape(19, 19, 1, 4)
-        assert pipeline.spec.num_examples == count
-        # A checkpoint records it: another version may have other last images.
-        names = ["divided_for_test", "divided_for_validation"]
-        split_fingerprints = dict.fromkeys(
-            names[: 1 + split.is_held_out], "tiny_any_size/1.0.0:15"
-        )
-        assert pipeline.spec.split_fingerprints == split_fingerprints
-
-
-def refuse_downloads(monkeypatch, tmp_path):
-    def fail(self, **_):
-        raise AssertionError("TFDS was asked to download")
-
-    monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", fail)
-    monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path))
-
-
-@pytest.mark.parametrize(
-    "name", ["mnist", "cifar10", "norb", "svhn", "tfds:fashion_mnist"]
-)
-def test_without_network_tfds_is_not_asked(monkeypatch, tmp_path, name):
-    refuse_downloads(monkeypatch, tmp_path)
-    # A port that nothing listens on: every connection is refused.
-    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
-    message = r"googleapis\.com does not answer.*--data_dir.*--dataset=digits"
-    with pytest.raises(UserError, match=message):
-        load(name, Split.TRAIN, Config())
+    monkeypatch.setattr(urllib.request, "urlopen", fail)
+    assert tfds_images.has_network() == expected

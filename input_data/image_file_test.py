@@ -1,0 +1,117 @@
+import io
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from common.errors import UserError
+from input_data import image_file
+from testing.tiny_files import random_images, write_png
+
+(NOISE,) = random_images(1, 13, 17, 4)
+DEEP = np.random.default_rng(1).integers(0, 2**16, (13, 17, 4), np.uint16)
+COLORS = Image.fromarray(NOISE[..., :3])
+PALETTE = COLORS.quantize(50)
+
+
+def png(image):
+    return tf.io.encode_png(image).numpy()
+
+
+def encode(image, kind, **options):
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def decode(content, color=True, invert=False):
+    return image_file.decode(content, "name", color, invert)
+
+
+FILES = {
+    **{f"PNG of {n} channels": png(NOISE[..., :n]) for n in range(1, 5)},
+    **{f"16-bit PNG of {n} channels": png(DEEP[..., :n]) for n in range(1, 5)},
+    "palette": encode(PALETTE, "PNG"),
+    "transparent palette": encode(
+        PALETTE, "PNG", transparency=bytes(range(0, 250, 5))
+    ),
+    "one bit": encode(COLORS.convert("1"), "PNG"),
+    "JPEG": encode(COLORS, "JPEG", subsampling=0, quality=100),
+    "gray JPEG": encode(COLORS.convert("L"), "JPEG"),
+    "BMP": encode(COLORS, "BMP"),
+    "GIF": encode(PALETTE, "GIF"),
+    "WebP": encode(COLORS, "WEBP", lossless=True),
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_pixels_equal_those_of_tensorflow(kind):
+    content = FILES[kind]
+    if "JPEG" in kind:
+        method = "INTEGER_ACCURATE"
+        expected = tf.io.decode_jpeg(content, dct_method=method).numpy()
+    else:
+        expected = tf.io.decode_image(content, expand_animations=False).numpy()
+    expected = expected.astype(np.float32)
+    if expected.shape[-1] in (2, 4):
+        expected = expected[..., :-1] * (expected[..., -1:] / 255)
+    color = np.rint(np.broadcast_to(expected, (*expected.shape[:2], 3)))
+    np.testing.assert_array_equal(decode(content), color)
+    if expected.shape[-1] == 3:
+        expected = expected @ np.array([[0.2989], [0.5870], [0.1140]])
+    np.testing.assert_allclose(decode(content, False), expected, atol=0.51)
+
+
+def test_inverted_images_keep_transparent_pixels_black():
+    image = NOISE.copy()
+    image[..., 3] = np.where(np.arange(17) < 5, 0, 255)
+    inverted = decode(png(image), invert=True)
+    np.testing.assert_array_equal(inverted[:, 5:], 255 - NOISE[:, 5:, :3])
+    assert not inverted[:, :5].any()
+    np.testing.assert_array_equal(
+        decode(png(NOISE[..., :1]), False, invert=True), 255 - NOISE[..., :1]
+    )
+
+
+@pytest.mark.parametrize("kind", ["PNG", "GIF"])
+def test_one_transparent_gray_becomes_black(kind):
+    gray = NOISE[..., 0]
+    content = encode(Image.fromarray(gray), kind, transparency=int(gray[2, 3]))
+    expected = np.where(gray == gray[2, 3], 0, gray)
+    np.testing.assert_array_equal(decode(content, False)[..., 0], expected)
+
+
+def test_the_orientation_of_photographs_is_applied():
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be rotated by 90 degrees clockwise
+    content = encode(COLORS, "PNG", exif=exif)
+    np.testing.assert_array_equal(decode(content), np.rot90(NOISE[..., :3], -1))
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"), [("GIF", {}), ("WEBP", {"lossless": True})]
+)
+def test_the_first_frame_of_animations_is_read(kind, options):
+    frames = [Image.new("RGB", (4, 3), (v, v, v)) for v in (9, 200)]
+    options |= {"save_all": True, "append_images": frames[1:]}
+    content = encode(frames[0], kind, **options)
+    np.testing.assert_array_equal(decode(content), np.full((3, 4, 3), 9))
+
+
+def test_bombs_and_damaged_files_are_named(tmp_path, monkeypatch):
+    path = tmp_path / "x.png"
+    write_png(path, NOISE)
+    np.testing.assert_array_equal(
+        image_file.read(path, True), decode(png(NOISE))
+    )
+    contents = [b"", b"\x00\x00\x01\x00" + bytes(90)]  # the second: an icon
+    contents += [content[: len(content) // 2] for content in FILES.values()]
+    for content in contents:
+        path.write_bytes(content)
+        with pytest.raises(UserError, match="x.png"):
+            image_file.read(path, True)
+    write_png(path, NOISE)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    with pytest.raises(UserError, match="x.png"):
+        image_file.read(path, True)

@@ -1,0 +1,102 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from common.errors import UserError
+from input_data import records
+from input_data.datasets.mnist_record_files import PAIR, SINGLE
+from input_data.records import FRAME_OVERHEAD, RecordFiles
+from testing import tiny_files
+
+
+def single(label, seed=0, shape=(6, 5, 1)):
+    (image,) = tiny_files.random_images(1, *shape, seed=seed)
+    return tiny_files.mnist_example([label], [image])
+
+
+def pair(*labels):
+    images = tiny_files.random_images(3, 6, 5, 1)
+    return tiny_files.mnist_example(labels, images)
+
+
+def test_the_encoder_writes_tensorflow_examples():
+    features = {"label": 7, "meta": [1, 2, 300], "image_raw": b"pixels"}
+    encoded = records.encode_example(features)
+    parsed = tf.train.Example.FromString(encoded).features.feature
+    assert parsed["label"].int64_list.value == [7]
+    assert parsed["meta"].int64_list.value == [1, 2, 300]
+    assert parsed["image_raw"].bytes_list.value == [b"pixels"]
+    reordered = dict(reversed(features.items()))
+    assert records.encode_example(reordered) == encoded
+
+
+def test_written_records_are_read_by_tensorflow(tmp_path):
+    contents = [b"one", b"", b"three" * 99]
+    records.write_records(tmp_path / "x", contents)
+    dataset = tf.data.TFRecordDataset(str(tmp_path / "x"))
+    assert list(dataset.as_numpy_iterator()) == contents
+
+
+@pytest.mark.parametrize("layout", [SINGLE, PAIR])
+def test_records_of_several_files_are_read_in_any_order(tmp_path, layout):
+    num_labels, num_images = len(layout.labels), len(layout.images)
+    images = tiny_files.random_images(7, num_images, 6, 5, 1)
+    labels = np.stack([np.arange(7), 9 - np.arange(7)])[:num_labels]
+    encoded = list(map(tiny_files.mnist_example, labels.T.tolist(), images))
+    paths = [tmp_path / f"shard{number}" for number in range(3)]
+    for path, start, stop in zip(paths, (0, 1, 4), (1, 4, 7), strict=True):
+        tiny_files.write_records(path, encoded[start:stop])
+    files = RecordFiles(paths, layout)
+    assert len(files) == 7
+    assert files.shape == (6, 5, 1)
+    for indices in ([0], [6, 0, 3, 1, 4, 0], list(range(7))):
+        read_labels, read_images = files.read(np.array(indices))
+        np.testing.assert_array_equal(read_labels, labels[:, indices])
+        np.testing.assert_array_equal(
+            read_images, images[indices].swapaxes(0, 1)
+        )
+
+
+# In the length, its checksum, the record and its checksum.
+@pytest.mark.parametrize("place", [0, 9, 40, -1])
+def test_a_flipped_bit_is_found(tmp_path, place):
+    contents = [single(label) for label in range(3)]
+    path = tiny_files.write_records(tmp_path / "x.tfrecords", contents)
+    content = bytearray(path.read_bytes())
+    frame = len(contents[0]) + FRAME_OVERHEAD
+    content[frame + place % frame] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="x.tfrecords.*1"):
+        RecordFiles([path], SINGLE).read(np.arange(3))
+
+
+@pytest.mark.parametrize(
+    ("layout", "contents"),
+    [
+        (SINGLE, [single(10)]),
+        (SINGLE, [single(1), single(2, shape=(6, 6, 1))]),
+        # As many bytes, but another shape.
+        (SINGLE, [single(1), single(2, shape=(5, 6, 1))]),
+        (PAIR, [single(1)]),
+        (PAIR, [pair(3, 3)]),
+        (PAIR, [pair(1, 10)]),
+    ],
+)
+def test_unsuitable_records_are_found(tmp_path, layout, contents):
+    path = tiny_files.write_records(tmp_path / "x.tfrecords", contents)
+    with pytest.raises(UserError, match="x.tfrecords"):
+        RecordFiles([path], layout).read(np.arange(len(contents)))
+
+
+@pytest.mark.parametrize("size", [None, 0, 9, 150])
+def test_missing_and_truncated_shards_are_found(tmp_path, size):
+    paths = [
+        tiny_files.write_records(tmp_path / name, [single(1), single(2)])
+        for name in ("first", "second")
+    ]
+    content = paths[1].read_bytes()
+    paths[1].unlink()
+    if size is not None:
+        paths[1].write_bytes(content[:size])
+    with pytest.raises(UserError, match="second"):
+        RecordFiles(paths, SINGLE)

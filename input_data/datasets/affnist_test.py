@@ -1,7 +1,5 @@
 import numpy as np
-import pytest
 
-from common.errors import UserError
 from config import Config
 from input_data import features as keys
 from input_data import registry
@@ -34,8 +32,3 @@ def test_a_file_or_a_folder_of_batches_is_read(tmp_path):
     images, read_labels = evaluate(tmp_path)
     np.testing.assert_allclose(images, expected[:1] / 255, atol=1e-6)
     assert read_labels == [7]
-
-
-def test_a_folder_is_required():
-    with pytest.raises(UserError, match="--data_dir"):
-        registry.load("affnist", Split.TEST, Config())

@@ -105,8 +105,3 @@ def test_unsuitable_arrays_are_named(tmp_path, changed):
     (tmp_path / "class_names.txt").write_text("only one\n")
     with pytest.raises(UserError, match="_train.npy"):
         load(tmp_path, Split.TRAIN)
-
-
-def test_a_folder_is_required():
-    with pytest.raises(UserError, match="--data_dir"):
-        registry.load("arrays", Split.TRAIN, Config())

@@ -70,10 +70,9 @@ def test_training_images_are_standardized_crops_some_flipped(tmp_path):
     assert len(set(numbers)) > 6
 
 
-def test_distort_changes_brightness():
+def test_training_changes_brightness():
     # Contrast is about the mean, so that it does not change uniform images.
     images = np.full((5, 32, 32, 3), 100, np.uint8)
     changes = cifar10.distort(images, np.int64(3), 1).numpy() - 100
-    assert changes.shape == (5, 24, 24, 3)
     assert np.ptp(changes, axis=(1, 2, 3)).max() < 1e-3
     assert np.ptp(changes[:, 0, 0, 0]) > 5

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from common.errors import UserError
 from config import Config
 from input_data import features as keys
 from input_data import registry
@@ -56,8 +55,3 @@ def test_digits_fill_the_center_of_the_image(splits):
     with np.load(digits.FILE, allow_pickle=False) as arrays:
         mean = arrays["images"][-360:].mean() / 16
     np.testing.assert_allclose(center.mean(), mean, rtol=0.02)
-
-
-def test_no_folder_is_accepted(tmp_path):
-    with pytest.raises(UserError, match="--data_dir"):
-        registry.load("digits", Split.TRAIN, Config(data_dir=str(tmp_path)))

@@ -27,23 +27,6 @@ def test_evaluation_standardizes_the_center_of_every_second_pixel(tmp_path):
         )
 
 
-def test_shrink_is_the_bilinear_resize_of_tensorflow_1():
-    images = tiny_files.random_images(2, 2, 96, 96)
-    expected = tf.compat.v1.image.resize_bilinear(
-        images.transpose(0, 2, 3, 1), (48, 48)
-    )
-    np.testing.assert_array_equal(norb.shrink(images), expected)
-
-
-def test_training_images_are_standardized(tmp_path):
-    tiny_files.write_norb(tmp_path)
-    pipeline = norb.load(Split.TRAIN, Config(data_dir=tmp_path))
-    ((x, _),) = pipeline.training_batches(32, 0, 0, 1).as_numpy_iterator()
-    images = x[keys.IMAGES]
-    np.testing.assert_allclose(images.mean(axis=(1, 2, 3)), 0, atol=1e-5)
-    np.testing.assert_allclose(images.std(axis=(1, 2, 3)), 1, atol=1e-4)
-
-
 def test_distort_crops_after_contrast_about_the_mean_of_the_whole_image():
     images = tiny_files.random_images(6, 48, 48, 2)
     images[:, :, 24:] //= 4  # so that crops have other means

@@ -4,7 +4,7 @@ A batch is a pair (x, y) of dicts.
 
 x, the input of a model:
   images        float32 [B, H, W, C], in [0, 1] unless the data set
-                standardises each image
+                standardizes each image
   recons_label  int32 [B], the class of the first target
   spare_label   int32 [B], the class of the second target, if there are two
   step          int64 [B], in training: the steps before this one

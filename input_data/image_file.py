@@ -8,7 +8,7 @@ from PIL import Image, ImageOps
 
 from common.errors import reading
 
-FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")
+_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")
 # ITU-R BT.601, as in tf.image.rgb_to_grayscale.
 _GRAY_WEIGHTS = np.array([[0.2989], [0.5870], [0.1140]], np.float32)
 
@@ -39,7 +39,7 @@ def decode(content, name, color, invert=False):
         than Pillow allows.
     """
     with reading(name):
-        image = Image.open(io.BytesIO(content), formats=FORMATS)
+        image = Image.open(io.BytesIO(content), formats=_FORMATS)
         image = ImageOps.exif_transpose(image)
         is_gray = image.mode in ("1", "L", "LA", "I;16")
         if image.mode == "I;16":

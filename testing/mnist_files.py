@@ -6,38 +6,35 @@ import struct
 import numpy as np
 
 
-def write_mnist(folder, num_train, num_test, size=28, seed=0):
-    """Writes the four files of MNIST, the labels plain, the images gzipped.
+def write_mnist(folder, num_train, num_test, size=28):
+    """Writes the four files of MNIST, the images gzipped, the labels plain.
 
-    Images are random; each is bright in its first pixel by its label, so that
-    tests can tell which is which.
+    Images are random, but their first pixel is the label.
 
     Args:
       folder: path.
       num_train: int, training images.
       num_test: int, test images.
       size: int, height and width.
-      seed: int.
 
     Returns:
       dict from "train" and "t10k" to (images, labels).
     """
-    rng = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     written = {}
-    for prefix, number in (("train", num_train), ("t10k", num_test)):
-        labels = (np.arange(number) % 10).astype(np.uint8)
-        images = rng.integers(0, 256, (number, size, size)).astype(np.uint8)
+    for prefix, count in (("train", num_train), ("t10k", num_test)):
+        labels = np.arange(count, dtype=np.uint8) % 10
+        images = generator.integers(0, 256, (count, size, size))
+        images = images.astype(np.uint8)
         images[:, 0, 0] = labels
-        for name, array in (
-            (f"{prefix}-images-idx3-ubyte.gz", images),
-            (f"{prefix}-labels-idx1-ubyte", labels),
-        ):
-            content = struct.pack(
-                f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape
-            )
-            content += array.tobytes()
-            if name.endswith(".gz"):
-                content = gzip.compress(content, 1)
-            (folder / name).write_bytes(content)
+        content = gzip.compress(_idx(images), 1)
+        (folder / f"{prefix}-images-idx3-ubyte.gz").write_bytes(content)
+        content = _idx(labels)
+        (folder / f"{prefix}-labels-idx1-ubyte").write_bytes(content)
         written[prefix] = (images, labels)
     return written
+
+
+def _idx(array):
+    shape = struct.pack(f">{array.ndim}I", *array.shape)
+    return bytes([0, 0, 8, array.ndim]) + shape + array.tobytes()

@@ -78,13 +78,13 @@ def image_grid(rows, title, titles=(), labels=(), wrong=(), dpi=PRINT_DPI):
     lines = [text.splitlines() for text in titles]
     longest = max((len(line) for text in lines for line in text), default=0)
     cell = max(_CELL_INCHES, _CHARACTER_INCHES * (longest + 1))
-    has_titles = len(titles) > len(rows[0])  # above all rows
-    gap = _LINE_INCHES * max(map(len, lines), default=0) * has_titles
-    size = cell * len(rows[0]), (cell * height / width + gap) * len(rows)
+    title_rows = -(-len(titles) // len(rows[0]))
+    gaps = _LINE_INCHES * max(map(len, lines), default=0) * title_rows
+    size = cell * len(rows[0]), cell * height / width * len(rows) + gaps
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=np.add(size, 1), layout="constrained")
         figure.get_layout_engine().set(
-            w_pad=0.01, h_pad=0.01, wspace=0, hspace=0
+            w_pad=0.01, h_pad=0.03, wspace=0, hspace=0
         )
         figure.suptitle(title)
         grid = figure.subplots(

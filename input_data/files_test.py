@@ -1,12 +1,10 @@
 """Formats of files: what they hold, and what damaged ones are reported as."""
 
-import gzip
 import io
 import shutil
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from PIL import Image
 
 from common.errors import UserError
@@ -92,13 +90,6 @@ def single(label, seed, size=28):
     return image, encode_example({**features, "image_raw": image.tobytes()})
 
 
-def test_the_encoder_writes_tensorflow_examples():
-    image, record = single(7, seed=0)
-    feature = tf.train.Example.FromString(record).features.feature
-    assert feature["label"].int64_list.value == [7]
-    assert feature["image_raw"].bytes_list.value == [image.tobytes()]
-
-
 def test_records_are_read_in_any_order(tmp_path):
     images, paths = [], []
     for shard in range(2):
@@ -178,20 +169,3 @@ def test_orientation_and_animations():
     frames = [Image.fromarray(np.full((4, 4), v, "u1")) for v in (9, 200)]
     content = encoded(frames[0], "GIF", save_all=True, append_images=frames[1:])
     assert (image_file.decode(content, "a", False) == 9).all()
-
-
-def test_packed_files(tmp_path):
-    tiny_files.write_arrays(tmp_path)
-    config = Config(data_dir=str(tmp_path))
-
-    def images():
-        pipeline = registry.load("arrays", Split.TEST, config)
-        ((x, _),) = pipeline.evaluation_batches(100)
-        return x[keys.IMAGES]
-
-    plain = images()
-    path = tmp_path / "x_test.npy"
-    with gzip.open(f"{path}.gz", "wb") as file:
-        file.write(path.read_bytes())
-    path.unlink()
-    np.testing.assert_array_equal(images(), plain)

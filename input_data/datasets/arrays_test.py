@@ -91,8 +91,3 @@ def test_a_part_of_sorted_classes_has_all(tmp_path):
     (number,) = training.training_indices(0, 1, 0).numpy()
     ((x, _),) = training.training_batches(1, 0, 0, 1)
     np.testing.assert_allclose(x[keys.IMAGES][0, ..., 0] * 255, images[number])
-
-
-def test_a_folder_is_needed():
-    with pytest.raises(UserError, match="arrays needs --data_dir, a folder"):
-        registry.load("arrays", Split.TRAIN, Config())

@@ -1,14 +1,11 @@
 import numpy as np
-import pytest
 import tensorflow as tf
 
-from common.errors import UserError
 from config import Config
 from input_data import features as keys
 from input_data.datasets import cifar10
 from input_data.registry import Split
 from testing import tiny_files
-from testing.distribution_checks import check_equally_often, check_uniform
 
 
 def standardise(image):
@@ -16,6 +13,14 @@ def standardise(image):
     image = image.astype(np.float64)
     deviation = max(image.std(), 1 / np.sqrt(image.size))
     return (image - image.mean()) / deviation
+
+
+def check_even(counts, total):
+    """Asserts that `total` random values are evenly distributed."""
+    # Values at the bounds may be rounded to the outside.
+    assert total - 3 <= counts.sum() <= total
+    expected = total / len(counts)
+    assert abs(counts - expected).max() < 5 * np.sqrt(expected)
 
 
 def test_reads_planes_of_red_green_blue_in_file_order(tmp_path):
@@ -65,28 +70,6 @@ def test_a_black_image_standardises_to_zeros(tmp_path):
     np.testing.assert_array_equal(x[keys.IMAGES], np.zeros((1, 24, 24, 3)))
 
 
-def test_training_undoes_to_a_crop_of_the_image(tmp_path):
-    """A standardised image is a standardised crop, mirrored or not.
-
-    Brightness vanishes in the standardisation, and so does contrast where all
-    channels have one mean.
-    """
-    grey = np.repeat(tiny_files.random_images(5, 32, 32, 1), 3, axis=3)
-    for number in range(5):
-        content = tiny_files.cifar10_bytes(grey[number : number + 1], [number])
-        (tmp_path / f"data_batch_{number + 1}.bin").write_bytes(content)
-    pipeline = cifar10.load(Split.TRAIN, Config(data_dir=tmp_path))
-    ((x, _),) = pipeline.training_batches(8, 0, 0, 1).as_numpy_iterator()
-    for found, label in zip(x[keys.IMAGES], x[keys.RECONS_LABEL], strict=True):
-        crops = np.lib.stride_tricks.sliding_window_view(
-            grey[label, ..., 0], (24, 24)
-        ).reshape(-1, 24, 24)
-        crops = np.concatenate([crops, crops[:, :, ::-1]])
-        expected = np.stack([standardise(crop) for crop in crops])
-        distance = abs(expected - found[..., 0]).max(axis=(1, 2)).min()
-        assert distance < 1e-4
-
-
 def test_validation_holds_out_the_last_fifth(tmp_path):
     tiny_files.write_cifar10(tmp_path)
     data = cifar10.read_cifar10(tmp_path, training=True)
@@ -94,13 +77,6 @@ def test_validation_holds_out_the_last_fifth(tmp_path):
     ((x, _),) = pipeline.evaluation_batches(3)
     expected = standardise(data.images[-3][4:28, 4:28])
     np.testing.assert_allclose(x[keys.IMAGES][0], expected, atol=1e-5)
-
-
-def test_missing_batches_are_named(tmp_path):
-    tiny_files.write_cifar10(tmp_path)
-    (tmp_path / "data_batch_2.bin").unlink()
-    with pytest.raises(UserError, match=r"has no data_batch_2\.bin"):
-        cifar10.load(Split.TRAIN, Config(data_dir=tmp_path))
 
 
 def test_distort_crops_flips_and_changes_colours_over_their_whole_ranges():
@@ -114,14 +90,16 @@ def test_distort_crops_flips_and_changes_colours_over_their_whole_ranges():
     crops = cifar10.distort(images, tf.constant(5, tf.int64), 1).numpy()
     assert crops.shape == (count, 24, 24, 3)
 
-    check_uniform(crops[:, 0, 0, 2] - 100, -63, 63)
+    brightness = crops[:, 0, 0, 2] - 100
     contrast = (crops[:, 1, 0, 0] - crops[:, 0, 0, 0]) / slope
-    check_uniform(contrast, 0.2, 1.8)
+    for values, bounds in ((brightness, (-63, 63)), (contrast, (0.2, 1.8))):
+        counts, _ = np.histogram(values, 10, bounds)
+        check_even(counts, count)
     is_flipped = crops[:, 0, 1, 1] < crops[:, 0, 0, 1]
-    check_equally_often(is_flipped, 2)
+    check_even(np.bincount(is_flipped, minlength=2), count)
     # Contrast is about the mean of the crop, which brightness alone moves.
     means = crops.mean(axis=(1, 2))
     corners = (means[:, :2] - means[:, 2:] + 100) / slope - 11.5
     np.testing.assert_allclose(corners, corners.round(), atol=0.01)
     for corner in corners.round().astype(int).T:
-        check_equally_often(corner, 9)
+        check_even(np.bincount(corner, minlength=9), count)

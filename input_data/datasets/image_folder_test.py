@@ -138,12 +138,6 @@ def test_a_first_part_of_the_evaluation_has_all_classes(tmp_path):
     assert {label for _, label in part} == {0, 1, 2}
 
 
-def test_a_wrong_suffix_does_not_matter(tmp_path):
-    content = tf.io.encode_png(RAMP[..., None]).numpy()
-    image = read_one(tmp_path, content, "x.jpg")
-    np.testing.assert_array_equal(image[..., 0], RAMP)
-
-
 @pytest.mark.parametrize("color", [True, False])
 def test_grey_and_coloured_images_together(tmp_path, color):
     for name, image in (

@@ -68,12 +68,6 @@ def training(pipeline, start, stop, seed=0, batch_size=6):
     )
 
 
-def flip(path, place):
-    content = bytearray(path.read_bytes())
-    content[place] ^= 1
-    path.write_bytes(content)
-
-
 @pytest.mark.parametrize(
     ("split", "options", "name"),
     [
@@ -180,21 +174,6 @@ def test_pairs_of_any_size(tmp_path):
         ]
     )
     assert sorted(seen) == sorted(labels[0])
-
-
-def test_eval_size_is_at_most_the_records_there_are(tmp_path):
-    prefix = tmp_path / "multitest_4shifted_mnist.tfrecords"
-    write_pairs(prefix, num_shards=2, shard_size=3)
-    for eval_size, expected in ((4, 4), (10, 6)):
-        pipeline = load(
-            Split.TEST,
-            data_dir=f"{prefix}@2",
-            num_targets=2,
-            eval_size=eval_size,
-        )
-        assert pipeline.spec.num_examples == expected
-        ((x, _),) = pipeline.evaluation_batches(10)
-        assert len(x[keys.IMAGES]) == expected
 
 
 def test_pairs_that_are_padded_as_a_training_on_the_fly_was(tmp_path):

@@ -37,8 +37,3 @@ def test_validation_is_the_last_10000_training_images(tmp_path):
     assert load(tmp_path, Split.VALID_TRAIN).spec.num_examples == 7
     kept = all_images(load(tmp_path, Split.VALID_TRAIN))
     np.testing.assert_allclose(kept[..., 0], images[:7] / 255, atol=1e-7)
-
-
-def test_eval_size_limits_the_images(tmp_path):
-    write_mnist(tmp_path, 20, 13)
-    assert len(all_images(load(tmp_path, Split.TEST, eval_size=5))) == 5

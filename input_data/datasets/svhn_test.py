@@ -1,5 +1,3 @@
-import struct
-
 import numpy as np
 
 from config import Config
@@ -17,14 +15,6 @@ def test_label_ten_is_the_digit_zero(tmp_path):
     data = svhn.read_svhn(tmp_path, training=False)
     np.testing.assert_array_equal(data.images, images)
     np.testing.assert_array_equal(data.labels, [1, 2, 3, 4, 5, 6, 7, 8, 9, 0])
-
-
-def black(labels, count=2, size=32):
-    images = np.zeros((count, size, size, 3), np.uint8)
-    return tiny_files.svhn_bytes(images, np.array(labels, np.uint8))
-
-
-BYTES, SIGNED = (struct.pack("<II", kind, 6144) for kind in (2, 1))
 
 
 def test_evaluation_images_are_the_pixels_in_the_unit_range(tmp_path):

@@ -46,13 +46,9 @@ class Layout:
 
 
 def encode_example(features):
-    """Serializes a `tf.train.Example`.
+    """Serializes integers, sequences of integers and bytes by their keys.
 
-    Args:
-      features: dict from key to an integer, a sequence of integers, or bytes.
-
-    Returns:
-      Bytes, the same for the same features in any order.
+    The bytes are the same for the same features in any order.
     """
     example = tf.train.Example()
     for key, value in features.items():
@@ -148,14 +144,8 @@ class RecordFiles:
     def read(self, indices):
         """Reads records and verifies their checksums and values.
 
-        Args:
-          indices: integer array [B], in [0, len(self)).
-
         Returns:
           Labels int32 [labels, B] and images uint8 [images, B, H, W, C].
-
-        Raises:
-          UserError: if a record is damaged or differs from the layout.
         """
         spec = dict.fromkeys(
             (*_SIZE_KEYS, *self._layout.labels),

@@ -69,16 +69,7 @@ def shard_name(name, shard, num_shards):
 def load(split, config):
     """The pipeline of the record files of a split.
 
-    Args:
-      split: `Split`.
-      config: `Config` with `data_dir`.
-
-    Returns:
-      `Pipeline`, or None if there are none, or none with this padding.
-
-    Raises:
-      UserError: if files are missing or damaged, or `config` contradicts how
-        they were written.
+    None if there are none, or none with this padding beside idx files.
     """
     match = _SHARDS.fullmatch(str(config.data_dir))
     if match:

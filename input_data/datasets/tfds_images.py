@@ -68,14 +68,7 @@ def load(split, config):
 
 
 def read(name, training, num_classes, class_names=None):
-    """Reads the split train or test of a set with images of one size.
-
-    Returns:
-      `LabelledImages`.
-
-    Raises:
-      UserError: if the set cannot be downloaded.
-    """
+    """The `LabelledImages` of train or test of a set, all of one size."""
     builder = _open(name)
     return _read(builder, _SPLIT_NAMES[training], num_classes, class_names)
 

@@ -41,18 +41,10 @@ class Shard(typing.NamedTuple):
 
 
 def generate(job, num_workers=1):
-    """Writes all files of a job that do not exist yet.
-
-    Args:
-      job: `Job`.
-      num_workers: int, processes.
-
-    Returns:
-      List of the paths of all files.
+    """Writes all files of a `Job` that do not exist yet; returns all paths.
 
     Raises:
-      UserError: if images are missing or damaged, a file cannot be written,
-        or an existing file has other records.
+      UserError: if an existing file has other records.
     """
     shards, missing = prepare(job)
     write = functools.partial(write_shard, job)
@@ -78,9 +70,6 @@ def prepare(job):
 
     Returns:
       (shards, missing): lists of `Shard`, all and those to write.
-
-    Raises:
-      UserError: see `generate`.
     """
     split, total = Split(job.split), _contents(job).num_records
     if job.multi_targets:
@@ -198,9 +187,6 @@ class DigitPairs:
 
     Attributes:
       num_records: int.
-
-    Raises:
-      UserError: if all images are of one class.
     """
 
     def __init__(self, data, job):

@@ -13,7 +13,7 @@ from common.errors import UserError
 from common.flags import parse
 from config import Config
 from input_data import features as keys
-from input_data.registry import DATASETS, Split, find, load
+from input_data.registry import DATASETS, Split, load
 from testing import tiny_files
 
 BATCH_SIZE = 4
@@ -233,15 +233,6 @@ def test_unknown_names_are_refused(name):
 def test_settings_that_do_not_apply_are_refused(name, wrong):
     with pytest.raises(UserError, match=f"--{next(iter(wrong))}.*{name}"):
         load(name, Split.TRAIN, Config(**wrong))
-
-
-def test_what_data_sets_support():
-    assert find("tfds:some/config:1.0.0").resizes
-    assert [name for name in DATASETS if find(name).colors] == ["images"]
-    assert {name: find(name).photograph_size for name in STANDARDIZED} == {
-        "cifar10": (32, 32),
-        "norb": (48, 48),
-    }
 
 
 @pytest.mark.parametrize("name", sorted(set(DATASETS) - {"digits"}))

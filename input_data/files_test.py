@@ -11,7 +11,7 @@ from common.errors import UserError
 from config import Config
 from input_data import features as keys
 from input_data import image_file, registry
-from input_data.datasets import affnist, norb
+from input_data.datasets import affnist, norb, svhn
 from input_data.datasets.mnist_record_files import PAIR, SINGLE
 from input_data.records import RecordFiles, encode_example, write_records
 from input_data.registry import Split
@@ -70,6 +70,16 @@ def test_affnist_images_are_columns(tmp_path):
     np.testing.assert_array_equal(
         x[keys.IMAGES][..., 0], images / np.float32(255)
     )
+
+
+def test_label_ten_of_svhn_is_the_digit_zero(tmp_path):
+    images = tiny_files.random_images(10, 32, 32, 3)
+    labels = np.arange(1, 11, dtype=np.uint8)
+    path = tmp_path / "test_32x32.mat"
+    path.write_bytes(tiny_files.svhn_bytes(images, labels))
+    data = svhn.read_svhn(tmp_path, training=False)
+    np.testing.assert_array_equal(data.images, images)
+    np.testing.assert_array_equal(data.labels, [1, 2, 3, 4, 5, 6, 7, 8, 9, 0])
 
 
 def test_norb_records_are_depth_first(tmp_path):

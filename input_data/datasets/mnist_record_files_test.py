@@ -116,36 +116,6 @@ def test_beside_records_that_are_padded_otherwise_idx_files_are_read(tmp_path):
         assert spec.shape == keys.ImageShape(size, size, 1, 10)
 
 
-def test_each_epoch_takes_every_record_once_far_from_its_neighbours(tmp_path):
-    count = 600
-    path = tmp_path / "train_2shifted_mnist.tfrecords"
-    images = write_single(path, np.arange(count) % 10, size=4)
-    number = {image.tobytes(): place for place, image in enumerate(images)}
-    pipeline = load(Split.TRAIN, data_dir=str(tmp_path))
-    seen = [
-        number[(image * 255).round().astype(np.uint8).tobytes()]
-        for batch in training(pipeline, 0, 200)
-        for image in images_of(batch)
-    ]
-    first, second = np.array(seen).reshape(2, count)
-    assert sorted(first) == sorted(second) == list(range(count))
-    assert (first != second).mean() > 0.9
-    # In a random order, neighbours are a third of all records apart.
-    assert np.abs(np.diff(first)).mean() == pytest.approx(count / 3, rel=0.15)
-
-
-def test_resumed_training_sees_the_same_batches(tmp_path):
-    write_single(tmp_path / "train_2shifted_mnist.tfrecords", [1, 2, 3] * 5)
-    pipeline = load(Split.TRAIN, data_dir=str(tmp_path))
-    whole = training(pipeline, 0, 8, seed=3)
-    for there, here in zip(
-        whole[5:], training(pipeline, 5, 8, seed=3), strict=True
-    ):
-        np.testing.assert_array_equal(images_of(there), images_of(here))
-    other = training(pipeline, 5, 6, seed=4)[0]
-    assert (images_of(other) != images_of(whole[5])).any()
-
-
 def test_pairs_of_any_size(tmp_path):
     prefix = tmp_path / "multitest_4shifted_mnist.tfrecords"
     labels, images = write_pairs(prefix, num_shards=3, shard_size=5)

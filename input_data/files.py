@@ -12,15 +12,9 @@ _MAX_LISTED = 10
 
 
 def find(data_dir, *names, hint=""):
-    """The path of the first of some files that exists in a folder.
+    """The path of the first of `names` that is a file in a folder.
 
-    Args:
-      data_dir: path of the folder.
-      *names: strings.
-      hint: string, the end of the message.
-
-    Raises:
-      UserError: if there is none.
+    Raises UserError, with `hint`, if there is none.
     """
     folder = pathlib.Path(data_dir)
     for name in names:
@@ -42,16 +36,8 @@ def open_file(path):
 def labelled_images(path, images, labels, num_classes, class_names=None):
     """Creates `LabelledImages` from the arrays of a file.
 
-    Args:
-      path: path of the file, for messages.
-      images: uint8 array [N, H, W, C].
-      labels: array of N numbers, in [0, num_classes).
-      num_classes: int.
-      class_names: tuple of strings, or None.
-
-    Raises:
-      UserError: if there are no images, another number of labels, or labels
-        out of range.
+    Raises UserError if there are no images, another number of labels, or
+    labels out of [0, num_classes).
     """
     labels = np.asarray(labels).reshape(-1)
     if not len(images) or len(images) != len(labels):

@@ -51,16 +51,10 @@ class LabelledImages:
 
 
 def make_pipeline(data, config, default_shift=0, **spec):
-    """Creates the pipeline of labelled images for one or two targets.
+    """Creates the pipeline of `LabelledImages` for one or two targets.
 
-    Args:
-      data: `LabelledImages`.
-      config: `Config`.
-      default_shift: int, the default of `config.shift` for one target.
-      **spec: attributes of the `Spec` on the split.
-
-    Raises:
-      UserError: if pairs are wanted of images of one class.
+    `default_shift` is the default of `config.shift` for one target; `spec` are
+    other attributes of the `Spec`.
     """
     has_pairs = config.num_targets == 2
     shift = shift_of(config, PAIR_SHIFT if has_pairs else default_shift)
@@ -128,9 +122,8 @@ class SingleObjects(Pipeline):
         )
 
     def _training_batch(self, step, batch_size, seed):
-        images, labels = self._source.take(
-            self.training_indices(step, batch_size, seed)
-        )
+        indices = self.training_indices(step, batch_size, seed)
+        images, labels = self._source.take(indices)
         images = pad_images(images, self._pad)
         if self._shift:
             offset_seed = step_seed(seed, Stream.SHIFT, step)
@@ -179,9 +172,8 @@ class StandardizedCrops(Pipeline):
         self._distort = distort
 
     def _training_batch(self, step, batch_size, seed):
-        images, labels = self._source.take(
-            self.training_indices(step, batch_size, seed)
-        )
+        indices = self.training_indices(step, batch_size, seed)
+        images, labels = self._source.take(indices)
         return self._standardized(self._distort(images, step, seed), labels)
 
     def _evaluation_batch(self, indices):
@@ -190,11 +182,7 @@ class StandardizedCrops(Pipeline):
         return self._standardized(tf.cast(crops, tf.float32), labels)
 
     def moved(self, offset):
-        """The same images with crops for evaluation beside the center.
-
-        Args:
-          offset: pair of int, pixels down and right.
-        """
+        """The same images; tests crop `offset` pixels down and right."""
         other = copy.copy(self)
         other._offset = offset
         return other

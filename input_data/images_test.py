@@ -13,6 +13,7 @@ from input_data.images import (
     StandardizedCrops,
     make_pipeline,
 )
+from input_data.pipeline import shuffled_indices
 from input_data.registry import Split
 
 
@@ -38,6 +39,24 @@ def single_pixels(size=9, copies=30):
     images = np.zeros((len(labels), size, size, 1), "uint8")
     images[:, size // 2, size // 2, 0] = 10 * (labels + 1)
     return LabelledImages(images, labels, 10)
+
+
+@pytest.mark.parametrize(
+    ("num_examples", "batch_size"), [(50, 8), (50, 50), (5, 16), (1, 4), (7, 1)]
+)
+def test_every_epoch_takes_every_example_once(num_examples, batch_size):
+    steps = tf.range(-(-3 * num_examples // batch_size), dtype=tf.int64)
+    taken = np.concatenate(
+        [shuffled_indices(step, batch_size, num_examples, 2) for step in steps]
+    )
+    epochs = taken[: 3 * num_examples].reshape(3, num_examples)
+    for epoch in epochs:
+        np.testing.assert_array_equal(np.sort(epoch), np.arange(num_examples))
+    if num_examples >= 50:
+        assert (epochs[0] != epochs[1]).any()
+        # In a random order, neighbors are a third of all examples apart.
+        distance = np.abs(np.diff(epochs)).mean()
+        assert distance == pytest.approx(num_examples / 3, rel=0.2)
 
 
 @pytest.mark.parametrize(("shift", "pad"), [(None, None), (1, 3)])

@@ -26,9 +26,6 @@ class OverlappingPairs(Pipeline):
       data: `LabelledImages`.
       config: `Config` with shift, pad, seed and eval_size.
       **spec: other attributes of the `Spec`.
-
-    Raises:
-      UserError: if all images are of one class.
     """
 
     def __init__(self, data, config, **spec):
@@ -71,13 +68,6 @@ class OverlappingPairs(Pipeline):
         )
 
     def _pair_batch(self, first, partner_draws, offsets):
-        """Merges images with partners of other classes.
-
-        Args:
-          first: int64 [B], indices of images.
-          partner_draws: float64 [B] in [0, 1), which choose the partners.
-          offsets: for each of the two int32 [B, 2].
-        """
         second = self._partners(first, partner_draws)
         shifted, labels = [], []
         for indices, offset in zip((first, second), offsets, strict=True):
@@ -108,17 +98,11 @@ def _uniform(count, seed):
 
 
 def group_by_class(data):
-    """Sorts images by class; all other classes are then a range with a gap.
-
-    Args:
-      data: `LabelledImages`.
+    """Sorts `LabelledImages` by class.
 
     Returns:
-      The order, int64 [N], and for each class where it begins in the order
-      and its number of images, both int64 [num_classes].
-
-    Raises:
-      UserError: if all images are of one class, which makes no pairs.
+      The order, int64 [N], and for each class its start in the order and its
+      number of images, both int64 [num_classes].
     """
     counts = np.bincount(data.labels, minlength=data.num_classes)
     if counts.max() == len(data):
@@ -140,9 +124,6 @@ class SeparatePairs(Pipeline):
     Args:
       singles: `Pipeline` of images of one object.
       config: `Config` with pairs, seed and eval_size.
-
-    Raises:
-      UserError: if there is no pair of two classes, or a file is damaged.
     """
 
     def __init__(self, singles, config):

@@ -36,12 +36,6 @@ def shuffled_indices(step, batch_size, num_examples, seed):
     Every epoch takes all examples in a new random order. A batch may end one
     epoch and begin the next.
 
-    Args:
-      step: scalar int64 tensor.
-      batch_size: int.
-      num_examples: int.
-      seed: int.
-
     Returns:
       int64 tensor [batch_size] of values in [0, num_examples).
     """
@@ -121,17 +115,10 @@ class Pipeline(abc.ABC):
         )
 
     def evaluation_batches(self, batch_size, stop=None):
-        """Every example once, in a fixed order.
-
-        Args:
-          batch_size: int; the last batch may be smaller.
-          stop: int, number of examples, by default all.
+        """Every example once, in a fixed order; the last batch may be smaller.
 
         Yields:
-          Batches (x, y) of NumPy arrays.
-
-        Raises:
-          UserError: if a file is damaged.
+          Batches (x, y) of NumPy arrays, of the first `stop` examples.
         """
         num_examples = self.spec.num_examples
         stop = num_examples if stop is None else min(stop, num_examples)

@@ -46,13 +46,9 @@ class Layout:
 
 
 def encode_example(features):
-    """Serializes a `tf.train.Example`.
+    """Serializes integers, sequences of integers and bytes by their keys.
 
-    Args:
-      features: dict from key to an integer, a sequence of integers, or bytes.
-
-    Returns:
-      Bytes, the same for the same features in any order.
+    The bytes are the same for the same features in any order.
     """
     example = tf.train.Example()
     for key, value in features.items():
@@ -75,7 +71,7 @@ class RecordFiles:
     """The records of several files, numbered from 0 across all files.
 
     Only the records that `read` returns are in memory. Threads may share one
-    object.
+    object, which is also a source of pipelines.
 
     Args:
       paths: paths of the files.
@@ -83,14 +79,19 @@ class RecordFiles:
 
     Attributes:
       shape: (height, width, depth) of every image.
+      error: the `UserError` that ended reading, or None.
 
     Raises:
       UserError: if a file cannot be read, is empty, cut off or damaged, or
         its records have another layout or image size than the first one.
     """
 
+    class_names = None
+    error = None
+
     def __init__(self, paths, layout):
         _raise_open_files_limit()
+        self.num_classes = layout.num_classes
         self._layout = layout
         self._paths = [pathlib.Path(path) for path in paths]
         self._files = []
@@ -104,13 +105,12 @@ class RecordFiles:
                 size = os.fstat(file.fileno()).st_size
             self._files.append(file)
             if self._header is None:
-                _check_first_header(path, header)
                 length = int.from_bytes(header[:_LENGTH_BYTES], "little")
                 self._header, self._frame = header, length + FRAME_OVERHEAD
-            if header != self._header or size % self._frame:
+            if not size or header != self._header or size % self._frame:
                 raise UserError(
-                    f"{path} is cut off or damaged, or its records differ in "
-                    "length: all must hold images of one size"
+                    f"{path} is empty, cut off or damaged, or its images "
+                    "differ in size"
                 )
             counts.append(size // self._frame)
         self._ends = np.cumsum(counts)
@@ -120,17 +120,32 @@ class RecordFiles:
     def __len__(self):
         return int(self._ends[-1])
 
+    def take_all(self, indices):
+        """`read` in a TensorFlow graph."""
+
+        def read(indices):
+            try:
+                return self.read(indices.numpy())
+            except UserError as error:
+                self.error = error
+                raise
+
+        labels, images = tf.py_function(read, [indices], [tf.int32, tf.uint8])
+        batch_size = indices.shape[0]
+        labels.set_shape((len(self._layout.labels), batch_size))
+        images.set_shape((len(self._layout.images), batch_size, *self.shape))
+        return labels, images
+
+    def take(self, indices):
+        """Images uint8 [B, H, W, C] and labels int32 [B], the first of each."""
+        labels, images = self.take_all(indices)
+        return images[0], labels[0]
+
     def read(self, indices):
         """Reads records and verifies their checksums and values.
 
-        Args:
-          indices: integer array [B], in [0, len(self)).
-
         Returns:
           Labels int32 [labels, B] and images uint8 [images, B, H, W, C].
-
-        Raises:
-          UserError: if a record is damaged or differs from the layout.
         """
         spec = dict.fromkeys(
             (*_SIZE_KEYS, *self._layout.labels),
@@ -197,13 +212,6 @@ def _raise_open_files_limit():
     # Some systems have no limit that can be set.
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def _check_first_header(path, header):
-    if not header:
-        raise UserError(f"{path} is empty")
-    if not _is_checksum(header[:_LENGTH_BYTES], header[_LENGTH_BYTES:]):
-        raise UserError(f"{path} is damaged or not a TFRecord file")
 
 
 def _is_checksum(data, checksum):

@@ -35,16 +35,10 @@ class Split(enum.Enum):
 
 
 def select(split, images, num_held_out=None):
-    """The part of the training or the test images that belongs to a split.
+    """The part of the training images (TEST: the test images) for a split.
 
-    Args:
-      split: `Split`.
-      images: sequence, the test images for TEST, else the training images.
-      num_held_out: int, how many training images validation holds out, the
-        last ones. By default a fifth, from 1 to 10,000.
-
-    Raises:
-      UserError: if no training image is left.
+    Validation holds out the last `num_held_out` training images, by default a
+    fifth, from 1 to 10,000.
     """
     if not split.is_held_out:
         return images
@@ -81,11 +75,6 @@ class DataSet:
     colors: bool = False
     photograph_size: tuple[int, int] | None = None
     centred: bool = False
-
-    def load(self, split, config):
-        """The `Pipeline` of a `Split`."""
-        module = importlib.import_module(f"input_data.datasets.{self.module}")
-        return module.load(split, config)
 
 
 DATASETS = {
@@ -129,15 +118,7 @@ def find(name):
 
 
 def load(name, split, config):
-    """Loads one split of a data set.
-
-    Args:
-      name: string, a key of `DATASETS` or tfds:NAME.
-      split: `Split`.
-      config: `Config`.
-
-    Returns:
-      `pipeline.Pipeline`.
+    """Loads the `Pipeline` of one `Split` of the data set `name`.
 
     Raises:
       UserError: for an unknown name, settings that do not apply to the data
@@ -152,7 +133,8 @@ def load(name, split, config):
             return _load_separate_pairs(name, split, config)
         data_set = find(name)
         _check(name, data_set, config)
-        return data_set.load(split, config)
+        module = f"input_data.datasets.{data_set.module}"
+        return importlib.import_module(module).load(split, config)
 
 
 def _load_separate_pairs(name, split, config):

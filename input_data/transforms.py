@@ -24,10 +24,7 @@ def shift_images(images, offsets, max_shift):
 
     out[b, y, x] = images[b, y - offsets[b, 0], x - offsets[b, 1]]
 
-    Args:
-      images: tensor [B, H, W, C].
-      offsets: int32 tensor [B, 2], pixels down and right.
-      max_shift: int, at least the largest absolute offset.
+    Offsets are int32 [B, 2], at most `max_shift` pixels along each axis.
     """
     padded = pad_images(images, max_shift)
     return crop_at(padded, max_shift - offsets, images.shape[1:3])
@@ -36,10 +33,7 @@ def shift_images(images, offsets, max_shift):
 def crop_at(images, starts, size):
     """Cuts `size` (height, width) out of each image at its own place.
 
-    Args:
-      images: tensor [B, H, W, C].
-      starts: int32 tensor [B, 2], the first row and the first column.
-      size: (height, width).
+    `starts`, int32 [B, 2], are the first row and the first column.
     """
     rows = starts[:, :1] + tf.range(size[0])  # [B, height]
     columns = starts[:, 1:] + tf.range(size[1])  # [B, width]
@@ -124,12 +118,7 @@ def resize(image, size):
 def resize_with_pad(image, size):
     """Resizes an image to the largest size that fits, on a black canvas.
 
-    Args:
-      image: uint8 array [H, W, C].
-      size: (height, width) of the canvas.
-
-    Returns:
-      uint8 array [height, width, C].
+    Takes and returns uint8 arrays [H, W, C]; `size` is (height, width).
     """
     scale = min(size[0] / image.shape[0], size[1] / image.shape[1])
     height, width = (max(1, round(side * scale)) for side in image.shape[:2])

@@ -66,15 +66,7 @@ def _read_file(path):
 
 
 def write_file(path, data):
-    """Writes an affNIST file.
-
-    Args:
-      path: `pathlib.Path` of the .mat file.
-      data: `LabelledImages`, uint8 [N, 40, 40, 1].
-
-    Raises:
-      UserError: if the file exists or cannot be written.
-    """
+    """Writes `LabelledImages`, uint8 [N, 40, 40, 1], as an affNIST file."""
     labels = np.asarray(data.labels, np.uint8)
     fields = {
         "image": data.images.reshape(len(data), -1).T,

@@ -57,18 +57,10 @@ def distort(images, step, seed):
 
 
 def read_cifar10(data_dir, training):
-    """Reads the training images, five batches, or the test images.
+    """Reads the five training batches or the test batch as `LabelledImages`.
 
-    Args:
-      data_dir: path of the folder with the batches or with their folder
-        cifar-10-batches-bin, or None for TFDS's cifar10.
-      training: bool.
-
-    Returns:
-      `LabelledImages`.
-
-    Raises:
-      UserError: if files are missing or damaged.
+    `data_dir` has the batches or their folder cifar-10-batches-bin; None means
+    TFDS's cifar10.
     """
     if data_dir is None:
         return tfds_images.read("cifar10", training, NUM_CLASSES, CLASS_NAMES)

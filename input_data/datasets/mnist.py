@@ -33,19 +33,7 @@ def load(split, config):
 
 
 def read_split(split, data_dir):
-    """Reads the images and labels of one split.
-
-    Args:
-      split: `Split`.
-      data_dir: path of the folder with the idx files, or None for TFDS.
-
-    Returns:
-      `LabelledImages`.
-
-    Raises:
-      UserError: if files are missing, damaged, or have too few images, or
-        TFDS cannot download.
-    """
+    """The `LabelledImages` of one split, from idx files or else TFDS."""
     training = split is not Split.TEST
     if data_dir is None:
         data = tfds_images.read("mnist", training, NUM_CLASSES)

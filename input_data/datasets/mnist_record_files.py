@@ -69,16 +69,7 @@ def shard_name(name, shard, num_shards):
 def load(split, config):
     """The pipeline of the record files of a split.
 
-    Args:
-      split: `Split`.
-      config: `Config` with `data_dir`.
-
-    Returns:
-      `Pipeline`, or None if there are none, or none with this padding.
-
-    Raises:
-      UserError: if files are missing or damaged, or `config` contradicts how
-        they were written.
+    None if there are none, or none with this padding beside idx files.
     """
     match = _SHARDS.fullmatch(str(config.data_dir))
     if match:
@@ -94,7 +85,7 @@ def load(split, config):
 
 
 def _load_single(path, config):
-    source = _RecordSource([path], SINGLE)
+    source = RecordFiles([path], SINGLE)
     height, width, _ = source.shape
     if config.pad is not None and not _is_padded(source, config.pad):
         if any(path.parent.glob("*-images-idx3-ubyte*")):
@@ -120,7 +111,7 @@ def _load_pairs(split, config, prefix, count):
             "writes such files"
         )
     names = [shard_name(prefix.name, shard, count) for shard in range(count)]
-    source = _RecordSource([prefix.parent / name for name in names], PAIR)
+    source = RecordFiles([prefix.parent / name for name in names], PAIR)
     padded = config.pad is None or _is_padded(source, config.pad)
     if config.shift is not None or not padded:
         raise UserError(
@@ -138,51 +129,6 @@ def _load_pairs(split, config, prefix, count):
 
 def _is_padded(source, pad):
     return source.shape[:2] == (_SIZE + 2 * pad, _SIZE + 2 * pad)
-
-
-class _RecordSource:
-    """Record files as a source of pipelines.
-
-    A step of training takes records from anywhere in the files; only those
-    are in memory.
-
-    Attributes:
-      shape: (height, width, depth) of every image.
-      error: the `UserError` that ended reading, or None.
-    """
-
-    num_classes = 10
-    class_names = None
-    error = None
-
-    def __init__(self, paths, layout):
-        self._records = RecordFiles(paths, layout)
-        self._counts = (len(layout.labels), len(layout.images))
-        self.shape = self._records.shape
-
-    def __len__(self):
-        return len(self._records)
-
-    def take_all(self, indices):
-        """Labels int32 [labels, B] and images uint8 [images, B, H, W, C]."""
-        labels, images = tf.py_function(
-            self._read, [indices], [tf.int32, tf.uint8]
-        )
-        labels.set_shape((self._counts[0], indices.shape[0]))
-        images.set_shape((self._counts[1], indices.shape[0], *self.shape))
-        return labels, images
-
-    def take(self, indices):
-        """Images uint8 [B, H, W, C] and labels int32 [B] of single digits."""
-        labels, images = self.take_all(indices)
-        return images[0], labels[0]
-
-    def _read(self, indices):
-        try:
-            return self._records.read(indices.numpy())
-        except UserError as error:
-            self.error = error
-            raise
 
 
 class _PairRecords(Pipeline):

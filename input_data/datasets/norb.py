@@ -73,15 +73,9 @@ def read_records(path):
 
 
 def shrink(images):
-    """Resizes to 48x48 as TensorFlow 1 does.
+    """Resizes uint8 [N, 2, 96, 96] to [N, 48, 48, 2] as TensorFlow 1 does.
 
     Its bilinear resize takes samples at output position times scale, without
     half-pixel centers: here every second pixel.
-
-    Args:
-      images: uint8 array [N, 2, 96, 96].
-
-    Returns:
-      uint8 array [N, 48, 48, 2].
     """
     return np.ascontiguousarray(images[:, :, ::2, ::2].transpose(0, 2, 3, 1))

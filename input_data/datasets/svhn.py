@@ -25,18 +25,9 @@ def load(split, config):
 
 
 def read_svhn(data_dir, training):
-    """Reads the training or the test images.
+    """Reads train_32x32.mat or test_32x32.mat as `LabelledImages`.
 
-    Args:
-      data_dir: path of the folder with train_32x32.mat and test_32x32.mat, or
-        None for TFDS's svhn_cropped.
-      training: bool.
-
-    Returns:
-      `LabelledImages`.
-
-    Raises:
-      UserError: if the file is missing or damaged.
+    Without `data_dir` the images are TFDS's svhn_cropped.
     """
     if data_dir is None:
         return tfds_images.read("svhn_cropped", training, NUM_CLASSES)

@@ -1,6 +1,5 @@
 """Image classification sets of TensorFlow Datasets (TFDS)."""
 
-import typing
 import urllib.error
 import urllib.request
 
@@ -23,18 +22,6 @@ _BATCH_SIZE = 256
 _SPLIT_NAMES = {True: "train", False: "test"}
 # TFDS numbers smallNORB's azimuths 0 to 17; the files have 0 to 34.
 _AZIMUTH_STEP = 2
-
-
-class StereoImages(typing.NamedTuple):
-    """Images of smallNORB: uint8 [N, 2, 96, 96].
-
-    Labels are integers [N], meta [N, 4]: instance, elevation, azimuth,
-    lighting.
-    """
-
-    images: np.ndarray
-    labels: np.ndarray
-    meta: np.ndarray
 
 
 def load(split, config):
@@ -81,20 +68,18 @@ def load(split, config):
 
 
 def read(name, training, num_classes, class_names=None):
-    """Reads the split train or test of a set with images of one size.
-
-    Returns:
-      `LabelledImages`.
-
-    Raises:
-      UserError: if the set cannot be downloaded.
-    """
+    """The `LabelledImages` of train or test of a set, all of one size."""
     builder = _open(name)
     return _read(builder, _SPLIT_NAMES[training], num_classes, class_names)
 
 
 def read_smallnorb(training):
-    """Reads the `StereoImages` of smallnorb in TFDS's order."""
+    """Reads smallnorb in TFDS's order.
+
+    Returns:
+      Images uint8 [N, 2, 96, 96], labels [N] and meta [N, 4]: instance,
+      elevation, azimuth, lighting.
+    """
     builder = _open("smallnorb")
     images, labels, meta = [], [], []
     with reading(builder.data_dir):
@@ -111,7 +96,7 @@ def read_smallnorb(training):
                     example["label_lighting"],
                 )
             )
-    return StereoImages(np.stack(images), np.array(labels), np.array(meta))
+    return np.stack(images), np.array(labels), np.array(meta)
 
 
 def _open(name, data_dir=None):

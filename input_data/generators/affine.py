@@ -32,10 +32,6 @@ def generate(dataset, data_dir, split, output_dir, copies, seed):
       output_dir: path of the folder to write to; created if needed.
       copies: int, of each image.
       seed: int.
-
-    Raises:
-      UserError: if MNIST is missing or damaged, or the file exists or cannot
-        be written.
     """
     path = pathlib.Path(output_dir) / file_name(split)
     refuse_existing(path)
@@ -50,12 +46,7 @@ def generate(dataset, data_dir, split, output_dir, copies, seed):
 
 
 def transform(data, copies, seed):
-    """Transforms every image `copies` times.
-
-    Args:
-      data: `LabelledImages` of one channel.
-      copies: int.
-      seed: int.
+    """Transforms every image of one channel `copies` times.
 
     Returns:
       `LabelledImages` [copies * N, 40, 40, 1]: one copy of every image, then
@@ -93,11 +84,6 @@ def draw_matrices(generator, count):
 def draw_offsets(generator, images, matrices):
     """Draws uniform positions that keep all ink on the canvas.
 
-    Args:
-      generator: `numpy.random.Generator`.
-      images: uint8 array [B, H, W, 1].
-      matrices: float array [B, 2, 2].
-
     Returns:
       float array [B, 2], the position of the image's (x, y) = (0, 0) on the
       canvas. Ink larger than the canvas is centered.
@@ -127,15 +113,8 @@ def draw_offsets(generator, images, matrices):
 def warp(images, matrices, offsets):
     """Transforms images onto the canvas with bilinear interpolation.
 
-    The pixel at position p is the image at inverse(matrix) (p - offset).
-
-    Args:
-      images: uint8 array [B, H, W, 1].
-      matrices: float array [B, 2, 2].
-      offsets: float array [B, 2].
-
-    Returns:
-      uint8 array [B, 40, 40, 1], 0 outside the image.
+    The pixel at position p is the image at inverse(matrix) (p - offset), or 0
+    outside. Takes uint8 [B, H, W, 1] and returns uint8 [B, 40, 40, 1].
     """
     inverse = np.linalg.inv(matrices)
     origin = -(inverse @ offsets[..., np.newaxis])  # [B, 2, 1]

@@ -39,10 +39,6 @@ def convert(data_dir, output_dir, novel=None):
       novel: None for all images; "azimuth" or "elevation" for those of a third
         of the viewpoints, with the test images of the other viewpoints in the
         folder "novel" of `output_dir`.
-
-    Raises:
-      UserError: if a source file is missing or damaged, or the records exist
-        or cannot be written.
     """
     folder = pathlib.Path(output_dir)
     outputs = [(folder, True, True), (folder, False, True)]

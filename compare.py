@@ -20,13 +20,8 @@ result. The same command resumes an interrupted comparison; more --seeds or
 from absl.flags import DEFINE_multi_string
 
 from common import flags
-from common.flags import flag_specs
-from config import Config
+from config import DATA_FLAGS, Config
 from runs.comparison import Settings, compare
-
-_DATA_FLAGS = [
-    n for n, (*_, spec) in flag_specs(Config).items() if spec.is_data
-]
 
 
 def main(arguments):
@@ -36,7 +31,7 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    flags.define(Config, _DATA_FLAGS)
+    flags.define(Config, DATA_FLAGS)
     flags.define(Settings)
     _SETTINGS = DEFINE_multi_string(
         "settings",

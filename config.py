@@ -3,7 +3,7 @@
 import dataclasses
 
 from common.errors import UserError
-from common.flags import command_line, field
+from common.flags import command_line, field, flag_specs
 from input_data.registry import EMBEDDED, Split, is_valid_name, valid_names
 from models.registry import MODELS
 
@@ -374,3 +374,9 @@ class Config:
         """Raises UserError without a summary_dir."""
         if not self.summary_dir:
             raise UserError("--summary_dir is required")
+
+
+# The flags that describe the data, which other commands have too.
+DATA_FLAGS = tuple(
+    name for name, (*_, spec) in flag_specs(Config).items() if spec.is_data
+)

@@ -14,15 +14,13 @@ from absl import flags
 import common.flags
 from common.errors import UserError
 from common.startup import load_backend
-from config import Config
+from config import DATA_FLAGS, Config
 
 
 def define_flags():
     """Defines the flags of this command."""
-    specs = common.flags.flag_specs(Config)
-    data = [name for name, (_, _, spec) in specs.items() if spec.is_data]
     common.flags.define(
-        Config, [*data, "checkpoint", "hparams_override", "model"]
+        Config, [*DATA_FLAGS, "checkpoint", "hparams_override", "model"]
     )
     flags.mark_flag_as_required("checkpoint")
     flags.DEFINE_string(

@@ -39,7 +39,7 @@ from common import flags
 from common.errors import UserError
 from common.files import make_folder, write_files
 from common.startup import load_backend
-from config import Config
+from config import DATA_FLAGS, Config
 
 # Modules of visualisation.
 FIGURES = (
@@ -49,10 +49,7 @@ FIGURES = (
     "routing",
     "embedding",
 )
-_FLAGS = (
-    *(name for name, (*_, f) in flags.flag_specs(Config).items() if f.is_data),
-    *("checkpoint", "hparams_override", "model", "num_trials"),
-)
+_FLAGS = (*DATA_FLAGS, "checkpoint", "hparams_override", "model", "num_trials")
 
 
 def draw(names, config, num_examples=None):
@@ -77,14 +74,10 @@ def draw(names, config, num_examples=None):
     from training.evaluate import Evaluator
     from visualisation.trained_model import TrainedModel
 
-    checkpoint, evaluator = (
-        open_checkpoint(config.checkpoint),
-        Evaluator(config),
-    )
-    title = (
-        f"{evaluator.settings_for(checkpoint).dataset_name}, "
-        f"{checkpoint.path.name}"
-    )
+    checkpoint = open_checkpoint(config.checkpoint)
+    evaluator = Evaluator(config)
+    dataset = evaluator.settings_for(checkpoint).dataset_name
+    title = f"{dataset}, {checkpoint.path.name}"
     trained = TrainedModel(*evaluator.load(checkpoint), title)
     files = {}
     for name in names:

@@ -70,7 +70,7 @@ class _Search:
         self._trained = trained
         self._correct = correct
         self._examples = iter(())
-        self._searched = 0
+        self.searched = 0  # images since the last one that was found
 
     def next(self):
         """The next `Example` among a batch of images, or None.
@@ -80,8 +80,8 @@ class _Search:
         """
         num_examples = self._trained.pipeline.spec.num_examples
         for _ in range(EVAL_BATCH_SIZE):
-            if self._searched >= num_examples:
-                self._searched = 0
+            if self.searched >= num_examples:
+                self.searched = 0
                 kind = "correctly" if self._correct else "wrongly"
                 raise UserError(
                     f"none of {num_examples:,} test images is predicted {kind}"
@@ -90,16 +90,11 @@ class _Search:
             if example is None:  # the end, or an image could not be read
                 self._examples = self._trained.examples()
                 example = next(self._examples)
-            self._searched += 1
+            self.searched += 1
             if example.is_right == self._correct:
-                self._searched = 0
+                self.searched = 0
                 return example
         return None
-
-    @property
-    def searched(self):
-        """Images searched since the last one that was found."""
-        return self._searched
 
 
 class DemoModel:

@@ -23,7 +23,7 @@ class TrainingCallback(keras.callbacks.Callback):
       job: `train.Job`.
       start: int, steps done before this run.
       seconds: float, training time before this run.
-      stop: `process.StopSignal`.
+      stop: `train.StopSignal`.
       evaluate: function of the path of a checkpoint, or None.
 
     Attributes:

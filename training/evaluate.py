@@ -143,12 +143,9 @@ class Evaluator:
         if architecture is None:
             architecture = checkpoint.Architecture.from_config(config, spec)
         # Its weights may fit other image sizes and numbers of targets.
-        fitted = dataclasses.replace(
-            architecture, shape=spec.shape, num_targets=spec.num_targets
-        )
-        opened.require_same_network(
-            dataclasses.replace(fitted, num_targets=architecture.num_targets)
-        )
+        resized = dataclasses.replace(architecture, shape=spec.shape)
+        fitted = dataclasses.replace(resized, num_targets=spec.num_targets)
+        opened.require_same_network(resized)
         opened.check_same_data(config, spec)
         if self._architecture != fitted:
             with self._strategy.scope():
@@ -157,10 +154,7 @@ class Evaluator:
                 raise UserError("--crops is for models with class capsules")
             self._begin = self._strategy.make_predict_fn(self.model)
             self._architecture = fitted
-        opened.load(
-            self.model,
-            dataclasses.replace(fitted, num_targets=architecture.num_targets),
-        )
+        opened.load(self.model, resized)
         return self.model, pipeline
 
     def predict(self, opened):

@@ -183,7 +183,7 @@ def _resume(job, model):
 
 
 def _note_differences(latest, job):
-    before = {**dataclasses.asdict(latest.architecture.hparams)}
+    before = dataclasses.asdict(latest.architecture.hparams)
     now = dataclasses.asdict(job.architecture.hparams)
     if "converted_from" not in latest.training:
         before |= latest.training

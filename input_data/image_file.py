@@ -4,9 +4,9 @@ import io
 import pathlib
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
-from common.errors import reading
+from common.errors import UserError, reading
 
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")
 # ITU-R BT.601, as in tf.image.rgb_to_grayscale.
@@ -39,7 +39,13 @@ def decode(content, name, color, invert=False):
         than Pillow allows.
     """
     with reading(name):
-        image = Image.open(io.BytesIO(content), formats=_FORMATS)
+        try:
+            image = Image.open(io.BytesIO(content), formats=_FORMATS)
+        except UnidentifiedImageError:
+            # Pillow's message names an object in memory.
+            raise UserError(
+                f"{name} is not an image file ({', '.join(_FORMATS)})"
+            ) from None
         image = ImageOps.exif_transpose(image)
         is_gray = image.mode in ("1", "L", "LA", "I;16")
         if image.mode == "I;16":

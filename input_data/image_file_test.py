@@ -111,6 +111,9 @@ def test_bombs_and_damaged_files_are_named(tmp_path, monkeypatch):
         path.write_bytes(content)
         with pytest.raises(UserError, match="x.png"):
             image_file.read(path, True)
+    path.write_text("text")
+    with pytest.raises(UserError, match="x.png is not an image file"):
+        image_file.read(path, True)
     write_png(path, NOISE)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
     with pytest.raises(UserError, match="x.png"):

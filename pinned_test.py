@@ -196,7 +196,7 @@ def documented_hparams():
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """A folder and a dict from name to the output of each fast command.
+    """A folder and a dict from name to the output of each command.
 
     All processes of pytest-xdist share them.
     """
@@ -243,17 +243,20 @@ def test_documented_hyper_parameters_and_their_defaults(model):
     require_pinned(documented_hparams()[model], PINNED["hparams"][model])
 
 
+@pytest.mark.slow
 def test_commands_succeed(results):
     _, outputs = results
     assert not outputs["failures"], outputs["failures"]
 
 
-@pytest.mark.parametrize("part", ["train", "test"])
-def test_tags_of_tensorboard(results, part):
+@pytest.mark.slow
+def test_tags_of_tensorboard(results):
     _, outputs = results
-    require_pinned(json.loads(outputs[f"tags {part}"]), PINNED["tags"][part])
+    for part, tags in PINNED["tags"].items():
+        require_pinned(json.loads(outputs[f"tags {part}"]), tags)
 
 
+@pytest.mark.slow
 def test_files_of_a_training_and_its_evaluation(results):
     tmp, _ = results
     assert set(files_in(tmp / "whole")) >= set(PINNED["files"])
@@ -263,12 +266,14 @@ def test_files_of_a_training_and_its_evaluation(results):
         assert lines[-1].startswith("10,")
 
 
-@pytest.mark.parametrize("name", PINNED["lines"])
-def test_printed_results(results, name):
+@pytest.mark.slow
+def test_printed_results(results):
     _, outputs = results
-    assert result_lines(outputs[name]) == PINNED["lines"][name]
+    lines = {name: result_lines(outputs[name]) for name in PINNED["lines"]}
+    assert lines == PINNED["lines"]
 
 
+@pytest.mark.slow
 def test_a_resumed_training_has_the_bits_of_one_without_a_break(results):
     tmp, _ = results
     whole, halves = (
@@ -283,28 +288,29 @@ def test_a_resumed_training_has_the_bits_of_one_without_a_break(results):
     assert whole == halves
 
 
-@pytest.mark.parametrize("folder", PINNED["weights"])
-def test_weights_after_4_steps_and_after_resuming(results, folder):
+@pytest.mark.slow
+def test_weights_after_4_steps_and_after_resuming(results):
     tmp, _ = results
-    require_weights(tmp / folder, PINNED["weights"][folder])
+    for folder, pinned in PINNED["weights"].items():
+        require_weights(tmp / folder, pinned)
 
 
-@pytest.mark.parametrize("folder", PINNED["hparams in checkpoints"])
-def test_hyper_parameters_in_checkpoints(results, folder):
+@pytest.mark.slow
+def test_hyper_parameters_in_checkpoints(results):
     tmp, _ = results
-    described = json.loads((tmp / folder / "checkpoint.json").read_text())
-    require_pinned(
-        described["architecture"]["hparams"],
-        PINNED["hparams in checkpoints"][folder],
-    )
+    for folder, pinned in PINNED["hparams in checkpoints"].items():
+        described = json.loads((tmp / folder / "checkpoint.json").read_text())
+        require_pinned(described["architecture"]["hparams"], pinned)
 
 
-@pytest.mark.parametrize("name", PINNED["counts"])
-def test_older_checkpoints_count_the_same(results, name):
+@pytest.mark.slow
+def test_older_checkpoints_count_the_same(results):
     _, outputs = results
-    require_counts(outputs[name], PINNED["counts"][name])
+    for name, pinned in PINNED["counts"].items():
+        require_counts(outputs[name], pinned)
 
 
+@pytest.mark.slow
 def test_records_are_the_same_bytes(results):
     tmp, _ = results
     assert digests_of_records(tmp) == PINNED["records"]

@@ -27,7 +27,8 @@ class Settings:
     kind: str = field("a", "A kind.", choices=("a", "b"))
     folder: str | None = field(None, "A folder.")
     fast: bool = field(False, "Whether it is fast.")
-    even: int = field(2, "Even.", is_valid=lambda n: n % 2 == 0, valid="even")
+    even: int = field(2, "Even.", choices=(2, 4))
+    numbers: str = field("0", "Numbers.", pattern=r"\d+(,\d+)*")
 
 
 def test_flags_give_settings_and_settings_give_flags():
@@ -41,7 +42,10 @@ def test_flags_give_settings_and_settings_give_flags():
 
 @pytest.mark.parametrize(
     "argument",
-    ["--size=0", "--size=x", "--kind=c", "--fast=2", "--even=3", "--big", "x"],
+    [
+        *("--size=0", "--size=x", "--rate=0", "--kind=c", "--fast=2"),
+        *("--even=3", "--numbers=1,", "--big", "x"),
+    ],
 )
 def test_wrong_flags_are_named(argument):
     with pytest.raises(UserError, match=argument.partition("=")[0].strip("-")):
@@ -53,9 +57,9 @@ def test_wrong_flags_are_named(argument):
 )
 def test_values_out_of_range_are_named(values):
     (name,) = values
-    with pytest.raises(UserError, match=f"setting {name}="):
-        flags.require_allowed(Settings(**values), "setting")
-    flags.require_allowed(Settings(), "setting")
+    with pytest.raises(UserError, match=f"{name}="):
+        flags.require_allowed(Settings(**values))
+    flags.require_allowed(Settings())
 
 
 def test_the_nearest_name_is_suggested():

@@ -7,10 +7,7 @@ import pathlib
 import shutil
 import time
 
-from common.errors import UserError, reading, writing
-
-# `is_training` in other processes locks the folder for an instant.
-_SECONDS_TO_TRY = 0.5
+from common.errors import UserError, writing
 
 
 @contextlib.contextmanager
@@ -18,7 +15,7 @@ def atomic_write(path, replace=False):
     """Writes a file or a folder under a temporary name, then renames it.
 
     The content is flushed to disk before the rename. A failure leaves nothing
-    behind; after a killed process `remove_partial` does that.
+    behind; `remove_partial` removes what a killed process left.
 
     Args:
       path: path of the file or folder; its parent exists.
@@ -51,16 +48,15 @@ def atomic_write(path, replace=False):
 
 def write_file(path, content):
     """Writes bytes or a string to a file, which may exist."""
+    if isinstance(content, str):
+        content = content.encode()
     with atomic_write(path, replace=True) as partial:
-        if isinstance(content, str):
-            partial.write_text(content)
-        else:
-            partial.write_bytes(content)
+        partial.write_bytes(content)
 
 
 def write_files(folder, files):
     """Writes a dict from name to content; returns the paths."""
-    paths = [pathlib.Path(folder) / name for name in files]
+    paths = [pathlib.Path(folder, name) for name in files]
     for path, content in zip(paths, files.values(), strict=True):
         write_file(path, content)
     return paths
@@ -94,11 +90,8 @@ def make_folder(path):
 
 def flush(path):
     """Waits until a file or directory is on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
+    with _opened(path) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -110,27 +103,30 @@ def sole_trainer(directory):
     Raises:
       UserError: if another process holds it.
     """
-    with reading(directory):
-        descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        deadline = time.monotonic() + _SECONDS_TO_TRY
-        while not _lock(descriptor, fcntl.LOCK_EX):
-            if time.monotonic() > deadline:
-                raise UserError(f"another process is training in {directory}")
-            time.sleep(_SECONDS_TO_TRY / 10)
+    with _opened(directory) as descriptor:
+        # `is_training` in other processes locks the folder for an instant.
+        for _ in range(10):
+            if _lock(descriptor, fcntl.LOCK_EX):
+                break
+            time.sleep(0.05)
+        else:
+            raise UserError(f"another process is training in {directory}")
         yield
-    finally:
-        os.close(descriptor)
 
 
 def is_training(directory):
     """Whether a process trains in a folder, which may not exist."""
-    try:
-        descriptor = os.open(directory, os.O_RDONLY)
-    except OSError:
+    if not os.path.exists(directory):
         return False
-    try:
+    with _opened(directory) as descriptor:
         return not _lock(descriptor, fcntl.LOCK_SH)
+
+
+@contextlib.contextmanager
+def _opened(path):
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        yield descriptor
     finally:
         os.close(descriptor)
 

@@ -95,24 +95,15 @@ TFDS_PREFIX = "tfds:"
 _ALL = 10**9
 
 
-def is_valid_name(name):
-    """Whether a data set has this name; TFDS's names are not looked up."""
-    return name in DATASETS or (
-        name.startswith(TFDS_PREFIX) and name != TFDS_PREFIX
-    )
-
-
-def valid_names():
-    """All names, for messages and help."""
-    return f"{', '.join(DATASETS)}, {TFDS_PREFIX}NAME"
-
-
 def find(name):
-    """The `DataSet` of a name; raises UserError for an unknown name."""
-    if not is_valid_name(name):
-        require_known("data set", name, (*DATASETS, f"{TFDS_PREFIX}NAME"))
+    """The `DataSet` of a name; raises UserError for an unknown name.
+
+    TFDS's names are not looked up.
+    """
     if name in DATASETS:
         return DATASETS[name]
+    if not name.startswith(TFDS_PREFIX):
+        require_known("data set", name, (*DATASETS, f"{TFDS_PREFIX}NAME"))
     is_mnist = name.removeprefix(TFDS_PREFIX).partition(":")[0] == "mnist"
     return DataSet("tfds_images", resizes=True, centred=is_mnist)
 

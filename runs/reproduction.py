@@ -1,24 +1,67 @@
-"""Runs experiments and writes each result to a JSON file."""
+"""Published results, the trainings that reproduce them, and their results."""
 
+import csv
 import dataclasses
 import math
 import pathlib
-import re
 import shlex
 
 from common import flags
 from common.errors import UserError
 from common.files import make_folder
-from common.flags import as_text, field, flag_specs, require_known
+from common.flags import field, flag_specs, require_known
 from common.startup import commit
 from config import Config
 from runs import runner
-from runs.experiments import EXPERIMENTS, OTHER_TESTS
 
 ALL = "all"
 # Training images between two tests: an epoch of MNIST.
 EPOCH = 60_000
 _MOST_TESTS = 40
+# Flags of evaluations on other images than those of the training.
+OTHER_TESTS = {
+    "pairs below each other": "--num_targets=2 --pairs=below",
+    "affNIST": "--dataset=affnist --eval_size=320000",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """A row of experiments.csv."""
+
+    name: str
+    title: str  # data and network
+    published: float | None  # test error in percent
+    source: str  # of the published error
+    dataset: str
+    steps: int
+    hparams: str  # --hparams_override
+    flags: str  # other flags of experiment.py
+    members: int  # networks of a published ensemble, with the seeds from 0
+    other_test: str  # a key of OTHER_TESTS, or ""
+    other_published: float | None
+    in_short: bool  # whether the README shows it
+
+    def published_text(self, error):
+        """A published error with its source."""
+        if error is None:
+            return "not published"
+        return f"{error:g} % ({self.source})"
+
+
+def _experiments():
+    path = pathlib.Path(__file__).with_name("experiments.csv")
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            for name in ("published", "other_published"):
+                row[name] = float(row[name]) if row[name] else None
+            for name in ("steps", "members"):
+                row[name] = int(row[name])
+            row["in_short"] = row["in_short"] == "yes"
+            yield Experiment(**row)
+
+
+EXPERIMENTS = {experiment.name: experiment for experiment in _experiments()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,26 +70,22 @@ class Settings:
 
     batch_size: int | None = field(
         None,
-        "Images in a training batch; the number of images in all stays.",
+        "Images in a training batch; the number of images in all stays. "
+        "Default: the experiment's.",
         at_least=1,
-        default_text="the experiment's",
     )
     data_dir: str | None = field(None, "Folder with a folder per data set.")
     dtype_policy: str | None = field(
         None,
-        "Precision of the layers.",
+        "Precision of the layers. Default: the experiment's.",
         choices=flag_specs(Config)["dtype_policy"][2].choices,
-        default_text="the experiment's",
     )
     list: bool = field(False, "Whether to list the experiments.")
     output_dir: str = field(
         str(runner.ROOT / "docs" / "results"), "Folder for the results."
     )
     seeds: str = field(
-        "0",
-        "Seeds, separated by commas.",
-        is_valid=re.compile(r"\d+(,\d+)*").fullmatch,
-        valid="numbers such as 0,1,2",
+        "0", "Seeds, separated by commas.", pattern="[0-9]+(,[0-9]+)*"
     )
     table: bool = field(
         False, "Whether to write docs/results.md and the README's table."
@@ -102,7 +141,7 @@ def _run(experiment, seed, settings):
     training = training_config(experiment, seed, settings)
     result = {
         "experiment": experiment.name,
-        "command": published_command(training, settings),
+        "command": _published_command(training, settings),
         "seed": seed,
         "batch_size": training.batch_size,
         "steps": training.max_steps,
@@ -142,19 +181,20 @@ def training_config(experiment, seed, settings):
 
 
 def _scaled(model, overrides, factor):
-    """Scales the hyper-parameters that count steps."""
+    """Adds the hyper-parameters that count steps, times a factor."""
     if factor == 1:
         return overrides
     from models.hparams import parse_overrides
     from models.registry import model_class
 
     hparams_class = model_class(model or "capsule").HParams
-    values = parse_overrides(hparams_class, overrides)
-    hparams = hparams_class(**values)
-    for name in flag_specs(hparams_class):
-        if name.endswith("_steps"):
-            values[name] = math.ceil(getattr(hparams, name) * factor)
-    return ",".join(f"{name}={as_text(v)}" for name, v in values.items())
+    hparams = hparams_class(**parse_overrides(hparams_class, overrides))
+    scaled = [
+        f"{name}={math.ceil(value * factor)}"
+        for name, value in dataclasses.asdict(hparams).items()
+        if name.endswith("_steps")
+    ]
+    return ",".join([overrides, *scaled])
 
 
 def _evaluate(config, training, settings):
@@ -172,14 +212,14 @@ def _evaluate(config, training, settings):
     )
     *_, document = runner.run(config)
     return {
-        "command": published_command(config, settings),
+        "command": _published_command(config, settings),
         "examples": document["num_examples"],
         "wrong": document["wrong"],
         "confident": document["confident"],
     }
 
 
-def published_command(config, settings):
+def _published_command(config, settings):
     """The command of a run with variables in place of the two folders."""
     text = f"python experiment.py {flags.command_line(config)}"
     text = text.replace(f"={settings.data_dir}/", "=$DATA_DIR/")

@@ -1,7 +1,7 @@
 """Compares the direct convolution with Toom and Cook's by size.
 
-  python benchmarks/convolution_benchmark.py --kernel=3,9 --inference
-  python benchmarks/convolution_benchmark.py --kernel=3,5,9 --tiles
+  python -m benchmarks.convolution_benchmark --kernel=3,9 --inference
+  python -m benchmarks.convolution_benchmark --kernel=3,5,9 --tiles
 
 Varies one number at a time of the primary capsules' convolution. "measured" is
 the time of the direct convolution over that of Toom and Cook's, which
@@ -12,20 +12,13 @@ overhead of a step, about 2 ms, hides the difference of small convolutions.
 """
 
 import functools
-import pathlib
 import statistics
-import sys
 import typing
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-
-from benchmarks import utils
-
-# isort: split
 
 import keras
 import numpy as np
 
+from benchmarks import utils
 from layers.convolution import costs
 from layers.toom_cook import toom_cook_convolution
 

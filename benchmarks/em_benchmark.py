@@ -1,6 +1,6 @@
 """Compares a training step of matrix capsules with the plain equations.
 
-  python benchmarks/em_benchmark.py --networks=large --kinds=ours
+  python -m benchmarks.em_benchmark --networks=large --kinds=ours
 
 The paper's network with images of 32x32x2 and 5 classes: large is 32-32-32-32,
 small 64-8-16-16. The naive network computes the equations tensor by tensor.
@@ -9,20 +9,13 @@ is that of a process, and "MB more" what it needs beyond batches of one image.
 """
 
 import argparse
-import pathlib
 import statistics
-import sys
 import unittest.mock
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-
-from benchmarks import utils
-
-# isort: split
 
 import numpy as np
 from keras import ops
 
+from benchmarks import utils
 from input_data import features as keys
 from layers import matrix_capsule
 from models.matrix_capsule import HParams, MatrixCapsuleModel

@@ -42,9 +42,8 @@ class DataConfig:
     augment: bool = field(
         False,
         "Whether to augment training images of one object as Efficient-CapsNet "
-        "does: rotate half of them by up to 30 degrees, move all within their "
-        "margins, shrink the width by up to a quarter, and erase a random "
-        "square of 4x4 pixels. --shift then defaults to 0.",
+        "does: rotate half of them by up to 30 degrees, move, narrow by up to "
+        "a quarter, erase a square of 4x4. --shift then defaults to 0.",
     )
     color: bool | None = field(
         None,
@@ -64,9 +63,8 @@ class DataConfig:
     )
     dataset: str | None = field(
         None,
-        f"Data set: {', '.join(DATASETS)}, or tfds:NAME, an image "
-        "classification set of TensorFlow Datasets. images is a folder with "
-        "one sub-folder for each class. "
+        f"Data set: {', '.join(DATASETS)}, or tfds:NAME of TensorFlow "
+        "Datasets. images is a folder with a sub-folder for each class. "
         "Default: the checkpoint's, else mnist with --data_dir, else digits.",
         pattern="|".join([*DATASETS, f"{TFDS_PREFIX}.+"]),
     )
@@ -78,13 +76,12 @@ class DataConfig:
     )
     eval_size: int = _count(
         10000,
-        "Number of examples to evaluate, at most all images or records; pairs "
-        "made on the fly may be any number.",
+        "Examples to evaluate, at most all images or records; any number of "
+        "pairs made on the fly.",
     )
     image_size: int | None = _count(
         None,
-        "With --dataset=images and tfds:NAME: height and width in pixels to "
-        "which images are resized. "
+        "With --dataset=images and tfds:NAME: height and width of the images. "
         "Default: the checkpoint's, else the images' own size if all have one.",
     )
     num_targets: int | None = field(
@@ -100,15 +97,13 @@ class DataConfig:
     )
     pairs: str = field(
         "overlap",
-        "With --num_targets=2, how two objects share an image. overlap merges "
-        "them as MultiMNIST does. below and beside, for evaluation, put two "
-        "test images together in an image of twice the height or width.",
+        "With --num_targets=2, how two objects share an image: overlapping as "
+        "in MultiMNIST or, for evaluation, one below or beside the other.",
         choices=("overlap", "below", "beside"),
     )
     seed: int = field(
         0,
-        "Seed of the initial weights, the batches, the test pairs and the "
-        "split of an image folder.",
+        "Seed of initial weights, batches, pairs and splits of image folders.",
         at_least=0,
         at_most=2**32 - 1,
     )
@@ -143,9 +138,8 @@ class Config(DataConfig):
     )
     hparams_override: str = field(
         "",
-        "Hyper-parameters as name=value,name=value. preset=NAME stands for a "
-        "set of values (svhn of capsule, small of matrix_capsule); other "
-        "values override those of the preset.",
+        "Hyper-parameters as name=value,name=value. preset=NAME (svhn of "
+        "capsule, small of matrix_capsule) is a set; other values override it.",
     )
     dtype_policy: str = field(
         "float32",
@@ -159,8 +153,7 @@ class Config(DataConfig):
     summary_dir: str | None = field(
         None,
         "Folder of the experiment: checkpoints and TensorBoard files of the "
-        "training in its folder train, of evaluations in test, of evaluations "
-        "on held-out images in validation.",
+        "training are in train, of evaluations in test or validation.",
     )
     batch_size: int = _count(
         128, "Images in a training batch, split over the GPUs."
@@ -179,13 +172,12 @@ class Config(DataConfig):
     )
     init_checkpoint: str | None = field(
         None,
-        "Checkpoint, also a TF1 one, from which a new training starts: "
-        "weights, step and Adam's moments; only the weights at step 0 if it "
-        "has no moments.",
+        "Checkpoint, also a TF1 one, from which a new training takes weights, "
+        "step and Adam's moments; without moments only weights, at step 0.",
     )
     init_weights_only: bool = field(
         False,
-        "With --init_checkpoint: take only the weights and start at step 0.",
+        "With --init_checkpoint: take only weights and start at step 0.",
     )
     allow_nonfinite: bool = field(
         False, "Whether to go on if the loss or a weight is infinite or NaN."
@@ -195,15 +187,14 @@ class Config(DataConfig):
     checkpoint: str | None = field(
         None,
         "With --train=false: the checkpoint to evaluate once, or the "
-        "--summary_dir of a training for its newest. {} stands for the "
-        "members of an ensemble, see --num_trials. A TF1 checkpoint is named "
-        "by the prefix of its files, such as DIR/model.ckpt-1; --model, "
-        "--hparams_override and the data flags must describe its network.",
+        "--summary_dir of a training for its newest; for {} see --num_trials. "
+        "A TF1 checkpoint is named by the prefix of its files, such as "
+        "DIR/model.ckpt-1, and described by --model, --hparams_override and "
+        "the data flags.",
     )
     num_trials: int = _count(
         1,
-        "With --train=false: number of checkpoints in an ensemble; 0, 1, ... "
-        "replace {} in --checkpoint.",
+        "Checkpoints in an ensemble: 0, 1, ... replace {} in --checkpoint.",
     )
     eval_all: bool = field(
         False,
@@ -212,9 +203,9 @@ class Config(DataConfig):
     )
     eval_every: int | None = _count(
         None,
-        "Steps between evaluations by the training itself, on one device: on "
-        "the held-out images with --validate, else on the test images. "
-        "Checkpoints are saved at these steps too. Default: never.",
+        "Steps between evaluations, which also save, by the training itself: "
+        "on the held-out images with --validate, else on the test images. It "
+        "needs one device. Default: never.",
     )
     eval_interval: float = field(
         60.0, "Seconds between looks for a new checkpoint.", at_least=0
@@ -227,8 +218,7 @@ class Config(DataConfig):
     format: str = field(
         "text",
         "With --train=false, what to print: text, or one JSON document per "
-        "line, which --summary_dir also stores beside a picture of the "
-        "confusion matrix.",
+        "line, which --summary_dir also stores beside a confusion matrix.",
         choices=("text", "json"),
     )
 
@@ -236,7 +226,7 @@ class Config(DataConfig):
     device: str | None = field(
         None,
         "Where to compute: cpu, gpu, or gpu:1 for the second GPU. With "
-        "--num_gpus it is the first GPU; cpu then means logical CPU devices. "
+        "--num_gpus the first GPU; cpu then means logical CPU devices. "
         "Default: the first GPU, else the CPU.",
         pattern="cpu|gpu(:[0-9]+)?",
     )
@@ -248,8 +238,7 @@ class Config(DataConfig):
     )
     deterministic: bool = field(
         False,
-        "Whether a run on GPUs repeats bit for bit, which is slower. CPUs "
-        "always do.",
+        "Whether runs on GPUs repeat bit for bit, as on CPUs; it is slower.",
     )
     num_processes: int | None = _count(
         None,

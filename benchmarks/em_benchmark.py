@@ -9,7 +9,6 @@ is that of a process, and "MB more" what it needs beyond batches of one image.
 """
 
 import argparse
-import statistics
 import unittest.mock
 
 import numpy as np
@@ -27,7 +26,6 @@ FLAGS = {
     "networks": ("small",),
     "kinds": ("ours", "naive"),
     "batch_size": 32,
-    "routing": 3,
     "steps": 3,
     "rounds": 3,
 }
@@ -96,7 +94,7 @@ def measure(flags):
         yield {
             "network": case[0],
             "step": case[1],
-            "ms": 1000 * statistics.median(seconds[case]),
+            "ms": 1000 * np.median(seconds[case]),
             "MB": peak,
             "MB more": peak - least,
             "of naive": utils.speed_ratio(seconds, case, (case[0], "naive")),
@@ -107,7 +105,7 @@ def make_step(case, flags):
     """A function that trains on one batch."""
     network, kind = case
     model_class = MatrixCapsuleModel if kind == "ours" else NaiveMatrixCapsules
-    hparams = HParams(**NETWORKS[network], routing=flags.routing)
+    hparams = HParams(**NETWORKS[network])
     model = model_class(SHAPE, 1, hparams)
     model.create_weights(SHAPE)
     compile_model(model)

@@ -13,8 +13,6 @@ process. "of convolutions" is the median over --rounds of the ratios within a
 round. Peak memory is that of a process (on a GPU, of the device) by itself.
 """
 
-import statistics
-
 import keras
 import numpy as np
 
@@ -50,7 +48,7 @@ def measure(flags):
         yield {
             "policy": case[0],
             "network": case[1],
-            "images/s": flags.batch_size / statistics.median(seconds[case]),
+            "images/s": flags.batch_size / np.median(seconds[case]),
             "of convolutions": utils.speed_ratio(seconds, case, alone),
             "peak MB": utils.in_own_process(utils.peak, make_step, case, flags),
         }

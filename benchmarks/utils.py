@@ -5,9 +5,9 @@ import concurrent.futures
 import json
 import multiprocessing
 import pathlib
-import statistics
 import timeit
 
+import numpy as np
 from keras import ops
 
 from config import Config
@@ -60,7 +60,7 @@ def _call(function, arguments):
 
 
 def alternate(make_step, cases, flags):
-    """Dict from case to the seconds of a step in each of `flags.rounds`.
+    """Dict from case to the seconds of a step, an array [flags.rounds].
 
     `make_step(case, flags)` returns a function that computes one step. Blocks
     of `flags.steps` steps alternate, so that all cases meet the same load.
@@ -68,11 +68,11 @@ def alternate(make_step, cases, flags):
     steps = {case: make_step(case, flags) for case in cases}
     for step in steps.values():
         step()  # traces and compiles
-    seconds = {case: [] for case in cases}
+    seconds = {case: np.empty(flags.rounds) for case in cases}
     for number in range(flags.rounds):
         for case in cases[:: -1 if number % 2 else 1]:
             block = timeit.timeit(steps[case], number=flags.steps)
-            seconds[case].append(block / flags.steps)
+            seconds[case][number] = block / flags.steps
     return seconds
 
 
@@ -86,8 +86,7 @@ def speed_ratio(seconds, case, other):
     """Median of the speed of a case relative to another; None without it."""
     if other not in seconds:
         return None
-    pairs = zip(seconds[other], seconds[case], strict=True)
-    return statistics.median(a / b for a, b in pairs)
+    return np.median(seconds[other] / seconds[case])
 
 
 def mean_square(_, outputs):

@@ -274,13 +274,10 @@ class Config(DataConfig):
         return Split.TRAIN if train else Split.TEST
 
     def with_defaults_from(self, training):
-        """Adds what was not given from a checkpoint of the same data set.
+        """A `Config` with what was not given from `training`.
 
-        Args:
-          training: dict, the settings that the checkpoint records.
-
-        Returns:
-          `Config`.
+        That is the dict that a checkpoint records. Nothing is taken from one
+        of another data set.
         """
         dataset = training.get("dataset")
         is_other = self.dataset not in (None, dataset) or (

@@ -5,6 +5,7 @@ import fcntl
 import os
 import pathlib
 import shutil
+import tempfile
 import time
 
 from common.errors import UserError, writing
@@ -30,20 +31,18 @@ def atomic_write(path, replace=False):
     path = pathlib.Path(path)
     if not replace:
         refuse_existing(path)
-    hidden = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    shutil.rmtree(hidden, ignore_errors=True)
-    try:
-        with writing(path):
-            hidden.mkdir()
-            # Its own name inside, as its suffix tells libraries the format.
-            partial = hidden / path.name
-            yield partial
-            for item in (*partial.rglob("*"), partial):
-                flush(item)
-            partial.replace(path)
-            flush(path.parent)
-    finally:
-        shutil.rmtree(hidden, ignore_errors=True)
+    names = {"prefix": f".{path.name}.", "suffix": ".partial"}
+    with (
+        writing(path),
+        tempfile.TemporaryDirectory(dir=path.parent, **names) as hidden,
+    ):
+        # Its own name inside, as its suffix tells libraries the format.
+        partial = pathlib.Path(hidden, path.name)
+        yield partial
+        for item in (*partial.rglob("*"), partial):
+            _flush(item)
+        partial.replace(path)
+        _flush(path.parent)
 
 
 def write_file(path, content):
@@ -83,13 +82,11 @@ def make_folder(path):
     folder = pathlib.Path(path)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK):
-            raise PermissionError(13, "Permission denied")
+        tempfile.TemporaryFile(dir=folder).close()
     return folder
 
 
-def flush(path):
-    """Waits until a file or directory is on disk."""
+def _flush(path):
     with _opened(path) as descriptor:
         os.fsync(descriptor)
 

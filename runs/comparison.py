@@ -15,7 +15,6 @@ from runs import runner
 ALL_MODELS = "all"
 # With --minutes the speed is measured over so many steps.
 _MEASURED_STEPS = 30
-_CURVE_POINTS = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,11 +48,6 @@ def compare(settings, config, lines=()):
       settings: `Settings`.
       config: `Config` with the data flags.
       lines: list of strings, the values of --settings.
-
-    Raises:
-      UserError: for wrong settings, or settings other than those with which
-        the comparison in the folder was begun.
-      Interrupted: after a signal.
     """
     if not settings.output_dir:
         raise UserError("--output_dir is required")
@@ -80,7 +74,6 @@ def compare(settings, config, lines=()):
                 seed=seed,
                 max_steps=model["steps"],
                 save_step=math.ceil(model["steps"] / settings.points),
-                summary_step=math.ceil(model["steps"] / _CURVE_POINTS),
             )
             model["runs"][str(seed)] = runner.train_and_evaluate(run)
             runner.write_json(path, content)

@@ -99,10 +99,6 @@ def reproduce(names, settings):
     Args:
       names: list of strings; all stands for every experiment with data.
       settings: `Settings`.
-
-    Raises:
-      UserError: for an unknown name, a missing folder or a failed run.
-      Interrupted: after a signal.
     """
     for name in names:
         require_known("experiment", name, [ALL, *EXPERIMENTS])
@@ -174,7 +170,6 @@ def training_config(experiment, seed, settings):
         dtype_policy=settings.dtype_policy or config.dtype_policy,
         max_steps=steps,
         save_step=min(steps, max(epoch, math.ceil(steps / _MOST_TESTS))),
-        summary_step=min(config.summary_step, steps),
         seed=seed,
         summary_dir=f"{settings.work_dir}/{experiment.name}/{folder}",
     )

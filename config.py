@@ -155,29 +155,22 @@ class Config(DataConfig):
         "Folder of the experiment: checkpoints and TensorBoard files of the "
         "training are in train, of evaluations in test or validation.",
     )
-    batch_size: int = _count(
-        128, "Images in a training batch, split over the GPUs."
-    )
-    max_steps: int = _count(
-        1000, "Training steps in all, including those before a resume."
-    )
+    batch_size: int = _count(128, "Images in a training batch over all GPUs.")
+    max_steps: int = _count(1000, "Training steps in all, resumes included.")
     save_step: int = _count(
         1500, "Steps between checkpoints; the last step is always saved."
     )
     summary_step: int = _count(
         10, "Steps between points of the training curves; each is a mean."
     )
-    keep: int = field(
-        0, "Number of newest checkpoints to keep; 0 keeps all.", at_least=0
-    )
+    keep: int = field(0, "Newest checkpoints to keep; 0 keeps all.", at_least=0)
     init_checkpoint: str | None = field(
         None,
         "Checkpoint, also a TF1 one, from which a new training takes weights, "
         "step and Adam's moments; without moments only weights, at step 0.",
     )
     init_weights_only: bool = field(
-        False,
-        "With --init_checkpoint: take only weights and start at step 0.",
+        False, "With --init_checkpoint: take only weights, start at step 0."
     )
     allow_nonfinite: bool = field(
         False, "Whether to go on if the loss or a weight is infinite or NaN."
@@ -193,8 +186,7 @@ class Config(DataConfig):
         "the data flags.",
     )
     num_trials: int = _count(
-        1,
-        "Checkpoints in an ensemble: 0, 1, ... replace {} in --checkpoint.",
+        1, "Checkpoints in an ensemble: 0, 1, ... replace {} in --checkpoint."
     )
     eval_all: bool = field(
         False,
@@ -237,8 +229,7 @@ class Config(DataConfig):
         "Default: no limit.",
     )
     deterministic: bool = field(
-        False,
-        "Whether runs on GPUs repeat bit for bit, as on CPUs; it is slower.",
+        False, "Whether GPUs repeat bit for bit, as CPUs do; it is slower."
     )
     num_processes: int | None = _count(
         None,

@@ -20,13 +20,10 @@ def atomic_write(path, replace=False):
 
     Args:
       path: path of the file or folder; its parent exists.
-      replace: bool, whether to replace an existing file.
+      replace: bool, whether an existing file is replaced, else refused.
 
     Yields:
       `pathlib.Path` to write to.
-
-    Raises:
-      UserError: if `path` exists or cannot be written.
     """
     path = pathlib.Path(path)
     if not replace:
@@ -74,11 +71,7 @@ def remove_partial(folder):
 
 
 def make_folder(path):
-    """Creates a folder if it does not exist and returns its `pathlib.Path`.
-
-    Raises:
-      UserError: if it cannot be created or written to.
-    """
+    """Creates a folder, if it does not exist, for writing; returns its path."""
     folder = pathlib.Path(path)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)

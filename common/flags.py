@@ -152,21 +152,24 @@ def parse(settings_class, arguments):
     """
     flag_values = flags.FlagValues()
     define(settings_class, flag_values=flag_values)
-    try:
-        _, *others = flag_values(["", *arguments])
-    except flags.Error as error:
-        raise UserError(str(error)) from None
-    if others:
-        raise UserError(f"not a flag: {' '.join(others)}")
+    _parse(flag_values, ["", *arguments])
     return settings_of(settings_class, flag_values)
 
 
-def command_line(settings, names=None):
-    """The flags that give these settings, without defaults, for a shell.
+def _parse(flag_values, argv, takes_arguments=False):
+    try:
+        words = flag_values(argv)
+    except flags.Error as error:
+        raise UserError(f"{error}; --help lists all flags") from None
+    if words[1:] and not takes_arguments:
+        raise UserError(f"not a flag: {' '.join(words[1:])}")
+    return words
 
-    Args:
-      settings: dataclass instance with `field`s.
-      names: names of the fields to include, or None for all.
+
+def command_line(settings, names=None):
+    """The flags of a shell that give these settings, without defaults.
+
+    With `names` only those of the given names.
     """
     return shlex.join(
         f"--{name}={getattr(settings, name)}"
@@ -189,16 +192,12 @@ def run(main, takes_arguments=False):
     command = sys.argv[0].rpartition("/")[2]
     flags.DEFINE_bool("debug", False, "Whether errors show their traceback.")
 
-    def parse_flags(arguments):
-        try:
-            return flags.FLAGS(arguments)
-        except (flags.Error, ValueError) as error:
-            sys.exit(f"{command}: {UserError(error)}; --help lists all flags")
+    def parse_flags(argv):
+        with exit_on_user_error(command):
+            return _parse(flags.FLAGS, argv, takes_arguments)
 
     def run_main(argv):
         with exit_on_user_error(command, flags.FLAGS.debug):
-            if len(argv) > 1 and not takes_arguments:
-                raise UserError(f"not a flag: {' '.join(argv[1:])}")
             return main(argv[1:])
 
     app.run(run_main, flags_parser=parse_flags)

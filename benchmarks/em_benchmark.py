@@ -83,6 +83,9 @@ class NaiveMatrixCapsules(MatrixCapsuleModel):
             return super().call(x)
 
 
+KINDS = {"ours": MatrixCapsuleModel, "naive": NaiveMatrixCapsules}
+
+
 def measure(flags):
     """Yields one row for each network and kind."""
     cases = [(name, kind) for name in flags.networks for kind in flags.kinds]
@@ -104,9 +107,7 @@ def measure(flags):
 def make_step(case, flags):
     """A function that trains on one batch."""
     network, kind = case
-    model_class = MatrixCapsuleModel if kind == "ours" else NaiveMatrixCapsules
-    hparams = HParams(**NETWORKS[network])
-    model = model_class(SHAPE, 1, hparams)
+    model = KINDS[kind](SHAPE, 1, HParams(**NETWORKS[network]))
     model.create_weights(SHAPE)
     compile_model(model)
     size = (flags.batch_size, SHAPE.height, SHAPE.width, SHAPE.depth)

@@ -180,10 +180,7 @@ def command_line(settings, names=None):
 
 
 def run(main, takes_arguments=False):
-    """Parses the flags and runs a command.
-
-    A wrong flag or a `UserError` is one line on standard error and exit
-    status 1.
+    """Parses the flags and runs a command; see `exit_on_user_error`.
 
     Args:
       main: function of the list of arguments that are not flags.

@@ -12,7 +12,6 @@ from config import Config
 from models.registry import MODELS
 from runs import runner
 
-ALL_MODELS = "all"
 # With --minutes the speed is measured over so many steps.
 _MEASURED_STEPS = 30
 
@@ -96,7 +95,7 @@ def _trainings(names, common, lines):
     for line in lines:
         name, *arguments = shlex.split(line)
         own.setdefault(name, []).extend(arguments)
-    for_all = own.pop(ALL_MODELS, [])
+    for_all = own.pop("all", [])
     known = dict.fromkeys([*sorted(MODELS), *own])
     trainings = {}
     for name in names.split(",") if names else known:

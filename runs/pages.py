@@ -187,7 +187,7 @@ def result_tables(output_dir):
             rows.append(["", f"the same on {name}", published, text])
         if ensemble is not None:
             rows.append(["", "their ensemble", "", _errors([ensemble])])
-        if experiment.in_short and experiment.published is not None:
+        if experiment.in_short == "yes":
             count = f"{len(runs)} seed{'s' * (len(runs) > 1)}"
             policies = " or ".join(sorted(set(map(_policy, runs))))
             details = f"({count}, {_steps(runs)} steps, {policies})"

@@ -14,7 +14,6 @@ from common.startup import commit
 from config import Config
 from runs import runner
 
-ALL = "all"
 # Training images between two tests: an epoch of MNIST.
 EPOCH = 60_000
 _MOST_TESTS = 40
@@ -40,7 +39,7 @@ class Experiment:
     members: int  # networks of a published ensemble, with the seeds from 0
     other_test: str  # a key of OTHER_TESTS, or ""
     other_published: float | None
-    in_short: bool  # whether the README shows it
+    in_short: str  # whether the README shows it, yes or no
 
     def published_text(self, error):
         """A published error with its source."""
@@ -57,7 +56,6 @@ def _experiments():
                 row[name] = float(row[name]) if row[name] else None
             for name in ("steps", "members"):
                 row[name] = int(row[name])
-            row["in_short"] = row["in_short"] == "yes"
             yield Experiment(**row)
 
 
@@ -101,12 +99,12 @@ def reproduce(names, settings):
       settings: `Settings`.
     """
     for name in names:
-        require_known("experiment", name, [ALL, *EXPERIMENTS])
+        require_known("experiment", name, ["all", *EXPERIMENTS])
     if not (settings.data_dir and settings.work_dir):
         raise UserError("--data_dir and --work_dir are required")
-    for name in EXPERIMENTS if ALL in names else names:
+    for name in EXPERIMENTS if "all" in names else names:
         data = pathlib.Path(settings.data_dir, EXPERIMENTS[name].dataset)
-        if ALL in names and not data.is_dir():
+        if "all" in names and not data.is_dir():
             print(f"{name}: skipped, {data} does not exist")
         else:
             _reproduce(EXPERIMENTS[name], settings)

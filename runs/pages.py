@@ -231,7 +231,7 @@ def result_picture(output_dir):
                 epochs = [point["step"] * scale for point in run["points"]]
                 label = f"{experiment.name}, seed {seed}"
                 axes.plot(epochs, _error_curve(run), marker=".", label=label)
-        published = experiments[0].published
+        published = float(experiments[0].published)
         label = f"published, {published:g}%"
         axes.axhline(published, color="black", linestyle=":", label=label)
 

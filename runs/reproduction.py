@@ -30,7 +30,7 @@ class Experiment:
 
     name: str
     title: str  # data and network
-    published: float | None  # test error in percent
+    published: str  # test error in percent, or ""
     source: str  # of the published error
     dataset: str
     steps: int
@@ -38,25 +38,20 @@ class Experiment:
     flags: str  # other flags of experiment.py
     members: int  # networks of a published ensemble, with the seeds from 0
     other_test: str  # a key of OTHER_TESTS, or ""
-    other_published: float | None
+    other_published: str
     in_short: str  # whether the README shows it, yes or no
 
     def published_text(self, error):
         """A published error with its source."""
-        if error is None:
-            return "not published"
-        return f"{error:g} % ({self.source})"
+        return f"{error} % ({self.source})" if error else "not published"
 
 
 def _experiments():
     path = pathlib.Path(__file__).with_name("experiments.csv")
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
-            for name in ("published", "other_published"):
-                row[name] = float(row[name]) if row[name] else None
-            for name in ("steps", "members"):
-                row[name] = int(row[name])
-            yield Experiment(**row)
+            numbers = {name: int(row[name]) for name in ("steps", "members")}
+            yield Experiment(**{**row, **numbers})
 
 
 EXPERIMENTS = {experiment.name: experiment for experiment in _experiments()}

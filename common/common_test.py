@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import pytest
-from absl import flags as absl_flags
 
 from common import flags
 from common.errors import (
@@ -65,14 +64,6 @@ def test_values_out_of_range_are_named(values):
 def test_the_nearest_name_is_suggested():
     with pytest.raises(UserError, match="did you mean capsule"):
         flags.require_known("model", "capsul", ["capsule", "pooling"])
-
-
-def test_defining_flags_twice_is_an_error():
-    values = absl_flags.FlagValues()
-    flags.define(Settings, ["size"], values)
-    assert "rate" not in values
-    with pytest.raises(absl_flags.DuplicateFlagError):
-        flags.define(Settings, flag_values=values)
 
 
 @pytest.mark.parametrize(

@@ -102,9 +102,10 @@ def find(name):
     """
     if name in DATASETS:
         return DATASETS[name]
-    if not name.startswith(TFDS_PREFIX):
+    tfds_name = name.removeprefix(TFDS_PREFIX)
+    if tfds_name in ("", name):
         require_known("data set", name, (*DATASETS, f"{TFDS_PREFIX}NAME"))
-    is_mnist = name.removeprefix(TFDS_PREFIX).partition(":")[0] == "mnist"
+    is_mnist = tfds_name.partition(":")[0] == "mnist"
     return DataSet("tfds_images", resizes=True, centred=is_mnist)
 
 

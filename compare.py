@@ -36,8 +36,7 @@ if __name__ == "__main__":
     _SETTINGS = DEFINE_multi_string(
         "settings",
         [],
-        "The name of a model, or all, then flags of experiment.py for it, such "
-        "as 'baseline --batch_size=64'; MODEL-LABEL is a row of its own. Can "
-        "be given several times.",
+        "Flags of one model, or of all, such as 'baseline --batch_size=64'. "
+        "MODEL-LABEL is a row of its own. Can be given several times.",
     )
     flags.run(main)

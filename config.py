@@ -4,7 +4,7 @@ import dataclasses
 
 from common.errors import UserError
 from common.flags import command_line, field, flag_specs
-from input_data.registry import EMBEDDED, Split, is_valid_name, valid_names
+from input_data.registry import DATASETS, EMBEDDED, TFDS_PREFIX, Split
 from models.registry import MODELS
 
 # Images in an evaluation batch, as in the reference.
@@ -25,143 +25,121 @@ RECORDED = (
     "shift",
     "validate",
 )
-# Repeated in the printed command that evaluates a training.
-EVALUATED = (
-    *INHERITED,
-    "crops",
-    "data_dir",
-    "dtype_policy",
-    "eval_size",
-    "num_targets",
-    "pairs",
-    "seed",
-    "shift",
-    "summary_dir",
-    "validate",
-)
-
-_KEPT = "the checkpoint's"
 
 
-def _data_field(default, help_text, **spec):
-    return field(default, help_text, is_data=True, **spec)
+def _count(default, help_text):
+    return field(default, help_text, at_least=1)
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
-    """The settings of a training or an evaluation.
+class DataConfig:
+    """The settings that describe the data.
 
     None means "not given": the default then depends on the data set, the model
     or the checkpoint.
     """
 
-    # Data.
-    augment: bool = _data_field(
+    augment: bool = field(
         False,
         "Whether to augment training images of one object as Efficient-CapsNet "
-        "does: rotate half of them by up to 30 degrees, move all within their "
-        "margins, shrink the width by up to a quarter, and erase a random "
-        "square of 4x4 pixels. --shift then defaults to 0.",
+        "does: rotate half of them by up to 30 degrees, move, narrow by up to "
+        "a quarter, erase a square of 4x4. --shift then defaults to 0.",
     )
-    color: bool | None = _data_field(
+    color: bool | None = field(
         None,
         "With --dataset=images: whether to keep colors; else images become "
-        "gray.",
-        default_text=f"{_KEPT}, else false",
+        "gray. Default: the checkpoint's, else false.",
     )
-    crops: int = _data_field(
+    crops: int = field(
         1,
-        "In evaluation on cifar10 and norb: 13 averages the normalized class "
-        "activations over the central crop and twelve crops moved by 1, 2 and "
-        "3 pixels along the diagonals (Hinton et al. 2018).",
-        is_valid=lambda number: number in (1, 13),
-        valid="1 or 13",
+        "In evaluation on cifar10 and norb: 13 averages the class activations "
+        "over the central crop and twelve others (Hinton et al. 2018).",
+        choices=(1, 13),
     )
-    data_dir: str | None = _data_field(
+    data_dir: str | None = field(
         None,
         "Folder with the files of the data set; or PREFIX.tfrecords@10 for "
         "record files of pairs in 10 shards, with two targets.",
     )
-    dataset: str | None = _data_field(
+    dataset: str | None = field(
         None,
-        f"Data set: {valid_names()}. tfds:NAME is an image classification set "
-        "of TensorFlow Datasets; images is a folder with one sub-folder for "
-        "each class.",
-        is_valid=is_valid_name,
-        valid=f"one of {valid_names()}",
-        default_text=f"{_KEPT}, else mnist with --data_dir, else digits",
+        f"Data set: {', '.join(DATASETS)}, or tfds:NAME of TensorFlow "
+        "Datasets. images is a folder with a sub-folder for each class. "
+        "Default: the checkpoint's, else mnist with --data_dir, else digits.",
+        pattern="|".join([*DATASETS, f"{TFDS_PREFIX}.+"]),
     )
-    distort: bool | None = _data_field(
+    distort: bool | None = field(
         None,
         "Whether to crop digits by 4 pixels: in training at random with a "
-        "rotation of up to 15 degrees, in evaluation the center.",
-        default_text=f"{_KEPT}, else false",
+        "rotation of up to 15 degrees, in evaluation the center. "
+        "Default: the checkpoint's, else false.",
     )
-    eval_size: int = _data_field(
+    eval_size: int = _count(
         10000,
-        "Number of examples to evaluate, at most all images or records; pairs "
-        "made on the fly may be any number.",
-        at_least=1,
+        "Examples to evaluate, at most all images or records; any number of "
+        "pairs made on the fly.",
     )
-    image_size: int | None = _data_field(
+    image_size: int | None = _count(
         None,
-        "With --dataset=images and tfds:NAME: height and width in pixels to "
-        "which images are resized.",
-        at_least=1,
-        default_text=f"{_KEPT}, else the images' own size if all have one",
+        "With --dataset=images and tfds:NAME: height and width of the images. "
+        "Default: the checkpoint's, else the images' own size if all have one.",
     )
-    num_targets: int | None = _data_field(
+    num_targets: int | None = field(
         None,
-        "Objects in each image, 1 or 2.",
-        at_least=1,
-        at_most=2,
-        default_text="1; in evaluation the checkpoint's",
+        "Objects in each image. Default: 1; in evaluation the checkpoint's.",
+        choices=(1, 2),
     )
-    pad: int | None = _data_field(
+    pad: int | None = field(
         None,
-        "Black pixels added on each side of a digit.",
+        "Black pixels added on each side of a digit. "
+        "Default: the checkpoint's, else 0, with two targets 4.",
         at_least=0,
-        default_text=f"{_KEPT}, else 0, with two targets 4",
     )
-    pairs: str = _data_field(
+    pairs: str = field(
         "overlap",
-        "With --num_targets=2, how two objects share an image. overlap merges "
-        "them as MultiMNIST does. below and beside, for evaluation, put two "
-        "test images together in an image of twice the height or width.",
+        "With --num_targets=2, how two objects share an image: overlapping as "
+        "in MultiMNIST or, for evaluation, one below or beside the other.",
         choices=("overlap", "below", "beside"),
     )
-    seed: int = _data_field(
+    seed: int = field(
         0,
-        "Seed of the initial weights, the batches, the test pairs and the "
-        "split of an image folder.",
+        "Seed of initial weights, batches, pairs and splits of image folders.",
         at_least=0,
         at_most=2**32 - 1,
     )
-    shift: int | None = _data_field(
+    shift: int | None = field(
         None,
         "Pixels by which a training image moves at most along each axis; for "
-        "record files the shift in their name.",
+        "record files the shift in their name. "
+        "Default: 2 for digits and mnist, with two targets 4, else 0.",
         at_least=0,
-        default_text="2 for digits and mnist, with two targets 4, else 0",
     )
-    validate: bool = _data_field(
+    validate: bool = field(
         False,
         "Whether training holds out a part of the training images, and "
         "evaluation uses exactly that part.",
     )
 
+
+DATA_FLAGS = tuple(flag_specs(DataConfig))
+# Repeated in the printed command that evaluates a training.
+EVALUATED = {*DATA_FLAGS, "dtype_policy", "summary_dir"} - {"augment"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(DataConfig):
+    """The settings of a training or an evaluation."""
+
     # Model.
     model: str | None = field(
         None,
-        "Model.",
+        "Model. Default: capsule; in evaluation the checkpoint's.",
         choices=tuple(sorted(MODELS)),
-        default_text="capsule; in evaluation the checkpoint's",
     )
     hparams_override: str = field(
         "",
-        "Hyper-parameters as name=value,name=value. preset=NAME stands for a "
-        "set of values (svhn of capsule, small of matrix_capsule); other "
-        "values override those of the preset.",
+        "Hyper-parameters as name=value,name=value. preset=NAME (svhn of "
+        "capsule, small of matrix_capsule) is a set; other values override it.",
     )
     dtype_policy: str = field(
         "float32",
@@ -175,87 +153,64 @@ class Config:
     summary_dir: str | None = field(
         None,
         "Folder of the experiment: checkpoints and TensorBoard files of the "
-        "training in its folder train, of evaluations in test, of evaluations "
-        "on held-out images in validation.",
+        "training are in train, of evaluations in test or validation.",
     )
-    batch_size: int = field(
-        128, "Images in a training batch, split over the GPUs.", at_least=1
+    batch_size: int = _count(128, "Images in a training batch over all GPUs.")
+    max_steps: int = _count(1000, "Training steps in all, resumes included.")
+    save_step: int = _count(
+        1500, "Steps between checkpoints; the last step is always saved."
     )
-    max_steps: int = field(
-        1000,
-        "Training steps in all, including those before a resume.",
-        at_least=1,
+    summary_step: int = _count(
+        10, "Steps between points of the training curves; each is a mean."
     )
-    save_step: int = field(
-        1500,
-        "Steps between checkpoints; the last step is always saved.",
-        at_least=1,
-    )
-    summary_step: int = field(
-        10,
-        "Steps between points of the training curves; each is a mean.",
-        at_least=1,
-    )
-    keep: int = field(
-        0, "Number of newest checkpoints to keep; 0 keeps all.", at_least=0
-    )
+    keep: int = field(0, "Newest checkpoints to keep; 0 keeps all.", at_least=0)
     init_checkpoint: str | None = field(
         None,
-        "Checkpoint, also a TF1 one, from which a new training starts: "
-        "weights, step and Adam's moments; only the weights at step 0 if it "
-        "has no moments.",
+        "Checkpoint, also a TF1 one, from which a new training takes weights, "
+        "step and Adam's moments; without moments only weights, at step 0.",
     )
     init_weights_only: bool = field(
-        False,
-        "With --init_checkpoint: take only the weights and start at step 0.",
+        False, "With --init_checkpoint: take only weights, start at step 0."
     )
     allow_nonfinite: bool = field(
-        False,
-        "Whether training continues when the loss or a weight becomes "
-        "infinite or NaN.",
+        False, "Whether to go on if the loss or a weight is infinite or NaN."
     )
 
     # Evaluation.
     checkpoint: str | None = field(
         None,
         "With --train=false: the checkpoint to evaluate once, or the "
-        "--summary_dir of a training for its newest. {} stands for the "
-        "members of an ensemble, see --num_trials. A TF1 checkpoint is named "
-        "by the prefix of its files, such as DIR/model.ckpt-1; --model, "
-        "--hparams_override and the data flags must describe its network.",
+        "--summary_dir of a training for its newest; for {} see --num_trials. "
+        "A TF1 checkpoint is named by the prefix of its files, such as "
+        "DIR/model.ckpt-1, and described by --model, --hparams_override and "
+        "the data flags.",
     )
-    num_trials: int = field(
-        1,
-        "With --train=false: number of checkpoints in an ensemble; 0, 1, ... "
-        "replace {} in --checkpoint.",
-        at_least=1,
+    num_trials: int = _count(
+        1, "Checkpoints in an ensemble: 0, 1, ... replace {} in --checkpoint."
     )
     eval_all: bool = field(
         False,
         "With --train=false and no running training: evaluate every "
         "checkpoint instead of the newest.",
     )
-    eval_every: int | None = field(
+    eval_every: int | None = _count(
         None,
-        "Steps between evaluations by the training itself, on one device: on "
-        "the held-out images with --validate, else on the test images. "
-        "Checkpoints are saved at these steps too.",
-        at_least=1,
-        default_text="never",
+        "Steps between evaluations, which also save, by the training itself: "
+        "on the held-out images with --validate, else on the test images. It "
+        "needs one device. Default: never.",
     )
     eval_interval: float = field(
-        60.0, "Seconds between looks for a new checkpoint.", at_least=0.0
+        60.0, "Seconds between looks for a new checkpoint.", at_least=0
     )
     eval_timeout: float = field(
         6 * 3600.0,
         "Seconds without a new checkpoint after which evaluation ends.",
-        at_least=0.0,
+        at_least=0,
     )
     format: str = field(
         "text",
         "With --train=false, what to print: text, or one JSON document per "
-        "line, which --summary_dir also stores beside a picture of the "
-        "confusion matrix.",
+        "line, which --summary_dir also stores beside a confusion matrix.",
         choices=("text", "json"),
     )
 
@@ -263,43 +218,35 @@ class Config:
     device: str | None = field(
         None,
         "Where to compute: cpu, gpu, or gpu:1 for the second GPU. With "
-        "--num_gpus it is the first GPU; cpu then means logical CPU devices.",
-        is_valid=lambda name: (
-            name in ("cpu", "gpu")
-            or (name.startswith("gpu:") and name[4:].isdecimal())
-        ),
-        valid="cpu, gpu or gpu:NUMBER",
-        default_text="the first GPU, else the CPU",
+        "--num_gpus the first GPU; cpu then means logical CPU devices. "
+        "Default: the first GPU, else the CPU.",
+        pattern="cpu|gpu(:[0-9]+)?",
     )
-    num_gpus: int = field(1, "GPUs of this machine to use.", at_least=1)
-    gpu_memory_limit: int | None = field(
+    num_gpus: int = _count(1, "GPUs of this machine to use.")
+    gpu_memory_limit: int | None = _count(
         None,
-        "Megabytes of each GPU to use at most, so that two jobs can share it.",
-        at_least=1,
-        default_text="no limit",
+        "Megabytes of each GPU to use at most, so that two jobs can share it. "
+        "Default: no limit.",
     )
     deterministic: bool = field(
-        False,
-        "Whether a run on GPUs repeats bit for bit, which is slower. CPUs "
-        "always do.",
+        False, "Whether GPUs repeat bit for bit, as CPUs do; it is slower."
     )
-    num_processes: int | None = field(
+    num_processes: int | None = _count(
         None,
         "Processes that train together, on one or more machines, each with "
-        "--num_gpus; needs KERAS_BACKEND=jax.",
-        at_least=1,
-        default_text="$KERAS_DISTRIBUTION_NUM_PROCESSES, else 1",
+        "--num_gpus; needs KERAS_BACKEND=jax. "
+        "Default: $KERAS_DISTRIBUTION_NUM_PROCESSES, else 1.",
     )
     process_index: int | None = field(
         None,
-        "With --num_processes: index of this process, from 0.",
+        "With --num_processes: index of this process, from 0. "
+        "Default: $KERAS_DISTRIBUTION_PROCESS_ID.",
         at_least=0,
-        default_text="$KERAS_DISTRIBUTION_PROCESS_ID",
     )
     coordinator_address: str | None = field(
         None,
-        "With --num_processes: HOST:PORT of the first process.",
-        default_text="$KERAS_DISTRIBUTION_JOB_ADDRESSES",
+        "With --num_processes: HOST:PORT of the first process. "
+        "Default: $KERAS_DISTRIBUTION_JOB_ADDRESSES.",
     )
 
     @property
@@ -308,9 +255,8 @@ class Config:
 
         So the reference's commands, whose default is MNIST, work unchanged.
         """
-        if self.dataset is not None:
-            return self.dataset
-        return EMBEDDED if self.data_dir is None else "mnist"
+        without_name = EMBEDDED if self.data_dir is None else "mnist"
+        return self.dataset or without_name
 
     def split(self, train):
         """The `Split` that a training reads, or an evaluation."""
@@ -319,13 +265,10 @@ class Config:
         return Split.TRAIN if train else Split.TEST
 
     def with_defaults_from(self, training):
-        """Adds what was not given from a checkpoint of the same data set.
+        """A `Config` with what was not given from `training`.
 
-        Args:
-          training: dict, the settings that the checkpoint records.
-
-        Returns:
-          `Config`.
+        That is the dict that a checkpoint records. Nothing is taken from one
+        of another data set.
         """
         dataset = training.get("dataset")
         is_other = self.dataset not in (None, dataset) or (
@@ -354,29 +297,15 @@ class Config:
         Raises:
           UserError: if {} and --num_trials do not go together.
         """
-        if (self.num_trials > 1) != ("{}" in self.checkpoint):
+        path = self.checkpoint or ""
+        if (self.num_trials > 1) != ("{}" in path):
             raise UserError(
-                f"--checkpoint={self.checkpoint} with --num_trials="
-                f"{self.num_trials}: an ensemble needs {{}} in --checkpoint "
-                "and at least 2 trials"
+                f"--checkpoint={path} with --num_trials={self.num_trials}: an "
+                "ensemble needs {} in --checkpoint and at least 2 trials"
             )
-        return [
-            self.checkpoint.replace("{}", str(number))
-            for number in range(self.num_trials)
-        ]
+        return [path.replace("{}", str(n)) for n in range(self.num_trials)]
 
     def evaluation_command(self):
         """The command that evaluates what these settings train."""
         flags = command_line(self, EVALUATED)
         return f"python experiment.py --train=false {flags}"
-
-    def require_summary_dir(self):
-        """Raises UserError without a summary_dir."""
-        if not self.summary_dir:
-            raise UserError("--summary_dir is required")
-
-
-# The flags that describe the data, which other commands have too.
-DATA_FLAGS = tuple(
-    name for name, (*_, spec) in flag_specs(Config).items() if spec.is_data
-)

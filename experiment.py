@@ -42,10 +42,10 @@ def run(config):
             return None
         from training import evaluate
 
-        if config.checkpoint is None:
-            return evaluate.evaluate_continuously(config, strategy)
         if config.num_trials > 1:
             return evaluate.evaluate_ensemble(config, strategy)
+        if config.checkpoint is None:
+            return evaluate.evaluate_continuously(config, strategy)
         return evaluate.evaluate_once(config, strategy)
 
 
@@ -68,8 +68,8 @@ def _require_consistent(config):
             "--checkpoint and --num_trials are for evaluation: add "
             "--train=false. A training starts from --init_checkpoint"
         )
-    if config.num_trials > 1 and config.checkpoint is None:
-        raise UserError("--num_trials needs --checkpoint with {} in it")
+    if not config.summary_dir and (config.train or config.checkpoint is None):
+        raise UserError("--summary_dir is required")
 
 
 def main(arguments):

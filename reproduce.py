@@ -12,8 +12,7 @@ exists is skipped; the same command resumes an interrupted run.
 
 from common import flags
 from common.errors import UserError
-from runs.experiments import EXPERIMENTS
-from runs.reproduction import Settings, reproduce
+from runs.reproduction import EXPERIMENTS, Settings, reproduce
 
 
 def main(names):
@@ -28,9 +27,9 @@ def main(names):
     if names:
         reproduce(names, settings)
     if settings.table:
-        from runs import results_page
+        from runs import pages
 
-        results_page.write(settings.output_dir)
+        pages.write_results(settings.output_dir)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Benchmarks, each a command: `python benchmarks/NAME_benchmark.py`."""
+"""Benchmarks, each a command: `python -m benchmarks.NAME_benchmark`."""
 
 from common.startup import load_backend
 

@@ -1,42 +1,34 @@
 """Compares the direct convolution with Toom and Cook's by size.
 
-  python benchmarks/convolution_benchmark.py --kernel=3,9 --inference
-  python benchmarks/convolution_benchmark.py --kernel=3,5,9 --tiles
+  python -m benchmarks.convolution_benchmark --kernel=3,9 --inference
+  python -m benchmarks.convolution_benchmark --kernel=9,3,5 --tiles
 
-Varies one number at a time of the primary capsules' convolution. "measured" is
-the time of the direct convolution over that of Toom and Cook's, which
-alternate; "expected" is the same ratio by the costs with which
-layers/convolution.py decides. --tiles measures all square tiles: for each size
-the row with the largest "expected", if above 1, should be the fastest. The
-overhead of a step, about 2 ms, hides the difference of small convolutions.
+Varies one number at a time of a convolution that has the first numbers of all
+flags, by default the primary capsules'. "measured" is the time of the direct
+convolution over that of Toom and Cook's, which alternate; "expected" is the
+same ratio by the costs with which layers/convolution.py decides. --tiles
+measures all square tiles: for each size the row with the largest "expected", if
+above 1, should be the fastest. The overhead of a step, about 2 ms, hides the
+difference of small convolutions.
 """
 
 import functools
-import pathlib
-import statistics
-import sys
 import typing
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-
-from benchmarks import utils
-
-# isort: split
 
 import keras
 import numpy as np
 
+from benchmarks import utils
 from layers.convolution import costs
 from layers.toom_cook import toom_cook_convolution
 
 FLAGS = {
-    "size": (12, 20, 28, 40),
-    "channels": (1, 16, 64, 256),
-    "kernel": (2, 3, 5, 9),
-    "filters": (16, 64, 256),
-    "stride": (1, 2, 3),
-    "batch": (1, 8, 32, 128),
-    "padding": "valid",
+    "size": (20, 12, 28, 40),
+    "channels": (256, 1, 16, 64),
+    "kernel": (9, 2, 3, 5),
+    "filters": (256, 16, 64),
+    "stride": (2, 1, 3),
+    "batch": (128, 1, 8, 32),
     "policy": "float32",
     "inference": False,
     "tiles": False,
@@ -48,12 +40,12 @@ FLAGS = {
 class Case(typing.NamedTuple):
     """A convolution, by a plan of Toom and Cook's algorithm or directly."""
 
-    size: int = 20
-    channels: int = 256
-    kernel: int = 9
-    filters: int = 256
-    stride: int = 2
-    batch: int = 128
+    size: int
+    channels: int
+    kernel: int
+    filters: int
+    stride: int
+    batch: int
     plan: typing.Any = None
 
 
@@ -78,13 +70,11 @@ def measure(flags):
 def _rows(flags):
     keras.config.set_dtype_policy(flags.policy)
     numbers = {name: getattr(flags, name) for name in Case._fields[:-1]}
-    case = Case()
-    for name, values in numbers.items():
-        if getattr(case, name) not in values:
-            case = case._replace(**{name: values[0]})
+    case = Case(*(values[0] for values in numbers.values()))
     cases = [case._replace(**{k: n}) for k in numbers for n in numbers[k]]
-    cases = list(dict.fromkeys([case, *cases]))
-    return [row for case in cases for row in _rows_of(case, flags)]
+    return [
+        row for case in dict.fromkeys(cases) for row in _rows_of(case, flags)
+    ]
 
 
 def _rows_of(case, flags):
@@ -93,7 +83,7 @@ def _rows_of(case, flags):
     images = (case.batch, case.size, case.size, case.channels)
     kernel = (case.kernel, case.kernel, case.channels, case.filters)
     strides = (case.stride, case.stride)
-    by_plan, direct = costs(images, kernel, strides, flags.padding, dtype)
+    by_plan, direct = costs(images, kernel, strides, "valid", dtype)
     plans = [min(by_plan, key=by_plan.get)]
     if flags.tiles:
         plans = [plan for plan in by_plan if plan.rows == plan.columns]
@@ -103,8 +93,8 @@ def _rows_of(case, flags):
         yield {
             **dict(zip(Case._fields[:-1], case, strict=False)),
             "tile": f"{plan.rows.tile}x{plan.columns.tile}",
-            "direct ms": 1000 * statistics.median(seconds[case]),
-            "toom_cook ms": 1000 * statistics.median(seconds[toom_cook]),
+            "direct ms": 1000 * np.median(seconds[case]),
+            "toom_cook ms": 1000 * np.median(seconds[toom_cook]),
             "measured": utils.speed_ratio(seconds, toom_cook, case),
             "expected": direct / by_plan[plan],
         }
@@ -112,9 +102,7 @@ def _rows_of(case, flags):
 
 def make_step(case, flags):
     """A function that trains on one batch, or predicts it."""
-    layer = keras.layers.Conv2D(
-        case.filters, case.kernel, case.stride, flags.padding
-    )
+    layer = keras.layers.Conv2D(case.filters, case.kernel, case.stride)
     if case.plan is not None:
         toom_cook = functools.partial(toom_cook_convolution, plan=case.plan)
         layer.convolution_op = toom_cook

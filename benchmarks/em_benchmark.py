@@ -1,6 +1,6 @@
 """Compares a training step of matrix capsules with the plain equations.
 
-  python benchmarks/em_benchmark.py --networks=large --kinds=ours
+  python -m benchmarks.em_benchmark --networks=large --kinds=ours
 
 The paper's network with images of 32x32x2 and 5 classes: large is 32-32-32-32,
 small 64-8-16-16. The naive network computes the equations tensor by tensor.
@@ -9,20 +9,12 @@ is that of a process, and "MB more" what it needs beyond batches of one image.
 """
 
 import argparse
-import pathlib
-import statistics
-import sys
 import unittest.mock
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-
-from benchmarks import utils
-
-# isort: split
 
 import numpy as np
 from keras import ops
 
+from benchmarks import utils
 from input_data import features as keys
 from layers import matrix_capsule
 from models.matrix_capsule import HParams, MatrixCapsuleModel
@@ -34,7 +26,6 @@ FLAGS = {
     "networks": ("small",),
     "kinds": ("ours", "naive"),
     "batch_size": 32,
-    "routing": 3,
     "steps": 3,
     "rounds": 3,
 }
@@ -92,6 +83,9 @@ class NaiveMatrixCapsules(MatrixCapsuleModel):
             return super().call(x)
 
 
+KINDS = {"ours": MatrixCapsuleModel, "naive": NaiveMatrixCapsules}
+
+
 def measure(flags):
     """Yields one row for each network and kind."""
     cases = [(name, kind) for name in flags.networks for kind in flags.kinds]
@@ -103,7 +97,7 @@ def measure(flags):
         yield {
             "network": case[0],
             "step": case[1],
-            "ms": 1000 * statistics.median(seconds[case]),
+            "ms": 1000 * np.median(seconds[case]),
             "MB": peak,
             "MB more": peak - least,
             "of naive": utils.speed_ratio(seconds, case, (case[0], "naive")),
@@ -113,9 +107,7 @@ def measure(flags):
 def make_step(case, flags):
     """A function that trains on one batch."""
     network, kind = case
-    model_class = MatrixCapsuleModel if kind == "ours" else NaiveMatrixCapsules
-    hparams = HParams(**NETWORKS[network], routing=flags.routing)
-    model = model_class(SHAPE, 1, hparams)
+    model = KINDS[kind](SHAPE, 1, HParams(**NETWORKS[network]))
     model.create_weights(SHAPE)
     compile_model(model)
     size = (flags.batch_size, SHAPE.height, SHAPE.width, SHAPE.depth)

@@ -1,7 +1,7 @@
 """Compares the training step of the capsule network with its convolutions.
 
-  python benchmarks/train_benchmark.py --inference --json=inference.json
-  python benchmarks/train_benchmark.py --networks=ours,shared_capsule,pooling
+  python -m benchmarks.train_benchmark --inference --json=inference.json
+  python -m benchmarks.train_benchmark --networks=ours,shared_capsule,pooling
 
 Networks: "convolutions" are only the two convolutions, with a mean square as
 loss and plain gradient descent: the speed if all else took no time. "ours" is
@@ -13,19 +13,10 @@ process. "of convolutions" is the median over --rounds of the ratios within a
 round. Peak memory is that of a process (on a GPU, of the device) by itself.
 """
 
-import pathlib
-import statistics
-import sys
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-
-from benchmarks import utils
-
-# isort: split
-
 import keras
 import numpy as np
 
+from benchmarks import utils
 from input_data import features as keys
 from layers.network import KERNEL_SIZE, PRIMARY_STRIDES
 from models.capsule import HParams
@@ -57,7 +48,7 @@ def measure(flags):
         yield {
             "policy": case[0],
             "network": case[1],
-            "images/s": flags.batch_size / statistics.median(seconds[case]),
+            "images/s": flags.batch_size / np.median(seconds[case]),
             "of convolutions": utils.speed_ratio(seconds, case, alone),
             "peak MB": utils.in_own_process(utils.peak, make_step, case, flags),
         }

@@ -5,12 +5,13 @@ import concurrent.futures
 import json
 import multiprocessing
 import pathlib
-import statistics
-import time
+import timeit
 
+import numpy as np
 from keras import ops
 
 from config import Config
+from runs.pages import markdown
 from training import devices
 from training.record import machine, peak_megabytes
 
@@ -32,10 +33,8 @@ def run(measure, defaults, description, arguments=None):
     computer = in_own_process(machine)
     print(*(f"{name}: {value}" for name, value in computer.items()), sep=", ")
     rows = list(measure(flags))
-    cells = [list(rows[0]), *(list(map(_text, r.values())) for r in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for line in cells:
-        print(*map(str.rjust, line, widths), sep="  ")
+    table = [row.values() for row in rows]
+    print(markdown(list(rows[0]), table, padded=True))
     if flags.json:
         document = {"machine": computer, "flags": vars(flags), "rows": rows}
         pathlib.Path(flags.json).write_text(json.dumps(document, indent=2))
@@ -46,12 +45,6 @@ def _reader(default):
         return type(default)
     item = type(default[0])
     return lambda text: tuple(item(part) for part in text.split(","))
-
-
-def _text(value):
-    if not isinstance(value, float):
-        return "-" if value is None else str(value)
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def in_own_process(function, *arguments):
@@ -67,7 +60,7 @@ def _call(function, arguments):
 
 
 def alternate(make_step, cases, flags):
-    """Dict from case to the seconds of a step in each of `flags.rounds`.
+    """Dict from case to the seconds of a step, an array [flags.rounds].
 
     `make_step(case, flags)` returns a function that computes one step. Blocks
     of `flags.steps` steps alternate, so that all cases meet the same load.
@@ -75,21 +68,17 @@ def alternate(make_step, cases, flags):
     steps = {case: make_step(case, flags) for case in cases}
     for step in steps.values():
         step()  # traces and compiles
-    seconds = {case: [] for case in cases}
+    seconds = {case: np.empty(flags.rounds) for case in cases}
     for number in range(flags.rounds):
         for case in cases[:: -1 if number % 2 else 1]:
-            start = time.perf_counter()
-            for _ in range(flags.steps):
-                steps[case]()
-            seconds[case].append((time.perf_counter() - start) / flags.steps)
+            block = timeit.timeit(steps[case], number=flags.steps)
+            seconds[case][number] = block / flags.steps
     return seconds
 
 
 def peak(make_step, case, flags):
     """Megabytes that this process has needed after a few steps of a case."""
-    step = make_step(case, flags)
-    for _ in range(3):
-        step()
+    timeit.timeit(make_step(case, flags), number=3)
     return peak_megabytes()
 
 
@@ -97,8 +86,7 @@ def speed_ratio(seconds, case, other):
     """Median of the speed of a case relative to another; None without it."""
     if other not in seconds:
         return None
-    pairs = zip(seconds[other], seconds[case], strict=True)
-    return statistics.median(a / b for a, b in pairs)
+    return np.median(seconds[other] / seconds[case])
 
 
 def mean_square(_, outputs):

@@ -19,15 +19,7 @@ class UserError(Exception):
 
 
 class Interrupted(BaseException):
-    """A signal stopped the work.
-
-    Like KeyboardInterrupt it is not an Exception, so that no handler of errors
-    catches it.
-
-    Args:
-      message: string, what was saved where.
-      signal_number: int.
-    """
+    """A signal stopped the work; handlers of `Exception` do not catch it."""
 
     def __init__(self, message, signal_number):
         super().__init__(message)
@@ -38,33 +30,24 @@ class Interrupted(BaseException):
 def reading(path):
     """Turns any failure to read or decode one file into a `UserError`.
 
-    It belongs around the one library call that decodes the file: decoders
-    raise exceptions of many types.
+    It belongs around the one library call that decodes the file.
     """
     try:
         yield
     except UserError:
         raise
     except Exception as error:
-        raise UserError(f"{path}: {_reason(error)}") from error
+        if isinstance(error, OSError) and error.errno:
+            reason = os.strerror(error.errno)
+        else:
+            line = str(error).strip().partition("\n")[0]
+            reason = f"{type(error).__name__}: {line[:_LONGEST_REASON]}"
+        raise UserError(f"{path}: {reason}") from error
 
 
-@contextlib.contextmanager
 def writing(path):
     """Turns any failure to write one file or folder into a `UserError`."""
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(f"{path}: cannot write: {_reason(error)}") from error
-
-
-def _reason(error):
-    if isinstance(error, OSError) and error.errno:
-        return os.strerror(error.errno)
-    lines = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0][:_LONGEST_REASON]}"
+    return reading(f"{path}: cannot write")
 
 
 @contextlib.contextmanager
@@ -72,11 +55,7 @@ def exit_on_user_error(command, debug=False):
     """Prints a `UserError` as one line and exits with status 1.
 
     After an interruption it prints the command that resumes the work and exits
-    with 128 and the number of the signal.
-
-    Args:
-      command: string, the name that the line begins with.
-      debug: bool, whether to raise errors with their traceback.
+    with 128 and the number of the signal. With `debug` it raises the error.
     """
     try:
         yield

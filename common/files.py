@@ -5,12 +5,10 @@ import fcntl
 import os
 import pathlib
 import shutil
+import tempfile
 import time
 
-from common.errors import UserError, reading, writing
-
-# `is_training` in other processes locks the folder for an instant.
-_SECONDS_TO_TRY = 0.5
+from common.errors import UserError, writing
 
 
 @contextlib.contextmanager
@@ -18,49 +16,43 @@ def atomic_write(path, replace=False):
     """Writes a file or a folder under a temporary name, then renames it.
 
     The content is flushed to disk before the rename. A failure leaves nothing
-    behind; after a killed process `remove_partial` does that.
+    behind; `remove_partial` removes what a killed process left.
 
     Args:
       path: path of the file or folder; its parent exists.
-      replace: bool, whether to replace an existing file.
+      replace: bool, whether an existing file is replaced, else refused.
 
     Yields:
       `pathlib.Path` to write to.
-
-    Raises:
-      UserError: if `path` exists or cannot be written.
     """
     path = pathlib.Path(path)
     if not replace:
         refuse_existing(path)
-    hidden = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    shutil.rmtree(hidden, ignore_errors=True)
-    try:
-        with writing(path):
-            hidden.mkdir()
-            # Its own name inside, as its suffix tells libraries the format.
-            partial = hidden / path.name
-            yield partial
-            for item in (*partial.rglob("*"), partial):
-                flush(item)
-            partial.replace(path)
-            flush(path.parent)
-    finally:
-        shutil.rmtree(hidden, ignore_errors=True)
+    names = {"prefix": f".{path.name}.", "suffix": ".partial"}
+    with (
+        writing(path),
+        tempfile.TemporaryDirectory(dir=path.parent, **names) as hidden,
+    ):
+        # Its own name inside, as its suffix tells libraries the format.
+        partial = pathlib.Path(hidden, path.name)
+        yield partial
+        for item in (*partial.rglob("*"), partial):
+            _flush(item)
+        partial.replace(path)
+        _flush(path.parent)
 
 
 def write_file(path, content):
     """Writes bytes or a string to a file, which may exist."""
+    if isinstance(content, str):
+        content = content.encode()
     with atomic_write(path, replace=True) as partial:
-        if isinstance(content, str):
-            partial.write_text(content)
-        else:
-            partial.write_bytes(content)
+        partial.write_bytes(content)
 
 
 def write_files(folder, files):
     """Writes a dict from name to content; returns the paths."""
-    paths = [pathlib.Path(folder) / name for name in files]
+    paths = [pathlib.Path(folder, name) for name in files]
     for path, content in zip(paths, files.values(), strict=True):
         write_file(path, content)
     return paths
@@ -79,26 +71,17 @@ def remove_partial(folder):
 
 
 def make_folder(path):
-    """Creates a folder if it does not exist and returns its `pathlib.Path`.
-
-    Raises:
-      UserError: if it cannot be created or written to.
-    """
+    """Creates a folder, if it does not exist, for writing; returns its path."""
     folder = pathlib.Path(path)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK):
-            raise PermissionError(13, "Permission denied")
+        tempfile.TemporaryFile(dir=folder).close()
     return folder
 
 
-def flush(path):
-    """Waits until a file or directory is on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
+def _flush(path):
+    with _opened(path) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -110,27 +93,30 @@ def sole_trainer(directory):
     Raises:
       UserError: if another process holds it.
     """
-    with reading(directory):
-        descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        deadline = time.monotonic() + _SECONDS_TO_TRY
-        while not _lock(descriptor, fcntl.LOCK_EX):
-            if time.monotonic() > deadline:
-                raise UserError(f"another process is training in {directory}")
-            time.sleep(_SECONDS_TO_TRY / 10)
+    with _opened(directory) as descriptor:
+        # `is_training` in other processes locks the folder for an instant.
+        for _ in range(10):
+            if _lock(descriptor, fcntl.LOCK_EX):
+                break
+            time.sleep(0.05)
+        else:
+            raise UserError(f"another process is training in {directory}")
         yield
-    finally:
-        os.close(descriptor)
 
 
 def is_training(directory):
     """Whether a process trains in a folder, which may not exist."""
-    try:
-        descriptor = os.open(directory, os.O_RDONLY)
-    except OSError:
+    if not os.path.exists(directory):
         return False
-    try:
+    with _opened(directory) as descriptor:
         return not _lock(descriptor, fcntl.LOCK_SH)
+
+
+@contextlib.contextmanager
+def _opened(path):
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        yield descriptor
     finally:
         os.close(descriptor)
 

@@ -6,9 +6,9 @@ come from these fields.
 
 import dataclasses
 import difflib
+import re
 import shlex
 import sys
-import types
 import typing
 
 from absl import app, flags
@@ -18,20 +18,25 @@ from common.errors import UserError, exit_on_user_error
 # Flags belong to the command that defines them, for its --help.
 flags.disclaim_key_flags()
 
+_DEFINE = {
+    bool: flags.DEFINE_bool,
+    int: flags.DEFINE_integer,
+    float: flags.DEFINE_float,
+    str: flags.DEFINE_string,
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class FlagSpec:
     """Metadata of a field beside its name, type and default.
 
     Attributes:
-      help: string, what it is.
+      help: string, what it is. "Default: ..." at the end describes a default
+        that depends on other settings.
       at_least, at_most: inclusive bounds of a number.
       above: exclusive lower bound of a number.
-      choices: tuple of the allowed strings.
-      is_valid: function of a value that says whether it is allowed.
-      valid: string, what `is_valid` allows, after "must be".
-      default_text: string, the default if it depends on other settings.
-      is_data: bool, whether the flag describes the data.
+      choices: tuple of the allowed values.
+      pattern: regular expression of the allowed strings.
       network: bool, whether weights depend on the hyper-parameter.
     """
 
@@ -40,34 +45,33 @@ class FlagSpec:
     at_most: float | None = None
     above: float | None = None
     choices: tuple = ()
-    is_valid: typing.Callable | None = None
-    valid: str = ""
-    default_text: str | None = None
-    is_data: bool = False
+    pattern: str | None = None
     network: bool = False
 
     def allows(self, value):
         """Whether a value is allowed; None always is."""
-        return value is None or (
+        return value is None or bool(
             (self.at_least is None or value >= self.at_least)
             and (self.at_most is None or value <= self.at_most)
             and (self.above is None or value > self.above)
             and (not self.choices or value in self.choices)
-            and (self.is_valid is None or self.is_valid(value))
+            and (self.pattern is None or re.fullmatch(self.pattern, value))
         )
 
     @property
     def allowed(self):
-        """What is allowed, after "must be"."""
-        if self.choices:
-            return f"one of {', '.join(self.choices)}"
-        bounds = (
-            ("at least", self.at_least),
-            ("greater than", self.above),
-            ("at most", self.at_most),
-        )
-        return self.valid or " and ".join(
-            f"{words} {bound:,}" for words, bound in bounds if bound is not None
+        """What is allowed, after "must be"; empty for any value."""
+        rules = {
+            "at least": self.at_least,
+            "greater than": self.above,
+            "at most": self.at_most,
+            "one of": ", ".join(map(str, self.choices)),
+            "of the form": self.pattern,
+        }
+        return " and ".join(
+            f"{words} {rule}"
+            for words, rule in rules.items()
+            if rule not in (None, "")
         )
 
 
@@ -84,29 +88,22 @@ def flag_specs(settings_class):
     The type of an optional field is that of its values other than None.
     """
     return {
-        f.name: (_type_of(f), f.default, f.metadata["spec"])
+        f.name: (
+            (typing.get_args(f.type) or (f.type,))[0],
+            f.default,
+            f.metadata["spec"],
+        )
         for f in dataclasses.fields(settings_class)
         if "spec" in f.metadata
     }
 
 
-def _type_of(a_field):
-    if isinstance(a_field.type, types.UnionType):
-        return next(t for t in a_field.type.__args__ if t is not type(None))
-    return a_field.type
-
-
-def require_allowed(settings, kind):
-    """Raises UserError for the first value that is out of range.
-
-    Args:
-      settings: dataclass instance with `field`s.
-      kind: string, what a field is called in the message.
-    """
+def require_allowed(settings):
+    """Raises UserError for the first value that is out of range."""
     for name, (_, _, spec) in flag_specs(settings).items():
         value = getattr(settings, name)
         if not spec.allows(value):
-            raise UserError(f"{kind} {name}={value} must be {spec.allowed}")
+            raise UserError(f"{name}={value} must be {spec.allowed}")
 
 
 def require_known(kind, name, names):
@@ -122,49 +119,19 @@ def require_known(kind, name, names):
 
 def parse_value(kind, text):
     """Reads a bool, int, float or str; raises ValueError."""
-    if kind is bool:
-        return {"true": True, "1": True, "false": False, "0": False}[
-            text.lower()
-        ]
-    return kind(text)
-
-
-def as_text(value):
-    """A value as on a command line."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return flags.BooleanParser().parse(text) if kind is bool else kind(text)
 
 
 def define(settings_class, names=None, flag_values=flags.FLAGS):
     """Defines a flag for each field, or for those with the given names."""
     for name, (kind, default, spec) in flag_specs(settings_class).items():
-        if names is not None and name not in names:
-            continue
-        text = spec.help
-        if spec.default_text is not None:
-            text += f" Default: {spec.default_text}."
-        options = {"flag_values": flag_values}
-        if spec.choices:
-            flags.DEFINE_enum(name, default, spec.choices, text, **options)
-        elif kind in (int, float):
-            define_number = (
-                flags.DEFINE_integer if kind is int else flags.DEFINE_float
-            )
-            options |= {
-                "lower_bound": spec.at_least,
-                "upper_bound": spec.at_most,
-            }
-            define_number(name, default, text, **options)
-        elif kind is bool:
-            flags.DEFINE_bool(name, default, text, **options)
-        else:
-            flags.DEFINE_string(name, default, text, **options)
-        if spec.is_valid is not None:
-            flags.register_validator(
-                name,
-                spec.allows,
-                f"must be {spec.allowed}",
-                flag_values=flag_values,
-            )
+        if names is None or name in names:
+            text, options = spec.help, {"flag_values": flag_values}
+            if spec.allowed and not spec.pattern:
+                text += f" ({spec.allowed})"
+            _DEFINE[kind](name, default, text, **options)
+            message = f"must be {spec.allowed}"
+            flags.register_validator(name, spec.allows, message, **options)
 
 
 def settings_of(settings_class, flag_values=flags.FLAGS, **others):
@@ -185,21 +152,24 @@ def parse(settings_class, arguments):
     """
     flag_values = flags.FlagValues()
     define(settings_class, flag_values=flag_values)
-    try:
-        _, *others = flag_values(["", *arguments])
-    except flags.Error as error:
-        raise UserError(str(error)) from None
-    if others:
-        raise UserError(f"not a flag: {' '.join(others)}")
+    _parse(flag_values, ["", *arguments])
     return settings_of(settings_class, flag_values)
 
 
-def command_line(settings, names=None):
-    """The flags that give these settings, without defaults, for a shell.
+def _parse(flag_values, argv, takes_arguments=False):
+    try:
+        words = flag_values(argv)
+    except flags.Error as error:
+        raise UserError(f"{error}; --help lists all flags") from None
+    if words[1:] and not takes_arguments:
+        raise UserError(f"not a flag: {' '.join(words[1:])}")
+    return words
 
-    Args:
-      settings: dataclass instance with `field`s.
-      names: names of the fields to include, or None for all.
+
+def command_line(settings, names=None):
+    """The flags of a shell that give these settings, without defaults.
+
+    With `names` only those of the given names.
     """
     return shlex.join(
         f"--{name}={getattr(settings, name)}"
@@ -210,10 +180,7 @@ def command_line(settings, names=None):
 
 
 def run(main, takes_arguments=False):
-    """Parses the flags and runs a command.
-
-    A wrong flag or a `UserError` is one line on standard error and exit
-    status 1.
+    """Parses the flags and runs a command; see `exit_on_user_error`.
 
     Args:
       main: function of the list of arguments that are not flags.
@@ -222,16 +189,12 @@ def run(main, takes_arguments=False):
     command = sys.argv[0].rpartition("/")[2]
     flags.DEFINE_bool("debug", False, "Whether errors show their traceback.")
 
-    def parse_flags(arguments):
-        try:
-            return flags.FLAGS(arguments)
-        except (flags.Error, ValueError) as error:
-            sys.exit(f"{command}: {UserError(error)}; --help lists all flags")
+    def parse_flags(argv):
+        with exit_on_user_error(command):
+            return _parse(flags.FLAGS, argv, takes_arguments)
 
     def run_main(argv):
         with exit_on_user_error(command, flags.FLAGS.debug):
-            if len(argv) > 1 and not takes_arguments:
-                raise UserError(f"not a flag: {' '.join(argv[1:])}")
             return main(argv[1:])
 
     app.run(run_main, flags_parser=parse_flags)

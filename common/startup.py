@@ -1,55 +1,38 @@
 """Loads Keras and its backend, and names the version of this program."""
 
+import importlib
 import os
 import pathlib
 import subprocess
 
-from common.errors import UserError
-
-_BACKENDS = ("jax", "tensorflow", "torch")
+from common.errors import reading
 
 
 def load_backend():
     """Imports Keras before anything that imports TensorFlow.
 
     Raises:
-      UserError: if the chosen backend is not installed or not supported.
+      UserError: if the chosen backend is not installed.
     """
     # TensorFlow reports processor features and missing GPUs at start-up.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # Without AVX-512 TensorFlow disables oneDNN, which halves the time of a
     # training step there.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
-    try:
-        import keras
-
-        backend = keras.backend.backend()
-    except (ImportError, ValueError) as error:
-        raise UserError(f"Keras cannot load its backend: {error}") from None
-    if backend not in _BACKENDS:
-        raise UserError(
-            f"KERAS_BACKEND={backend} is not supported; use one of "
-            f"{', '.join(_BACKENDS)}"
-        )
+    with reading("the backend of Keras"):
+        importlib.import_module("keras")
 
 
 def commit():
     """The commit of this program, with + if files differ; None if unknown."""
-    root = pathlib.Path(__file__).parents[1]
-
-    def git(*arguments):
+    command = "git --git-dir=.git describe --always --abbrev=40 --dirty=+"
+    try:
         return subprocess.run(
-            ["git", *arguments],
-            cwd=root,
+            [*command.split(), "--exclude=*"],
+            cwd=pathlib.Path(__file__).parents[1],
             capture_output=True,
             text=True,
             check=True,
         ).stdout.strip()
-
-    try:
-        if pathlib.Path(git("rev-parse", "--show-toplevel")) != root:
-            return None  # this program lies inside another repository
-        changed = git("status", "--porcelain", "--untracked-files=no")
-        return git("rev-parse", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return None

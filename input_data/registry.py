@@ -95,25 +95,17 @@ TFDS_PREFIX = "tfds:"
 _ALL = 10**9
 
 
-def is_valid_name(name):
-    """Whether a data set has this name; TFDS's names are not looked up."""
-    return name in DATASETS or (
-        name.startswith(TFDS_PREFIX) and name != TFDS_PREFIX
-    )
-
-
-def valid_names():
-    """All names, for messages and help."""
-    return f"{', '.join(DATASETS)}, {TFDS_PREFIX}NAME"
-
-
 def find(name):
-    """The `DataSet` of a name; raises UserError for an unknown name."""
-    if not is_valid_name(name):
-        require_known("data set", name, (*DATASETS, f"{TFDS_PREFIX}NAME"))
+    """The `DataSet` of a name; raises UserError for an unknown name.
+
+    TFDS's names are not looked up.
+    """
     if name in DATASETS:
         return DATASETS[name]
-    is_mnist = name.removeprefix(TFDS_PREFIX).partition(":")[0] == "mnist"
+    tfds_name = name.removeprefix(TFDS_PREFIX)
+    if tfds_name in ("", name):
+        require_known("data set", name, (*DATASETS, f"{TFDS_PREFIX}NAME"))
+    is_mnist = tfds_name.partition(":")[0] == "mnist"
     return DataSet("tfds_images", resizes=True, centred=is_mnist)
 
 

@@ -48,7 +48,7 @@ class BaseHParams:
     )
 
     def __post_init__(self):
-        require_allowed(self, "hyper-parameter")
+        require_allowed(self)
 
 
 # Fields that several models have.
@@ -115,7 +115,7 @@ def parse_overrides(hparams_class, overrides):
             kind, *_ = specs[name]
             try:
                 values[name] = parse_value(kind, text)
-            except (KeyError, ValueError):
+            except ValueError:
                 message = f"{name}={text} is not of type {kind.__name__}"
                 raise UserError(f"hyper-parameter {message}") from None
     return {**preset, **values}

@@ -12,10 +12,8 @@ from config import Config
 from models.registry import MODELS
 from runs import runner
 
-ALL_MODELS = "all"
 # With --minutes the speed is measured over so many steps.
 _MEASURED_STEPS = 30
-_CURVE_POINTS = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,8 +29,8 @@ class Settings:
     models: str | None = field(
         None,
         "Names to compare, separated by commas: models and MODEL-LABEL, a "
-        "model with the flags that --settings gives this name.",
-        default_text="all models and all names in --settings",
+        "model with the flags that --settings gives this name. "
+        "Default: all models and all names in --settings.",
     )
     output_dir: str | None = field(None, "Folder for the comparison.")
     points: int = field(
@@ -49,11 +47,6 @@ def compare(settings, config, lines=()):
       settings: `Settings`.
       config: `Config` with the data flags.
       lines: list of strings, the values of --settings.
-
-    Raises:
-      UserError: for wrong settings, or settings other than those with which
-        the comparison in the folder was begun.
-      Interrupted: after a signal.
     """
     if not settings.output_dir:
         raise UserError("--output_dir is required")
@@ -61,38 +54,38 @@ def compare(settings, config, lines=()):
         raise UserError("give either --minutes or --steps")
     trainings = _trainings(settings.models, config, lines)
     path = make_folder(settings.output_dir) / "comparison.json"
-    content = _begin(path, settings, trainings)
+    content = _read(path, settings, trainings)
     # Seed by seed, so that an early look compares all models.
     for seed in range(config.seed, config.seed + settings.seeds):
         for name, training in trainings.items():
-            model = content["models"][name]
+            new = {"flags": _text(training), "steps": settings.steps}
+            model = content["models"].setdefault(name, {**new, "runs": {}})
             if str(seed) in model["runs"]:
                 continue
             print(f"{name}, seed {seed}:", flush=True)
             if model["steps"] is None:
                 rate = runner.measure_speed(training, _MEASURED_STEPS)
                 model["steps"] = math.ceil(60 * settings.minutes * rate)
-            runner.write_json(path, content)
+                runner.write_json(path, content)
             run = dataclasses.replace(
                 training,
                 summary_dir=str(path.parent / name / str(seed)),
                 seed=seed,
                 max_steps=model["steps"],
                 save_step=math.ceil(model["steps"] / settings.points),
-                summary_step=math.ceil(model["steps"] / _CURVE_POINTS),
             )
             model["runs"][str(seed)] = runner.train_and_evaluate(run)
             runner.write_json(path, content)
     budget = f"{settings.steps or 0:,} steps"
     if settings.minutes:
         budget = f"{settings.minutes:g} min"
-    models = {name: content["models"][name] for name in trainings}
     title = f"{config.dataset_name}, {budget} each"
     kind = "validation" if config.validate else "test"
-    from runs import comparison_page
+    models = {name: content["models"][name] for name in trainings}
+    from runs import pages  # only now, as it imports Matplotlib
 
-    print(f"\n{title}:\n{comparison_page.table(models)}")
-    pictures = comparison_page.pictures(models, title, kind)
+    print(f"\n{title}:\n{pages.comparison_table(models)}")
+    pictures = pages.comparison_pictures(models, title, kind)
     print(*write_files(path.parent, pictures), sep="\n")
 
 
@@ -102,7 +95,7 @@ def _trainings(names, common, lines):
     for line in lines:
         name, *arguments = shlex.split(line)
         own.setdefault(name, []).extend(arguments)
-    for_all = own.pop(ALL_MODELS, [])
+    for_all = own.pop("all", [])
     known = dict.fromkeys([*sorted(MODELS), *own])
     trainings = {}
     for name in names.split(",") if names else known:
@@ -115,24 +108,19 @@ def _trainings(names, common, lines):
     return trainings
 
 
-def _begin(path, settings, trainings):
-    """Reads comparison.json, or begins it, and adds the given trainings."""
-    budget = {"minutes": settings.minutes, "steps": settings.steps}
-    budget["points"] = settings.points
+def _text(training):
+    return flags.command_line(dataclasses.replace(training, seed=0))
+
+
+def _read(path, settings, trainings):
+    """The content of comparison.json, which must have the same settings."""
+    names = ("minutes", "steps", "points")
+    budget = {name: getattr(settings, name) for name in names}
     content = {"budget": budget, "models": {}}
     if path.exists():
-        before = runner.read_json(path)
-        # Models without a checkpoint, as after a wrong flag, do not count.
-        for name, model in before["models"].items():
-            checkpoints = path.parent.glob(f"{name}/*/train/model.ckpt-*")
-            if model["runs"] or any(checkpoints):
-                content["models"][name] = model
-                content["budget"] = before["budget"]
-    for name, config in trainings.items():
-        text = flags.command_line(dataclasses.replace(config, seed=0))
-        model = content["models"].setdefault(
-            name, {"flags": text, "steps": settings.steps, "runs": {}}
-        )
+        content = runner.read_json(path)
+    for name, model in content["models"].items():
+        text = _text(trainings[name]) if name in trainings else model["flags"]
         is_same = sorted(model["flags"].split()) == sorted(text.split())
         if not is_same or content["budget"] != budget:
             raise UserError(

@@ -9,7 +9,7 @@ import pytest
 from common.errors import UserError
 from config import Config
 from models.registry import MODELS
-from runs import comparison_page, runner
+from runs import pages, runner
 from runs.comparison import Settings, _trainings, compare
 from testing import commands
 from testing.small_models import overrides
@@ -114,7 +114,7 @@ def test_minutes_become_steps_once(tmp_path, trained, monkeypatch):
 
 def test_rows_are_means_and_medians_over_the_seeds():
     runs = {"0": result(2, 60.0), "1": result(4, 120.0)}
-    row = comparison_page._row("baseline", {"runs": runs})
+    row = pages._comparison_row("baseline", {"runs": runs})
     assert (row["weights"], row["without decoder"]) == (1500, 1000)
     assert (row["steps"], row["seeds"], row["peak MB"]) == (10, 2, 20.0)
     assert row["training minutes"] == 1.5
@@ -127,7 +127,7 @@ def test_rows_are_means_and_medians_over_the_seeds():
 def test_the_page_shows_the_results(name):
     docs = runner.ROOT / "docs"
     content = json.loads((docs / "comparison" / f"{name}.json").read_text())
-    table = comparison_page.table(content["models"])
+    table = pages.comparison_table(content["models"])
     assert table in (docs / "comparison.md").read_text()
 
 

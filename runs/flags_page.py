@@ -4,12 +4,12 @@ python -m runs.flags_page
 """
 
 from common.files import write_file
-from common.flags import as_text, flag_specs
+from common.flags import flag_specs
 from config import Config
 from models.hparams import BaseHParams
 from models.registry import MODELS, model_class
+from runs.pages import markdown, replace_between
 from runs.runner import ROOT
-from runs.table import markdown, replace_between
 
 PAGE = ROOT / "docs" / "flags.md"
 
@@ -28,7 +28,7 @@ def _hparams_tables():
         hparams_class = model_class(name).HParams
         presets = []
         for preset, values in hparams_class.PRESETS.items():
-            text = ", ".join(f"{k}={as_text(v)}" for k, v in values.items())
+            text = ", ".join(f"{k}={v}" for k, v in values.items())
             presets.append([f"`preset={preset}`", "", f"stands for {text}"])
         shared = flag_specs(BaseHParams).items()
         table = _table("name", "", hparams_class, shared, presets)
@@ -40,27 +40,24 @@ def _table(title, prefix, settings_class, shared=(), more_rows=()):
     """A table of the fields of a class that are not among `shared`."""
     rows = []
     for name, specs in sorted(flag_specs(settings_class).items()):
-        if (name, specs) not in shared:
-            _, default, spec = specs
-            flag = f"`{prefix}{name}`"
-            rows.append([flag, _default(default, spec), _meaning(spec)])
+        if (name, specs) in shared:
+            continue
+        _, default, spec = specs
+        meaning, _, special_default = spec.help.partition(" Default: ")
+        if spec.choices:
+            choices = ", ".join(map(str, spec.choices))
+            meaning = f"{meaning.rstrip('.')}. One of {choices}."
+        default = special_default.rstrip(".") or _text(default)
+        rows.append([f"`{prefix}{name}`", default, meaning])
     return markdown([title, "default", "meaning"], [*rows, *more_rows])
 
 
-def _default(default, spec):
-    if spec.default_text is not None:
-        return spec.default_text
+def _text(default):
     if default in (None, ""):
         return "none"
-    if isinstance(default, bool | str):
-        return f"`{as_text(default)}`"
-    return f"{default:g}" if isinstance(default, float) else str(default)
-
-
-def _meaning(spec):
-    if not spec.choices:
-        return spec.help
-    return f"{spec.help.rstrip('.')}. One of {', '.join(spec.choices)}."
+    if isinstance(default, bool):
+        return f"`{default}`".lower()
+    return f"`{default}`" if isinstance(default, str) else f"{default:.10g}"
 
 
 if __name__ == "__main__":

@@ -1,24 +1,60 @@
-"""Runs experiments and writes each result to a JSON file."""
+"""Published results, the trainings that reproduce them, and their results."""
 
+import csv
 import dataclasses
 import math
 import pathlib
-import re
 import shlex
 
 from common import flags
 from common.errors import UserError
 from common.files import make_folder
-from common.flags import as_text, field, flag_specs, require_known
+from common.flags import field, flag_specs, require_known
 from common.startup import commit
 from config import Config
 from runs import runner
-from runs.experiments import EXPERIMENTS, OTHER_TESTS
 
-ALL = "all"
 # Training images between two tests: an epoch of MNIST.
 EPOCH = 60_000
 _MOST_TESTS = 40
+# Flags of evaluations on other images than those of the training.
+OTHER_TESTS = {
+    "pairs below each other": "--num_targets=2 --pairs=below",
+    "affNIST": "--dataset=affnist --eval_size=320000",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """A row of experiments.csv."""
+
+    name: str
+    title: str  # data and network
+    published: str  # test error in percent, or ""
+    source: str  # of the published error
+    dataset: str
+    steps: int
+    hparams: str  # --hparams_override
+    flags: str  # other flags of experiment.py
+    members: int  # networks of a published ensemble, with the seeds from 0
+    other_test: str  # a key of OTHER_TESTS, or ""
+    other_published: str
+    in_short: str  # whether the README shows it, yes or no
+
+    def published_text(self, error):
+        """A published error with its source."""
+        return f"{error} % ({self.source})" if error else "not published"
+
+
+def _experiments():
+    path = pathlib.Path(__file__).with_name("experiments.csv")
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            numbers = {name: int(row[name]) for name in ("steps", "members")}
+            yield Experiment(**{**row, **numbers})
+
+
+EXPERIMENTS = {experiment.name: experiment for experiment in _experiments()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,26 +63,22 @@ class Settings:
 
     batch_size: int | None = field(
         None,
-        "Images in a training batch; the number of images in all stays.",
+        "Images in a training batch; the number of images in all stays. "
+        "Default: the experiment's.",
         at_least=1,
-        default_text="the experiment's",
     )
     data_dir: str | None = field(None, "Folder with a folder per data set.")
     dtype_policy: str | None = field(
         None,
-        "Precision of the layers.",
+        "Precision of the layers. Default: the experiment's.",
         choices=flag_specs(Config)["dtype_policy"][2].choices,
-        default_text="the experiment's",
     )
     list: bool = field(False, "Whether to list the experiments.")
     output_dir: str = field(
         str(runner.ROOT / "docs" / "results"), "Folder for the results."
     )
     seeds: str = field(
-        "0",
-        "Seeds, separated by commas.",
-        is_valid=re.compile(r"\d+(,\d+)*").fullmatch,
-        valid="numbers such as 0,1,2",
+        "0", "Seeds, separated by commas.", pattern="[0-9]+(,[0-9]+)*"
     )
     table: bool = field(
         False, "Whether to write docs/results.md and the README's table."
@@ -60,18 +92,14 @@ def reproduce(names, settings):
     Args:
       names: list of strings; all stands for every experiment with data.
       settings: `Settings`.
-
-    Raises:
-      UserError: for an unknown name, a missing folder or a failed run.
-      Interrupted: after a signal.
     """
     for name in names:
-        require_known("experiment", name, [ALL, *EXPERIMENTS])
+        require_known("experiment", name, ["all", *EXPERIMENTS])
     if not (settings.data_dir and settings.work_dir):
         raise UserError("--data_dir and --work_dir are required")
-    for name in EXPERIMENTS if ALL in names else names:
+    for name in EXPERIMENTS if "all" in names else names:
         data = pathlib.Path(settings.data_dir, EXPERIMENTS[name].dataset)
-        if ALL in names and not data.is_dir():
+        if "all" in names and not data.is_dir():
             print(f"{name}: skipped, {data} does not exist")
         else:
             _reproduce(EXPERIMENTS[name], settings)
@@ -102,7 +130,7 @@ def _run(experiment, seed, settings):
     training = training_config(experiment, seed, settings)
     result = {
         "experiment": experiment.name,
-        "command": published_command(training, settings),
+        "command": _published_command(training, settings),
         "seed": seed,
         "batch_size": training.batch_size,
         "steps": training.max_steps,
@@ -135,26 +163,26 @@ def training_config(experiment, seed, settings):
         dtype_policy=settings.dtype_policy or config.dtype_policy,
         max_steps=steps,
         save_step=min(steps, max(epoch, math.ceil(steps / _MOST_TESTS))),
-        summary_step=min(config.summary_step, steps),
         seed=seed,
         summary_dir=f"{settings.work_dir}/{experiment.name}/{folder}",
     )
 
 
 def _scaled(model, overrides, factor):
-    """Scales the hyper-parameters that count steps."""
+    """Adds the hyper-parameters that count steps, times a factor."""
     if factor == 1:
         return overrides
     from models.hparams import parse_overrides
     from models.registry import model_class
 
     hparams_class = model_class(model or "capsule").HParams
-    values = parse_overrides(hparams_class, overrides)
-    hparams = hparams_class(**values)
-    for name in flag_specs(hparams_class):
-        if name.endswith("_steps"):
-            values[name] = math.ceil(getattr(hparams, name) * factor)
-    return ",".join(f"{name}={as_text(v)}" for name, v in values.items())
+    hparams = hparams_class(**parse_overrides(hparams_class, overrides))
+    scaled = [
+        f"{name}={math.ceil(value * factor)}"
+        for name, value in dataclasses.asdict(hparams).items()
+        if name.endswith("_steps")
+    ]
+    return ",".join([overrides, *scaled])
 
 
 def _evaluate(config, training, settings):
@@ -172,14 +200,14 @@ def _evaluate(config, training, settings):
     )
     *_, document = runner.run(config)
     return {
-        "command": published_command(config, settings),
+        "command": _published_command(config, settings),
         "examples": document["num_examples"],
         "wrong": document["wrong"],
         "confident": document["confident"],
     }
 
 
-def published_command(config, settings):
+def _published_command(config, settings):
     """The command of a run with variables in place of the two folders."""
     text = f"python experiment.py {flags.command_line(config)}"
     text = text.replace(f"={settings.data_dir}/", "=$DATA_DIR/")

@@ -5,10 +5,9 @@ import pytest
 
 from models.hparams import parse_overrides
 from models.registry import model_class
-from runs import experiments, flags_page, reproduction, results_page, runner
-from runs.experiments import EXPERIMENTS
-from runs.reproduction import Settings, reproduce, training_config
-from runs.table import replace_between
+from runs import flags_page, pages, reproduction, runner
+from runs.pages import replace_between
+from runs.reproduction import EXPERIMENTS, Settings, reproduce, training_config
 
 TEST = {"num_examples": 40, "wrong": 9, "confident": 30}
 
@@ -18,7 +17,7 @@ def test_every_experiment_is_a_training(name):
     experiment = EXPERIMENTS[name]
     config = training_config(experiment, 3, Settings())
     assert (config.max_steps, config.seed) == (experiment.steps, 3)
-    assert experiment.other_test in ("", *experiments.OTHER_TESTS)
+    assert experiment.other_test in ("", *reproduction.OTHER_TESTS)
     large = training_config(experiment, 3, Settings(batch_size=1024))
     images = config.max_steps * config.batch_size
     assert 0 <= large.max_steps * 1024 - images < 1024
@@ -78,7 +77,7 @@ def test_results_are_written_once(tmp_path, monkeypatch, capsys):
 
 def test_the_pages_are_up_to_date():
     results = Settings().output_dir
-    for document, text in results_page.tables(results).items():
+    for document, text in pages.result_tables(results).items():
         page = document.read_text()
         assert replace_between(page, "results", text) == page
     text = flags_page.PAGE.read_text()

@@ -40,13 +40,15 @@ def run(config):
         if process is not None and len(signals) == 1:
             process.terminate()
 
-    is_json = config.format == "json"
+    def end_with_parent():
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
     with handling_signals(stop):
         process = subprocess.Popen(
             [*_COMMAND, *shlex.split(flags.command_line(config))],
-            stdout=subprocess.PIPE if is_json else None,
+            stdout=subprocess.PIPE if config.format == "json" else None,
             process_group=0,
-            preexec_fn=_end_with_parent,
+            preexec_fn=end_with_parent,
         )
         output, _ = process.communicate()
     if signals:
@@ -54,11 +56,6 @@ def run(config):
     if process.returncode:
         raise UserError(f"experiment.py ended with status {process.returncode}")
     return [json.loads(line) for line in (output or b"").splitlines()]
-
-
-def _end_with_parent():
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def train_and_evaluate(config):

@@ -294,7 +294,6 @@ def evaluate_continuously(config, strategy=None):
     Raises:
       UserError: if there is no checkpoint.
     """
-    config.require_summary_dir()
     directory = pathlib.Path(config.summary_dir) / "train"
     evaluator = Evaluator(config, strategy)
     seen, last_step = set(), -1

@@ -9,7 +9,6 @@ import dataclasses
 import numpy as np
 import pytest
 
-from common import flags
 from common.errors import UserError
 from input_data import features as keys
 from models.optimizer import compile_model
@@ -209,7 +208,7 @@ def convert(prefix, folder, architecture):
     network = tf1_checkpoint.Network(
         architecture.model,
         ",".join(
-            f"{name}={flags.as_text(value)}"
+            f"{name}={value}"
             for name, value in dataclasses.asdict(architecture.hparams).items()
         ),
         *dataclasses.astuple(architecture.shape),

@@ -67,7 +67,6 @@ def train(config, strategy=None, evaluate=None):
         the loss becomes infinite or NaN.
       Interrupted: after a signal.
     """
-    config.require_summary_dir()
     evaluation_command = config.evaluation_command()
     strategy = strategy or OneDevice()
     directory = make_folder(pathlib.Path(config.summary_dir) / "train")

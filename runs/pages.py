@@ -1,0 +1,238 @@
+"""Tables and pictures of comparisons and of reproduced results."""
+
+import re
+import statistics
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+from common.files import write_file
+from runs.reproduction import EPOCH, EXPERIMENTS, read
+from runs.runner import ROOT
+from visualisation.drawing import STYLE, make_logarithmic, png
+
+PAGE = ROOT / "docs" / "results.md"
+README = ROOT / "README.md"
+_PICTURE = ROOT / "docs" / "figures" / "errors_by_epoch.png"
+_IN_PICTURE = ("mnist-3", "mnist-3-muon")
+_COLUMNS = (
+    *("experiment", "data, network", "published", "here"),
+    *("seeds", "steps", "minutes", "machine"),
+)
+
+
+def markdown(head, rows, padded=False):
+    """A table in Markdown; missing cells at the end of a row are empty.
+
+    Args:
+      head: list of strings.
+      rows: list of lists of strings, numbers and None.
+      padded: bool, whether all cells of a column have the same width.
+    """
+    lines = [[_text(value) for value in row] for row in (head, *rows)]
+    lines = [line + [""] * (len(head) - len(line)) for line in lines]
+    widths = [0] * len(head)
+    rule = ["---"] * len(head)
+    if padded:
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        rule = [f"{'-' * (width - 1)}:" for width in widths]
+    lines.insert(1, rule)
+    return "\n".join(
+        f"| {' | '.join(map(str.rjust, line, widths))} |" for line in lines
+    )
+
+
+def _text(value):
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2f}"
+    return f"{value:,}" if isinstance(value, int) else value
+
+
+def replace_between(text, name, content):
+    """Replaces what stands between the marks of a name in a document."""
+    return re.sub(
+        rf"(<!-- {name}: begin -->).*(<!-- {name}: end -->)",
+        lambda marks: f"{marks[1]}\n\n{content}\n\n{marks[2]}",
+        text,
+        flags=re.DOTALL,
+    )
+
+
+def plot_errors(draw, title, xlabel, ylabel="test error in %"):
+    """A PNG file of what the function `draw` plots into the axes."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(6.2, 3.4), layout="constrained")
+        axes = figure.subplots()
+        draw(axes)
+        if axes.dataLim.y0 > 0:
+            make_logarithmic(axes.yaxis)
+        else:  # an error of 0 has no logarithm
+            axes.set_ylim(bottom=0)
+        axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
+        axes.grid(alpha=0.3)
+        figure.legend(loc="outside right upper", frameon=False)
+        return png(figure)
+
+
+def _error_curve(run):
+    """The test errors of the checkpoints of a run, in percent."""
+    return [100 * point["wrong"] / run["examples"] for point in run["points"]]
+
+
+def comparison_table(models):
+    """The table of a comparison in Markdown, for a terminal too.
+
+    Args:
+      models: dict from name to the model's entry in comparison.json.
+    """
+    rows = [_comparison_row(name, model) for name, model in models.items()]
+    return markdown(list(rows[0]), [row.values() for row in rows], padded=True)
+
+
+def _comparison_row(name, model):
+    """Medians of speeds, the largest memory, the mean error."""
+    runs = list(model["runs"].values())
+    network = runs[0]["network"]
+    errors = [_error_curve(run)[-1] for run in runs]
+    peaks = [run["peak_megabytes"] for run in runs if run["peak_megabytes"]]
+
+    def median(key):
+        return statistics.median(run[key] for run in runs)
+
+    return {
+        "model": name,
+        "weights": network["weights"],
+        "without decoder": network["weights_without_decoder"],
+        "multiply-adds": network["multiply_adds"],
+        "steps": runs[0]["points"][-1]["step"],
+        "training minutes": median("training_seconds") / 60,
+        "training images/s": median("training_images_per_second"),
+        "inference images/s": median("inference_images_per_second"),
+        "peak MB": max(peaks, default=None),
+        "error %": statistics.mean(errors),
+        "+-": statistics.stdev(errors) if len(errors) > 1 else None,
+        "seeds": len(runs),
+    }
+
+
+def comparison_pictures(models, title, kind):
+    """Dict of two PNG files: error by weights, and by training time."""
+
+    def draw_by_weights(axes):
+        for name, model in models.items():
+            row = _comparison_row(name, model)
+            weights, error = row["without decoder"], row["error %"]
+            style = {"fmt": "o", "capsize": 3, "label": name}
+            axes.errorbar(weights, error, yerr=row["+-"], **style)
+        make_logarithmic(axes.xaxis)
+
+    def draw_by_time(axes):
+        for name, model in models.items():
+            runs = model["runs"].values()
+            errors = np.array([_error_curve(run) for run in runs])
+            seconds = [[p["seconds"] for p in run["points"]] for run in runs]
+            minutes = np.mean(seconds, axis=0) / 60
+            (line,) = axes.plot(minutes, errors.mean(0), "o-", label=name)
+            spread = errors.min(0), errors.max(0)
+            color = line.get_color()
+            axes.fill_between(minutes, *spread, color=color, alpha=0.2)
+
+    by_weights = draw_by_weights, title, "weights without decoder"
+    by_time = draw_by_time, title, "minutes of training"
+    ylabel = f"{kind} error in %"
+    return {
+        "error_by_weights.png": plot_errors(*by_weights, ylabel),
+        "error_by_time.png": plot_errors(*by_time, ylabel),
+    }
+
+
+def write_results(output_dir):
+    """Writes the tables of the documents and the picture."""
+    for document, text in result_tables(output_dir).items():
+        text = replace_between(document.read_text(), "results", text)
+        write_file(document, text)
+    write_file(_PICTURE, result_picture(output_dir))
+
+
+def result_tables(output_dir):
+    """Dict from the path of a document to the text between its marks."""
+    rows, short_rows = [], []
+    for experiment in EXPERIMENTS.values():
+        results = read(output_dir, experiment)
+        ensemble = results.pop("ensemble", None)
+        runs = list(results.values())
+        published = experiment.published_text(experiment.published)
+        names = [f"`{experiment.name}`", experiment.title, published]
+        if not runs:
+            rows.append([*names, "not run", "", f"{experiment.steps:,}"])
+            continue
+        minutes = statistics.mean(run["training_seconds"] for run in runs) / 60
+        seeds = ", ".join(str(run["seed"]) for run in runs)
+        machines = "; ".join(sorted(set(map(_machine, runs))))
+        facts = [seeds, _steps(runs), f"{minutes:.0f}", machines]
+        rows.append([*names, _errors(runs), *facts])
+        if name := experiment.other_test:
+            others = [run["others"][name] for run in runs]
+            text = _errors(others)
+            if "pairs" in name:
+                unsure = [
+                    {**other, "wrong": other["examples"] - other["confident"]}
+                    for other in others
+                ]
+                text += f" (both above 0.5: {_errors(unsure)})"
+            published = experiment.published_text(experiment.other_published)
+            rows.append(["", f"the same on {name}", published, text])
+        if ensemble is not None:
+            rows.append(["", "their ensemble", "", _errors([ensemble])])
+        if experiment.in_short == "yes":
+            count = f"{len(runs)} seed{'s' * (len(runs) > 1)}"
+            policies = " or ".join(sorted(set(map(_policy, runs))))
+            details = f"({count}, {_steps(runs)} steps, {policies})"
+            short_rows.append([*names, f"{_errors(runs)} {details}"])
+    short = markdown(_COLUMNS[:4], short_rows)
+    return {PAGE: markdown(_COLUMNS, rows), README: short}
+
+
+def _errors(runs):
+    """Such as 0.69 ± 0.05 %, with the sample deviation."""
+    errors = [100 * run["wrong"] / run["examples"] for run in runs]
+    text = f"{statistics.mean(errors):.2f}"
+    if len(errors) > 1:
+        text += f" ± {statistics.stdev(errors):.2f}"
+    return f"{text} %"
+
+
+def _steps(runs):
+    return " or ".join(sorted({f"{run['steps']:,}" for run in runs}))
+
+
+def _machine(run):
+    machine = run["machine"]
+    place = f"{machine['cores']} of {machine['device']}, {machine['backend']}"
+    return f"{place}, {_policy(run)}"
+
+
+def _policy(run):
+    match = re.search(r"--dtype_policy=(\S+)", run["command"])
+    return match[1] if match else "float32"
+
+
+def result_picture(output_dir):
+    """A PNG file: errors by epoch of experiments with one published error."""
+    experiments = [EXPERIMENTS[name] for name in _IN_PICTURE]
+
+    def draw(axes):
+        for experiment in experiments:
+            for seed, run in read(output_dir, experiment).items():
+                scale = run["batch_size"] / EPOCH
+                epochs = [point["step"] * scale for point in run["points"]]
+                label = f"{experiment.name}, seed {seed}"
+                axes.plot(epochs, _error_curve(run), marker=".", label=label)
+        published = float(experiments[0].published)
+        label = f"published, {published:g}%"
+        axes.axhline(published, color="black", linestyle=":", label=label)
+
+    return plot_errors(draw, experiments[0].title, "epochs")

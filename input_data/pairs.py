@@ -39,47 +39,47 @@ class OverlappingPairs(Pipeline):
             num_examples=config.eval_size,
             **spec,
         )
-        self._order, self._starts, self._counts = (
-            tf.constant(numbers, tf.int64) for numbers in group_by_class(data)
+        self._order, self._starts, self._counts = map(
+            tf.constant, group_by_class(data)
         )
-        draw_seed = step_seed(config.seed, Stream.EVALUATION, 0)
-        self._eval_partners = _uniform(config.eval_size, draw_seed)
-        self._eval_offsets = [
-            random_offsets(draw_seed + target, config.eval_size, self._shift)
-            for target in (1, 2)
-        ]
+        seed = step_seed(config.seed, Stream.EVALUATION, 0)
+        self._eval_draws = self._draw(config.eval_size, seed, seed + 1)
+
+    def _draw(self, count, partner_seed, offset_seed):
+        """Partners, float64 [count] in [0, 1), and both images' offsets."""
+        partners = tf.random.stateless_uniform(
+            (count,), partner_seed, dtype=tf.float64
+        )
+        offsets = (
+            random_offsets(offset_seed + target, count, self._shift)
+            for target in (0, 1)
+        )
+        return partners, *offsets
 
     def _training_batch(self, step, batch_size, seed):
-        offset_seed = step_seed(seed, Stream.SHIFT, step)
-        return self._pair_batch(
-            self.training_indices(step, batch_size, seed),
-            _uniform(batch_size, step_seed(seed, Stream.PARTNER, step)),
-            [
-                random_offsets(offset_seed + target, batch_size, self._shift)
-                for target in (0, 1)
-            ],
+        draws = self._draw(
+            batch_size,
+            step_seed(seed, Stream.PARTNER, step),
+            step_seed(seed, Stream.SHIFT, step),
         )
+        first = self.training_indices(step, batch_size, seed)
+        return self._pair_batch(first, *draws)
 
     def _evaluation_batch(self, indices):
-        return self._pair_batch(
-            indices % self.spec.num_images,
-            tf.gather(self._eval_partners, indices),
-            [tf.gather(offsets, indices) for offsets in self._eval_offsets],
-        )
+        draws = (tf.gather(draw, indices) for draw in self._eval_draws)
+        return self._pair_batch(indices % self.spec.num_images, *draws)
 
-    def _pair_batch(self, first, partner_draws, offsets):
-        second = self._partners(first, partner_draws)
+    def _pair_batch(self, first, partners, *offsets):
+        second = self._partners(first, partners)
         shifted, labels = [], []
         for indices, offset in zip((first, second), offsets, strict=True):
             images, label = self._source.take(indices)
             padded = pad_images(images, self._pad)
             shifted.append(shift_images(padded, offset, self._shift))
             labels.append(label)
-        merged = tf.minimum(
-            tf.cast(shifted[0], tf.int32) + tf.cast(shifted[1], tf.int32), 255
-        )
+        total = sum(tf.cast(images, tf.int32) for images in shifted)
         targets = [unit_range(images) for images in shifted]
-        return self._batch(unit_range(merged), targets, labels)
+        return self._batch(unit_range(tf.minimum(total, 255)), targets, labels)
 
     def _partners(self, first, draws):
         """Images of other classes than `first`, each equally likely."""
@@ -90,11 +90,6 @@ class OverlappingPairs(Pipeline):
         rank = tf.cast(draws * num_others, tf.int64)  # among other classes
         place = tf.where(rank < start, rank, rank + count)
         return tf.gather(self._order, place)
-
-
-def _uniform(count, seed):
-    """float64 [count] in [0, 1)."""
-    return tf.random.stateless_uniform((count,), seed, dtype=tf.float64)
 
 
 def group_by_class(data):
@@ -156,17 +151,15 @@ class SeparatePairs(Pipeline):
         raise NotImplementedError("these pairs are for evaluation")
 
     def _evaluation_batch(self, indices):
-        (first, second), labels = zip(
-            *(self._single(tf.gather(pair, indices)) for pair in self._pairs),
-            strict=True,
-        )
+        halves, labels = [], []
+        for pair in self._pairs:
+            x, _ = self._singles._evaluation_batch(tf.gather(pair, indices))
+            halves.append(x[keys.IMAGES])
+            labels.append(x[keys.RECONS_LABEL])
+        first, second = halves
         black = tf.zeros_like(first)
         images, *targets = (
-            tf.concat(halves, self._axis)
-            for halves in ((first, second), (first, black), (black, second))
+            tf.concat(parts, self._axis)
+            for parts in (halves, (first, black), (black, second))
         )
         return self._batch(images, targets, labels)
-
-    def _single(self, indices):
-        x, _ = self._singles._evaluation_batch(indices)
-        return x[keys.IMAGES], x[keys.RECONS_LABEL]

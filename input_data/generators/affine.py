@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from common.files import make_folder, refuse_existing, remove_partial
-from input_data.datasets import digits, mnist
 from input_data.datasets.affnist import IMAGE_SIZE, file_name, write_file
+from input_data.generators.shifted_records import read_digits
 from input_data.images import LabelledImages
 from input_data.transforms import project
 
@@ -35,10 +35,7 @@ def generate(dataset, data_dir, split, output_dir, copies, seed):
     """
     path = pathlib.Path(output_dir) / file_name(split)
     refuse_existing(path)
-    if dataset == "digits":
-        data = digits.read_split(split)
-    else:
-        data = mnist.read_split(split, data_dir)
+    data = read_digits(dataset, split, data_dir)
     remove_partial(make_folder(output_dir))
     transformed = transform(data, copies, seed)
     write_file(path, transformed)
@@ -78,7 +75,7 @@ def draw_matrices(generator, count):
     rotations = np.stack([cos, -sin, sin, cos], axis=-1).reshape(-1, 2, 2)
     shears = np.tile(np.eye(2), (count, 1, 1))
     shears[:, 0, 1] = shear
-    return rotations @ shears * scale[:, np.newaxis, :]
+    return rotations @ shears * scale[:, np.newaxis]
 
 
 def draw_offsets(generator, images, matrices):
@@ -90,24 +87,19 @@ def draw_offsets(generator, images, matrices):
     """
     _, height, width, _ = images.shape
     y, x = np.mgrid[:height, :width].reshape(2, -1)
-    ink = images.reshape(len(images), -1) > 0  # [B, H * W]
+    ink = images.reshape(len(images), 1, -1) > 0  # [B, 1, H * W]
     # An image without ink has its corner as its only point.
-    ink[:, 0] |= ~ink.any(axis=1)
-    offsets = np.empty((len(images), 2))
-    for axis in (0, 1):
-        row = matrices[:, axis, :]  # [B, 2]
-        places = row[:, :1] * x + row[:, 1:] * y  # [B, H * W]
-        # Interpolation reaches one pixel of the image around each.
-        reach = np.abs(row).sum(axis=1)
-        first = np.where(ink, places, np.inf).min(axis=1) - reach
-        last = np.where(ink, places, -np.inf).max(axis=1) + reach
-        low, high = -1 - first, IMAGE_SIZE - last
-        fits = low <= high
-        middle = (low + high) / 2
-        offsets[:, axis] = generator.uniform(
-            np.where(fits, low, middle), np.where(fits, high, middle)
-        )
-    return offsets
+    ink[..., 0] |= ~ink.any(axis=-1)
+    places = matrices[..., :1] * x + matrices[..., 1:] * y  # [B, 2, H * W]
+    # Interpolation reaches one pixel of the image around each.
+    reach = np.abs(matrices).sum(axis=-1)
+    first = places.min(axis=-1, where=ink, initial=np.inf) - reach
+    last = places.max(axis=-1, where=ink, initial=-np.inf) + reach
+    low, high = -1 - first, IMAGE_SIZE - last  # [B, 2]
+    middle = (low + high) / 2
+    return generator.uniform(
+        np.minimum(low, middle).T, np.maximum(high, middle).T
+    ).T
 
 
 def warp(images, matrices, offsets):

@@ -84,12 +84,9 @@ def rotate(images, angles, interpolation="NEAREST"):
 def project(images, transforms, size, interpolation):
     """Applies a projective transformation to each image; outside is black.
 
-    Args:
-      images: uint8 or float32 [B, H, W, C].
-      transforms: float32 [B, 8]: the output pixel (x, y) is the input at
-        ((a x + b y + c) / k, (d x + e y + f) / k), where k = g x + h y + 1.
-      size: (height, width) of the output.
-      interpolation: "NEAREST" or "BILINEAR".
+    The pixel (x, y) of the output, of `size` (height, width), is the input at
+    ((a x + b y + c) / k, (d x + e y + f) / k), where k = g x + h y + 1 and
+    `transforms`, float32 [B, 8], are a to h.
     """
     return tf.raw_ops.ImageProjectiveTransformV3(
         images=images,
@@ -118,34 +115,27 @@ def resize(image, size):
 def resize_with_pad(image, size):
     """Resizes an image to the largest size that fits, on a black canvas.
 
-    Takes and returns uint8 arrays [H, W, C]; `size` is (height, width).
+    Takes and returns uint8 [H, W, C]; `size` is (height, width).
     """
     scale = min(size[0] / image.shape[0], size[1] / image.shape[1])
-    height, width = (max(1, round(side * scale)) for side in image.shape[:2])
-    top, left = (size[0] - height) // 2, (size[1] - width) // 2
-    canvas = np.zeros((*size, image.shape[-1]), np.uint8)
-    canvas[top : top + height, left : left + width] = resize(
-        image, (height, width)
-    )
-    return canvas
+    fitting = [max(1, round(side * scale)) for side in image.shape[:2]]
+    return tf.image.resize_with_crop_or_pad(resize(image, fitting), *size)
 
 
 def fit(image, shape, data_set, stretched=False, pad=0, cropped=False):
     """Prepares an image of any size as the network's evaluation would.
 
-    The image keeps its proportions: it is resized to the largest size that
-    fits and padded with black. An image of the network's size stays as it is,
-    unless training images were resized. For networks trained on crops of
-    photographs the image replaces the photograph, whose center is cropped and
-    standardized.
+    Unless training images were resized, the image keeps its proportions: it is
+    resized to the largest size that fits and padded with black. One of the
+    network's size stays as it is. For networks trained on crops of photographs
+    the image replaces the photograph, whose center is cropped and standardized.
 
     Args:
       image: uint8 array [H, W, 1 or 3]. One channel is repeated for networks
         with more.
       shape: `features.ImageShape` of the network.
       data_set: `DataSet` that the network was trained on.
-      stretched: bool, whether training images were resized to a given size
-        without keeping their proportions; then this image is, too.
+      stretched: bool, whether training images were resized to a given size.
       pad: int, black pixels added on each side of training images.
       cropped: bool, whether training images were cropped (`distort`).
 
@@ -163,8 +153,7 @@ def fit(image, shape, data_set, stretched=False, pad=0, cropped=False):
         if stretched or image.shape[:2] != size:
             change_size = resize if stretched else resize_with_pad
             image = change_size(image, size_before(size, pad, cropped))
-            images = pad_images(image[None], pad)
-            image = (crop_margin(images) if cropped else images)[0]
+            image = central_crop(pad_images(image[None], pad), size)[0]
         return unit_range(image).numpy()
 
 
@@ -178,16 +167,10 @@ def center(ink, size, offset=(0, 0)):
 
     MNIST (http://yann.lecun.com/exdb/mnist) scales each digit to fit into
     20x20 pixels, keeping its proportions, and moves its center of mass to the
-    center of the image.
+    center of the image; here to `offset` (rows, columns) from it, as far as
+    the digit stays inside.
 
-    Args:
-      ink: uint8 array [H, W], 0 where nothing is drawn.
-      size: (height, width) of the result.
-      offset: (rows, columns) from the center of the image to the center of
-        mass; the digit stays inside the image.
-
-    Returns:
-      uint8 array [height, width, 1], all 0 if nothing is drawn.
+    Takes uint8 [H, W], 0 where nothing is drawn, and returns uint8 [*size, 1].
     """
     canvas = np.zeros((*size, 1), np.uint8)
     boxes = scipy.ndimage.find_objects((ink > 0).astype(np.int8))

@@ -92,13 +92,8 @@ def squeeze_at_random(images, seed):
 def squeeze(images, widths, left):
     """Resizes images to their own widths by the Lanczos kernel.
 
-    Args:
-      images: float32 [B, H, W, C].
-      widths: int32 [B], from 1 to W.
-      left: int32 [B], black columns before each image.
-
-    Returns:
-      float32 [B, H, W, C]; overshoots of the kernel may leave [0, 255].
+    `widths`, int32 [B], are from 1 to W, and `left`, int32 [B], are the black
+    columns before each image. Overshoots of the kernel may leave [0, 255].
     """
     width = images.shape[2]
     columns = tf.range(width) - left[:, None]  # [B, W]

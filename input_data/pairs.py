@@ -46,15 +46,15 @@ class OverlappingPairs(Pipeline):
         self._eval_draws = self._draw(config.eval_size, seed, seed + 1)
 
     def _draw(self, count, partner_seed, offset_seed):
-        """Partners, float64 [count] in [0, 1), and both images' offsets."""
-        partners = tf.random.stateless_uniform(
+        """Draws of partners, float64 [count] in [0, 1), and two of offsets."""
+        partner_draws = tf.random.stateless_uniform(
             (count,), partner_seed, dtype=tf.float64
         )
         offsets = (
             random_offsets(offset_seed + target, count, self._shift)
             for target in (0, 1)
         )
-        return partners, *offsets
+        return partner_draws, *offsets
 
     def _training_batch(self, step, batch_size, seed):
         draws = self._draw(
@@ -69,8 +69,8 @@ class OverlappingPairs(Pipeline):
         draws = (tf.gather(draw, indices) for draw in self._eval_draws)
         return self._pair_batch(indices % self.spec.num_images, *draws)
 
-    def _pair_batch(self, first, partners, *offsets):
-        second = self._partners(first, partners)
+    def _pair_batch(self, first, partner_draws, *offsets):
+        second = self._partners(first, partner_draws)
         shifted, labels = [], []
         for indices, offset in zip((first, second), offsets, strict=True):
             images, label = self._source.take(indices)
@@ -95,9 +95,8 @@ class OverlappingPairs(Pipeline):
 def group_by_class(data):
     """Sorts `LabelledImages` by class.
 
-    Returns:
-      The order, int64 [N], and for each class its start in the order and its
-      number of images, both int64 [num_classes].
+    Returns the order, int64 [N], and for each class its start in the order and
+    its number of images, both int64 [num_classes].
     """
     counts = np.bincount(data.labels, minlength=data.num_classes)
     if counts.max() == len(data):

@@ -46,18 +46,17 @@ class Layout:
 
 
 def encode_example(features):
-    """Serializes numbers and images by their keys.
+    """Serializes integers, sequences of integers and bytes by their keys.
 
-    Integers and sequences of them are stored as int64, arrays of two or more
-    axes as bytes. The order of the keys does not matter.
+    The bytes are the same for the same features in any order.
     """
     example = tf.train.Example()
     for key, value in features.items():
         feature = example.features.feature[key]
-        if np.ndim(value) > 1:
-            feature.bytes_list.value.append(value.tobytes())
+        if isinstance(value, bytes):
+            feature.bytes_list.value.append(value)
         else:
-            feature.int64_list.value.extend(np.atleast_1d(value).tolist())
+            feature.int64_list.value.extend(np.array(value, ndmin=1).tolist())
     return example.SerializeToString(deterministic=True)
 
 

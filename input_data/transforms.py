@@ -58,27 +58,20 @@ def crop_margin(images):
 def rotate(images, angles, interpolation="NEAREST"):
     """Rotates each image about its center and fills with black.
 
-    Nearest neighbors are the default of tf.contrib.image.rotate, which the
-    reference calls.
-
-    Args:
-      images: uint8 or float32 [B, H, W, C].
-      angles: float32 [B], radians, counter-clockwise.
-      interpolation: "NEAREST" or "BILINEAR".
+    Angles are float32 [B], in radians, counter-clockwise. Nearest neighbors are
+    the default of tf.contrib.image.rotate, which the reference calls; the other
+    interpolation is "BILINEAR".
     """
     _, height, width, _ = images.shape
-    sine, cosine = tf.sin(angles), tf.cos(angles)
-    zero = tf.zeros_like(angles)
+    sine, cosine, zero = tf.sin(angles), tf.cos(angles), tf.zeros_like(angles)
     middle_x, middle_y = (width - 1) / 2, (height - 1) / 2
     # The output pixel (x, y) comes from the input at
     #   (cosine * x - sine * y + shift_x, sine * x + cosine * y + shift_y).
     shift_x = middle_x - cosine * middle_x + sine * middle_y
     shift_y = middle_y - sine * middle_x - cosine * middle_y
     transforms = [cosine, -sine, shift_x, sine, cosine, shift_y, zero, zero]
-    rotated = project(
-        images, tf.stack(transforms, axis=1), (height, width), interpolation
-    )
-    return tf.ensure_shape(rotated, images.shape)
+    transforms = tf.stack(transforms, axis=1)  # [B, 8]
+    return project(images, transforms, (height, width), interpolation)
 
 
 def project(images, transforms, size, interpolation):
@@ -109,7 +102,7 @@ def resize(image, size):
     The proportions change to those of `size`.
     """
     resized = tf.image.resize(image, size, antialias=True)
-    return tf.cast(tf.round(tf.clip_by_value(resized, 0, 255)), tf.uint8)
+    return tf.cast(tf.round(resized), tf.uint8)
 
 
 def resize_with_pad(image, size):

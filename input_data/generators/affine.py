@@ -23,15 +23,10 @@ _BATCH_SIZE = 1000
 
 
 def generate(dataset, data_dir, split, output_dir, copies, seed):
-    """Writes the affNIST file of a split.
+    """Writes the affNIST file of a `Split`.
 
-    Args:
-      dataset: string, "mnist" or "digits".
-      data_dir: path of the folder with MNIST's idx files, or None for TFDS.
-      split: `Split`.
-      output_dir: path of the folder to write to; created if needed.
-      copies: int, of each image.
-      seed: int.
+    The images are those of `dataset`, "mnist" or "digits"; `data_dir` has
+    MNIST's idx files, or is None for TFDS.
     """
     path = pathlib.Path(output_dir) / file_name(split)
     refuse_existing(path)
@@ -43,11 +38,10 @@ def generate(dataset, data_dir, split, output_dir, copies, seed):
 
 
 def transform(data, copies, seed):
-    """Transforms every image of one channel `copies` times.
+    """Transforms each image [H, W, 1] `copies` times.
 
-    Returns:
-      `LabelledImages` [copies * N, 40, 40, 1]: one copy of every image, then
-      the next, so that any first part is a fair sample.
+    Returns `LabelledImages` [copies * N, 40, 40, 1]: one copy of every image,
+    then the next, so that any first part is a fair sample.
     """
     generator = np.random.default_rng(seed)
     shape = (IMAGE_SIZE, IMAGE_SIZE, 1)
@@ -72,18 +66,16 @@ def draw_matrices(generator, count):
     shear = generator.uniform(-MAX_SHEAR, MAX_SHEAR, count)
     scale = generator.uniform(*SCALE_RANGE, (count, 2))
     cos, sin = np.cos(angle), np.sin(angle)
-    rotations = np.stack([cos, -sin, sin, cos], axis=-1).reshape(-1, 2, 2)
-    shears = np.tile(np.eye(2), (count, 1, 1))
-    shears[:, 0, 1] = shear
-    return rotations @ shears * scale[:, np.newaxis]
+    # [[cos, -sin], [sin, cos]] @ [[1, shear], [0, 1]] @ diag(scale)
+    entries = [cos, cos * shear - sin, sin, sin * shear + cos]
+    return np.stack(entries, 1).reshape(-1, 2, 2) * scale[:, np.newaxis]
 
 
 def draw_offsets(generator, images, matrices):
-    """Draws uniform positions that keep all ink on the canvas.
+    """Draws uniform positions that keep all ink on the canvas, float [B, 2].
 
-    Returns:
-      float array [B, 2], the position of the image's (x, y) = (0, 0) on the
-      canvas. Ink larger than the canvas is centered.
+    They are those of the image's (x, y) = (0, 0). Ink larger than the canvas is
+    centered.
     """
     _, height, width, _ = images.shape
     y, x = np.mgrid[:height, :width].reshape(2, -1)

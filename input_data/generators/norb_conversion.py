@@ -31,12 +31,9 @@ _MATRIX_TYPES = {0x1E3D4C55: "u1", 0x1E3D4C54: "<i4"}
 def convert(data_dir, output_dir, novel=None):
     """Writes the records of the training and the test images.
 
-    Args:
-      data_dir: path of the folder with the original files, or None for TFDS.
-      output_dir: path of the folder to write to; created if needed.
-      novel: None for all images; "azimuth" or "elevation" for those of a third
-        of the viewpoints, with the test images of the other viewpoints in the
-        folder "novel" of `output_dir`.
+    The original files are in `data_dir`; None means TFDS. If `novel` is
+    "azimuth" or "elevation", they are the images of a third of the viewpoints,
+    and the test images of the others go to the folder "novel" of `output_dir`.
     """
     column, familiar_values = _FAMILIAR[novel]
     folder = pathlib.Path(output_dir)
@@ -58,10 +55,9 @@ def convert(data_dir, output_dir, novel=None):
 
 def _encode(image, label, meta):
     depth, height, width = image.shape
-    size = {"height": height, "width": width, "depth": depth}
-    return encode_example(
-        size | {"label": label, "meta": meta, "image_raw": image}
-    )
+    features = {"height": height, "width": width, "depth": depth}
+    features |= {"label": label, "meta": meta, "image_raw": image.tobytes()}
+    return encode_example(features)
 
 
 def _read(data_dir, training):

@@ -16,7 +16,14 @@ import tqdm
 
 from common.errors import Interrupted, UserError, handling_signals, reading
 from common.files import make_folder, remove_partial
-from input_data.datasets import digits, mnist, mnist_record_files
+from input_data.datasets import digits, mnist
+from input_data.datasets.mnist_record_files import (
+    PAIR,
+    SINGLE,
+    pairs_name,
+    shard_name,
+    single_names,
+)
 from input_data.pairs import group_by_class
 from input_data.records import FRAME_OVERHEAD, encode_example, write_records
 from input_data.registry import Split
@@ -28,7 +35,7 @@ _CHUNK = 512
 
 
 def generate(job, num_workers=1):
-    """Writes all files of a `Job` that do not exist yet; returns all paths.
+    """Writes all files of a `Job` that do not exist yet.
 
     Raises:
       UserError: if an existing file has other records.
@@ -44,11 +51,10 @@ def generate(job, num_workers=1):
         options = {"total": len(missing), "unit": "file", "file": sys.stdout}
         for _ in tqdm.tqdm(written, **options):
             pass
-    paths = [path for path, _, _ in shards]
-    print(f"{len(paths)} files, {paths[0]} to {paths[-1].name}")
+    (first, *_), (last, *_) = shards[0], shards[-1]
+    print(f"{len(shards)} files, {first} to {last.name}")
     if not job.multi_targets and job.shift and "test" in job.split:
         print("Note: readers expect --shift=0 of single test digits")
-    return paths
 
 
 def _write(job, shards, num_workers):
@@ -76,14 +82,11 @@ def prepare(job):
     if job.multi_targets:
         total = num_images * job.num_pairs
         count = -(-total // job.max_shard) if job.max_shard else 1
-        name = mnist_record_files.pairs_name(split, job.shift)
-        names = [
-            mnist_record_files.shard_name(name, number, count)
-            for number in range(count)
-        ]
+        name = pairs_name(split, job.shift)
+        names = [shard_name(name, number, count) for number in range(count)]
     else:
         total = num_images * (2 * job.shift + 1) ** 2
-        names = mnist_record_files.single_names(split, job.shift)[:1]
+        names = single_names(split, job.shift)[:1]
     folder = make_folder(job.data_dir)
     remove_partial(folder)
     ends = [number * total // len(names) for number in range(len(names) + 1)]
@@ -120,10 +123,7 @@ def _exists(job, path, start, stop):
 
 @functools.lru_cache(maxsize=1)
 def read_digits(dataset, split, data_dir):
-    """The `LabelledImages` of a `Split` of "digits" or "mnist".
-
-    Workers that write many files read once.
-    """
+    """The `LabelledImages` of a `Split` of "digits" or "mnist", read once."""
     if dataset == "digits":
         return digits.read_split(split)
     return mnist.read_split(split, data_dir)
@@ -146,10 +146,8 @@ def shifted_digits(data, job, start, stop):
     shape = (len(data), num_offsets, num_offsets)
     for numbers in _chunks(start, stop):
         image, row, column = np.unravel_index(numbers, shape)
-        yield from _encode(
-            label=data.labels[image],
-            image_raw=_shift(data.images[image], row, column, job),
-        )
+        shifted = _shift(data.images[image], row, column, job)
+        yield from _encode(SINGLE, [data.labels[image]], [shifted])
 
 
 def digit_pairs(data, job, start, stop):
@@ -179,13 +177,9 @@ def digit_pairs(data, job, start, stop):
         second = order[rank]
         images_1 = _shift(data.images[first], *offsets[:2], job)
         images_2 = _shift(data.images[second], *offsets[2:], job)
-        yield from _encode(
-            label_1=label,
-            label_2=data.labels[second],
-            image_raw_1=images_1,
-            image_raw_2=images_2,
-            merged_raw=images_1 + np.minimum(images_2, 255 - images_1),
-        )
+        merged = images_1 + np.minimum(images_2, 255 - images_1)
+        labels = [label, data.labels[second]]
+        yield from _encode(PAIR, labels, [images_1, images_2, merged])
 
 
 def _chunks(start, stop):
@@ -207,9 +201,12 @@ def _shift(images, row, column, job):
     return windows[np.arange(len(images)), last - row, last - column]
 
 
-def _encode(**features):
-    """Yields the records of labels [B] and images [B, H, W] by their keys."""
-    for values in zip(*features.values(), strict=True):
-        height, width = values[-1].shape
-        size = {"height": height, "width": width, "depth": 1}
-        yield encode_example(size | dict(zip(features, values, strict=True)))
+def _encode(layout, labels, images):
+    """Yields the records of sequences of labels [B] and images [B, H, W]."""
+    _, height, width = images[0].shape
+    size = {"height": height, "width": width, "depth": 1}
+    keys = (*layout.labels, *layout.images)
+    columns = [values.tolist() for values in labels]
+    columns += [map(np.ndarray.tobytes, values) for values in images]
+    for values in zip(*columns, strict=True):
+        yield encode_example(size | dict(zip(keys, values, strict=True)))

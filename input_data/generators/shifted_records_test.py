@@ -63,16 +63,19 @@ def test_reader_finds_single_digits(tmp_path, split):
 
 
 def test_reader_finds_shards_of_pairs(tmp_path):
-    job = pairs_job(tmp_path, split="valid_train", num_pairs=2, max_shard=1000)
-    paths = shifted_records.generate(job)
+    changes = {"split": "valid_train", "num_pairs": 2}
+    job = pairs_job(tmp_path, **changes, max_shard=1000)
+    shifted_records.generate(job)
+    paths = sorted(tmp_path.iterdir())
     prefix = tmp_path / "multivalid_train_1shifted_mnist.tfrecords"
     assert list(map(str, paths)) == [
         f"{prefix}-{shard:05d}-of-00003" for shard in range(3)
     ]
     # The shards are parts of the same records.
-    (whole,) = shifted_records.generate(dataclasses.replace(job, max_shard=0))
+    whole = tmp_path / "whole"
+    shifted_records.generate(pairs_job(whole, **changes, max_shard=0))
     joined = b"".join(path.read_bytes() for path in paths)
-    assert joined == whole.read_bytes()
+    assert [joined] == list(contents_of(whole).values())
     config = Config(data_dir=f"{prefix}@3", num_targets=2, eval_size=10**6)
     spec = registry.load("mnist", Split.VALID_TRAIN, config).spec
     assert spec.num_examples == 2 * len(digits.read_split(Split.VALID_TRAIN))

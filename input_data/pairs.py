@@ -5,8 +5,13 @@ import tensorflow as tf
 
 from common.errors import UserError
 from input_data import features as keys
-from input_data.images import ImageTensors
-from input_data.pipeline import Pipeline, Stream, random_offsets, step_seed
+from input_data.pipeline import (
+    ImageTensors,
+    Pipeline,
+    Stream,
+    random_offsets,
+    step_seed,
+)
 from input_data.transforms import pad_images, shift_images, unit_range
 
 # The axis of [B, H, W, C] along which two images are put together.
@@ -49,10 +54,11 @@ class OverlappingPairs(Pipeline):
             for target in (1, 2)
         ]
 
-    def _training_batch(self, step, batch_size, seed):
+    def _training_batch(self, indices, step, seed):
+        batch_size = indices.shape[0]
         offset_seed = step_seed(seed, Stream.SHIFT, step)
         return self._pair_batch(
-            self.training_indices(step, batch_size, seed),
+            indices,
             _uniform(batch_size, step_seed(seed, Stream.PARTNER, step)),
             [
                 random_offsets(offset_seed + target, batch_size, self._shift)
@@ -151,9 +157,6 @@ class SeparatePairs(Pipeline):
             split_seed=spec.split_seed,
             split_fingerprints=spec.split_fingerprints,
         )
-
-    def _training_batch(self, step, batch_size, seed):
-        raise NotImplementedError("these pairs are for evaluation")
 
     def _evaluation_batch(self, indices):
         (first, second), labels = zip(

@@ -21,7 +21,7 @@ import tqdm
 
 from common.errors import UserError, reading
 from common.files import atomic_write, make_folder, remove_partial
-from input_data.datasets import digits, mnist, mnist_record_files
+from input_data.datasets import digits, mnist
 from input_data.pairs import group_by_class
 from input_data.records import FRAME_OVERHEAD, encode_example, write_records
 from input_data.registry import Split
@@ -74,13 +74,10 @@ def prepare(job):
     split, total = Split(job.split), _contents(job).num_records
     if job.multi_targets:
         count = -(-total // job.max_shard) if job.max_shard else 1
-        name = mnist_record_files.pairs_name(split, job.shift)
-        names = [
-            mnist_record_files.shard_name(name, number, count)
-            for number in range(count)
-        ]
+        name = mnist.pairs_name(split, job.shift)
+        names = mnist.shard_names(name, count)
     else:
-        names = mnist_record_files.single_names(split, job.shift)[:1]
+        names = mnist.single_names(split, job.shift)[:1]
     folder = make_folder(job.data_dir)
     remove_partial(folder)
     ends = [number * total // len(names) for number in range(len(names) + 1)]

@@ -146,11 +146,8 @@ class StandardizedCrops(Pipeline):
 
     Training takes the crop from `distort`, evaluation the center. Each crop
     becomes (x - mean) / max(deviation, 1 / sqrt(number of values)), over all
-    its pixels and channels.
-
-    As in the reference, the decoder's target is the standardized image. Its
-    values can be negative or exceed 1, while the decoder ends in a sigmoid, so
-    that only the part in [0, 1] can be reconstructed.
+    its pixels and channels. As in the reference, that is also the decoder's
+    target, of which its sigmoid can reconstruct only the part in [0, 1].
 
     Args:
       data: `LabelledImages`.

@@ -11,9 +11,6 @@ import sys
 
 from common.errors import UserError
 
-# The reference holds out this number of MNIST and CIFAR-10.
-_MAX_HELD_OUT = 10000
-
 
 class Split(enum.Enum):
     """Named as in the reference's mnist_shift."""
@@ -38,9 +35,9 @@ def select(split, images, num_held_out=None):
     """The part of the training images (TEST: the test images) for a split.
 
     Validation holds out the last `num_held_out` training images, by default a
-    fifth, from 1 to 10,000.
+    fifth, from 1 to 10,000: the reference's number for MNIST and CIFAR-10.
     """
-    count = num_held_out or min(_MAX_HELD_OUT, max(1, len(images) // 5))
+    count = num_held_out or min(10_000, max(1, len(images) // 5))
     if split.is_held_out:
         return images[:-count] if split.is_training else images[-count:]
     return images
@@ -146,10 +143,6 @@ def _load_separate_pairs(split, config):
 
 def _check(data_set, config):
     """Raises UserError for settings that do not apply to a data set."""
-    if data_set.needs_data_dir and config.data_dir is None:
-        raise UserError(
-            f"--dataset={config.dataset} needs --data_dir, see docs/data.md"
-        )
     photographs = data_set.photograph_size is not None
     two_targets = config.num_targets == 2
     refused = {
@@ -170,3 +163,7 @@ def _check(data_set, config):
                 f"--dataset={config.dataset} with "
                 f"--num_targets={config.num_targets or 1}"
             )
+    if data_set.needs_data_dir and config.data_dir is None:
+        raise UserError(
+            f"--dataset={config.dataset} needs --data_dir, see docs/data.md"
+        )

@@ -12,11 +12,7 @@ from input_data.registry import Split, select
 
 
 def load(split, config):
-    """The pipeline of one split; `config.data_dir` is described below.
-
-    Its spec's `split_fingerprints` has a digest of the labels of which
-    validation holds out some.
-    """
+    """The pipeline of one split of the files that `read_arrays` describes."""
     data = read_arrays(config.data_dir, split is not Split.TEST)
     is_part = split is Split.TEST and len(data) > config.eval_size
     if split.is_held_out or is_part:
@@ -34,19 +30,14 @@ def load(split, config):
 def read_arrays(data_dir, training):
     """Reads the training or the test images.
 
-    Args:
-      data_dir: path of a folder with x_train.npy and x_test.npy, uint8
-        [N, H, W] or [N, H, W, C], and y_train.npy and y_test.npy, integers [N]
-        or [N, 1] from 0; each may be gzipped, .npy.gz. To evaluate, the last
-        two are enough. class_names.txt, if it exists, has the name of each
-        class on a line; else the largest label tells the number of classes.
-      training: bool.
+    `data_dir` has x_train.npy and x_test.npy, uint8 [N, H, W] or [N, H, W, C],
+    and y_train.npy and y_test.npy, integers [N] or [N, 1] from 0; each may be
+    gzipped, .npy.gz. To evaluate, those of the test are enough.
+    class_names.txt, if it exists, has the name of each class on a line; else
+    the largest label tells the number of classes.
 
     Returns:
       `LabelledImages`.
-
-    Raises:
-      UserError: if files are missing, damaged or of another form.
     """
     folder, part = pathlib.Path(data_dir), "train" if training else "test"
     path, images = _read(folder, f"x_{part}")

@@ -31,11 +31,7 @@ CLASS_NAMES = (
 )
 NUM_CLASSES = len(CLASS_NAMES)
 CROP_SIZE = (24, 24)
-# Channels, height and width of an image in the files.
-_STORED_SHAPE = (3, 32, 32)
 _RECORD_BYTES = 1 + 3 * 32 * 32
-_FOLDER = "cifar-10-batches-bin"
-_TRAINING_FILES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
 
 
 def load(split, config):
@@ -65,17 +61,18 @@ def read_files(folder, training):
 
     `folder` has the batches or their folder cifar-10-batches-bin.
     """
-    if (folder / _FOLDER).is_dir():
-        folder /= _FOLDER
+    if (folder / "cifar-10-batches-bin").is_dir():
+        folder /= "cifar-10-batches-bin"
+    names = [f"data_batch_{number}" for number in range(1, 6)]
     batches = []
-    for name in _TRAINING_FILES if training else ("test_batch.bin",):
-        path = find(folder, name)
+    for name in names if training else ["test_batch"]:
+        path = find(folder, f"{name}.bin")
         with reading(path):
             # Unlike `np.fromfile`, it refuses an empty file.
             content = np.memmap(path, np.uint8, "r")
             batches.append(content.reshape(-1, _RECORD_BYTES))
     records = np.concatenate(batches)
-    images = records[:, 1:].reshape(-1, *_STORED_SHAPE).transpose(0, 2, 3, 1)
+    images = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     return labelled_images(
         folder, images, records[:, 0], NUM_CLASSES, CLASS_NAMES
     )

@@ -65,14 +65,8 @@ def divide(files, seed, purpose):
     hash moves there. The digest is of those files: as long as it stays the
     same, no file has changed sides.
 
-    Args:
-      files: list of (path, class).
-      seed: int.
-      purpose: string, part of the hashed text.
-
-    Returns:
-      Lists of (path, class) of the files that stay and of those held out, and
-      the digest, a string.
+    Takes a list of (path, class); returns lists of those that stay and of
+    those held out, and the digest. `purpose` is part of the hashed text.
     """
     bound = 2**64 // HELD_OUT_SHARE
 

@@ -5,8 +5,13 @@ import tensorflow as tf
 
 from common.errors import UserError
 from input_data import features as keys
-from input_data.images import ImageTensors
-from input_data.pipeline import Pipeline, Stream, random_offsets, step_seed
+from input_data.pipeline import (
+    ImageTensors,
+    Pipeline,
+    Stream,
+    random_offsets,
+    step_seed,
+)
 from input_data.transforms import pad_images, shift_images, unit_range
 
 # The axis of [B, H, W, C] along which two images are put together.
@@ -56,14 +61,13 @@ class OverlappingPairs(Pipeline):
         )
         return partner_draws, *offsets
 
-    def _training_batch(self, step, batch_size, seed):
+    def _training_batch(self, indices, step, seed):
         draws = self._draw(
-            batch_size,
+            indices.shape[0],
             step_seed(seed, Stream.PARTNER, step),
             step_seed(seed, Stream.SHIFT, step),
         )
-        first = self.training_indices(step, batch_size, seed)
-        return self._pair_batch(first, *draws)
+        return self._pair_batch(indices, *draws)
 
     def _evaluation_batch(self, indices):
         draws = (tf.gather(draw, indices) for draw in self._eval_draws)
@@ -145,9 +149,6 @@ class SeparatePairs(Pipeline):
             split_seed=spec.split_seed,
             split_fingerprints=spec.split_fingerprints,
         )
-
-    def _training_batch(self, step, batch_size, seed):
-        raise NotImplementedError("these pairs are for evaluation")
 
     def _evaluation_batch(self, indices):
         halves, labels = [], []

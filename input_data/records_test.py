@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from common.errors import UserError
 from input_data import records
-from input_data.datasets.mnist_record_files import PAIR, SINGLE
+from input_data.datasets.mnist import PAIR, SINGLE
 from input_data.records import FRAME_OVERHEAD, RecordFiles
 from testing import tiny_files
 

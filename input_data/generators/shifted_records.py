@@ -17,13 +17,6 @@ import tqdm
 from common.errors import Interrupted, UserError, handling_signals, reading
 from common.files import make_folder, remove_partial
 from input_data.datasets import digits, mnist
-from input_data.datasets.mnist_record_files import (
-    PAIR,
-    SINGLE,
-    pairs_name,
-    shard_name,
-    single_names,
-)
 from input_data.pairs import group_by_class
 from input_data.records import FRAME_OVERHEAD, encode_example, write_records
 from input_data.registry import Split
@@ -82,11 +75,11 @@ def prepare(job):
     if job.multi_targets:
         total = num_images * job.num_pairs
         count = -(-total // job.max_shard) if job.max_shard else 1
-        name = pairs_name(split, job.shift)
-        names = [shard_name(name, number, count) for number in range(count)]
+        name = mnist.pairs_name(split, job.shift)
+        names = mnist.shard_names(name, count)
     else:
         total = num_images * (2 * job.shift + 1) ** 2
-        names = single_names(split, job.shift)[:1]
+        names = mnist.single_names(split, job.shift)[:1]
     folder = make_folder(job.data_dir)
     remove_partial(folder)
     ends = [number * total // len(names) for number in range(len(names) + 1)]
@@ -147,7 +140,7 @@ def shifted_digits(data, job, start, stop):
     for numbers in _chunks(start, stop):
         image, row, column = np.unravel_index(numbers, shape)
         shifted = _shift(data.images[image], row, column, job)
-        yield from _encode(SINGLE, [data.labels[image]], [shifted])
+        yield from _encode(mnist.SINGLE, [data.labels[image]], [shifted])
 
 
 def digit_pairs(data, job, start, stop):
@@ -179,7 +172,7 @@ def digit_pairs(data, job, start, stop):
         images_2 = _shift(data.images[second], *offsets[2:], job)
         merged = images_1 + np.minimum(images_2, 255 - images_1)
         labels = [label, data.labels[second]]
-        yield from _encode(PAIR, labels, [images_1, images_2, merged])
+        yield from _encode(mnist.PAIR, labels, [images_1, images_2, merged])
 
 
 def _chunks(start, stop):

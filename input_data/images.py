@@ -19,7 +19,6 @@ from input_data.pipeline import (
 from input_data.transforms import (
     CROP,
     central_crop,
-    crop_margin,
     pad_images,
     shift_images,
     unit_range,
@@ -134,9 +133,8 @@ class SingleObjects(Pipeline):
 
     def _evaluation_batch(self, indices):
         images, labels = self._source.take(indices)
-        images = pad_images(images, self._config.pad)
-        if self._config.distort:
-            images = crop_margin(images)
+        size = self.spec.shape.height, self.spec.shape.width
+        images = central_crop(pad_images(images, self._config.pad), size)
         images = unit_range(images)
         return self._batch(images, [images], [labels])
 

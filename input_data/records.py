@@ -8,7 +8,6 @@ A record is a `tf.train.Example` with height, width, depth, labels and images.
 """
 
 import contextlib
-import dataclasses
 import math
 import os
 import resource
@@ -28,21 +27,6 @@ FRAME_OVERHEAD = _HEADER_BYTES + _CRC_BYTES
 # TensorFlow's core/lib/hash/crc32c.h.
 _MASK_DELTA = 0xA282EAD8
 _SIZE_KEYS = ("height", "width", "depth")
-
-
-@dataclasses.dataclass(frozen=True)
-class Layout:
-    """The features of a record, in addition to height, width and depth.
-
-    Attributes:
-      labels: keys of its labels, int64 in [0, num_classes).
-      images: keys of its images, uint8 pixels as bytes.
-      num_classes: int.
-    """
-
-    labels: tuple[str, ...]
-    images: tuple[str, ...]
-    num_classes: int
 
 
 def encode_example(features):
@@ -78,7 +62,9 @@ class RecordFiles:
 
     Args:
       paths: paths of the files.
-      layout: `Layout`.
+      label_keys: keys of the labels of a record, int64 in [0, num_classes).
+      image_keys: keys of its images, uint8 pixels as bytes.
+      num_classes: int.
 
     Attributes:
       shape: (height, width, depth) of every image.
@@ -86,20 +72,20 @@ class RecordFiles:
 
     Raises:
       UserError: if a file cannot be read, is empty, cut off or damaged, or
-        its records have another layout or image size than the first one.
+        its records have other features or image sizes than the first one.
     """
 
     class_names = None
     error = None
     shape = None
 
-    def __init__(self, paths, layout):
+    def __init__(self, paths, label_keys, image_keys, num_classes):
         # All files stay open; many systems allow 1,024 unless asked for more.
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-        self.num_classes = layout.num_classes
-        self._layout = layout
+        self.num_classes = num_classes
+        self._label_keys, self._image_keys = label_keys, image_keys
         self._files, sizes = [], []
         for path in paths:
             with reading(path):
@@ -133,8 +119,8 @@ class RecordFiles:
 
         labels, images = tf.py_function(read, [indices], [tf.int32, tf.uint8])
         batch_size = indices.shape[0]
-        labels.set_shape((len(self._layout.labels), batch_size))
-        images.set_shape((len(self._layout.images), batch_size, *self.shape))
+        labels.set_shape((len(self._label_keys), batch_size))
+        images.set_shape((len(self._image_keys), batch_size, *self.shape))
         return labels, images
 
     def take(self, indices):
@@ -148,17 +134,17 @@ class RecordFiles:
         Returns:
           Labels int32 [labels, B] and images uint8 [images, B, H, W, C].
         """
-        label_keys, image_keys = self._layout.labels, self._layout.images
         integer = tf.io.FixedLenFeature((), tf.int64)
-        spec = dict.fromkeys((*_SIZE_KEYS, *label_keys), integer)
-        spec |= dict.fromkeys(image_keys, tf.io.FixedLenFeature((), tf.string))
+        pixels = tf.io.FixedLenFeature((), tf.string)
+        spec = dict.fromkeys((*_SIZE_KEYS, *self._label_keys), integer)
+        spec |= dict.fromkeys(self._image_keys, pixels)
         records = [self._record(index) for index in indices]
         with reading(self._locate(indices[0])[0].name):
             features = tf.io.parse_example(records, spec)
             sizes = np.stack([features[key] for key in _SIZE_KEYS], axis=-1)
-            labels = np.stack([features[key] for key in label_keys])
+            labels = np.stack([features[key] for key in self._label_keys])
             images = tf.io.decode_raw(
-                [features[key] for key in image_keys], tf.uint8
+                [features[key] for key in self._image_keys], tf.uint8
             ).numpy()
         if self.shape is None:
             self.shape = tuple(sizes[0].tolist())

@@ -49,12 +49,6 @@ def central_crop(images, size, offset=(0, 0)):
     return images[:, top : top + size[0], left : left + size[1]]
 
 
-def crop_margin(images):
-    """Cuts [B, H - 4, W - 4, C] out of the center: `distort` in evaluation."""
-    _, height, width, _ = images.shape
-    return central_crop(images, (height - CROP, width - CROP))
-
-
 def rotate(images, angles, interpolation="NEAREST"):
     """Rotates each image about its center and fills with black.
 

@@ -39,17 +39,14 @@ from input_data.images import (
     shift_of,
 )
 from input_data.pipeline import Pipeline
-from input_data.records import Layout, RecordFiles
+from input_data.records import RecordFiles
 from input_data.registry import Split, select
 from input_data.transforms import unit_range
 
 NUM_CLASSES = 10
-SINGLE = Layout(("label",), ("image_raw",), NUM_CLASSES)
-PAIR = Layout(
-    ("label_1", "label_2"),
-    ("image_raw_1", "image_raw_2", "merged_raw"),
-    NUM_CLASSES,
-)
+# Keys of the labels and of the images of a record.
+SINGLE = ("label",), ("image_raw",)
+PAIR = ("label_1", "label_2"), ("image_raw_1", "image_raw_2", "merged_raw")
 _UNSIGNED_BYTE = 8
 # Height and width of MNIST's images, to which padding is added.
 _SIZE = 28
@@ -65,7 +62,7 @@ def load(split, config):
         for name in single_names(split, shift):
             path = pathlib.Path(config.data_dir, name)
             if path.is_file():
-                source = RecordFiles([path], SINGLE)
+                source = RecordFiles([path], *SINGLE, NUM_CLASSES)
                 pad = _padding(source)
                 if config.pad in (None, pad):
                     unpadded = dataclasses.replace(config, shift=0, pad=0)
@@ -133,7 +130,7 @@ def _load_pairs(split, config, prefix, count):
             f"of {config.data_dir}; mnist_shift.py --split={split.value} "
             "writes such files"
         )
-    source = RecordFiles(shard_names(prefix, count), PAIR)
+    source = RecordFiles(shard_names(prefix, count), *PAIR, NUM_CLASSES)
     is_padded = config.pad in (None, _padding(source))
     if config.num_targets != 2 or config.shift is not None or not is_padded:
         raise UserError(

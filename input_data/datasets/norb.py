@@ -17,13 +17,12 @@ from input_data.datasets import tfds_images
 from input_data.files import find
 from input_data.images import LabelledImages, StandardizedCrops
 from input_data.pipeline import Stream, step_seed
-from input_data.records import Layout, RecordFiles
+from input_data.records import RecordFiles
 from input_data.registry import Split, select
 
 CLASS_NAMES = ("animal", "human", "airplane", "truck", "car")
 NUM_CLASSES = len(CLASS_NAMES)
 CROP_SIZE = (32, 32)
-LAYOUT = Layout(("label",), ("image_raw",), NUM_CLASSES)
 _BATCH_SIZE = 512
 
 
@@ -61,7 +60,7 @@ def distort(images, step, seed):
 
 def read_records(path):
     """Images uint8 [N, 48, 48, 2] and labels int32 [N] of a record file."""
-    records = RecordFiles([path], LAYOUT)
+    records = RecordFiles([path], ["label"], ["image_raw"], NUM_CLASSES)
     height, width, depth = records.shape
     images, labels = [], []
     for start in range(0, len(records), _BATCH_SIZE):

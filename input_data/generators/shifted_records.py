@@ -194,12 +194,15 @@ def _shift(images, row, column, job):
     return windows[np.arange(len(images)), last - row, last - column]
 
 
-def _encode(layout, labels, images):
-    """Yields the records of sequences of labels [B] and images [B, H, W]."""
+def _encode(keys, labels, images):
+    """Yields records from lists of labels [B] and of images [B, H, W].
+
+    `keys` are `mnist.SINGLE` or `mnist.PAIR`.
+    """
     _, height, width = images[0].shape
     size = {"height": height, "width": width, "depth": 1}
-    keys = (*layout.labels, *layout.images)
+    names = sum(keys, ())
     columns = [values.tolist() for values in labels]
     columns += [map(np.ndarray.tobytes, values) for values in images]
     for values in zip(*columns, strict=True):
-        yield encode_example(size | dict(zip(keys, values, strict=True)))
+        yield encode_example(size | dict(zip(names, values, strict=True)))

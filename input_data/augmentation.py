@@ -27,7 +27,7 @@ _LOBES = 3
 # The reference's `distort`.
 DISTORT_ANGLE = math.radians(15)
 # The reference's distortions of photographs, for pixels of 0 to 255.
-MAX_BRIGHTNESS_DELTA = 63.0
+BRIGHTNESS_RANGE = (-63.0, 63.0)
 CONTRAST_RANGE = (0.2, 1.8)
 
 
@@ -69,13 +69,10 @@ def move_within_margins(images, seed):
     amounts = _signed_amounts(images, seed)
     for axis in (1, 2):
         bright = tf.reduce_any(images > 0, axis=(3 - axis, 3))  # [B, H or W]
-        bright = tf.cast(bright, tf.int32)
-        before = tf.argmax(bright, axis=1, output_type=tf.int32)
-        after = tf.argmax(bright[:, ::-1], axis=1, output_type=tf.int32)
+        before, after = tf.argmax(bright, 1), tf.argmax(bright[:, ::-1], 1)
         amount = amounts[:, axis - 1]
         margin = tf.where(amount < 0, before, after)
-        distance = tf.floor(tf.abs(amount) * tf.cast(margin + 1, tf.float32))
-        offset = tf.cast(tf.sign(amount) * distance, tf.int32)
+        offset = tf.cast(amount * tf.cast(margin + 1, tf.float32), tf.int32)
         # Only black pixels leave at one border and enter at the other.
         size = images.shape[axis]
         places = (tf.range(size) - offset[:, None]) % size
@@ -87,22 +84,16 @@ def squeeze_at_random(images, seed):
     """Shrinks the width of images by 1 pixel up to a quarter."""
     width = images.shape[2]
     amounts = tf.abs(_signed_amounts(images, seed))
-    removed = tf.cast(tf.floor(amounts[:, 0] * MAX_SQUEEZE * width), tf.int32)
-    removed = tf.minimum(removed + 1, width - 1)
+    removed = 1 + tf.cast(amounts[:, 0] * MAX_SQUEEZE * width, tf.int32)
     left = removed // 2 + tf.cast(amounts[:, 1] >= 0.5, tf.int32)
-    return squeeze(images, width - removed, tf.minimum(left, removed))
+    return squeeze(images, width - removed, left)
 
 
 def squeeze(images, widths, left):
     """Resizes images to their own widths by the Lanczos kernel.
 
-    Args:
-      images: float32 [B, H, W, C].
-      widths: int32 [B], from 1 to W.
-      left: int32 [B], black columns before each image.
-
-    Returns:
-      float32 [B, H, W, C]; overshoots of the kernel may leave [0, 255].
+    `widths`, int32 [B], are from 1 to W, and `left`, int32 [B], are the black
+    columns before each image. Overshoots of the kernel may leave [0, 255].
     """
     width = images.shape[2]
     columns = tf.range(width) - left[:, None]  # [B, W]
@@ -132,7 +123,7 @@ def erase_square(images, seed):
 
     def covered(size, draw):
         places = max(size - 2 * _MARGIN - 1, 1)
-        first = _MARGIN + tf.cast(tf.floor(draw * places), tf.int32)
+        first = _MARGIN + tf.cast(draw * places, tf.int32)
         distance = tf.range(size) - first[:, None]
         return (distance >= 0) & (distance < ERASED)
 
@@ -148,39 +139,25 @@ def distort(images, seed, step):
     its own, of up to 15 degrees.
     """
     _, height, width, _ = images.shape
-    cropped = random_crop(
-        images,
-        (height - CROP, width - CROP),
-        step_seed(seed, Stream.CROP, step),
-    )
-    angles = tf.random.stateless_uniform(
-        (tf.shape(images)[0],),
-        step_seed(seed, Stream.ROTATION, step),
-        -DISTORT_ANGLE,
-        DISTORT_ANGLE,
-    )
-    return rotate(cropped, angles)
+    crop_seed = step_seed(seed, Stream.CROP, step)
+    cropped = random_crop(images, (height - CROP, width - CROP), crop_seed)
+    angle_seed = step_seed(seed, Stream.ROTATION, step)
+    angles = _uniform(images, angle_seed, -DISTORT_ANGLE, DISTORT_ANGLE)
+    return rotate(cropped, angles[:, 0, 0, 0])
 
 
 def random_crop(images, size, seed):
     """Cuts `size` (height, width) out of each image at a uniform place."""
-    starts = [
-        tf.random.stateless_uniform(
-            (tf.shape(images)[0], 1),
-            seed + axis,
-            0,
-            images.shape[1 + axis] - size[axis] + 1,
-            tf.int32,
-        )
-        for axis in (0, 1)
-    ]
-    return crop_at(images, tf.concat(starts, axis=1), size)
+    starts = []
+    for axis in (0, 1):
+        places = images.shape[1 + axis] - size[axis] + 1
+        starts.append(_uniform(images, seed + axis, 0, places, tf.int32))
+    return crop_at(images, tf.concat(starts, axis=1)[..., 0, 0], size)
 
 
 def random_flip(images, seed):
     """Mirrors each image left to right with probability 1/2."""
-    flipped = _uniform(images, seed, 0.0, 1.0) < 0.5
-    return tf.where(flipped, images[:, :, ::-1], images)
+    return tf.where(_uniform(images, seed) < 0.5, images[:, :, ::-1], images)
 
 
 def distort_colors(images, step, seed):
@@ -190,16 +167,14 @@ def distort_colors(images, step, seed):
     about its mean, by one factor in [0.2, 1.8) for each image.
     """
     brightness_seed = step_seed(seed, Stream.BRIGHTNESS, step)
-    contrast_seed = step_seed(seed, Stream.CONTRAST, step)
-    images += _uniform(
-        images, brightness_seed, -MAX_BRIGHTNESS_DELTA, MAX_BRIGHTNESS_DELTA
-    )
+    images += _uniform(images, brightness_seed, *BRIGHTNESS_RANGE)
     mean = tf.reduce_mean(images, axis=(1, 2), keepdims=True)
+    contrast_seed = step_seed(seed, Stream.CONTRAST, step)
     factors = _uniform(images, contrast_seed, *CONTRAST_RANGE)
     return (images - mean) * factors + mean
 
 
-def _uniform(images, seed, low, high):
+def _uniform(images, seed, low=0, high=1, dtype=tf.float32):
     """One number in [low, high) for each image, [B, 1, 1, 1]."""
     shape = (tf.shape(images)[0], 1, 1, 1)
-    return tf.random.stateless_uniform(shape, seed, low, high)
+    return tf.random.stateless_uniform(shape, seed, low, high, dtype)

@@ -170,7 +170,7 @@ def test_evaluation_sees_every_example_once_in_fixed_order(data_set):
     np.testing.assert_array_equal(x[keys.IMAGES], images)
 
 
-@pytest.mark.parametrize("name", sorted(set(CASES) - {"digits", "mnist"}))
+@pytest.mark.parametrize("name", sorted(set(CASES) - {"digits"}))
 def test_validation_divides_the_training_images(name, tmp_path):
     config = config_of(name, tmp_path)
     train, test, valid_train, valid_test = (
@@ -184,8 +184,6 @@ def test_validation_divides_the_training_images(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["minst", "tfds:", ""])
 def test_unknown_names_are_refused(name):
-    with pytest.raises(UserError, match="mnist"):
-        load(name, Split.TRAIN, Config())
     with pytest.raises(UserError, match="--dataset"):
         parse(Config, [f"--dataset={name}"])
 
@@ -195,7 +193,7 @@ def test_unknown_names_are_refused(name):
     [
         *((name, {"num_targets": 2}) for name in SINGLE_TARGET),
         ("cifar10", {"image_size": 32}),
-        ("norb", {"shift": 0}),
+        ("norb", {"shift": 1}),
         ("norb", {"pad": 2}),
         ("cifar10", {"distort": True}),
         ("mnist", {"color": True}),

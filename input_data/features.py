@@ -32,11 +32,6 @@ LABEL_BY_TARGET = (RECONS_LABEL, SPARE_LABEL)
 RECONS_BY_TARGET = (RECONS, SPARE_RECONS)
 
 
-# Names by which checkpoints record how a data set was split.
-DIVIDED_FOR_TEST = "divided_for_test"
-DIVIDED_FOR_VALIDATION = "divided_for_validation"
-
-
 @dataclasses.dataclass(frozen=True)
 class ImageShape:
     """The images and the classes of a data set.
@@ -64,9 +59,9 @@ class Spec:
       num_images: int, images (or stored pairs) that training draws from.
       class_names: tuple of strings, or None if the classes are numbers.
       split_seed: int, the seed of the split, or None if it has none.
-      split_fingerprints: dict from a name such as `DIVIDED_FOR_TEST` to a
-        digest. As long as it stays the same, no image has moved between
-        training and evaluation.
+      split_fingerprints: dict with digests "divided_for_test" and
+        "divided_for_validation", as checkpoints record them. As long as they
+        stay the same, no image has moved between training and evaluation.
       pad: int, pixels added on each side before images were stored, or None.
       note: string to print with the evaluation command, or None.
     """

@@ -1,14 +1,17 @@
-"""Finds the files of a data set, unpacks them and checks their labels."""
+"""Finds the files of a data set, unpacks them and decodes images."""
 
 import gzip
+import io
 import pathlib
 
 import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from common.errors import UserError, reading
-from input_data.images import LabelledImages
 
-_MAX_LISTED = 10
+_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")
+# ITU-R BT.601, as in tf.image.rgb_to_grayscale.
+_GRAY_WEIGHTS = np.array([[0.2989], [0.5870], [0.1140]], np.float32)
 
 
 def find(data_dir, *names, hint=""):
@@ -16,16 +19,11 @@ def find(data_dir, *names, hint=""):
 
     Raises UserError, with `hint`, if there is none.
     """
-    folder = pathlib.Path(data_dir)
     for name in names:
-        if (folder / name).is_file():
-            return folder / name
-    with reading(folder):
-        contents = sorted(path.name for path in folder.iterdir())
-    raise UserError(
-        f"--data_dir={folder} has no {' or '.join(names)}{hint}; it contains "
-        f"{', '.join(contents[:_MAX_LISTED]) or 'nothing'}"
-    )
+        path = pathlib.Path(data_dir, name)
+        if path.is_file():
+            return path
+    raise UserError(f"--data_dir={data_dir} has no {' or '.join(names)}{hint}")
 
 
 def open_file(path):
@@ -33,22 +31,44 @@ def open_file(path):
     return gzip.open(path) if path.suffix == ".gz" else open(path, "rb")
 
 
-def labelled_images(path, images, labels, num_classes, class_names=None):
-    """Creates `LabelledImages` from the arrays of a file.
+def decode_image(content, name, color, invert=False):
+    """Decodes an image, of an animation its first frame.
 
-    Raises UserError if there are no images, another number of labels, or
-    labels out of [0, num_classes).
+    Transparent pixels become black, with or without `invert`.
+
+    Args:
+      content: bytes.
+      name: what messages call the file.
+      color: bool, whether to return three channels instead of one.
+      invert: bool, whether to turn dark to bright and bright to dark.
+
+    Returns:
+      uint8 array [H, W, 3] or [H, W, 1].
+
+    Raises:
+      UserError: if the file is not an image or is damaged, or has more pixels
+        than Pillow allows.
     """
-    labels = np.asarray(labels).reshape(-1)
-    if not len(images) or len(images) != len(labels):
-        raise UserError(
-            f"{path} has {len(images)} images and {len(labels)} labels"
-        )
-    if labels.min() < 0 or labels.max() >= num_classes:
-        raise UserError(
-            f"{path} has labels from {labels.min()} to {labels.max()}, "
-            f"expected 0 to {num_classes - 1}"
-        )
-    return LabelledImages(
-        images, labels.astype(np.int64), num_classes, class_names
-    )
+    with reading(name):
+        try:
+            image = Image.open(io.BytesIO(content), formats=_FORMATS)
+        except UnidentifiedImageError:
+            # Pillow's message names an object in memory.
+            raise UserError(
+                f"{name} is not an image file ({', '.join(_FORMATS)})"
+            ) from None
+        image = ImageOps.exif_transpose(image)
+        is_gray = image.mode in ("1", "L", "LA", "I;16")
+        if image.mode == "I;16":
+            image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+        image = image.convert("LA" if is_gray else "RGBA")
+        pixels = np.asarray(image, np.float32)
+    values, opacity = pixels[..., :-1], pixels[..., -1:] / 255
+    if invert:
+        values = 255 - values
+    values = values * opacity
+    if color:
+        values = np.broadcast_to(values, (*values.shape[:2], 3))
+    elif not is_gray:
+        values = values @ _GRAY_WEIGHTS
+    return np.rint(values).astype(np.uint8)

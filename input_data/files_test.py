@@ -60,9 +60,9 @@ def test_missing_files_are_named(name, tmp_path):
     write(tmp_path)
     path = tmp_path / file
     if name == "images":
-        path = path.parents[1]
-        shutil.rmtree(path)
-        path.mkdir()
+        path = path.parents[2]
+        shutil.rmtree(path / "train")
+        (path / "train").mkdir()
     else:
         path.unlink()
     check_error(name, tmp_path, path.name.removesuffix(".gz"))

@@ -6,12 +6,19 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
+from common.errors import UserError
 from input_data.augmentation import augment, distort
-from input_data.pipeline import Pipeline, Stream, random_offsets, step_seed
+from input_data.pairs import OverlappingPairs
+from input_data.pipeline import (
+    ImageTensors,
+    Pipeline,
+    Stream,
+    random_offsets,
+    step_seed,
+)
 from input_data.transforms import (
     CROP,
     central_crop,
-    crop_margin,
     pad_images,
     shift_images,
     unit_range,
@@ -50,6 +57,22 @@ class LabelledImages:
         return len(self.images)
 
 
+def labelled_images(path, images, labels, num_classes, class_names=None):
+    """Creates `LabelledImages` from the arrays of a file.
+
+    Raises UserError if there are no images, another number of labels, or
+    labels out of [0, num_classes).
+    """
+    labels = np.asarray(labels, np.int64).reshape(-1)
+    is_wrong = (labels < 0) | (labels >= num_classes)
+    if not len(images) or len(images) != len(labels) or is_wrong.any():
+        raise UserError(
+            f"{path} has {len(images)} images and {len(labels)} labels; "
+            f"expected one label from 0 to {num_classes - 1} for each image"
+        )
+    return LabelledImages(images, labels, num_classes, class_names)
+
+
 def make_pipeline(data, config, default_shift=0, **spec):
     """Creates the pipeline of `LabelledImages` for one or two targets.
 
@@ -59,13 +82,10 @@ def make_pipeline(data, config, default_shift=0, **spec):
     has_pairs = config.num_targets == 2
     shift = shift_of(config, PAIR_SHIFT if has_pairs else default_shift)
     pad = PAIR_PAD if has_pairs and config.pad is None else config.pad
-    config = dataclasses.replace(config, shift=shift, pad=pad)
-    if not has_pairs:
-        return SingleObjects(ImageTensors(data), config, **spec)
-    # `pairs` imports this file.
-    from input_data.pairs import OverlappingPairs
-
-    return OverlappingPairs(data, config, **spec)
+    config = dataclasses.replace(config, shift=shift, pad=pad or 0)
+    if has_pairs:
+        return OverlappingPairs(data, config, **spec)
+    return SingleObjects(ImageTensors(data), config, **spec)
 
 
 def shift_of(config, default):
@@ -73,26 +93,6 @@ def shift_of(config, default):
     if config.shift is not None:
         return config.shift
     return 0 if config.augment else default
-
-
-class ImageTensors:
-    """Labelled images in memory, as a source of pipelines."""
-
-    error = None
-
-    def __init__(self, data):
-        self.images = tf.constant(data.images, tf.uint8)
-        self.labels = tf.constant(data.labels, tf.int32)
-        self.shape = data.images.shape[1:]
-        self.num_classes = data.num_classes
-        self.class_names = data.class_names
-
-    def __len__(self):
-        return len(self.images)
-
-    def take(self, indices):
-        """Images uint8 [B, H, W, C] and labels int32 [B] at `indices`."""
-        return tf.gather(self.images, indices), tf.gather(self.labels, indices)
 
 
 class SingleObjects(Pipeline):
@@ -105,42 +105,36 @@ class SingleObjects(Pipeline):
 
     Args:
       source: `ImageTensors`, or another class with its methods and attributes.
-      config: `Config`; a shift or pad of None is 0.
+      config: `Config` with shift and pad.
       **spec: other attributes of the `Spec`.
     """
 
     def __init__(self, source, config, **spec):
-        self._shift = config.shift or 0
-        self._pad = config.pad or 0
-        self._augment = config.augment
-        self._distort = config.distort
-        border = 2 * self._pad - CROP * bool(self._distort)
-        height, width, _ = source.shape
+        self._config = config
+        border = 2 * config.pad - CROP * bool(config.distort)
+        size = [side + border for side in source.shape[:2]]
         num_examples = min(config.eval_size, len(source))
-        super().__init__(
-            source, (height + border, width + border), 1, num_examples, **spec
-        )
+        super().__init__(source, size, 1, num_examples, **spec)
 
-    def _training_batch(self, step, batch_size, seed):
-        indices = self.training_indices(step, batch_size, seed)
+    def _training_batch(self, indices, step, seed):
         images, labels = self._source.take(indices)
-        images = pad_images(images, self._pad)
-        if self._shift:
-            offset_seed = step_seed(seed, Stream.SHIFT, step)
-            offsets = random_offsets(offset_seed, batch_size, self._shift)
-            images = shift_images(images, offsets, self._shift)
-        if self._augment:
+        images = pad_images(images, self._config.pad)
+        if self._config.shift:
+            shift = self._config.shift
+            shift_seed = step_seed(seed, Stream.SHIFT, step)
+            offsets = random_offsets(shift_seed, indices.shape[0], shift)
+            images = shift_images(images, offsets, shift)
+        if self._config.augment:
             images = augment(images, seed, step)
-        if self._distort:
+        if self._config.distort:
             images = distort(images, seed, step)
         images = unit_range(images)
         return self._batch(images, [images], [labels])
 
     def _evaluation_batch(self, indices):
         images, labels = self._source.take(indices)
-        images = pad_images(images, self._pad)
-        if self._distort:
-            images = crop_margin(images)
+        size = self.spec.shape.height, self.spec.shape.width
+        images = central_crop(pad_images(images, self._config.pad), size)
         images = unit_range(images)
         return self._batch(images, [images], [labels])
 
@@ -150,11 +144,8 @@ class StandardizedCrops(Pipeline):
 
     Training takes the crop from `distort`, evaluation the center. Each crop
     becomes (x - mean) / max(deviation, 1 / sqrt(number of values)), over all
-    its pixels and channels.
-
-    As in the reference, the decoder's target is the standardized image. Its
-    values can be negative or exceed 1, while the decoder ends in a sigmoid, so
-    that only the part in [0, 1] can be reconstructed.
+    its pixels and channels. As in the reference, that is also the decoder's
+    target, of which its sigmoid can reconstruct only the part in [0, 1].
 
     Args:
       data: `LabelledImages`.
@@ -171,8 +162,7 @@ class StandardizedCrops(Pipeline):
         self._offset = (0, 0)
         self._distort = distort
 
-    def _training_batch(self, step, batch_size, seed):
-        indices = self.training_indices(step, batch_size, seed)
+    def _training_batch(self, indices, step, seed):
         images, labels = self._source.take(indices)
         return self._standardized(self._distort(images, step, seed), labels)
 

@@ -5,8 +5,13 @@ import tensorflow as tf
 
 from common.errors import UserError
 from input_data import features as keys
-from input_data.images import ImageTensors
-from input_data.pipeline import Pipeline, Stream, random_offsets, step_seed
+from input_data.pipeline import (
+    ImageTensors,
+    Pipeline,
+    Stream,
+    random_offsets,
+    step_seed,
+)
 from input_data.transforms import pad_images, shift_images, unit_range
 
 # The axis of [B, H, W, C] along which two images are put together.
@@ -29,57 +34,49 @@ class OverlappingPairs(Pipeline):
     """
 
     def __init__(self, data, config, **spec):
-        height, width, _ = data.images.shape[1:]
-        self._shift = config.shift
-        self._pad = config.pad
-        super().__init__(
-            ImageTensors(data),
-            (height + 2 * self._pad, width + 2 * self._pad),
-            num_targets=2,
-            num_examples=config.eval_size,
-            **spec,
+        self._config = config
+        size = [side + 2 * config.pad for side in data.images.shape[1:3]]
+        super().__init__(ImageTensors(data), size, 2, config.eval_size, **spec)
+        self._order, self._starts, self._counts = map(
+            tf.constant, group_by_class(data)
         )
-        self._order, self._starts, self._counts = (
-            tf.constant(numbers, tf.int64) for numbers in group_by_class(data)
-        )
-        draw_seed = step_seed(config.seed, Stream.EVALUATION, 0)
-        self._eval_partners = _uniform(config.eval_size, draw_seed)
-        self._eval_offsets = [
-            random_offsets(draw_seed + target, config.eval_size, self._shift)
-            for target in (1, 2)
-        ]
+        seed = step_seed(config.seed, Stream.EVALUATION, 0)
+        self._eval_draws = self._draw(config.eval_size, seed, seed + 1)
 
-    def _training_batch(self, step, batch_size, seed):
-        offset_seed = step_seed(seed, Stream.SHIFT, step)
-        return self._pair_batch(
-            self.training_indices(step, batch_size, seed),
-            _uniform(batch_size, step_seed(seed, Stream.PARTNER, step)),
-            [
-                random_offsets(offset_seed + target, batch_size, self._shift)
-                for target in (0, 1)
-            ],
+    def _draw(self, count, partner_seed, offset_seed):
+        """Draws of partners, float64 [count] in [0, 1), and two of offsets."""
+        partner_draws = tf.random.stateless_uniform(
+            (count,), partner_seed, dtype=tf.float64
         )
+        offsets = (
+            random_offsets(offset_seed + target, count, self._config.shift)
+            for target in (0, 1)
+        )
+        return partner_draws, *offsets
+
+    def _training_batch(self, indices, step, seed):
+        draws = self._draw(
+            indices.shape[0],
+            step_seed(seed, Stream.PARTNER, step),
+            step_seed(seed, Stream.SHIFT, step),
+        )
+        return self._pair_batch(indices, *draws)
 
     def _evaluation_batch(self, indices):
-        return self._pair_batch(
-            indices % self.spec.num_images,
-            tf.gather(self._eval_partners, indices),
-            [tf.gather(offsets, indices) for offsets in self._eval_offsets],
-        )
+        draws = (tf.gather(draw, indices) for draw in self._eval_draws)
+        return self._pair_batch(indices % self.spec.num_images, *draws)
 
-    def _pair_batch(self, first, partner_draws, offsets):
+    def _pair_batch(self, first, partner_draws, *offsets):
         second = self._partners(first, partner_draws)
         shifted, labels = [], []
         for indices, offset in zip((first, second), offsets, strict=True):
             images, label = self._source.take(indices)
-            padded = pad_images(images, self._pad)
-            shifted.append(shift_images(padded, offset, self._shift))
+            padded = pad_images(images, self._config.pad)
+            shifted.append(shift_images(padded, offset, self._config.shift))
             labels.append(label)
-        merged = tf.minimum(
-            tf.cast(shifted[0], tf.int32) + tf.cast(shifted[1], tf.int32), 255
-        )
+        total = sum(tf.cast(images, tf.int32) for images in shifted)
         targets = [unit_range(images) for images in shifted]
-        return self._batch(unit_range(merged), targets, labels)
+        return self._batch(unit_range(tf.minimum(total, 255)), targets, labels)
 
     def _partners(self, first, draws):
         """Images of other classes than `first`, each equally likely."""
@@ -92,17 +89,11 @@ class OverlappingPairs(Pipeline):
         return tf.gather(self._order, place)
 
 
-def _uniform(count, seed):
-    """float64 [count] in [0, 1)."""
-    return tf.random.stateless_uniform((count,), seed, dtype=tf.float64)
-
-
 def group_by_class(data):
     """Sorts `LabelledImages` by class.
 
-    Returns:
-      The order, int64 [N], and for each class its start in the order and its
-      number of images, both int64 [num_classes].
+    Returns the order, int64 [N], and for each class its start in the order and
+    its number of images, both int64 [num_classes].
     """
     counts = np.bincount(data.labels, minlength=data.num_classes)
     if counts.max() == len(data):
@@ -152,21 +143,16 @@ class SeparatePairs(Pipeline):
             split_fingerprints=spec.split_fingerprints,
         )
 
-    def _training_batch(self, step, batch_size, seed):
-        raise NotImplementedError("these pairs are for evaluation")
-
     def _evaluation_batch(self, indices):
-        (first, second), labels = zip(
-            *(self._single(tf.gather(pair, indices)) for pair in self._pairs),
-            strict=True,
-        )
+        halves, labels = [], []
+        for pair in self._pairs:
+            x, _ = self._singles._evaluation_batch(tf.gather(pair, indices))
+            halves.append(x[keys.IMAGES])
+            labels.append(x[keys.RECONS_LABEL])
+        first, second = halves
         black = tf.zeros_like(first)
         images, *targets = (
-            tf.concat(halves, self._axis)
-            for halves in ((first, second), (first, black), (black, second))
+            tf.concat(parts, self._axis)
+            for parts in (halves, (first, black), (black, second))
         )
         return self._batch(images, targets, labels)
-
-    def _single(self, indices):
-        x, _ = self._singles._evaluation_batch(indices)
-        return x[keys.IMAGES], x[keys.RECONS_LABEL]

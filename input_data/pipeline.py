@@ -1,6 +1,5 @@
 """Pipelines whose batches are pure functions of the seed and the step."""
 
-import abc
 import contextlib
 import enum
 
@@ -62,12 +61,36 @@ def random_offsets(seed, batch_size, max_shift):
     )
 
 
-class Pipeline(abc.ABC):
+class ImageTensors:
+    """`LabelledImages` in memory, as a source of pipelines."""
+
+    error = None
+
+    def __init__(self, data):
+        self.images = tf.constant(data.images, tf.uint8)
+        self.labels = tf.constant(data.labels, tf.int32)
+        self.shape = data.images.shape[1:]
+        self.num_classes = data.num_classes
+        self.class_names = data.class_names
+
+    def __len__(self):
+        return len(self.images)
+
+    def take(self, indices):
+        """Images uint8 [B, H, W, C] and labels int32 [B] at `indices`."""
+        return tf.gather(self.images, indices), tf.gather(self.labels, indices)
+
+
+class Pipeline:
     """One split of a data set, as batches described in `features`.
 
+    A subclass defines `_training_batch` and `_evaluation_batch`, which return
+    a batch (x, y) of the images at `indices`, int64 [B]; with two targets
+    they are the first of each pair.
+
     Args:
-      source: the stored images, such as `images.ImageTensors`. Its `error` is
-        the `UserError` that stopped reading, or None.
+      source: the stored images, such as `ImageTensors`. Its `error` is the
+        `UserError` that stopped reading, or None.
       size: (height, width) of the network's input.
       num_targets: int, objects in each image.
       num_examples: int, examples to evaluate.
@@ -100,38 +123,21 @@ class Pipeline(abc.ABC):
         """
 
         def make_batch(step):
-            x, y = self._training_batch(step, batch_size, seed)
+            num_images = self.spec.num_images
+            indices = shuffled_indices(step, batch_size, num_images, seed)
+            x, y = self._training_batch(indices, step, seed)
             return {**x, keys.STEP: tf.fill([batch_size], step)}, y
 
-        return self._dataset(range(start, stop), make_batch, batch_size)
+        return _map(tf.data.Dataset.range(start, stop), make_batch)
 
-    def training_indices(self, step, batch_size, seed):
-        """The images of a training step, int64 [batch_size].
-
-        With two targets they are the first of each pair.
-        """
-        return shuffled_indices(
-            tf.cast(step, tf.int64), batch_size, self.spec.num_images, seed
-        )
-
-    def evaluation_batches(self, batch_size, stop=None):
+    def evaluation_batches(self, batch_size, stop=-1):
         """Every example once, in a fixed order; the last batch may be smaller.
 
         Yields:
           Batches (x, y) of NumPy arrays, of the first `stop` examples.
         """
-        num_examples = self.spec.num_examples
-        stop = num_examples if stop is None else min(stop, num_examples)
-
-        def make_batch(step):
-            end = tf.minimum((step + 1) * batch_size, stop)
-            return self._evaluation_batch(tf.range(step * batch_size, end))
-
-        batches = self._dataset(
-            range(-(-stop // batch_size)),
-            make_batch,
-            None if stop % batch_size else batch_size,
-        )
+        indices = tf.data.Dataset.range(self.spec.num_examples).take(stop)
+        batches = _map(indices.batch(batch_size), self._evaluation_batch)
         with self.user_errors():
             yield from batches.as_numpy_iterator()
 
@@ -144,35 +150,6 @@ class Pipeline(abc.ABC):
             if self._source.error is None:
                 raise
             raise self._source.error from None
-
-    def _dataset(self, steps, make_batch, batch_size):
-        """Batches with static shapes; the size None may vary."""
-        shape = self.spec.shape
-        inner_shapes = {
-            1: (),
-            2: (shape.num_classes,),
-            4: (shape.height, shape.width, shape.depth),
-        }
-
-        def set_shape(tensor):
-            inner_shape = inner_shapes[tensor.shape.rank]
-            return tf.ensure_shape(tensor, (batch_size, *inner_shape))
-
-        dataset = tf.data.Dataset.range(steps.start, steps.stop)
-        dataset = dataset.map(
-            lambda step: tf.nest.map_structure(set_shape, make_batch(step)),
-            num_parallel_calls=tf.data.AUTOTUNE,
-            deterministic=True,
-        )
-        return dataset.prefetch(tf.data.AUTOTUNE)
-
-    @abc.abstractmethod
-    def _training_batch(self, step, batch_size, seed):
-        """The batch (x, y) of a training step, a scalar int64 tensor."""
-
-    @abc.abstractmethod
-    def _evaluation_batch(self, indices):
-        """The batch (x, y) of the examples at `indices`, int64 [B]."""
 
     def _batch(self, images, targets, labels):
         """Combines images, targets and labels to a batch (x, y).
@@ -188,3 +165,8 @@ class Pipeline(abc.ABC):
         y = dict(zip(keys.RECONS_BY_TARGET, targets, strict=False))
         y[keys.LOGITS] = sum(tf.one_hot(label, num_classes) for label in labels)
         return {keys.IMAGES: images, **x}, y
+
+
+def _map(dataset, function):
+    autotune = tf.data.AUTOTUNE
+    return dataset.map(function, autotune).prefetch(autotune)

@@ -8,10 +8,8 @@ A record is a `tf.train.Example` with height, width, depth, labels and images.
 """
 
 import contextlib
-import dataclasses
 import math
 import os
-import pathlib
 import resource
 
 import google_crc32c
@@ -19,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from common.errors import UserError, reading
+from common.files import atomic_write
 
 _LENGTH_BYTES = 8
 _CRC_BYTES = 4
@@ -28,21 +27,6 @@ FRAME_OVERHEAD = _HEADER_BYTES + _CRC_BYTES
 # TensorFlow's core/lib/hash/crc32c.h.
 _MASK_DELTA = 0xA282EAD8
 _SIZE_KEYS = ("height", "width", "depth")
-
-
-@dataclasses.dataclass(frozen=True)
-class Layout:
-    """The features of a record, in addition to height, width and depth.
-
-    Attributes:
-      labels: keys of its labels, int64 in [0, num_classes).
-      images: keys of its images, uint8 pixels as bytes.
-      num_classes: int.
-    """
-
-    labels: tuple[str, ...]
-    images: tuple[str, ...]
-    num_classes: int
 
 
 def encode_example(features):
@@ -56,13 +40,16 @@ def encode_example(features):
         if isinstance(value, bytes):
             feature.bytes_list.value.append(value)
         else:
-            feature.int64_list.value.extend(np.atleast_1d(value).tolist())
+            feature.int64_list.value.extend(np.array(value, ndmin=1).tolist())
     return example.SerializeToString(deterministic=True)
 
 
 def write_records(path, records):
-    """Writes serialized records, an iterable of bytes, to a TFRecord file."""
-    with tf.io.TFRecordWriter(str(path)) as writer:
+    """Writes serialized records to a new TFRecord file, whole or not at all."""
+    with (
+        atomic_write(path) as partial,
+        tf.io.TFRecordWriter(str(partial)) as writer,
+    ):
         for record in records:
             writer.write(record)
 
@@ -75,7 +62,9 @@ class RecordFiles:
 
     Args:
       paths: paths of the files.
-      layout: `Layout`.
+      label_keys: keys of the labels of a record, int64 in [0, num_classes).
+      image_keys: keys of its images, uint8 pixels as bytes.
+      num_classes: int.
 
     Attributes:
       shape: (height, width, depth) of every image.
@@ -83,38 +72,36 @@ class RecordFiles:
 
     Raises:
       UserError: if a file cannot be read, is empty, cut off or damaged, or
-        its records have another layout or image size than the first one.
+        its records have other features or image sizes than the first one.
     """
 
     class_names = None
     error = None
+    shape = None
 
-    def __init__(self, paths, layout):
-        _raise_open_files_limit()
-        self.num_classes = layout.num_classes
-        self._layout = layout
-        self._paths = [pathlib.Path(path) for path in paths]
-        self._files = []
-        self._header = None
-        self.shape = None
-        counts = []
-        for path in self._paths:
+    def __init__(self, paths, label_keys, image_keys, num_classes):
+        # All files stay open; many systems allow 1,024 unless asked for more.
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        self.num_classes = num_classes
+        self._label_keys, self._image_keys = label_keys, image_keys
+        self._files, sizes = [], []
+        for path in paths:
             with reading(path):
-                file = open(path, "rb", buffering=0)  # noqa: SIM115
-                header = os.pread(file.fileno(), _HEADER_BYTES, 0)
-                size = os.fstat(file.fileno()).st_size
-            self._files.append(file)
-            if self._header is None:
-                length = int.from_bytes(header[:_LENGTH_BYTES], "little")
-                self._header, self._frame = header, length + FRAME_OVERHEAD
-            if not size or header != self._header or size % self._frame:
+                self._files.append(open(path, "rb", buffering=0))  # noqa: SIM115
+                sizes.append(os.path.getsize(path))
+        self._header = os.pread(self._files[0].fileno(), _HEADER_BYTES, 0)
+        length = int.from_bytes(self._header[:_LENGTH_BYTES], "little")
+        self._frame_bytes = length + FRAME_OVERHEAD
+        for path, size in zip(paths, sizes, strict=True):
+            if not size or size % self._frame_bytes:
                 raise UserError(
                     f"{path} is empty, cut off or damaged, or its images "
                     "differ in size"
                 )
-            counts.append(size // self._frame)
-        self._ends = np.cumsum(counts)
-        for end in self._ends:
+        self._ends = np.cumsum([0, *sizes]) // self._frame_bytes
+        for end in self._ends[1:]:
             self.read([end - 1])
 
     def __len__(self):
@@ -132,8 +119,8 @@ class RecordFiles:
 
         labels, images = tf.py_function(read, [indices], [tf.int32, tf.uint8])
         batch_size = indices.shape[0]
-        labels.set_shape((len(self._layout.labels), batch_size))
-        images.set_shape((len(self._layout.images), batch_size, *self.shape))
+        labels.set_shape((len(self._label_keys), batch_size))
+        images.set_shape((len(self._image_keys), batch_size, *self.shape))
         return labels, images
 
     def take(self, indices):
@@ -147,75 +134,52 @@ class RecordFiles:
         Returns:
           Labels int32 [labels, B] and images uint8 [images, B, H, W, C].
         """
-        spec = dict.fromkeys(
-            (*_SIZE_KEYS, *self._layout.labels),
-            tf.io.FixedLenFeature((), tf.int64),
-        )
-        spec |= dict.fromkeys(
-            self._layout.images, tf.io.FixedLenFeature((), tf.string)
-        )
+        integer = tf.io.FixedLenFeature((), tf.int64)
+        pixels = tf.io.FixedLenFeature((), tf.string)
+        spec = dict.fromkeys((*_SIZE_KEYS, *self._label_keys), integer)
+        spec |= dict.fromkeys(self._image_keys, pixels)
         records = [self._record(index) for index in indices]
-        with reading(self._locate(indices[0])[0]):
+        with reading(self._locate(indices[0])[0].name):
             features = tf.io.parse_example(records, spec)
             sizes = np.stack([features[key] for key in _SIZE_KEYS], axis=-1)
-            if self.shape is None:
-                self.shape = tuple(sizes[0].tolist())
-            labels = np.stack([features[key] for key in self._layout.labels])
-            images = np.stack(
-                [
-                    tf.io.decode_raw(features[key], tf.uint8)
-                    for key in self._layout.images
-                ]
-            )
-        is_wrong_size = (sizes != self.shape).any(axis=1)
-        is_wrong_size |= images.shape[-1] != math.prod(self.shape)
-        self._refuse(is_wrong_size, indices, f"no image of size {self.shape}")
-        is_wrong = (labels < 0) | (labels >= self._layout.num_classes)
-        is_wrong = is_wrong.any(axis=0)
+            labels = np.stack([features[key] for key in self._label_keys])
+            images = tf.io.decode_raw(
+                [features[key] for key in self._image_keys], tf.uint8
+            ).numpy()
+        if self.shape is None:
+            self.shape = tuple(sizes[0].tolist())
+        last_class = self.num_classes - 1
+        is_wrong = (sizes != self.shape).any(axis=1)
+        is_wrong |= images.shape[-1] != math.prod(self.shape)
+        is_wrong |= ((labels < 0) | (labels > last_class)).any(axis=0)
         if len(labels) == 2:
             is_wrong |= labels[0] == labels[1]
-        last = self._layout.num_classes - 1
-        reason = f"labels must differ and be from 0 to {last}"
-        self._refuse(is_wrong, indices, reason)
+        if is_wrong.any():
+            file, number = self._locate(indices[np.argmax(is_wrong)])
+            raise UserError(
+                f"{file.name}: record {number}: expected images of size "
+                f"{self.shape} and labels from 0 to {last_class} that differ"
+            )
         images = images.reshape(*images.shape[:2], *self.shape)
         return labels.astype(np.int32), images
 
     def _locate(self, index):
-        """The path and the file of record `index`, and its number there."""
-        place = np.searchsorted(self._ends, index, side="right")
-        first = self._ends[place - 1] if place else 0
-        return self._paths[place], self._files[place], int(index - first)
+        """The file of record `index`, and its number there."""
+        place = np.searchsorted(self._ends, index, side="right") - 1
+        return self._files[place], int(index - self._ends[place])
 
     def _record(self, index):
-        path, file, number = self._locate(index)
-        with reading(path):
-            frame = os.pread(file.fileno(), self._frame, number * self._frame)
+        file, number = self._locate(index)
+        offset = number * self._frame_bytes
+        with reading(file.name):
+            frame = os.pread(file.fileno(), self._frame_bytes, offset)
         record = frame[_HEADER_BYTES:-_CRC_BYTES]
-        if frame[:_HEADER_BYTES] != self._header or not _is_checksum(
-            record, frame[-_CRC_BYTES:]
-        ):
+        crc = google_crc32c.value(record)
+        masked_crc = ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
+        expected = (self._header, masked_crc.to_bytes(_CRC_BYTES, "little"))
+        if (frame[:_HEADER_BYTES], frame[-_CRC_BYTES:]) != expected:
             raise UserError(
-                f"{path}: record {number} is damaged, cut off or of another "
-                "length than the first one"
+                f"{file.name}: record {number} is damaged, cut off or of "
+                "another length than the first one"
             )
         return record
-
-    def _refuse(self, is_wrong, indices, reason):
-        if is_wrong.any():
-            path, _, number = self._locate(indices[np.argmax(is_wrong)])
-            raise UserError(f"{path}: record {number}: {reason}")
-
-
-def _raise_open_files_limit():
-    """Allows as many open files as this user may have; many have 1,024."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # Some systems have no limit that can be set.
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def _is_checksum(data, checksum):
-    """Whether 4 bytes are the masked CRC-32C of other bytes."""
-    crc = google_crc32c.value(data)
-    masked = ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
-    return masked == int.from_bytes(checksum, "little")

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from common.errors import UserError
 from input_data import records
-from input_data.datasets.mnist_record_files import PAIR, SINGLE
+from input_data.datasets.mnist import PAIR, SINGLE
 from input_data.records import FRAME_OVERHEAD, RecordFiles
 from testing import tiny_files
 
@@ -37,16 +37,16 @@ def test_written_records_are_read_by_tensorflow(tmp_path):
     assert list(dataset.as_numpy_iterator()) == contents
 
 
-@pytest.mark.parametrize("layout", [SINGLE, PAIR])
-def test_records_of_several_files_are_read_in_any_order(tmp_path, layout):
-    num_labels, num_images = len(layout.labels), len(layout.images)
+@pytest.mark.parametrize("keys", [SINGLE, PAIR])
+def test_records_of_several_files_are_read_in_any_order(tmp_path, keys):
+    num_labels, num_images = map(len, keys)
     images = tiny_files.random_images(7, num_images, 6, 5, 1)
     labels = np.stack([np.arange(7), 9 - np.arange(7)])[:num_labels]
     encoded = list(map(tiny_files.mnist_example, labels.T.tolist(), images))
     paths = [tmp_path / f"shard{number}" for number in range(3)]
     for path, start, stop in zip(paths, (0, 1, 4), (1, 4, 7), strict=True):
         tiny_files.write_records(path, encoded[start:stop])
-    files = RecordFiles(paths, layout)
+    files = RecordFiles(paths, *keys, 10)
     assert len(files) == 7
     assert files.shape == (6, 5, 1)
     for indices in ([0], [6, 0, 3, 1, 4, 0], list(range(7))):
@@ -67,11 +67,11 @@ def test_a_flipped_bit_is_found(tmp_path, place):
     content[frame + place % frame] ^= 1
     path.write_bytes(content)
     with pytest.raises(UserError, match="x.tfrecords.*1"):
-        RecordFiles([path], SINGLE).read(np.arange(3))
+        RecordFiles([path], *SINGLE, 10).read(np.arange(3))
 
 
 @pytest.mark.parametrize(
-    ("layout", "contents"),
+    ("keys", "contents"),
     [
         (SINGLE, [single(10)]),
         (SINGLE, [single(1), single(2, shape=(6, 6, 1))]),
@@ -82,10 +82,10 @@ def test_a_flipped_bit_is_found(tmp_path, place):
         (PAIR, [pair(1, 10)]),
     ],
 )
-def test_unsuitable_records_are_found(tmp_path, layout, contents):
+def test_unsuitable_records_are_found(tmp_path, keys, contents):
     path = tiny_files.write_records(tmp_path / "x.tfrecords", contents)
     with pytest.raises(UserError, match="x.tfrecords"):
-        RecordFiles([path], layout).read(np.arange(len(contents)))
+        RecordFiles([path], *keys, 10).read(np.arange(len(contents)))
 
 
 @pytest.mark.parametrize("size", [None, 0, 9, 150])
@@ -99,4 +99,4 @@ def test_missing_and_truncated_shards_are_found(tmp_path, size):
     if size is not None:
         paths[1].write_bytes(content[:size])
     with pytest.raises(UserError, match="second"):
-        RecordFiles(paths, SINGLE)
+        RecordFiles(paths, *SINGLE, 10)

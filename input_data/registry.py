@@ -7,12 +7,9 @@ set, and so TensorFlow, before `load`.
 import dataclasses
 import enum
 import importlib
+import sys
 
 from common.errors import UserError
-from common.flags import require_known
-
-# The reference's number for MNIST and CIFAR-10.
-MAX_HELD_OUT = 10000
 
 
 class Split(enum.Enum):
@@ -38,17 +35,12 @@ def select(split, images, num_held_out=None):
     """The part of the training images (TEST: the test images) for a split.
 
     Validation holds out the last `num_held_out` training images, by default a
-    fifth, from 1 to 10,000.
+    fifth, from 1 to 10,000: the reference's number for MNIST and CIFAR-10.
     """
-    if not split.is_held_out:
-        return images
-    count = num_held_out or min(MAX_HELD_OUT, max(1, len(images) // 5))
-    if count >= len(images):
-        raise UserError(
-            f"--validate holds out {count} training images, but there are "
-            f"only {len(images)}"
-        )
-    return images[:-count] if split.is_training else images[-count:]
+    count = num_held_out or min(10_000, max(1, len(images) // 5))
+    if split.is_held_out:
+        return images[:-count] if split.is_training else images[-count:]
+    return images
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +50,7 @@ class DataSet:
     Attributes:
       module: string, the file in `input_data/datasets` with its function
         `load(split, config)`, which returns a `Pipeline`.
+      needs_data_dir: bool, whether there are no images without `data_dir`.
       two_targets: bool, whether two of its images can overlap. Photographs
         have no black background, and affNIST's digits fill their image.
       resizes: bool, whether `image_size` applies.
@@ -70,6 +63,7 @@ class DataSet:
     """
 
     module: str
+    needs_data_dir: bool = False
     two_targets: bool = True
     resizes: bool = False
     colors: bool = False
@@ -78,11 +72,11 @@ class DataSet:
 
 
 DATASETS = {
-    "affnist": DataSet("affnist", two_targets=False, centred=True),
-    "arrays": DataSet("arrays"),
+    "affnist": DataSet("affnist", True, two_targets=False, centred=True),
+    "arrays": DataSet("arrays", True),
     "cifar10": DataSet("cifar10", two_targets=False, photograph_size=(32, 32)),
     "digits": DataSet("digits", centred=True),
-    "images": DataSet("image_folder", resizes=True, colors=True),
+    "images": DataSet("image_folder", True, resizes=True, colors=True),
     "mnist": DataSet("mnist", centred=True),
     "norb": DataSet("norb", two_targets=False, photograph_size=(48, 48)),
     "svhn": DataSet("svhn", two_targets=False),
@@ -91,8 +85,6 @@ DATASETS = {
 EMBEDDED = "digits"
 # tfds:NAME is the set NAME of TensorFlow Datasets.
 TFDS_PREFIX = "tfds:"
-# A number above that of all images.
-_ALL = 10**9
 
 
 def find(name):
@@ -113,8 +105,8 @@ def load(name, split, config):
     """Loads the `Pipeline` of one `Split` of the data set `name`.
 
     Raises:
-      UserError: for an unknown name, settings that do not apply to the data
-        set, or files that are missing or damaged.
+      UserError: for settings that do not apply to the data set, or files that
+        are missing or damaged.
     """
     import tensorflow as tf
 
@@ -122,14 +114,14 @@ def load(name, split, config):
     # Even beside a GPU, tf.data reads the images in memory on the CPU.
     with tf.device("CPU:0"):
         if config.pairs != "overlap":
-            return _load_separate_pairs(name, split, config)
+            return _load_separate_pairs(split, config)
         data_set = find(name)
-        _check(name, data_set, config)
+        _check(data_set, config)
         module = f"input_data.datasets.{data_set.module}"
         return importlib.import_module(module).load(split, config)
 
 
-def _load_separate_pairs(name, split, config):
+def _load_separate_pairs(split, config):
     from input_data.pairs import SeparatePairs
 
     if config.num_targets != 2 or split.is_training or config.crops > 1:
@@ -138,29 +130,34 @@ def _load_separate_pairs(name, split, config):
             "and does not go with --crops"
         )
     singles = dataclasses.replace(
-        config, num_targets=1, pairs="overlap", eval_size=_ALL
+        config, num_targets=1, pairs="overlap", eval_size=sys.maxsize
     )
-    return SeparatePairs(load(name, split, singles), config)
+    return SeparatePairs(load(config.dataset, split, singles), config)
 
 
-def _check(name, data_set, config):
+def _check(data_set, config):
     """Raises UserError for settings that do not apply to a data set."""
     photographs = data_set.photograph_size is not None
     two_targets = config.num_targets == 2
     refused = {
-        "num_targets=2": two_targets and not data_set.two_targets,
+        "data_dir": config.data_dir and config.dataset == EMBEDDED,
+        "num_targets": two_targets and not data_set.two_targets,
         "image_size": config.image_size and not data_set.resizes,
         "color": config.color and not data_set.colors,
         "crops": config.crops > 1 and not photographs,
-        # A shift of 0 is given, too.
-        "shift": photographs and config.shift is not None,
-        "pad": photographs and config.pad is not None,
+        "shift": config.shift and photographs,
+        "pad": config.pad and photographs,
         "distort": config.distort and (photographs or two_targets),
         "augment": config.augment and (photographs or two_targets),
     }
     for flag, is_refused in refused.items():
         if is_refused:
-            targets = " with two targets" if two_targets else ""
             raise UserError(
-                f"--{flag} does not apply to --dataset={name}{targets}"
+                f"--{flag}={getattr(config, flag)} does not apply to "
+                f"--dataset={config.dataset} with "
+                f"--num_targets={config.num_targets or 1}"
             )
+    if data_set.needs_data_dir and config.data_dir is None:
+        raise UserError(
+            f"--dataset={config.dataset} needs --data_dir, see docs/data.md"
+        )

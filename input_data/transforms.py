@@ -49,47 +49,31 @@ def central_crop(images, size, offset=(0, 0)):
     return images[:, top : top + size[0], left : left + size[1]]
 
 
-def crop_margin(images):
-    """Cuts [B, H - 4, W - 4, C] out of the center: `distort` in evaluation."""
-    _, height, width, _ = images.shape
-    return central_crop(images, (height - CROP, width - CROP))
-
-
 def rotate(images, angles, interpolation="NEAREST"):
     """Rotates each image about its center and fills with black.
 
-    Nearest neighbors are the default of tf.contrib.image.rotate, which the
-    reference calls.
-
-    Args:
-      images: uint8 or float32 [B, H, W, C].
-      angles: float32 [B], radians, counter-clockwise.
-      interpolation: "NEAREST" or "BILINEAR".
+    Angles are float32 [B], in radians, counter-clockwise. Nearest neighbors are
+    the default of tf.contrib.image.rotate, which the reference calls; the other
+    interpolation is "BILINEAR".
     """
     _, height, width, _ = images.shape
-    sine, cosine = tf.sin(angles), tf.cos(angles)
-    zero = tf.zeros_like(angles)
+    sine, cosine, zero = tf.sin(angles), tf.cos(angles), tf.zeros_like(angles)
     middle_x, middle_y = (width - 1) / 2, (height - 1) / 2
     # The output pixel (x, y) comes from the input at
     #   (cosine * x - sine * y + shift_x, sine * x + cosine * y + shift_y).
     shift_x = middle_x - cosine * middle_x + sine * middle_y
     shift_y = middle_y - sine * middle_x - cosine * middle_y
     transforms = [cosine, -sine, shift_x, sine, cosine, shift_y, zero, zero]
-    rotated = project(
-        images, tf.stack(transforms, axis=1), (height, width), interpolation
-    )
-    return tf.ensure_shape(rotated, images.shape)
+    transforms = tf.stack(transforms, axis=1)  # [B, 8]
+    return project(images, transforms, (height, width), interpolation)
 
 
 def project(images, transforms, size, interpolation):
     """Applies a projective transformation to each image; outside is black.
 
-    Args:
-      images: uint8 or float32 [B, H, W, C].
-      transforms: float32 [B, 8]: the output pixel (x, y) is the input at
-        ((a x + b y + c) / k, (d x + e y + f) / k), where k = g x + h y + 1.
-      size: (height, width) of the output.
-      interpolation: "NEAREST" or "BILINEAR".
+    The pixel (x, y) of the output, of `size` (height, width), is the input at
+    ((a x + b y + c) / k, (d x + e y + f) / k), where k = g x + h y + 1 and
+    `transforms`, float32 [B, 8], are a to h.
     """
     return tf.raw_ops.ImageProjectiveTransformV3(
         images=images,
@@ -112,40 +96,33 @@ def resize(image, size):
     The proportions change to those of `size`.
     """
     resized = tf.image.resize(image, size, antialias=True)
-    return tf.cast(tf.round(tf.clip_by_value(resized, 0, 255)), tf.uint8)
+    return tf.cast(tf.round(resized), tf.uint8)
 
 
 def resize_with_pad(image, size):
     """Resizes an image to the largest size that fits, on a black canvas.
 
-    Takes and returns uint8 arrays [H, W, C]; `size` is (height, width).
+    Takes and returns uint8 [H, W, C]; `size` is (height, width).
     """
     scale = min(size[0] / image.shape[0], size[1] / image.shape[1])
-    height, width = (max(1, round(side * scale)) for side in image.shape[:2])
-    top, left = (size[0] - height) // 2, (size[1] - width) // 2
-    canvas = np.zeros((*size, image.shape[-1]), np.uint8)
-    canvas[top : top + height, left : left + width] = resize(
-        image, (height, width)
-    )
-    return canvas
+    fitting = [max(1, round(side * scale)) for side in image.shape[:2]]
+    return tf.image.resize_with_crop_or_pad(resize(image, fitting), *size)
 
 
 def fit(image, shape, data_set, stretched=False, pad=0, cropped=False):
     """Prepares an image of any size as the network's evaluation would.
 
-    The image keeps its proportions: it is resized to the largest size that
-    fits and padded with black. An image of the network's size stays as it is,
-    unless training images were resized. For networks trained on crops of
-    photographs the image replaces the photograph, whose center is cropped and
-    standardized.
+    Unless training images were resized, the image keeps its proportions: it is
+    resized to the largest size that fits and padded with black. One of the
+    network's size stays as it is. For networks trained on crops of photographs
+    the image replaces the photograph, whose center is cropped and standardized.
 
     Args:
       image: uint8 array [H, W, 1 or 3]. One channel is repeated for networks
         with more.
       shape: `features.ImageShape` of the network.
       data_set: `DataSet` that the network was trained on.
-      stretched: bool, whether training images were resized to a given size
-        without keeping their proportions; then this image is, too.
+      stretched: bool, whether training images were resized to a given size.
       pad: int, black pixels added on each side of training images.
       cropped: bool, whether training images were cropped (`distort`).
 
@@ -163,8 +140,7 @@ def fit(image, shape, data_set, stretched=False, pad=0, cropped=False):
         if stretched or image.shape[:2] != size:
             change_size = resize if stretched else resize_with_pad
             image = change_size(image, size_before(size, pad, cropped))
-            images = pad_images(image[None], pad)
-            image = (crop_margin(images) if cropped else images)[0]
+            image = central_crop(pad_images(image[None], pad), size)[0]
         return unit_range(image).numpy()
 
 
@@ -178,16 +154,10 @@ def center(ink, size, offset=(0, 0)):
 
     MNIST (http://yann.lecun.com/exdb/mnist) scales each digit to fit into
     20x20 pixels, keeping its proportions, and moves its center of mass to the
-    center of the image.
+    center of the image; here to `offset` (rows, columns) from it, as far as
+    the digit stays inside.
 
-    Args:
-      ink: uint8 array [H, W], 0 where nothing is drawn.
-      size: (height, width) of the result.
-      offset: (rows, columns) from the center of the image to the center of
-        mass; the digit stays inside the image.
-
-    Returns:
-      uint8 array [height, width, 1], all 0 if nothing is drawn.
+    Takes uint8 [H, W], 0 where nothing is drawn, and returns uint8 [*size, 1].
     """
     canvas = np.zeros((*size, 1), np.uint8)
     boxes = scipy.ndimage.find_objects((ink > 0).astype(np.int8))

@@ -4,7 +4,7 @@ import keras
 
 from common.errors import UserError
 from input_data import features as keys
-from input_data import image_file
+from input_data.files import decode_image
 from input_data.transforms import fit, size_before
 from training.checkpoint import open_checkpoint
 
@@ -84,7 +84,7 @@ def preparation(training, shape, data_set, num_targets):
         raise UserError(f"images of {size[0]}x{size[1]} have no padding {pad}")
 
     def prepare(content, name, invert):
-        image = image_file.decode(content, name, shape.depth == 3, invert)
+        image = decode_image(content, name, shape.depth == 3, invert)
         return fit(image, shape, data_set, is_stretched, pad, is_cropped)
 
     return prepare

@@ -9,14 +9,11 @@ valid_train or valid_test transform training images. Without --data_dir MNIST
 comes from TensorFlow Datasets; --dataset=digits needs no files.
 """
 
-import os
 import pathlib
 import sys
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-if __name__ == "__main__":
-    # Finds the project's packages from any folder.
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+# Finds the project's packages from any folder.
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 from absl import flags
 
@@ -28,9 +25,8 @@ def main(_):
     """Runs the command."""
     from input_data.generators.affine import generate
 
-    names = ("data_dir", "dataset", "output_dir", "copies", "seed")
-    values = {name: flags.FLAGS[name].value for name in names}
-    generate(split=Split(flags.FLAGS.split), **values)
+    names = ("dataset", "data_dir", "split", "output_dir", "copies", "seed")
+    generate(*(flags.FLAGS[name].value for name in names))
 
 
 if __name__ == "__main__":
@@ -51,7 +47,5 @@ if __name__ == "__main__":
     flags.DEFINE_integer(
         "seed", 0, "Seed of the transformations.", lower_bound=0
     )
-    flags.DEFINE_enum(
-        "split", "test", [split.value for split in Split], "Which images."
-    )
+    flags.DEFINE_enum_class("split", Split.TEST, Split, "Which images.")
     run(main)

@@ -10,10 +10,10 @@ import pathlib
 import numpy as np
 import scipy.io
 
-from common.errors import UserError, reading
+from common.errors import reading
 from common.files import atomic_write
-from input_data.files import find, labelled_images
-from input_data.images import make_pipeline
+from input_data.files import find
+from input_data.images import labelled_images, make_pipeline
 from input_data.registry import Split
 
 NUM_CLASSES = 10
@@ -36,15 +36,9 @@ def load(split, config):
     pixels (--dataset=mnist --shift=6 --pad=6) and takes only the test images
     from affNIST.
     """
-    if config.data_dir is None:
-        raise UserError(
-            "--dataset=affnist needs --data_dir, the folder with test.mat; "
-            "input_data/affnist/affnist_generate.py writes it from MNIST"
-        )
     folder = pathlib.Path(config.data_dir)
-    paths = sorted(folder.glob(f"{_NAMES[split]}_batches/*.mat"))
-    if not paths or (folder / file_name(split)).is_file():
-        paths = [find(folder, file_name(split))]
+    batches = sorted(folder.glob(f"{_NAMES[split]}_batches/*.mat"))
+    paths = batches or [find(folder, file_name(split))]
     images, labels = zip(*map(_read_file, paths), strict=True)
     data = labelled_images(
         paths[0], np.concatenate(images), np.concatenate(labels), NUM_CLASSES

@@ -26,9 +26,3 @@ def test_a_file_or_a_folder_of_batches_is_read(tmp_path):
     images, read_labels = evaluate(tmp_path)
     np.testing.assert_allclose(images, expected / 255, atol=1e-6)
     np.testing.assert_array_equal(read_labels, labels)
-    # The file is preferred.
-    content = tiny_files.affnist_bytes(expected[:1], labels[:1])
-    (tmp_path / "test.mat").write_bytes(content)
-    images, read_labels = evaluate(tmp_path)
-    np.testing.assert_allclose(images, expected[:1] / 255, atol=1e-6)
-    assert read_labels == [7]

@@ -9,11 +9,11 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
-from common.errors import UserError, reading
+from common.errors import reading
 from input_data.augmentation import distort_colors, random_crop, random_flip
 from input_data.datasets import tfds_images
-from input_data.files import find, labelled_images
-from input_data.images import StandardizedCrops
+from input_data.files import find
+from input_data.images import StandardizedCrops, labelled_images
 from input_data.pipeline import Stream, step_seed
 from input_data.registry import Split, select
 
@@ -31,11 +31,7 @@ CLASS_NAMES = (
 )
 NUM_CLASSES = len(CLASS_NAMES)
 CROP_SIZE = (24, 24)
-# Channels, height and width of an image in the files.
-_STORED_SHAPE = (3, 32, 32)
 _RECORD_BYTES = 1 + 3 * 32 * 32
-_FOLDER = "cifar-10-batches-bin"
-_TRAINING_FILES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
 
 
 def load(split, config):
@@ -44,7 +40,11 @@ def load(split, config):
     Training crops 24x24 pixels at random, mirrors half of the crops, and
     distorts brightness and contrast; evaluation crops the center.
     """
-    data = read_cifar10(config.data_dir, split is not Split.TEST)
+    training = split is not Split.TEST
+    if config.data_dir is None:
+        data = tfds_images.read("cifar10", training)
+    else:
+        data = read_files(pathlib.Path(config.data_dir), training)
     part = select(split, data)
     return StandardizedCrops(part, CROP_SIZE, distort, config.eval_size)
 
@@ -56,32 +56,23 @@ def distort(images, step, seed):
     return distort_colors(tf.cast(crops, tf.float32), step, seed)
 
 
-def read_cifar10(data_dir, training):
+def read_files(folder, training):
     """Reads the five training batches or the test batch as `LabelledImages`.
 
-    `data_dir` has the batches or their folder cifar-10-batches-bin; None means
-    TFDS's cifar10.
+    `folder` has the batches or their folder cifar-10-batches-bin.
     """
-    if data_dir is None:
-        return tfds_images.read("cifar10", training, NUM_CLASSES, CLASS_NAMES)
-    folder = pathlib.Path(data_dir)
-    if (folder / _FOLDER).is_dir():
-        folder /= _FOLDER
-    names = _TRAINING_FILES if training else ("test_batch.bin",)
-    paths = [find(folder, name) for name in names]
+    if (folder / "cifar-10-batches-bin").is_dir():
+        folder /= "cifar-10-batches-bin"
+    names = [f"data_batch_{number}" for number in range(1, 6)]
     batches = []
-    for path in paths:
+    for name in names if training else ["test_batch"]:
+        path = find(folder, f"{name}.bin")
         with reading(path):
-            content = np.frombuffer(path.read_bytes(), np.uint8)
+            # Unlike `np.fromfile`, it refuses an empty file.
+            content = np.memmap(path, np.uint8, "r")
             batches.append(content.reshape(-1, _RECORD_BYTES))
-            if not len(batches[-1]):
-                raise UserError(f"{path} is empty")
     records = np.concatenate(batches)
-    planes = records[:, 1:].reshape(-1, *_STORED_SHAPE)
+    images = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     return labelled_images(
-        paths[0].parent,
-        planes.transpose(0, 2, 3, 1),
-        records[:, 0],
-        NUM_CLASSES,
-        CLASS_NAMES,
+        folder, images, records[:, 0], NUM_CLASSES, CLASS_NAMES
     )

@@ -25,7 +25,7 @@ def test_images_are_planes_of_red_green_and_blue(tmp_path):
     images = tiny_files.random_images(10, 32, 32, 3)
     write_training(tmp_path, images, range(10))
     order = [0, 5, 1, 6, 2, 7, 3, 8, 4, 9]  # file by file
-    data = cifar10.read_cifar10(tmp_path, training=True)
+    data = cifar10.read_files(tmp_path, training=True)
     np.testing.assert_array_equal(data.images, images[order])
     assert data.labels.tolist() == order
     pipeline = cifar10.load(Split.VALID_TEST, Config(data_dir=tmp_path))

@@ -9,15 +9,12 @@ import numpy as np
 import tensorflow as tf
 
 from common.errors import UserError, reading
-from input_data import image_file
-from input_data.features import DIVIDED_FOR_TEST, DIVIDED_FOR_VALIDATION
-from input_data.files import labelled_images
-from input_data.images import make_pipeline
+from input_data.files import decode_image
+from input_data.images import labelled_images, make_pipeline
 from input_data.transforms import resize
 
 # About one image in this many is held out for testing or validation.
 HELD_OUT_SHARE = 5
-_HASH_BYTES = 8
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".gif", ".webp")
 
 
@@ -29,12 +26,7 @@ def load(split, config):
     holds out images for testing. It also holds out training images for
     validation. Hidden files and files without an image's suffix are ignored.
     """
-    if config.data_dir is None:
-        raise UserError(
-            "--dataset=images needs --data_dir, a folder with one sub-folder "
-            "of images for each class"
-        )
-    root, fingerprints = pathlib.Path(config.data_dir), {}
+    root, seed, fingerprints = pathlib.Path(config.data_dir), config.seed, {}
     classes = _folders(root)
     if classes == ["test", "train"]:
         classes = _folders(root / "train")
@@ -42,28 +34,25 @@ def load(split, config):
             _files(root / part, classes) for part in ("train", "test")
         )
     else:
-        train, test, fingerprints[DIVIDED_FOR_TEST] = divide(
-            _files(root, classes), config.seed, "test"
+        train, test, fingerprints["divided_for_test"] = divide(
+            _files(root, classes), seed, "test"
         )
     if split.is_held_out:
-        train, test, fingerprints[DIVIDED_FOR_VALIDATION] = divide(
-            train, config.seed, "validation"
+        train, test, fingerprints["divided_for_validation"] = divide(
+            train, seed, "validation"
         )
     files = train if split.is_training else test
     if not files:
-        raise UserError(
-            f"{root} has one image of each class, of which none can be held "
-            "out: add images"
-        )
+        raise UserError(f"{root} needs two images of a class to hold out one")
     # The first part of the files, with a small eval_size, has all classes.
     np.random.default_rng(0).shuffle(files)
-    images = _read(files, config.image_size, config.color)
+    images = _read(root, files, config.image_size, config.color)
     labels = [label for _, label in files]
     data = labelled_images(root, images, labels, len(classes), tuple(classes))
     return make_pipeline(
         data,
         config,
-        split_seed=config.seed if fingerprints else None,
+        split_seed=seed if fingerprints else None,
         split_fingerprints=fingerprints,
     )
 
@@ -76,21 +65,15 @@ def divide(files, seed, purpose):
     hash moves there. The digest is of those files: as long as it stays the
     same, no file has changed sides.
 
-    Args:
-      files: list of (path, class).
-      seed: int.
-      purpose: string, part of the hashed text.
-
-    Returns:
-      Lists of (path, class) of the files that stay and of those held out, and
-      the digest, a string.
+    Takes a list of (path, class); returns lists of those that stay and of
+    those held out, and the digest. `purpose` is part of the hashed text.
     """
-    bound = 2 ** (8 * _HASH_BYTES) // HELD_OUT_SHARE
+    bound = 2**64 // HELD_OUT_SHARE
 
     def place(file):
         name = f"{seed}/{purpose}/{file[0].parent.name}/{file[0].name}"
         digest = hashlib.sha256(os.fsencode(name)).digest()
-        return int.from_bytes(digest[:_HASH_BYTES], "big")
+        return int.from_bytes(digest[:8], "big")
 
     by_class = {}
     for file in files:
@@ -110,34 +93,37 @@ def divide(files, seed, purpose):
 def _folders(root):
     """The names of the visible sub-folders, sorted."""
     with reading(root):
-        folders = [path for path in root.iterdir() if path.is_dir()]
-    return sorted(p.name for p in folders if not p.name.startswith("."))
+        folders = [path.name for path in root.iterdir() if path.is_dir()]
+    names = sorted(name for name in folders if name[0] != ".")
+    if not names:
+        raise UserError(f"{root} has no folder of images for each class")
+    return names
 
 
 def _files(root, classes):
     """All (path, class) in the sub-folders, sorted."""
     files = []
     for name in _folders(root):
-        if name not in classes:
-            raise UserError(f"{root / name} is not a class of the training")
-        paths = sorted(
-            path
-            for path in (root / name).iterdir()
-            if path.suffix.lower() in _SUFFIXES and path.name[0] != "."
-        )
-        if not paths:
-            raise UserError(f"{root / name} has no images")
-        files += [(path, classes.index(name)) for path in paths]
-    if not files:
-        raise UserError(f"{root} has no folder of images for each class")
+        with reading(root / name):
+            label = classes.index(name)
+            paths = sorted(
+                path
+                for path in (root / name).iterdir()
+                if path.suffix.lower() in _SUFFIXES and path.name[0] != "."
+            )
+            if not paths:
+                raise ValueError("no images")
+        files += [(path, label) for path in paths]
     return files
 
 
-def _read(files, image_size, color):
+def _read(root, files, image_size, color):
     """uint8 array [N, H, W, C], resized to squares if there is a size."""
 
     def read(file):
-        image = image_file.read(file[0], color)
+        path, _ = file
+        with reading(path):
+            image = decode_image(path.read_bytes(), path, color)
         if image_size is None:
             return image
         with tf.device("CPU:0"):
@@ -145,9 +131,6 @@ def _read(files, image_size, color):
 
     with concurrent.futures.ThreadPoolExecutor() as executor:
         images = list(executor.map(read, files))
-    for (path, _), image in zip(files, images, strict=True):
-        if image.shape != images[0].shape:
-            raise UserError(
-                f"{path} and {files[0][0]} differ in size: add --image_size"
-            )
+    if len({image.shape for image in images}) > 1:
+        raise UserError(f"{root} has images of many sizes: add --image_size")
     return np.stack(images)

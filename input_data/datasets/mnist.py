@@ -1,55 +1,90 @@
-"""MNIST from its idx files, the reference's record files or TFDS.
+"""MNIST and MultiMNIST: idx files, the reference's record files or TFDS.
 
 The idx format: http://yann.lecun.com/exdb/mnist/ (two zero bytes, the type of
 the values, the number of axes, each axis as a big-endian uint32, the values).
+
+Record files of one digit: `data_dir` is a folder, and its file for the split is
+
+  TRAIN        train_{shift}shifted_mnist.tfrecords
+  TEST         test_0shifted_mnist.tfrecords
+  VALID_TRAIN  train_{shift}shifted_mnist_valid.tfrecords,
+               else valid_train_{shift}shifted_mnist.tfrecords
+  VALID_TEST   test_0shifted_mnist_valid.tfrecords,
+               else valid_test_0shifted_mnist.tfrecords
+
+For validation the reference's reader opens the first name, and its
+mnist_shift writes the second. Images are shifted and padded in the file.
+
+Two digits: `data_dir` is PREFIX.tfrecords@10 for the files
+PREFIX.tfrecords-00000-of-00010 and so on, for training and evaluation alike.
+Validation needs the files of multivalid_train and multivalid_test, as two pairs
+may share an image.
 """
 
-import numpy as np
+import dataclasses
+import pathlib
+import re
 
-from common.errors import reading
-from input_data.datasets import mnist_record_files, tfds_images
-from input_data.files import find, labelled_images, open_file
-from input_data.images import SINGLE_SHIFT, make_pipeline
-from input_data.registry import MAX_HELD_OUT, Split, select
+import numpy as np
+import tensorflow as tf
+
+from common.errors import UserError, reading
+from input_data.datasets import tfds_images
+from input_data.files import find, open_file
+from input_data.images import (
+    SINGLE_SHIFT,
+    SingleObjects,
+    labelled_images,
+    make_pipeline,
+    shift_of,
+)
+from input_data.pipeline import Pipeline
+from input_data.records import RecordFiles
+from input_data.registry import Split, select
+from input_data.transforms import unit_range
 
 NUM_CLASSES = 10
+# Keys of the labels and of the images of a record.
+SINGLE = ("label",), ("image_raw",)
+PAIR = ("label_1", "label_2"), ("image_raw_1", "image_raw_2", "merged_raw")
 _UNSIGNED_BYTE = 8
+# Height and width of MNIST's images, to which padding is added.
+_SIZE = 28
 
 
 def load(split, config):
-    """The pipeline of one split.
-
-    `data_dir` names record files or a folder with them, see
-    `mnist_record_files`, or else a folder with the idx files, plain or
-    gzipped; by default the images are TFDS's mnist.
-    """
-    if config.data_dir is not None:
-        pipeline = mnist_record_files.load(split, config)
-        if pipeline is not None:
-            return pipeline
-    return make_pipeline(
-        read_split(split, config.data_dir), config, SINGLE_SHIFT
-    )
+    """The pipeline of one split: of record files, else of idx files or TFDS."""
+    shards = re.fullmatch("(.+)@([1-9][0-9]*)", str(config.data_dir))
+    if shards:
+        return _load_pairs(split, config, shards[1], int(shards[2]))
+    if config.data_dir is not None and config.num_targets != 2:
+        shift = shift_of(config, SINGLE_SHIFT) if split.is_training else 0
+        for name in single_names(split, shift):
+            path = pathlib.Path(config.data_dir, name)
+            if path.is_file():
+                source = RecordFiles([path], *SINGLE, NUM_CLASSES)
+                pad = _padding(source)
+                if config.pad in (None, pad):
+                    unpadded = dataclasses.replace(config, shift=0, pad=0)
+                    return SingleObjects(source, unpadded, pad=pad or None)
+    data = read_split(split, config.data_dir)
+    return make_pipeline(data, config, SINGLE_SHIFT)
 
 
 def read_split(split, data_dir):
     """The `LabelledImages` of one split, from idx files or else TFDS."""
     training = split is not Split.TEST
     if data_dir is None:
-        data = tfds_images.read("mnist", training, NUM_CLASSES)
-    else:
-        data = _read_files(data_dir, "train" if training else "t10k")
-    return select(split, data, MAX_HELD_OUT)
-
-
-def _read_files(data_dir, prefix):
+        return select(split, tfds_images.read("mnist", training))
+    prefix = "train" if training else "t10k"
     names = (f"{prefix}-images-idx3-ubyte", f"{prefix}-labels-idx1-ubyte")
-    paths = [
-        find(data_dir, name, f"{name}.gz", hint=mnist_record_files.HINT)
-        for name in names
-    ]
+    hint = " nor record files with this --shift and --pad"
+    paths = [find(data_dir, name, f"{name}.gz", hint=hint) for name in names]
     images, labels = _read_idx(paths[0], 3), _read_idx(paths[1], 1)
-    return labelled_images(paths[0], images[..., None], labels, NUM_CLASSES)
+    return select(
+        split,
+        labelled_images(paths[0], images[..., None], labels, NUM_CLASSES),
+    )
 
 
 def _read_idx(path, num_axes):
@@ -61,3 +96,64 @@ def _read_idx(path, num_axes):
         shape = np.frombuffer(content, ">u4", num_axes, offset=4)
         pixels = np.frombuffer(content, np.uint8, offset=4 + 4 * num_axes)
         return pixels.reshape(shape)
+
+
+def single_names(split, shift):
+    """File names of single digits; the first is the one that we write."""
+    base = "train" if split.is_training else "test"
+    names = (
+        f"{base}_{shift}shifted_mnist{'_valid' * split.is_held_out}.tfrecords",
+        f"{split.value}_{shift}shifted_mnist.tfrecords",
+    )
+    return list(dict.fromkeys(names))
+
+
+def pairs_name(split, shift):
+    """The file name of pairs, without the number of a shard."""
+    return f"multi{split.value}_{shift}shifted_mnist.tfrecords"
+
+
+def shard_names(name, count):
+    """The file names of all shards of `name`."""
+    return [f"{name}-{shard:05d}-of-{count:05d}" for shard in range(count)]
+
+
+def _padding(source):
+    return max(0, source.shape[0] - _SIZE) // 2
+
+
+def _load_pairs(split, config, prefix, count):
+    name = pathlib.Path(prefix).name
+    if split.is_held_out and not name.startswith(f"multi{split.value}"):
+        raise UserError(
+            f"--validate needs --data_dir=...multi{split.value}... in place "
+            f"of {config.data_dir}; mnist_shift.py --split={split.value} "
+            "writes such files"
+        )
+    source = RecordFiles(shard_names(prefix, count), *PAIR, NUM_CLASSES)
+    is_padded = config.pad in (None, _padding(source))
+    if config.num_targets != 2 or config.shift is not None or not is_padded:
+        raise UserError(
+            f"--data_dir={config.data_dir} needs --num_targets=2, and no "
+            "--shift or another --pad"
+        )
+    return _PairRecords(
+        source,
+        source.shape[:2],
+        num_targets=2,
+        num_examples=min(config.eval_size, len(source)),
+        note="which evaluates on the records of --data_dir, those of the "
+        "training: for a test error name test records there",
+    )
+
+
+class _PairRecords(Pipeline):
+    """Two digits from each record, merged in the file."""
+
+    def _training_batch(self, indices, step, seed):
+        return self._evaluation_batch(indices)
+
+    def _evaluation_batch(self, indices):
+        labels, images = self._source.take_all(indices)
+        first, second, merged = map(unit_range, tf.unstack(images))
+        return self._batch(merged, (first, second), tf.unstack(labels))

@@ -17,13 +17,12 @@ from input_data.datasets import tfds_images
 from input_data.files import find
 from input_data.images import LabelledImages, StandardizedCrops
 from input_data.pipeline import Stream, step_seed
-from input_data.records import Layout, RecordFiles
+from input_data.records import RecordFiles
 from input_data.registry import Split, select
 
 CLASS_NAMES = ("animal", "human", "airplane", "truck", "car")
 NUM_CLASSES = len(CLASS_NAMES)
 CROP_SIZE = (32, 32)
-LAYOUT = Layout(("label",), ("image_raw",), NUM_CLASSES)
 _BATCH_SIZE = 512
 
 
@@ -37,12 +36,13 @@ def load(split, config):
     """
     training = split is not Split.TEST
     if config.data_dir is None:
-        images, labels, _ = tfds_images.read_smallnorb(training)
+        originals, labels, _ = tfds_images.read_smallnorb(training)
+        images = shrink(originals)
     else:
         hint = " (input_data/norb/norb_convert.py writes it)"
         path = find(config.data_dir, file_name(training), hint=hint)
         images, labels = read_records(path)
-    data = LabelledImages(shrink(images), labels, NUM_CLASSES, CLASS_NAMES)
+    data = LabelledImages(images, labels, NUM_CLASSES, CLASS_NAMES)
     part = select(split, data)
     return StandardizedCrops(part, CROP_SIZE, distort, config.eval_size)
 
@@ -59,17 +59,17 @@ def distort(images, step, seed):
 
 
 def read_records(path):
-    """Images uint8 [N, 2, 96, 96] and labels int32 [N] of a record file."""
-    records = RecordFiles([path], LAYOUT)
+    """Images uint8 [N, 48, 48, 2] and labels int32 [N] of a record file."""
+    records = RecordFiles([path], ["label"], ["image_raw"], NUM_CLASSES)
     height, width, depth = records.shape
-    images = np.empty((len(records), depth, height, width), np.uint8)
-    labels = np.empty(len(records), np.int32)
+    images, labels = [], []
     for start in range(0, len(records), _BATCH_SIZE):
-        indices = np.arange(start, min(start + _BATCH_SIZE, len(records)))
-        (labels[indices],), (batch,) = records.read(indices)
+        stop = min(start + _BATCH_SIZE, len(records))
+        batch_labels, batch = records.read(np.arange(start, stop))
         # Depth comes last in the shape but first in the pixels.
-        images[indices] = batch.reshape(-1, depth, height, width)
-    return images, labels
+        images.append(shrink(batch.reshape(-1, depth, height, width)))
+        labels.append(batch_labels[0])
+    return np.concatenate(images), np.concatenate(labels)
 
 
 def shrink(images):

@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from common.files import make_folder, refuse_existing, remove_partial
-from input_data.datasets import digits, mnist
 from input_data.datasets.affnist import IMAGE_SIZE, file_name, write_file
+from input_data.generators.shifted_records import read_digits
 from input_data.images import LabelledImages
 from input_data.transforms import project
 
@@ -23,22 +23,14 @@ _BATCH_SIZE = 1000
 
 
 def generate(dataset, data_dir, split, output_dir, copies, seed):
-    """Writes the affNIST file of a split.
+    """Writes the affNIST file of a `Split`.
 
-    Args:
-      dataset: string, "mnist" or "digits".
-      data_dir: path of the folder with MNIST's idx files, or None for TFDS.
-      split: `Split`.
-      output_dir: path of the folder to write to; created if needed.
-      copies: int, of each image.
-      seed: int.
+    The images are those of `dataset`, "mnist" or "digits"; `data_dir` has
+    MNIST's idx files, or is None for TFDS.
     """
     path = pathlib.Path(output_dir) / file_name(split)
     refuse_existing(path)
-    if dataset == "digits":
-        data = digits.read_split(split)
-    else:
-        data = mnist.read_split(split, data_dir)
+    data = read_digits(dataset, split, data_dir)
     remove_partial(make_folder(output_dir))
     transformed = transform(data, copies, seed)
     write_file(path, transformed)
@@ -46,11 +38,10 @@ def generate(dataset, data_dir, split, output_dir, copies, seed):
 
 
 def transform(data, copies, seed):
-    """Transforms every image of one channel `copies` times.
+    """Transforms each image [H, W, 1] `copies` times.
 
-    Returns:
-      `LabelledImages` [copies * N, 40, 40, 1]: one copy of every image, then
-      the next, so that any first part is a fair sample.
+    Returns `LabelledImages` [copies * N, 40, 40, 1]: one copy of every image,
+    then the next, so that any first part is a fair sample.
     """
     generator = np.random.default_rng(seed)
     shape = (IMAGE_SIZE, IMAGE_SIZE, 1)
@@ -75,39 +66,32 @@ def draw_matrices(generator, count):
     shear = generator.uniform(-MAX_SHEAR, MAX_SHEAR, count)
     scale = generator.uniform(*SCALE_RANGE, (count, 2))
     cos, sin = np.cos(angle), np.sin(angle)
-    rotations = np.stack([cos, -sin, sin, cos], axis=-1).reshape(-1, 2, 2)
-    shears = np.tile(np.eye(2), (count, 1, 1))
-    shears[:, 0, 1] = shear
-    return rotations @ shears * scale[:, np.newaxis, :]
+    # [[cos, -sin], [sin, cos]] @ [[1, shear], [0, 1]] @ diag(scale)
+    entries = [cos, cos * shear - sin, sin, sin * shear + cos]
+    return np.stack(entries, 1).reshape(-1, 2, 2) * scale[:, np.newaxis]
 
 
 def draw_offsets(generator, images, matrices):
-    """Draws uniform positions that keep all ink on the canvas.
+    """Draws uniform positions that keep all ink on the canvas, float [B, 2].
 
-    Returns:
-      float array [B, 2], the position of the image's (x, y) = (0, 0) on the
-      canvas. Ink larger than the canvas is centered.
+    They are those of the image's (x, y) = (0, 0). Ink larger than the canvas is
+    centered.
     """
     _, height, width, _ = images.shape
     y, x = np.mgrid[:height, :width].reshape(2, -1)
-    ink = images.reshape(len(images), -1) > 0  # [B, H * W]
+    ink = images.reshape(len(images), 1, -1) > 0  # [B, 1, H * W]
     # An image without ink has its corner as its only point.
-    ink[:, 0] |= ~ink.any(axis=1)
-    offsets = np.empty((len(images), 2))
-    for axis in (0, 1):
-        row = matrices[:, axis, :]  # [B, 2]
-        places = row[:, :1] * x + row[:, 1:] * y  # [B, H * W]
-        # Interpolation reaches one pixel of the image around each.
-        reach = np.abs(row).sum(axis=1)
-        first = np.where(ink, places, np.inf).min(axis=1) - reach
-        last = np.where(ink, places, -np.inf).max(axis=1) + reach
-        low, high = -1 - first, IMAGE_SIZE - last
-        fits = low <= high
-        middle = (low + high) / 2
-        offsets[:, axis] = generator.uniform(
-            np.where(fits, low, middle), np.where(fits, high, middle)
-        )
-    return offsets
+    ink[..., 0] |= ~ink.any(axis=-1)
+    places = matrices[..., :1] * x + matrices[..., 1:] * y  # [B, 2, H * W]
+    # Interpolation reaches one pixel of the image around each.
+    reach = np.abs(matrices).sum(axis=-1)
+    first = places.min(axis=-1, where=ink, initial=np.inf) - reach
+    last = places.max(axis=-1, where=ink, initial=-np.inf) + reach
+    low, high = -1 - first, IMAGE_SIZE - last  # [B, 2]
+    middle = (low + high) / 2
+    return generator.uniform(
+        np.minimum(low, middle).T, np.maximum(high, middle).T
+    ).T
 
 
 def warp(images, matrices, offsets):

@@ -1,5 +1,7 @@
 import gzip
+import io
 import struct
+import urllib.request
 
 import numpy as np
 import pytest
@@ -7,7 +9,6 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from common.errors import UserError
-from input_data.datasets import tfds_images
 from input_data.generators.norb_conversion import convert
 from testing import tiny_files
 
@@ -93,7 +94,9 @@ def test_novel_viewpoints_are_kept_for_a_test(tmp_path, novel):
 
 
 def test_converts_tfds(tmp_path, monkeypatch):
-    monkeypatch.setattr(tfds_images, "has_network", lambda: True)
+    monkeypatch.setattr(
+        urllib.request, "urlopen", lambda *_, **__: io.BytesIO()
+    )
     cameras = tiny_files.random_images(2, 96, 96, 1)
 
     def examples(self, split, **_):

@@ -5,251 +5,204 @@ A record depends on the seed and its number alone: the files are the same with
 any number of workers.
 """
 
-import concurrent.futures
 import functools
 import multiprocessing
 import os
-import pathlib
 import signal
 import sys
-import threading
-import typing
 
 import numpy as np
-import tensorflow as tf
 import tqdm
 
-from common.errors import UserError, reading
-from common.files import atomic_write, make_folder, remove_partial
-from input_data.datasets import digits, mnist, mnist_record_files
+from common.errors import Interrupted, UserError, handling_signals, reading
+from common.files import make_folder, remove_partial
+from input_data.datasets import digits, mnist
 from input_data.pairs import group_by_class
 from input_data.records import FRAME_OVERHEAD, encode_example, write_records
 from input_data.registry import Split
 
 # Random numbers reserved for each pair; a multiple of Philox's 4.
 _DRAWS = 8
-# Pairs drawn at once.
+# Records made at once.
 _CHUNK = 512
 
 
-class Shard(typing.NamedTuple):
-    """One file: records `first` to `stop` - 1 of all that a job writes."""
-
-    path: pathlib.Path
-    first: int
-    stop: int
-
-
 def generate(job, num_workers=1):
-    """Writes all files of a `Job` that do not exist yet; returns all paths.
+    """Writes all files of a `Job` that do not exist yet.
 
     Raises:
       UserError: if an existing file has other records.
+      Interrupted: after a signal.
     """
-    shards, missing = prepare(job)
+
+    def stop(number, frame):
+        raise Interrupted("Interrupted; complete files are kept.", number)
+
+    with handling_signals(stop):
+        shards, missing = prepare(job)
+        written = _write(job, missing, num_workers)
+        options = {"total": len(missing), "unit": "file", "file": sys.stdout}
+        for _ in tqdm.tqdm(written, **options):
+            pass
+    (first, *_), (last, *_) = shards[0], shards[-1]
+    print(f"{len(shards)} files, {first} to {last.name}")
+    if not job.multi_targets and job.shift and "test" in job.split:
+        print("Note: readers expect --shift=0 of single test digits")
+
+
+def _write(job, shards, num_workers):
     write = functools.partial(write_shard, job)
     if num_workers == 1:
-        _finish(map(write, missing), len(missing))
+        yield from map(write, shards)
     else:
         # Forked processes would share the locks of TensorFlow's threads.
         context = multiprocessing.get_context("spawn")
-        with concurrent.futures.ProcessPoolExecutor(
-            num_workers, context, _start_worker
-        ) as pool:
-            try:
-                _finish(pool.map(write, missing), len(missing))
-            except BaseException:
-                for worker in multiprocessing.active_children():
-                    worker.terminate()
-                raise
-    return [shard.path for shard in shards]
+        # Ctrl-C is left to the main process, which ends its workers.
+        ignore_interrupt = (signal.signal, (signal.SIGINT, signal.SIG_IGN))
+        with context.Pool(num_workers, *ignore_interrupt) as pool:
+            yield from pool.imap_unordered(write, shards)
 
 
 def prepare(job):
     """Creates the folder of a job and checks its existing files.
 
     Returns:
-      (shards, missing): lists of `Shard`, all and those to write.
+      (shards, missing): all files and those to write, lists of (path, start,
+      stop) with the records from `start` to `stop` - 1 of the job.
     """
-    split, total = Split(job.split), _contents(job).num_records
+    split = Split(job.split)
+    num_images = len(read_digits(job.dataset, split, job.data_dir))
     if job.multi_targets:
+        total = num_images * job.num_pairs
         count = -(-total // job.max_shard) if job.max_shard else 1
-        name = mnist_record_files.pairs_name(split, job.shift)
-        names = [
-            mnist_record_files.shard_name(name, number, count)
-            for number in range(count)
-        ]
+        name = mnist.pairs_name(split, job.shift)
+        names = mnist.shard_names(name, count)
     else:
-        names = mnist_record_files.single_names(split, job.shift)[:1]
+        total = num_images * (2 * job.shift + 1) ** 2
+        names = mnist.single_names(split, job.shift)[:1]
     folder = make_folder(job.data_dir)
     remove_partial(folder)
     ends = [number * total // len(names) for number in range(len(names) + 1)]
-    shards = [
-        Shard(folder / name, *bounds)
-        for name, *bounds in zip(names, ends, ends[1:], strict=False)
-    ]
-    return shards, [shard for shard in shards if not _exists(job, shard)]
+    paths = [folder / name for name in names]
+    shards = list(zip(paths, ends, ends[1:], strict=False))
+    return shards, [shard for shard in shards if not _exists(job, *shard)]
 
 
 def write_shard(job, shard):
     """Writes one file of a job, whole or not at all."""
-    with atomic_write(shard.path) as partial:
-        records = _contents(job).records(shard.first, shard.stop)
-        write_records(partial, records)
+    path, start, stop = shard
+    write_records(path, _records(job, start, stop))
 
 
-def _finish(results, total):
-    interval = 0.1 if sys.stdout.isatty() else 10
-    options = {"file": sys.stdout, "mininterval": interval, "unit": "file"}
-    for _ in tqdm.tqdm(results, total=total, **options):
-        pass
-
-
-def _start_worker():
-    """Leaves Ctrl-C to the main process and ends with it."""
-
-    def end_with_parent():
-        multiprocessing.parent_process().join()
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=end_with_parent, daemon=True).start()
-
-
-@functools.lru_cache(maxsize=1)
-def _contents(job):
-    """The records of a job; a process that writes many files reads once."""
-    if job.dataset == "digits":
-        data = digits.read_split(Split(job.split))
-    else:
-        data = mnist.read_split(Split(job.split), job.data_dir)
-    return (DigitPairs if job.multi_targets else ShiftedDigits)(data, job)
-
-
-def _exists(job, shard):
+def _exists(job, path, start, stop):
     """Whether a file exists; raises UserError if it has other records.
 
     The name of a file does not tell its padding, seed and number of pairs.
     """
-    if not shard.path.exists():
+    if not path.exists():
         return False
-    (record,) = _contents(job).records(shard.first, shard.first + 1)
-    size = (shard.stop - shard.first) * (len(record) + FRAME_OVERHEAD)
-    with reading(shard.path):
-        dataset = tf.data.TFRecordDataset(str(shard.path))
-        first = next(dataset.as_numpy_iterator())
-    if first != record or shard.path.stat().st_size != size:
+    (record,) = _records(job, start, start + 1)
+    frame_bytes = len(record) + FRAME_OVERHEAD
+    with reading(path), open(path, "rb") as file:
+        is_same = record in file.read(frame_bytes)
+        is_same &= file.seek(0, os.SEEK_END) == (stop - start) * frame_bytes
+    if not is_same:
         raise UserError(
-            f"{shard.path} was written with other settings; remove it or "
-            "choose another --data_dir"
+            f"{path} was written with other settings; remove it or choose "
+            "another --data_dir"
         )
     return True
 
 
-class ShiftedDigits:
-    """Every image at every offset: row offsets outside, columns inside.
+@functools.lru_cache(maxsize=1)
+def read_digits(dataset, split, data_dir):
+    """The `LabelledImages` of a `Split` of "digits" or "mnist", read once."""
+    if dataset == "digits":
+        return digits.read_split(split)
+    return mnist.read_split(split, data_dir)
 
-    Args:
-      data: `LabelledImages` of one channel.
-      job: `Job` with shift and pad.
 
-    Attributes:
-      num_records: int.
+def _records(job, start, stop):
+    """Yields the records from `start` to `stop` - 1 as bytes."""
+    data = read_digits(job.dataset, Split(job.split), job.data_dir)
+    make_records = digit_pairs if job.multi_targets else shifted_digits
+    return make_records(data, job, start, stop)
+
+
+def shifted_digits(data, job, start, stop):
+    """Yields records of every image at every offset.
+
+    The number of a record counts column offsets, then row offsets, then the
+    images of `data`, `LabelledImages` of one channel.
     """
-
-    def __init__(self, data, job):
-        self._labels = data.labels.tolist()
-        self._shifted = _all_shifts(data.images, job)
-        self._offsets = 2 * job.shift + 1
-        self.num_records = len(data) * self._offsets**2
-
-    def records(self, start, stop):
-        """Yields the records from `start` to `stop` - 1 as bytes."""
-        for number in range(start, stop):
-            image, offset = divmod(number, self._offsets**2)
-            row, column = divmod(offset, self._offsets)
-            yield _encode(
-                {"label": self._labels[image]},
-                {"image_raw": self._shifted[image, row, column]},
-            )
+    num_offsets = 2 * job.shift + 1
+    shape = (len(data), num_offsets, num_offsets)
+    for numbers in _chunks(start, stop):
+        image, row, column = np.unravel_index(numbers, shape)
+        shifted = _shift(data.images[image], row, column, job)
+        yield from _encode(mnist.SINGLE, [data.labels[image]], [shifted])
 
 
-class DigitPairs:
-    """Two overlapping digits of different classes, num_pairs for each image.
+def digit_pairs(data, job, start, stop):
+    """Yields records of two overlapping digits of different classes.
 
-    The first digit of record k is image k modulo N. The second is uniform
-    among the images of other classes, all offsets are uniform, and the two
-    are merged by min(255, a + b) (section 6 of the paper).
-
-    Args:
-      data: `LabelledImages` of one channel.
-      job: `Job`; each seed and split has its own pairs.
-
-    Attributes:
-      num_records: int.
+    The first digit of record k is image k modulo N of `data`, `LabelledImages`
+    of one channel. The second is uniform among the images of other classes,
+    all offsets are uniform, and the two are merged by min(255, a + b) (section
+    6 of the paper). Each seed and split has its own pairs.
     """
-
-    def __init__(self, data, job):
-        self._order, self._starts, self._counts = group_by_class(data)
-        self._labels = data.labels
-        self._shifted = _all_shifts(data.images, job)
-        self._offsets = 2 * job.shift + 1
-        split = list(Split).index(Split(job.split))
-        self._key = np.array([job.seed, split], np.uint64)
-        self.num_records = len(data) * job.num_pairs
-
-    def records(self, start, stop):
-        """Yields the records from `start` to `stop` - 1 as bytes."""
-        for first in range(start, stop, _CHUNK):
-            yield from self._chunk(first, min(first + _CHUNK, stop))
-
-    def _chunk(self, start, stop):
-        first = np.arange(start, stop) % len(self._labels)
-        label = self._labels[first]
-        others = len(self._labels) - self._counts[label]
+    order, starts, counts = group_by_class(data)
+    split = list(Split).index(Split(job.split))
+    key = np.array([job.seed, split], np.uint64)
+    for numbers in _chunks(start, stop):
+        first = numbers % len(data)
+        label = data.labels[first]
         # Philox's raw numbers are the same in every version of NumPy, and
         # those of a record do not depend on the records before it.
-        generator = np.random.Philox(key=self._key)
-        generator.advance(start * _DRAWS // 4)
-        raw = generator.random_raw((stop - start) * _DRAWS) >> np.uint64(32)
+        generator = np.random.Philox(key=key)
+        generator.advance(int(numbers[0]) * _DRAWS // 4)
+        raw = generator.random_raw(len(numbers) * _DRAWS) >> np.uint64(32)
         draws = raw.astype(np.int64).reshape(-1, _DRAWS).T
-        rank = draws[0] * others >> 32
-        row_1, column_1, row_2, column_2 = draws[1:5] * self._offsets >> 32
+        rank = draws[0] * (len(data) - counts[label]) >> 32
+        offsets = draws[1:5] * (2 * job.shift + 1) >> 32
         # Skip the range of the first digit's class.
-        rank += np.where(rank < self._starts[label], 0, self._counts[label])
-        second = self._order[rank]
-        images_1 = self._shifted[first, row_1, column_1]
-        images_2 = self._shifted[second, row_2, column_2]
+        rank += np.where(rank < starts[label], 0, counts[label])
+        second = order[rank]
+        images_1 = _shift(data.images[first], *offsets[:2], job)
+        images_2 = _shift(data.images[second], *offsets[2:], job)
         merged = images_1 + np.minimum(images_2, 255 - images_1)
-        for number in range(stop - start):
-            yield _encode(
-                {
-                    "label_1": int(label[number]),
-                    "label_2": int(self._labels[second[number]]),
-                },
-                {
-                    "image_raw_1": images_1[number],
-                    "image_raw_2": images_2[number],
-                    "merged_raw": merged[number],
-                },
-            )
+        labels = [label, data.labels[second]]
+        yield from _encode(mnist.PAIR, labels, [images_1, images_2, merged])
 
 
-def _all_shifts(images, job):
-    """All shifts of padded images: a view uint8 [N, rows, columns, H, W].
+def _chunks(start, stop):
+    for first in range(start, stop, _CHUNK):
+        yield np.arange(first, min(first + _CHUNK, stop))
 
-    The image at (n, row, column) is moved by row - shift and column - shift.
+
+def _shift(images, row, column, job):
+    """Pads images, then moves them by `row` and `column` minus job.shift.
+
+    Takes uint8 [B, H, W, 1] and int64 [B], from 0 to 2 * job.shift; returns
+    uint8 [B, H + 2 * job.pad, W + 2 * job.pad].
     """
-    _, height, width, _ = images.shape
     border = (job.pad + job.shift, job.pad + job.shift)
     canvas = np.pad(images[..., 0], ((0, 0), border, border))
-    size = (height + 2 * job.pad, width + 2 * job.pad)
+    size = np.add(images.shape[1:3], 2 * job.pad)
     windows = np.lib.stride_tricks.sliding_window_view(canvas, size, (1, 2))
-    return windows[:, ::-1, ::-1]
+    last = 2 * job.shift
+    return windows[np.arange(len(images)), last - row, last - column]
 
 
-def _encode(labels, images):
-    height, width = next(iter(images.values())).shape
-    pixels = {name: image.tobytes() for name, image in images.items()}
+def _encode(keys, labels, images):
+    """Yields records from lists of labels [B] and of images [B, H, W].
+
+    `keys` are `mnist.SINGLE` or `mnist.PAIR`.
+    """
+    _, height, width = images[0].shape
     size = {"height": height, "width": width, "depth": 1}
-    return encode_example({**size, **labels, **pixels})
+    names = sum(keys, ())
+    columns = [values.tolist() for values in labels]
+    columns += [map(np.ndarray.tobytes, values) for values in images]
+    for values in zip(*columns, strict=True):
+        yield encode_example(size | dict(zip(names, values, strict=True)))

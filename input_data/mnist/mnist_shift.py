@@ -10,36 +10,70 @@ that the same command continues after an interruption. For several machines see
 mnist_shift_beam.py.
 """
 
-import os
+import dataclasses
 import pathlib
 import sys
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-if __name__ == "__main__":
-    # Finds the project's packages from any folder.
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+# Finds the project's packages from any folder.
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 from absl import flags
 
-from common.errors import Interrupted, handling_signals
-from common.flags import define, run, settings_of
-from input_data.generators.job import Job
+from common.flags import define, field, run, settings_of
+from input_data.registry import Split
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """Which record files to write; the defaults are the reference's."""
+
+    data_dir: str | None = field(
+        None,
+        "Folder for the record files; with --dataset=mnist it holds the idx "
+        "files.",
+    )
+    dataset: str = field(
+        "mnist", "mnist, or the embedded digits.", choices=("mnist", "digits")
+    )
+    split: str = field(
+        Split.VALID_TRAIN.value,
+        "Which images; the two splits of validation divide the training "
+        "images.",
+        choices=tuple(split.value for split in Split),
+    )
+    shift: int = field(
+        2,
+        "Pixels by which a digit moves at most along each axis. Readers expect "
+        "single test digits with 0.",
+        at_least=0,
+    )
+    pad: int = field(0, "Black pixels added on each side.", at_least=0)
+    multi_targets: bool = field(
+        False,
+        "Whether to merge pairs of digits; else single digits are written at "
+        "all offsets.",
+    )
+    num_pairs: int = field(
+        1000, "With --multi_targets: pairs for each image.", at_least=1
+    )
+    max_shard: int = field(
+        0,
+        "With --multi_targets: largest number of records in a file; 0 writes "
+        "one file.",
+        at_least=0,
+    )
+    seed: int = field(
+        0,
+        "With --multi_targets: seed of the pairs and their offsets.",
+        at_least=0,
+    )
 
 
 def main(_):
     """Runs the command."""
     from input_data.generators.shifted_records import generate
 
-    job = settings_of(Job)
-    with handling_signals(_stop):
-        paths = generate(job, flags.FLAGS.num_workers)
-    print(f"{len(paths)} files, {paths[0]} to {paths[-1].name}")
-    if not job.multi_targets and job.shift and "test" in job.split:
-        print("Note: readers expect --shift=0 of single test digits")
-
-
-def _stop(number, frame):
-    raise Interrupted("Interrupted; complete files are kept.", number)
+    generate(settings_of(Job), flags.FLAGS.num_workers)
 
 
 if __name__ == "__main__":

@@ -10,28 +10,25 @@ to the folder and this project on their path.
 """
 
 import functools
-import os
 import pathlib
 import sys
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-if __name__ == "__main__":
-    # Finds the project's packages from any folder.
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+# Finds the project's packages from any folder.
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 from absl import app, flags
 
-from common.errors import UserError, exit_on_user_error
+from common.errors import UserError, exit_on_user_error, reading
 from common.flags import define, settings_of
-from input_data.generators.job import Job
+from input_data.mnist.mnist_shift import Job
 
 
 def main(argv):
-    """Runs the command; `argv` has the flags of Beam."""
-    try:
-        from apache_beam.options.pipeline_options import PipelineOptions
-    except ImportError as error:
-        raise UserError(f"{error}; run: pip install '.[beam]'") from None
+    """Writes the files that do not exist yet; `argv` has Beam's flags."""
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    from input_data.generators.shifted_records import prepare, write_shard
 
     def refuse_unknown(parser):
         _, unknown = parser.parse_known_args(argv[1:])
@@ -40,33 +37,17 @@ def main(argv):
 
     options = PipelineOptions(argv[1:])
     options.get_all_options(add_extra_args_fn=refuse_unknown)
-    generate(settings_of(Job), options)
-
-
-def generate(job, options):
-    """Writes all files of a `Job` that do not exist yet.
-
-    Args:
-      job: `Job`.
-      options: Beam's `PipelineOptions`.
-    """
-    import apache_beam as beam
-
-    from input_data.generators.shifted_records import prepare, write_shard
-
+    job = settings_of(Job)
     _, missing = prepare(job)
     with beam.Pipeline(options=options) as pipeline:
-        shards = pipeline | beam.Create(missing)
-        # Without Reshuffle a runner may give all files to one worker.
         write = beam.Map(functools.partial(write_shard, job))
-        _ = shards | beam.Reshuffle() | write
+        # Without Reshuffle a runner may give all files to one worker.
+        _ = pipeline | beam.Create(missing) | beam.Reshuffle() | write
 
 
 def _parse_flags(argv):
-    try:
+    with reading("flags"):
         return flags.FLAGS(argv, known_only=True)
-    except flags.Error as error:
-        raise UserError(str(error)) from None
 
 
 if __name__ == "__main__":

@@ -14,14 +14,11 @@ viewpoints, 8,100 and 8,100, and the 16,200 test images of the others to
 OUT/novel/testduo.tfrecords.
 """
 
-import os
 import pathlib
 import sys
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-if __name__ == "__main__":
-    # Finds the project's packages from any folder.
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+# Finds the project's packages from any folder.
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 from absl import flags
 

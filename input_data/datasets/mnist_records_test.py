@@ -111,7 +111,7 @@ def test_padded_records(tmp_path):
         spec = load(Split.TRAIN, tmp_path, shift=6, pad=pad).spec
         assert spec.shape == keys.ImageShape(40, 40, 1, 10)
         assert spec.pad == 6
-    with pytest.raises(UserError, match="--pad=0"):
+    with pytest.raises(UserError, match="--pad"):
         load(Split.TRAIN, tmp_path, shift=6, pad=0)
     spec = load(Split.TRAIN, tmp_path, shift=6, distort=True).spec
     assert spec.shape == keys.ImageShape(36, 36, 1, 10)

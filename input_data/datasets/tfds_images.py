@@ -24,10 +24,6 @@ def load(split, config):
 
     Evaluation uses the split test, or else validation, or else the last fifth
     of train, at most 10,000 images.
-
-    Raises:
-      UserError: if there is no such set, it has no labelled images, their
-        sizes vary and no `image_size` is given, or it cannot be downloaded.
     """
     builder = _open(config.dataset.removeprefix(TFDS_PREFIX), config.data_dir)
     splits = builder.info.splits

@@ -103,10 +103,8 @@ class SingleObjects(Pipeline):
     of the reference's 25 copies of each image. Last come Efficient-CapsNet's
     augmentation (`augment`) and the reference's `distort`.
 
-    Args:
-      source: `ImageTensors`, or another class with its methods and attributes.
-      config: `Config` with shift and pad.
-      **spec: other attributes of the `Spec`.
+    `source` is `ImageTensors` or `RecordFiles`, `config` a `Config` with shift
+    and pad, and `spec` other attributes of the `Spec`.
     """
 
     def __init__(self, source, config, **spec):

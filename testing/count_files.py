@@ -43,7 +43,8 @@ def count():
             sys.setprofile(profile)
             # tf.data would call this in threads of its own.
             step = tf.constant(1, tf.int64)
-            self._job.pipeline._training_batch(step, 8, seed=0)
+            indices = tf.range(8, dtype=tf.int64)
+            self._job.pipeline._training_batch(indices, step, seed=0)
 
     TrainingCallback.on_train_batch_end = follow_and_count
     with tempfile.TemporaryDirectory() as folder:

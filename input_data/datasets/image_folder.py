@@ -30,9 +30,8 @@ def load(split, config):
     classes = _folders(root)
     if classes == ["test", "train"]:
         classes = _folders(root / "train")
-        train, test = (
-            _files(root / part, classes) for part in ("train", "test")
-        )
+        train = _files(root / "train", classes)
+        test = _files(root / "test", classes)
     else:
         train, test, fingerprints["divided_for_test"] = divide(
             _files(root, classes), seed, "test"
@@ -43,7 +42,9 @@ def load(split, config):
         )
     files = train if split.is_training else test
     if not files:
-        raise UserError(f"{root} needs two images of a class to hold out one")
+        raise UserError(
+            f"{root} needs a folder for each class, with two images or more"
+        )
     # The first part of the files, with a small eval_size, has all classes.
     np.random.default_rng(0).shuffle(files)
     images = _read(root, files, config.image_size, config.color)
@@ -94,10 +95,7 @@ def _folders(root):
     """The names of the visible sub-folders, sorted."""
     with reading(root):
         folders = [path.name for path in root.iterdir() if path.is_dir()]
-    names = sorted(name for name in folders if name[0] != ".")
-    if not names:
-        raise UserError(f"{root} has no folder of images for each class")
-    return names
+    return sorted(name for name in folders if name[0] != ".")
 
 
 def _files(root, classes):

@@ -36,8 +36,8 @@ def load(split, config):
     """
     training = split is not Split.TEST
     if config.data_dir is None:
-        originals, labels, _ = tfds_images.read_smallnorb(training)
-        images = shrink(originals)
+        images, labels, _ = tfds_images.read_smallnorb(training)
+        images = shrink(images)
     else:
         hint = " (input_data/norb/norb_convert.py writes it)"
         path = find(config.data_dir, file_name(training), hint=hint)

@@ -15,8 +15,7 @@ from input_data.transforms import resize
 
 _PROBE_URL = "https://storage.googleapis.com"
 _PROBE_SECONDS = 8
-# A batch of this size is a whole split.
-_ALL = 2**31
+_BATCH_SIZE = 256
 
 
 def load(split, config):
@@ -24,10 +23,6 @@ def load(split, config):
 
     Evaluation uses the split test, or else validation, or else the last fifth
     of train, at most 10,000 images.
-
-    Raises:
-      UserError: if there is no such set, it has no labelled images, their
-        sizes vary and no `image_size` is given, or it cannot be downloaded.
     """
     builder = _open(config.dataset.removeprefix(TFDS_PREFIX), config.data_dir)
     splits = builder.info.splits
@@ -62,7 +57,7 @@ def read_smallnorb(training):
     builder = _open("smallnorb")
     with reading(builder.data_dir):
         dataset = builder.as_dataset(split="train" if training else "test")
-        arrays = next(dataset.batch(_ALL).as_numpy_iterator())
+        arrays = _arrays(dataset)
     images = np.stack([arrays["image"], arrays["image2"]], axis=1)
     meta = (
         arrays["instance"],
@@ -114,7 +109,12 @@ def _read(builder, split_name, image_size=None):
                 "--image_size"
             )
         dataset = builder.as_dataset(split=split_name)
-        dataset = dataset.map(prepare, tf.data.AUTOTUNE).batch(_ALL)
-        arrays = next(dataset.as_numpy_iterator())
+        arrays = _arrays(dataset.map(prepare, tf.data.AUTOTUNE))
         classes = (label.num_classes, tuple(label.names))
     return labelled_images(builder.data_dir, *arrays, *classes)
+
+
+def _arrays(dataset):
+    """All elements of a `tf.data.Dataset`, as one structure of arrays."""
+    batches = dataset.batch(_BATCH_SIZE).as_numpy_iterator()
+    return tf.nest.map_structure(lambda *a: np.concatenate(a), *batches)

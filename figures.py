@@ -30,7 +30,6 @@ Existing files of the same names in --output_dir are replaced.
 """
 
 import dataclasses
-import importlib
 import pathlib
 
 from absl import flags as absl_flags
@@ -41,14 +40,14 @@ from common.files import make_folder, write_files
 from common.startup import load_backend
 from config import DATA_FLAGS, Config
 
-# Modules of visualisation.
-FIGURES = (
-    "reconstructions",
-    "perturbations",
-    "multimnist",
-    "routing",
-    "embedding",
-)
+# Functions of visualisation.capsule_figures, and how many examples they show.
+FIGURES = {
+    "reconstructions": 6,
+    "perturbations": 10,
+    "multimnist": 5,
+    "routing": 4,
+    "embedding": 1000,
+}
 _FLAGS = (*DATA_FLAGS, "checkpoint", "hparams_override", "model", "num_trials")
 
 
@@ -72,6 +71,7 @@ def draw(names, config, num_examples=None):
         raise UserError("--checkpoint is required")
     from training.checkpoint import open_checkpoint
     from training.evaluate import Evaluator
+    from visualisation import capsule_figures
     from visualisation.trained_model import TrainedModel
 
     checkpoint = open_checkpoint(config.checkpoint)
@@ -81,8 +81,8 @@ def draw(names, config, num_examples=None):
     trained = TrainedModel(*evaluator.load(checkpoint), title)
     files = {}
     for name in names:
-        figure = importlib.import_module(f"visualisation.{name}")
-        files |= figure.make(trained, **_given(num_examples))
+        draw_figure = getattr(capsule_figures, name)
+        files |= draw_figure(trained, num_examples or FIGURES[name])
     return files, checkpoint.step
 
 
@@ -124,13 +124,7 @@ def draw_transfer(arguments, config, num_examples=None):
             pipelines.add(run["pairs"].pipeline)
     if len(pipelines) != 1:
         raise UserError("name models that were trained on the same images")
-    return transfer.make(
-        predictions, pairs, config.seed, **_given(num_examples)
-    )
-
-
-def _given(num_examples):
-    return {} if num_examples is None else {"num_examples": num_examples}
+    return transfer.make(predictions, pairs, config.seed, num_examples or 8)
 
 
 def write_summaries(summary_dir, files, step):

@@ -25,7 +25,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from common.errors import UserError
+from common.errors import UserError, reading
 from demonstration.model import MAX_FILE_BYTES
 
 _PAGE = pathlib.Path(__file__).parent / "page"
@@ -46,15 +46,7 @@ _HEADERS = {
 
 
 def make_app(model, host="127.0.0.1"):
-    """The application that serves the page and its requests.
-
-    Args:
-      model: `DemoModel`.
-      host: string, the address or name that the server listens on.
-
-    Returns:
-      `Starlette`.
-    """
+    """The `Starlette` application of a `DemoModel` on a host."""
     # One request at a time reads its body and computes, so that memory holds
     # one upload only.
     lock = asyncio.Lock()
@@ -70,9 +62,6 @@ def make_app(model, host="127.0.0.1"):
 
         return Route(path, endpoint, methods=["POST"])
 
-    def drawing(body, query):
-        return model.predict_drawing(body)
-
     def file(body, query):
         name = query.get("name", "the file")
         return model.predict_file(body, name, query.get("invert") == "true")
@@ -86,9 +75,12 @@ def make_app(model, host="127.0.0.1"):
         return {"reconstruction": picture}
 
     async def guard(request, call_next):
-        reason = _refusal(request.headers, host)
-        if reason:
-            response = JSONResponse({"error": reason}, 403)
+        name, origin = map(request.headers.get, ("host", "origin"))
+        if not _is_own(name, host):
+            reason = "open the page by its number, as in http://127.0.0.1:7860/"
+            response = _error(reason, 403)
+        elif origin not in (None, f"http://{name}"):
+            response = _error("other web pages must not use this server", 403)
         else:
             response = await call_next(request)
         response.headers.update(_HEADERS)
@@ -97,7 +89,11 @@ def make_app(model, host="127.0.0.1"):
     return Starlette(
         routes=[
             Route("/description", lambda _: JSONResponse(model.description)),
-            post("/drawing", drawing, MAX_FILE_BYTES),
+            post(
+                "/drawing",
+                lambda body, _: model.predict_drawing(body),
+                MAX_FILE_BYTES,
+            ),
             post("/file", file, MAX_FILE_BYTES),
             post("/test_image", test_image, 0),
             post("/reconstruction", reconstruction, _MAX_JSON_BYTES),
@@ -133,23 +129,12 @@ async def _read_body(request, max_bytes):
     return bytes(body)
 
 
-def _refusal(headers, listening_on):
-    """Why a request may come from another web page; None if it does not."""
-    host, origin = headers.get("host", ""), headers.get("origin")
-    if not _is_own(host, listening_on):
-        return "open the page by its number, as in http://127.0.0.1:7860/"
-    if origin not in (None, f"http://{host}"):
-        return "other web pages must not use this server"
-    return None
-
-
 def _is_own(host, listening_on):
     """Whether a Host is an IP address, localhost or the name in --host."""
     try:
-        name = urllib.parse.urlsplit(f"//{host}").hostname or ""
-        if name in ("localhost", listening_on.lower()):
-            return True
-        ipaddress.ip_address(name)
+        name = urllib.parse.urlsplit(f"//{host}").hostname
+        if name not in ("localhost", listening_on.lower()):
+            ipaddress.ip_address(name)
     except ValueError:
         return False
     return True
@@ -167,15 +152,9 @@ def serve(model, host, port):
       UserError: if the address cannot be listened on.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
+    with reading(f"--host={host} --port={port}"):
         listener = socket.create_server((host, port), family=family)
-    except OSError as error:
-        raise UserError(
-            f"--host={host} --port={port}: {error.strerror}; --port=0 chooses "
-            "a free port"
-        ) from None
     with listener, contextlib.suppress(KeyboardInterrupt):
-        model.warm_up()
         name = f"[{host}]" if ":" in host else host
         address = f"http://{name}:{listener.getsockname()[1]}/"
         print(f"Open {address} (Ctrl-C ends)", flush=True)

@@ -118,7 +118,8 @@ def test_other_web_pages_are_refused(client, headers, status):
 
 
 def test_bodies_are_limited(client, monkeypatch):
-    assert client.post("/test_image", content=b"x").status_code == 413
+    monkeypatch.setattr(server, "MAX_BODY_BYTES", 3)
+    assert client.post("/drawing", content=b"long").status_code == 413
     monkeypatch.setattr(server, "BODY_TIMEOUT", 0)
     assert client.post("/drawing", content=digit()).status_code == 408
 

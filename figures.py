@@ -18,13 +18,10 @@ numbers of several runs:
 
   python figures.py transfer --pairs=below --num_trials=3 \
     --output_dir=/tmp/transfer \
-    shared_capsule=/tmp/shared{}/train/model.ckpt-5628 \
-    pooling=/tmp/pooling{}/train/model.ckpt-9380
+    shared_capsule=/tmp/shared{} pooling=/tmp/pooling{}
 
 All models see the same test images, and the same pairs of them --pairs=below
-(the default) or beside each other. transfer.json has all counts and the first
-predictions; the pictures show accuracies with 95% confidence intervals, and
-the first pairs.
+(the default) or beside each other.
 
 Existing files of the same names in --output_dir are replaced.
 """
@@ -61,12 +58,9 @@ def draw(names, config, num_examples=None):
 
     Returns:
       Pair of a dict from file name to content and the step of the checkpoint.
-
-    Raises:
-      UserError: for an unknown name, or a checkpoint or data that do not fit.
     """
     for name in names:
-        flags.require_known("figure", name, (*FIGURES, "transfer"))
+        flags.require_known("figure", name, FIGURES)
     if config.checkpoint is None:
         raise UserError("--checkpoint is required")
     from training.checkpoint import open_checkpoint
@@ -77,8 +71,9 @@ def draw(names, config, num_examples=None):
     checkpoint = open_checkpoint(config.checkpoint)
     evaluator = Evaluator(config)
     dataset = evaluator.settings_for(checkpoint).dataset_name
+    model, pipeline = evaluator.load(checkpoint)
     title = f"{dataset}, {checkpoint.path.name}"
-    trained = TrainedModel(*evaluator.load(checkpoint), title)
+    trained = TrainedModel(model, pipeline, title, pipeline.spec.names)
     files = {}
     for name in names:
         draw_figure = getattr(capsule_figures, name)
@@ -96,10 +91,6 @@ def draw_transfer(arguments, config, num_examples=None):
 
     Returns:
       Dict from file name to content.
-
-    Raises:
-      UserError: for an argument of another form, a checkpoint that does not
-        fit, or models that do not have the same images.
     """
     from training.checkpoint import open_checkpoint
     from training.evaluate import Evaluator

@@ -22,39 +22,39 @@ from training.scores import predicted_classes
 from visualisation.drawing import to_rgb, two_colors
 from visualisation.trained_model import TrainedModel
 
-# Of an image file that the page sends.
-MAX_FILE_BYTES = 2**28
+# Of a request, such as an image file.
+MAX_BODY_BYTES = 2**28
 _COUPLINGS = "couplings"
 _DECIMALS = 5
 
 
-class Compiled(keras.Model):
-    """A function of tensors that uses a model, compiled."""
+class Predictor(keras.Model):
+    """Capsules, their lengths and couplings as one compiled function."""
 
-    def __init__(self, model, function):
+    def __init__(self, model):
         super().__init__()
-        self._model = model  # JAX needs to know its weights
-        self._function = function
+        self._model = model
 
-    def call(self, x):
-        return self._function(x)
+    def call(self, images):
+        outputs = self._model({keys.IMAGES: images})
+        values = {name: outputs[name] for name in (keys.LOGITS, keys.CAPSULES)}
+        routing = self._model.routing_of(images)
+        if routing is not None:
+            # The batch first: [B, iterations, h, w, types, classes].
+            values[_COUPLINGS] = ops.moveaxis(routing.couplings, 0, 1)
+        return values
 
 
 class DemoModel:
     """A trained capsule network, with test images if its data set is there.
 
-    Test images are those of the data set that the settings name. Without
-    `dataset` and `data_dir` only the embedded digits have some.
+    Without `dataset` and `data_dir` only the embedded digits have test images.
 
     Args:
       config: `Config` with the checkpoint and the data.
 
     Attributes:
       description: dict that tells the page what the network is.
-
-    Raises:
-      UserError: if the checkpoint cannot be read, has no class capsules, or
-        does not fit the data.
     """
 
     def __init__(self, config):
@@ -71,9 +71,9 @@ class DemoModel:
             checkpoint.load(model, architecture)
             shape, names = architecture.shape, class_names(checkpoint)
         name = f"{dataset}, {checkpoint.path.name}"
-        self._trained = TrainedModel(model, pipeline, name)
+        self._trained = TrainedModel(model, pipeline, name, names)
+        self._predictor = Predictor(model)
         self._num_targets = model.num_targets
-        self._num_classes = len(names)
         self._size = shape.height, shape.width
         data_set = registry.find(dataset)
         self._is_centered = data_set.centred and shape.depth == 1
@@ -85,10 +85,6 @@ class DemoModel:
             PAIR_SHIFT if settings.pairs == "overlap" else max(self._size)
         )
         self._searches = {}
-        self._network = Compiled(model, self._outputs_of)
-        self._decoder = model.decoder and Compiled(
-            model.decoder, lambda x: model.decoder(x["capsules"], x["labels"])
-        )
         image = np.zeros((*self._size, shape.depth), "float32")
         coupling_map = None
         routing = model.routing_of(image[None])
@@ -107,28 +103,17 @@ class DemoModel:
             "test_images": pipeline is not None,
             "centered": self._is_centered,
             "digit_size": DIGIT_SIZE,
-            "max_bytes": MAX_FILE_BYTES,
+            "max_bytes": MAX_BODY_BYTES,
             "map": coupling_map,
         }
         # Compiles everything, so that the first request need not wait.
         self.predict(image)
 
-    def _outputs_of(self, images):
-        """Dict from name to output, the first axis that of the images."""
-        model = self._trained.model
-        outputs = model({keys.IMAGES: images})
-        routing = model.routing_of(images)
-        values = {name: outputs[name] for name in (keys.LOGITS, keys.CAPSULES)}
-        if routing is not None:
-            values[_COUPLINGS] = ops.moveaxis(routing.couplings, 0, 1)
-        return values
-
     def predict_drawing(self, content):
         """Predicts a drawing, see `predict`.
 
-        Args:
-          content: bytes of a PNG file, drawn on black: one object in white; of
-            two the first in magenta, the second in green.
+        It is a PNG file, drawn on black: one object in white; of two the first
+        in magenta, the second in green.
         """
         with reading("the drawing"):
             image = Image.open(io.BytesIO(content), formats=["PNG"])
@@ -136,35 +121,31 @@ class DemoModel:
         if not self._is_centered:
             gray = _png(drawing.max(axis=-1))
             return self.predict(self._prepare(gray, "drawing", False))
-        pixels = 0
-        for index in range(self._num_targets):
-            ink = drawing[..., index]
-            offset = (0, 0)
-            if self._num_targets == 2 and ink.any():
-                # One of two objects stays near where it was drawn.
-                place = center_of_mass(ink) / ink.shape - 0.5
-                offset = np.clip(
-                    place * self._size, -self._max_offset, self._max_offset
-                )
-            pixels += center(ink, self._size, offset) / np.float32(255)
+        pixels = sum(
+            self._centered(drawing[..., index])
+            for index in range(self._num_targets)
+        )
         return self.predict(np.minimum(pixels, 1))
+
+    def _centered(self, ink):
+        """One drawn object as float32 [H, W, 1]."""
+        offset = (0, 0)
+        if self._num_targets == 2 and ink.any():
+            # One of two objects stays near where it was drawn.
+            place = (center_of_mass(ink) / ink.shape - 0.5) * self._size
+            offset = np.clip(place, -self._max_offset, self._max_offset)
+        return center(ink, self._size, offset) / np.float32(255)
 
     def predict_file(self, content, name, invert):
         """Predicts an image file, see `predict`."""
         return self.predict(self._prepare(content, name, invert))
 
     def next_test_image(self, correct):
-        """Predicts the next test image, searching a batch of them at most.
-
-        Args:
-          correct: bool, whether its prediction is to be correct.
+        """Predicts the next test image with a correct or wrong prediction.
 
         Returns:
-          Dict: of `predict`, and `labels`, the true classes; or, if none was
-          found yet, `searched`, the number of images searched.
-
-        Raises:
-          UserError: if there are no such test images.
+          Dict: of `predict`, and `labels`, the true classes; or, if a batch has
+          no such image, `searched`, the number of images searched.
         """
         if self._trained.pipeline is None:
             raise UserError("for test images start demo.py with --data_dir")
@@ -177,7 +158,7 @@ class DemoModel:
         return {**self.predict(example.image), "labels": example.labels}
 
     def _search(self, correct):
-        """Yields numbers of images since the last find, and finds or None."""
+        """Yields images searched since the last, and an `Example` or None."""
         searched = 0
         num_examples = self._trained.pipeline.spec.num_examples
         while searched < num_examples:
@@ -205,7 +186,7 @@ class DemoModel:
           capsule first; `couplings` [iterations][h][w][class], summed over
           types, or None; `reconstruction`, see `reconstruct`.
         """
-        outputs = self._network.predict_on_batch(image[None])
+        outputs = self._predictor.predict_on_batch(image[None])
         outputs = {name: values[0] for name, values in outputs.items()}
         capsules, lengths = outputs[keys.CAPSULES], outputs[keys.LOGITS]
         predicted = predicted_classes(lengths, self._num_targets).tolist()
@@ -222,24 +203,14 @@ class DemoModel:
         }
 
     def reconstruct(self, classes, capsules):
-        """The decoder's image, of two objects in two colors.
+        """Data URI of the decoder's image; None without a decoder.
 
-        Args:
-          classes: list of one or two ints.
-          capsules: their capsules, floats [len(classes)][atoms].
-
-        Returns:
-          Data URI of a picture, or None without a decoder.
+        Two objects are in two colors. `classes` are one or two ints, `capsules`
+        their capsules, floats [len(classes)][atoms].
         """
-        if self._decoder is None:
+        if self._trained.model.decoder is None:
             return None
-        # The decoder masks all capsules of a row but that of its class.
-        rows = np.repeat(
-            np.array(capsules, "float32")[:, None], self._num_classes, axis=1
-        )
-        images = self._decoder.predict_on_batch(
-            {"capsules": rows, "labels": np.array(classes, "int32")}
-        )
+        images = self._trained.reconstruct(np.array(capsules), classes)
         is_pair = len(images) == 2
         return _data_uri(two_colors(*images) if is_pair else to_rgb(images[0]))
 
@@ -252,7 +223,7 @@ def covered_part(receptive_field, size):
 
     Args:
       receptive_field: as of `models.classifier.Routing`.
-      size: (height, width) of the image, in pixels.
+      size: (height, width) of the image.
 
     Returns:
       Dict with top, left, height and width in pixels.
@@ -263,7 +234,7 @@ def covered_part(receptive_field, size):
     first = np.full(2, 0.5)  # the center of the first position
     for kernel, strides, padding in receptive_field:
         before, positions = 0, -(-(grid - kernel + 1) // strides)
-        if padding.upper() == "SAME":
+        if padding == "SAME":
             positions = -(-grid // strides)
             covered = (positions - 1) * strides + kernel
             before = np.maximum(covered - grid, 0) // 2

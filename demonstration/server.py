@@ -26,10 +26,9 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from common.errors import UserError, reading
-from demonstration.model import MAX_FILE_BYTES
+from demonstration.model import MAX_BODY_BYTES
 
 _PAGE = pathlib.Path(__file__).parent / "page"
-_MAX_JSON_BYTES = 2**20
 # Seconds in which the body of a request must arrive.
 BODY_TIMEOUT = 60
 _HEADERS = {
@@ -51,28 +50,28 @@ def make_app(model, host="127.0.0.1"):
     # one upload only.
     lock = asyncio.Lock()
 
-    def post(path, answer, max_bytes):
+    def post(answer):
         async def endpoint(request):
             async with lock:
-                body = await _read_body(request, max_bytes)
+                body = await _read_body(request)
                 result = await run_in_threadpool(
-                    answer, body, request.query_params
+                    answer, body, **request.query_params
                 )
             return JSONResponse(result)
 
-        return Route(path, endpoint, methods=["POST"])
+        return Route(f"/{answer.__name__}", endpoint, methods=["POST"])
 
-    def file(body, query):
-        name = query.get("name", "the file")
-        return model.predict_file(body, name, query.get("invert") == "true")
+    def drawing(body):
+        return model.predict_drawing(body)
 
-    def test_image(body, query):
-        return model.next_test_image(query.get("predicted") == "correct")
+    def file(body, name, invert="false"):
+        return model.predict_file(body, name, invert == "true")
 
-    def reconstruction(body, query):
-        values = json.loads(body)
-        picture = model.reconstruct(values["classes"], values["capsules"])
-        return {"reconstruction": picture}
+    def test_image(body, predicted):
+        return model.next_test_image(predicted == "correct")
+
+    def reconstruction(body):
+        return {"reconstruction": model.reconstruct(**json.loads(body))}
 
     async def guard(request, call_next):
         name, origin = map(request.headers.get, ("host", "origin"))
@@ -89,14 +88,7 @@ def make_app(model, host="127.0.0.1"):
     return Starlette(
         routes=[
             Route("/description", lambda _: JSONResponse(model.description)),
-            post(
-                "/drawing",
-                lambda body, _: model.predict_drawing(body),
-                MAX_FILE_BYTES,
-            ),
-            post("/file", file, MAX_FILE_BYTES),
-            post("/test_image", test_image, 0),
-            post("/reconstruction", reconstruction, _MAX_JSON_BYTES),
+            *map(post, (drawing, file, test_image, reconstruction)),
             Mount("/", StaticFiles(directory=_PAGE, html=True)),
         ],
         middleware=[Middleware(BaseHTTPMiddleware, dispatch=guard)],
@@ -116,14 +108,16 @@ def _error(message, status):
     return JSONResponse({"error": message}, status)
 
 
-async def _read_body(request, max_bytes):
+async def _read_body(request):
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_TIMEOUT):
             async for chunk in request.stream():
                 body += chunk
-                if len(body) > max_bytes:
-                    raise HTTPException(413, f"more than {max_bytes:,} bytes")
+                if len(body) > MAX_BODY_BYTES:
+                    raise HTTPException(
+                        413, f"more than {MAX_BODY_BYTES:,} bytes"
+                    )
     except TimeoutError:
         raise HTTPException(408, "the request took too long") from None
     return bytes(body)
@@ -141,15 +135,10 @@ def _is_own(host, listening_on):
 
 
 def serve(model, host, port):
-    """Serves the page until Ctrl-C.
-
-    Args:
-      model: `DemoModel`.
-      host: string, address or name to listen on.
-      port: int, 0 for a free one.
+    """Serves the page of a `DemoModel` until Ctrl-C.
 
     Raises:
-      UserError: if the address cannot be listened on.
+      UserError: if the host and port cannot be listened on.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with reading(f"--host={host} --port={port}"):
@@ -158,12 +147,8 @@ def serve(model, host, port):
         name = f"[{host}]" if ":" in host else host
         address = f"http://{name}:{listener.getsockname()[1]}/"
         print(f"Open {address} (Ctrl-C ends)", flush=True)
+        app = make_app(model, host)
         config = uvicorn.Config(
-            make_app(model, host),
-            log_level="error",
-            lifespan="off",
-            ws="none",
-            server_header=False,
-            timeout_graceful_shutdown=1,
+            app, log_level="error", timeout_graceful_shutdown=1
         )
         uvicorn.Server(config).run(sockets=[listener])

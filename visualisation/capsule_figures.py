@@ -29,12 +29,9 @@ def reconstructions(trained, num_examples):
 
     Right predictions on the left and as many wrong ones on the right.
     """
+    title, classes = "Reconstructions", "true, predicted"
     picture = _draw_columns(
-        trained,
-        num_examples,
-        reconstruction_column,
-        "Reconstructions",
-        "true, predicted",
+        trained, num_examples, reconstruction_column, title, classes
     )
     return {"reconstructions.png": picture}
 
@@ -49,16 +46,14 @@ def reconstruction_column(trained, example):
     numbers = [""] if len(example.labels) == 1 else [" 1", " 2"]
     if len(numbers) == 2:  # one target is the input itself
         rows["target 1"], rows["target 2"] = example.targets
-    of_labels = trained.reconstruct(example.capsules, example.labels)
-    of_predictions = [None] * len(numbers)
-    if not example.is_right:
-        of_predictions = trained.reconstruct(
-            example.capsules, example.predictions
-        )
-    for kind, images in (("", of_labels), (" of\nprediction", of_predictions)):
-        for number, image in zip(numbers, images, strict=True):
+    classes = {"": example.labels, " of\nprediction": example.predictions}
+    for kind, labels in classes.items():
+        images = [None, None]
+        if kind == "" or not example.is_right:
+            images = trained.reconstruct(example.capsules[labels], labels)
+        for number, image in zip(numbers, images, strict=False):
             rows[f"reconstruction{kind}{number}"] = image
-    return [example.labels, example.predictions], rows
+    return classes.values(), rows
 
 
 def multimnist(trained, num_examples):
@@ -70,12 +65,10 @@ def multimnist(trained, num_examples):
             "the figure multimnist needs a checkpoint with --num_targets=2 "
             "and at least 5 classes"
         )
+    title = "Two digits, the first in magenta, the second in green"
+    classes = "true, predicted and absent"
     picture = _draw_columns(
-        trained,
-        num_examples,
-        multimnist_column,
-        "Two digits, the first in magenta, the second in green",
-        "true, predicted and absent",
+        trained, num_examples, multimnist_column, title, classes
     )
     return {"multimnist.png": picture}
 
@@ -84,14 +77,9 @@ def multimnist_column(trained, example):
     """As `reconstruction_column`, of pairs in two colors."""
     labels, predictions = example.labels, example.predictions
     # The class with the longest capsule that is no label and not predicted.
-    absent = next(
-        label
-        for label in example.ranking
-        if label not in {*labels, *predictions}
-    )
-    images = trained.reconstruct(
-        example.capsules, [*labels, *predictions, absent]
-    )
+    absent = next(c for c in example.ranking if c not in labels + predictions)
+    classes = [*labels, *predictions, absent]
+    images = trained.reconstruct(example.capsules[classes], classes)
     return [labels, predictions, [absent]], {
         "input": example.image,
         "targets": two_colors(*example.targets),
@@ -142,21 +130,14 @@ def perturbations(trained, num_examples):
     }
 
 
-def perturbed(capsules, label):
-    """Capsules [O, A] with one dimension of the class `label` moved.
-
-    Returns:
-      float array [A, K, O, A]: [d, k] has OFFSETS[k] added to dimension d.
-    """
-    moves = np.eye(capsules.shape[1])[:, None] * OFFSETS[:, None]  # [A, K, A]
-    moved = np.tile(capsules, (*moves.shape[:2], 1, 1))
-    moved[:, :, label] += moves
-    return moved
+def perturbed(capsule):
+    """Capsules [A * K, A]: one dimension at a time moved by the K offsets."""
+    moves = np.eye(len(capsule))[:, None] * OFFSETS[:, None]  # [A, K, A]
+    return (capsule + moves).reshape(-1, len(capsule))
 
 
 def _draw_perturbed(trained, example, label):
-    capsules = perturbed(example.capsules, label)
-    capsules = capsules.reshape(-1, *example.capsules.shape)
+    capsules = perturbed(example.capsules[label])
     images = trained.reconstruct(capsules, [label] * len(capsules))
     return image_grid(
         images,
@@ -186,16 +167,14 @@ def routing(trained, num_examples):
     *_, num_types, num_classes = couplings.shape
     num_shares = num_classes + found.leaky
     maps = couplings.sum(axis=-2)[:, :num_examples]
-    equal = num_types / num_shares
-    entropy = mean_entropy(couplings, found.leaky)
     return {
         "routing.png": _draw_maps(
-            trained, examples[:num_examples], maps, equal
+            trained, examples[:num_examples], maps, num_types / num_shares
         ),
         "routing_entropy.png": _draw_entropy(
             f"Mean entropy of the couplings, {len(examples)} images\n"
             f"{trained.name}",
-            entropy,
+            mean_entropy(couplings, found.leaky),
             np.log(num_shares),
         ),
     }

@@ -23,15 +23,10 @@ _LONGEST_NAME = 14
 
 
 def to_rgb(image):
-    """Converts an image of any depth and range to RGB.
+    """Converts an image [H, W, C] to RGB [H, W or W * C, 3] in [0, 1].
 
-    Args:
-      image: float [H, W, C]. One channel becomes gray, three are colors, any
-        other number is shown side by side in gray. Images with values outside
-        of [0, 1], such as standardized ones, are scaled to [0, 1].
-
-    Returns:
-      float array [H, W or W * C, 3], values in [0, 1].
+    One channel becomes gray, three are colors, any other number is shown side
+    by side. Standardized images are scaled to [0, 1].
     """
     lowest, highest = image.min(), image.max()
     if lowest < 0 or highest > 1:
@@ -43,24 +38,17 @@ def to_rgb(image):
 
 
 def two_colors(first, second):
-    """Merges two images: the first in magenta, the second in green.
+    """Merges two images [H, W, C] to [H, W, 3]: magenta and green.
 
-    Both together are white. Readers with color blindness cannot tell the red
-    and green of the paper's figure 5 apart.
-
-    Args:
-      first: float [H, W, C] in [0, 1]; channels are averaged.
-      second: float [H, W, C] in [0, 1].
-
-    Returns:
-      float array [H, W, 3].
+    Readers with color blindness cannot tell the red and green of the paper's
+    figure 5 apart.
     """
     magenta, green = first.mean(axis=-1), second.mean(axis=-1)
     return np.stack([magenta, green, magenta], axis=-1)
 
 
 def image_grid(images, columns, title, titles, labels=(), wrong=()):
-    """Draws images in rows.
+    """A PNG file of images in rows.
 
     Args:
       images: list of images [H, W, C] of one size; None leaves a place empty.
@@ -69,9 +57,6 @@ def image_grid(images, columns, title, titles, labels=(), wrong=()):
       titles: list of strings above the images, from the upper left.
       labels: list of strings to the left of the rows.
       wrong: indices of the titles to be red.
-
-    Returns:
-      The bytes of a PNG file.
     """
     rows, title_rows = (-(-len(of) // columns) for of in (images, titles))
     height, width, _ = to_rgb(images[0]).shape

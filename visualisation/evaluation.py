@@ -21,7 +21,7 @@ _COLUMNS = 5
 
 
 def confusion_matrix_png(matrix, names, title):
-    """A confusion matrix with its counts; None above `MAX_CLASSES` classes.
+    """A PNG file of a confusion matrix; None above `MAX_CLASSES` classes.
 
     Colors are shares of a row.
 
@@ -29,9 +29,6 @@ def confusion_matrix_png(matrix, names, title):
       matrix: float array [classes, classes], rows are labels.
       names: list of strings, the classes.
       title: string.
-
-    Returns:
-      The bytes of a PNG file, or None.
     """
     if len(names) > MAX_CLASSES:
         return None
@@ -61,15 +58,12 @@ def confusion_matrix_png(matrix, names, title):
 
 
 def wrong_predictions_png(predictions, wrong, title):
-    """The first wrongly predicted images; None if there are none.
+    """A PNG file of the first wrongly predicted images; None without any.
 
     Args:
       predictions: `training.evaluate.Predictions`.
       wrong: ascending indices of the wrong examples.
       title: string.
-
-    Returns:
-      The bytes of a PNG file, or None.
     """
     if not len(wrong):
         return None
@@ -109,15 +103,7 @@ def top_classes(logits, count):
 
 
 def learning_curve_png(summary_dir):
-    """Loss and accuracy by step, of the training and its evaluations.
-
-    Args:
-      summary_dir: path; its folders train, test and validation may have a
-        `curve.csv`.
-
-    Returns:
-      The bytes of a PNG file.
-    """
+    """A PNG file of loss and accuracy by step, from files `curve.csv`."""
     summary_dir = pathlib.Path(summary_dir)
     figure = Figure(figsize=(8, 3.2), layout="constrained")
     figure.suptitle(summary_dir.resolve().name)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
 
 import keras
 import numpy as np
@@ -62,11 +63,13 @@ class TrainedModel:
       model: `models.classifier.Classifier` with class capsules.
       pipeline: `Pipeline`, or None without test images.
       name: string, network and data, for titles.
+      class_names: sequence of strings.
     """
 
     model: keras.Model
     pipeline: Pipeline | None
     name: str
+    class_names: Sequence[str]
 
     def __post_init__(self):
         if not self.model.has_class_capsules:
@@ -74,8 +77,7 @@ class TrainedModel:
 
     def class_text(self, classes):
         """Names of classes as text, such as "3 and 7"."""
-        names = self.pipeline.spec.names
-        return " and ".join(truncate(names[label]) for label in classes)
+        return " and ".join(truncate(self.class_names[c]) for c in classes)
 
     def examples(self):
         """Generates an `Example` for every test image."""
@@ -99,20 +101,16 @@ class TrainedModel:
         return list(itertools.islice(found, count))
 
     def reconstruct(self, capsules, labels):
-        """Images [N, H, W, C], each from one class capsule.
-
-        Args:
-          capsules: float [N, O, A]; or [O, A], the same for all N images.
-          labels: ints [N], the classes to reconstruct.
+        """Images [N, H, W, C] of capsules [N, A] of the classes [N].
 
         Raises:
           UserError: if the network has no decoder.
         """
         if self.model.decoder is None:
             raise UserError(f"{self.name} has no decoder")
-        shape = len(labels), *capsules.shape[-2:]
+        # The decoder masks all capsules of a row but that of its class.
+        rows = np.repeat(capsules[:, None], len(self.class_names), axis=1)
         images = self.model.decoder(
-            np.broadcast_to(capsules, shape).astype("float32"),
-            np.asarray(labels, "int32"),
+            rows.astype("float32"), np.asarray(labels, "int32")
         )
         return keras.ops.convert_to_numpy(images)

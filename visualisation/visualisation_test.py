@@ -110,20 +110,20 @@ def test_reconstructions_mask_the_other_classes():
     subject = make_subject()
     example = next(subject.examples())
     for label in (2, 7):
-        (image,) = subject.reconstruct(example.capsules, [label])
+        (image,) = subject.reconstruct(example.capsules[[label]], [label])
         expected = decoder_in_numpy(subject, example.capsules[label], label)
         np.testing.assert_allclose(image, expected, atol=1e-5)
     none = make_subject(remake=False)
     with pytest.raises(UserError, match="no decoder"):
-        none.reconstruct(example.capsules, [0])
+        none.reconstruct(example.capsules[:1], [0])
 
 
 def test_perturbations_move_one_dimension():
     subject = make_subject()
     example = next(subject.examples())
-    capsules = capsule_figures.perturbed(example.capsules, 4)
-    (image,) = subject.reconstruct(capsules[2, 8:9], [4])
     moved = example.capsules[4].copy()
+    capsules = capsule_figures.perturbed(moved)
+    (image,) = subject.reconstruct(capsules[2 * 11 + 8][None], [4])
     moved[2] += 0.15
     expected = decoder_in_numpy(subject, moved, 4)
     np.testing.assert_allclose(image, expected, atol=1e-5)
@@ -144,7 +144,6 @@ def test_columns_of_reconstructions(num_targets):
             capsule_figures.multimnist(subject, 1)
         return
     classes, _ = capsule_figures.multimnist_column(subject, example)
-    assert classes[:2] == [example.labels, example.predictions]
     assert classes[2][0] not in classes[0] + classes[1]
 
 

@@ -45,7 +45,6 @@ FIGURES = {
     "routing": 4,
     "embedding": 1000,
 }
-_FLAGS = (*DATA_FLAGS, "checkpoint", "hparams_override", "model", "num_trials")
 
 
 def draw(names, config, num_examples=None):
@@ -101,21 +100,22 @@ def draw_transfer(arguments, config, num_examples=None):
         kind: Evaluator(dataclasses.replace(config, num_targets=n, pairs=p))
         for kind, n, p in (("single", 1, "overlap"), ("pairs", 2, pairs))
     }
-    predictions, pipelines = {}, set()
+    runs, first = {}, {}
     for argument in arguments:
         name, _, template = argument.partition("=")
-        if not template or name in predictions:
+        if not template or name in runs:
             raise UserError(f"{argument} is not a new NAME=CHECKPOINT")
-        predictions[name] = []
+        runs[name] = []
         for path in dataclasses.replace(config, checkpoint=template).members:
             checkpoint = open_checkpoint(path)
             run = {k: e.predict(checkpoint) for k, e in evaluators.items()}
             print(f"{path}: {run['pairs'].score.pairs_text}", flush=True)
-            predictions[name].append((path, run))
-            pipelines.add(run["pairs"].pipeline)
-    if len(pipelines) != 1:
-        raise UserError("name models that were trained on the same images")
-    return transfer.make(predictions, pairs, config.seed, num_examples or 8)
+            counts = {k: transfer.counts(p) for k, p in run.items()}
+            runs[name].append({"checkpoint": path, **counts})
+            first.setdefault(name, run["pairs"])
+            if run["pairs"].pipeline != next(iter(first.values())).pipeline:
+                raise UserError(f"{path} was trained on other images")
+    return transfer.make(runs, first, pairs, config.seed, num_examples or 8)
 
 
 def write_summaries(summary_dir, files, step):
@@ -154,7 +154,8 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    flags.define(Config, _FLAGS)
+    names = "checkpoint", "hparams_override", "model", "num_trials"
+    flags.define(Config, (*DATA_FLAGS, *names))
     absl_flags.DEFINE_integer(
         "num_examples",
         None,

@@ -25,7 +25,6 @@ from visualisation.trained_model import TrainedModel
 # Of a request, such as an image file.
 MAX_BODY_BYTES = 2**28
 _COUPLINGS = "couplings"
-_DECIMALS = 5
 
 
 class Predictor(keras.Model):
@@ -246,7 +245,7 @@ def covered_part(receptive_field, size):
 
 
 def _rounded(values):
-    return np.round(values.astype("float64"), _DECIMALS).tolist()
+    return np.round(values.astype("float64"), decimals=5).tolist()
 
 
 def _data_uri(image):

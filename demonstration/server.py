@@ -52,10 +52,15 @@ def make_app(model, host="127.0.0.1"):
 
     def post(answer):
         async def endpoint(request):
+            body = bytearray()
             async with lock:
-                body = await _read_body(request)
+                async with asyncio.timeout(BODY_TIMEOUT):
+                    async for chunk in request.stream():
+                        body += chunk
+                        if len(body) > MAX_BODY_BYTES:
+                            raise HTTPException(413, "the file is too large")
                 result = await run_in_threadpool(
-                    answer, body, **request.query_params
+                    answer, bytes(body), **request.query_params
                 )
             return JSONResponse(result)
 
@@ -95,6 +100,7 @@ def make_app(model, host="127.0.0.1"):
         exception_handlers={
             UserError: lambda _, error: _error(str(error), 400),
             ClientDisconnect: lambda *_: _error("the request ended early", 400),
+            TimeoutError: lambda *_: _error("the request took too long", 408),
             HTTPException: lambda _, error: _error(
                 error.detail, error.status_code
             ),
@@ -106,21 +112,6 @@ def make_app(model, host="127.0.0.1"):
 
 def _error(message, status):
     return JSONResponse({"error": message}, status)
-
-
-async def _read_body(request):
-    body = bytearray()
-    try:
-        async with asyncio.timeout(BODY_TIMEOUT):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > MAX_BODY_BYTES:
-                    raise HTTPException(
-                        413, f"more than {MAX_BODY_BYTES:,} bytes"
-                    )
-    except TimeoutError:
-        raise HTTPException(408, "the request took too long") from None
-    return bytes(body)
 
 
 def _is_own(host, listening_on):

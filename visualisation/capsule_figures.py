@@ -37,7 +37,7 @@ def reconstructions(trained, num_examples):
 
 
 def reconstruction_column(trained, example):
-    """Class texts, and a dict from row label to image (None: an empty place).
+    """Classes to name, and a dict from row label to image or None.
 
     Reconstructions come from the capsules of the labels and, for wrong
     predictions, also from those of the predicted classes.
@@ -95,19 +95,14 @@ def _draw_columns(trained, num_examples, make_column, title, classes):
     right = trained.first(num_examples, is_right=True)
     wrong = trained.first(num_examples, is_right=False)
     columns = [make_column(trained, example) for example in right + wrong]
-    rows = {
-        label: [images[label] for _, images in columns]
-        for label in columns[0][1]
-    }
-    if not wrong:
-        rows = {k: row for k, row in rows.items() if row[0] is not None}
+    labels = list(columns[0][1])
     return image_grid(
-        list(itertools.chain(*rows.values())),
+        [images[label] for label in labels for _, images in columns],
         len(columns),
         f"{title}: {trained.name}\n"
         f"Above each input: {classes} class; wrong predictions in red",
         ["\n".join(map(trained.class_text, shown)) for shown, _ in columns],
-        labels=list(rows),
+        labels,
         wrong=range(len(right), len(columns)),
     )
 
@@ -174,31 +169,24 @@ def routing(trained, num_examples):
         "routing_entropy.png": _draw_entropy(
             f"Mean entropy of the couplings, {len(examples)} images\n"
             f"{trained.name}",
-            mean_entropy(couplings, found.leaky),
+            mean_entropy(couplings),
             np.log(num_shares),
         ),
     }
 
 
-def mean_entropy(couplings, is_leaky):
+def mean_entropy(couplings):
     """Mean entropy of the couplings of an input capsule, by iteration.
 
     It is log(classes) where a capsule is shared equally among the classes,
     and 0 where all of it goes to one.
 
-    Args:
-      couplings: array [iterations, ..., classes].
-      is_leaky: bool, whether they may sum to less than 1; the rest then counts
-        as one more class.
-
-    Returns:
-      float64 array [iterations], in nats.
+    Takes [iterations, ..., classes] and returns float64 [iterations], in nats.
+    What is missing to a sum of 1 counts as one more class (leaky routing).
     """
     shares = couplings.astype("float64")
-    if is_leaky:
-        leak = 1 - shares.sum(axis=-1, keepdims=True)
-        shares = np.concatenate([shares, np.maximum(leak, 0)], axis=-1)
-    entropy = entr(shares).sum(axis=-1)
+    leak = np.maximum(1 - shares.sum(axis=-1), 0)
+    entropy = entr(shares).sum(axis=-1) + entr(leak)
     return entropy.reshape(len(entropy), -1).mean(axis=1)
 
 

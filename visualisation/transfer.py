@@ -18,13 +18,14 @@ MEASURES = {
 }
 
 
-def make(predictions, pairs, seed, num_examples):
+def make(runs, first, pairs, seed, num_examples):
     """Draws accuracies, and the predictions for the first pairs.
 
     Args:
-      predictions: dict from a model's name to a list of its runs, each a pair
-        of a checkpoint and a dict of `training.evaluate.Predictions` for
-        "single" images and "pairs".
+      runs: dict from a model's name to a list of its runs, each a dict with
+        the `counts` of "single" images and "pairs".
+      first: dict from a model's name to the `training.evaluate.Predictions`
+        of its first run for pairs.
       pairs: string, "below" or "beside".
       seed: int, of the pairs.
       num_examples: int, pairs to draw.
@@ -32,14 +33,6 @@ def make(predictions, pairs, seed, num_examples):
     Returns:
       Dict from file name to content.
     """
-    runs = {
-        name: [
-            {"checkpoint": path, **{k: _counts(p) for k, p in run.items()}}
-            for path, run in of_model
-        ]
-        for name, of_model in predictions.items()
-    }
-    first = {name: of[0][1]["pairs"] for name, of in predictions.items()}
     one = next(iter(first.values()))
     examples = [
         {"labels": np.flatnonzero(labels).tolist(), "predictions": {}}
@@ -79,26 +72,24 @@ def make(predictions, pairs, seed, num_examples):
     }
 
 
-def _counts(predictions):
-    counts = dataclasses.asdict(predictions.score)
-    del counts["loss"]  # may be NaN, which is not JSON
-    return counts
+def counts(predictions):
+    """Dict of the counts of a `training.scores.Score`, for JSON."""
+    values = dataclasses.asdict(predictions.score)
+    del values["loss"]  # may be NaN, which is not JSON
+    return values
 
 
-def confidence_interval(counts, total):
+def confidence_interval(right, total):
     """Ends of the 95% confidence interval of an accuracy.
 
-    Wilson's for the images of one run; Student's for the mean of several, as
-    runs differ by more than chance in the images.
-
-    Args:
-      counts: list of ints, correct predictions of each run.
-      total: int, number of images.
+    `right` are the correct predictions of each run of `total`. Wilson's for
+    one run; Student's for the mean of several, as runs differ by more than
+    chance in the images.
     """
-    if len(counts) == 1:
-        return stats.binomtest(*counts, total).proportion_ci(method="wilson")
-    shares = np.divide(counts, total)
-    half = stats.t.ppf(0.975, len(counts) - 1) * stats.sem(shares)
+    if len(right) == 1:
+        return stats.binomtest(*right, total).proportion_ci(method="wilson")
+    shares = np.divide(right, total)
+    half = stats.t.ppf(0.975, len(right) - 1) * stats.sem(shares)
     return np.clip([shares.mean() - half, shares.mean() + half], 0, 1)
 
 
@@ -110,9 +101,9 @@ def _draw_accuracy(runs, title):
         means, ends = [], []
         for of_model in runs.values():
             total = of_model[0][kind]["num_examples"]
-            counts = [run[kind][count] for run in of_model]
-            means.append(100 * np.mean(counts) / total)
-            ends.append(100 * np.array(confidence_interval(counts, total)))
+            right = [run[kind][count] for run in of_model]
+            means.append(100 * np.mean(right) / total)
+            ends.append(100 * np.array(confidence_interval(right, total)))
         bars = axes.bar(
             np.arange(len(runs)) + (index - 1) * width,
             means,

@@ -164,12 +164,8 @@ def test_entropy_of_couplings():
     couplings = np.array([[[0.25, 0.25]], [[0.5, 0.0]]], "float32")
     quarter, half = (p * np.log(1 / p) for p in (0.25, 0.5))
     np.testing.assert_allclose(
-        capsule_figures.mean_entropy(couplings, is_leaky=True),
+        capsule_figures.mean_entropy(couplings),
         [2 * quarter + half, 2 * half],
-    )
-    np.testing.assert_allclose(
-        capsule_figures.mean_entropy(couplings, is_leaky=False),
-        [2 * quarter, half],
     )
 
 

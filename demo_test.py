@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from common.errors import UserError
 from config import Config
 from demonstration import server
-from demonstration.model import DemoModel
+from demonstration.model import DemoModel, covered_part
 from testing import untrained
 from testing.commands import served
 
@@ -118,7 +118,8 @@ def test_other_web_pages_are_refused(client, headers, status):
 
 
 def test_bodies_are_limited(client, monkeypatch):
-    assert client.post("/test_image", content=b"x").status_code == 413
+    monkeypatch.setattr(server, "MAX_BODY_BYTES", 3)
+    assert client.post("/drawing", content=b"long").status_code == 413
     monkeypatch.setattr(server, "BODY_TIMEOUT", 0)
     assert client.post("/drawing", content=digit()).status_code == 408
 
@@ -131,7 +132,22 @@ def test_networks_without_capsules_or_decoder(tmp_path):
         DemoModel(Config(train=False, checkpoint=path))
     path = save(tmp_path / "b", remake=False)
     bare = DemoModel(Config(train=False, checkpoint=path))
-    assert bare.warm_up()["decoder"] is False
+    assert bare.description["decoder"] is False
+
+
+@pytest.mark.parametrize(
+    ("fields", "size", "expected"),
+    [
+        ((), (20, 30), (0, 0, 20, 30)),
+        (((9, 1, "VALID"), (9, 2, "VALID")), (28, 28), (7.5, 7.5, 12, 12)),
+        (((3, 2, "SAME"),), (8, 8), (0.5, 0.5, 8, 8)),
+        (((2, 2, "VALID"),), (6, 4), (0, 0, 6, 4)),
+    ],
+)
+def test_the_part_of_the_image_that_couplings_cover(fields, size, expected):
+    names = ("top", "left", "height", "width")
+    box = dict(zip(names, expected, strict=True))
+    assert covered_part(fields, size) == pytest.approx(box)
 
 
 HAS_BROWSER = shutil.which("chromium") and shutil.which("chromedriver")

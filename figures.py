@@ -18,19 +18,15 @@ numbers of several runs:
 
   python figures.py transfer --pairs=below --num_trials=3 \
     --output_dir=/tmp/transfer \
-    shared_capsule=/tmp/shared{}/train/model.ckpt-5628 \
-    pooling=/tmp/pooling{}/train/model.ckpt-9380
+    shared_capsule=/tmp/shared{} pooling=/tmp/pooling{}
 
 All models see the same test images, and the same pairs of them --pairs=below
-(the default) or beside each other. transfer.json has all counts and the first
-predictions; the pictures show accuracies with 95% confidence intervals, and
-the first pairs.
+(the default) or beside each other.
 
 Existing files of the same names in --output_dir are replaced.
 """
 
 import dataclasses
-import importlib
 import pathlib
 
 from absl import flags as absl_flags
@@ -41,15 +37,14 @@ from common.files import make_folder, write_files
 from common.startup import load_backend
 from config import DATA_FLAGS, Config
 
-# Modules of visualisation.
-FIGURES = (
-    "reconstructions",
-    "perturbations",
-    "multimnist",
-    "routing",
-    "embedding",
-)
-_FLAGS = (*DATA_FLAGS, "checkpoint", "hparams_override", "model", "num_trials")
+# Functions of visualisation.capsule_figures, and how many examples they show.
+FIGURES = {
+    "reconstructions": 6,
+    "perturbations": 10,
+    "multimnist": 5,
+    "routing": 4,
+    "embedding": 1000,
+}
 
 
 def draw(names, config, num_examples=None):
@@ -62,27 +57,26 @@ def draw(names, config, num_examples=None):
 
     Returns:
       Pair of a dict from file name to content and the step of the checkpoint.
-
-    Raises:
-      UserError: for an unknown name, or a checkpoint or data that do not fit.
     """
     for name in names:
-        flags.require_known("figure", name, (*FIGURES, "transfer"))
+        flags.require_known("figure", name, FIGURES)
     if config.checkpoint is None:
         raise UserError("--checkpoint is required")
     from training.checkpoint import open_checkpoint
     from training.evaluate import Evaluator
+    from visualisation import capsule_figures
     from visualisation.trained_model import TrainedModel
 
     checkpoint = open_checkpoint(config.checkpoint)
     evaluator = Evaluator(config)
     dataset = evaluator.settings_for(checkpoint).dataset_name
+    model, pipeline = evaluator.load(checkpoint)
     title = f"{dataset}, {checkpoint.path.name}"
-    trained = TrainedModel(*evaluator.load(checkpoint), title)
+    trained = TrainedModel(model, pipeline, title, pipeline.spec.names)
     files = {}
     for name in names:
-        figure = importlib.import_module(f"visualisation.{name}")
-        files |= figure.make(trained, **_given(num_examples))
+        draw_figure = getattr(capsule_figures, name)
+        files |= draw_figure(trained, num_examples or FIGURES[name])
     return files, checkpoint.step
 
 
@@ -96,10 +90,6 @@ def draw_transfer(arguments, config, num_examples=None):
 
     Returns:
       Dict from file name to content.
-
-    Raises:
-      UserError: for an argument of another form, a checkpoint that does not
-        fit, or models that do not have the same images.
     """
     from training.checkpoint import open_checkpoint
     from training.evaluate import Evaluator
@@ -110,27 +100,22 @@ def draw_transfer(arguments, config, num_examples=None):
         kind: Evaluator(dataclasses.replace(config, num_targets=n, pairs=p))
         for kind, n, p in (("single", 1, "overlap"), ("pairs", 2, pairs))
     }
-    predictions, pipelines = {}, set()
+    runs, first = {}, {}
     for argument in arguments:
         name, _, template = argument.partition("=")
-        if not template or name in predictions:
+        if not template or name in runs:
             raise UserError(f"{argument} is not a new NAME=CHECKPOINT")
-        predictions[name] = []
+        runs[name] = []
         for path in dataclasses.replace(config, checkpoint=template).members:
             checkpoint = open_checkpoint(path)
             run = {k: e.predict(checkpoint) for k, e in evaluators.items()}
             print(f"{path}: {run['pairs'].score.pairs_text}", flush=True)
-            predictions[name].append((path, run))
-            pipelines.add(run["pairs"].pipeline)
-    if len(pipelines) != 1:
-        raise UserError("name models that were trained on the same images")
-    return transfer.make(
-        predictions, pairs, config.seed, **_given(num_examples)
-    )
-
-
-def _given(num_examples):
-    return {} if num_examples is None else {"num_examples": num_examples}
+            counts = {k: transfer.counts(p) for k, p in run.items()}
+            runs[name].append({"checkpoint": path, **counts})
+            first.setdefault(name, run["pairs"])
+            if run["pairs"].pipeline != next(iter(first.values())).pipeline:
+                raise UserError(f"{path} was trained on other images")
+    return transfer.make(runs, first, pairs, config.seed, num_examples or 8)
 
 
 def write_summaries(summary_dir, files, step):
@@ -169,7 +154,8 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    flags.define(Config, _FLAGS)
+    names = "checkpoint", "hparams_override", "model", "num_trials"
+    flags.define(Config, (*DATA_FLAGS, *names))
     absl_flags.DEFINE_integer(
         "num_examples",
         None,

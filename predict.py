@@ -30,14 +30,12 @@ from training.scores import PRESENT_LENGTH, predicted_classes
 
 
 def list_files(arguments):
-    """Files, and those in folders and their sub-folders but hidden ones.
-
-    A folder without files stays in the list, to be reported when it is read.
-    """
+    """Files, those in folders included, but not the hidden ones."""
     files = []
     for argument in arguments:
         pattern = os.path.join(glob.escape(argument), "**")
         paths = filter(os.path.isfile, glob.glob(pattern, recursive=True))
+        # Reading a missing file or an empty folder reports it.
         files += sorted(paths) or [argument]
     return files
 
@@ -46,7 +44,7 @@ def predict_files(files, network, prepare, num_targets, unreadable):
     """Predicts files a batch at a time; reports and skips unreadable ones.
 
     Args:
-      files: list of strings, as of `list_files`.
+      files: list of strings; "-" is standard input.
       network: `keras.Model`, as of `inference.functional`.
       prepare: function of a file's content and name that returns an image.
       num_targets: int, classes to predict.
@@ -57,25 +55,22 @@ def predict_files(files, network, prepare, num_targets, unreadable):
     """
 
     def read(file):
+        path = "/dev/stdin" if file == "-" else file
         try:
-            if file == "-":
-                return file, prepare(sys.stdin.buffer.read(), "standard input")
-            with reading(file):
-                content = pathlib.Path(file).read_bytes()
-            return file, prepare(content, file)
+            with reading(path):
+                content = pathlib.Path(path).read_bytes()
+            return file, prepare(content, path)
         except UserError as error:
             return file, error
 
+    starts = range(0, len(files), EVAL_BATCH_SIZE)
     progress = tqdm(
-        total=len(files),
-        unit="image",
-        disable=len(files) <= EVAL_BATCH_SIZE,
-        mininterval=0.1 if sys.stderr.isatty() else 10,
+        starts, unit="batch", disable=len(starts) <= 1, mininterval=1
     )
-    with concurrent.futures.ThreadPoolExecutor() as executor, progress:
-        for start in range(0, len(files), EVAL_BATCH_SIZE):
-            batch = files[start : start + EVAL_BATCH_SIZE]
+    with concurrent.futures.ThreadPoolExecutor() as executor:
+        for start in progress:
             names, images = [], []
+            batch = files[start : start + EVAL_BATCH_SIZE]
             for file, image in executor.map(read, batch):
                 if isinstance(image, UserError):
                     print(f"predict.py: {image}", file=sys.stderr, flush=True)
@@ -87,18 +82,13 @@ def predict_files(files, network, prepare, num_targets, unreadable):
                 logits = network.predict_on_batch(np.stack(images))[keys.LOGITS]
                 classes = predicted_classes(logits, num_targets)
                 yield from zip(names, classes, logits, strict=True)
-            progress.update(len(batch))
 
 
 def print_table(predictions, files, names, num_targets, kind):
-    """Prints a header and a row for each prediction.
+    """Prints a header and a row for each file that is predicted.
 
-    Args:
-      predictions: iterable of file, predicted classes and values by class.
-      files: list of strings, all files that may get a row.
-      names: list of strings, the classes.
-      num_targets: int, predicted classes of an image.
-      kind: string, "length" or "logit": what the values are.
+    `predictions` are those of `predict_files`, `files` all that may follow,
+    `names` those of the classes, and `kind` is "length" or "logit".
     """
     layout = [
         f"<{max(map(len, ('file', *files)))}",
@@ -146,7 +136,7 @@ def export(path, network):
 
 
 def define_flags():
-    """Defines the flags of this command."""
+    """Defines the flags of predict.py."""
     flags.define(Config, ["dataset", "num_targets"])
     absl_flags.DEFINE_string(
         "checkpoint", None, "The checkpoint, such as DIR/train/model.ckpt-1000."
@@ -198,12 +188,9 @@ def main(arguments):
             export(values.export, network)
         files, unreadable = list_files(arguments), []
         num_targets = values.num_targets or architecture.num_targets
+        prepare = functools.partial(prepare, invert=values.invert)
         predictions = predict_files(
-            files,
-            network,
-            functools.partial(prepare, invert=values.invert),
-            num_targets,
-            unreadable,
+            files, network, prepare, num_targets, unreadable
         )
         kind = "length" if keys.CAPSULES in network.output else "logit"
         if values.format == "json":

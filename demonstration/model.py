@@ -2,7 +2,6 @@
 
 import base64
 import dataclasses
-import functools
 import io
 
 import keras
@@ -21,13 +20,11 @@ from training.evaluate import Evaluator
 from training.inference import class_names, preparation
 from training.scores import predicted_classes
 from visualisation.drawing import to_rgb, two_colors
-from visualisation.routing import by_position, map_of
 from visualisation.trained_model import TrainedModel
 
-# Of an image file that the page sends.
-MAX_FILE_BYTES = 2**28
+# Of a request, such as an image file.
+MAX_BODY_BYTES = 2**28
 _COUPLINGS = "couplings"
-_DECIMALS = 5
 
 
 class Predictor(keras.Model):
@@ -47,68 +44,16 @@ class Predictor(keras.Model):
         return values
 
 
-class Decoder(keras.Model):
-    """The decoder of a model as a compiled function."""
-
-    def __init__(self, model):
-        super().__init__()
-        self._decoder = model.decoder
-
-    def call(self, x):
-        return self._decoder(x["capsules"], x["labels"])
-
-
-class _Search:
-    """Searches the test images for correct or wrong predictions, in a cycle.
-
-    Args:
-      trained: `TrainedModel` with a pipeline.
-      correct: bool, which of them to find.
-    """
-
-    def __init__(self, trained, correct):
-        self._trained = trained
-        self._correct = correct
-        self._examples = iter(())
-        self.searched = 0  # images since the last one that was found
-
-    def next(self):
-        """The next `Example` among a batch of images, or None.
-
-        Raises:
-          UserError: if none of all test images is such, or one cannot be read.
-        """
-        num_examples = self._trained.pipeline.spec.num_examples
-        for _ in range(EVAL_BATCH_SIZE):
-            if self.searched >= num_examples:
-                self.searched = 0
-                kind = "correctly" if self._correct else "wrongly"
-                raise UserError(
-                    f"none of {num_examples:,} test images is predicted {kind}"
-                )
-            example = next(self._examples, None)
-            if example is None:  # the end, or an image could not be read
-                self._examples = self._trained.examples()
-                example = next(self._examples)
-            self.searched += 1
-            if example.is_right == self._correct:
-                self.searched = 0
-                return example
-        return None
-
-
 class DemoModel:
     """A trained capsule network, with test images if its data set is there.
 
-    Test images are those of the data set that the settings name. Without
-    `dataset` and `data_dir` only the embedded digits have some.
+    Without `dataset` and `data_dir` only the embedded digits have test images.
 
     Args:
       config: `Config` with the checkpoint and the data.
 
-    Raises:
-      UserError: if the checkpoint cannot be read, has no class capsules, or
-        does not fit the data.
+    Attributes:
+      description: dict that tells the page what the network is.
     """
 
     def __init__(self, config):
@@ -118,130 +63,115 @@ class DemoModel:
         dataset = settings.dataset_name
         if config.dataset or config.data_dir or dataset == registry.EMBEDDED:
             model, pipeline = evaluator.load(checkpoint)
-            spec = pipeline.spec
-            self._shape, self._num_targets = spec.shape, spec.num_targets
-            self._class_names = list(spec.names)
+            shape, names = pipeline.spec.shape, pipeline.spec.names
         else:
             architecture = checkpoint.architecture
             model, pipeline = architecture.build(), None
             checkpoint.load(model, architecture)
-            self._shape = architecture.shape
-            self._num_targets = settings.num_targets
-            self._class_names = class_names(checkpoint)
+            shape, names = architecture.shape, class_names(checkpoint)
         name = f"{dataset}, {checkpoint.path.name}"
-        self._trained = TrainedModel(model, pipeline, name)
-        self._size = self._shape.height, self._shape.width
+        self._trained = TrainedModel(model, pipeline, name, names)
+        self._predictor = Predictor(model)
+        self._num_targets = model.num_targets
+        self._size = shape.height, shape.width
         data_set = registry.find(dataset)
-        self._is_centered = data_set.centred and self._shape.depth == 1
+        self._is_centered = data_set.centred and shape.depth == 1
         self._prepare = preparation(
-            dataclasses.asdict(settings),
-            self._shape,
-            data_set,
-            self._num_targets,
+            dataclasses.asdict(settings), shape, data_set, model.num_targets
         )
         # Pixels from the center to each of two objects, at most.
         self._max_offset = (
             PAIR_SHIFT if settings.pairs == "overlap" else max(self._size)
         )
-        self._predictor, self._decoder = Predictor(model), Decoder(model)
-        self._searches = {
-            correct: _Search(self._trained, correct)
-            for correct in (True, False)
-        }
-
-    def warm_up(self):
-        """Compiles everything, so that the first request need not wait."""
-        empty = np.zeros((*self._size, self._shape.depth), "float32")
-        prediction = self.predict(empty)
-        self.reconstruct([0], prediction["capsules"][:1])
-        return self.description
-
-    @functools.cached_property
-    def description(self):
-        """Dict that tells the page what the network is."""
-        depth = self._shape.depth
-        return {
-            "name": self._trained.name,
-            "classes": self._class_names,
-            "height": self._shape.height,
-            "width": self._shape.width,
-            "views": 1 if depth == 3 else depth,
-            "targets": self._num_targets,
-            "decoder": self._trained.model.decoder is not None,
-            "test_images": self._trained.pipeline is not None,
+        self._searches = {}
+        image = np.zeros((*self._size, shape.depth), "float32")
+        coupling_map = None
+        routing = model.routing_of(image[None])
+        if routing is not None:
+            *_, types, classes = routing.couplings.shape
+            coupling_map = covered_part(routing.receptive_field, self._size)
+            coupling_map["equal"] = types / (classes + routing.leaky)
+        self.description = {
+            "name": name,
+            "classes": list(names),
+            "height": shape.height,
+            "width": shape.width,
+            "views": 1 if shape.depth == 3 else shape.depth,
+            "targets": model.num_targets,
+            "decoder": model.decoder is not None,
+            "test_images": pipeline is not None,
             "centered": self._is_centered,
             "digit_size": DIGIT_SIZE,
-            "max_bytes": MAX_FILE_BYTES,
-            "map": self._map(),
+            "max_bytes": MAX_BODY_BYTES,
+            "map": coupling_map,
         }
-
-    def _map(self):
-        """Where a map of couplings lies on the image; None without routing."""
-        empty = np.zeros((1, *self._size, self._shape.depth), "float32")
-        routing = self._trained.model.routing_of(empty)
-        if routing is None:
-            return None
-        types, classes = routing.couplings.shape[-2:]
-        box = map_of(routing.receptive_field, self._size)
-        # "equal": the couplings of the first iteration.
-        return {
-            **dict(zip(("top", "left", "height", "width"), box, strict=True)),
-            "equal": types / (classes + routing.leaky),
-        }
+        # Compiles everything, so that the first request need not wait.
+        self.predict(image)
 
     def predict_drawing(self, content):
         """Predicts a drawing, see `predict`.
 
-        Args:
-          content: bytes of a PNG file, drawn on black: one object in white; of
-            two the first in magenta, the second in green.
+        It is a PNG file, drawn on black: one object in white; of two the first
+        in magenta, the second in green.
         """
         with reading("the drawing"):
             image = Image.open(io.BytesIO(content), formats=["PNG"])
             drawing = np.asarray(image.convert("RGB"))
-        gray = drawing.max(axis=-1)
         if not self._is_centered:
-            return self.predict(self._prepare(_png(gray), "drawing", False))
-        is_pair = self._num_targets == 2
-        inks = [drawing[..., 0], drawing[..., 1]] if is_pair else [gray]
-        pixels = sum(self._centered(ink) for ink in inks)
-        return self.predict(np.minimum(pixels, 255) / np.float32(255))
+            gray = _png(drawing.max(axis=-1))
+            return self.predict(self._prepare(gray, "drawing", False))
+        pixels = sum(
+            self._centered(drawing[..., index])
+            for index in range(self._num_targets)
+        )
+        return self.predict(np.minimum(pixels, 1))
 
     def _centered(self, ink):
-        """One drawn object as uint16 [H, W, 1]."""
+        """One drawn object as float32 [H, W, 1]."""
         offset = (0, 0)
         if self._num_targets == 2 and ink.any():
             # One of two objects stays near where it was drawn.
-            place = center_of_mass(ink) / ink.shape - 0.5
-            offset = np.clip(
-                place * self._size, -self._max_offset, self._max_offset
-            )
-        return center(ink, self._size, offset).astype(np.uint16)
+            place = (center_of_mass(ink) / ink.shape - 0.5) * self._size
+            offset = np.clip(place, -self._max_offset, self._max_offset)
+        return center(ink, self._size, offset) / np.float32(255)
 
     def predict_file(self, content, name, invert):
         """Predicts an image file, see `predict`."""
         return self.predict(self._prepare(content, name, invert))
 
     def next_test_image(self, correct):
-        """Predicts the next test image, searching a batch of them at most.
-
-        Args:
-          correct: bool, whether its prediction is to be correct.
+        """Predicts the next test image with a correct or wrong prediction.
 
         Returns:
-          Dict: of `predict`, and `labels`, the true classes; or, if none was
-          found yet, `searched`, the number of images searched.
-
-        Raises:
-          UserError: if there are no such test images.
+          Dict: of `predict`, and `labels`, the true classes; or, if a batch has
+          no such image, `searched`, the number of images searched.
         """
         if self._trained.pipeline is None:
             raise UserError("for test images start demo.py with --data_dir")
-        search = self._searches[correct]
-        example = search.next()
+        # A search that fails is not continued.
+        search = self._searches.pop(correct, None) or self._search(correct)
+        searched, example = next(search)
+        self._searches[correct] = search
         if example is None:
-            return {"searched": search.searched}
-        return {**self.predict(example.image), "labels": list(example.labels)}
+            return {"searched": searched}
+        return {**self.predict(example.image), "labels": example.labels}
+
+    def _search(self, correct):
+        """Yields images searched since the last, and an `Example` or None."""
+        searched = 0
+        num_examples = self._trained.pipeline.spec.num_examples
+        while searched < num_examples:
+            for example in self._trained.examples():
+                searched += 1
+                if example.is_right == correct:
+                    yield searched, example
+                    searched = 0
+                elif searched % EVAL_BATCH_SIZE == 0:
+                    yield searched, None
+        kind = "correctly" if correct else "wrongly"
+        raise UserError(
+            f"none of {num_examples:,} test images is predicted {kind}"
+        )
 
     def predict(self, image):
         """What the page shows of an image.
@@ -254,19 +184,14 @@ class DemoModel:
           `predicted`, as many classes as an image has objects, the longest
           capsule first; `couplings` [iterations][h][w][class], summed over
           types, or None; `reconstruction`, see `reconstruct`.
-
-        Raises:
-          UserError: if the outputs are not finite.
         """
         outputs = self._predictor.predict_on_batch(image[None])
         outputs = {name: values[0] for name, values in outputs.items()}
-        if not all(np.isfinite(values).all() for values in outputs.values()):
-            raise UserError("the outputs of the network are not finite")
         capsules, lengths = outputs[keys.CAPSULES], outputs[keys.LOGITS]
         predicted = predicted_classes(lengths, self._num_targets).tolist()
         couplings = None
         if _COUPLINGS in outputs:
-            couplings = _rounded(by_position(outputs[_COUPLINGS]))
+            couplings = _rounded(outputs[_COUPLINGS].sum(axis=-2))
         return {
             "image": _data_uri(to_rgb(image)),
             "lengths": _rounded(lengths),
@@ -277,35 +202,55 @@ class DemoModel:
         }
 
     def reconstruct(self, classes, capsules):
-        """The decoder's image, of two objects in two colors.
+        """Data URI of the decoder's image; None without a decoder.
 
-        Args:
-          classes: list of one or two ints.
-          capsules: their capsules, floats [len(classes)][atoms].
-
-        Returns:
-          Data URI of a picture, or None without a decoder.
+        Two objects are in two colors. `classes` are one or two ints, `capsules`
+        their capsules, floats [len(classes)][atoms].
         """
         if self._trained.model.decoder is None:
             return None
-        # The decoder masks all capsules of a row but that of its class.
-        rows = np.repeat(
-            np.array(capsules, "float32")[:, None], len(self._class_names), 1
-        )
-        images = self._decoder.predict_on_batch(
-            {"capsules": rows, "labels": np.array(classes, "int32")}
-        )
+        images = self._trained.reconstruct(np.array(capsules), classes)
         is_pair = len(images) == 2
         return _data_uri(two_colors(*images) if is_pair else to_rgb(images[0]))
 
 
+def covered_part(receptive_field, size):
+    """The part of an image that a map of couplings covers.
+
+    Each value covers as many pixels as there are from one position to the
+    next, around the center of its capsules' receptive field.
+
+    Args:
+      receptive_field: as of `models.classifier.Routing`.
+      size: (height, width) of the image.
+
+    Returns:
+      Dict with top, left, height and width in pixels.
+    """
+    if not receptive_field:
+        return {"top": 0, "left": 0, "height": size[0], "width": size[1]}
+    grid, step = np.array(size), 1
+    first = np.full(2, 0.5)  # the center of the first position
+    for kernel, strides, padding in receptive_field:
+        before, positions = 0, -(-(grid - kernel + 1) // strides)
+        if padding == "SAME":
+            positions = -(-grid // strides)
+            covered = (positions - 1) * strides + kernel
+            before = np.maximum(covered - grid, 0) // 2
+        first += step * ((kernel - 1) / 2 - before)
+        step *= strides
+        grid = positions
+    values = [*(first - step / 2).tolist(), *(step * grid).tolist()]
+    return dict(zip(("top", "left", "height", "width"), values, strict=True))
+
+
 def _rounded(values):
-    return np.round(values.astype("float64"), _DECIMALS).tolist()
+    return np.round(values.astype("float64"), decimals=5).tolist()
 
 
 def _data_uri(image):
     """RGB [H, W, 3] in [0, 1] as the address of a PNG picture."""
-    png = _png(np.rint(255 * np.asarray(image)).astype(np.uint8))
+    png = _png(np.rint(255 * image).astype(np.uint8))
     return f"data:image/png;base64,{base64.b64encode(png).decode()}"
 
 

@@ -25,11 +25,10 @@ from starlette.responses import JSONResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from common.errors import UserError
-from demonstration.model import MAX_FILE_BYTES
+from common.errors import UserError, reading
+from demonstration.model import MAX_BODY_BYTES
 
 _PAGE = pathlib.Path(__file__).parent / "page"
-_MAX_JSON_BYTES = 2**20
 # Seconds in which the body of a request must arrive.
 BODY_TIMEOUT = 60
 _HEADERS = {
@@ -46,49 +45,46 @@ _HEADERS = {
 
 
 def make_app(model, host="127.0.0.1"):
-    """The application that serves the page and its requests.
-
-    Args:
-      model: `DemoModel`.
-      host: string, the address or name that the server listens on.
-
-    Returns:
-      `Starlette`.
-    """
+    """The `Starlette` application of a `DemoModel` on a host."""
     # One request at a time reads its body and computes, so that memory holds
     # one upload only.
     lock = asyncio.Lock()
 
-    def post(path, answer, max_bytes):
+    def post(answer):
         async def endpoint(request):
+            body = bytearray()
             async with lock:
-                body = await _read_body(request, max_bytes)
+                async with asyncio.timeout(BODY_TIMEOUT):
+                    async for chunk in request.stream():
+                        body += chunk
+                        if len(body) > MAX_BODY_BYTES:
+                            raise HTTPException(413, "the file is too large")
                 result = await run_in_threadpool(
-                    answer, body, request.query_params
+                    answer, bytes(body), **request.query_params
                 )
             return JSONResponse(result)
 
-        return Route(path, endpoint, methods=["POST"])
+        return Route(f"/{answer.__name__}", endpoint, methods=["POST"])
 
-    def drawing(body, query):
+    def drawing(body):
         return model.predict_drawing(body)
 
-    def file(body, query):
-        name = query.get("name", "the file")
-        return model.predict_file(body, name, query.get("invert") == "true")
+    def file(body, name, invert="false"):
+        return model.predict_file(body, name, invert == "true")
 
-    def test_image(body, query):
-        return model.next_test_image(query.get("predicted") == "correct")
+    def test_image(body, predicted):
+        return model.next_test_image(predicted == "correct")
 
-    def reconstruction(body, query):
-        values = json.loads(body)
-        picture = model.reconstruct(values["classes"], values["capsules"])
-        return {"reconstruction": picture}
+    def reconstruction(body):
+        return {"reconstruction": model.reconstruct(**json.loads(body))}
 
     async def guard(request, call_next):
-        reason = _refusal(request.headers, host)
-        if reason:
-            response = JSONResponse({"error": reason}, 403)
+        name, origin = map(request.headers.get, ("host", "origin"))
+        if not _is_own(name, host):
+            reason = "open the page by its number, as in http://127.0.0.1:7860/"
+            response = _error(reason, 403)
+        elif origin not in (None, f"http://{name}"):
+            response = _error("other web pages must not use this server", 403)
         else:
             response = await call_next(request)
         response.headers.update(_HEADERS)
@@ -97,16 +93,14 @@ def make_app(model, host="127.0.0.1"):
     return Starlette(
         routes=[
             Route("/description", lambda _: JSONResponse(model.description)),
-            post("/drawing", drawing, MAX_FILE_BYTES),
-            post("/file", file, MAX_FILE_BYTES),
-            post("/test_image", test_image, 0),
-            post("/reconstruction", reconstruction, _MAX_JSON_BYTES),
+            *map(post, (drawing, file, test_image, reconstruction)),
             Mount("/", StaticFiles(directory=_PAGE, html=True)),
         ],
         middleware=[Middleware(BaseHTTPMiddleware, dispatch=guard)],
         exception_handlers={
             UserError: lambda _, error: _error(str(error), 400),
             ClientDisconnect: lambda *_: _error("the request ended early", 400),
+            TimeoutError: lambda *_: _error("the request took too long", 408),
             HTTPException: lambda _, error: _error(
                 error.detail, error.status_code
             ),
@@ -120,71 +114,32 @@ def _error(message, status):
     return JSONResponse({"error": message}, status)
 
 
-async def _read_body(request, max_bytes):
-    body = bytearray()
-    try:
-        async with asyncio.timeout(BODY_TIMEOUT):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > max_bytes:
-                    raise HTTPException(413, f"more than {max_bytes:,} bytes")
-    except TimeoutError:
-        raise HTTPException(408, "the request took too long") from None
-    return bytes(body)
-
-
-def _refusal(headers, listening_on):
-    """Why a request may come from another web page; None if it does not."""
-    host, origin = headers.get("host", ""), headers.get("origin")
-    if not _is_own(host, listening_on):
-        return "open the page by its number, as in http://127.0.0.1:7860/"
-    if origin not in (None, f"http://{host}"):
-        return "other web pages must not use this server"
-    return None
-
-
 def _is_own(host, listening_on):
     """Whether a Host is an IP address, localhost or the name in --host."""
     try:
-        name = urllib.parse.urlsplit(f"//{host}").hostname or ""
-        if name in ("localhost", listening_on.lower()):
-            return True
-        ipaddress.ip_address(name)
+        name = urllib.parse.urlsplit(f"//{host}").hostname
+        if name not in ("localhost", listening_on.lower()):
+            ipaddress.ip_address(name)
     except ValueError:
         return False
     return True
 
 
 def serve(model, host, port):
-    """Serves the page until Ctrl-C.
-
-    Args:
-      model: `DemoModel`.
-      host: string, address or name to listen on.
-      port: int, 0 for a free one.
+    """Serves the page of a `DemoModel` until Ctrl-C.
 
     Raises:
-      UserError: if the address cannot be listened on.
+      UserError: if the host and port cannot be listened on.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
+    with reading(f"--host={host} --port={port}"):
         listener = socket.create_server((host, port), family=family)
-    except OSError as error:
-        raise UserError(
-            f"--host={host} --port={port}: {error.strerror}; --port=0 chooses "
-            "a free port"
-        ) from None
     with listener, contextlib.suppress(KeyboardInterrupt):
-        model.warm_up()
         name = f"[{host}]" if ":" in host else host
         address = f"http://{name}:{listener.getsockname()[1]}/"
         print(f"Open {address} (Ctrl-C ends)", flush=True)
+        app = make_app(model, host)
         config = uvicorn.Config(
-            make_app(model, host),
-            log_level="error",
-            lifespan="off",
-            ws="none",
-            server_header=False,
-            timeout_graceful_shutdown=1,
+            app, log_level="error", timeout_graceful_shutdown=1
         )
         uvicorn.Server(config).run(sockets=[listener])

@@ -34,7 +34,7 @@ def make_subject(num_targets=1, model="capsule", **hparams):
         small_hparams(model, **hparams),
         seed=3,
     )
-    return TrainedModel(network, pipeline, "digits, tiny")
+    return TrainedModel(network, pipeline, "digits, tiny", pipeline.spec.names)
 
 
 def decoder_in_numpy(subject, capsule, label):

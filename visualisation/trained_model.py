@@ -1,21 +1,17 @@
 """A trained capsule network and its test examples."""
 
 import dataclasses
+import itertools
+from collections.abc import Sequence
 
 import keras
 import numpy as np
 
 from common.errors import UserError
+from config import EVAL_BATCH_SIZE
 from input_data import features as keys
 from input_data.pipeline import Pipeline
 from visualisation.drawing import truncate
-
-BATCH_SIZE = 100
-
-
-def top_classes(logits, count):
-    """The classes of the largest logits [..., O], the largest first."""
-    return np.argsort(-logits, axis=-1, kind="stable")[..., :count]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,39 +20,39 @@ class Example:
 
     Attributes:
       image: float32 [H, W, C].
-      targets: float32 [T, H, W, C], each of its T objects alone.
-      labels: tuple of T ints, their classes.
+      targets: list of T float32 [H, W, C], each of its T objects alone.
+      labels: list of T ints, their classes.
       capsules: float32 [O, A], the class capsules.
       lengths: float32 [O], their lengths.
     """
 
     image: np.ndarray
-    targets: np.ndarray
-    labels: tuple
+    targets: list
+    labels: list
     capsules: np.ndarray
     lengths: np.ndarray
 
     @property
     def ranking(self):
         """All classes as ints, that of the longest capsule first."""
-        return top_classes(self.lengths, len(self.lengths)).tolist()
+        return np.argsort(-self.lengths, kind="stable").tolist()
 
     @property
     def predictions(self):
-        """Tuple of the T classes of the longest capsules.
+        """List of the T classes of the longest capsules.
 
         A predicted label has the same index as in `labels`.
         """
         longest = self.ranking[: len(self.labels)]
         others = (label for label in longest if label not in self.labels)
-        return tuple(
+        return [
             label if label in longest else next(others) for label in self.labels
-        )
+        ]
 
     @property
     def is_right(self):
         """Whether the predicted classes are exactly the labels."""
-        return set(self.predictions) == set(self.labels)
+        return self.predictions == self.labels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,11 +63,13 @@ class TrainedModel:
       model: `models.classifier.Classifier` with class capsules.
       pipeline: `Pipeline`, or None without test images.
       name: string, network and data, for titles.
+      class_names: sequence of strings.
     """
 
     model: keras.Model
     pipeline: Pipeline | None
     name: str
+    class_names: Sequence[str]
 
     def __post_init__(self):
         if not self.model.has_class_capsules:
@@ -79,52 +77,40 @@ class TrainedModel:
 
     def class_text(self, classes):
         """Names of classes as text, such as "3 and 7"."""
-        names = self.pipeline.spec.names
-        return " and ".join(truncate(names[label]) for label in classes)
+        return " and ".join(truncate(self.class_names[c]) for c in classes)
 
     def examples(self):
         """Generates an `Example` for every test image."""
         num_targets = self.pipeline.spec.num_targets
-        for x, y in self.pipeline.evaluation_batches(BATCH_SIZE):
+        for x, y in self.pipeline.evaluation_batches(EVAL_BATCH_SIZE):
             outputs = self.model.predict_on_batch({keys.IMAGES: x[keys.IMAGES]})
             labels = [x[name] for name in keys.LABEL_BY_TARGET[:num_targets]]
             targets = [y[name] for name in keys.RECONS_BY_TARGET[:num_targets]]
             for index, image in enumerate(x[keys.IMAGES]):
                 yield Example(
                     image=image,
-                    targets=np.stack([t[index] for t in targets]),
-                    labels=tuple(int(label[index]) for label in labels),
+                    targets=[target[index] for target in targets],
+                    labels=[int(label[index]) for label in labels],
                     capsules=outputs[keys.CAPSULES][index],
                     lengths=outputs[keys.LOGITS][index],
                 )
 
-    def right_and_wrong(self, count):
-        """The first right and the first wrong examples, `count` of each."""
-        right, wrong = [], []
-        for example in self.examples():
-            kind = right if example.is_right else wrong
-            if len(kind) < count:
-                kind.append(example)
-            if len(right) == len(wrong) == count:
-                break
-        return right, wrong
+    def first(self, count, is_right):
+        """List of the first `count` examples that are right, or wrong."""
+        found = (e for e in self.examples() if e.is_right == is_right)
+        return list(itertools.islice(found, count))
 
     def reconstruct(self, capsules, labels):
-        """Images [N, H, W, C], each from one class capsule.
-
-        Args:
-          capsules: float [N, A].
-          labels: ints [N], their classes.
+        """Images [N, H, W, C] of capsules [N, A] of the classes [N].
 
         Raises:
           UserError: if the network has no decoder.
         """
         if self.model.decoder is None:
             raise UserError(f"{self.name} has no decoder")
-        # The decoder masks the capsules of all other classes.
-        num_classes = self.pipeline.spec.shape.num_classes
-        capsules = np.repeat(capsules[:, None], num_classes, axis=1)
+        # The decoder masks all capsules of a row but that of its class.
+        rows = np.repeat(capsules[:, None], len(self.class_names), axis=1)
         images = self.model.decoder(
-            capsules.astype("float32"), np.asarray(labels, "int32")
+            rows.astype("float32"), np.asarray(labels, "int32")
         )
         return keras.ops.convert_to_numpy(images)

@@ -2,7 +2,6 @@ import dataclasses
 import io
 import json
 
-import keras
 import numpy as np
 import pytest
 from PIL import Image
@@ -14,16 +13,7 @@ from config import Config
 from testing import untrained
 from testing.small_models import overrides
 from testing.tiny_subject import NUM_EXAMPLES, decoder_in_numpy, make_subject
-from visualisation import (
-    drawing,
-    embedding,
-    evaluation,
-    multimnist,
-    perturbations,
-    reconstructions,
-    routing,
-    transfer,
-)
+from visualisation import capsule_figures, drawing, evaluation, transfer
 from visualisation.trained_model import Example
 
 
@@ -112,9 +102,8 @@ def test_examples_and_their_predictions(num_targets):
             example.labels, example.predictions, strict=True
         ):
             assert label == predicted or label not in example.predictions
-    right, wrong = subject.right_and_wrong(3)
-    assert all(e.is_right for e in right)
-    assert not any(e.is_right for e in wrong)
+    assert all(e.is_right for e in subject.first(3, is_right=True))
+    assert not any(e.is_right for e in subject.first(3, is_right=False))
 
 
 def test_reconstructions_mask_the_other_classes():
@@ -132,37 +121,35 @@ def test_reconstructions_mask_the_other_classes():
 def test_perturbations_move_one_dimension():
     subject = make_subject()
     example = next(subject.examples())
-    capsule = example.capsules[4]
-    images = perturbations.reconstructions(subject, capsule, 4)
-    assert images.shape[:2] == (len(capsule), 11)
-    moved = capsule.copy()
+    moved = example.capsules[4].copy()
+    capsules = capsule_figures.perturbed(moved)
+    (image,) = subject.reconstruct(capsules[2 * 11 + 8][None], [4])
     moved[2] += 0.15
     expected = decoder_in_numpy(subject, moved, 4)
-    np.testing.assert_allclose(images[2, 8], expected, atol=1e-5)
-    np.testing.assert_allclose(perturbations.OFFSETS[8], 0.15)
+    np.testing.assert_allclose(image, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("num_targets", [1, 2])
 def test_columns_of_reconstructions(num_targets):
     subject = make_subject(num_targets)
-    right, wrong = subject.right_and_wrong(1)
-    for example in right + wrong:
-        column = reconstructions.column(subject, example)
+    for is_right in (True, False):
+        (example,) = subject.first(1, is_right)
+        _, column = capsule_figures.reconstruction_column(subject, example)
         rows = [column[name] for name in column if "prediction" in name]
         assert len(rows) == num_targets
-        assert all((image is None) == example.is_right for image in rows)
+        assert all((image is None) == is_right for image in rows)
         np.testing.assert_array_equal(column["input"], example.image)
     if num_targets == 1:
         with pytest.raises(UserError, match="--num_targets=2"):
-            multimnist.make(subject)
+            capsule_figures.multimnist(subject, 1)
         return
-    absent = multimnist.absent_class(wrong[0])
-    assert absent not in {*wrong[0].labels, *wrong[0].predictions}
+    classes, _ = capsule_figures.multimnist_column(subject, example)
+    assert classes[2][0] not in classes[0] + classes[1]
 
 
 def test_projector_files():
     subject = make_subject()
-    files = embedding.make(subject, num_examples=7)
+    files = capsule_figures.embedding(subject, 7)
     vectors = np.loadtxt(io.BytesIO(files["capsules.tsv"]))
     examples = [e for _, e in zip(range(7), subject.examples(), strict=False)]
     expected = np.stack([e.capsules.ravel() for e in examples])
@@ -173,42 +160,19 @@ def test_projector_files():
     assert size_of(files["sprite.png"]) == (3 * 28, 3 * 28)
 
 
-@pytest.mark.parametrize(
-    ("fields", "size", "expected"),
-    [
-        ((), (20, 30), (0, 0, 20, 30)),
-        (((9, 1, "VALID"), (9, 2, "VALID")), (28, 28), (7.5, 7.5, 12, 12)),
-        (((3, 2, "SAME"),), (8, 8), (0.5, 0.5, 8, 8)),
-        (((2, 2, "VALID"),), (6, 4), (0, 0, 6, 4)),
-    ],
-)
-def test_the_part_of_the_image_that_couplings_cover(fields, size, expected):
-    assert routing.map_of(fields, size) == pytest.approx(expected)
-
-
 def test_entropy_of_couplings():
     couplings = np.array([[[0.25, 0.25]], [[0.5, 0.0]]], "float32")
     quarter, half = (p * np.log(1 / p) for p in (0.25, 0.5))
     np.testing.assert_allclose(
-        routing.mean_entropy(couplings, is_leaky=True),
+        capsule_figures.mean_entropy(couplings),
         [2 * quarter + half, 2 * half],
     )
-    np.testing.assert_allclose(
-        routing.mean_entropy(couplings, is_leaky=False), [2 * quarter, half]
-    )
 
 
-@pytest.mark.parametrize("model", ["capsule", "efficient_capsule"])
-def test_routing_figures(model):
-    subject = make_subject(model=model)
-    files = routing.make(subject, num_examples=2)
+def test_routing_by_self_attention():
+    subject = make_subject(model="efficient_capsule")
+    files = capsule_figures.routing(subject, 2)
     assert set(files) == {"routing.png", "routing_entropy.png"}
-    images = next(subject.pipeline.evaluation_batches(5))[0]["images"]
-    couplings = keras.ops.convert_to_numpy(
-        subject.model.routing_of(images).couplings
-    )
-    summed = routing.by_position(couplings)
-    np.testing.assert_allclose(summed, couplings.sum(-2), rtol=1e-6)
 
 
 def test_grids_and_colors():
@@ -221,7 +185,7 @@ def test_grids_and_colors():
         drawing.two_colors(np.ones((1, 1, 1)), np.zeros((1, 1, 1))),
         [[[1, 0, 1]]],
     )
-    png = drawing.image_grid([[gray, None], [gray, gray]], "title", ["a", "b"])
+    png = drawing.image_grid([gray, None, gray], 2, "title", ["a", "b"])
     assert min(size_of(png)) > 50
     assert drawing.truncate("a" * 20) == "a" * 13 + "…"
 
@@ -236,8 +200,8 @@ def test_pictures_of_evaluations(run):
 
 def test_rankings():
     lengths = np.array([0.1, 0.9, 0.5, 0.9], "float32")
-    example = Example(None, None, (2, 3), None, lengths)
+    example = Example(None, None, [2, 3], None, lengths)
     assert example.ranking == [1, 3, 2, 0]
-    assert example.predictions == (1, 3)
+    assert example.predictions == [1, 3]
     assert not example.is_right
-    assert dataclasses.replace(example, labels=(3, 1)).is_right
+    assert dataclasses.replace(example, labels=[3, 1]).is_right

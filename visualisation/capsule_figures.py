@@ -1,0 +1,284 @@
+"""Figures of a trained capsule network.
+
+Each takes a `TrainedModel` and a number of examples and returns a dict from
+file name to content. It raises UserError if the network lacks what it shows.
+"""
+
+import io
+import itertools
+import math
+
+import keras
+import matplotlib
+import numpy as np
+from matplotlib.colors import TwoSlopeNorm
+from matplotlib.figure import Figure
+from scipy.special import entr
+from tensorboard.plugins.projector import ProjectorConfig
+
+from common.errors import UserError
+from config import EVAL_BATCH_SIZE
+from visualisation.drawing import image_grid, png, to_rgb, two_colors
+
+# From -0.25 to 0.25 by 0.05.
+OFFSETS = np.arange(-5, 6) * 0.05
+
+
+def reconstructions(trained, num_examples):
+    """Inputs and reconstructions, as in the paper's figure 3.
+
+    Right predictions on the left and as many wrong ones on the right.
+    """
+    title, classes = "Reconstructions", "true, predicted"
+    picture = _draw_columns(
+        trained, num_examples, reconstruction_column, title, classes
+    )
+    return {"reconstructions.png": picture}
+
+
+def reconstruction_column(trained, example):
+    """Classes to name, and a dict from row label to image or None.
+
+    Reconstructions come from the capsules of the labels and, for wrong
+    predictions, also from those of the predicted classes.
+    """
+    rows = {"input": example.image}
+    numbers = [""] if len(example.labels) == 1 else [" 1", " 2"]
+    if len(numbers) == 2:  # one target is the input itself
+        rows["target 1"], rows["target 2"] = example.targets
+    classes = {"": example.labels, " of\nprediction": example.predictions}
+    for kind, labels in classes.items():
+        images = [None, None]
+        if kind == "" or not example.is_right:
+            images = trained.reconstruct(example.capsules[labels], labels)
+        for number, image in zip(numbers, images, strict=False):
+            rows[f"reconstruction{kind}{number}"] = image
+    return classes.values(), rows
+
+
+def multimnist(trained, num_examples):
+    """Overlapping digits taken apart, as in the paper's figure 5."""
+    spec = trained.pipeline.spec
+    # Two labels, two wrong predictions and an absent class.
+    if spec.num_targets != 2 or spec.shape.num_classes < 5:
+        raise UserError(
+            "the figure multimnist needs a checkpoint with --num_targets=2 "
+            "and at least 5 classes"
+        )
+    title = "Two digits, the first in magenta, the second in green"
+    classes = "true, predicted and absent"
+    picture = _draw_columns(
+        trained, num_examples, multimnist_column, title, classes
+    )
+    return {"multimnist.png": picture}
+
+
+def multimnist_column(trained, example):
+    """As `reconstruction_column`, of pairs in two colors."""
+    labels, predictions = example.labels, example.predictions
+    # The class with the longest capsule that is no label and not predicted.
+    absent = next(c for c in example.ranking if c not in labels + predictions)
+    classes = [*labels, *predictions, absent]
+    images = trained.reconstruct(example.capsules[classes], classes)
+    return [labels, predictions, [absent]], {
+        "input": example.image,
+        "targets": two_colors(*example.targets),
+        "reconstructions\nof labels": two_colors(*images[:2]),
+        "reconstructions\nof predictions": (
+            None if example.is_right else two_colors(*images[2:4])
+        ),
+        "label 1 and\nabsent class": two_colors(images[0], images[4]),
+    }
+
+
+def _draw_columns(trained, num_examples, make_column, title, classes):
+    right = trained.first(num_examples, is_right=True)
+    wrong = trained.first(num_examples, is_right=False)
+    columns = [make_column(trained, example) for example in right + wrong]
+    labels = list(columns[0][1])
+    return image_grid(
+        [images[label] for label in labels for _, images in columns],
+        len(columns),
+        f"{title}: {trained.name}\n"
+        f"Above each input: {classes} class; wrong predictions in red",
+        ["\n".join(map(trained.class_text, shown)) for shown, _ in columns],
+        labels,
+        wrong=range(len(right), len(columns)),
+    )
+
+
+def perturbations(trained, num_examples):
+    """Each dimension of a class capsule moved: the paper's figure 4.
+
+    The first right prediction of each of `num_examples` classes. With two
+    targets the capsule of the first is moved.
+    """
+    examples = {}
+    for example in trained.examples():
+        if example.is_right:
+            examples.setdefault(example.labels[0], example)
+        if len(examples) == min(num_examples, len(example.lengths)):
+            break
+    return {
+        f"perturbations_{label}.png": _draw_perturbed(trained, example, label)
+        for label, example in sorted(examples.items())
+    }
+
+
+def perturbed(capsule):
+    """Capsules [A * K, A]: one dimension at a time moved by the K offsets."""
+    moves = np.eye(len(capsule))[:, None] * OFFSETS[:, None]  # [A, K, A]
+    return (capsule + moves).reshape(-1, len(capsule))
+
+
+def _draw_perturbed(trained, example, label):
+    capsules = perturbed(example.capsules[label])
+    images = trained.reconstruct(capsules, [label] * len(capsules))
+    return image_grid(
+        images,
+        len(OFFSETS),
+        f"Capsule of class {trained.class_text([label])}: each dimension moved "
+        f"around its value (in parentheses)\n{trained.name}",
+        titles=[f"{offset:+.2f}" if offset else "0" for offset in OFFSETS],
+        labels=[
+            f"dimension {number} ({value:z.2f})"
+            for number, value in enumerate(example.capsules[label])
+        ],
+    )
+
+
+def routing(trained, num_examples):
+    """Couplings by position, and their mean entropy by iteration.
+
+    Couplings of a few examples to the predicted classes and to the class with
+    the longest capsule of the others; the entropy is that of a batch.
+    """
+    examples = list(itertools.islice(trained.examples(), EVAL_BATCH_SIZE))
+    images = np.stack([example.image for example in examples])
+    found = trained.model.routing_of(images)
+    if found is None:
+        raise UserError(f"{trained.name} has no routing by agreement")
+    couplings = keras.ops.convert_to_numpy(found.couplings)
+    *_, num_types, num_classes = couplings.shape
+    num_shares = num_classes + found.leaky
+    maps = couplings.sum(axis=-2)[:, :num_examples]
+    return {
+        "routing.png": _draw_maps(
+            trained, examples[:num_examples], maps, num_types / num_shares
+        ),
+        "routing_entropy.png": _draw_entropy(
+            f"Mean entropy of the couplings, {len(examples)} images\n"
+            f"{trained.name}",
+            mean_entropy(couplings),
+            np.log(num_shares),
+        ),
+    }
+
+
+def mean_entropy(couplings):
+    """Mean entropy of the couplings of an input capsule, by iteration.
+
+    It is log(classes) where a capsule is shared equally among the classes,
+    and 0 where all of it goes to one.
+
+    Takes [iterations, ..., classes] and returns float64 [iterations], in nats.
+    What is missing to a sum of 1 counts as one more class (leaky routing).
+    """
+    shares = couplings.astype("float64")
+    leak = np.maximum(1 - shares.sum(axis=-1), 0)
+    entropy = entr(shares).sum(axis=-1) + entr(leak)
+    return entropy.reshape(len(entropy), -1).mean(axis=1)
+
+
+def _draw_maps(trained, examples, maps, equal):
+    """Draws maps [iterations, N, h, w, classes]; `equal` is white."""
+    lowest = min(float(maps.min()), 0.99 * equal)
+    highest = max(float(maps.max()), 1.01 * equal)
+    # Blue is less than equal shares, red more.
+    norm = TwoSlopeNorm(equal, lowest, highest)
+    colors = matplotlib.colormaps["RdBu_r"](norm(maps))[..., :3]
+    images, labels = [], []
+    for index, example in enumerate(examples):
+        num_targets = len(example.labels)
+        for place, label in enumerate(example.ranking[: num_targets + 1]):
+            images += [example.image, *colors[:, index, :, :, label]]
+            kind = "predicted" if place < num_targets else "not predicted"
+            labels.append(
+                f"class {trained.class_text([label])}\n"
+                f"({kind}: {example.lengths[label]:.2f})"
+            )
+    return image_grid(
+        images,
+        1 + len(maps),
+        f"Couplings to class capsules, summed over the types below\nblue "
+        f"{lowest:.3g}, white {equal:.3g} (equal shares), red {highest:.3g}\n"
+        f"{trained.name}",
+        ["input", *(f"iteration {n}" for n in range(1, len(maps) + 1))],
+        labels,
+    )
+
+
+def _draw_entropy(title, entropy, equal):
+    iterations = range(1, len(entropy) + 1)
+    figure = Figure(figsize=(4.5, 3), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(iterations, entropy, marker="o")
+    axes.axhline(equal, linestyle="--", color="gray", label="equal shares")
+    axes.set(
+        title=title,
+        xlabel="routing iteration",
+        ylabel="entropy (nats)",
+        xticks=iterations,
+    )
+    axes.ticklabel_format(axis="y", useOffset=False)
+    axes.margins(0.15)
+    axes.legend()
+    return png(figure)
+
+
+def embedding(trained, num_examples):
+    """Class capsules for the projector of TensorBoard.
+
+    A vector holds all class capsules of an example: capsules of different
+    classes do not lie in one space.
+    """
+    examples = list(itertools.islice(trained.examples(), num_examples))
+    images = np.stack([to_rgb(example.image) for example in examples])
+    height, width = images.shape[1:3]
+    table, picture = io.BytesIO(), io.BytesIO()
+    vectors = [example.capsules.ravel() for example in examples]
+    np.savetxt(table, vectors, fmt="%.6g", delimiter="\t")
+    matplotlib.image.imsave(picture, sprite(images), format="png")
+    metadata = "label\tprediction\tright\n"
+    for example in examples:
+        labels, predictions = (
+            trained.class_text(sorted(classes))
+            for classes in (example.labels, example.predictions)
+        )
+        right = "yes" if example.is_right else "no"
+        metadata += f"{labels}\t{predictions}\t{right}\n"
+    config = ProjectorConfig()
+    config.embeddings.add(
+        tensor_name=f"class capsules: {trained.name}",
+        tensor_path="capsules.tsv",
+        metadata_path="metadata.tsv",
+        sprite={
+            "image_path": "sprite.png",
+            "single_image_dim": [width, height],
+        },
+    )
+    return {
+        "capsules.tsv": table.getvalue(),
+        "metadata.tsv": metadata,
+        "sprite.png": picture.getvalue(),
+        "projector_config.pbtxt": str(config),
+    }
+
+
+def sprite(images):
+    """Images [N, H, W, 3] in a square, row by row, with black at the end."""
+    count, height, width, _ = images.shape
+    side = math.isqrt(count - 1) + 1
+    padded = np.pad(images, [(0, side**2 - count), (0, 0), (0, 0), (0, 0)])
+    rows = padded.reshape(side, side, height, width, 3)
+    return rows.swapaxes(1, 2).reshape(side * height, side * width, 3)

@@ -178,11 +178,12 @@ class DemoModel:
     def _map(self):
         """Where a map of couplings lies on the image; None without routing."""
         empty = np.zeros((1, *self._size, self._shape.depth), "float32")
-        routing = self._trained.model.routing_of(empty)
+        model = self._trained.model
+        routing = model.routing_of(empty)
         if routing is None:
             return None
         types, classes = routing.couplings.shape[-2:]
-        box = map_of(routing.receptive_field, self._size)
+        box = map_of(model.receptive_field(model.hparams), self._size)
         # "equal": the couplings of the first iteration.
         return {
             **dict(zip(("top", "left", "height", "width"), box, strict=True)),

@@ -25,10 +25,8 @@ _registered = keras.saving.register_keras_serializable(package="capsules")
 def _float32(labels, logits):
     """Casts both, or raises ValueError if the labels are not one-hot."""
     labels, logits = (ops.cast(t, "float32") for t in (labels, logits))
-    sizes = zip(labels.shape, logits.shape, strict=False)
-    if len(labels.shape) != len(logits.shape) or any(
-        None not in pair and pair[0] != pair[1] for pair in sizes
-    ):
+    has_axes = len(labels.shape) == len(logits.shape)
+    if not has_axes or labels.shape[-1] not in (None, logits.shape[-1]):
         raise ValueError(
             "`labels` must be one-hot, with the shape of the logits, "
             f"{tuple(logits.shape)}; see `keras.utils.to_categorical`. "
@@ -152,12 +150,6 @@ def spread_margin(
     Returns:
       float32 tensor of the shape of `step`, or [] for None.
     """
-    if margin_steps < 1 or schedule not in MARGIN_SCHEDULES:
-        raise ValueError(
-            "`margin_steps` must be at least 1 and `schedule` one of "
-            f"{tuple(MARGIN_SCHEDULES)}. "
-            f"Received: margin_steps={margin_steps}, schedule={schedule!r}"
-        )
     if step is None:
         step = margin_steps
     progress = ops.minimum(ops.cast(step, "float32") / margin_steps, 1.0)

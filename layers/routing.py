@@ -101,8 +101,8 @@ class RoutingRule:
         iteration on.
       compare: what agreements compare votes with: the squashed sum v of the
         votes or the direction s / |s| of their sum.
-      squash_constant: `constant` of `squash`.
-      squash_epsilon: `epsilon` of `squash`.
+      squash_constant: float > 0, `constant` of `squash`.
+      squash_epsilon: float >= 0, `epsilon` of `squash`.
     """
 
     leaky: bool = False
@@ -112,17 +112,11 @@ class RoutingRule:
     squash_epsilon: float = 0.0
 
     def __post_init__(self):
-        if not (
-            self.logits in ("add", "replace")
-            and self.compare in ("squashed", "direction")
-            # Otherwise lengths could be NaN or exceed 1.
-            and self.squash_constant > 0
-            and self.squash_epsilon >= 0
-        ):
+        is_known = self.logits in ("add", "replace")
+        if not is_known or self.compare not in ("squashed", "direction"):
             raise ValueError(
-                '`logits` must be "add" or "replace", `compare` "squashed" or '
-                '"direction", `squash_constant` positive and `squash_epsilon` '
-                f"at least 0. Received: {self}"
+                '`logits` must be "add" or "replace" and `compare` "squashed" '
+                f'or "direction". Received: {self}'
             )
 
     def get_config(self):
@@ -151,14 +145,11 @@ class RoutingRule:
         return s * ops.rsqrt(ops.maximum(squared, 1e-12))
 
 
-PAPER = RoutingRule()
-
-
 def route(
     votes: Votes,
     biases: Tensor | None = None,
     num_routing: int = 3,
-    rule: RoutingRule = PAPER,
+    rule: RoutingRule | None = None,
 ) -> Tensor:
     """Routing by agreement, procedure 1 of the paper with options.
 
@@ -176,12 +167,13 @@ def route(
       votes: `FormedVotes`, `LinearVotes` or `SharedVotes`, see votes.py.
       biases: tensor [O, A], or None.
       num_routing: int >= 1, number of iterations.
-      rule: `RoutingRule`.
+      rule: `RoutingRule`; None for the paper's.
 
     Returns:
       Tensor [..., O, A] of the dtype of the votes: the output capsules.
       Logits, couplings and lengths are computed in float32.
     """
+    rule = rule or RoutingRule()
     *_, (_, s) = _iterations(votes, biases, num_routing, rule)
     return ops.cast(rule.squash(s), votes.dtype)
 
@@ -191,11 +183,11 @@ def couplings_of(votes, biases, num_routing: int, rule: RoutingRule):
 
     Over O they sum to 1, or to less if leaky.
     """
-    couplings, _ = zip(
+    couplings, sums = zip(
         *_iterations(votes, biases, num_routing, rule), strict=True
     )
     # The couplings of the first iteration are a single number.
-    shape = votes.couplings_shape()
+    shape = ops.shape(votes.agreement(sums[0]))
     stacked = ops.stack([ops.broadcast_to(c, shape) for c in couplings])
     return ops.moveaxis(stacked, votes.outputs_axis, -1)
 

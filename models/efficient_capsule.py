@@ -142,7 +142,7 @@ class EfficientCapsuleModel(Classifier):
         """Attention as the couplings of one iteration at one position."""
         primary = self.activations(images)["primary_capsule"]
         attention = self.class_capsule.attention(primary)
-        return Routing(attention[None, :, None, None], False, ())
+        return Routing(attention[None, :, None, None])
 
     def call(self, x, training=False):
         activations = self.activations(x[keys.IMAGES], training)

@@ -8,26 +8,19 @@ from keras import backend, ops
 from common.errors import UserError
 from layers.utils import is_mirrored, use_full_float32
 
-SMALLEST_LEARNING_RATE = 1e-6
-ADAM_BETAS = (0.9, 0.999)
-ADAM_EPSILON = 1e-8
 MUON_MOMENTUM = 0.95
 # Root mean square of Adam's updates; Muon's are scaled to it.
 MUON_SCALE = 0.2
 # Coefficients of x (a + b x^2 + c x^4), which applied five times maps (0, 1]
 # close to 1.
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
-# Keeps gradients from vanishing under mixed_float16: those of the default
-# network have medians of 2e-7 to 7e-4. It is constant, so that the optimizer's
-# state is the same under every policy.
-FLOAT16_LOSS_SCALE = 2.0**10
 
 
 @keras.saving.register_keras_serializable(package="capsules")
 class FlooredExponentialDecay(keras.optimizers.schedules.ExponentialDecay):
     """Keras' exponential decay with a smallest learning rate."""
 
-    def __init__(self, *args, smallest=SMALLEST_LEARNING_RATE, **kwargs):
+    def __init__(self, *args, smallest=1e-6, **kwargs):
         super().__init__(*args, **kwargs)
         self.smallest = smallest
 
@@ -160,21 +153,6 @@ class Muon(Adam):
 
 
 OPTIMIZERS = {"adam": Adam, "muon": Muon}
-
-
-def make_optimizer(name, schedule, epsilon=ADAM_EPSILON):
-    """Adam or Muon with the reference's betas and a learning-rate schedule.
-
-    Under the policy mixed_float16 it scales the loss by `FLOAT16_LOSS_SCALE`.
-    """
-    is_float16 = keras.config.dtype_policy().compute_dtype == "float16"
-    return OPTIMIZERS[name](
-        schedule,
-        beta_1=ADAM_BETAS[0],
-        beta_2=ADAM_BETAS[1],
-        epsilon=epsilon,
-        loss_scale_factor=FLOAT16_LOSS_SCALE if is_float16 else None,
-    )
 
 
 def compile_model(model, max_steps=None):

@@ -55,10 +55,6 @@ def build_model(name, shape, num_targets, hparams, seed=0):
         )
     import keras
 
-    from layers.utils import use_full_float32
-
-    if cls.full_float32:
-        use_full_float32()
     keras.utils.set_random_seed(seed)
     model = cls(shape, num_targets, hparams, name=name)
     model.create_weights(shape)

@@ -87,9 +87,7 @@ class SharedCapsuleModel(FourConvolutions):
     def routing_of(self, images):
         features = self.convolve(images)["conv4"]
         couplings = self.capsule.couplings(_flatten(features))
-        by_position = on_grid(couplings, (*features.shape[1:3], 1))
-        receptive_field = self.receptive_field(self.hparams)
-        return Routing(by_position, self.capsule.leaky, receptive_field)
+        return Routing(on_grid(couplings, (*features.shape[1:3], 1)))
 
     def call(self, x):
         capsules = self.activations(x[keys.IMAGES])["capsule"]

@@ -54,7 +54,7 @@ def map_of(receptive_field, size):
     next, around the center of its capsules' receptive field.
 
     Args:
-      receptive_field: as of `models.classifier.Routing`.
+      receptive_field: see `models.classifier.Classifier`.
       size: (height, width) of the image, in pixels.
 
     Returns:

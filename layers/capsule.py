@@ -7,13 +7,7 @@ from keras import ops
 
 from .convolution import convolution
 from .routing import RoutingRule, couplings_of, lengths, route
-from .utils import (
-    BIAS,
-    WEIGHT_STDDEV,
-    Tensor,
-    TruncatedNormal,
-    positions_of,
-)
+from .utils import BIAS, WEIGHT_STDDEV, Tensor, TruncatedNormal, positions_of
 from .votes import FormedVotes, SharedVotes, linear_votes
 
 
@@ -26,9 +20,6 @@ class Length(keras.layers.Layer):
 
     def call(self, inputs):
         return lengths(inputs)
-
-    def compute_output_spec(self, inputs):
-        return keras.KerasTensor(inputs.shape[:-1], "float32")
 
     def get_config(self):
         # Keras cannot save a layer with a dtype policy without this method.

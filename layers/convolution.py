@@ -109,15 +109,8 @@ def costs(
 ) -> tuple[dict[Plan, float], float]:
     """Estimated costs of a convolution for one example, in multiply-adds.
 
-    Args:
-      images: tuple (B or None, H, W, C).
-      kernel: tuple (k, k, C, O).
-      strides: pair of ints.
-      padding: "valid" or "same".
-      dtype: string, dtype of images and kernel.
-
-    Returns:
-      Pair of the costs by `Plan` and the cost of the direct convolution.
+    Takes the shapes (B or None, H, W, C) and (k, k, C, O). Returns a dict of
+    the costs by `Plan`, and the cost of the direct convolution.
     """
     multiply_add, transform_cost, memory_cost = _COSTS[backend.backend()]
     batch, *size, channels = images

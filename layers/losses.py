@@ -10,10 +10,6 @@ from keras import ops
 
 from .utils import Tensor
 
-# Section 3 of the paper: m+ = 0.9, m- = 0.1, lambda = 0.5.
-PRESENT_MARGIN = 0.9
-ABSENT_MARGIN = 0.1
-ABSENT_WEIGHT = 0.5
 # Section 4.1 of the paper.
 RECONSTRUCTION_WEIGHT = 0.0005
 
@@ -37,13 +33,14 @@ def _float32(labels, logits):
 
 @_registered
 def margin_loss(
-    labels: Tensor, logits: Tensor, absent_weight: float = ABSENT_WEIGHT
+    labels: Tensor, logits: Tensor, absent_weight: float = 0.5
 ) -> Tensor:
     """Margin loss: equation 4 of the paper, scaled as in the reference.
 
     The mean over the classes of
     0.5 * T * max(0, 0.9 - l)^2 + 0.25 * (1 - T) * max(0, l - 0.1)^2.
-    The paper sums over the classes and has no factor 0.5.
+    Section 3 of the paper has these margins, m+ = 0.9 and m- = 0.1, but sums
+    over the classes and has no factor 0.5.
 
     Args:
       labels: tensor T [B, O], 1 for each class that is present, else 0.
@@ -51,8 +48,8 @@ def margin_loss(
       absent_weight: float, lambda of the paper; half of it is the 0.25 above.
     """
     labels, logits = _float32(labels, logits)
-    present = ops.square(ops.relu(PRESENT_MARGIN - logits))
-    absent = ops.square(ops.relu(logits - ABSENT_MARGIN))
+    present = ops.square(ops.relu(0.9 - logits))
+    absent = ops.square(ops.relu(logits - 0.1))
     cost = labels * present + absent_weight * (1.0 - labels) * absent
     return 0.5 * ops.mean(cost, axis=-1)
 

@@ -23,12 +23,7 @@ from .em_routing import (
     matrix_votes,
     route,
 )
-from .utils import (
-    TruncatedNormal,
-    Window,
-    block_size,
-    by_blocks,
-)
+from .utils import TruncatedNormal, Window, block_size, by_blocks
 
 # The weight `beta_a` is in thousands: costs are in the hundreds, but Adam
 # changes a weight only by about the learning rate at each step.

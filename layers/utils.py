@@ -176,14 +176,10 @@ class Window:
                 yield grid[(*leading, rows, columns)]
 
     def over_windows(self, entries, combine):
-        """Combines all entries of a child, in the windows that contain it.
+        """Sum or maximum of all entries of a child, in place of each entry.
 
-        Args:
-          entries: tensor [G, N, K], N = B * h * w, K = k * k * I.
-          combine: `ops.add` or `ops.maximum`.
-
-        Returns:
-          Tensor of the same shape, with the sum or maximum in place of entries.
+        Entries are [G, N, K], N = B * h * w, K = k * k * I: a child has one in
+        each window that contains it. `combine` is `ops.add` or `ops.maximum`.
         """
         empty = 0.0 if combine is ops.add else _LOG_ZERO
         groups, _, num_children = entries.shape
@@ -221,10 +217,9 @@ class Window:
         return ops.reshape(combined, ops.shape(entries))
 
 
-# Numbers of the largest intermediate tensors of one block. On CPUs 16 MB: for
-# tensors of 32 MB and more the allocator of TensorFlow requests and clears
-# pages at each use, which takes longer than the computation. On other devices
-# blocks are large enough to keep an accelerator busy.
+# Numbers of the largest intermediate tensors of one block. On CPUs 16 MB: from
+# 32 MB on the allocator of TensorFlow requests and clears pages at each use,
+# which takes longer than the computation. Others keep an accelerator busy.
 _CPU_NUMBERS = 2**22
 _OTHER_NUMBERS = 2**26
 
@@ -238,19 +233,11 @@ def block_size(numbers_per_example: int) -> int:
 def by_blocks(function, examples, constants, size):
     """Calls a function of a batch on one block after the other.
 
-    Only the arguments are kept for the gradients; each block is computed
-    again then (`keras.remat`). On TensorFlow there are therefore no second
-    derivatives.
-
-    Args:
-      function: takes tensors [b, ...] and the constants, and returns a tuple
-        of tensors [b, ...]. Examples must not depend on each other.
-      examples: list of tensors [B, ...].
-      constants: list of tensors.
-      size: int, examples per block. The last block is padded with zeros.
-
-    Returns:
-      Tuple of tensors [B, ...].
+    The function takes tensors [b, ...], `size` examples of each tensor
+    [B, ...], and the constants; it returns a tuple of tensors [b, ...]. The
+    last block is padded with zeros. Only the arguments are kept for the
+    gradients; each block is computed again then (`keras.remat`). On TensorFlow
+    there are therefore no second derivatives.
     """
     function = keras.remat(function)
     static_batch = examples[0].shape[0]

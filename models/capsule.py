@@ -69,8 +69,7 @@ class CapsuleModel(Classifier):
         self.conv_capsule1 = self._stack.conv_capsule1
         self.capsule2 = self._stack.capsule2
         if hparams.remake:
-            size = (shape.height, shape.width, shape.depth)
-            self.add_decoder(layers.Reconstruction(*size, name="recons"))
+            self.add_decoder(shape)
 
     def activations(self, images):
         return self._stack.activations(images)

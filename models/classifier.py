@@ -90,16 +90,16 @@ class Classifier(keras.Model):
         self._almost = keras.metrics.MeanMetricWrapper(
             layers.almost_correct, "almost_accuracy", num_targets=num_targets
         )
-        self._reconstruction_error = None
 
     @property
     def decoder(self):
         """The layer from capsules and labels to an image, or None."""
         return self.recons
 
-    def add_decoder(self, decoder):
-        """Sets the decoder, whose reconstructions become part of the loss."""
-        self.recons = decoder
+    def add_decoder(self, shape, he_normal=False):
+        """Adds a `layers.Reconstruction`, and its error to the loss."""
+        size = (shape.height, shape.width, shape.depth)
+        self.recons = layers.Reconstruction(*size, he_normal, name="recons")
         self._reconstruction_error = keras.metrics.Mean(
             name="reconstruction_error"
         )

@@ -95,8 +95,7 @@ def orthogonalize(matrix, scale):
     Newton-Schulz iterations (Jordan 2024,
     https://kellerjordan.github.io/posts/muon). They run on the product of the
     matrix and its transpose along the shorter side, so that a long matrix is
-    multiplied twice instead of ten times. This needs full float32: TF32 makes
-    an error of a tenth, and with bfloat16 the iterations diverge.
+    multiplied twice instead of ten times. TF32 makes an error of a tenth.
     """
     rows, columns = matrix.shape
     product = "ri,rj->ij" if rows >= columns else "ir,jr->ij"
@@ -125,8 +124,8 @@ class Muon(Adam):
     fit. Momentum and velocity are means like Adam's: each optimizer can
     continue from the other's state.
 
-    Dense kernels stay with Adam because orthogonalizing those of the decoder
-    takes 0.2 s on two CPU cores. (Keras' own Muon handles dense kernels only.)
+    Dense kernels stay with Adam, which is faster for those of the decoder.
+    (Keras' own Muon handles dense kernels only.)
     """
 
     def __init__(self, *args, **kwargs):

@@ -31,17 +31,10 @@ def model_class(name):
 
 
 def build_model(name, shape, num_targets, hparams, seed=0):
-    """Creates a model with all its weights.
+    """Creates a model with all its weights; see `classifier.Classifier`.
 
     Seeds the global random generators of Python, NumPy and the backend, from
     which Keras draws the weights.
-
-    Args:
-      name: string, a key of `MODELS`.
-      shape: `features.ImageShape`.
-      num_targets: int, the number of objects in an image.
-      hparams: the model's hyper-parameters.
-      seed: int, seed of the initial weights.
 
     Raises:
       UserError: for an unknown name, or images too small for the network.

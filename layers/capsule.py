@@ -42,12 +42,10 @@ class _RoutedLayer(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if isinstance(rule, dict):
-            rule = (
-                keras.saving.deserialize_keras_object(rule)
-                if "class_name" in rule
-                else RoutingRule(**rule)
-            )
+        if isinstance(rule, dict) and "class_name" in rule:
+            rule = keras.saving.deserialize_keras_object(rule)
+        elif isinstance(rule, dict):
+            rule = RoutingRule(**rule)
         self.num_capsules = num_capsules
         self.num_atoms = num_atoms
         self.num_routing = num_routing
@@ -147,14 +145,12 @@ class Capsule(_RoutedLayer):
         self.input_spec = keras.layers.InputSpec(ndim=3)
 
     def build(self, input_shape):
-        _, inputs, input_atoms = input_shape
+        _, inputs, atoms = input_shape
         if self.share_weights:
             inputs = None
         output_size = self.num_capsules * self.num_atoms
-        self._add_weights((inputs or 1, input_atoms, output_size))
-        self.input_spec = keras.layers.InputSpec(
-            shape=(None, inputs, input_atoms)
-        )
+        self._add_weights((inputs or 1, atoms, output_size))
+        self.input_spec = keras.layers.InputSpec(shape=(None, inputs, atoms))
 
     def _votes(self, inputs):
         votes = SharedVotes if self.share_weights else linear_votes

@@ -84,9 +84,7 @@ def convolution(images, kernel, strides, padding: str):
 
 
 @functools.lru_cache(maxsize=256)
-def faster_plan(
-    images, kernel, strides, padding: str, dtype: str = "float32"
-) -> Plan | None:
+def faster_plan(images, kernel, strides, padding, dtype="float32"):
     """The cheapest `Plan`, or None if the direct convolution is cheaper."""
     by_plan, direct = costs(images, kernel, strides, padding, dtype)
     plan = min(by_plan, key=by_plan.get)
@@ -104,9 +102,7 @@ def least_batch(images, *sizes) -> int:
     return next(filter(is_cheaper, itertools.count(1)))
 
 
-def costs(
-    images, kernel, strides, padding: str, dtype: str = "float32"
-) -> tuple[dict[Plan, float], float]:
+def costs(images, kernel, strides, padding, dtype="float32"):
     """Estimated costs of a convolution for one example, in multiply-adds.
 
     Takes the shapes (B or None, H, W, C) and (k, k, C, O). Returns a dict of
@@ -122,10 +118,8 @@ def costs(
         return numbers * (transform_cost * size + memory_cost)
 
     by_plan = {}
-    paddings = padding, padding
-    for rows, columns in itertools.product(
-        *map(axes, size, kernel_size, strides, paddings)
-    ):
+    both_axes = map(axes, size, kernel_size, strides, (padding, padding))
+    for rows, columns in itertools.product(*both_axes):
         plan = Plan(rows, columns, dtype)
         inputs = plan.phases * channels
         by_plan[plan] = plan.products * (
@@ -205,9 +199,7 @@ class KeptSpectra:
         if key not in self._spectra:
             with tf.init_scope():  # outside of the function that is traced
                 taps = ops.cast(kernel, plan.dtype)
-                spectrum = tf.Variable(
-                    kernel_spectrum(taps, plan), trainable=False
-                )
+                spectrum = tf.Variable(kernel_spectrum(taps, plan))
             self._spectra[key] = kernel, spectrum
         _, spectrum = self._spectra[key]
         return spectrum.value()

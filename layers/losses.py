@@ -92,10 +92,8 @@ def reconstruction_loss(
     by 2 * O. For 10 classes it has the effect of 0.01 in the paper, as in the
     reference. Images and reconstructions are [B, ...], pixels in [0, 1].
     """
-    images, reconstructions = (
-        ops.cast(t, "float32") for t in (images, reconstructions)
-    )
-    squared = ops.square(reconstructions - images)
+    error = ops.cast(reconstructions, "float32") - ops.cast(images, "float32")
+    squared = ops.square(error)
     pixels = tuple(range(1, len(squared.shape)))
     return weight * ops.sum(squared, axis=pixels)
 

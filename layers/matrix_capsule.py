@@ -28,7 +28,6 @@ from .utils import TruncatedNormal, Window, block_size, by_blocks
 # The weight `beta_a` is in thousands: costs are in the hundreds, but Adam
 # changes a weight only by about the learning rate at each step.
 BETA_A_UNIT = 1000.0
-POSE_STDDEV = 0.5
 KERNEL_STDDEV = 0.3
 # The entries of a vote to which `ClassMatrixCapsules` adds the row and the
 # column of the child: the first two of the matrix's last column.
@@ -65,7 +64,7 @@ class PrimaryMatrixCapsules(keras.layers.Layer):
             weights = self.add_weight(
                 name=f"{name}_weights",
                 shape=(input_shape[-1], size),
-                initializer=TruncatedNormal(stddev=POSE_STDDEV),
+                initializer=TruncatedNormal(stddev=0.5),
             )
             biases = self.add_weight(
                 name=f"{name}_biases", shape=(size,), initializer="zeros"
@@ -93,10 +92,10 @@ class PrimaryMatrixCapsules(keras.layers.Layer):
 class _EMRoutedLayer(keras.layers.Layer):
     """Base class of layers with EM routing, computed in blocks of images.
 
-    A subclass defines `_set_sizes` for children [H, W, I], which sets
-    `_positions`, the grid of the n parent positions; `_field`, (P, C) of
-    `em_routing.matrix_votes`; `_kernel_shape`, that of the weights of a child;
-    and `_parents`, the rule of the assignments.
+    For children [H, W, I] the method `_set_sizes` of a subclass sets
+    `_positions`, the grid of the n parents; `_field`, (P, C) of
+    `matrix_votes`; `_kernel_shape`, the axes of the weights before [O, 4, 4];
+    and `_parents`, over which assignments sum to 1.
     """
 
     _offsets = None  # [16, K], added to the votes
@@ -158,11 +157,10 @@ class _EMRoutedLayer(keras.layers.Layer):
         return ops.moveaxis(assignments, 1, 0)
 
     def _by_blocks(self, function, inputs):
-        """Calls function(fields, constants) on blocks of images.
+        """Calls a function of the arguments of `_route` on blocks of images.
 
-        The fields are the children in the receptive field of each of the n
-        parent positions: poses [B, n, 4, 4, P, C], of C children at each of P
-        places as for `matrix_votes`, and activations [B, n, P * C].
+        Poses [B, n, 4, 4, P, C] and activations [B, n, P * C] are those of
+        the children in the receptive field of each parent position.
         """
         poses, activations = inputs
         shape = (-1, math.prod(self._positions))  # [B, n]

@@ -17,12 +17,8 @@ from typing import Literal
 import keras
 from keras import ops
 
-from .utils import Tensor
+from .utils import EPSILON, Tensor
 from .votes import FormedVotes, Votes
-
-# Added to squared lengths, so that value and gradient of a zero capsule are 0.
-# For lengths >= 1e-4 it is below the rounding error of float32.
-_EPSILON = 1e-16
 
 
 def squash(
@@ -41,7 +37,7 @@ def squash(
     """
     s = ops.cast(capsules, "float32")
     squared = ops.sum(ops.square(s), axis=-1, keepdims=True) + epsilon
-    reciprocal = ops.rsqrt(squared + _EPSILON)  # 1 / |s|
+    reciprocal = ops.rsqrt(squared + EPSILON)  # 1 / |s|
     squashed = squared / (constant + squared) * reciprocal * s
     return ops.cast(squashed, capsules.dtype)
 
@@ -53,7 +49,7 @@ def lengths(capsules: Tensor) -> Tensor:
     gradient for a zero capsule is 0, not NaN.
     """
     squared = ops.sum(ops.square(ops.cast(capsules, "float32")), axis=-1)
-    return squared * ops.rsqrt(squared + _EPSILON)
+    return squared * ops.rsqrt(squared + EPSILON)
 
 
 def leaky_softmax(logits: Tensor, axis: int = -1) -> Tensor:

@@ -13,11 +13,7 @@ import math
 import keras
 from keras import ops
 
-from .utils import Tensor, slice_axis
-
-# Added to squared lengths, so that the gradient is finite at zero. For lengths
-# >= 1e-4 it is below the rounding error of float32.
-_EPSILON = 1e-16
+from .utils import EPSILON, Tensor, slice_axis
 
 
 def exponential_squash(capsules: Tensor) -> Tensor:
@@ -29,7 +25,7 @@ def exponential_squash(capsules: Tensor) -> Tensor:
     """
     s = ops.cast(capsules, "float32")
     squared = ops.sum(ops.square(s), axis=-1, keepdims=True)
-    length = ops.sqrt(squared + _EPSILON)
+    length = ops.sqrt(squared + EPSILON)
     return ops.cast(-ops.expm1(-length) / length * s, capsules.dtype)
 
 

@@ -1,4 +1,4 @@
-"""Helpers of the layers: arguments, devices, weights, slices, windows."""
+"""Helpers of the layers: devices, weights, slices, windows and blocks."""
 
 import functools
 import pathlib
@@ -10,6 +10,10 @@ from keras import backend, ops
 # A tensor of any backend, a NumPy array or a symbolic Keras tensor. These
 # types have no common base class.
 Tensor: TypeAlias = Any
+
+# Added to squared lengths of capsules, so that gradients are finite at zero.
+# For lengths >= 1e-4 it is below the rounding error of float32.
+EPSILON = 1e-16
 
 
 def is_on_cpu(backend_name: str | None = None) -> bool:
@@ -124,9 +128,7 @@ def positions_of(size: int, kernel: int, strides: int, padding: str) -> int:
     """Number of positions of a kernel along one axis."""
     overlap = {"VALID": kernel - 1, "SAME": 0}[padding.upper()]
     if overlap >= size:
-        raise ValueError(
-            f"The kernel is larger than the input: {kernel} > {size}"
-        )
+        raise ValueError(f"The kernel exceeds the input: {kernel} > {size}")
     return -(-(size - overlap) // strides)
 
 
@@ -219,7 +221,7 @@ class Window:
 
 # Numbers of the largest intermediate tensors of one block. On CPUs 16 MB: from
 # 32 MB on the allocator of TensorFlow requests and clears pages at each use,
-# which takes longer than the computation. Others keep an accelerator busy.
+# which takes longer than the computation.
 _CPU_NUMBERS = 2**22
 _OTHER_NUMBERS = 2**26
 

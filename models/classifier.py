@@ -42,9 +42,8 @@ class Classifier(keras.Model):
 
     The loss is `classification_loss`, plus one `reconstruction_loss` for each
     target if there is a decoder, plus regularizers and `add_loss` of layers.
-    `fit` reports running means with the names of the reference's summaries:
-    loss, batch_classification_cost, reconstruction_error (with a decoder),
-    accuracy, almost_accuracy. (The reference's accuracies are counts.)
+    `fit` reports running means: loss, batch_classification_cost,
+    reconstruction_error (with a decoder), accuracy and almost_accuracy.
 
     A subclass defines `activations` and `call`.
 
@@ -203,10 +202,7 @@ class Classifier(keras.Model):
 
     @classmethod
     def make_optimizer(cls, hparams, max_steps=None):
-        """The optimizer that `hparams` names, for a training of max_steps.
-
-        Keras' default betas are the reference's.
-        """
+        """The optimizer that `hparams` names, with the reference's betas."""
         is_float16 = keras.config.dtype_policy().compute_dtype == "float16"
         return optimizer.OPTIMIZERS[hparams.optimizer](
             cls.make_schedule(hparams, max_steps),
@@ -216,12 +212,10 @@ class Classifier(keras.Model):
 
     @classmethod
     def receptive_field(cls, hparams):
-        """What a position of `Routing` sees of the image.
+        """Convolutions and poolings before the positions of `Routing`.
 
-        Returns:
-          Tuple of (size, strides, padding) of each convolution and pooling
-          between the image and the positions; empty if the only position sees
-          the whole image, whatever its size.
+        A tuple of (size, strides, padding); empty if the only position sees
+        the whole image, whatever its size.
         """
         return ()
 

@@ -194,14 +194,9 @@ class MatrixCapsuleModel(Classifier):
         super().create_weights(shape)
         if self.hparams.weight_decay:
             decay = keras.regularizers.L2(0.5 * self.hparams.weight_decay)
-            # Biases and betas do not decay.
-            for kernel in (
-                self.conv1.kernel,
-                self.primary.pose_weights,
-                self.primary.activation_weights,
-                *(layer.kernel for layer in (*self.routed, self.classes)),
-            ):
-                kernel.regularizer = decay
+            for weight in self.trainable_weights:
+                if len(weight.shape) > 1:  # neither biases nor betas
+                    weight.regularizer = decay
 
     @classmethod
     def receptive_field(cls, hparams):

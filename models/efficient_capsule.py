@@ -158,4 +158,4 @@ class EfficientCapsuleModel(Classifier):
 
     @classmethod
     def smallest_image(cls, hparams):
-        return 11
+        return 11  # `layout` leaves one pixel of it

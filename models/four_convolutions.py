@@ -37,8 +37,8 @@ class FourConvolutions(Classifier):
 
       y * max(0, 0.9 - p)^2 + 0.25 * (1 - y) * max(0, p - 0.1)^2
 
-    for the lengths or probabilities p, the mean over the classes. (The paper
-    and the reference have 0.5.)
+    for the lengths or probabilities p, the mean over the classes. The paper and
+    the reference have 0.5 in place of 0.25.
     """
 
     HParams = HParams

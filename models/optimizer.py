@@ -91,7 +91,8 @@ def orthogonalize(matrix, scale):
     Newton-Schulz iterations (Jordan 2024,
     https://kellerjordan.github.io/posts/muon). They run on the product of the
     matrix and its transpose along the shorter side, so that a long matrix is
-    multiplied twice instead of ten times. TF32 makes an error of a tenth.
+    multiplied twice instead of ten times. This needs full float32: TF32 makes
+    an error of a tenth.
     """
     rows, columns = matrix.shape
     product = "ri,rj->ij" if rows >= columns else "ir,jr->ij"

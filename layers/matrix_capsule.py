@@ -173,7 +173,8 @@ class _EMRoutedLayer(keras.layers.Layer):
             (*shape, POSE_SIZE, POSE_SIZE, *self._field),
         )
         activations = ops.reshape(
-            self._patches(activations), (*shape, math.prod(self._field))
+            self._patches(activations[..., None]),
+            (*shape, math.prod(self._field)),
         )
         # Rounded like all weights under mixed precision. As tensors, since
         # blocks that are computed again would read variables again.

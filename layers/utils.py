@@ -201,11 +201,12 @@ class Window:
                     (groups, -1, height, 1, width, 1, types),
                 )
                 gap, none = (0, stride - 1), (0, 0)
-                children = ops.pad(
-                    children,
-                    (none, none, none, gap, none, gap, none),
-                    constant_values=empty,
-                )
+                if stride > 1:
+                    children = ops.pad(
+                        children,
+                        (none, none, none, gap, none, gap, none),
+                        constant_values=empty,
+                    )
                 children = ops.reshape(
                     children,
                     (groups, -1, height * stride, width * stride, types),

@@ -89,7 +89,9 @@ class DemoModel:
         routing = model.routing_of(image[None])
         if routing is not None:
             *_, types, classes = routing.couplings.shape
-            coupling_map = covered_part(routing.receptive_field, self._size)
+            coupling_map = covered_part(
+                model.receptive_field(model.hparams), self._size
+            )
             coupling_map["equal"] = types / (classes + routing.leaky)
         self.description = {
             "name": name,
@@ -221,7 +223,7 @@ def covered_part(receptive_field, size):
     next, around the center of its capsules' receptive field.
 
     Args:
-      receptive_field: as of `models.classifier.Routing`.
+      receptive_field: see `models.classifier.Classifier`.
       size: (height, width) of the image.
 
     Returns:

@@ -7,15 +7,7 @@ from keras import ops
 
 from .convolution import convolution
 from .routing import RoutingRule, couplings_of, lengths, route
-from .utils import (
-    BIAS,
-    WEIGHT_STDDEV,
-    Tensor,
-    TruncatedNormal,
-    positions_of,
-    require_positive,
-    standardize_padding,
-)
+from .utils import BIAS, WEIGHT_STDDEV, Tensor, TruncatedNormal, positions_of
 from .votes import FormedVotes, SharedVotes, linear_votes
 
 
@@ -28,9 +20,6 @@ class Length(keras.layers.Layer):
 
     def call(self, inputs):
         return lengths(inputs)
-
-    def compute_output_spec(self, inputs):
-        return keras.KerasTensor(inputs.shape[:-1], "float32")
 
     def get_config(self):
         # Keras cannot save a layer with a dtype policy without this method.
@@ -53,33 +42,18 @@ class _RoutedLayer(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        require_positive(
-            num_capsules=num_capsules,
-            num_atoms=num_atoms,
-            num_routing=num_routing,
-        )
-        if isinstance(rule, dict):
-            rule = (
-                keras.saving.deserialize_keras_object(rule)
-                if "class_name" in rule
-                else RoutingRule(**rule)
-            )
-        rule = rule or RoutingRule(leaky=leaky)
-        if leaky and not rule.leaky:
-            raise ValueError(
-                "`leaky` contradicts `rule`. "
-                f"Received: leaky={leaky}, rule={rule}"
-            )
+        if isinstance(rule, dict) and "class_name" in rule:
+            rule = keras.saving.deserialize_keras_object(rule)
+        elif isinstance(rule, dict):
+            rule = RoutingRule(**rule)
         self.num_capsules = num_capsules
         self.num_atoms = num_atoms
         self.num_routing = num_routing
-        self.rule = rule
-        self.leaky = rule.leaky
+        self.rule = rule or RoutingRule(leaky=leaky)
+        self.leaky = self.rule.leaky
         self.use_bias = use_bias
-        self.kernel_initializer = (
-            TruncatedNormal(stddev=WEIGHT_STDDEV)
-            if kernel_initializer is None
-            else keras.initializers.get(kernel_initializer)
+        self.kernel_initializer = keras.initializers.get(
+            kernel_initializer or TruncatedNormal(stddev=WEIGHT_STDDEV)
         )
 
     def call(self, inputs):
@@ -106,19 +80,13 @@ class _RoutedLayer(keras.layers.Layer):
             )
 
     def get_config(self):
-        if self.rule == RoutingRule(leaky=self.leaky):
-            rule = None
-        elif type(self.rule) is RoutingRule:
-            rule = self.rule.get_config()
-        else:
-            rule = keras.saving.serialize_keras_object(self.rule)
         return {
             **super().get_config(),
             "num_capsules": self.num_capsules,
             "num_atoms": self.num_atoms,
             "num_routing": self.num_routing,
             "leaky": self.leaky,
-            "rule": rule,
+            "rule": keras.saving.serialize_keras_object(self.rule),
             "use_bias": self.use_bias,
             "kernel_initializer": keras.initializers.serialize(
                 self.kernel_initializer
@@ -156,7 +124,7 @@ class Capsule(_RoutedLayer):
       leaky: bool, whether couplings come from `leaky_softmax`.
       share_weights: bool, whether all input capsules share their weights.
       rule: `RoutingRule`, or a dict of its attributes, in place of the
-        paper's routing and `leaky`.
+        paper's routing and of `leaky`.
       use_bias: bool, whether the layer has `biases`.
       kernel_initializer: of `weights`.
 
@@ -177,16 +145,12 @@ class Capsule(_RoutedLayer):
         self.input_spec = keras.layers.InputSpec(ndim=3)
 
     def build(self, input_shape):
-        _, inputs, input_atoms = input_shape
-        output_size = self.num_capsules * self.num_atoms
+        _, inputs, atoms = input_shape
         if self.share_weights:
-            self._add_weights((1, input_atoms, output_size))
             inputs = None
-        else:
-            self._add_weights((inputs, input_atoms, output_size))
-        self.input_spec = keras.layers.InputSpec(
-            shape=(None, inputs, input_atoms)
-        )
+        output_size = self.num_capsules * self.num_atoms
+        self._add_weights((inputs or 1, atoms, output_size))
+        self.input_spec = keras.layers.InputSpec(shape=(None, inputs, atoms))
 
     def _votes(self, inputs):
         votes = SharedVotes if self.share_weights else linear_votes
@@ -239,10 +203,9 @@ class ConvSlimCapsule(_RoutedLayer):
         **kwargs,
     ):
         super().__init__(num_capsules, num_atoms, num_routing, leaky, **kwargs)
-        require_positive(kernel_size=kernel_size, strides=strides)
         self.kernel_size = kernel_size
         self.strides = strides
-        self.padding = standardize_padding(padding)
+        self.padding = padding.upper()
         self.input_spec = keras.layers.InputSpec(ndim=5)
 
     def build(self, input_shape):

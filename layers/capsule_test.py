@@ -294,10 +294,3 @@ def test_gradients_in_mixed_bfloat16_are_close(layer, shape):
     for mixed, full in zip(run("mixed_bfloat16"), run("float32"), strict=True):
         error = np.linalg.norm(mixed - full) / np.linalg.norm(full)
         assert 0 < error < 2.5 * 2**-8
-
-
-def test_contradictions_and_wrong_numbers_are_errors():
-    with pytest.raises(ValueError, match="leaky"):
-        su_capsule(leaky=True)
-    with pytest.raises(ValueError, match="num_atoms"):
-        layers.Capsule(3, 1.5)

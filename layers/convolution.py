@@ -59,18 +59,15 @@ def convolution(images, kernel, strides, padding: str):
         dtype = "float32"
     images = ops.cast(images, dtype)
     sizes = tuple(images.shape), tuple(kernel.shape), strides, padding, dtype
-    plan = None
-    if None not in images.shape[1:]:
-        plan = faster_plan(*sizes)
+    is_size_known = None not in images.shape[1:]
+    plan = faster_plan(*sizes) if is_size_known else None
 
     def by_toom_cook():
-        spectrum = _spectrum(kernel, plan)
-        return convolution_by_spectrum(images, spectrum, plan)
+        return convolution_by_spectrum(images, _spectrum(kernel, plan), plan)
 
     def directly():
         taps = ops.cast(kernel, dtype)
         has_small_patches = math.prod(taps.shape[:-1]) <= taps.shape[-1]
-        is_size_known = None not in images.shape[1:]
         if is_on_cpu("jax") and has_small_patches and is_size_known:
             # XLA on CPUs takes up to three times as long directly.
             return _by_patches(images, taps, strides, padding)
@@ -87,9 +84,7 @@ def convolution(images, kernel, strides, padding: str):
 
 
 @functools.lru_cache(maxsize=256)
-def faster_plan(
-    images, kernel, strides, padding: str, dtype: str = "float32"
-) -> Plan | None:
+def faster_plan(images, kernel, strides, padding, dtype="float32"):
     """The cheapest `Plan`, or None if the direct convolution is cheaper."""
     by_plan, direct = costs(images, kernel, strides, padding, dtype)
     plan = min(by_plan, key=by_plan.get)
@@ -107,42 +102,34 @@ def least_batch(images, *sizes) -> int:
     return next(filter(is_cheaper, itertools.count(1)))
 
 
-def costs(
-    images, kernel, strides, padding: str, dtype: str = "float32"
-) -> tuple[dict[Plan, float], float]:
+def costs(images, kernel, strides, padding, dtype="float32"):
     """Estimated costs of a convolution for one example, in multiply-adds.
 
-    Args:
-      images: tuple (B or None, H, W, C).
-      kernel: tuple (k, k, C, O).
-      strides: pair of ints.
-      padding: "valid" or "same".
-      dtype: string, dtype of images and kernel.
-
-    Returns:
-      Pair of the costs by `Plan` and the cost of the direct convolution.
+    Takes the shapes (B or None, H, W, C) and (k, k, C, O). Returns a dict of
+    the costs by `Plan`, and the cost of the direct convolution.
     """
-    multiply_add, *transform_costs = _COSTS[backend.backend()]
+    multiply_add, transform_cost, memory_cost = _COSTS[backend.backend()]
     batch, *size, channels = images
     *kernel_size, _, filters = kernel
-    plans = [
-        Plan(rows, columns, dtype)
-        for rows, columns in itertools.product(
-            *map(axes, size, kernel_size, strides, (padding, padding))
-        )
-    ]
-    if not plans:
-        raise ValueError(
-            f"The kernel {kernel_size} is larger than the images {size}, "
-            'which padding="valid" does not allow.'
-        )
     if not isinstance(batch, int):  # None, or a symbol in exports of JAX
         batch = _USUAL_BATCH
-    positions = plans[0].rows.positions * plans[0].columns.positions
-    by_plan = {
-        plan: plan.cost(channels, filters, batch, *transform_costs)
-        for plan in plans
-    }
+
+    def transform(numbers, size):
+        return numbers * (transform_cost * size + memory_cost)
+
+    by_plan = {}
+    both_axes = map(axes, size, kernel_size, strides, (padding, padding))
+    for rows, columns in itertools.product(*both_axes):
+        plan = Plan(rows, columns, dtype)
+        inputs = plan.phases * channels
+        by_plan[plan] = plan.products * (
+            plan.tiles * inputs * filters
+            + transform(plan.tiles * inputs, rows.length * columns.length)
+            # The kernel is transformed once per batch.
+            + transform(inputs * filters / batch, rows.taps * columns.taps)
+            + transform(plan.tiles * filters, rows.tile * columns.tile)
+        )
+    positions = rows.positions * columns.positions
     return by_plan, multiply_add * positions * math.prod(kernel)
 
 
@@ -212,9 +199,7 @@ class KeptSpectra:
         if key not in self._spectra:
             with tf.init_scope():  # outside of the function that is traced
                 taps = ops.cast(kernel, plan.dtype)
-                spectrum = tf.Variable(
-                    kernel_spectrum(taps, plan), trainable=False
-                )
+                spectrum = tf.Variable(kernel_spectrum(taps, plan))
             self._spectra[key] = kernel, spectrum
         _, spectrum = self._spectra[key]
         return spectrum.value()

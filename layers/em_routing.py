@@ -18,13 +18,10 @@ import dataclasses
 
 from keras import ops
 
-from .utils import Tensor, is_on_cpu, require_positive
+from .utils import Tensor, is_on_cpu
 
 POSE_SIZE = 4
 POSE_ENTRIES = POSE_SIZE**2
-# The entries of a vote to which `ClassMatrixCapsules` adds the row and the
-# column of the child: the first two of the matrix's last column.
-ROW_ENTRY, COLUMN_ENTRY = 3, 7
 NORMALISATIONS = ("parents", "types", "positions")
 
 # Added to sums of assignments. A parent whose children are all inactive then
@@ -58,17 +55,10 @@ class EMOptions:
     normalise: str = "parents"
 
     def __post_init__(self):
-        require_positive(num_routing=self.num_routing)
-        if not (
-            self.final_lambda > 0
-            and self.min_variance > 0
-            and 0 <= self.damping < 1
-            and self.normalise in NORMALISATIONS
-        ):
+        if self.num_routing < 1 or self.normalise not in NORMALISATIONS:
             raise ValueError(
-                "`final_lambda` and `min_variance` must be positive, `damping` "
-                f"in [0, 1) and `normalise` one of {NORMALISATIONS}. "
-                f"Received: {self}"
+                "`num_routing` must be at least 1 and `normalise` one of "
+                f"{NORMALISATIONS}. Received: {self}"
             )
 
 
@@ -110,8 +100,7 @@ def em_routing(
     poses, logits, _ = _route_formed(
         votes, activations, beta_u, beta_a, options
     )
-    leading = tuple(ops.shape(votes)[:-3])
-    types, entries = votes.shape[-2:]
+    *leading, _, types, entries = ops.shape(votes)
     poses = ops.transpose(poses, (1, 0, 2))  # [N, O, 16]
     activations = ops.sigmoid(ops.transpose(logits))  # [N, O]
     return (
@@ -347,22 +336,16 @@ class OverPositions:
         uniform = ops.full_like(activations, 1 / self._types)[None]
         if self._by_type:
             return uniform
-        entries = self._window.unflatten(uniform)
-        shares = entries * (1 / self._window.num_parents())
-        return ops.reshape(shares, ops.shape(uniform))
+        ones = ops.ones_like(uniform)
+        return uniform * (1 / self._window.over_windows(ones, ops.add))
 
     def normalise(self, log_densities):
         """log(a_j p_ij) -> R_ij, both float32 [O, N, K]."""
         largest = ops.stop_gradient(log_densities)
         if not self._by_type:
             largest = ops.max(largest, axis=0, keepdims=True)
-        largest = self._over_windows(largest, ops.maximum)
+        largest = self._window.over_windows(largest, ops.maximum)
         total = exponentials = ops.exp(log_densities - largest)
         if not self._by_type:
             total = ops.sum(exponentials, axis=0, keepdims=True)
-        return exponentials / self._over_windows(total, ops.add)
-
-    def _over_windows(self, entries, combine):
-        windows = self._window.unflatten(entries)
-        combined = self._window.over_windows(windows, combine)
-        return ops.reshape(combined, ops.shape(entries))
+        return exponentials / self._window.over_windows(total, ops.add)

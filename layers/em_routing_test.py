@@ -111,16 +111,7 @@ def test_votes_far_from_zero_lose_no_digits():
     )
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"num_routing": 0},
-        {"final_lambda": 0},
-        {"min_variance": -1.0},
-        {"damping": 1.0},
-        {"normalise": "all"},
-    ],
-)
+@pytest.mark.parametrize("values", [{"num_routing": 0}, {"normalise": "all"}])
 def test_invalid_options_are_errors(values):
     with pytest.raises(ValueError, match="Received"):
         EMOptions(**values)

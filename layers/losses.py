@@ -10,10 +10,6 @@ from keras import ops
 
 from .utils import Tensor
 
-# Section 3 of the paper: m+ = 0.9, m- = 0.1, lambda = 0.5.
-PRESENT_MARGIN = 0.9
-ABSENT_MARGIN = 0.1
-ABSENT_WEIGHT = 0.5
 # Section 4.1 of the paper.
 RECONSTRUCTION_WEIGHT = 0.0005
 
@@ -25,10 +21,8 @@ _registered = keras.saving.register_keras_serializable(package="capsules")
 def _float32(labels, logits):
     """Casts both, or raises ValueError if the labels are not one-hot."""
     labels, logits = (ops.cast(t, "float32") for t in (labels, logits))
-    sizes = zip(labels.shape, logits.shape, strict=False)
-    if len(labels.shape) != len(logits.shape) or any(
-        None not in pair and pair[0] != pair[1] for pair in sizes
-    ):
+    has_axes = len(labels.shape) == len(logits.shape)
+    if not has_axes or labels.shape[-1] not in (None, logits.shape[-1]):
         raise ValueError(
             "`labels` must be one-hot, with the shape of the logits, "
             f"{tuple(logits.shape)}; see `keras.utils.to_categorical`. "
@@ -39,13 +33,14 @@ def _float32(labels, logits):
 
 @_registered
 def margin_loss(
-    labels: Tensor, logits: Tensor, absent_weight: float = ABSENT_WEIGHT
+    labels: Tensor, logits: Tensor, absent_weight: float = 0.5
 ) -> Tensor:
     """Margin loss: equation 4 of the paper, scaled as in the reference.
 
     The mean over the classes of
     0.5 * T * max(0, 0.9 - l)^2 + 0.25 * (1 - T) * max(0, l - 0.1)^2.
-    The paper sums over the classes and has no factor 0.5.
+    Section 3 of the paper has these margins, m+ = 0.9 and m- = 0.1, but sums
+    over the classes and has no factor 0.5.
 
     Args:
       labels: tensor T [B, O], 1 for each class that is present, else 0.
@@ -53,8 +48,8 @@ def margin_loss(
       absent_weight: float, lambda of the paper; half of it is the 0.25 above.
     """
     labels, logits = _float32(labels, logits)
-    present = ops.square(ops.relu(PRESENT_MARGIN - logits))
-    absent = ops.square(ops.relu(logits - ABSENT_MARGIN))
+    present = ops.square(ops.relu(0.9 - logits))
+    absent = ops.square(ops.relu(logits - 0.1))
     cost = labels * present + absent_weight * (1.0 - labels) * absent
     return 0.5 * ops.mean(cost, axis=-1)
 
@@ -97,10 +92,8 @@ def reconstruction_loss(
     by 2 * O. For 10 classes it has the effect of 0.01 in the paper, as in the
     reference. Images and reconstructions are [B, ...], pixels in [0, 1].
     """
-    images, reconstructions = (
-        ops.cast(t, "float32") for t in (images, reconstructions)
-    )
-    squared = ops.square(reconstructions - images)
+    error = ops.cast(reconstructions, "float32") - ops.cast(images, "float32")
+    squared = ops.square(error)
     pixels = tuple(range(1, len(squared.shape)))
     return weight * ops.sum(squared, axis=pixels)
 
@@ -152,12 +145,6 @@ def spread_margin(
     Returns:
       float32 tensor of the shape of `step`, or [] for None.
     """
-    if margin_steps < 1 or schedule not in MARGIN_SCHEDULES:
-        raise ValueError(
-            "`margin_steps` must be at least 1 and `schedule` one of "
-            f"{tuple(MARGIN_SCHEDULES)}. "
-            f"Received: margin_steps={margin_steps}, schedule={schedule!r}"
-        )
     if step is None:
         step = margin_steps
     progress = ops.minimum(ops.cast(step, "float32") / margin_steps, 1.0)

@@ -7,6 +7,7 @@ under every policy.
 Source: the paper of em_routing.py, section 4.
 """
 
+import dataclasses
 import math
 
 import keras
@@ -14,30 +15,23 @@ import numpy as np
 from keras import ops
 
 from .em_routing import (
-    COLUMN_ENTRY,
     POSE_ENTRIES,
     POSE_SIZE,
-    ROW_ENTRY,
     EMOptions,
     OverPositions,
     OverTypes,
     matrix_votes,
     route,
 )
-from .utils import (
-    TruncatedNormal,
-    Window,
-    block_size,
-    by_blocks,
-    require_positive,
-    standardize_padding,
-)
+from .utils import TruncatedNormal, Window, block_size, by_blocks
 
 # The weight `beta_a` is in thousands: costs are in the hundreds, but Adam
 # changes a weight only by about the learning rate at each step.
 BETA_A_UNIT = 1000.0
-POSE_STDDEV = 0.5
 KERNEL_STDDEV = 0.3
+# The entries of a vote to which `ClassMatrixCapsules` adds the row and the
+# column of the child: the first two of the matrix's last column.
+ROW_ENTRY, COLUMN_ENTRY = 3, 7
 
 
 @keras.saving.register_keras_serializable(package="capsules")
@@ -59,7 +53,6 @@ class PrimaryMatrixCapsules(keras.layers.Layer):
 
     def __init__(self, num_capsules: int, **kwargs):
         super().__init__(**kwargs)
-        require_positive(num_capsules=num_capsules)
         self.num_capsules = num_capsules
         self.input_spec = keras.layers.InputSpec(ndim=4)
 
@@ -71,7 +64,7 @@ class PrimaryMatrixCapsules(keras.layers.Layer):
             weights = self.add_weight(
                 name=f"{name}_weights",
                 shape=(input_shape[-1], size),
-                initializer=TruncatedNormal(stddev=POSE_STDDEV),
+                initializer=TruncatedNormal(stddev=0.5),
             )
             biases = self.add_weight(
                 name=f"{name}_biases", shape=(size,), initializer="zeros"
@@ -97,23 +90,31 @@ class PrimaryMatrixCapsules(keras.layers.Layer):
 
 
 class _EMRoutedLayer(keras.layers.Layer):
-    """Base class of layers with EM routing, computed in blocks of images."""
+    """Base class of layers with EM routing, computed in blocks of images.
+
+    For children [H, W, I] the method `_set_sizes` of a subclass sets
+    `_positions`, the grid of the n parents; `_field`, (P, C) of
+    `matrix_votes`; `_kernel_shape`, the axes of the weights before [O, 4, 4];
+    and `_parents`, over which assignments sum to 1.
+    """
+
+    _offsets = None  # [16, K], added to the votes
 
     def __init__(
         self, num_capsules: int, options: EMOptions, kernel_stddev, **kwargs
     ):
         # Without autocast activations stay float32 under mixed precision.
         super().__init__(autocast=False, **kwargs)
-        require_positive(num_capsules=num_capsules)
         self.num_capsules = num_capsules
         self.options = options
         self.kernel_stddev = kernel_stddev
 
     def build(self, input_shape):
-        self._build_for(*input_shape[0][1:4])
+        self._set_sizes(*input_shape[0][1:4])
+        types = self.num_capsules
+        self._num_votes = math.prod((*self._positions, *self._field, types))
         # About four tensors have the size of all votes.
         self._block_size = block_size(4 * self._num_votes * POSE_ENTRIES)
-        types = self.num_capsules
         self.kernel = self.add_weight(
             name="weights",
             shape=(*self._kernel_shape, types, POSE_SIZE, POSE_SIZE),
@@ -156,22 +157,24 @@ class _EMRoutedLayer(keras.layers.Layer):
         return ops.moveaxis(assignments, 1, 0)
 
     def _by_blocks(self, function, inputs):
-        """Calls function(fields, constants) on blocks of images.
+        """Calls a function of the arguments of `_route` on blocks of images.
 
-        The fields are the children in the receptive field of each of the n
-        parent positions: poses [B, n, 4, 4, P, C], of C children at each of P
-        places as for `matrix_votes`, and activations [B, n, P * C].
+        Poses [B, n, 4, 4, P, C] and activations [B, n, P * C] are those of
+        the children in the receptive field of each parent position.
         """
         poses, activations = inputs
-        poses = self._receptive_fields(ops.cast(poses, "float32"))
-        _, positions, places, children, _ = poses.shape
+        shape = (-1, math.prod(self._positions))  # [B, n]
+        poses = ops.reshape(
+            self._patches(ops.cast(poses, "float32")),
+            (*shape, *self._field, POSE_ENTRIES),
+        )
         poses = ops.reshape(
             ops.transpose(poses, (0, 1, 4, 2, 3)),
-            (-1, positions, POSE_SIZE, POSE_SIZE, places, children),
+            (*shape, POSE_SIZE, POSE_SIZE, *self._field),
         )
-        activations = self._receptive_fields(activations[..., None])
         activations = ops.reshape(
-            activations, (-1, positions, places * children)
+            self._patches(activations[..., None]),
+            (*shape, math.prod(self._field)),
         )
         # Rounded like all weights under mixed precision. As tensors, since
         # blocks that are computed again would read variables again.
@@ -201,7 +204,9 @@ class _EMRoutedLayer(keras.layers.Layer):
     def _route(self, poses, activations, kernel, beta_u, beta_a):
         """`em_routing.route` to all positions of a block of images."""
         poses = ops.reshape(poses, (-1, *poses.shape[2:]))
-        votes = self._add_coordinates(matrix_votes(poses, kernel))
+        votes = matrix_votes(poses, kernel)
+        if self._offsets is not None:
+            votes = votes + ops.convert_to_tensor(self._offsets)
         return route(
             votes,
             ops.reshape(activations, (-1, activations.shape[-1])),
@@ -217,17 +222,15 @@ class _EMRoutedLayer(keras.layers.Layer):
         positions = math.prod(self._positions)
         return ops.reshape(tensor, (-1, positions, *tensor.shape[1:]))
 
-    def _add_coordinates(self, votes):
-        return votes
+    def _patches(self, grid):
+        """[B, H, W, ...] to the children of each parent position."""
+        return grid
 
     def get_config(self):
         return {
             **super().get_config(),
             "num_capsules": self.num_capsules,
-            "num_routing": self.options.num_routing,
-            "final_lambda": self.options.final_lambda,
-            "min_variance": self.options.min_variance,
-            "damping": self.options.damping,
+            **dataclasses.asdict(self.options),
             "kernel_stddev": self.kernel_stddev,
         }
 
@@ -274,19 +277,17 @@ class ConvMatrixCapsules(_EMRoutedLayer):
             num_routing, final_lambda, min_variance, damping, normalise
         )
         super().__init__(num_capsules, options, kernel_stddev, **kwargs)
-        require_positive(kernel_size=kernel_size, strides=strides)
         self.kernel_size = kernel_size
         self.strides = strides
-        self.padding = standardize_padding(padding)
+        self.padding = padding.upper()
 
-    def _build_for(self, height, width, types):
+    def _set_sizes(self, height, width, types):
         size = self.kernel_size
         self._window = Window(height, width, size, self.strides, self.padding)
         self._positions = self._window.positions
         self._kernel_shape = (size, size, types)
-        self._num_votes = (
-            math.prod(self._positions) * size**2 * types * self.num_capsules
-        )
+        # A single "place": the k * k positions do not share weights.
+        self._field = (1, size**2 * types)
         if self.options.normalise == "types":
             self._parents = OverTypes(self.num_capsules)
         else:
@@ -295,13 +296,8 @@ class ConvMatrixCapsules(_EMRoutedLayer):
                 self.num_capsules, self._window, by_type
             )
 
-    def _receptive_fields(self, grid):
-        """[B, H, W, I, ...] -> [B, n, 1, K, ...]."""
-        # A single "place" each: its k * k positions do not share weights.
-        shape = (math.prod(self._positions), 1, math.prod(self._kernel_shape))
-        return ops.reshape(
-            self._window.patches(grid), (-1, *shape, *grid.shape[4:])
-        )
+    def _patches(self, grid):
+        return self._window.patches(grid)
 
     def get_config(self):
         return {
@@ -309,7 +305,6 @@ class ConvMatrixCapsules(_EMRoutedLayer):
             "kernel_size": self.kernel_size,
             "strides": self.strides,
             "padding": self.padding,
-            "normalise": self.options.normalise,
         }
 
 
@@ -354,25 +349,18 @@ class ClassMatrixCapsules(_EMRoutedLayer):
         super().__init__(num_capsules, options, kernel_stddev, **kwargs)
         self.coordinates = coordinates
 
-    def _build_for(self, height, width, types):
+    def _set_sizes(self, height, width, types):
         self._kernel_shape = (types,)
+        self._field = (height * width, types)
         self._parents = OverTypes(self.num_capsules)
-        offsets = np.zeros((POSE_ENTRIES, height, width, types), "float32")
-        rows, columns = ((np.arange(n) + 0.5) / n for n in (height, width))
-        offsets[ROW_ENTRY] = rows[:, None, None]
-        offsets[COLUMN_ENTRY] = columns[:, None]
-        self._offsets = offsets.reshape(POSE_ENTRIES, -1)  # [16, K]
-        self._num_votes = height * width * types * self.num_capsules
-
-    def _receptive_fields(self, grid):
-        """[B, H, W, I, ...] -> [B, 1, H * W, I, ...]."""
-        height, width, *others = grid.shape[1:]
-        return ops.reshape(grid, (-1, 1, height * width, *others))
-
-    def _add_coordinates(self, votes):
-        if not self.coordinates:
-            return votes
-        return votes + ops.convert_to_tensor(self._offsets)
+        if self.coordinates:
+            offsets = np.zeros((POSE_ENTRIES, height, width, types), "float32")
+            rows, columns = ((np.arange(n) + 0.5) / n for n in (height, width))
+            offsets[ROW_ENTRY] = rows[:, None, None]
+            offsets[COLUMN_ENTRY] = columns[:, None]
+            self._offsets = offsets.reshape(POSE_ENTRIES, -1)
 
     def get_config(self):
-        return {**super().get_config(), "coordinates": self.coordinates}
+        config = {**super().get_config(), "coordinates": self.coordinates}
+        del config["normalise"]
+        return config

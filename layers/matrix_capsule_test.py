@@ -258,5 +258,5 @@ def test_initial_kernels_are_truncated_at_two_deviations(stddev):
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_kernels_larger_than_the_grid_are_errors(size):
-    with pytest.raises(ValueError, match="larger"):
+    with pytest.raises(ValueError, match="exceeds"):
         build(layers.ConvMatrixCapsules(2, 5), (1, size, 6, 3))

@@ -15,7 +15,6 @@ from .utils import Tensor, reference_initializers
 # Figure 1 of the paper.
 KERNEL_SIZE = 9
 PRIMARY_STRIDES = 2
-CONV_STDDEV = 0.05
 
 
 class CapsuleStack:
@@ -62,7 +61,7 @@ class CapsuleStack:
             data_format="channels_last",
             dtype=dtype,
             name="conv1",
-            **reference_initializers(stddev=CONV_STDDEV),
+            **reference_initializers(stddev=0.05),
         )
         self.conv_capsule1 = ConvSlimCapsule(
             num_prime_capsules,

@@ -54,12 +54,10 @@ class Reconstruction(keras.layers.Layer):
         activations = ("relu", "relu", "sigmoid")
         self.dense = []
         for size, activation in zip(units, activations, strict=True):
-            if not he_normal:
-                initializers = reference_initializers()
-            elif activation == "relu":
-                initializers = {"kernel_initializer": "he_normal"}
-            else:
-                initializers = {"kernel_initializer": "glorot_normal"}
+            initializers = reference_initializers()
+            if he_normal:
+                name = "he_normal" if activation == "relu" else "glorot_normal"
+                initializers = {"kernel_initializer": name}
             layer = keras.layers.Dense(
                 size,
                 activation=activation,

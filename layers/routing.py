@@ -17,12 +17,8 @@ from typing import Literal
 import keras
 from keras import ops
 
-from .utils import Tensor
+from .utils import EPSILON, Tensor
 from .votes import FormedVotes, Votes
-
-# Added to squared lengths, so that value and gradient of a zero capsule are 0.
-# For lengths >= 1e-4 it is below the rounding error of float32.
-_EPSILON = 1e-16
 
 
 def squash(
@@ -41,7 +37,7 @@ def squash(
     """
     s = ops.cast(capsules, "float32")
     squared = ops.sum(ops.square(s), axis=-1, keepdims=True) + epsilon
-    reciprocal = ops.rsqrt(squared + _EPSILON)  # 1 / |s|
+    reciprocal = ops.rsqrt(squared + EPSILON)  # 1 / |s|
     squashed = squared / (constant + squared) * reciprocal * s
     return ops.cast(squashed, capsules.dtype)
 
@@ -53,7 +49,7 @@ def lengths(capsules: Tensor) -> Tensor:
     gradient for a zero capsule is 0, not NaN.
     """
     squared = ops.sum(ops.square(ops.cast(capsules, "float32")), axis=-1)
-    return squared * ops.rsqrt(squared + _EPSILON)
+    return squared * ops.rsqrt(squared + EPSILON)
 
 
 def leaky_softmax(logits: Tensor, axis: int = -1) -> Tensor:
@@ -101,8 +97,8 @@ class RoutingRule:
         iteration on.
       compare: what agreements compare votes with: the squashed sum v of the
         votes or the direction s / |s| of their sum.
-      squash_constant: `constant` of `squash`.
-      squash_epsilon: `epsilon` of `squash`.
+      squash_constant: float > 0, `constant` of `squash`.
+      squash_epsilon: float >= 0, `epsilon` of `squash`.
     """
 
     leaky: bool = False
@@ -112,17 +108,11 @@ class RoutingRule:
     squash_epsilon: float = 0.0
 
     def __post_init__(self):
-        if not (
-            self.logits in ("add", "replace")
-            and self.compare in ("squashed", "direction")
-            # Otherwise lengths could be NaN or exceed 1.
-            and self.squash_constant > 0
-            and self.squash_epsilon >= 0
-        ):
+        is_known = self.logits in ("add", "replace")
+        if not is_known or self.compare not in ("squashed", "direction"):
             raise ValueError(
-                '`logits` must be "add" or "replace", `compare` "squashed" or '
-                '"direction", `squash_constant` positive and `squash_epsilon` '
-                f"at least 0. Received: {self}"
+                '`logits` must be "add" or "replace" and `compare` "squashed" '
+                f'or "direction". Received: {self}'
             )
 
     def get_config(self):
@@ -151,14 +141,11 @@ class RoutingRule:
         return s * ops.rsqrt(ops.maximum(squared, 1e-12))
 
 
-PAPER = RoutingRule()
-
-
 def route(
     votes: Votes,
     biases: Tensor | None = None,
     num_routing: int = 3,
-    rule: RoutingRule = PAPER,
+    rule: RoutingRule | None = None,
 ) -> Tensor:
     """Routing by agreement, procedure 1 of the paper with options.
 
@@ -176,12 +163,13 @@ def route(
       votes: `FormedVotes`, `LinearVotes` or `SharedVotes`, see votes.py.
       biases: tensor [O, A], or None.
       num_routing: int >= 1, number of iterations.
-      rule: `RoutingRule`.
+      rule: `RoutingRule`; None for the paper's.
 
     Returns:
       Tensor [..., O, A] of the dtype of the votes: the output capsules.
       Logits, couplings and lengths are computed in float32.
     """
+    rule = rule or RoutingRule()
     *_, (_, s) = _iterations(votes, biases, num_routing, rule)
     return ops.cast(rule.squash(s), votes.dtype)
 
@@ -191,11 +179,11 @@ def couplings_of(votes, biases, num_routing: int, rule: RoutingRule):
 
     Over O they sum to 1, or to less if leaky.
     """
-    couplings, _ = zip(
+    couplings, sums = zip(
         *_iterations(votes, biases, num_routing, rule), strict=True
     )
     # The couplings of the first iteration are a single number.
-    shape = votes.couplings_shape()
+    shape = ops.shape(votes.agreement(sums[0]))
     stacked = ops.stack([ops.broadcast_to(c, shape) for c in couplings])
     return ops.moveaxis(stacked, votes.outputs_axis, -1)
 

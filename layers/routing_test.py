@@ -150,15 +150,7 @@ def test_routing_in_bfloat16_is_close_and_keeps_the_dtype():
     np.testing.assert_allclose(to_numpy(out), expected, atol=0.03)
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [
-        {"logits": "sum"},
-        {"compare": "s"},
-        {"squash_constant": 0.0},
-        {"squash_epsilon": -1e-7},
-    ],
-)
+@pytest.mark.parametrize("rule", [{"logits": "sum"}, {"compare": "s"}])
 def test_invalid_rules_are_errors(rule):
     with pytest.raises(ValueError, match="Received"):
         RoutingRule(**rule)

@@ -9,16 +9,11 @@ https://arxiv.org/abs/2101.12491.
 """
 
 import math
-import numbers
 
 import keras
 from keras import ops
 
-from .utils import Tensor, require_positive, slice_axis
-
-# Added to squared lengths, so that the gradient is finite at zero. For lengths
-# >= 1e-4 it is below the rounding error of float32.
-_EPSILON = 1e-16
+from .utils import EPSILON, Tensor, slice_axis
 
 
 def exponential_squash(capsules: Tensor) -> Tensor:
@@ -30,7 +25,7 @@ def exponential_squash(capsules: Tensor) -> Tensor:
     """
     s = ops.cast(capsules, "float32")
     squared = ops.sum(ops.square(s), axis=-1, keepdims=True)
-    length = ops.sqrt(squared + _EPSILON)
+    length = ops.sqrt(squared + EPSILON)
     return ops.cast(-ops.expm1(-length) / length * s, capsules.dtype)
 
 
@@ -84,13 +79,10 @@ class DepthwiseCapsule(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        require_positive(num_atoms=num_atoms)
-        if isinstance(kernel_size, numbers.Integral):
+        if isinstance(kernel_size, int):
             kernel_size = (kernel_size, kernel_size)
-        if kernel_size is not None:
-            kernel_size = tuple(kernel_size)
         self.num_atoms = num_atoms
-        self.kernel_size = kernel_size
+        self.kernel_size = kernel_size and tuple(kernel_size)
         self.input_spec = keras.layers.InputSpec(ndim=4)
 
     def build(self, input_shape):
@@ -157,7 +149,6 @@ class SelfAttentionCapsule(keras.layers.Layer):
 
     def __init__(self, num_capsules: int, num_atoms: int, **kwargs):
         super().__init__(**kwargs)
-        require_positive(num_capsules=num_capsules, num_atoms=num_atoms)
         self.num_capsules = num_capsules
         self.num_atoms = num_atoms
         self.input_spec = keras.layers.InputSpec(ndim=3)
@@ -185,10 +176,8 @@ class SelfAttentionCapsule(keras.layers.Layer):
 
     def _votes(self, inputs):
         # Keras casts automatically only in `__call__`, not for `attention`.
-        inputs, kernel = (
-            ops.cast(tensor, self.compute_dtype)
-            for tensor in (inputs, self.kernel)
-        )
+        inputs = ops.cast(inputs, self.compute_dtype)
+        kernel = ops.cast(self.kernel, self.compute_dtype)
         return ops.einsum("bia,oiac->boic", inputs, kernel)
 
     def multiply_adds(self, input_shape):

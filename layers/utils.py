@@ -1,7 +1,6 @@
-"""Helpers of the layers: arguments, devices, weights, slices, windows."""
+"""Helpers of the layers: devices, weights, slices, windows and blocks."""
 
 import functools
-import numbers
 import pathlib
 from typing import Any, TypeAlias
 
@@ -12,23 +11,9 @@ from keras import backend, ops
 # types have no common base class.
 Tensor: TypeAlias = Any
 
-
-def require_positive(**arguments: int) -> None:
-    """Raises ValueError unless all arguments are positive integers."""
-    for name, value in arguments.items():
-        if not isinstance(value, numbers.Integral) or value < 1:
-            raise ValueError(
-                f"`{name}` must be a positive integer. Received: {value!r}"
-            )
-
-
-def standardize_padding(padding: str) -> str:
-    """Returns "VALID" or "SAME", given in upper or lower case."""
-    if padding.upper() not in ("VALID", "SAME"):
-        raise ValueError(
-            f'`padding` must be "VALID" or "SAME". Received: {padding!r}'
-        )
-    return padding.upper()
+# Added to squared lengths of capsules, so that gradients are finite at zero.
+# For lengths >= 1e-4 it is below the rounding error of float32.
+EPSILON = 1e-16
 
 
 def is_on_cpu(backend_name: str | None = None) -> bool:
@@ -88,11 +73,10 @@ def cpu_has_bfloat16_products() -> bool:
     Reads the flags of /proc/cpuinfo; False on systems without that file.
     """
     try:
-        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+        words = pathlib.Path("/proc/cpuinfo").read_text().split()
     except OSError:
         return False
-    flags = next((line for line in lines if line.startswith("flags")), "")
-    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(flags.split())
+    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(words)
 
 
 # Of capsule and dense layers in the reference; other convolutions have 0.05.
@@ -141,10 +125,11 @@ def slice_axis(tensor, axis: int, start: int = 0, stop: int | None = None):
 
 
 def positions_of(size: int, kernel: int, strides: int, padding: str) -> int:
-    """Number of positions of a kernel along one axis; 0 if it does not fit."""
-    if padding.upper() == "VALID":
-        size = size - kernel + 1
-    return max(0, -(-size // strides))
+    """Number of positions of a kernel along one axis."""
+    overlap = {"VALID": kernel - 1, "SAME": 0}[padding.upper()]
+    if overlap >= size:
+        raise ValueError(f"The kernel exceeds the input: {kernel} > {size}")
+    return -(-(size - overlap) // strides)
 
 
 def zeros_around(
@@ -173,11 +158,6 @@ class Window:
         axes = [(n, size, strides, padding) for n in (height, width)]
         self.positions = tuple(positions_of(*axis) for axis in axes)
         self._pads = [zeros_around(*axis) for axis in axes]
-        if 0 in self.positions:
-            raise ValueError(
-                f"The kernel {size}x{size} is larger than the input. "
-                f"Received: input of size {height}x{width}"
-            )
 
     def patches(self, grid):
         """[B, H, W, ...] -> [B, h, w, k * k, ...], with zero padding."""
@@ -197,67 +177,52 @@ class Window:
                 columns = slice(column, column + width, self._strides)
                 yield grid[(*leading, rows, columns)]
 
-    def unflatten(self, entries):
-        """[G, N, K] -> [G, B, h, w, k, k, I], N = B * h * w, K = k * k * I."""
-        types = entries.shape[-1] // self._size**2
-        window = (self._size, self._size, types)
-        return ops.reshape(
-            entries, (entries.shape[0], -1, *self.positions, *window)
-        )
-
-    def num_parents(self):
-        """Number of windows that contain a child: [1, 1, h, w, k, k, 1]."""
-        window = (self._size, self._size)
-        ones = ops.ones((1, 1, *self.positions, *window, 1))
-        return self.over_windows(ones, ops.add)
-
     def over_windows(self, entries, combine):
-        """Combines all entries of a child, in the windows that contain it.
+        """Sum or maximum of all entries of a child, in place of each entry.
 
-        Args:
-          entries: tensor [G, B, h, w, k, k, I].
-          combine: `ops.add` or `ops.maximum`.
-
-        Returns:
-          Tensor of the same shape, with the sum or maximum in place of entries.
+        Entries are [G, N, K], N = B * h * w, K = k * k * I: a child has one in
+        each window that contains it. `combine` is `ops.add` or `ops.maximum`.
         """
         empty = 0.0 if combine is ops.add else _LOG_ZERO
-        groups, _, height, width, *_, types = entries.shape
-        stride, last = self._strides, self._size - 1
+        groups, _, num_children = entries.shape
+        height, width = self.positions
+        size, stride, last = self._size, self._strides, self._size - 1
+        types = num_children // size**2
+        windows = ops.reshape(
+            entries, (groups, -1, height, width, size, size, types)
+        )
         grid = None
-        for row in range(self._size):
-            for column in range(self._size):
+        for row in range(size):
+            for column in range(size):
                 # Moves the entries to the positions of their children: with
                 # gaps of `stride` and shifted by (row, column).
                 children = ops.reshape(
-                    entries[:, :, :, :, row, column],
+                    windows[:, :, :, :, row, column],
                     (groups, -1, height, 1, width, 1, types),
                 )
-                gap = (0, stride - 1)
-                children = _pad(children, {3: gap, 5: gap}, empty)
+                gap, none = (0, stride - 1), (0, 0)
+                if stride > 1:
+                    children = ops.pad(
+                        children,
+                        (none, none, none, gap, none, gap, none),
+                        constant_values=empty,
+                    )
                 children = ops.reshape(
                     children,
                     (groups, -1, height * stride, width * stride, types),
                 )
-                shift = {2: (row, last - row), 3: (column, last - column)}
-                children = _pad(children, shift, empty)
+                shifts = (row, last - row), (column, last - column)
+                children = ops.pad(
+                    children, (none, none, *shifts, none), constant_values=empty
+                )
                 grid = children if grid is None else combine(grid, children)
         combined = ops.stack(list(self._shifted(grid, 2)), axis=4)
         return ops.reshape(combined, ops.shape(entries))
 
 
-def _pad(tensor, widths, value):
-    """Pads the axes that are keys of `widths`, if there is padding to add."""
-    if not any(sum(pair) for pair in widths.values()):
-        return tensor
-    pads = [widths.get(axis, (0, 0)) for axis in range(len(tensor.shape))]
-    return ops.pad(tensor, pads, constant_values=value)
-
-
-# Numbers of the largest intermediate tensors of one block. On CPUs 16 MB: for
-# tensors of 32 MB and more the allocator of TensorFlow requests and clears
-# pages at each use, which takes longer than the computation. On other devices
-# blocks are large enough to keep an accelerator busy.
+# Numbers of the largest intermediate tensors of one block. On CPUs 16 MB: from
+# 32 MB on the allocator of TensorFlow requests and clears pages at each use,
+# which takes longer than the computation.
 _CPU_NUMBERS = 2**22
 _OTHER_NUMBERS = 2**26
 
@@ -271,19 +236,11 @@ def block_size(numbers_per_example: int) -> int:
 def by_blocks(function, examples, constants, size):
     """Calls a function of a batch on one block after the other.
 
-    Only the arguments are kept for the gradients; each block is computed
-    again then (`keras.remat`). On TensorFlow there are therefore no second
-    derivatives.
-
-    Args:
-      function: takes tensors [b, ...] and the constants, and returns a tuple
-        of tensors [b, ...]. Examples must not depend on each other.
-      examples: list of tensors [B, ...].
-      constants: list of tensors.
-      size: int, examples per block. The last block is padded with zeros.
-
-    Returns:
-      Tuple of tensors [B, ...].
+    The function takes tensors [b, ...], `size` examples of each tensor
+    [B, ...], and the constants; it returns a tuple of tensors [b, ...]. The
+    last block is padded with zeros. Only the arguments are kept for the
+    gradients; each block is computed again then (`keras.remat`). On TensorFlow
+    there are therefore no second derivatives.
     """
     function = keras.remat(function)
     static_batch = examples[0].shape[0]
@@ -291,22 +248,16 @@ def by_blocks(function, examples, constants, size):
     if isinstance(static_batch, int) and static_batch <= size:
         return function(*examples, *constants)
     batch = ops.shape(examples[0])[0]
-    count = -(-batch // size)
-    blocks = tuple(_split(e, count, size, batch) for e in examples)
+    missing = -(-batch // size) * size - batch
+
+    def split(tensor):  # [B, ...] -> [blocks, size, ...]
+        _, *shape = tensor.shape
+        pads = [(0, missing), *[(0, 0)] * len(shape)]
+        return ops.reshape(ops.pad(tensor, pads), (-1, size, *shape))
+
+    blocks = tuple(map(split, examples))
     results = _map(lambda block: function(*block, *constants), blocks)
     return tuple(ops.reshape(r, (-1, *r.shape[2:]))[:batch] for r in results)
-
-
-def _split(examples, count, size, batch):
-    """[B, ...] -> [count, size, ...], padded with zeros."""
-    static_batch, *shape = examples.shape
-    is_multiple = size == 1 or (
-        static_batch is not None and static_batch % size == 0
-    )
-    if not is_multiple:
-        pads = [(0, count * size - batch), *[(0, 0)] * len(shape)]
-        examples = ops.pad(examples, pads)
-    return ops.reshape(examples, (-1, size, *shape))
 
 
 def _map(function, blocks):

@@ -31,9 +31,6 @@ class FormedVotes:
         self.dtype = votes.dtype
         self._votes = ops.swapaxes(votes, -3, -2)  # [..., O, I, A]
 
-    def couplings_shape(self):
-        return ops.shape(self._votes)[:-1]
-
     def sum(self):
         """Sum over the input capsules: float32 [..., O, A]."""
         # A sum in bfloat16 would round every addition.
@@ -92,9 +89,6 @@ class LinearVotes:
         """Splits [O, ...] into a list of blocks of outputs."""
         starts = range(self._block_size, self.outputs[0], self._block_size)
         return ops.split(by_output, list(starts)) if starts else [by_output]
-
-    def couplings_shape(self):
-        return (self.outputs[0], ops.shape(self._inputs)[0], self._num_inputs)
 
     def sum(self):
         """Sum over the input capsules: float32 [B, O, A]."""
@@ -183,10 +177,6 @@ class SharedVotes:
         self._inputs = inputs
         by_output = ops.reshape(weights, (-1, *self.outputs))
         self._weights = ops.transpose(by_output, (1, 0, 2))  # [O, a, A]
-
-    def couplings_shape(self):
-        batch, num_inputs, _ = ops.shape(self._inputs)
-        return (batch, self.outputs[0], num_inputs)
 
     def sum(self):
         """Sum over the input capsules: float32 [B, O, A]."""

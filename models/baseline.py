@@ -12,7 +12,6 @@ from models.classifier import Classifier
 from models.hparams import BaseHParams, loss_type, padding, size
 
 KERNEL_SIZE = 5
-CONV_STDDEV = 0.05
 POOL_SIZE = 2
 
 
@@ -48,7 +47,7 @@ class BaselineModel(Classifier):
                 activation="relu",
                 data_format="channels_last",
                 name=name,
-                **reference_initializers(stddev=CONV_STDDEV),
+                **reference_initializers(stddev=0.05),
             )
             for name, channels in (
                 ("conv1", hparams.first_channels),

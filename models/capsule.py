@@ -69,8 +69,7 @@ class CapsuleModel(Classifier):
         self.conv_capsule1 = self._stack.conv_capsule1
         self.capsule2 = self._stack.capsule2
         if hparams.remake:
-            size = (shape.height, shape.width, shape.depth)
-            self.add_decoder(layers.Reconstruction(*size, name="recons"))
+            self.add_decoder(shape)
 
     def activations(self, images):
         return self._stack.activations(images)
@@ -79,8 +78,7 @@ class CapsuleModel(Classifier):
         primary = self.activations(images)["conv_capsule1"]
         couplings = self.capsule2.couplings(self._stack.flatten(primary))
         by_position = on_grid(couplings, primary.shape[1:-1])
-        receptive_field = self.receptive_field(self.hparams)
-        return Routing(by_position, self.capsule2.leaky, receptive_field)
+        return Routing(by_position, self.hparams.leaky)
 
     def call(self, x):
         capsules = self.activations(x[keys.IMAGES])["capsule2"]

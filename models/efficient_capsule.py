@@ -18,11 +18,6 @@ from models import optimizer
 from models.classifier import Classifier, Routing
 from models.hparams import DecoderHParams, size
 
-# See `layout`.
-LARGE_IMAGE = 48
-LARGEST_MAP = 9
-SMALLEST_IMAGE = 11
-
 
 @dataclasses.dataclass(frozen=True)
 class HParams(DecoderHParams):
@@ -56,7 +51,7 @@ def layout(height, width):
     after a 5x5 convolution its sides are odd, as 5x5 on MultiMNIST's 6x6 map.
     For the paper's image sizes these are the published networks.
     """
-    is_large = min(height, width) >= LARGE_IMAGE
+    is_large = min(height, width) >= 48
     kernels = (7 if is_large else 5, 3, 3, 3)
     for num_strided in (1, 2, 3):
         rest = (1,) * (3 - num_strided) + (2,) * num_strided
@@ -64,7 +59,7 @@ def layout(height, width):
         sides = [height, width]
         for kernel, stride in zip(kernels, strides, strict=True):
             sides = [(side - kernel) // stride + 1 for side in sides]
-        if min(sides) <= LARGEST_MAP:
+        if min(sides) <= 9:
             break
     if not is_large:
         sides = [side - (side + 1) % 2 for side in sides]
@@ -121,10 +116,7 @@ class EfficientCapsuleModel(Classifier):
             shape.num_classes, hparams.class_atoms, name="class_capsule"
         )
         if hparams.remake:
-            image = (shape.height, shape.width, shape.depth)
-            self.add_decoder(
-                layers.Reconstruction(*image, he_normal=True, name="recons")
-            )
+            self.add_decoder(shape, he_normal=True)
 
     def activations(self, images, training=False):
         outputs = {}
@@ -142,7 +134,7 @@ class EfficientCapsuleModel(Classifier):
         """Attention as the couplings of one iteration at one position."""
         primary = self.activations(images)["primary_capsule"]
         attention = self.class_capsule.attention(primary)
-        return Routing(attention[None, :, None, None], False, ())
+        return Routing(attention[None, :, None, None])
 
     def call(self, x, training=False):
         activations = self.activations(x[keys.IMAGES], training)
@@ -166,4 +158,4 @@ class EfficientCapsuleModel(Classifier):
 
     @classmethod
     def smallest_image(cls, hparams):
-        return SMALLEST_IMAGE
+        return 11  # `layout` leaves one pixel of it

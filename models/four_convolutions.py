@@ -17,8 +17,6 @@ from models.hparams import BaseHParams, size
 
 KERNEL_SIZE = 3
 POOL_SIZE = 2
-# Weight of the absent classes; the paper and the reference have 0.5.
-ABSENT_WEIGHT = 0.25
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +37,8 @@ class FourConvolutions(Classifier):
 
       y * max(0, 0.9 - p)^2 + 0.25 * (1 - y) * max(0, p - 0.1)^2
 
-    for the lengths or probabilities p, the mean over the classes.
+    for the lengths or probabilities p, the mean over the classes. The paper and
+    the reference have 0.5 in place of 0.25.
     """
 
     HParams = HParams
@@ -81,7 +80,7 @@ class FourConvolutions(Classifier):
 
     def classification_loss(self, labels, outputs, step):
         return 2.0 * layers.margin_loss(
-            labels, outputs[keys.LOGITS], absent_weight=ABSENT_WEIGHT
+            labels, outputs[keys.LOGITS], absent_weight=0.25
         )
 
 

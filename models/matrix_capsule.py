@@ -15,7 +15,7 @@ from input_data import features as keys
 from layers.em_routing import NORMALISATIONS
 from layers.losses import CLASSIFICATION_LOSSES
 from layers.matrix_capsule import KERNEL_STDDEV
-from layers.utils import TruncatedNormal
+from layers.utils import TruncatedNormal, use_full_float32
 from models.classifier import Classifier, Routing, on_grid
 from models.hparams import BaseHParams, padding, size
 
@@ -114,11 +114,11 @@ class MatrixCapsuleModel(Classifier):
     has_class_capsules = True
     # Routing is many small operations: XLA halves the time of a step.
     compile_with_xla = True
-    # Variances are small differences of sums of squares.
-    full_float32 = True
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)
+        # Variances are small differences of sums of squares.
+        use_full_float32()
         self.conv1 = keras.layers.Conv2D(
             hparams.conv_channels,
             CONV_SIZE,
@@ -173,8 +173,7 @@ class MatrixCapsuleModel(Classifier):
         poses = outputs["conv_capsules2/poses"]
         activations = outputs["conv_capsules2/activations"]
         couplings = self.classes.assignments((poses, activations))
-        by_position = on_grid(couplings, poses.shape[1:-1])
-        return Routing(by_position, False, self.receptive_field(self.hparams))
+        return Routing(on_grid(couplings, poses.shape[1:-1]))
 
     def call(self, x):
         outputs = self.activations(x[keys.IMAGES])
@@ -195,14 +194,9 @@ class MatrixCapsuleModel(Classifier):
         super().create_weights(shape)
         if self.hparams.weight_decay:
             decay = keras.regularizers.L2(0.5 * self.hparams.weight_decay)
-            # Biases and betas do not decay.
-            for kernel in (
-                self.conv1.kernel,
-                self.primary.pose_weights,
-                self.primary.activation_weights,
-                *(layer.kernel for layer in (*self.routed, self.classes)),
-            ):
-                kernel.regularizer = decay
+            for weight in self.trainable_weights:
+                if len(weight.shape) > 1:  # neither biases nor betas
+                    weight.regularizer = decay
 
     @classmethod
     def receptive_field(cls, hparams):

@@ -4,30 +4,24 @@ import math
 
 import keras
 from keras import backend, ops
+from keras.optimizers import schedules
 
 from common.errors import UserError
 from layers.utils import is_mirrored, use_full_float32
 
-SMALLEST_LEARNING_RATE = 1e-6
-ADAM_BETAS = (0.9, 0.999)
-ADAM_EPSILON = 1e-8
 MUON_MOMENTUM = 0.95
 # Root mean square of Adam's updates; Muon's are scaled to it.
 MUON_SCALE = 0.2
 # Coefficients of x (a + b x^2 + c x^4), which applied five times maps (0, 1]
 # close to 1.
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
-# Keeps gradients from vanishing under mixed_float16: those of the default
-# network have medians of 2e-7 to 7e-4. It is constant, so that the optimizer's
-# state is the same under every policy.
-FLOAT16_LOSS_SCALE = 2.0**10
 
 
 @keras.saving.register_keras_serializable(package="capsules")
-class FlooredExponentialDecay(keras.optimizers.schedules.ExponentialDecay):
+class FlooredExponentialDecay(schedules.ExponentialDecay):
     """Keras' exponential decay with a smallest learning rate."""
 
-    def __init__(self, *args, smallest=SMALLEST_LEARNING_RATE, **kwargs):
+    def __init__(self, *args, smallest=1e-6, **kwargs):
         super().__init__(*args, **kwargs)
         self.smallest = smallest
 
@@ -55,20 +49,15 @@ def make_schedule(hparams, max_steps=None, **options):
     if max_steps is None:
         raise UserError(f"schedule={hparams.schedule} needs --max_steps")
     if hparams.schedule == "cosine":
-        return keras.optimizers.schedules.CosineDecay(
-            hparams.learning_rate, max_steps
-        )
-    return keras.optimizers.schedules.PolynomialDecay(
-        hparams.learning_rate, max_steps, end_learning_rate=0.0
-    )
+        return schedules.CosineDecay(hparams.learning_rate, max_steps)
+    return schedules.PolynomialDecay(hparams.learning_rate, max_steps, 0.0)
 
 
 @keras.saving.register_keras_serializable(package="capsules")
 class Adam(keras.optimizers.Adam):
     """Keras' Adam; TensorFlow computes it by one operation per variable.
 
-    Keras' own sums and products each read and write the variable, which takes
-    4% of a training step of the default network on CPUs.
+    On CPUs this saves 4% of a training step of the default network.
     """
 
     def update_step(self, gradient, variable, learning_rate):
@@ -103,7 +92,7 @@ def orthogonalize(matrix, scale):
     https://kellerjordan.github.io/posts/muon). They run on the product of the
     matrix and its transpose along the shorter side, so that a long matrix is
     multiplied twice instead of ten times. This needs full float32: TF32 makes
-    an error of a tenth, and with bfloat16 the iterations diverge.
+    an error of a tenth.
     """
     rows, columns = matrix.shape
     product = "ri,rj->ij" if rows >= columns else "ir,jr->ij"
@@ -129,11 +118,10 @@ class Muon(Adam):
     Muon orthogonalizes the momentum of a kernel, taken as a matrix whose
     columns are its last axis (Jordan 2024). Updates are scaled as by Liu et
     al. 2025 (https://arxiv.org/abs/2502.16982), so that Adam's learning rates
-    fit. Momentum and velocity are means like Adam's: each optimizer can
-    continue from the other's state.
+    fit. Each optimizer can continue from the other's state.
 
-    Dense kernels stay with Adam because orthogonalizing those of the decoder
-    takes 0.2 s on two CPU cores. (Keras' own Muon handles dense kernels only.)
+    Dense kernels stay with Adam, which is faster for those of the decoder.
+    (Keras' own Muon handles dense kernels only.)
     """
 
     def __init__(self, *args, **kwargs):
@@ -160,21 +148,6 @@ class Muon(Adam):
 
 
 OPTIMIZERS = {"adam": Adam, "muon": Muon}
-
-
-def make_optimizer(name, schedule, epsilon=ADAM_EPSILON):
-    """Adam or Muon with the reference's betas and a learning-rate schedule.
-
-    Under the policy mixed_float16 it scales the loss by `FLOAT16_LOSS_SCALE`.
-    """
-    is_float16 = keras.config.dtype_policy().compute_dtype == "float16"
-    return OPTIMIZERS[name](
-        schedule,
-        beta_1=ADAM_BETAS[0],
-        beta_2=ADAM_BETAS[1],
-        epsilon=epsilon,
-        loss_scale_factor=FLOAT16_LOSS_SCALE if is_float16 else None,
-    )
 
 
 def compile_model(model, max_steps=None):

@@ -10,7 +10,7 @@ from input_data import features as keys
 from input_data.features import ImageShape
 from models.capsule import HParams
 from models.models_test import example_batch
-from models.optimizer import compile_model, make_optimizer, make_schedule
+from models.optimizer import OPTIMIZERS, compile_model, make_schedule
 from models.registry import build_model
 
 
@@ -42,7 +42,8 @@ def test_adam(name, epsilon):
     scales = np.array([0.0, 1e-6, 1.0, 1e3])
     gradients = scales * generator.normal(size=(5, 3, 4))
     variable = keras.Variable(start)
-    adam = make_optimizer(name, make_schedule(HParams(decay_steps=2)), epsilon)
+    schedule = make_schedule(HParams(decay_steps=2))
+    adam = OPTIMIZERS[name](schedule, epsilon=epsilon)
     weights = start.astype("float64")
     m = v = np.zeros_like(weights)
     for step, gradient in enumerate(gradients, start=1):
@@ -83,7 +84,7 @@ def test_muon(shape):
     start = generator.normal(size=shape).astype("float32")
     gradients = 1e-3 * generator.normal(size=(4, *shape))
     variable = keras.Variable(start)
-    muon = make_optimizer("muon", make_schedule(HParams(decay_steps=2)))
+    muon = OPTIMIZERS["muon"](make_schedule(HParams(decay_steps=2)))
     for gradient in gradients:
         muon.apply([ops.convert_to_tensor(gradient, "float32")], [variable])
     columns = shape[-1]
@@ -105,8 +106,7 @@ def test_one_optimizer_continues_from_the_state_of_the_other(before, after):
     generator = np.random.default_rng(4)
     variable = keras.Variable(generator.normal(size=(3, 4, 5)).astype("f4"))
     first, second = (
-        make_optimizer(name, make_schedule(HParams()))
-        for name in (before, after)
+        OPTIMIZERS[name](make_schedule(HParams())) for name in (before, after)
     )
     second.build([variable])
     for step in range(101):

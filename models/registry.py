@@ -31,17 +31,10 @@ def model_class(name):
 
 
 def build_model(name, shape, num_targets, hparams, seed=0):
-    """Creates a model with all its weights.
+    """Creates a model with all its weights; see `classifier.Classifier`.
 
     Seeds the global random generators of Python, NumPy and the backend, from
     which Keras draws the weights.
-
-    Args:
-      name: string, a key of `MODELS`.
-      shape: `features.ImageShape`.
-      num_targets: int, the number of objects in an image.
-      hparams: the model's hyper-parameters.
-      seed: int, seed of the initial weights.
 
     Raises:
       UserError: for an unknown name, or images too small for the network.
@@ -55,10 +48,6 @@ def build_model(name, shape, num_targets, hparams, seed=0):
         )
     import keras
 
-    from layers.utils import use_full_float32
-
-    if cls.full_float32:
-        use_full_float32()
     keras.utils.set_random_seed(seed)
     model = cls(shape, num_targets, hparams, name=name)
     model.create_weights(shape)

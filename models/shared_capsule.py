@@ -16,9 +16,6 @@ from models.classifier import Routing, on_grid
 from models.four_convolutions import FourConvolutions
 from models.hparams import size
 
-# Keras' epsilon: the squared length of a zero capsule in Su's squash.
-SQUASH_EPSILON = 1e-7
-
 
 @dataclasses.dataclass(frozen=True)
 class HParams(four_convolutions.HParams):
@@ -74,7 +71,7 @@ class SharedCapsuleModel(FourConvolutions):
                 logits=hparams.logits,
                 compare=hparams.compare,
                 squash_constant=hparams.squash_constant,
-                squash_epsilon=SQUASH_EPSILON,
+                squash_epsilon=1e-7,  # Keras' epsilon, in Su's squash
             ),
             name="capsule",
         )
@@ -87,9 +84,7 @@ class SharedCapsuleModel(FourConvolutions):
     def routing_of(self, images):
         features = self.convolve(images)["conv4"]
         couplings = self.capsule.couplings(_flatten(features))
-        by_position = on_grid(couplings, (*features.shape[1:3], 1))
-        receptive_field = self.receptive_field(self.hparams)
-        return Routing(by_position, self.capsule.leaky, receptive_field)
+        return Routing(on_grid(couplings, (*features.shape[1:3], 1)))
 
     def call(self, x):
         capsules = self.activations(x[keys.IMAGES])["capsule"]

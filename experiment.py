@@ -35,7 +35,7 @@ def run(config):
 
     from training import devices
 
-    with devices.use(config, "experiment.py") as strategy:
+    with devices.use(config) as strategy:
         keras.config.set_dtype_policy(config.dtype_policy)
         if config.train:
             _train(config, strategy)
@@ -44,9 +44,7 @@ def run(config):
 
         if config.checkpoint is None:
             return evaluate.evaluate_continuously(config, strategy)
-        if config.num_trials > 1:
-            return evaluate.evaluate_ensemble(config, strategy)
-        return evaluate.evaluate_once(config, strategy)
+        return evaluate.evaluate_checkpoints(config, strategy)
 
 
 def _train(config, strategy):

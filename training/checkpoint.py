@@ -30,7 +30,6 @@ from models.registry import build_model, model_class
 
 WEIGHTS_FILE = "model.weights.h5"
 JSON_FILE = "checkpoint.json"
-_FORMAT = 1
 _NAME = re.compile(r"model\.ckpt-(\d+)")
 # Space for names and layout in the file of weights; 42 KB for the default.
 _HDF5_OVERHEAD = 2**20
@@ -74,15 +73,11 @@ class Architecture:
     @classmethod
     def from_json(cls, values):
         """The inverse of `dataclasses.asdict`."""
-        hparams_class = model_class(values["model"]).HParams
-        # Early checkpoints list the hyper-parameters of all models.
-        known = flag_specs(hparams_class)
-        hparams = {n: v for n, v in values["hparams"].items() if n in known}
         return cls(
             values["model"],
             ImageShape(**values["shape"]),
             values["num_targets"],
-            hparams_class(**hparams),
+            model_class(values["model"]).HParams(**values["hparams"]),
         )
 
     @property
@@ -114,27 +109,22 @@ class Architecture:
 
 
 @dataclasses.dataclass(frozen=True)
-class Metadata:
-    """What a checkpoint records beside the weights.
+class Checkpoint:
+    """What a checkpoint holds beside the weights.
 
     Attributes:
       step: int, optimizer steps taken.
       architecture: `Architecture`.
       training: dict of the settings of the run that wrote it.
       class_names: sequence of strings, or None.
+      path: `pathlib.Path`; None before it is saved.
     """
 
     step: int
     architecture: Architecture
     training: dict
     class_names: tuple | None = None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Checkpoint(Metadata):
-    """An opened checkpoint, whose files match their checksums."""
-
-    path: pathlib.Path
+    path: pathlib.Path | None = None
 
     @property
     def has_slots(self):
@@ -147,16 +137,6 @@ class Checkpoint(Metadata):
         Raises:
           UserError: if `architecture` is of another network.
         """
-        self.require_same_network(architecture)
-        optimizer = getattr(model, "optimizer", None)
-        if optimizer is not None:
-            # Keras skips the state of an optimizer that is not built.
-            optimizer.build(model.trainable_variables)
-        with reading(self.path):
-            model.load_weights(self.path / WEIGHTS_FILE)
-
-    def require_same_network(self, architecture):
-        """Raises UserError unless the weights fit an `Architecture`."""
         saved, given = self.architecture.network(), architecture.network()
         differences = [
             f"{name} is {value} in the checkpoint, not {given[name]}"
@@ -168,6 +148,12 @@ class Checkpoint(Metadata):
                 f"{self.path} has another architecture: "
                 f"{'; '.join(differences)}"
             )
+        optimizer = getattr(model, "optimizer", None)
+        if optimizer is not None:
+            # Keras skips the state of an optimizer that is not built.
+            optimizer.build(model.trainable_variables)
+        with reading(self.path):
+            model.load_weights(self.path / WEIGHTS_FILE)
 
     def check_same_data(self, config, spec):
         """Refuses evaluation on images that may have been trained on.
@@ -180,17 +166,15 @@ class Checkpoint(Metadata):
           UserError: if the same data set is split otherwise, or its classes
             have other names.
         """
-        if self.training.get("dataset") != config.dataset_name:
-            return
         recorded = {**self.training, "class_names": self.class_names}
+        if recorded.get("dataset") != config.dataset_name:
+            return
         required = dict(spec.split_fingerprints)
         if spec.split_seed is not None:
             required["seed"] = spec.split_seed
         if config.validate:
-            of_files = config.data_dir is not None
-            for name, value in (("validate", True), ("of_files", of_files)):
-                if recorded.get(name) is not None:
-                    required[name] = value
+            required["validate"] = True
+            required["of_files"] = config.data_dir is not None
         if spec.class_names and self.class_names:
             required["class_names"] = list(spec.class_names)
         # A test split found by hashing must not become a split by folders.
@@ -232,41 +216,31 @@ def open_checkpoint(path):
 
     Raises:
       DamagedError: if files are missing or damaged.
-      UserError: if there is no checkpoint.
     """
     path = pathlib.Path(path)
     if path.is_file() or pathlib.Path(f"{path}.index").is_file():
         from training.tf1_checkpoint import Tf1Checkpoint
 
         return Tf1Checkpoint(path)
-    if not _NAME.fullmatch(path.name) and not (path / JSON_FILE).exists():
-        candidates = find_all(path / "train") or find_all(path)
-        if not candidates:
-            raise UserError(f"{path}: there is no checkpoint")
-        _, path = candidates[-1]
-    if not path.is_dir():
-        nearby = [other.name for _, other in find_all(path.parent)]
-        raise UserError(
-            f"{path}: there is no such checkpoint; its folder has "
-            f"{', '.join(nearby) or 'none'}"
-        )
+    if not _NAME.fullmatch(path.name):
+        found = find_all(path / "train") or find_all(path) or [(0, path)]
+        _, path = found[-1]
     try:
         values = json.loads((path / JSON_FILE).read_text())
         json_digest = values.pop("sha256_of_this")
-        with open(path / WEIGHTS_FILE, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if json_digest != _json_digest(values) or digest != values["sha256"]:
+        if json_digest != _json_digest(values) or values[
+            "sha256"
+        ] != _file_digest(path / WEIGHTS_FILE):
             raise ValueError("a checksum differs")
     except Exception as error:
-        raise DamagedError(f"{path} is damaged: {error}") from error
-    with reading(path / JSON_FILE):
-        return Checkpoint(
-            step=values["step"],
-            architecture=Architecture.from_json(values["architecture"]),
-            training=values["training"],
-            class_names=values.get("class_names"),
-            path=path,
-        )
+        raise DamagedError(f"{path}: no valid checkpoint: {error}") from error
+    return Checkpoint(
+        values["step"],
+        Architecture.from_json(values["architecture"]),
+        values["training"],
+        values["class_names"],
+        path,
+    )
 
 
 def latest_valid(directory, quarantine=False):
@@ -301,13 +275,13 @@ def latest_valid(directory, quarantine=False):
     return None
 
 
-def save(directory, model, metadata, keep=0):
+def save(directory, model, checkpoint, keep=0):
     """Writes the checkpoint of a step.
 
     Args:
       directory: path of an existing folder.
       model: compiled `keras.Model`.
-      metadata: `Metadata`.
+      checkpoint: `Checkpoint` without a path.
       keep: int, number of newest checkpoints to keep; 0 keeps all.
 
     Returns:
@@ -316,26 +290,24 @@ def save(directory, model, metadata, keep=0):
     Raises:
       UserError: if it exists or cannot be written; earlier ones stay.
     """
-    path = checkpoint_path(directory, metadata.step)
+    path = checkpoint_path(directory, checkpoint.step)
     with atomic_write(path) as partial:
         partial.mkdir()
         weights = partial / WEIGHTS_FILE
         _reserve_space(weights, model)
         model.save_weights(weights, overwrite=True)
-        with open(weights, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
         values = {
-            "format": _FORMAT,
-            "step": metadata.step,
-            "architecture": dataclasses.asdict(metadata.architecture),
-            "training": metadata.training,
-            "class_names": metadata.class_names,
+            "format": 1,
+            "step": checkpoint.step,
+            "architecture": dataclasses.asdict(checkpoint.architecture),
+            "training": checkpoint.training,
+            "class_names": checkpoint.class_names,
             "versions": {
                 "keras": keras.__version__,
                 "backend": keras.backend.backend(),
                 "python": platform.python_version(),
             },
-            "sha256": digest,
+            "sha256": _file_digest(weights),
         }
         values["sha256_of_this"] = _json_digest(values)
         (partial / JSON_FILE).write_text(json.dumps(values, indent=2) + "\n")
@@ -357,6 +329,11 @@ def _reserve_space(path, model):
     size = 4 * sum(math.prod(v.shape) for v in variables)
     with open(path, "wb") as file:
         os.posix_fallocate(file.fileno(), 0, size + _HDF5_OVERHEAD)
+
+
+def _file_digest(path):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _json_digest(values):

@@ -42,8 +42,8 @@ def saved(trained, tmp_path):
 
 def save(folder, trained, step=3, keep=0, **training):
     network, architecture = trained
-    metadata = checkpoint.Metadata(step, architecture, training, ("a", "b"))
-    return checkpoint.save(folder, network, metadata, keep)
+    described = checkpoint.Checkpoint(step, architecture, training, ("a", "b"))
+    return checkpoint.save(folder, network, described, keep)
 
 
 def values_of(network):
@@ -87,8 +87,6 @@ def test_a_folder_stands_for_its_newest_checkpoint(trained, tmp_path):
 def test_architectures_survive_json():
     _, architecture = untrained.small("matrix_capsule")
     values = json.loads(json.dumps(dataclasses.asdict(architecture)))
-    # Early checkpoints list hyper-parameters of other models.
-    values["hparams"]["remake"] = True
     assert checkpoint.Architecture.from_json(values) == architecture
 
 
@@ -182,7 +180,12 @@ def test_training_settings_do_not_make_another_network(trained, saved):
 @pytest.mark.parametrize(
     ("training", "config", "spec", "is_refused"),
     [
-        ({"validate": True}, {"validate": True}, {}, False),
+        (
+            {"validate": True, "of_files": False},
+            {"validate": True},
+            {},
+            False,
+        ),
         ({"validate": False}, {"validate": True}, {}, True),
         ({"validate": False}, {}, {}, False),
         (
@@ -191,7 +194,12 @@ def test_training_settings_do_not_make_another_network(trained, saved):
             {},
             False,
         ),
-        ({"of_files": True}, {"validate": True}, {}, True),
+        (
+            {"validate": True, "of_files": True},
+            {"validate": True},
+            {},
+            True,
+        ),
         ({"seed": 1}, {}, {"split_seed": 1}, False),
         ({"seed": 1}, {}, {"split_seed": 2}, True),
         ({"a": "x"}, {}, {"split_fingerprints": {"a": "x"}}, False),

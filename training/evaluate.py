@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import itertools
 import pathlib
+import statistics
 import sys
 import time
 
@@ -56,9 +57,8 @@ class Predictions:
     @functools.cached_property
     def score(self):
         """The `Score`."""
-        counts = score(self.labels, self.logits, self.pipeline.spec.num_targets)
-        loss = None if self.losses is None else float(self.losses.mean())
-        return dataclasses.replace(counts, loss=loss)
+        num_targets = self.pipeline.spec.num_targets
+        return score(self.labels, self.logits, num_targets, self.losses)
 
     @functools.cached_property
     def confusion_matrix(self):
@@ -103,19 +103,21 @@ class Evaluator:
         if opened.architecture is None:
             return config
         architecture = opened.architecture
+        saved = architecture.network()
         given = {"model": config.model or architecture.model}
         if given["model"] == architecture.model:
-            hparams_class = type(architecture.hparams)
-            given |= parse_overrides(hparams_class, config.hparams_override)
-        saved = architecture.network()
+            given |= parse_overrides(
+                type(architecture.hparams), config.hparams_override
+            )
         for name, value in given.items():
-            if name in saved and saved[name] != value:
+            if saved.get(name, value) != value:
                 raise UserError(
                     f"{opened.path} has {name}={saved[name]}, not {value}"
                 )
-        num_targets = config.num_targets or architecture.num_targets
         return dataclasses.replace(
-            config, model=architecture.model, num_targets=num_targets
+            config,
+            model=architecture.model,
+            num_targets=config.num_targets or architecture.num_targets,
         )
 
     def load(self, opened):
@@ -139,14 +141,14 @@ class Evaluator:
             )
         pipeline = self._pipelines[data_config]
         spec = pipeline.spec
-        architecture = opened.architecture
-        if architecture is None:
-            architecture = checkpoint.Architecture.from_config(config, spec)
+        opened.check_same_data(config, spec)
+        architecture = (
+            opened.architecture
+            or checkpoint.Architecture.from_config(config, spec)
+        )
         # Its weights may fit other image sizes and numbers of targets.
         resized = dataclasses.replace(architecture, shape=spec.shape)
         fitted = dataclasses.replace(resized, num_targets=spec.num_targets)
-        opened.require_same_network(resized)
-        opened.check_same_data(config, spec)
         if self._architecture != fitted:
             with self._strategy.scope():
                 self.model = fitted.build()
@@ -160,10 +162,10 @@ class Evaluator:
     def predict(self, opened):
         """The `Predictions` of a checkpoint; raises as `load`."""
         _, pipeline = self.load(opened)
-        config = self.settings_for(opened)
+        dataset = self.settings_for(opened).dataset_name
         start = time.perf_counter()
         labels, logits, losses = self._predict(pipeline)
-        if config.crops > 1:
+        if self._config.crops > 1:
             # Hinton, Sabour, Frosst 2018, section 5: the mean activations of
             # all crops. The loss is that of the central crop.
             total = _shares(logits)
@@ -173,13 +175,14 @@ class Evaluator:
             logits = total / (1 + len(_CROP_OFFSETS))
         seconds = time.perf_counter() - start
         return Predictions(
-            *(labels, logits, losses, pipeline, config.dataset_name),
+            *(labels, logits, losses, pipeline, dataset),
             images_per_second=len(labels) / seconds,
         )
 
     def _predict(self, pipeline):
         """Labels, logits and losses of all examples."""
-        batch_size = self._strategy.round_up(EVAL_BATCH_SIZE)
+        count = self._strategy.count
+        batch_size = -(-EVAL_BATCH_SIZE // count) * count
         predict_batch = self._begin()
         parts = []
         with tqdm(
@@ -189,17 +192,16 @@ class Evaluator:
             leave=False,
         ) as progress:
             for x, y in pipeline.evaluation_batches(batch_size):
-                labels = y[keys.LOGITS]
+                count = len(y[keys.LOGITS])
                 # All batches have one size: the last repeats its last row.
-                padded = (
-                    {k: _pad_rows(v, batch_size) for k, v in part.items()}
+                rows = np.minimum(range(batch_size), count - 1)
+                x, y = (
+                    {name: values[rows] for name, values in part.items()}
                     for part in (x, y)
                 )
-                logits, losses = (
-                    values[: len(labels)] for values in predict_batch(*padded)
-                )
-                parts.append((labels, logits, losses))
-                progress.update(len(labels))
+                outputs = y[keys.LOGITS], *predict_batch(x, y)
+                parts.append([values[:count] for values in outputs])
+                progress.update(count)
         return map(np.concatenate, zip(*parts, strict=True))
 
 
@@ -208,25 +210,54 @@ def _shares(activations):
     return activations / np.maximum(sums, np.finfo("float32").tiny)
 
 
-def _pad_rows(array, size):
-    widths = [(0, size - len(array))] + [(0, 0)] * (array.ndim - 1)
-    return np.pad(array, widths, mode="edge")
+def evaluate_checkpoints(config, strategy):
+    """Evaluates `config.checkpoint`: one, or an ensemble and its members.
 
+    The ensemble averages the logits of its members.
 
-def evaluate_once(config, strategy=None):
-    """Evaluates `config.checkpoint`; returns its `Score`."""
-    (path,) = config.members
-    opened = checkpoint.open_checkpoint(path)
+    Returns:
+      The `Score` of the checkpoint or the ensemble.
+
+    Raises:
+      UserError: if a checkpoint is missing, or they do not fit together.
+    """
+    paths = config.members
+    members = [checkpoint.open_checkpoint(path) for path in paths]
+    is_ensemble = len(members) > 1
+    evaluator = Evaluator(config, strategy)
+    kinds, predictions = set(), []
     with Results(config, strategy) as results:
-        predictions = Evaluator(config, strategy).predict(opened)
-        # A folder stands for its newest checkpoint.
-        title = "" if opened.path == pathlib.Path(path) else f"{opened.path}:\n"
-        results.report(title, predictions, opened)
-    return predictions.score
+        for path, member in zip(paths, members, strict=True):
+            predictions.append(evaluator.predict(member))
+            # Lengths of capsules have one scale, logits of others have not.
+            scale = evaluator.model.has_class_capsules or evaluator.model.name
+            kinds.add((predictions[-1].pipeline, scale))
+            if len(kinds) > 1:
+                raise UserError(
+                    f"{member.path} does not fit {members[0].path}: an "
+                    "ensemble needs the same images and kind of outputs"
+                )
+            title = f"{member.path}: " if is_ensemble else ""
+            if not is_ensemble and member.path != pathlib.Path(path):
+                title = f"{member.path}:\n"  # a folder's newest
+            results.report(title, predictions[-1], member, not is_ensemble)
+        if not is_ensemble:
+            return predictions[0].score
+        errors = [member.score.wrong_percent for member in predictions]
+        print(
+            f"Mean of {len(errors)}: wrong percent: "
+            f"{statistics.mean(errors):.2f} ± {statistics.stdev(errors):.2f}%"
+        )
+        logits = sum(member.logits for member in predictions) / len(members)
+        ensemble = dataclasses.replace(
+            predictions[-1], logits=logits, losses=None
+        )
+        results.report(f"Ensemble of {len(members)}:\n", ensemble)
+    return ensemble.score
 
 
 @contextlib.contextmanager
-def evaluate_during_training(config, strategy=None):
+def evaluate_during_training(config, strategy):
     """A context for evaluations by a training itself, see `eval_every`.
 
     Yields:
@@ -237,52 +268,12 @@ def evaluate_during_training(config, strategy=None):
 
         def evaluate(path):
             opened = checkpoint.open_checkpoint(path)
-            predictions = evaluator.predict(opened)
-            results.report(f"{path}:\n", predictions, opened)
+            results.report(f"{path}:\n", evaluator.predict(opened), opened)
 
         yield evaluate
 
 
-def evaluate_ensemble(config, strategy=None):
-    """Evaluates checkpoints and the mean of their logits.
-
-    Returns:
-      The ensemble's `Score`.
-
-    Raises:
-      UserError: if a checkpoint is missing, or they do not fit together.
-    """
-    paths = config.members
-    members = [checkpoint.open_checkpoint(path) for path in paths]
-    evaluator = Evaluator(config, strategy)
-    kinds, predictions = set(), []
-    with Results(config, strategy) as results:
-        for member in members:
-            predictions.append(evaluator.predict(member))
-            # Lengths of capsules have one scale, logits of others have not.
-            is_capsule = evaluator.model.has_class_capsules
-            kinds.add(
-                (
-                    predictions[-1].pipeline,
-                    "capsules" if is_capsule else evaluator.model.name,
-                )
-            )
-            if len(kinds) > 1:
-                raise UserError(
-                    f"{member.path} does not fit {members[0].path}: an "
-                    "ensemble needs the same images and kind of outputs"
-                )
-            results.report(f"{member.path}: ", predictions[-1], member, False)
-        logits = sum(member.logits for member in predictions) / len(paths)
-        ensemble = dataclasses.replace(
-            predictions[-1], logits=logits, losses=None
-        )
-        results.report_mean([member.score for member in predictions])
-        results.report(f"Ensemble of {len(paths)}:\n", ensemble)
-    return ensemble.score
-
-
-def evaluate_continuously(config, strategy=None):
+def evaluate_continuously(config, strategy):
     """Evaluates the checkpoints of a training, each once, as they appear.
 
     While a training runs in `<summary_dir>/train`, its checkpoints are
@@ -297,8 +288,7 @@ def evaluate_continuously(config, strategy=None):
     config.require_summary_dir()
     directory = pathlib.Path(config.summary_dir) / "train"
     evaluator = Evaluator(config, strategy)
-    seen, last_step = set(), -1
-    is_finished = False
+    seen, last = set(), None
     last_time = time.monotonic()
     with Results(config, strategy) as results:
         while True:
@@ -315,23 +305,23 @@ def evaluate_continuously(config, strategy=None):
                     opened = checkpoint.open_checkpoint(path)
                     predictions = evaluator.predict(opened)
                 except UserError as error:
-                    is_removed = not path.exists()  # by --keep
                     is_damaged = isinstance(error, checkpoint.DamagedError)
-                    if not (is_removed or is_damaged):
+                    if path.exists() and not is_damaged:
                         raise
+                    # --keep may have removed it.
                     print(f"Warning: {error}; not evaluated", flush=True)
                     continue
                 results.report(f"{path}:\n", predictions, opened)
-                last_step, last_time = opened.step, time.monotonic()
-                max_steps = opened.training.get("max_steps")
-                is_finished = max_steps is not None and last_step >= max_steps
+                last, last_time = opened, time.monotonic()
+            is_last = last and last.step == last.training["max_steps"]
+            if is_last and not is_running:
+                break
             timeout = config.eval_timeout
             if not is_running:
                 timeout = min(_START_TIMEOUT, timeout)
             left = last_time + timeout - time.monotonic()
-            if left <= 0 or (is_finished and not is_running):
+            if left <= 0:
                 break
-            is_waiting = is_running and not is_finished
-            time.sleep(min(config.eval_interval if is_waiting else 1, left))
-    if last_step < 0:
+            time.sleep(min(config.eval_interval if is_running else 1, left))
+    if last is None:
         raise UserError(f"there is no checkpoint to evaluate in {directory}")

@@ -5,7 +5,6 @@ import dataclasses
 import json
 import math
 import pathlib
-import statistics
 import sys
 
 import numpy as np
@@ -16,7 +15,7 @@ from training.summaries import SummaryWriter
 from visualisation import evaluation as pictures
 
 
-class Results:
+class Results(contextlib.ExitStack):
     """A context in which evaluations are reported.
 
     With --format=json standard output has one document per line and nothing
@@ -28,27 +27,18 @@ class Results:
       strategy: `devices.OneDevice` or a subclass; the first process writes.
     """
 
-    def __init__(self, config, strategy=None):
+    def __init__(self, config, strategy):
+        super().__init__()
         self._config = config
         self._is_json = config.format == "json"
         self._images = "held-out" if config.validate else "test"
         self._folder = self._writer = None
-        if config.summary_dir and (strategy is None or strategy.is_first):
+        if config.summary_dir and strategy.is_first:
             folder = "validation" if config.validate else "test"
-            self._folder = pathlib.Path(config.summary_dir) / folder
-
-    def __enter__(self):
-        if self._folder is not None:
-            make_folder(self._folder)
+            self._folder = make_folder(pathlib.Path(config.summary_dir, folder))
         self._output = sys.stdout
-        self._redirection = contextlib.nullcontext()
         if self._is_json:
-            self._redirection = contextlib.redirect_stdout(sys.stderr)
-        self._redirection.__enter__()
-        return self
-
-    def __exit__(self, *exception):
-        self._redirection.__exit__(*exception)
+            self.enter_context(contextlib.redirect_stdout(sys.stderr))
 
     def report(self, title, predictions, opened=None, writes_files=True):
         """Reports one evaluation.
@@ -77,18 +67,6 @@ class Results:
                 print(score.pairs_text, flush=True)
         if writes_files and opened is not None:
             self._write_summaries(predictions, opened)
-
-    def report_mean(self, scores):
-        """Prints the mean error of several checkpoints."""
-        if self._is_json:
-            return
-        errors = [score.wrong_percent for score in scores]
-        deviation = statistics.stdev(errors)
-        print(
-            f"Mean of {len(errors)}: wrong percent: "
-            f"{statistics.mean(errors):.2f} ± {deviation:.2f}%",
-            flush=True,
-        )
 
     def _document(self, images, predictions, opened):
         score = predictions.score
@@ -136,15 +114,16 @@ class Results:
             *(predictions.labels, predictions.logits),
             predictions.pipeline.spec.num_targets,
         )
-        drawn = {
-            "confusion_matrix": _confusion_matrix(predictions, f"Step {step}"),
-            "wrong_predictions": pictures.wrong_predictions_png(
-                predictions, wrong, f"Step {step}"
+        title = f"Step {step}"
+        for tag, png in (
+            ("confusion_matrix", _confusion_matrix(predictions, title)),
+            (
+                "wrong_predictions",
+                pictures.wrong_predictions_png(predictions, wrong, title),
             ),
-        }
-        for name, png in drawn.items():
+        ):
             if png is not None:
-                self._writer.image(name, png, step)
+                self._writer.image(tag, png, step)
         curves = pictures.learning_curve_png(self._config.summary_dir)
         summary_dir = pathlib.Path(self._config.summary_dir)
         write_file(summary_dir / "learning_curve.png", curves)

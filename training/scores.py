@@ -66,19 +66,21 @@ class Score:
         )
 
 
-def score(labels, logits, num_targets):
+def score(labels, logits, num_targets, losses=None):
     """The `Score` of predictions.
 
     Args:
       labels: array [N, classes], k-hot with `num_targets` ones.
       logits: array [N, classes].
       num_targets: int.
+      losses: array [N], or None.
     """
     hits = _num_hits(labels, logits, num_targets)
     correct, almost = hits >= num_targets, hits >= 1
     present = ((logits > PRESENT_LENGTH) | (labels == 0)).all(axis=-1)
     counts = [int(c.sum()) for c in (correct, almost, correct & present)]
-    return Score(len(labels), *counts)
+    loss = None if losses is None else float(losses.mean())
+    return Score(len(labels), *counts, loss)
 
 
 def wrong_examples(labels, logits, num_targets):

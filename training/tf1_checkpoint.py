@@ -60,9 +60,6 @@ class Tf1Checkpoint:
     def check_same_data(self, config, spec):
         """Does nothing: the data set is not recorded."""
 
-    def require_same_network(self, architecture):
-        """Does nothing: `load` compares the shapes."""
-
     def load(self, model, architecture):
         """Loads weights, and Adam's moments if the model is compiled.
 
@@ -82,7 +79,7 @@ class Tf1Checkpoint:
                 for name, v in weights.items()
                 for suffix, keras_suffix in _SLOTS.items()
             }
-        self._require_shapes(weights, layouts)
+        self._require_shapes(weights)
         targets = {(name, ""): variable for name, variable in weights.items()}
         with reading(self.path):
             for (name, suffix), variable in {**targets, **slots}.items():
@@ -94,27 +91,26 @@ class Tf1Checkpoint:
         if slots:
             optimizer.iterations.assign(self.step)
 
-    def _require_shapes(self, weights, layouts):
-        found = {
-            name
-            for name in self._shapes
+    def _require_shapes(self, weights):
+        saved = {
+            name: [size for size in shape if size != 1]
+            for name, shape in self._shapes.items()
             if not name.endswith((STEP, "_power", *_SLOTS))
         }
-        problems = [f"missing {name}" for name in weights.keys() - found]
-        problems += [f"unexpected {name}" for name in found - weights.keys()]
-        for name in found & weights.keys():
-            shape = tuple(s for s in self._shapes[name] if s != 1)
-            expected = tuple(s for s in weights[name].shape if s != 1)
-            if shape != expected:
-                problems.append(
-                    f"{name} is {self._shapes[name]}, not "
-                    f"{list(weights[name].shape)}"
-                )
+        expected = {
+            name: [size for size in variable.shape if size != 1]
+            for name, variable in weights.items()
+        }
+        problems = [
+            f"{name} has shape {saved.get(name)}, not {expected.get(name)}"
+            for name in sorted(saved.keys() | expected.keys())
+            if saved.get(name) != expected.get(name)
+        ]
         if problems:
             raise UserError(
                 f"{self.path} does not fit this network: "
-                f"{'; '.join(sorted(problems)[:5])}. Describe the network by "
-                "--model, --hparams_override and the data flags"
+                f"{'; '.join(problems[:5])}. Describe the network by --model, "
+                "--hparams_override and the data flags"
             )
 
 
@@ -193,8 +189,8 @@ def convert(source, directory, network):
         "converted_from": str(source),
         "optimizer_state": tf1.has_slots,
     }
-    metadata = checkpoint.Metadata(tf1.step, architecture, training)
-    return checkpoint.save(make_folder(directory), model, metadata)
+    converted = checkpoint.Checkpoint(tf1.step, architecture, training)
+    return checkpoint.save(make_folder(directory), model, converted)
 
 
 def main(arguments):

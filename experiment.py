@@ -53,9 +53,9 @@ def _train(config, strategy):
     if config.eval_every is None:
         train(config, strategy)
         return
-    from training.evaluate import evaluate_during_training
+    from training.evaluate import evaluations
 
-    with evaluate_during_training(config, strategy) as evaluate:
+    with evaluations(config, strategy) as evaluate:
         train(config, strategy, evaluate)
 
 

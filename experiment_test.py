@@ -331,8 +331,10 @@ def test_validation_on_training_images_is_refused(done, tmp_path):
 def save_untrained(folder, seed, num_targets):
     """Saves a network with initial weights at step 0, and returns it."""
     size = {1: 28, 2: 36}[num_targets]
-    architecture = checkpoint.Architecture.from_strings(
-        "capsule", ImageShape(size, size, 1, 10), num_targets, SMALL
+    architecture = checkpoint.Architecture.from_config(
+        Config(hparams_override=SMALL),
+        ImageShape(size, size, 1, 10),
+        num_targets,
     )
     model = untrained.compiled(architecture, seed)
     (folder / "train").mkdir(parents=True)

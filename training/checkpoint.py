@@ -56,18 +56,18 @@ class Architecture:
     hparams: BaseHParams
 
     @classmethod
-    def from_config(cls, config, spec):
-        """The network for a `Config` and the `features.Spec` of its data."""
-        model = config.model or "capsule"
-        return cls.from_strings(
-            model, spec.shape, spec.num_targets, config.hparams_override
-        )
+    def from_config(cls, config, shape, num_targets, saved=None):
+        """The network for a `Config`'s `model` and `hparams_override`.
 
-    @classmethod
-    def from_strings(cls, model, shape, num_targets, overrides):
-        """The network for a model's name and a string of hyper-parameters."""
+        With `saved`, the `Architecture` of a checkpoint, it is that network
+        for other images: weights may fit several sizes and numbers of targets.
+        """
+        model = saved.model if saved else config.model or "capsule"
         hparams_class = model_class(model).HParams
-        hparams = hparams_class(**parse_overrides(hparams_class, overrides))
+        hparams = dataclasses.replace(
+            saved.hparams if saved else hparams_class(),
+            **parse_overrides(hparams_class, config.hparams_override),
+        )
         return cls(model, shape, num_targets, hparams)
 
     @classmethod
@@ -80,11 +80,6 @@ class Architecture:
             model_class(values["model"]).HParams(**values["hparams"]),
         )
 
-    @property
-    def takes_any_size(self):
-        """Whether the weights do not depend on the size of the images."""
-        return model_class(self.model).takes_any_size(self.hparams)
-
     def build(self, seed=0):
         """The `keras.Model` with initial weights of the seed."""
         return build_model(
@@ -94,12 +89,11 @@ class Architecture:
     def network(self):
         """Dict of all settings that determine the weights."""
         shape = dataclasses.asdict(self.shape)
-        if self.takes_any_size:
+        if model_class(self.model).takes_any_size(self.hparams):
             del shape["height"], shape["width"]
         return {
             "model": self.model,
             **shape,
-            "num_targets": self.num_targets,
             **{
                 name: getattr(self.hparams, name)
                 for name, (_, _, spec) in flag_specs(self.hparams).items()

@@ -159,7 +159,6 @@ def test_nothing_is_overwritten(trained, saved):
         {"hparams": small_hparams("capsule", num_prime_capsules=3)},
         {"shape": ImageShape(28, 28, 3, 10)},
         {"shape": ImageShape(32, 28, 1, 10)},
-        {"num_targets": 2},
     ],
     ids=lambda change: next(iter(change)),
 )

@@ -296,26 +296,23 @@ class MirroredDevices(OneDevice):
     def make_predict_fn(self, model):
         strategy = self._strategy
 
-        @tf.function
-        def compiled(x, y):
+        def compute(x, y):
+            number = (
+                tf.distribute.get_replica_context().replica_id_in_sync_group
+            )
+            x, y = tf.nest.map_structure(
+                lambda tensor: tf.split(tensor, self.count)[number], (x, y)
+            )
             return model.logits_and_losses(x, y, model(x))
 
-        def split(array):
-            parts = np.split(array, self.count)
-            return strategy.experimental_distribute_values_from_function(
-                lambda context: tf.constant(
-                    parts[context.replica_id_in_sync_group]
-                )
-            )
-
-        def predict(x, y):
-            inputs = tf.nest.map_structure(split, (x, y))
+        @tf.function
+        def compiled(x, y):
             return [
-                np.concatenate(strategy.experimental_local_results(values))
-                for values in strategy.run(compiled, args=inputs)
+                tf.concat(strategy.experimental_local_results(values), 0)
+                for values in strategy.run(compute, args=(x, y))
             ]
 
-        return lambda: predict
+        return lambda: lambda x, y: [v.numpy() for v in compiled(x, y)]
 
 
 class ShardedDevices(OneDevice):
@@ -353,18 +350,12 @@ class ShardedDevices(OneDevice):
 
     def make_predict_fn(self, model):
         import jax
+        from jax.experimental import multihost_utils
 
-        replicated = jax.sharding.NamedSharding(
-            self._distribution.device_mesh.backend_mesh,
-            jax.sharding.PartitionSpec(),
-        )
-
-        def stateless(weights, x, y):
+        @jax.jit
+        def compiled(weights, x, y):
             outputs, _ = model.stateless_call(*weights, x)
             return model.logits_and_losses(x, y, outputs)
-
-        # Every process gets the logits of all.
-        compiled = jax.jit(stateless, out_shardings=replicated)
 
         def distribute(array):
             layout = self._distribution.get_data_layout(array.shape)
@@ -381,7 +372,10 @@ class ShardedDevices(OneDevice):
                 )
             ]
             x, y = jax.tree.map(distribute, (x, y))
-            return [np.asarray(values) for values in compiled(weights, x, y)]
+            # Every process gets the logits of all.
+            return multihost_utils.process_allgather(
+                compiled(weights, x, y), tiled=True
+            )
 
         return lambda: predict
 

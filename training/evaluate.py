@@ -18,12 +18,12 @@ from config import EVAL_BATCH_SIZE
 from input_data import features as keys
 from input_data import registry
 from input_data.pipeline import Pipeline
-from models.hparams import parse_overrides
 from training import checkpoint
 from training.devices import OneDevice
 from training.results import Results
 from training.scores import confusion_matrix, score
 
+_ONE_DEVICE = OneDevice()
 # Seconds to wait for a training to start or to be resumed.
 _START_TIMEOUT = 60
 # Offsets in pixels, down and right, of the crops around the central one.
@@ -82,9 +82,9 @@ class Evaluator:
       model: `keras.Model` of the last checkpoint.
     """
 
-    def __init__(self, config, strategy=None):
+    def __init__(self, config, strategy=_ONE_DEVICE):
         self._config = config
-        self._strategy = strategy or OneDevice()
+        self._strategy = strategy
         self._pipelines = {}
         self._architecture = None
         self.model = None
@@ -100,24 +100,16 @@ class Evaluator:
             raise UserError(
                 f"{opened.path} does not record its data set; add --dataset"
             )
-        if opened.architecture is None:
+        saved = opened.architecture
+        if saved is None:
             return config
-        architecture = opened.architecture
-        saved = architecture.network()
-        given = {"model": config.model or architecture.model}
-        if given["model"] == architecture.model:
-            given |= parse_overrides(
-                type(architecture.hparams), config.hparams_override
+        if config.model not in (None, saved.model):
+            raise UserError(
+                f"{opened.path} has model={saved.model}, not {config.model}"
             )
-        for name, value in given.items():
-            if saved.get(name, value) != value:
-                raise UserError(
-                    f"{opened.path} has {name}={saved[name]}, not {value}"
-                )
+        num_targets = config.num_targets or saved.num_targets
         return dataclasses.replace(
-            config,
-            model=architecture.model,
-            num_targets=config.num_targets or architecture.num_targets,
+            config, model=saved.model, num_targets=num_targets
         )
 
     def load(self, opened):
@@ -142,21 +134,17 @@ class Evaluator:
         pipeline = self._pipelines[data_config]
         spec = pipeline.spec
         opened.check_same_data(config, spec)
-        architecture = (
-            opened.architecture
-            or checkpoint.Architecture.from_config(config, spec)
+        architecture = checkpoint.Architecture.from_config(
+            config, spec.shape, spec.num_targets, opened.architecture
         )
-        # Its weights may fit other image sizes and numbers of targets.
-        resized = dataclasses.replace(architecture, shape=spec.shape)
-        fitted = dataclasses.replace(resized, num_targets=spec.num_targets)
-        if self._architecture != fitted:
+        if self._architecture != architecture:
             with self._strategy.scope():
-                self.model = fitted.build()
+                self.model = architecture.build()
             if config.crops > 1 and not self.model.has_class_capsules:
                 raise UserError("--crops is for models with class capsules")
             self._begin = self._strategy.make_predict_fn(self.model)
-            self._architecture = fitted
-        opened.load(self.model, resized)
+            self._architecture = architecture
+        opened.load(self.model, architecture)
         return self.model, pipeline
 
     def predict(self, opened):
@@ -257,11 +245,11 @@ def evaluate_checkpoints(config, strategy):
 
 
 @contextlib.contextmanager
-def evaluate_during_training(config, strategy):
-    """A context for evaluations by a training itself, see `eval_every`.
+def evaluations(config, strategy):
+    """A context in which checkpoints are evaluated and reported.
 
     Yields:
-      Function of the path of a checkpoint.
+      Function of the path of a checkpoint, which returns the `Checkpoint`.
     """
     evaluator = Evaluator(config, strategy)
     with Results(config, strategy) as results:
@@ -269,6 +257,7 @@ def evaluate_during_training(config, strategy):
         def evaluate(path):
             opened = checkpoint.open_checkpoint(path)
             results.report(f"{path}:\n", evaluator.predict(opened), opened)
+            return opened
 
         yield evaluate
 
@@ -287,40 +276,32 @@ def evaluate_continuously(config, strategy):
     """
     config.require_summary_dir()
     directory = pathlib.Path(config.summary_dir) / "train"
-    evaluator = Evaluator(config, strategy)
-    seen, last = set(), None
-    last_time = time.monotonic()
-    with Results(config, strategy) as results:
+    seen, last, last_time = set(), None, time.monotonic()
+    with evaluations(config, strategy) as evaluate:
         while True:
             is_running = is_training(directory)
             paths = [path for _, path in checkpoint.find_all(directory)]
-            if not (is_running or seen or config.eval_all):
+            new = [path for path in paths if path not in seen]
+            seen.update(new)
+            if new and not (last or is_running or config.eval_all):
                 latest = checkpoint.latest_valid(directory)
-                seen.update(p for p in paths if latest and p != latest.path)
-            for path in paths:
-                if path in seen:
-                    continue
-                seen.add(path)
+                new = [latest.path] if latest else []
+            for path in new:
                 try:
-                    opened = checkpoint.open_checkpoint(path)
-                    predictions = evaluator.predict(opened)
+                    last = evaluate(path)
+                    last_time = time.monotonic()
                 except UserError as error:
                     is_damaged = isinstance(error, checkpoint.DamagedError)
                     if path.exists() and not is_damaged:
                         raise
                     # --keep may have removed it.
                     print(f"Warning: {error}; not evaluated", flush=True)
-                    continue
-                results.report(f"{path}:\n", predictions, opened)
-                last, last_time = opened, time.monotonic()
-            is_last = last and last.step == last.training["max_steps"]
-            if is_last and not is_running:
-                break
+            is_done = last and last.step == last.training["max_steps"]
             timeout = config.eval_timeout
             if not is_running:
                 timeout = min(_START_TIMEOUT, timeout)
             left = last_time + timeout - time.monotonic()
-            if left <= 0:
+            if left <= 0 or (is_done and not is_running):
                 break
             time.sleep(min(config.eval_interval if is_running else 1, left))
     if last is None:

@@ -26,8 +26,8 @@ from models.registry import MODELS
 from training.summaries import tf1_name
 
 STEP = "global_step"
-# Names of Adam's moments: the reference's suffix and Keras'.
-_SLOTS = {"/Adam": "_momentum", "/Adam_1": "_velocity"}
+# Suffixes of the names of Adam's moments.
+_SLOTS = ("/Adam", "/Adam_1")
 
 
 class Tf1Checkpoint:
@@ -55,7 +55,7 @@ class Tf1Checkpoint:
             self._reader = tf.train.load_checkpoint(str(path))
             self._shapes = self._reader.get_variable_to_shape_map()
             self.step = int(self._reader.get_tensor(STEP))
-        self.has_slots = any(n.endswith(tuple(_SLOTS)) for n in self._shapes)
+        self.has_slots = any(n.endswith(_SLOTS) for n in self._shapes)
 
     def check_same_data(self, config, spec):
         """Does nothing: the data set is not recorded."""
@@ -67,29 +67,25 @@ class Tf1Checkpoint:
           UserError: for variables that are missing, unexpected or of another
             shape; the model is then unchanged.
         """
-        weights = {tf1_name(v): v for v in model.trainable_variables}
+        variables = model.trainable_variables
+        names = [tf1_name(variable) for variable in variables]
         layouts = _layouts(model, architecture)
+        self._require_shapes(dict(zip(names, variables, strict=True)))
+        parts = {"": variables}
         optimizer = getattr(model, "optimizer", None)
-        slots = {}
         if optimizer is not None and self.has_slots:
-            optimizer.build(model.trainable_variables)
-            by_path = {v.path.partition("/")[2]: v for v in optimizer.variables}
-            slots = {
-                (name, suffix): by_path[v.path.replace("/", "_") + keras_suffix]
-                for name, v in weights.items()
-                for suffix, keras_suffix in _SLOTS.items()
-            }
-        self._require_shapes(weights)
-        targets = {(name, ""): variable for name, variable in weights.items()}
-        with reading(self.path):
-            for (name, suffix), variable in {**targets, **slots}.items():
-                value = self._reader.get_tensor(name + suffix)
-                if name in layouts:
-                    sizes, order = layouts[name]
-                    value = value.reshape(sizes).transpose(order)
-                variable.assign(value.reshape(variable.shape))
-        if slots:
+            optimizer.build(variables)
             optimizer.iterations.assign(self.step)
+            moments = optimizer._momentums, optimizer._velocities
+            parts |= dict(zip(_SLOTS, moments, strict=True))
+        with reading(self.path):
+            for suffix, part in parts.items():
+                for name, variable in zip(names, part, strict=True):
+                    value = self._reader.get_tensor(name + suffix)
+                    if name in layouts:
+                        sizes, order = layouts[name]
+                        value = value.reshape(sizes).transpose(order)
+                    variable.assign(value.reshape(variable.shape))
 
     def _require_shapes(self, weights):
         saved = {
@@ -170,13 +166,12 @@ def convert(source, directory, network):
     from models.optimizer import compile_model
     from training import checkpoint
 
-    architecture = checkpoint.Architecture.from_strings(
-        network.model,
+    architecture = checkpoint.Architecture.from_config(
+        network,
         ImageShape(
             network.height, network.width, network.depth, network.num_classes
         ),
         network.num_targets,
-        network.hparams_override,
     )
     tf1 = Tf1Checkpoint(source)
     model = architecture.build()

@@ -119,44 +119,44 @@ class Training(keras.callbacks.Callback):
         if config.pad is None:  # record files know their padding
             config = dataclasses.replace(config, pad=spec.pad)
         self._config = config
-        self._architecture = checkpoint.Architecture.from_config(config, spec)
+        self._architecture = checkpoint.Architecture.from_config(
+            config, spec.shape, spec.num_targets
+        )
         print(
             f"Training {self._architecture.model} on {config.dataset_name}: "
             f"{spec.num_images} images"
         )
-        self.seconds, self.images_per_second = 0.0, None
+        self.step, self.seconds, self.images_per_second = 0, 0.0, None
 
     @property
     def path(self):
         """The path of the checkpoint of this step."""
         return checkpoint.checkpoint_path(self._directory, self.step)
 
-    def _settings(self):
-        """Dict of what a checkpoint records of the training."""
+    def _checkpoint(self):
+        """The `Checkpoint` of this step."""
         spec = self.pipeline.spec
-        return {
+        training = {
             **self._config.recorded(),
             **spec.split_fingerprints,
             "num_images": spec.num_images,
+            "seconds": self.seconds,
         }
-
-    def _checkpoint(self):
-        """The `Checkpoint` of this step."""
         return checkpoint.Checkpoint(
-            self.step,
-            self._architecture,
-            {**self._settings(), "seconds": self.seconds},
-            self.pipeline.spec.class_names,
+            self.step, self._architecture, training, spec.class_names
         )
 
     def run(self):
         """Trains the remaining steps; see `train`."""
-        config, is_first = self._config, self._strategy.is_first
+        config = self._config
         with self._strategy.scope():
             model = self._architecture.build(config.seed)
             compile_model(model, config.max_steps)
-            load = self._resume if self._latest else self._initialize
-            self.start = self.step = load(model)
+            if self._latest:
+                self._resume(model)
+            elif config.init_checkpoint:
+                self._initialize(model)
+        self.start = self.step
         if self._is_evaluated() and self._latest and not self._is_last():
             self._evaluate(self.path)  # in case that this was interrupted
         if not self._is_last():
@@ -175,7 +175,7 @@ class Training(keras.callbacks.Callback):
                 f"Stopped at step {self.step}, saved {self.path}",
                 self._stop.number,
             )
-        if is_first:
+        if self._strategy.is_first:
             from training import record
 
             # An earlier run may have been killed before it wrote the record.
@@ -195,56 +195,53 @@ class Training(keras.callbacks.Callback):
         return every is not None and self.step % every == 0
 
     def _resume(self, model):
-        """Loads the newest checkpoint; returns its step."""
+        """Loads the newest checkpoint."""
         config, latest = self._config, self._latest
-        dataset = latest.training.get("dataset")
-        if dataset not in (None, config.dataset_name) or not latest.has_slots:
+        dataset = latest.training.get("dataset") or config.dataset_name
+        before = dataset, latest.architecture.num_targets, latest.has_slots
+        now = config.dataset_name, self._architecture.num_targets, True
+        if before != now:
             raise UserError(
-                f"{latest.path} is of another data set or has no optimizer "
-                "state; choose another --summary_dir, and --init_checkpoint to "
-                "start from its weights"
+                f"{latest.path} is of another --dataset or --num_targets, or "
+                "has no optimizer state; choose another --summary_dir, and "
+                "--init_checkpoint to start from its weights"
             )
         latest.check_same_data(config, self.pipeline.spec)
         if latest.step > config.max_steps:
             raise UserError(f"{latest.path} is beyond --max_steps")
         latest.load(model, self._architecture)
         print(f"Resuming from {latest.path}")
+        self.step = latest.step
+        self.seconds = latest.training.get("seconds", 0.0)
         before = dataclasses.asdict(latest.architecture.hparams)
         now = dataclasses.asdict(self._architecture.hparams)
         if "converted_from" not in latest.training:
             before |= latest.training
-            now |= self._settings()
+            now |= self._checkpoint().training
         if now["schedule"] == "exponential":  # it does not depend on max_steps
             before.pop("max_steps", None)
         for name, value in now.items():
             if before.get(name, value) != value:
                 print(f"Note: {name} was {before[name]} and is now {value}")
-        self.seconds = latest.training.get("seconds", 0.0)
-        return latest.step
 
     def _initialize(self, model):
-        """Loads `init_checkpoint`, if there is one; returns the first step.
+        """Loads `init_checkpoint`, and takes its step.
 
-        A checkpoint without optimizer state starts at step 0, as Adam corrects
+        Without optimizer state the training starts at step 0, as Adam corrects
         its moments for the number of steps.
         """
         config = self._config
-        if config.init_checkpoint is None:
-            return 0
         source = checkpoint.open_checkpoint(config.init_checkpoint)
         source.check_same_data(config, self.pipeline.spec)
         source.load(model, self._architecture)
-        step = source.step if source.has_slots else 0
         if config.init_weights_only:
-            step = 0
             compile_model(model, config.max_steps)  # a new optimizer
-        model.optimizer.iterations.assign(step)
-        if step >= config.max_steps:
-            raise UserError(
-                f"{source.path} is at step {step}; raise --max_steps"
-            )
-        print(f"Starting from {source.path} at step {step}")
-        return step
+        elif source.has_slots:
+            self.step = source.step
+        model.optimizer.iterations.assign(self.step)
+        if self._is_last() or self.step > config.max_steps:
+            raise UserError(f"{source.path} is not before --max_steps")
+        print(f"Starting from {source.path} at step {self.step}")
 
     def _restart_clock(self):
         self._timed_from = self._last_point = self.step

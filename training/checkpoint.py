@@ -91,15 +91,12 @@ class Architecture:
         shape = dataclasses.asdict(self.shape)
         if model_class(self.model).takes_any_size(self.hparams):
             del shape["height"], shape["width"]
-        return {
-            "model": self.model,
-            **shape,
-            **{
-                name: getattr(self.hparams, name)
-                for name, (_, _, spec) in flag_specs(self.hparams).items()
-                if spec.network
-            },
+        hparams = {
+            name: getattr(self.hparams, name)
+            for name, (_, _, spec) in flag_specs(self.hparams).items()
+            if spec.network
         }
+        return {"model": self.model, **shape, **hparams}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,17 +128,7 @@ class Checkpoint:
         Raises:
           UserError: if `architecture` is of another network.
         """
-        saved, given = self.architecture.network(), architecture.network()
-        differences = [
-            f"{name} is {value} in the checkpoint, not {given[name]}"
-            for name, value in saved.items()
-            if name in given and given[name] != value
-        ]
-        if differences:
-            raise UserError(
-                f"{self.path} has another architecture: "
-                f"{'; '.join(differences)}"
-            )
+        self._require(self.architecture.network(), architecture.network())
         optimizer = getattr(model, "optimizer", None)
         if optimizer is not None:
             # Keras skips the state of an optimizer that is not built.
@@ -174,11 +161,14 @@ class Checkpoint:
         # A test split found by hashing must not become a split by folders.
         if "divided_for_test" in recorded:
             required.setdefault("divided_for_test", None)
+        self._require(recorded, required)
+
+    def _require(self, recorded, required):
         for name, value in required.items():
             if recorded.get(name) != value:
                 raise UserError(
-                    f"{self.path} was trained on a different split or other "
-                    f"classes: {name} was {recorded.get(name)} and is {value}"
+                    f"{self.path} does not fit: {name} was "
+                    f"{recorded.get(name)} and is {value}"
                 )
 
 
@@ -251,18 +241,16 @@ def latest_valid(directory, quarantine=False):
     Raises:
       UserError: with `quarantine`, if all checkpoints are damaged.
     """
-    checkpoints = find_all(directory)
     damaged = []
-    for _, path in reversed(checkpoints):
+    for _, path in reversed(find_all(directory)):
         try:
             checkpoint = open_checkpoint(path)
         except DamagedError as error:
             print(f"Warning: {error}", flush=True)
             damaged.append(path)
             continue
-        if quarantine:
-            for bad in damaged:
-                bad.rename(bad.with_name(f"{bad.name}.damaged-{os.getpid()}"))
+        for bad in damaged if quarantine else ():
+            bad.rename(bad.with_name(f"{bad.name}.damaged-{os.getpid()}"))
         return checkpoint
     if damaged and quarantine:
         raise UserError(f"all checkpoints in {directory} are damaged")

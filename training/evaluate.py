@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import itertools
 import pathlib
 import statistics
@@ -17,11 +16,10 @@ from common.files import is_training
 from config import EVAL_BATCH_SIZE
 from input_data import features as keys
 from input_data import registry
-from input_data.pipeline import Pipeline
 from training import checkpoint
 from training.devices import OneDevice
 from training.results import Results
-from training.scores import confusion_matrix, score
+from training.scores import Predictions
 
 _ONE_DEVICE = OneDevice()
 # Seconds to wait for a training to start or to be resumed.
@@ -32,39 +30,6 @@ _CROP_OFFSETS = tuple(
     for pixels in (1, 2, 3)
     for down, right in itertools.product((-1, 1), repeat=2)
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class Predictions:
-    """Predictions for a whole split.
-
-    Attributes:
-      labels: float32 array [N, classes], k-hot.
-      logits: float32 array [N, classes].
-      losses: float32 array [N]; None for an ensemble.
-      pipeline: `Pipeline` of the images.
-      dataset: string, the name of the data set.
-      images_per_second: float, of the evaluation.
-    """
-
-    labels: np.ndarray
-    logits: np.ndarray
-    losses: np.ndarray | None
-    pipeline: Pipeline
-    dataset: str
-    images_per_second: float
-
-    @functools.cached_property
-    def score(self):
-        """The `Score`."""
-        num_targets = self.pipeline.spec.num_targets
-        return score(self.labels, self.logits, num_targets, self.losses)
-
-    @functools.cached_property
-    def confusion_matrix(self):
-        """Float array [classes, classes], see `scores.confusion_matrix`."""
-        num_targets = self.pipeline.spec.num_targets
-        return confusion_matrix(self.labels, self.logits, num_targets)
 
 
 class Evaluator:

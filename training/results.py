@@ -10,7 +10,6 @@ import sys
 import numpy as np
 
 from common.files import make_folder, write_file, write_files
-from training.scores import wrong_examples
 from training.summaries import SummaryWriter
 from visualisation import evaluation as pictures
 
@@ -69,8 +68,15 @@ class Results(contextlib.ExitStack):
             self._write_summaries(predictions, opened)
 
     def _document(self, images, predictions, opened):
-        score = predictions.score
+        score, matrix = predictions.score, predictions.confusion_matrix
         has_loss = score.loss is not None and math.isfinite(score.loss)
+        by_class = zip(
+            predictions.pipeline.spec.names,
+            predictions.labels.sum(axis=0),
+            np.diag(matrix),
+            matrix.sum(axis=0),
+            strict=True,
+        )
         return {
             "checkpoint": str(
                 opened.path if opened else self._config.checkpoint
@@ -81,7 +87,16 @@ class Results(contextlib.ExitStack):
             "loss": score.loss if has_loss else None,
             "wrong": score.wrong,
             "wrong_percent": score.wrong_percent,
-            **_by_class(predictions),
+            "classes": [
+                {
+                    "class": name,
+                    "labels": int(labels),
+                    "found": int(found),
+                    "predictions": float(predicted),
+                }
+                for name, labels, found, predicted in by_class
+            ],
+            "confusion_matrix": matrix.tolist(),
             "seconds": opened.training.get("seconds") if opened else None,
             "images_per_second": predictions.images_per_second,
         }
@@ -110,18 +125,14 @@ class Results(contextlib.ExitStack):
         )
         if opened.architecture is not None:
             self._writer.hparams(opened)
-        wrong = wrong_examples(
-            *(predictions.labels, predictions.logits),
-            predictions.pipeline.spec.num_targets,
-        )
         title = f"Step {step}"
-        for tag, png in (
-            ("confusion_matrix", _confusion_matrix(predictions, title)),
-            (
-                "wrong_predictions",
-                pictures.wrong_predictions_png(predictions, wrong, title),
+        drawn = {
+            "confusion_matrix": _confusion_matrix(predictions, title),
+            "wrong_predictions": pictures.wrong_predictions_png(
+                predictions, predictions.wrong, title
             ),
-        ):
+        }
+        for tag, png in drawn.items():
             if png is not None:
                 self._writer.image(tag, png, step)
         curves = pictures.learning_curve_png(self._config.summary_dir)
@@ -136,27 +147,3 @@ def _confusion_matrix(predictions, title):
         predictions.pipeline.spec.names,
         f"{title}: {score.wrong} of {score.num_examples} wrong",
     )
-
-
-def _by_class(predictions):
-    """Labels, hits and predictions of each class, and the confusion matrix."""
-    matrix = predictions.confusion_matrix
-    counts = zip(
-        predictions.pipeline.spec.names,
-        predictions.labels.sum(axis=0),
-        np.diag(matrix),
-        matrix.sum(axis=0),
-        strict=True,
-    )
-    return {
-        "classes": [
-            {
-                "class": name,
-                "labels": int(labels),
-                "found": int(found),
-                "predictions": float(predicted),
-            }
-            for name, labels, found, predicted in counts
-        ],
-        "confusion_matrix": matrix.tolist(),
-    }

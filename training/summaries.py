@@ -58,10 +58,11 @@ class SummaryWriter:
         Args:
           checkpoint: `checkpoint.Checkpoint`.
         """
+        architecture = checkpoint.architecture
         settings = {
-            "model": checkpoint.architecture.model,
-            "num_targets": checkpoint.architecture.num_targets,
-            **dataclasses.asdict(checkpoint.architecture.hparams),
+            "model": architecture.model,
+            "num_targets": architecture.num_targets,
+            **dataclasses.asdict(architecture.hparams),
             **checkpoint.training,
         }
         settings = {k: v for k, v in settings.items() if v is not None}
@@ -77,8 +78,9 @@ class SummaryWriter:
         with self._writing():
             tf.summary.image(tag, image[tf.newaxis], step)
 
-    def weights(self, model, step):
-        """Writes mean, stddev, min, max and a histogram of each weight."""
+    def layers(self, model, images, step):
+        """Writes statistics of each weight and of each layer's output."""
+        activations = model.activations(images)
         with self._writing():
             for weight in model.trainable_weights:
                 values = _to_numpy(weight)
@@ -88,17 +90,11 @@ class SummaryWriter:
                 tf.summary.scalar(f"{tag}/min", values.min(), step)
                 tf.summary.scalar(f"{tag}/max", values.max(), step)
                 _write_histogram(f"{tag}/histogram", values, step)
-
-    def activations(self, model, x, step):
-        """Writes a histogram and the share of zeros of each layer's output."""
-        activations = model.activations(x[keys.IMAGES])
-        with self._writing():
             for name, tensor in activations.items():
                 values = _to_numpy(tensor)
                 _write_histogram(f"{name}/activation", values, step)
-                tf.summary.scalar(
-                    f"{name}/sparsity", np.mean(values == 0), step
-                )
+                zeros = np.mean(values == 0)
+                tf.summary.scalar(f"{name}/sparsity", zeros, step)
 
     def reconstructions(self, model, x, y, step):
         """Writes input, target and reconstruction, stacked.

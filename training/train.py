@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import math
 import pathlib
 import shlex
 import sys
@@ -14,6 +13,7 @@ from tqdm import tqdm
 
 from common.errors import Interrupted, UserError, handling_signals
 from common.files import make_folder, remove_partial, sole_trainer
+from input_data import features as keys
 from input_data import registry
 from models.optimizer import compile_model
 from models.registry import model_class
@@ -244,8 +244,8 @@ class Training(keras.callbacks.Callback):
         print(f"Starting from {source.path} at step {self.step}")
 
     def _restart_clock(self):
-        self._timed_from = self._last_point = self.step
-        self._began = self._last_time = time.monotonic()
+        self._timed_from, self._began = self.step, time.monotonic()
+        self._last_point = self.step, self.seconds
 
     def on_train_begin(self, logs=None):
         self._seconds_before = self.seconds
@@ -309,22 +309,15 @@ class Training(keras.callbacks.Callback):
         if is_evaluated and not is_last:  # the last one is, after `fit`
             paused = time.monotonic()
             self._evaluate(self.path)
-            paused = time.monotonic() - paused
-            self._began += paused
-            self._last_time += paused
+            self._began += time.monotonic() - paused
 
     def _require_finite(self, logs, is_saved):
-        is_finite = math.isfinite(logs["loss"])
-        if is_saved and is_finite:
-            # The loss is that of the weights before the step.
-            is_finite = all(
-                np.isfinite(keras.ops.convert_to_numpy(variable)).all()
-                for variable in (
-                    *self.model.variables,
-                    *self.model.optimizer.variables,
-                )
-            )
-        if not is_finite:
+        # The loss is that of the weights before the step.
+        model, values = self.model, [logs["loss"]]
+        if is_saved:
+            values += [*model.variables, *model.optimizer.variables]
+        to_numpy = keras.ops.convert_to_numpy
+        if not all(np.isfinite(to_numpy(value)).all() for value in values):
             raise UserError(
                 f"the loss or a weight is not finite at step {self.step}, "
                 "which is not saved. Try a smaller learning_rate, or "
@@ -332,14 +325,16 @@ class Training(keras.callbacks.Callback):
             )
 
     def _write_summaries(self, logs):
-        config, step, now = self._config, self.step, time.monotonic()
+        config, step = self._config, self.step
         scalars = training_scalars(logs, config.batch_size)
         # Not from the optimizer: asking the model copies all weights on JAX.
         scalars["learning_rate"] = float(self._schedule(step))
-        if step > self._last_point:
-            images = (step - self._last_point) * config.batch_size
-            scalars["images_per_second"] = images / (now - self._last_time)
-        self._last_point, self._last_time = step, now
+        last_step, last_seconds = self._last_point
+        if step > last_step:
+            images = (step - last_step) * config.batch_size
+            seconds = self.seconds - last_seconds
+            scalars["images_per_second"] = images / seconds
+        self._last_point = step, self.seconds
         self._writer.scalars(scalars, step)
         is_verbose = self._architecture.hparams.verbose
         if is_verbose and step % (_VERBOSE_EVERY * config.summary_step) == 0:
@@ -347,6 +342,5 @@ class Training(keras.callbacks.Callback):
             ((x, y),) = self.pipeline.training_batches(
                 config.batch_size, config.seed, step - 1, step
             )
-            self._writer.weights(self.model, step)
-            self._writer.activations(self.model, x, step)
+            self._writer.layers(self.model, x[keys.IMAGES], step)
             self._writer.reconstructions(self.model, x, y, step)

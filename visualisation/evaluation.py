@@ -70,7 +70,7 @@ def wrong_predictions_png(predictions, wrong, title):
     """The first wrongly predicted images; None if there are none.
 
     Args:
-      predictions: `training.evaluate.Predictions`.
+      predictions: `training.scores.Predictions`.
       wrong: ascending indices of the wrong examples.
       title: string.
 

@@ -25,7 +25,7 @@ def make(predictions, pairs, seed, num_examples=8):
 
     Args:
       predictions: dict from a model's name to a list of its runs, each a pair
-        of a checkpoint and a dict of `training.evaluate.Predictions` for
+        of a checkpoint and a dict of `training.scores.Predictions` for
         "single" images and "pairs".
       pairs: string, "below" or "beside".
       seed: int, of the pairs.

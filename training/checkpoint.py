@@ -59,15 +59,16 @@ class Architecture:
     def from_config(cls, config, shape, num_targets, saved=None):
         """The network for a `Config`'s `model` and `hparams_override`.
 
-        With `saved`, the `Architecture` of a checkpoint, it is that network
-        for other images: weights may fit several sizes and numbers of targets.
+        What it does not give is taken from `saved`, the `Architecture` of a
+        checkpoint, if that is given.
         """
-        model = saved.model if saved else config.model or "capsule"
+        model = config.model or (saved.model if saved else "capsule")
         hparams_class = model_class(model).HParams
-        hparams = dataclasses.replace(
-            saved.hparams if saved else hparams_class(),
-            **parse_overrides(hparams_class, config.hparams_override),
-        )
+        hparams = hparams_class()
+        if saved is not None and saved.model == model:
+            hparams = saved.hparams
+        overrides = parse_overrides(hparams_class, config.hparams_override)
+        hparams = dataclasses.replace(hparams, **overrides)
         return cls(model, shape, num_targets, hparams)
 
     @classmethod

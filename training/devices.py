@@ -95,13 +95,11 @@ def _use_tensorflow(config, indices):
         _require_gpus(config, len(gpus), indices.stop)
         gpus = gpus[indices.start : indices.stop]
         tf.config.set_visible_devices(gpus, "GPU")
+        limit = tf.config.LogicalDeviceConfiguration(config.gpu_memory_limit)
         for gpu in gpus:
             if config.gpu_memory_limit is None:
                 tf.config.experimental.set_memory_growth(gpu, True)
             else:
-                limit = tf.config.LogicalDeviceConfiguration(
-                    memory_limit=config.gpu_memory_limit
-                )
                 tf.config.set_logical_device_configuration(gpu, [limit])
     if config.num_gpus == 1:
         return OneDevice()
@@ -172,12 +170,11 @@ def _join(config, num_processes):
 def _torch_device(config, indices):
     import torch
 
-    if not indices:
-        return keras.device("cpu")
     available = torch.cuda.device_count()
-    _require_gpus(config, available, indices.stop)
-    if not available:
-        return contextlib.nullcontext()
+    if indices:
+        _require_gpus(config, available, indices.stop)
+    if not (indices and available):
+        return keras.device("cpu")
     if config.gpu_memory_limit is not None:
         total = torch.cuda.get_device_properties(indices.start).total_memory
         torch.cuda.set_per_process_memory_fraction(

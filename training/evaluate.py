@@ -58,24 +58,17 @@ class Evaluator:
         """The `Config` for a checkpoint.
 
         Raises:
-          UserError: if settings contradict it, or no data set is known.
+          UserError: if no data set is known.
         """
         config = self._config.with_defaults_from(opened.training)
         if config.dataset is None and config.data_dir is None:
             raise UserError(
                 f"{opened.path} does not record its data set; add --dataset"
             )
-        saved = opened.architecture
-        if saved is None:
-            return config
-        if config.model not in (None, saved.model):
-            raise UserError(
-                f"{opened.path} has model={saved.model}, not {config.model}"
-            )
-        num_targets = config.num_targets or saved.num_targets
-        return dataclasses.replace(
-            config, model=saved.model, num_targets=num_targets
-        )
+        if config.num_targets is None and opened.architecture is not None:
+            num_targets = opened.architecture.num_targets
+            config = dataclasses.replace(config, num_targets=num_targets)
+        return config
 
     def load(self, opened):
         """The network and the data of a checkpoint.
@@ -91,12 +84,11 @@ class Evaluator:
           UserError: if the checkpoint does not fit the settings or the data.
         """
         config = self.settings_for(opened)
-        data_config = dataclasses.replace(config, model=None)
-        if data_config not in self._pipelines:
-            self._pipelines[data_config] = registry.load(
+        if config not in self._pipelines:
+            self._pipelines[config] = registry.load(
                 config.dataset_name, config.split(train=False), config
             )
-        pipeline = self._pipelines[data_config]
+        pipeline = self._pipelines[config]
         spec = pipeline.spec
         opened.check_same_data(config, spec)
         architecture = checkpoint.Architecture.from_config(

@@ -35,11 +35,10 @@ def class_names(opened, names=None):
 
 
 def functional(model, shape):
-    """The network as a functional model: images in, a dict of outputs out.
+    """The network as a functional model, which shares its weights.
 
-    It shares its layers and weights with `model`. Its graph consists of layers
-    and operations of Keras and of `layers`, so that a file of it needs nothing
-    else of this project to be loaded.
+    It consists of layers and operations of Keras and of `layers`, so that a
+    file of it needs nothing else of this project to be loaded.
 
     Args:
       model: `models.classifier.Classifier`.
@@ -47,9 +46,8 @@ def functional(model, shape):
 
     Returns:
       `keras.Model` that takes images [B, H, W, C], prepared as in training,
-      and returns the outputs of `model` without labels: logits (lengths of
-      the class capsules, if there are any), capsules and recons (the
-      reconstruction from the longest capsule).
+      and returns the outputs of `model` without labels: logits, capsules and
+      recons, the reconstruction from the longest capsule.
     """
     images = keras.Input(
         (shape.height, shape.width, shape.depth), name=keys.IMAGES

@@ -13,6 +13,7 @@ import keras
 
 from common.files import write_file
 from common.startup import commit
+from layers.utils import is_on_cpu
 from training.inference import functional
 
 _NOT_COUNTED = (
@@ -22,29 +23,27 @@ _NOT_COUNTED = (
 )
 
 
-def path_of(config):
-    """The path of run.json."""
-    return pathlib.Path(config.summary_dir) / "run.json"
-
-
-def write(config, model, shape, seconds, images_per_second):
-    """Writes `<summary_dir>/run.json`.
+def write(path, config, model, shape, seconds, images_per_second):
+    """Writes run.json.
 
     Args:
+      path: path of the file, which may exist.
       config: `Config`.
       model: the trained `models.classifier.Classifier`.
       shape: its `features.ImageShape`.
       seconds: float, training time, including that before resumes.
       images_per_second: float, in the last run; None if it had no steps.
     """
-    weights = count_weights(model)
-    decoder = count_weights(model.decoder) if model.decoder else 0
+    weights, weights_of_decoder = (
+        sum(math.prod(w.shape) for w in part.trainable_weights) if part else 0
+        for part in (model, model.decoder)
+    )
     values = {
         "command": shlex.join(["python", *sys.argv]),
         "commit": commit(),
         "machine": machine(),
         "weights": weights,
-        "weights_without_decoder": weights - decoder,
+        "weights_without_decoder": weights - weights_of_decoder,
         "peak_megabytes": peak_megabytes(),
         "multiply_adds": multiply_adds(model, shape),
         "steps": config.max_steps,
@@ -52,12 +51,7 @@ def write(config, model, shape, seconds, images_per_second):
         "seconds": seconds,
         "images_per_second": images_per_second,
     }
-    write_file(path_of(config), json.dumps(values, indent=1) + "\n")
-
-
-def count_weights(layer):
-    """The number of trainable weights."""
-    return sum(math.prod(w.shape) for w in layer.trainable_weights)
+    write_file(path, json.dumps(values, indent=1) + "\n")
 
 
 def multiply_adds(model, shape):
@@ -90,15 +84,10 @@ def _multiply_adds(layer):
     )
     if hasattr(layer, "multiply_adds"):
         return layer.multiply_adds(input_shape)
-    if isinstance(layer, _NOT_COUNTED):
-        return 0
-    if isinstance(layer, keras.layers.Conv2D):
+    if isinstance(layer, (keras.layers.Conv2D, keras.layers.Dense)):
         positions = layer.compute_output_shape(input_shape)[1:-1]
-    elif isinstance(layer, keras.layers.Dense):
-        positions = input_shape[1:-1]
-    else:
-        return None
-    return math.prod(positions) * math.prod(layer.kernel.shape)
+        return math.prod(positions) * math.prod(layer.kernel.shape)
+    return 0 if isinstance(layer, _NOT_COUNTED) else None
 
 
 def peak_megabytes():
@@ -126,30 +115,25 @@ def machine():
 
 def _gpu():
     """Name of the first GPU and its peak memory in bytes, or None."""
-    backend = keras.backend.backend()
-    if backend == "tensorflow":
+    if is_on_cpu():
+        return None
+    if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        if tf.config.list_logical_devices("GPU"):
-            gpu = tf.config.get_visible_devices("GPU")[0]
-            details = tf.config.experimental.get_device_details(gpu)
-            memory = tf.config.experimental.get_memory_info("GPU:0")
-            return details.get("device_name", "GPU"), memory["peak"]
-    elif backend == "jax":
+        gpu = tf.config.get_visible_devices("GPU")[0]
+        details = tf.config.experimental.get_device_details(gpu)
+        memory = tf.config.experimental.get_memory_info("GPU:0")
+        return details.get("device_name", "GPU"), memory["peak"]
+    if keras.backend.backend() == "jax":
         import jax
 
         device = jax.local_devices()[0]
-        if device.platform != "cpu":
-            memory = device.memory_stats()
-            return device.device_kind, memory["peak_bytes_in_use"]
-    else:
-        import torch
+        return device.device_kind, device.memory_stats()["peak_bytes_in_use"]
+    import torch
 
-        device = keras.ops.convert_to_tensor(0.0).device
-        if device.type != "cpu":
-            memory = torch.cuda.max_memory_allocated(device)
-            return torch.cuda.get_device_name(device), memory
-    return None
+    device = keras.ops.convert_to_tensor(0.0).device
+    memory = torch.cuda.max_memory_allocated(device)
+    return torch.cuda.get_device_name(device), memory
 
 
 def _value(text, name):

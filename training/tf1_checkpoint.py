@@ -69,8 +69,8 @@ class Tf1Checkpoint:
         """
         variables = model.trainable_variables
         names = [tf1_name(variable) for variable in variables]
-        layouts = _layouts(model, architecture)
         self._require_shapes(dict(zip(names, variables, strict=True)))
+        layouts = _layouts(model, architecture)
         parts = {"": variables}
         optimizer = getattr(model, "optimizer", None)
         if optimizer is not None and self.has_slots:
@@ -128,8 +128,6 @@ def _layouts(model, architecture):
     if architecture.model == "baseline":
         _, height, width, channels = model.pool(activations["conv2"]).shape
         return {"fc1/weights": ((channels, height, width, -1), (1, 2, 0, 3))}
-    if architecture.model != "capsule":
-        raise UserError(f"the reference has no model {architecture.model}")
     _, height, width, num_types, atoms = activations["conv_capsule1"].shape
     pixels = (shape.depth, shape.height, shape.width)
     return {
@@ -178,9 +176,9 @@ def convert(source, directory, network):
     compile_model(model, max_steps=1)
     tf1.load(model, architecture)
     model.optimizer.iterations.assign(tf1.step)
-    unknown = ("dataset", "validate", "seed", "batch_size", "max_steps")
     training = {
-        **dict.fromkeys(unknown),
+        "dataset": None,
+        "max_steps": None,
         "converted_from": str(source),
         "optimizer_state": tf1.has_slots,
     }

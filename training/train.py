@@ -43,13 +43,12 @@ def train(config, strategy, evaluate=None):
     """
     config.require_summary_dir()
     directory = make_folder(pathlib.Path(config.summary_dir) / "train")
-    lock = contextlib.nullcontext()
-    if strategy.is_first:
-        lock = sole_trainer(directory)
     stop = StopSignal()
-    with lock, handling_signals(stop):
+    with contextlib.ExitStack() as contexts:
         if strategy.is_first:
+            contexts.enter_context(sole_trainer(directory))
             remove_partial(directory)
+        contexts.enter_context(handling_signals(stop))
         training = Training(config, strategy, directory, stop, evaluate)
         training.run()
     print(f"Trained to step {training.step}: {training.path}")
@@ -179,9 +178,10 @@ class Training(keras.callbacks.Callback):
             from training import record
 
             # An earlier run may have been killed before it wrote the record.
-            if self.step > self.start or not record.path_of(config).exists():
+            path = self._directory.with_name("run.json")
+            if self.step > self.start or not path.exists():
                 record.write(
-                    *(config, model, self._architecture.shape),
+                    *(path, config, model, self._architecture.shape),
                     *(self.seconds, self.images_per_second),
                 )
         if config.eval_every:

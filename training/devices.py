@@ -31,9 +31,6 @@ _SHUTDOWN_TIMEOUT = 60
 def use(config):
     """Selects the devices; must be entered before any is used.
 
-    Args:
-      config: `Config`.
-
     Yields:
       `OneDevice` or one of its subclasses.
 
@@ -217,11 +214,7 @@ class OneDevice:
         return contextlib.nullcontext()
 
     def shard(self, batches):
-        """The rows of each batch that this process computes.
-
-        Args:
-          batches: `tf.data.Dataset` of (x, y).
-        """
+        """The rows of each batch of a dataset that this process computes."""
         return batches
 
     def largest(self, value):
@@ -229,10 +222,7 @@ class OneDevice:
         return value
 
     def make_predict_fn(self, model):
-        """Compiles the prediction of a batch.
-
-        Args:
-          model: `models.classifier.Classifier`, built in `scope`.
+        """Compiles the prediction of a batch by a `Classifier`.
 
         Returns:
           Function `begin()`, to be called whenever the weights have changed.

@@ -71,10 +71,7 @@ class Evaluator:
         return config
 
     def load(self, opened):
-        """The network and the data of a checkpoint.
-
-        Args:
-          opened: `checkpoint.Checkpoint` or `Tf1Checkpoint`.
+        """The network and the data of a `Checkpoint` or `Tf1Checkpoint`.
 
         Returns:
           Pair of the `keras.Model` with the weights, which the next call may

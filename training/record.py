@@ -63,10 +63,6 @@ def multiply_adds(model, shape):
     activations and the routing of the votes are not counted: in Sabour's
     network the routing is 1 M beside 201 M.
 
-    Args:
-      model: `classifier.Classifier`, built.
-      shape: `features.ImageShape`.
-
     Returns:
       int, or None if the rule does not cover a layer that has weights.
     """

@@ -53,11 +53,7 @@ class SummaryWriter:
             self._curve.add(step, values["loss"], values["accuracy"])
 
     def hparams(self, checkpoint):
-        """Writes the settings for TensorBoard's HParams page.
-
-        Args:
-          checkpoint: `checkpoint.Checkpoint`.
-        """
+        """Writes a `Checkpoint`'s settings for TensorBoard's HParams page."""
         architecture = checkpoint.architecture
         settings = {
             "model": architecture.model,
@@ -131,12 +127,9 @@ def tf1_name(variable):
 
 
 class Curve:
-    """Loss and accuracy by step in a CSV file.
+    """Loss and accuracy by step in a CSV file, which may exist.
 
     After a resume, steps that are repeated replace their earlier rows.
-
-    Args:
-      path: `pathlib.Path` of the file, which may exist.
     """
 
     def __init__(self, path):

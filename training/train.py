@@ -82,18 +82,11 @@ class StopSignal:
 class Training(keras.callbacks.Callback):
     """One training: its settings and data, and what follows each step.
 
-    Args:
-      config, strategy, evaluate: see `train`.
-      directory: path of the checkpoints.
-      stop: `StopSignal`.
-
     Attributes:
-      pipeline: `Pipeline`.
       start: int, steps done before this run.
       step: int, steps done.
-      seconds: float, training time, including that of earlier runs. It leaves
-        out the first step of a run, which is traced and compiled, and
-        evaluations.
+      seconds: float, training time, including that of earlier runs, without
+        evaluations and the first step of a run, which is traced and compiled.
       images_per_second: float, in this run, or None before it has steps.
     """
 

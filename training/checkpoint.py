@@ -180,11 +180,9 @@ def checkpoint_path(directory, step):
 
 def find_all(directory):
     """List of (step, path) of the checkpoints in a directory, by step."""
-    directory = pathlib.Path(directory)
-    paths = directory.iterdir() if directory.is_dir() else ()
     return sorted(
         (int(match[1]), path)
-        for path in paths
+        for path in pathlib.Path(directory).glob("model.ckpt-*")
         if (match := _NAME.fullmatch(path.name)) and path.is_dir()
     )
 
@@ -213,9 +211,8 @@ def open_checkpoint(path):
     try:
         values = json.loads((path / JSON_FILE).read_text())
         json_digest = values.pop("sha256_of_this")
-        if json_digest != _json_digest(values) or values[
-            "sha256"
-        ] != _file_digest(path / WEIGHTS_FILE):
+        digests = _json_digest(values), _file_digest(path / WEIGHTS_FILE)
+        if digests != (json_digest, values["sha256"]):
             raise ValueError("a checksum differs")
     except Exception as error:
         raise DamagedError(f"{path}: no valid checkpoint: {error}") from error

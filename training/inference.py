@@ -5,7 +5,7 @@ import keras
 from common.errors import UserError
 from input_data import features as keys
 from input_data import image_file
-from input_data.transforms import fit, size_before
+from input_data.transforms import fit
 from training.checkpoint import open_checkpoint
 
 
@@ -69,17 +69,11 @@ def preparation(training, shape, data_set, num_targets):
       Function of the content of a file (bytes), its name, and whether to turn
       dark to bright, which returns float32 [height, width, depth] of `shape`
       and raises UserError if the file is not an image.
-
-    Raises:
-      UserError: if images of this shape cannot have been padded so.
     """
     is_stretched = training.get("image_size") is not None
     is_cropped = bool(training.get("distort"))
     # The two objects of an image were padded before they were merged.
     pad = (training.get("pad") or 0) if num_targets == 1 else 0
-    size = shape.height, shape.width
-    if min(size_before(size, pad, is_cropped)) < 1:
-        raise UserError(f"images of {size[0]}x{size[1]} have no padding {pad}")
 
     def prepare(content, name, invert):
         image = image_file.decode(content, name, shape.depth == 3, invert)

@@ -237,11 +237,11 @@ class Training(keras.callbacks.Callback):
         print(f"Starting from {source.path} at step {self.step}")
 
     def _restart_clock(self):
+        self._seconds_before = self.seconds
         self._timed_from, self._began = self.step, time.monotonic()
         self._last_point = self.step, self.seconds
 
     def on_train_begin(self, logs=None):
-        self._seconds_before = self.seconds
         self._restart_clock()
         if not self._strategy.is_first:
             return

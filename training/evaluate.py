@@ -24,12 +24,6 @@ from training.scores import Predictions
 _ONE_DEVICE = OneDevice()
 # Seconds to wait for a training to start or to be resumed.
 _START_TIMEOUT = 60
-# Offsets in pixels, down and right, of the crops around the central one.
-_CROP_OFFSETS = tuple(
-    (down * pixels, right * pixels)
-    for pixels in (1, 2, 3)
-    for down, right in itertools.product((-1, 1), repeat=2)
-)
 
 
 class Evaluator:
@@ -111,10 +105,13 @@ class Evaluator:
             # Hinton, Sabour, Frosst 2018, section 5: the mean activations of
             # all crops. The loss is that of the central crop.
             total = _shares(logits)
-            for offset in _CROP_OFFSETS:
-                _, moved_logits, _ = self._predict(pipeline.moved(offset))
+            for pixels, down, right in itertools.product(
+                (1, 2, 3), (-1, 1), (-1, 1)
+            ):
+                moved = pipeline.moved((down * pixels, right * pixels))
+                _, moved_logits, _ = self._predict(moved)
                 total += _shares(moved_logits)
-            logits = total / (1 + len(_CROP_OFFSETS))
+            logits = total / self._config.crops
         seconds = time.perf_counter() - start
         return Predictions(
             *(labels, logits, losses, pipeline, dataset),

@@ -30,7 +30,6 @@ class Results(contextlib.ExitStack):
         super().__init__()
         self._config = config
         self._is_json = config.format == "json"
-        self._images = "held-out" if config.validate else "test"
         self._folder = self._writer = None
         if config.summary_dir and strategy.is_first:
             folder = "validation" if config.validate else "test"
@@ -49,8 +48,9 @@ class Results(contextlib.ExitStack):
           writes_files: bool, whether to write files to the summary_dir.
         """
         spec = predictions.pipeline.spec
-        # Record files do not tell which images they hold.
-        kind = "stored" if spec.note else self._images
+        kind = "held-out" if self._config.validate else "test"
+        if spec.note:  # record files do not tell which images they hold
+            kind = "stored"
         noun = "pairs" if spec.num_targets == 2 else "images"
         images = f"{kind} {noun} of {predictions.dataset}"
         score = predictions.score

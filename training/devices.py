@@ -283,13 +283,13 @@ class MirroredDevices(OneDevice):
     def make_predict_fn(self, model):
         strategy = self._strategy
 
+        def own_rows(tensor):
+            parts = tf.stack(tf.split(tensor, self.count))
+            context = tf.distribute.get_replica_context()
+            return parts[context.replica_id_in_sync_group]
+
         def compute(x, y):
-            number = (
-                tf.distribute.get_replica_context().replica_id_in_sync_group
-            )
-            x, y = tf.nest.map_structure(
-                lambda tensor: tf.split(tensor, self.count)[number], (x, y)
-            )
+            x, y = tf.nest.map_structure(own_rows, (x, y))
             return model.logits_and_losses(x, y, model(x))
 
         @tf.function

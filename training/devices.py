@@ -10,6 +10,7 @@ writes checkpoints and summaries and prints; all read data and checkpoints.
 
 import contextlib
 import ctypes
+import logging
 import os
 import subprocess
 import sys
@@ -150,6 +151,7 @@ def _join(config, num_processes):
         )
     import jax
 
+    logging.getLogger("jax").setLevel(logging.WARNING)
     # keras.distribution.initialize has no time-outs.
     jax.distributed.initialize(
         address.split(",")[0],

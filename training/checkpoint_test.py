@@ -179,12 +179,7 @@ def test_training_settings_do_not_make_another_network(trained, saved):
 @pytest.mark.parametrize(
     ("training", "config", "spec", "is_refused"),
     [
-        (
-            {"validate": True, "of_files": False},
-            {"validate": True},
-            {},
-            False,
-        ),
+        ({"validate": True}, {"validate": True}, {}, False),
         ({"validate": False}, {"validate": True}, {}, True),
         ({"validate": False}, {}, {}, False),
         (
@@ -211,7 +206,7 @@ def test_training_settings_do_not_make_another_network(trained, saved):
 def test_other_splits_are_refused(
     trained, tmp_path, training, config, spec, is_refused
 ):
-    training = {"dataset": "mnist", **training}
+    training = {"dataset": "mnist", "of_files": False, **training}
     path = save(tmp_path, trained, **training)
     opened = checkpoint.open_checkpoint(path)
     spec = Spec(ImageShape(28, 28, 1, 10), 1, 9, 9, **spec)

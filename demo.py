@@ -51,7 +51,7 @@ def main(_):
     from training import devices
 
     config = common.flags.settings_of(Config, train=False, num_processes=1)
-    with devices.use(config, "demo.py"):
+    with devices.use(config):
         server.serve(DemoModel(config), flags.FLAGS.host, flags.FLAGS.port)
 
 

@@ -35,18 +35,16 @@ def run(config):
 
     from training import devices
 
-    with devices.use(config, "experiment.py") as strategy:
+    with devices.use(config) as strategy:
         keras.config.set_dtype_policy(config.dtype_policy)
         if config.train:
             _train(config, strategy)
             return None
         from training import evaluate
 
-        if config.num_trials > 1:
-            return evaluate.evaluate_ensemble(config, strategy)
-        if config.checkpoint is None:
+        if config.checkpoint is None and config.num_trials == 1:
             return evaluate.evaluate_continuously(config, strategy)
-        return evaluate.evaluate_once(config, strategy)
+        return evaluate.evaluate_checkpoints(config, strategy)
 
 
 def _train(config, strategy):
@@ -55,9 +53,9 @@ def _train(config, strategy):
     if config.eval_every is None:
         train(config, strategy)
         return
-    from training.evaluate import evaluate_during_training
+    from training.evaluate import evaluations
 
-    with evaluate_during_training(config, strategy) as evaluate:
+    with evaluations(config, strategy) as evaluate:
         train(config, strategy, evaluate)
 
 

@@ -143,7 +143,7 @@ def main(arguments):
     load_backend()
     from training import devices
 
-    with devices.use(config, "figures.py"):
+    with devices.use(config):
         if arguments[0] == "transfer":
             files, step = draw_transfer(arguments[1:], config, num_examples), 0
         else:

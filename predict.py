@@ -171,7 +171,7 @@ def main(arguments):
     # Imported here, so that --help does not wait for TensorFlow.
     from training import devices, inference
 
-    with devices.use(Config(num_processes=1), "predict.py"):
+    with devices.use(Config(num_processes=1)):
         network, opened = inference.load_network(values.checkpoint)
         architecture = opened.architecture
         dataset = opened.training.get("dataset") or values.dataset

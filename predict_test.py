@@ -163,5 +163,3 @@ def test_files_are_prepared_as_in_training():
     scaled = plain(png(larger), "a", False)
     assert scaled.shape == expected.shape
     assert abs(scaled.mean() - expected.mean()) < 0.01
-    with pytest.raises(UserError, match="padding"):
-        preparation({"pad": 14}, shape, data_set, 1)

@@ -55,7 +55,7 @@ def in_own_process(function, *arguments):
 
 
 def _call(function, arguments):
-    with devices.use(Config(), "benchmark"):
+    with devices.use(Config()):
         return function(*arguments)
 
 

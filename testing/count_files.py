@@ -22,11 +22,11 @@ def count():
     load_backend()
     import tensorflow as tf
 
-    from training.callbacks import TrainingCallback
+    from training.train import Training
 
     tf.config.run_functions_eagerly(True)
     imported, executed = set(), set()
-    follow_step = TrainingCallback.on_train_batch_end
+    follow_step = Training.on_train_batch_end
 
     def profile(frame, event, argument):
         executed.add(frame.f_code.co_filename)
@@ -44,9 +44,9 @@ def count():
             # tf.data would call this in threads of its own.
             step = tf.constant(1, tf.int64)
             indices = tf.range(8, dtype=tf.int64)
-            self._job.pipeline._training_batch(indices, step, seed=0)
+            self.pipeline._training_batch(indices, step, seed=0)
 
-    TrainingCallback.on_train_batch_end = follow_and_count
+    Training.on_train_batch_end = follow_and_count
     with tempfile.TemporaryDirectory() as folder:
         experiment.run(Config(summary_dir=folder, max_steps=3, summary_step=1))
     return _in_project(imported), _in_project(executed)

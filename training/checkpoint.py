@@ -30,7 +30,6 @@ from models.registry import build_model, model_class
 
 WEIGHTS_FILE = "model.weights.h5"
 JSON_FILE = "checkpoint.json"
-_FORMAT = 1
 _NAME = re.compile(r"model\.ckpt-(\d+)")
 # Space for names and layout in the file of weights; 42 KB for the default.
 _HDF5_OVERHEAD = 2**20
@@ -57,38 +56,30 @@ class Architecture:
     hparams: BaseHParams
 
     @classmethod
-    def from_config(cls, config, spec):
-        """The network for a `Config` and the `features.Spec` of its data."""
-        model = config.model or "capsule"
-        return cls.from_strings(
-            model, spec.shape, spec.num_targets, config.hparams_override
-        )
+    def from_config(cls, config, shape, num_targets, saved=None):
+        """The network for a `Config`'s `model` and `hparams_override`.
 
-    @classmethod
-    def from_strings(cls, model, shape, num_targets, overrides):
-        """The network for a model's name and a string of hyper-parameters."""
+        What it does not give is taken from `saved`, the `Architecture` of a
+        checkpoint, if that is given.
+        """
+        model = config.model or (saved.model if saved else "capsule")
         hparams_class = model_class(model).HParams
-        hparams = hparams_class(**parse_overrides(hparams_class, overrides))
+        hparams = hparams_class()
+        if saved is not None and saved.model == model:
+            hparams = saved.hparams
+        overrides = parse_overrides(hparams_class, config.hparams_override)
+        hparams = dataclasses.replace(hparams, **overrides)
         return cls(model, shape, num_targets, hparams)
 
     @classmethod
     def from_json(cls, values):
         """The inverse of `dataclasses.asdict`."""
-        hparams_class = model_class(values["model"]).HParams
-        # Early checkpoints list the hyper-parameters of all models.
-        known = flag_specs(hparams_class)
-        hparams = {n: v for n, v in values["hparams"].items() if n in known}
         return cls(
             values["model"],
             ImageShape(**values["shape"]),
             values["num_targets"],
-            hparams_class(**hparams),
+            model_class(values["model"]).HParams(**values["hparams"]),
         )
-
-    @property
-    def takes_any_size(self):
-        """Whether the weights do not depend on the size of the images."""
-        return model_class(self.model).takes_any_size(self.hparams)
 
     def build(self, seed=0):
         """The `keras.Model` with initial weights of the seed."""
@@ -99,42 +90,33 @@ class Architecture:
     def network(self):
         """Dict of all settings that determine the weights."""
         shape = dataclasses.asdict(self.shape)
-        if self.takes_any_size:
+        if model_class(self.model).takes_any_size(self.hparams):
             del shape["height"], shape["width"]
-        return {
-            "model": self.model,
-            **shape,
-            "num_targets": self.num_targets,
-            **{
-                name: getattr(self.hparams, name)
-                for name, (_, _, spec) in flag_specs(self.hparams).items()
-                if spec.network
-            },
+        hparams = {
+            name: getattr(self.hparams, name)
+            for name, (_, _, spec) in flag_specs(self.hparams).items()
+            if spec.network
         }
+        return {"model": self.model, **shape, **hparams}
 
 
 @dataclasses.dataclass(frozen=True)
-class Metadata:
-    """What a checkpoint records beside the weights.
+class Checkpoint:
+    """What a checkpoint holds beside the weights.
 
     Attributes:
       step: int, optimizer steps taken.
       architecture: `Architecture`.
       training: dict of the settings of the run that wrote it.
       class_names: sequence of strings, or None.
+      path: `pathlib.Path`; None before it is saved.
     """
 
     step: int
     architecture: Architecture
     training: dict
     class_names: tuple | None = None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Checkpoint(Metadata):
-    """An opened checkpoint, whose files match their checksums."""
-
-    path: pathlib.Path
+    path: pathlib.Path | None = None
 
     @property
     def has_slots(self):
@@ -147,27 +129,13 @@ class Checkpoint(Metadata):
         Raises:
           UserError: if `architecture` is of another network.
         """
-        self.require_same_network(architecture)
+        self._require(self.architecture.network(), architecture.network())
         optimizer = getattr(model, "optimizer", None)
         if optimizer is not None:
             # Keras skips the state of an optimizer that is not built.
             optimizer.build(model.trainable_variables)
         with reading(self.path):
             model.load_weights(self.path / WEIGHTS_FILE)
-
-    def require_same_network(self, architecture):
-        """Raises UserError unless the weights fit an `Architecture`."""
-        saved, given = self.architecture.network(), architecture.network()
-        differences = [
-            f"{name} is {value} in the checkpoint, not {given[name]}"
-            for name, value in saved.items()
-            if name in given and given[name] != value
-        ]
-        if differences:
-            raise UserError(
-                f"{self.path} has another architecture: "
-                f"{'; '.join(differences)}"
-            )
 
     def check_same_data(self, config, spec):
         """Refuses evaluation on images that may have been trained on.
@@ -180,27 +148,28 @@ class Checkpoint(Metadata):
           UserError: if the same data set is split otherwise, or its classes
             have other names.
         """
-        if self.training.get("dataset") != config.dataset_name:
-            return
         recorded = {**self.training, "class_names": self.class_names}
+        if recorded.get("dataset") != config.dataset_name:
+            return
         required = dict(spec.split_fingerprints)
         if spec.split_seed is not None:
             required["seed"] = spec.split_seed
         if config.validate:
-            of_files = config.data_dir is not None
-            for name, value in (("validate", True), ("of_files", of_files)):
-                if recorded.get(name) is not None:
-                    required[name] = value
+            required["validate"] = True
+            required["of_files"] = config.data_dir is not None
         if spec.class_names and self.class_names:
             required["class_names"] = list(spec.class_names)
         # A test split found by hashing must not become a split by folders.
         if "divided_for_test" in recorded:
             required.setdefault("divided_for_test", None)
+        self._require(recorded, required)
+
+    def _require(self, recorded, required):
         for name, value in required.items():
             if recorded.get(name) != value:
                 raise UserError(
-                    f"{self.path} was trained on a different split or other "
-                    f"classes: {name} was {recorded.get(name)} and is {value}"
+                    f"{self.path} does not fit: {name} was "
+                    f"{recorded.get(name)} and is {value}"
                 )
 
 
@@ -211,11 +180,9 @@ def checkpoint_path(directory, step):
 
 def find_all(directory):
     """List of (step, path) of the checkpoints in a directory, by step."""
-    directory = pathlib.Path(directory)
-    paths = directory.iterdir() if directory.is_dir() else ()
     return sorted(
         (int(match[1]), path)
-        for path in paths
+        for path in pathlib.Path(directory).glob("model.ckpt-*")
         if (match := _NAME.fullmatch(path.name)) and path.is_dir()
     )
 
@@ -232,41 +199,30 @@ def open_checkpoint(path):
 
     Raises:
       DamagedError: if files are missing or damaged.
-      UserError: if there is no checkpoint.
     """
     path = pathlib.Path(path)
     if path.is_file() or pathlib.Path(f"{path}.index").is_file():
         from training.tf1_checkpoint import Tf1Checkpoint
 
         return Tf1Checkpoint(path)
-    if not _NAME.fullmatch(path.name) and not (path / JSON_FILE).exists():
-        candidates = find_all(path / "train") or find_all(path)
-        if not candidates:
-            raise UserError(f"{path}: there is no checkpoint")
-        _, path = candidates[-1]
-    if not path.is_dir():
-        nearby = [other.name for _, other in find_all(path.parent)]
-        raise UserError(
-            f"{path}: there is no such checkpoint; its folder has "
-            f"{', '.join(nearby) or 'none'}"
-        )
+    if not _NAME.fullmatch(path.name):
+        found = find_all(path / "train") or find_all(path) or [(0, path)]
+        _, path = found[-1]
     try:
         values = json.loads((path / JSON_FILE).read_text())
         json_digest = values.pop("sha256_of_this")
-        with open(path / WEIGHTS_FILE, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if json_digest != _json_digest(values) or digest != values["sha256"]:
+        digests = _json_digest(values), _file_digest(path / WEIGHTS_FILE)
+        if digests != (json_digest, values["sha256"]):
             raise ValueError("a checksum differs")
     except Exception as error:
-        raise DamagedError(f"{path} is damaged: {error}") from error
-    with reading(path / JSON_FILE):
-        return Checkpoint(
-            step=values["step"],
-            architecture=Architecture.from_json(values["architecture"]),
-            training=values["training"],
-            class_names=values.get("class_names"),
-            path=path,
-        )
+        raise DamagedError(f"{path}: no valid checkpoint: {error}") from error
+    return Checkpoint(
+        values["step"],
+        Architecture.from_json(values["architecture"]),
+        values["training"],
+        values["class_names"],
+        path,
+    )
 
 
 def latest_valid(directory, quarantine=False):
@@ -283,31 +239,29 @@ def latest_valid(directory, quarantine=False):
     Raises:
       UserError: with `quarantine`, if all checkpoints are damaged.
     """
-    checkpoints = find_all(directory)
     damaged = []
-    for _, path in reversed(checkpoints):
+    for _, path in reversed(find_all(directory)):
         try:
             checkpoint = open_checkpoint(path)
         except DamagedError as error:
             print(f"Warning: {error}", flush=True)
             damaged.append(path)
             continue
-        if quarantine:
-            for bad in damaged:
-                bad.rename(bad.with_name(f"{bad.name}.damaged-{os.getpid()}"))
+        for bad in damaged if quarantine else ():
+            bad.rename(bad.with_name(f"{bad.name}.damaged-{os.getpid()}"))
         return checkpoint
     if damaged and quarantine:
         raise UserError(f"all checkpoints in {directory} are damaged")
     return None
 
 
-def save(directory, model, metadata, keep=0):
+def save(directory, model, checkpoint, keep=0):
     """Writes the checkpoint of a step.
 
     Args:
       directory: path of an existing folder.
       model: compiled `keras.Model`.
-      metadata: `Metadata`.
+      checkpoint: `Checkpoint` without a path.
       keep: int, number of newest checkpoints to keep; 0 keeps all.
 
     Returns:
@@ -316,26 +270,24 @@ def save(directory, model, metadata, keep=0):
     Raises:
       UserError: if it exists or cannot be written; earlier ones stay.
     """
-    path = checkpoint_path(directory, metadata.step)
+    path = checkpoint_path(directory, checkpoint.step)
     with atomic_write(path) as partial:
         partial.mkdir()
         weights = partial / WEIGHTS_FILE
         _reserve_space(weights, model)
         model.save_weights(weights, overwrite=True)
-        with open(weights, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
         values = {
-            "format": _FORMAT,
-            "step": metadata.step,
-            "architecture": dataclasses.asdict(metadata.architecture),
-            "training": metadata.training,
-            "class_names": metadata.class_names,
+            "format": 1,
+            "step": checkpoint.step,
+            "architecture": dataclasses.asdict(checkpoint.architecture),
+            "training": checkpoint.training,
+            "class_names": checkpoint.class_names,
             "versions": {
                 "keras": keras.__version__,
                 "backend": keras.backend.backend(),
                 "python": platform.python_version(),
             },
-            "sha256": digest,
+            "sha256": _file_digest(weights),
         }
         values["sha256_of_this"] = _json_digest(values)
         (partial / JSON_FILE).write_text(json.dumps(values, indent=2) + "\n")
@@ -357,6 +309,11 @@ def _reserve_space(path, model):
     size = 4 * sum(math.prod(v.shape) for v in variables)
     with open(path, "wb") as file:
         os.posix_fallocate(file.fileno(), 0, size + _HDF5_OVERHEAD)
+
+
+def _file_digest(path):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _json_digest(values):

@@ -3,28 +3,34 @@
 `use` yields a strategy, one of three classes with the same methods: every
 device holds all weights and computes a part of each batch. TensorFlow reads
 the data under every Keras backend; under the others it leaves the GPUs alone.
+
+On JAX several processes, on one machine or more, can train together. The first
+writes checkpoints and summaries and prints; all read data and checkpoints.
 """
 
 import contextlib
 import ctypes
+import logging
 import os
 import subprocess
+import sys
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from common.errors import UserError
+from common.errors import UserError, reading
 from layers.convolution import KeptSpectra
+
+# Seconds without a sign of life after which a process counts as dead, and
+# that a process waits at its end for the others.
+_HEARTBEAT_TIMEOUT = 30
+_SHUTDOWN_TIMEOUT = 60
 
 
 @contextlib.contextmanager
-def use(config, command):
+def use(config):
     """Selects the devices; must be entered before any is used.
-
-    Args:
-      config: `Config`.
-      command: string, the name of the command, for messages of a cluster.
 
     Yields:
       `OneDevice` or one of its subclasses.
@@ -33,47 +39,40 @@ def use(config, command):
       UserError: if there are no such devices, or the backend cannot use them.
     """
     backend = keras.backend.backend()
+    num_processes = config.num_processes or int(
+        os.environ.get("KERAS_DISTRIBUTION_NUM_PROCESSES", 1)
+    )
     if config.deterministic:
         if backend != "tensorflow":
             raise UserError("--deterministic needs KERAS_BACKEND=tensorflow")
         tf.config.experimental.enable_op_determinism()
     if config.num_gpus > 1 and backend == "torch":
         raise UserError("--num_gpus needs KERAS_BACKEND=tensorflow or jax")
+    if num_processes > 1 and backend != "jax":
+        raise UserError(
+            f"--num_processes={num_processes} needs KERAS_BACKEND=jax"
+        )
+    first = int((config.device or "").partition(":")[2] or 0)
+    is_cpu = config.device == "cpu"
+    indices = range(first, first if is_cpu else first + config.num_gpus)
     scope = contextlib.nullcontext()
     if backend == "tensorflow":
-        _select_on_tensorflow(config)
+        strategy = _use_tensorflow(config, indices)
     else:
         tf.config.set_visible_devices([], "GPU")
         _keep_freed_memory()
         if backend == "jax":
-            _select_on_jax(config)
+            strategy = _use_jax(config, indices, num_processes)
         else:
-            scope = _select_on_torch(config)
-    num_processes = config.num_processes or int(
-        os.environ.get("KERAS_DISTRIBUTION_NUM_PROCESSES", 1)
-    )
-    cluster = contextlib.nullcontext()
-    if num_processes > 1:
-        from training.cluster import joined
-
-        cluster = joined(config, num_processes, command)
-    with scope, cluster:
-        yield _make_strategy(config)
-
-
-def _gpu_range(config):
-    """The indices of the GPUs to use; None for the CPU."""
-    if config.device == "cpu":
-        return None
-    first = int((config.device or "").partition(":")[2] or 0)
-    return range(first, first + config.num_gpus)
+            strategy = OneDevice()
+            scope = _torch_device(config, indices)
+    with scope:
+        yield strategy
 
 
 def _require_gpus(config, available, needed):
     """Raises UserError if flags ask for GPUs that do not exist."""
-    is_asked = (
-        config.device or config.gpu_memory_limit or config.num_gpus > 1
-    ) and config.device != "cpu"
+    is_asked = config.device or config.gpu_memory_limit or config.num_gpus > 1
     if is_asked and available < needed:
         raise UserError(
             f"--device={config.device or 'gpu'} --num_gpus={config.num_gpus}: "
@@ -81,73 +80,100 @@ def _require_gpus(config, available, needed):
         )
 
 
-def _select_on_tensorflow(config):
-    indices = _gpu_range(config)
-    if indices is None:
+def _use_tensorflow(config, indices):
+    if not indices:
         tf.config.set_visible_devices([], "GPU")
         if config.num_gpus > 1:
             (cpu,) = tf.config.list_physical_devices("CPU")
             tf.config.set_logical_device_configuration(
                 cpu, [tf.config.LogicalDeviceConfiguration()] * config.num_gpus
             )
-        return
-    gpus = tf.config.list_physical_devices("GPU")
-    _require_gpus(config, len(gpus), indices.stop)
-    gpus = gpus[indices.start : indices.stop]
-    tf.config.set_visible_devices(gpus, "GPU")
-    for gpu in gpus:
-        if config.gpu_memory_limit is None:
-            tf.config.experimental.set_memory_growth(gpu, True)
-        else:
-            limit = tf.config.LogicalDeviceConfiguration(
-                memory_limit=config.gpu_memory_limit
-            )
-            tf.config.set_logical_device_configuration(gpu, [limit])
+    else:
+        gpus = tf.config.list_physical_devices("GPU")
+        _require_gpus(config, len(gpus), indices.stop)
+        gpus = gpus[indices.start : indices.stop]
+        tf.config.set_visible_devices(gpus, "GPU")
+        limit = tf.config.LogicalDeviceConfiguration(config.gpu_memory_limit)
+        for gpu in gpus:
+            if config.gpu_memory_limit is None:
+                tf.config.experimental.set_memory_growth(gpu, True)
+            else:
+                tf.config.set_logical_device_configuration(gpu, [limit])
+    if config.num_gpus == 1:
+        return OneDevice()
+    kind = "GPU" if indices else "CPU"
+    return MirroredDevices(tf.config.list_logical_devices(kind))
 
 
-def _select_on_jax(config):
+def _use_jax(config, indices, num_processes):
     import jax
 
-    indices = _gpu_range(config)
-    if indices is None:
+    if not indices:
         jax.config.update("jax_platforms", "cpu")
         jax.config.update("jax_num_cpu_devices", config.num_gpus)
-        return
-    jax.config.update("jax_cuda_visible_devices", ",".join(map(str, indices)))
-    if config.gpu_memory_limit is None:
-        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     else:
-        # JAX takes a share of the memory, and knows it only once started.
-        memory = _gpu_megabytes()
-        _require_gpus(config, len(memory), indices.stop)
-        share = config.gpu_memory_limit / min(memory[i] for i in indices)
-        os.environ["XLA_CLIENT_MEM_FRACTION"] = str(min(1.0, share))
+        jax.config.update(
+            "jax_cuda_visible_devices", ",".join(map(str, indices))
+        )
+        if config.gpu_memory_limit is None:
+            os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+        else:
+            share = config.gpu_memory_limit / _gpu_megabytes()
+            os.environ["XLA_CLIENT_MEM_FRACTION"] = str(min(1.0, share))
+    if num_processes > 1:
+        _join(config, num_processes)
+    if indices:
+        gpus = [d for d in jax.local_devices() if d.platform != "cpu"]
+        _require_gpus(config, len(gpus), config.num_gpus)
+    return ShardedDevices() if jax.device_count() > 1 else OneDevice()
 
 
 def _gpu_megabytes():
+    """Memory of the largest GPU; JAX knows it only once it has started."""
     command = ["nvidia-smi", "--query-gpu=memory.total"]
     command.append("--format=csv,noheader,nounits")
-    if "CUDA_VISIBLE_DEVICES" in os.environ:
-        command.append(f"--id={os.environ['CUDA_VISIBLE_DEVICES']}")
-    try:
-        result = subprocess.run(
-            command, capture_output=True, check=True, text=True
+    with reading("--gpu_memory_limit"):
+        return max(map(int, subprocess.check_output(command).split()))
+
+
+def _join(config, num_processes):
+    """Joins the other processes; all but the first print nothing."""
+    address = config.coordinator_address or os.environ.get(
+        "KERAS_DISTRIBUTION_JOB_ADDRESSES"
+    )
+    index = config.process_index
+    if index is None:
+        index = int(os.environ.get("KERAS_DISTRIBUTION_PROCESS_ID", -1))
+    if not address or not 0 <= index < num_processes:
+        raise UserError(
+            f"--num_processes={num_processes} needs --coordinator_address="
+            f"HOST:PORT and --process_index from 0 to {num_processes - 1}"
         )
-    except (OSError, subprocess.CalledProcessError):
-        return []
-    return [int(line) for line in result.stdout.split()]
+    import jax
+
+    logging.getLogger("jax").setLevel(logging.WARNING)
+    # keras.distribution.initialize has no time-outs.
+    jax.distributed.initialize(
+        address.split(",")[0],
+        num_processes,
+        index,
+        heartbeat_timeout_seconds=_HEARTBEAT_TIMEOUT,
+        shutdown_timeout_seconds=_SHUTDOWN_TIMEOUT,
+        # Cluster managers would choose GPUs against --device.
+        cluster_detection_method="deactivate",
+    )
+    if index > 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _select_on_torch(config):
+def _torch_device(config, indices):
     import torch
 
-    indices = _gpu_range(config)
-    if indices is None:
-        return keras.device("cpu")
     available = torch.cuda.device_count()
-    _require_gpus(config, available, indices.stop)
-    if available <= indices.start:
-        return contextlib.nullcontext()
+    if indices:
+        _require_gpus(config, available, indices.stop)
+    if not (indices and available):
+        return keras.device("cpu")
     if config.gpu_memory_limit is not None:
         total = torch.cuda.get_device_properties(indices.start).total_memory
         torch.cuda.set_per_process_memory_fraction(
@@ -170,47 +196,16 @@ def _keep_freed_memory():
         set_option(trim_threshold, 2**31 - 1)
 
 
-def _make_strategy(config):
-    backend = keras.backend.backend()
-    if backend == "jax":
-        import jax
-
-        if config.device != "cpu":
-            is_gpu = jax.local_devices()[0].platform != "cpu"
-            available = len(jax.local_devices()) if is_gpu else 0
-            _require_gpus(config, available, config.num_gpus)
-        if config.num_gpus > 1 or jax.process_count() > 1:
-            return ShardedDevices()
-    elif config.num_gpus > 1:
-        kind = "CPU" if config.device == "cpu" else "GPU"
-        return MirroredDevices(
-            tf.config.list_logical_devices(kind)[: config.num_gpus]
-        )
-    return OneDevice()
-
-
 class OneDevice:
     """One device, and what the other strategies share.
 
     Attributes:
-      count: int, devices in all, of every process.
+      count: int, devices in all, of every process; divides batch sizes.
       is_first: bool, whether this process writes files.
     """
 
     count = 1
     is_first = True
-
-    def require_even_split(self, batch_size):
-        """Raises UserError unless a batch splits evenly over the devices."""
-        if batch_size % self.count:
-            raise UserError(
-                f"--batch_size={batch_size} cannot be split over {self.count} "
-                "devices"
-            )
-
-    def round_up(self, batch_size):
-        """The next batch size that splits evenly over the devices."""
-        return -(-batch_size // self.count) * self.count
 
     def scope(self):
         """A context in which models are built, compiled and loaded."""
@@ -221,11 +216,7 @@ class OneDevice:
         return contextlib.nullcontext()
 
     def shard(self, batches):
-        """The rows of each batch that this process computes.
-
-        Args:
-          batches: `tf.data.Dataset` of (x, y).
-        """
+        """The rows of each batch of a dataset that this process computes."""
         return batches
 
     def largest(self, value):
@@ -233,10 +224,7 @@ class OneDevice:
         return value
 
     def make_predict_fn(self, model):
-        """Compiles the prediction of a batch.
-
-        Args:
-          model: `models.classifier.Classifier`, built in `scope`.
+        """Compiles the prediction of a batch by a `Classifier`.
 
         Returns:
           Function `begin()`, to be called whenever the weights have changed.
@@ -297,26 +285,23 @@ class MirroredDevices(OneDevice):
     def make_predict_fn(self, model):
         strategy = self._strategy
 
-        @tf.function
-        def compiled(x, y):
+        def own_rows(tensor):
+            parts = tf.stack(tf.split(tensor, self.count))
+            context = tf.distribute.get_replica_context()
+            return parts[context.replica_id_in_sync_group]
+
+        def compute(x, y):
+            x, y = tf.nest.map_structure(own_rows, (x, y))
             return model.logits_and_losses(x, y, model(x))
 
-        def split(array):
-            parts = np.split(array, self.count)
-            return strategy.experimental_distribute_values_from_function(
-                lambda context: tf.constant(
-                    parts[context.replica_id_in_sync_group]
-                )
-            )
-
-        def predict(x, y):
-            inputs = tf.nest.map_structure(split, (x, y))
+        @tf.function
+        def compiled(x, y):
             return [
-                np.concatenate(strategy.experimental_local_results(values))
-                for values in strategy.run(compiled, args=inputs)
+                tf.concat(strategy.experimental_local_results(values), 0)
+                for values in strategy.run(compute, args=(x, y))
             ]
 
-        return lambda: predict
+        return lambda: lambda x, y: [v.numpy() for v in compiled(x, y)]
 
 
 class ShardedDevices(OneDevice):
@@ -343,17 +328,8 @@ class ShardedDevices(OneDevice):
             keras.distribution.set_distribution(self._distribution)
 
     def shard(self, batches):
-        import jax
-
-        if jax.process_count() == 1:
-            return batches
-
-        def rows(tensor):
-            size = tensor.shape[0] // jax.process_count()
-            return tensor[size * jax.process_index() :][:size]
-
         return batches.map(
-            lambda *batch: tf.nest.map_structure(rows, batch)
+            lambda *batch: tf.nest.map_structure(_own_rows, batch)
         ).prefetch(tf.data.AUTOTUNE)
 
     def largest(self, value):
@@ -363,26 +339,20 @@ class ShardedDevices(OneDevice):
 
     def make_predict_fn(self, model):
         import jax
+        from jax.experimental import multihost_utils
 
-        replicated = jax.sharding.NamedSharding(
-            self._distribution.device_mesh.backend_mesh,
-            jax.sharding.PartitionSpec(),
-        )
-
-        def stateless(weights, x, y):
+        @jax.jit
+        def compiled(weights, x, y):
             outputs, _ = model.stateless_call(*weights, x)
             return model.logits_and_losses(x, y, outputs)
 
-        # Every process gets the logits of all.
-        compiled = jax.jit(stateless, out_shardings=replicated)
-
-        def own_rows(array):
+        def distribute(array):
+            layout = self._distribution.get_data_layout(array.shape)
             return jax.make_array_from_process_local_data(
-                self._distribution.get_data_layout(array.shape).backend_layout,
-                np.split(array, jax.process_count())[jax.process_index()],
+                layout.backend_layout, _own_rows(array)
             )
 
-        def begin():
+        def predict(x, y):
             weights = [
                 [variable.value for variable in variables]
                 for variables in (
@@ -390,11 +360,18 @@ class ShardedDevices(OneDevice):
                     model.non_trainable_variables,
                 )
             ]
+            x, y = jax.tree.map(distribute, (x, y))
+            # Every process gets the logits of all.
+            return multihost_utils.process_allgather(
+                compiled(weights, x, y), tiled=True
+            )
 
-            def predict(x, y):
-                x, y = jax.tree.map(own_rows, (x, y))
-                return [np.asarray(v) for v in compiled(weights, x, y)]
+        return lambda: predict
 
-            return predict
 
-        return begin
+def _own_rows(batch):
+    """The rows of an array [B, ...] that this process computes."""
+    import jax
+
+    size = batch.shape[0] // jax.process_count()
+    return batch[size * jax.process_index() :][:size]

@@ -21,7 +21,7 @@ from config import Config
 from testing import commands
 from testing.events import scalars
 from testing.small_models import overrides
-from training import checkpoint, cluster, devices
+from training import checkpoint, devices
 
 OTHERS = [name for name in ("jax", "torch") if importlib.util.find_spec(name)]
 needs_jax = pytest.mark.skipif("jax" not in OTHERS, reason="needs JAX")
@@ -255,20 +255,7 @@ def test_missing_devices_are_named(settings):
 @pytest.mark.parametrize(
     "settings", [{}, {"coordinator_address": "x:1", "process_index": 2}]
 )
-def test_incomplete_clusters(monkeypatch, settings):
-    monkeypatch.setattr(cluster.keras.backend, "backend", lambda: "jax")
+def test_incomplete_clusters(settings):
     config = Config(num_processes=2, **settings)
-    with (
-        pytest.raises(UserError, match="--process_index"),
-        cluster.joined(config, 2, "x"),
-    ):
-        pass
-
-
-def test_batches_split_evenly():
-    two = devices.OneDevice()
-    two.count = 2
-    two.require_even_split(8)
-    assert two.round_up(7) == 8
-    with pytest.raises(UserError, match="--batch_size=7"):
-        two.require_even_split(7)
+    with pytest.raises(UserError, match="--process_index"):
+        devices._join(config, 2)

@@ -2,9 +2,9 @@
 
 import contextlib
 import dataclasses
-import functools
 import itertools
 import pathlib
+import statistics
 import sys
 import time
 
@@ -16,55 +16,14 @@ from common.files import is_training
 from config import EVAL_BATCH_SIZE
 from input_data import features as keys
 from input_data import registry
-from input_data.pipeline import Pipeline
-from models.hparams import parse_overrides
 from training import checkpoint
 from training.devices import OneDevice
 from training.results import Results
-from training.scores import confusion_matrix, score
+from training.scores import Predictions
 
+_ONE_DEVICE = OneDevice()
 # Seconds to wait for a training to start or to be resumed.
 _START_TIMEOUT = 60
-# Offsets in pixels, down and right, of the crops around the central one.
-_CROP_OFFSETS = tuple(
-    (down * pixels, right * pixels)
-    for pixels in (1, 2, 3)
-    for down, right in itertools.product((-1, 1), repeat=2)
-)
-
-
-@dataclasses.dataclass(frozen=True)
-class Predictions:
-    """Predictions for a whole split.
-
-    Attributes:
-      labels: float32 array [N, classes], k-hot.
-      logits: float32 array [N, classes].
-      losses: float32 array [N]; None for an ensemble.
-      pipeline: `Pipeline` of the images.
-      dataset: string, the name of the data set.
-      images_per_second: float, of the evaluation.
-    """
-
-    labels: np.ndarray
-    logits: np.ndarray
-    losses: np.ndarray | None
-    pipeline: Pipeline
-    dataset: str
-    images_per_second: float
-
-    @functools.cached_property
-    def score(self):
-        """The `Score`."""
-        counts = score(self.labels, self.logits, self.pipeline.spec.num_targets)
-        loss = None if self.losses is None else float(self.losses.mean())
-        return dataclasses.replace(counts, loss=loss)
-
-    @functools.cached_property
-    def confusion_matrix(self):
-        """Float array [classes, classes], see `scores.confusion_matrix`."""
-        num_targets = self.pipeline.spec.num_targets
-        return confusion_matrix(self.labels, self.logits, num_targets)
 
 
 class Evaluator:
@@ -82,9 +41,9 @@ class Evaluator:
       model: `keras.Model` of the last checkpoint.
     """
 
-    def __init__(self, config, strategy=None):
+    def __init__(self, config, strategy=_ONE_DEVICE):
         self._config = config
-        self._strategy = strategy or OneDevice()
+        self._strategy = strategy
         self._pipelines = {}
         self._architecture = None
         self.model = None
@@ -93,36 +52,20 @@ class Evaluator:
         """The `Config` for a checkpoint.
 
         Raises:
-          UserError: if settings contradict it, or no data set is known.
+          UserError: if no data set is known.
         """
         config = self._config.with_defaults_from(opened.training)
         if config.dataset is None and config.data_dir is None:
             raise UserError(
                 f"{opened.path} does not record its data set; add --dataset"
             )
-        if opened.architecture is None:
-            return config
-        architecture = opened.architecture
-        given = {"model": config.model or architecture.model}
-        if given["model"] == architecture.model:
-            hparams_class = type(architecture.hparams)
-            given |= parse_overrides(hparams_class, config.hparams_override)
-        saved = architecture.network()
-        for name, value in given.items():
-            if name in saved and saved[name] != value:
-                raise UserError(
-                    f"{opened.path} has {name}={saved[name]}, not {value}"
-                )
-        num_targets = config.num_targets or architecture.num_targets
-        return dataclasses.replace(
-            config, model=architecture.model, num_targets=num_targets
-        )
+        if config.num_targets is None and opened.architecture is not None:
+            num_targets = opened.architecture.num_targets
+            config = dataclasses.replace(config, num_targets=num_targets)
+        return config
 
     def load(self, opened):
-        """The network and the data of a checkpoint.
-
-        Args:
-          opened: `checkpoint.Checkpoint` or `Tf1Checkpoint`.
+        """The network and the data of a `Checkpoint` or `Tf1Checkpoint`.
 
         Returns:
           Pair of the `keras.Model` with the weights, which the next call may
@@ -132,54 +75,53 @@ class Evaluator:
           UserError: if the checkpoint does not fit the settings or the data.
         """
         config = self.settings_for(opened)
-        data_config = dataclasses.replace(config, model=None)
-        if data_config not in self._pipelines:
-            self._pipelines[data_config] = registry.load(
+        if config not in self._pipelines:
+            self._pipelines[config] = registry.load(
                 config.dataset_name, config.split(train=False), config
             )
-        pipeline = self._pipelines[data_config]
+        pipeline = self._pipelines[config]
         spec = pipeline.spec
-        architecture = opened.architecture
-        if architecture is None:
-            architecture = checkpoint.Architecture.from_config(config, spec)
-        # Its weights may fit other image sizes and numbers of targets.
-        resized = dataclasses.replace(architecture, shape=spec.shape)
-        fitted = dataclasses.replace(resized, num_targets=spec.num_targets)
-        opened.require_same_network(resized)
         opened.check_same_data(config, spec)
-        if self._architecture != fitted:
+        architecture = checkpoint.Architecture.from_config(
+            config, spec.shape, spec.num_targets, opened.architecture
+        )
+        if self._architecture != architecture:
             with self._strategy.scope():
-                self.model = fitted.build()
+                self.model = architecture.build()
             if config.crops > 1 and not self.model.has_class_capsules:
                 raise UserError("--crops is for models with class capsules")
             self._begin = self._strategy.make_predict_fn(self.model)
-            self._architecture = fitted
-        opened.load(self.model, resized)
+            self._architecture = architecture
+        opened.load(self.model, architecture)
         return self.model, pipeline
 
     def predict(self, opened):
         """The `Predictions` of a checkpoint; raises as `load`."""
         _, pipeline = self.load(opened)
-        config = self.settings_for(opened)
+        dataset = self.settings_for(opened).dataset_name
         start = time.perf_counter()
         labels, logits, losses = self._predict(pipeline)
-        if config.crops > 1:
+        if self._config.crops > 1:
             # Hinton, Sabour, Frosst 2018, section 5: the mean activations of
             # all crops. The loss is that of the central crop.
             total = _shares(logits)
-            for offset in _CROP_OFFSETS:
-                _, moved_logits, _ = self._predict(pipeline.moved(offset))
+            for pixels, down, right in itertools.product(
+                (1, 2, 3), (-1, 1), (-1, 1)
+            ):
+                moved = pipeline.moved((down * pixels, right * pixels))
+                _, moved_logits, _ = self._predict(moved)
                 total += _shares(moved_logits)
-            logits = total / (1 + len(_CROP_OFFSETS))
+            logits = total / self._config.crops
         seconds = time.perf_counter() - start
         return Predictions(
-            *(labels, logits, losses, pipeline, config.dataset_name),
+            *(labels, logits, losses, pipeline, dataset),
             images_per_second=len(labels) / seconds,
         )
 
     def _predict(self, pipeline):
         """Labels, logits and losses of all examples."""
-        batch_size = self._strategy.round_up(EVAL_BATCH_SIZE)
+        count = self._strategy.count
+        batch_size = -(-EVAL_BATCH_SIZE // count) * count
         predict_batch = self._begin()
         parts = []
         with tqdm(
@@ -189,17 +131,16 @@ class Evaluator:
             leave=False,
         ) as progress:
             for x, y in pipeline.evaluation_batches(batch_size):
-                labels = y[keys.LOGITS]
+                count = len(y[keys.LOGITS])
                 # All batches have one size: the last repeats its last row.
-                padded = (
-                    {k: _pad_rows(v, batch_size) for k, v in part.items()}
+                rows = np.minimum(range(batch_size), count - 1)
+                x, y = (
+                    {name: values[rows] for name, values in part.items()}
                     for part in (x, y)
                 )
-                logits, losses = (
-                    values[: len(labels)] for values in predict_batch(*padded)
-                )
-                parts.append((labels, logits, losses))
-                progress.update(len(labels))
+                outputs = y[keys.LOGITS], *predict_batch(x, y)
+                parts.append([values[:count] for values in outputs])
+                progress.update(count)
         return map(np.concatenate, zip(*parts, strict=True))
 
 
@@ -208,81 +149,71 @@ def _shares(activations):
     return activations / np.maximum(sums, np.finfo("float32").tiny)
 
 
-def _pad_rows(array, size):
-    widths = [(0, size - len(array))] + [(0, 0)] * (array.ndim - 1)
-    return np.pad(array, widths, mode="edge")
+def evaluate_checkpoints(config, strategy):
+    """Evaluates `config.checkpoint`: one, or an ensemble and its members.
 
-
-def evaluate_once(config, strategy=None):
-    """Evaluates `config.checkpoint`; returns its `Score`."""
-    (path,) = config.members
-    opened = checkpoint.open_checkpoint(path)
-    with Results(config, strategy) as results:
-        predictions = Evaluator(config, strategy).predict(opened)
-        # A folder stands for its newest checkpoint.
-        title = "" if opened.path == pathlib.Path(path) else f"{opened.path}:\n"
-        results.report(title, predictions, opened)
-    return predictions.score
-
-
-@contextlib.contextmanager
-def evaluate_during_training(config, strategy=None):
-    """A context for evaluations by a training itself, see `eval_every`.
-
-    Yields:
-      Function of the path of a checkpoint.
-    """
-    evaluator = Evaluator(config, strategy)
-    with Results(config, strategy) as results:
-
-        def evaluate(path):
-            opened = checkpoint.open_checkpoint(path)
-            predictions = evaluator.predict(opened)
-            results.report(f"{path}:\n", predictions, opened)
-
-        yield evaluate
-
-
-def evaluate_ensemble(config, strategy=None):
-    """Evaluates checkpoints and the mean of their logits.
+    The ensemble averages the logits of its members.
 
     Returns:
-      The ensemble's `Score`.
+      The `Score` of the checkpoint or the ensemble.
 
     Raises:
       UserError: if a checkpoint is missing, or they do not fit together.
     """
     paths = config.members
     members = [checkpoint.open_checkpoint(path) for path in paths]
+    is_ensemble = len(members) > 1
     evaluator = Evaluator(config, strategy)
     kinds, predictions = set(), []
     with Results(config, strategy) as results:
-        for member in members:
+        for path, member in zip(paths, members, strict=True):
             predictions.append(evaluator.predict(member))
             # Lengths of capsules have one scale, logits of others have not.
-            is_capsule = evaluator.model.has_class_capsules
-            kinds.add(
-                (
-                    predictions[-1].pipeline,
-                    "capsules" if is_capsule else evaluator.model.name,
-                )
-            )
+            scale = evaluator.model.has_class_capsules or evaluator.model.name
+            kinds.add((predictions[-1].pipeline, scale))
             if len(kinds) > 1:
                 raise UserError(
                     f"{member.path} does not fit {members[0].path}: an "
                     "ensemble needs the same images and kind of outputs"
                 )
-            results.report(f"{member.path}: ", predictions[-1], member, False)
-        logits = sum(member.logits for member in predictions) / len(paths)
+            title = f"{member.path}: " if is_ensemble else ""
+            if not is_ensemble and member.path != pathlib.Path(path):
+                title = f"{member.path}:\n"  # a folder's newest
+            results.report(title, predictions[-1], member, not is_ensemble)
+        if not is_ensemble:
+            return predictions[0].score
+        errors = [member.score.wrong_percent for member in predictions]
+        print(
+            f"Mean of {len(errors)}: wrong percent: "
+            f"{statistics.mean(errors):.2f} ± {statistics.stdev(errors):.2f}%"
+        )
+        logits = sum(member.logits for member in predictions) / len(members)
         ensemble = dataclasses.replace(
             predictions[-1], logits=logits, losses=None
         )
-        results.report_mean([member.score for member in predictions])
-        results.report(f"Ensemble of {len(paths)}:\n", ensemble)
+        results.report(f"Ensemble of {len(members)}:\n", ensemble)
     return ensemble.score
 
 
-def evaluate_continuously(config, strategy=None):
+@contextlib.contextmanager
+def evaluations(config, strategy):
+    """A context in which checkpoints are evaluated and reported.
+
+    Yields:
+      Function of the path of a checkpoint, which returns the `Checkpoint`.
+    """
+    evaluator = Evaluator(config, strategy)
+    with Results(config, strategy) as results:
+
+        def evaluate(path):
+            opened = checkpoint.open_checkpoint(path)
+            results.report(f"{path}:\n", evaluator.predict(opened), opened)
+            return opened
+
+        yield evaluate
+
+
+def evaluate_continuously(config, strategy):
     """Evaluates the checkpoints of a training, each once, as they appear.
 
     While a training runs in `<summary_dir>/train`, its checkpoints are
@@ -295,42 +226,33 @@ def evaluate_continuously(config, strategy=None):
       UserError: if there is no checkpoint.
     """
     directory = pathlib.Path(config.summary_dir) / "train"
-    evaluator = Evaluator(config, strategy)
-    seen, last_step = set(), -1
-    is_finished = False
-    last_time = time.monotonic()
-    with Results(config, strategy) as results:
+    seen, last, last_time = set(), None, time.monotonic()
+    with evaluations(config, strategy) as evaluate:
         while True:
             is_running = is_training(directory)
             paths = [path for _, path in checkpoint.find_all(directory)]
-            if not (is_running or seen or config.eval_all):
+            new = [path for path in paths if path not in seen]
+            seen.update(new)
+            if new and not (last or is_running or config.eval_all):
                 latest = checkpoint.latest_valid(directory)
-                seen.update(p for p in paths if latest and p != latest.path)
-            for path in paths:
-                if path in seen:
-                    continue
-                seen.add(path)
+                new = [latest.path] if latest else []
+            for path in new:
                 try:
-                    opened = checkpoint.open_checkpoint(path)
-                    predictions = evaluator.predict(opened)
+                    last = evaluate(path)
+                    last_time = time.monotonic()
                 except UserError as error:
-                    is_removed = not path.exists()  # by --keep
                     is_damaged = isinstance(error, checkpoint.DamagedError)
-                    if not (is_removed or is_damaged):
+                    if path.exists() and not is_damaged:
                         raise
+                    # --keep may have removed it.
                     print(f"Warning: {error}; not evaluated", flush=True)
-                    continue
-                results.report(f"{path}:\n", predictions, opened)
-                last_step, last_time = opened.step, time.monotonic()
-                max_steps = opened.training.get("max_steps")
-                is_finished = max_steps is not None and last_step >= max_steps
+            is_done = last and last.step == last.training["max_steps"]
             timeout = config.eval_timeout
             if not is_running:
                 timeout = min(_START_TIMEOUT, timeout)
             left = last_time + timeout - time.monotonic()
-            if left <= 0 or (is_finished and not is_running):
+            if left <= 0 or (is_done and not is_running):
                 break
-            is_waiting = is_running and not is_finished
-            time.sleep(min(config.eval_interval if is_waiting else 1, left))
-    if last_step < 0:
+            time.sleep(min(config.eval_interval if is_running else 1, left))
+    if last is None:
         raise UserError(f"there is no checkpoint to evaluate in {directory}")

@@ -5,7 +5,7 @@ import keras
 from common.errors import UserError
 from input_data import features as keys
 from input_data.files import decode_image
-from input_data.transforms import fit, size_before
+from input_data.transforms import fit
 from training.checkpoint import open_checkpoint
 
 
@@ -35,11 +35,10 @@ def class_names(opened, names=None):
 
 
 def functional(model, shape):
-    """The network as a functional model: images in, a dict of outputs out.
+    """The network as a functional model, which shares its weights.
 
-    It shares its layers and weights with `model`. Its graph consists of layers
-    and operations of Keras and of `layers`, so that a file of it needs nothing
-    else of this project to be loaded.
+    It consists of layers and operations of Keras and of `layers`, so that a
+    file of it needs nothing else of this project to be loaded.
 
     Args:
       model: `models.classifier.Classifier`.
@@ -47,9 +46,8 @@ def functional(model, shape):
 
     Returns:
       `keras.Model` that takes images [B, H, W, C], prepared as in training,
-      and returns the outputs of `model` without labels: logits (lengths of
-      the class capsules, if there are any), capsules and recons (the
-      reconstruction from the longest capsule).
+      and returns the outputs of `model` without labels: logits, capsules and
+      recons, the reconstruction from the longest capsule.
     """
     images = keras.Input(
         (shape.height, shape.width, shape.depth), name=keys.IMAGES
@@ -71,17 +69,11 @@ def preparation(training, shape, data_set, num_targets):
       Function of the content of a file (bytes), its name, and whether to turn
       dark to bright, which returns float32 [height, width, depth] of `shape`
       and raises UserError if the file is not an image.
-
-    Raises:
-      UserError: if images of this shape cannot have been padded so.
     """
     is_stretched = training.get("image_size") is not None
     is_cropped = bool(training.get("distort"))
     # The two objects of an image were padded before they were merged.
     pad = (training.get("pad") or 0) if num_targets == 1 else 0
-    size = shape.height, shape.width
-    if min(size_before(size, pad, is_cropped)) < 1:
-        raise UserError(f"images of {size[0]}x{size[1]} have no padding {pad}")
 
     def prepare(content, name, invert):
         image = decode_image(content, name, shape.depth == 3, invert)

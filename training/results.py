@@ -5,18 +5,16 @@ import dataclasses
 import json
 import math
 import pathlib
-import statistics
 import sys
 
 import numpy as np
 
 from common.files import make_folder, write_file, write_files
-from training.scores import wrong_examples
 from training.summaries import SummaryWriter
 from visualisation import evaluation as pictures
 
 
-class Results:
+class Results(contextlib.ExitStack):
     """A context in which evaluations are reported.
 
     With --format=json standard output has one document per line and nothing
@@ -28,27 +26,17 @@ class Results:
       strategy: `devices.OneDevice` or a subclass; the first process writes.
     """
 
-    def __init__(self, config, strategy=None):
+    def __init__(self, config, strategy):
+        super().__init__()
         self._config = config
         self._is_json = config.format == "json"
-        self._images = "held-out" if config.validate else "test"
         self._folder = self._writer = None
-        if config.summary_dir and (strategy is None or strategy.is_first):
+        if config.summary_dir and strategy.is_first:
             folder = "validation" if config.validate else "test"
-            self._folder = pathlib.Path(config.summary_dir) / folder
-
-    def __enter__(self):
-        if self._folder is not None:
-            make_folder(self._folder)
+            self._folder = make_folder(pathlib.Path(config.summary_dir, folder))
         self._output = sys.stdout
-        self._redirection = contextlib.nullcontext()
         if self._is_json:
-            self._redirection = contextlib.redirect_stdout(sys.stderr)
-        self._redirection.__enter__()
-        return self
-
-    def __exit__(self, *exception):
-        self._redirection.__exit__(*exception)
+            self.enter_context(contextlib.redirect_stdout(sys.stderr))
 
     def report(self, title, predictions, opened=None, writes_files=True):
         """Reports one evaluation.
@@ -60,8 +48,9 @@ class Results:
           writes_files: bool, whether to write files to the summary_dir.
         """
         spec = predictions.pipeline.spec
-        # Record files do not tell which images they hold.
-        kind = "stored" if spec.note else self._images
+        kind = "held-out" if self._config.validate else "test"
+        if spec.note:  # record files do not tell which images they hold
+            kind = "stored"
         noun = "pairs" if spec.num_targets == 2 else "images"
         images = f"{kind} {noun} of {predictions.dataset}"
         score = predictions.score
@@ -78,21 +67,16 @@ class Results:
         if writes_files and opened is not None:
             self._write_summaries(predictions, opened)
 
-    def report_mean(self, scores):
-        """Prints the mean error of several checkpoints."""
-        if self._is_json:
-            return
-        errors = [score.wrong_percent for score in scores]
-        deviation = statistics.stdev(errors)
-        print(
-            f"Mean of {len(errors)}: wrong percent: "
-            f"{statistics.mean(errors):.2f} ± {deviation:.2f}%",
-            flush=True,
-        )
-
     def _document(self, images, predictions, opened):
-        score = predictions.score
+        score, matrix = predictions.score, predictions.confusion_matrix
         has_loss = score.loss is not None and math.isfinite(score.loss)
+        by_class = zip(
+            predictions.pipeline.spec.names,
+            predictions.labels.sum(axis=0),
+            np.diag(matrix),
+            matrix.sum(axis=0),
+            strict=True,
+        )
         return {
             "checkpoint": str(
                 opened.path if opened else self._config.checkpoint
@@ -103,7 +87,16 @@ class Results:
             "loss": score.loss if has_loss else None,
             "wrong": score.wrong,
             "wrong_percent": score.wrong_percent,
-            **_by_class(predictions),
+            "classes": [
+                {
+                    "class": name,
+                    "labels": int(labels),
+                    "found": int(found),
+                    "predictions": float(predicted),
+                }
+                for name, labels, found, predicted in by_class
+            ],
+            "confusion_matrix": matrix.tolist(),
             "seconds": opened.training.get("seconds") if opened else None,
             "images_per_second": predictions.images_per_second,
         }
@@ -132,19 +125,16 @@ class Results:
         )
         if opened.architecture is not None:
             self._writer.hparams(opened)
-        wrong = wrong_examples(
-            *(predictions.labels, predictions.logits),
-            predictions.pipeline.spec.num_targets,
-        )
+        title = f"Step {step}"
         drawn = {
-            "confusion_matrix": _confusion_matrix(predictions, f"Step {step}"),
+            "confusion_matrix": _confusion_matrix(predictions, title),
             "wrong_predictions": pictures.wrong_predictions_png(
-                predictions, wrong, f"Step {step}"
+                predictions, predictions.wrong, title
             ),
         }
-        for name, png in drawn.items():
+        for tag, png in drawn.items():
             if png is not None:
-                self._writer.image(name, png, step)
+                self._writer.image(tag, png, step)
         curves = pictures.learning_curve_png(self._config.summary_dir)
         summary_dir = pathlib.Path(self._config.summary_dir)
         write_file(summary_dir / "learning_curve.png", curves)
@@ -157,27 +147,3 @@ def _confusion_matrix(predictions, title):
         predictions.pipeline.spec.names,
         f"{title}: {score.wrong} of {score.num_examples} wrong",
     )
-
-
-def _by_class(predictions):
-    """Labels, hits and predictions of each class, and the confusion matrix."""
-    matrix = predictions.confusion_matrix
-    counts = zip(
-        predictions.pipeline.spec.names,
-        predictions.labels.sum(axis=0),
-        np.diag(matrix),
-        matrix.sum(axis=0),
-        strict=True,
-    )
-    return {
-        "classes": [
-            {
-                "class": name,
-                "labels": int(labels),
-                "found": int(found),
-                "predictions": float(predicted),
-            }
-            for name, labels, found, predicted in counts
-        ],
-        "confusion_matrix": matrix.tolist(),
-    }

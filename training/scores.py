@@ -5,6 +5,8 @@ ones the lower. Logits that are not finite predict nothing.
 """
 
 import dataclasses
+import functools
+import typing
 
 import numpy as np
 
@@ -66,55 +68,75 @@ class Score:
         )
 
 
-def score(labels, logits, num_targets):
-    """The `Score` of predictions.
-
-    Args:
-      labels: array [N, classes], k-hot with `num_targets` ones.
-      logits: array [N, classes].
-      num_targets: int.
-    """
-    hits = _num_hits(labels, logits, num_targets)
-    correct, almost = hits >= num_targets, hits >= 1
-    present = ((logits > PRESENT_LENGTH) | (labels == 0)).all(axis=-1)
-    counts = [int(c.sum()) for c in (correct, almost, correct & present)]
-    return Score(len(labels), *counts)
-
-
-def wrong_examples(labels, logits, num_targets):
-    """Indices of the examples that are not correct, ascending."""
-    return np.flatnonzero(_num_hits(labels, logits, num_targets) < num_targets)
-
-
-def _num_hits(labels, logits, num_targets):
-    classes = predicted_classes(logits, num_targets)
-    hits = np.take_along_axis(labels, classes, axis=-1).sum(axis=-1)
-    return hits * np.isfinite(logits).all(axis=-1)
-
-
 def predicted_classes(logits, num_targets):
     """Int array [..., num_targets], that of the largest logit first."""
     order = np.argsort(-logits, axis=-1, kind="stable")
     return order[..., :num_targets]
 
 
-def confusion_matrix(labels, logits, num_targets):
-    """How often each class is predicted for each label.
+@dataclasses.dataclass(frozen=True)
+class Predictions:
+    """Predictions for a whole split.
 
-    A label that is predicted counts on the diagonal. With several targets the
-    missed labels are shared equally among the wrong predictions, so that a
-    row sums to the labels of its class.
-
-    Returns:
-      float64 array [classes, classes]: rows are labels, columns predictions.
+    Attributes:
+      labels: float32 array [N, classes], k-hot.
+      logits: float32 array [N, classes].
+      losses: float32 array [N]; None for an ensemble.
+      pipeline: `Pipeline` of the images.
+      dataset: string, the name of the data set.
+      images_per_second: float, of the evaluation.
     """
-    finite = np.isfinite(logits).all(axis=-1)
-    labels, logits = labels[finite].astype(bool), logits[finite]
-    predicted = np.zeros_like(labels)
-    classes = predicted_classes(logits, num_targets)
-    np.put_along_axis(predicted, classes, True, axis=-1)
-    hits = labels & predicted
-    missed = (labels & ~hits).astype(float)
-    spurious = (predicted & ~hits).astype(float)
-    shares = missed / np.maximum(missed.sum(axis=-1, keepdims=True), 1)
-    return np.diag(hits.sum(axis=0)) + shares.T @ spurious
+
+    labels: np.ndarray
+    logits: np.ndarray
+    losses: np.ndarray | None
+    pipeline: typing.Any
+    dataset: str
+    images_per_second: float
+
+    @functools.cached_property
+    def score(self):
+        """The `Score`."""
+        hits = self._num_hits
+        correct, almost = hits >= self._num_targets, hits >= 1
+        is_long = self.logits > PRESENT_LENGTH
+        confident = correct & (is_long | (self.labels == 0)).all(axis=-1)
+        counts = [int(c.sum()) for c in (correct, almost, confident)]
+        loss = None if self.losses is None else float(self.losses.mean())
+        return Score(len(self.labels), *counts, loss)
+
+    @property
+    def wrong(self):
+        """Indices of the examples that are not correct, ascending."""
+        return np.flatnonzero(self._num_hits < self._num_targets)
+
+    @functools.cached_property
+    def confusion_matrix(self):
+        """How often each class is predicted for each label.
+
+        A label that is predicted counts on the diagonal. With several targets
+        the missed labels are shared equally among the wrong predictions, so
+        that a row sums to the labels of its class.
+
+        float64 array [classes, classes]: rows are labels, columns predictions.
+        """
+        finite = np.isfinite(self.logits).all(axis=-1)
+        labels, logits = self.labels[finite].astype(bool), self.logits[finite]
+        predicted = np.zeros_like(labels)
+        classes = predicted_classes(logits, self._num_targets)
+        np.put_along_axis(predicted, classes, True, axis=-1)
+        hits = labels & predicted
+        missed = (labels & ~hits).astype(float)
+        spurious = (predicted & ~hits).astype(float)
+        shares = missed / np.maximum(missed.sum(axis=-1, keepdims=True), 1)
+        return np.diag(hits.sum(axis=0)) + shares.T @ spurious
+
+    @property
+    def _num_targets(self):
+        return self.pipeline.spec.num_targets
+
+    @property
+    def _num_hits(self):
+        classes = predicted_classes(self.logits, self._num_targets)
+        hits = np.take_along_axis(self.labels, classes, axis=-1).sum(axis=-1)
+        return hits * np.isfinite(self.logits).all(axis=-1)

@@ -1,15 +1,21 @@
+import types
+
 import numpy as np
 import pytest
 
-from training.scores import (
-    Score,
-    confusion_matrix,
-    predicted_classes,
-    score,
-    wrong_examples,
-)
+from training.scores import Predictions, Score, predicted_classes
 
 RNG = np.random.default_rng(4)
+
+
+def predictions(labels, logits, num_targets):
+    spec = types.SimpleNamespace(num_targets=num_targets)
+    pipeline = types.SimpleNamespace(spec=spec)
+    return Predictions(labels, logits, None, pipeline, "a data set", 1.0)
+
+
+def score(labels, logits, num_targets):
+    return predictions(labels, logits, num_targets).score
 
 
 def random_logits_and_labels(num_targets, count=500, num_classes=6):
@@ -38,7 +44,8 @@ def test_confusion_matrix_of_one_target_by_hand():
         ]
     )
     np.testing.assert_array_equal(
-        confusion_matrix(labels, logits, 1), [[1, 1, 0], [0, 0, 1], [1, 0, 1]]
+        predictions(labels, logits, 1).confusion_matrix,
+        [[1, 1, 0], [0, 0, 1], [1, 0, 1]],
     )
 
 
@@ -52,7 +59,7 @@ def test_confusion_matrix_of_two_targets_by_hand():
         ]
     )
     np.testing.assert_array_equal(
-        confusion_matrix(labels, logits, 2),
+        predictions(labels, logits, 2).confusion_matrix,
         [
             [1, 0, 1 + 1 / 2, 1 / 2],
             [0, 2, 1 / 2, 1 / 2],
@@ -65,7 +72,7 @@ def test_confusion_matrix_of_two_targets_by_hand():
 @pytest.mark.parametrize("num_targets", [1, 2, 3])
 def test_confusion_matrix_sums_to_labels_and_to_predictions(num_targets):
     labels, logits = random_logits_and_labels(num_targets)
-    matrix = confusion_matrix(labels, logits, num_targets)
+    matrix = predictions(labels, logits, num_targets).confusion_matrix
     predicted, hits = np.zeros(6), np.zeros(6)
     for label, logit in zip(labels, logits, strict=True):
         ranking = sorted(range(6), key=lambda c: (-logit[c], c))
@@ -81,7 +88,7 @@ def test_confusion_matrix_sums_to_labels_and_to_predictions(num_targets):
 def test_wrong_examples_are_those_that_the_score_counts(num_targets):
     labels, logits = random_logits_and_labels(num_targets)
     logits[7, 2], logits[8] = np.inf, np.nan
-    wrong = wrong_examples(labels, logits, num_targets)
+    wrong = predictions(labels, logits, num_targets).wrong
     assert {7, 8} <= set(wrong)
     assert 100 < len(wrong) == score(labels, logits, num_targets).wrong < 500
     right = np.setdiff1d(np.arange(500), wrong)

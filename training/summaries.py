@@ -19,7 +19,7 @@ _NUM_BUCKETS = 30
 _NUM_IMAGES = 10
 # Names of the weights of Keras' layers, and the reference's.
 _LEAVES = {"kernel": "weights", "bias": "biases"}
-_CURVE_COLUMNS = "step,loss,accuracy\n"
+_CURVE_COLUMNS = "step,loss,accuracy"
 
 
 class SummaryWriter:
@@ -52,17 +52,14 @@ class SummaryWriter:
                 self._curve = Curve(self._directory / "curve.csv")
             self._curve.add(step, values["loss"], values["accuracy"])
 
-    def hparams(self, metadata):
-        """Writes the settings for TensorBoard's HParams page.
-
-        Args:
-          metadata: `checkpoint.Metadata`.
-        """
+    def hparams(self, checkpoint):
+        """Writes a `Checkpoint`'s settings for TensorBoard's HParams page."""
+        architecture = checkpoint.architecture
         settings = {
-            "model": metadata.architecture.model,
-            "num_targets": metadata.architecture.num_targets,
-            **dataclasses.asdict(metadata.architecture.hparams),
-            **metadata.training,
+            "model": architecture.model,
+            "num_targets": architecture.num_targets,
+            **dataclasses.asdict(architecture.hparams),
+            **checkpoint.training,
         }
         settings = {k: v for k, v in settings.items() if v is not None}
         folder = self._directory.resolve()
@@ -77,28 +74,23 @@ class SummaryWriter:
         with self._writing():
             tf.summary.image(tag, image[tf.newaxis], step)
 
-    def weights(self, model, step):
-        """Writes mean, stddev, min, max and a histogram of each weight."""
+    def layers(self, model, images, step):
+        """Writes statistics of each weight and of each layer's output."""
+        activations = model.activations(images)
         with self._writing():
             for weight in model.trainable_weights:
                 values = _to_numpy(weight)
                 tag = tf1_name(weight)
-                for name in ("mean", "std", "min", "max"):
-                    label = "stddev" if name == "std" else name
-                    value = getattr(values, name)()
-                    tf.summary.scalar(f"{tag}/{label}", value, step)
+                tf.summary.scalar(f"{tag}/mean", values.mean(), step)
+                tf.summary.scalar(f"{tag}/stddev", values.std(), step)
+                tf.summary.scalar(f"{tag}/min", values.min(), step)
+                tf.summary.scalar(f"{tag}/max", values.max(), step)
                 _write_histogram(f"{tag}/histogram", values, step)
-
-    def activations(self, model, x, step):
-        """Writes a histogram and the share of zeros of each layer's output."""
-        activations = model.activations(x[keys.IMAGES])
-        with self._writing():
             for name, tensor in activations.items():
                 values = _to_numpy(tensor)
                 _write_histogram(f"{name}/activation", values, step)
-                tf.summary.scalar(
-                    f"{name}/sparsity", np.mean(values == 0), step
-                )
+                zeros = np.mean(values == 0)
+                tf.summary.scalar(f"{name}/sparsity", zeros, step)
 
     def reconstructions(self, model, x, y, step):
         """Writes input, target and reconstruction, stacked.
@@ -108,9 +100,6 @@ class SummaryWriter:
         from visualisation.drawing import to_rgb
 
         outputs = model(x)
-        names = [name for name in keys.RECONS_BY_TARGET if name in outputs]
-        if not names:
-            return
         columns = [
             np.concatenate(
                 [
@@ -119,15 +108,15 @@ class SummaryWriter:
                 ],
                 axis=1,
             )
-            for name in names
+            for name in keys.RECONS_BY_TARGET
+            if name in outputs
         ]
+        if not columns:
+            return
         pictures = [to_rgb(one) for one in np.concatenate(columns, axis=2)]
         with self._writing():
             tf.summary.image(
-                "reconstruction",
-                np.stack(pictures),
-                step,
-                max_outputs=_NUM_IMAGES,
+                "reconstruction", np.stack(pictures), step, _NUM_IMAGES
             )
 
 
@@ -138,12 +127,9 @@ def tf1_name(variable):
 
 
 class Curve:
-    """Loss and accuracy by step in a CSV file.
+    """Loss and accuracy by step in a CSV file, which may exist.
 
     After a resume, steps that are repeated replace their earlier rows.
-
-    Args:
-      path: `pathlib.Path` of the file, which may exist.
     """
 
     def __init__(self, path):
@@ -151,25 +137,26 @@ class Curve:
         self._rows = {}
         if path.exists():
             with reading(path):
-                lines = path.read_text().splitlines()[1:]
-                # A killed process may have left half a line.
-                complete = [line for line in lines if line.count(",") == 2]
-                self._rows = {int(row.split(",")[0]): row for row in complete}
-        self._last = max(self._rows, default=-1)
-        self._is_complete = False  # until the first row rewrites the file
+                for row in path.read_text().splitlines()[1:]:
+                    # A killed process may have left half a line.
+                    if row.count(",") == 2:
+                        self._rows[int(row.split(",")[0])] = row
+        self._rewrite()
+
+    def _rewrite(self):
+        self._rows = dict(sorted(self._rows.items()))
+        lines = [_CURVE_COLUMNS, *self._rows.values()]
+        write_file(self._path, "".join(f"{line}\n" for line in lines))
 
     def add(self, step, loss, accuracy):
         """Writes a row."""
-        is_next = self._is_complete and step > self._last
-        self._last = max(step, self._last)
-        self._is_complete = True
+        is_next = step > next(reversed(self._rows), -1)
         self._rows[step] = f"{step},{loss:.6g},{accuracy:.6g}"
         if is_next:
             with writing(self._path), self._path.open("a") as file:
                 file.write(f"{self._rows[step]}\n")
         else:
-            rows = [f"{self._rows[s]}\n" for s in sorted(self._rows)]
-            write_file(self._path, "".join([_CURVE_COLUMNS, *rows]))
+            self._rewrite()
 
 
 def _write_histogram(tag, values, step):
@@ -194,15 +181,9 @@ def training_scalars(logs, batch_size):
 
     `loss` is the reference's total_loss, under the name that evaluations use.
     """
-    scalars = {
-        "batch_classification_cost": logs["batch_classification_cost"],
-        "loss": logs["loss"],
-        "total_loss": logs["loss"],
-        "accuracy": logs["accuracy"],
-        # The reference counts per batch.
-        "correct_prediction_batch": logs["accuracy"] * batch_size,
-        "almost_correct_batch": logs["almost_accuracy"] * batch_size,
-    }
-    if "reconstruction_error" in logs:
-        scalars["reconstruction_error"] = logs["reconstruction_error"]
+    scalars = {**logs, "total_loss": logs["loss"]}
+    # The reference counts per batch.
+    scalars["correct_prediction_batch"] = logs["accuracy"] * batch_size
+    almost = scalars.pop("almost_accuracy")
+    scalars["almost_correct_batch"] = almost * batch_size
     return scalars

@@ -7,7 +7,7 @@ from input_data.features import ImageShape
 from models.capsule import HParams
 from testing.events import events_of, hparams_row
 from training import summaries
-from training.checkpoint import Architecture, Metadata
+from training.checkpoint import Architecture, Checkpoint
 
 
 def written(folder, write):
@@ -71,7 +71,7 @@ def test_settings_are_on_the_hparams_page(tmp_path):
         "capsule", ImageShape(28, 28, 1, 10), 1, HParams(learning_rate=0.01)
     )
     writer = summaries.SummaryWriter(directory)
-    writer.hparams(Metadata(0, architecture, {"seed": 7, "pad": None}))
+    writer.hparams(Checkpoint(0, architecture, {"seed": 7, "pad": None}))
     row, settings = hparams_row(directory)
     assert row == "run/train"
     assert settings["learning_rate"].number_value == 0.01

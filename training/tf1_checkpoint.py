@@ -26,8 +26,8 @@ from models.registry import MODELS
 from training.summaries import tf1_name
 
 STEP = "global_step"
-# Names of Adam's moments: the reference's suffix and Keras'.
-_SLOTS = {"/Adam": "_momentum", "/Adam_1": "_velocity"}
+# Suffixes of the names of Adam's moments.
+_SLOTS = ("/Adam", "/Adam_1")
 
 
 class Tf1Checkpoint:
@@ -55,13 +55,10 @@ class Tf1Checkpoint:
             self._reader = tf.train.load_checkpoint(str(path))
             self._shapes = self._reader.get_variable_to_shape_map()
             self.step = int(self._reader.get_tensor(STEP))
-        self.has_slots = any(n.endswith(tuple(_SLOTS)) for n in self._shapes)
+        self.has_slots = any(n.endswith(_SLOTS) for n in self._shapes)
 
     def check_same_data(self, config, spec):
         """Does nothing: the data set is not recorded."""
-
-    def require_same_network(self, architecture):
-        """Does nothing: `load` compares the shapes."""
 
     def load(self, model, architecture):
         """Loads weights, and Adam's moments if the model is compiled.
@@ -70,51 +67,46 @@ class Tf1Checkpoint:
           UserError: for variables that are missing, unexpected or of another
             shape; the model is then unchanged.
         """
-        weights = {tf1_name(v): v for v in model.trainable_variables}
+        variables = model.trainable_variables
+        names = [tf1_name(variable) for variable in variables]
+        self._require_shapes(dict(zip(names, variables, strict=True)))
         layouts = _layouts(model, architecture)
+        parts = {"": variables}
         optimizer = getattr(model, "optimizer", None)
-        slots = {}
         if optimizer is not None and self.has_slots:
-            optimizer.build(model.trainable_variables)
-            by_path = {v.path.partition("/")[2]: v for v in optimizer.variables}
-            slots = {
-                (name, suffix): by_path[v.path.replace("/", "_") + keras_suffix]
-                for name, v in weights.items()
-                for suffix, keras_suffix in _SLOTS.items()
-            }
-        self._require_shapes(weights, layouts)
-        targets = {(name, ""): variable for name, variable in weights.items()}
-        with reading(self.path):
-            for (name, suffix), variable in {**targets, **slots}.items():
-                value = self._reader.get_tensor(name + suffix)
-                if name in layouts:
-                    sizes, order = layouts[name]
-                    value = value.reshape(sizes).transpose(order)
-                variable.assign(value.reshape(variable.shape))
-        if slots:
+            optimizer.build(variables)
             optimizer.iterations.assign(self.step)
+            moments = optimizer._momentums, optimizer._velocities
+            parts |= dict(zip(_SLOTS, moments, strict=True))
+        with reading(self.path):
+            for suffix, part in parts.items():
+                for name, variable in zip(names, part, strict=True):
+                    value = self._reader.get_tensor(name + suffix)
+                    if name in layouts:
+                        sizes, order = layouts[name]
+                        value = value.reshape(sizes).transpose(order)
+                    variable.assign(value.reshape(variable.shape))
 
-    def _require_shapes(self, weights, layouts):
-        found = {
-            name
-            for name in self._shapes
+    def _require_shapes(self, weights):
+        saved = {
+            name: [size for size in shape if size != 1]
+            for name, shape in self._shapes.items()
             if not name.endswith((STEP, "_power", *_SLOTS))
         }
-        problems = [f"missing {name}" for name in weights.keys() - found]
-        problems += [f"unexpected {name}" for name in found - weights.keys()]
-        for name in found & weights.keys():
-            shape = tuple(s for s in self._shapes[name] if s != 1)
-            expected = tuple(s for s in weights[name].shape if s != 1)
-            if shape != expected:
-                problems.append(
-                    f"{name} is {self._shapes[name]}, not "
-                    f"{list(weights[name].shape)}"
-                )
+        expected = {
+            name: [size for size in variable.shape if size != 1]
+            for name, variable in weights.items()
+        }
+        problems = [
+            f"{name} has shape {saved.get(name)}, not {expected.get(name)}"
+            for name in sorted(saved.keys() | expected.keys())
+            if saved.get(name) != expected.get(name)
+        ]
         if problems:
             raise UserError(
                 f"{self.path} does not fit this network: "
-                f"{'; '.join(sorted(problems)[:5])}. Describe the network by "
-                "--model, --hparams_override and the data flags"
+                f"{'; '.join(problems[:5])}. Describe the network by --model, "
+                "--hparams_override and the data flags"
             )
 
 
@@ -136,8 +128,6 @@ def _layouts(model, architecture):
     if architecture.model == "baseline":
         _, height, width, channels = model.pool(activations["conv2"]).shape
         return {"fc1/weights": ((channels, height, width, -1), (1, 2, 0, 3))}
-    if architecture.model != "capsule":
-        raise UserError(f"the reference has no model {architecture.model}")
     _, height, width, num_types, atoms = activations["conv_capsule1"].shape
     pixels = (shape.depth, shape.height, shape.width)
     return {
@@ -174,27 +164,26 @@ def convert(source, directory, network):
     from models.optimizer import compile_model
     from training import checkpoint
 
-    architecture = checkpoint.Architecture.from_strings(
-        network.model,
+    architecture = checkpoint.Architecture.from_config(
+        network,
         ImageShape(
             network.height, network.width, network.depth, network.num_classes
         ),
         network.num_targets,
-        network.hparams_override,
     )
     tf1 = Tf1Checkpoint(source)
     model = architecture.build()
     compile_model(model, max_steps=1)
     tf1.load(model, architecture)
     model.optimizer.iterations.assign(tf1.step)
-    unknown = ("dataset", "validate", "seed", "batch_size", "max_steps")
     training = {
-        **dict.fromkeys(unknown),
+        "dataset": None,
+        "max_steps": None,
         "converted_from": str(source),
         "optimizer_state": tf1.has_slots,
     }
-    metadata = checkpoint.Metadata(tf1.step, architecture, training)
-    return checkpoint.save(make_folder(directory), model, metadata)
+    converted = checkpoint.Checkpoint(tf1.step, architecture, training)
+    return checkpoint.save(make_folder(directory), model, converted)
 
 
 def main(arguments):

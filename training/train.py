@@ -1,56 +1,30 @@
-"""Training: `fit` on the batches of the remaining steps."""
+"""Training: `fit`, and what follows each step."""
 
 import contextlib
 import dataclasses
 import pathlib
 import shlex
+import sys
+import time
 
 import keras
+import numpy as np
+from tqdm import tqdm
 
 from common.errors import Interrupted, UserError, handling_signals
 from common.files import make_folder, remove_partial, sole_trainer
-from config import Config
+from input_data import features as keys
 from input_data import registry
-from input_data.pipeline import Pipeline
 from models.optimizer import compile_model
 from models.registry import model_class
 from training import checkpoint
-from training.callbacks import TrainingCallback
-from training.devices import OneDevice
+from training.summaries import SummaryWriter, training_scalars
+
+# Verbose summaries are written with every tenth point of the curves.
+_VERBOSE_EVERY = 10
 
 
-@dataclasses.dataclass(frozen=True)
-class Job:
-    """Settings, data, network and devices of one training."""
-
-    config: Config
-    strategy: OneDevice
-    pipeline: Pipeline
-    architecture: checkpoint.Architecture
-    directory: pathlib.Path
-
-    def metadata(self, step, seconds):
-        """What the checkpoint of a step records."""
-        spec = self.pipeline.spec
-        training = {
-            **self.config.recorded(),
-            **spec.split_fingerprints,
-            "num_images": spec.num_images,
-            "seconds": seconds,
-        }
-        return checkpoint.Metadata(
-            step, self.architecture, training, spec.class_names
-        )
-
-    def schedule(self):
-        """The learning rate by step."""
-        cls = model_class(self.architecture.model)
-        return cls.make_schedule(
-            self.architecture.hparams, self.config.max_steps
-        )
-
-
-def train(config, strategy=None, evaluate=None):
+def train(config, strategy, evaluate=None):
     """Trains to `max_steps`, from the newest checkpoint if there is one.
 
     Checkpoints and event files go to `<summary_dir>/train`. SIGTERM, Ctrl-C
@@ -58,7 +32,7 @@ def train(config, strategy=None, evaluate=None):
 
     Args:
       config: `Config`.
-      strategy: `devices.OneDevice`, the default, or one of its subclasses.
+      strategy: `devices.OneDevice` or one of its subclasses.
       evaluate: function of the path of a checkpoint, called every
         `eval_every` steps and after the last.
 
@@ -67,176 +41,298 @@ def train(config, strategy=None, evaluate=None):
         the loss becomes infinite or NaN.
       Interrupted: after a signal.
     """
-    evaluation_command = config.evaluation_command()
-    strategy = strategy or OneDevice()
     directory = make_folder(pathlib.Path(config.summary_dir) / "train")
-    lock = contextlib.nullcontext()
-    if strategy.is_first:
-        lock = sole_trainer(directory)
-    with lock, StopSignal() as stop:
+    stop = StopSignal()
+    with contextlib.ExitStack() as contexts:
         if strategy.is_first:
+            contexts.enter_context(sole_trainer(directory))
             remove_partial(directory)
-        job = _prepare(config, strategy, directory)
-        config = job.config
-        with strategy.scope():
-            model = job.architecture.build(config.seed)
-            compile_model(model, config.max_steps)
-            start, seconds = _resume(job, model)
-        latest = checkpoint.checkpoint_path(directory, start)
-        is_evaluated = config.eval_every and start % config.eval_every == 0
-        if is_evaluated and start < config.max_steps and latest.exists():
-            evaluate(latest)  # in case that the evaluation was interrupted
-        callback = TrainingCallback(job, start, seconds, stop, evaluate)
-        if start < config.max_steps:
-            batches = job.pipeline.training_batches(
-                config.batch_size, config.seed, start, config.max_steps
-            )
-            with job.pipeline.user_errors():
-                model.fit(
-                    strategy.shard(batches),
-                    callbacks=[callback],
-                    shuffle=False,  # the pipeline shuffles
-                    verbose=0,
-                )
-        step = int(keras.ops.convert_to_numpy(model.optimizer.iterations))
-        path = checkpoint.checkpoint_path(directory, step)
-        if step < config.max_steps:
-            raise Interrupted(
-                f"Stopped at step {step}, saved {path}", stop.number
-            )
-        if step > start:
-            seconds = callback.seconds()
-        if strategy.is_first:
-            from training import record
-
-            # An earlier run may have been killed before it wrote the record.
-            if step > start or not record.path_of(config).exists():
-                rate = callback.images_per_second
-                record.write(job, model, seconds, rate)
-        if config.eval_every:
-            evaluate(path)
-    print(f"Trained to step {step}: {path}")
-    if step > start:
+        contexts.enter_context(handling_signals(stop))
+        training = Training(config, strategy, directory, stop, evaluate)
+        training.run()
+    print(f"Trained to step {training.step}: {training.path}")
+    if training.step > training.start:
         print(
-            f"{step - start} steps in {seconds:.0f} s, "
-            f"{callback.images_per_second:,.0f} images/s\n"
+            f"{training.step - training.start} steps in "
+            f"{training.seconds:.0f} s, "
+            f"{training.images_per_second:,.0f} images/s\n"
             f"Curves: tensorboard --logdir={shlex.quote(config.summary_dir)}\n"
-            f"Evaluate by: {evaluation_command}"
+            f"Evaluate by: {config.evaluation_command()}"
         )
-        if job.pipeline.spec.note is not None:
-            print(job.pipeline.spec.note)
-
-
-def _prepare(config, strategy, directory):
-    latest = checkpoint.latest_valid(directory)
-    if latest is not None:
-        config = config.with_defaults_from(latest.training)
-    if config.eval_every and strategy.count > 1:
-        raise UserError("--eval_every is for one device")
-    strategy.require_even_split(config.batch_size)
-    pipeline = registry.load(
-        config.dataset_name, config.split(train=True), config
-    )
-    if config.pad is None:  # record files know their padding
-        config = dataclasses.replace(config, pad=pipeline.spec.pad)
-    architecture = checkpoint.Architecture.from_config(config, pipeline.spec)
-    print(
-        f"Training {architecture.model} on {config.dataset_name}: "
-        f"{pipeline.spec.num_images} images"
-    )
-    return Job(config, strategy, pipeline, architecture, directory)
-
-
-def _resume(job, model):
-    """Loads the newest checkpoint; returns its step and training time."""
-    config, strategy = job.config, job.strategy
-    latest = None
-    if strategy.is_first:
-        latest = checkpoint.latest_valid(job.directory, quarantine=True)
-    # In a cluster only the first process knows.
-    step = strategy.largest(latest.step if latest else -1)
-    if step < 0:
-        return _initialize(job, model), 0.0
-    latest = latest or checkpoint.open_checkpoint(
-        checkpoint.checkpoint_path(job.directory, step)
-    )
-    dataset = latest.training.get("dataset")
-    if dataset not in (None, config.dataset_name):
-        raise UserError(
-            f"{latest.path} was trained on {dataset}, not on "
-            f"{config.dataset_name}; choose another --summary_dir, and "
-            "--init_checkpoint to start from its weights"
-        )
-    latest.check_same_data(config, job.pipeline.spec)
-    if not latest.has_slots:
-        raise UserError(
-            f"{latest.path} has no optimizer state; choose another "
-            "--summary_dir, and start from it by --init_checkpoint"
-        )
-    if step > config.max_steps:
-        raise UserError(f"{latest.path} is beyond --max_steps")
-    latest.load(model, job.architecture)
-    print(f"Resuming from {latest.path}")
-    _note_differences(latest, job)
-    return step, latest.training.get("seconds", 0.0)
-
-
-def _note_differences(latest, job):
-    before = dataclasses.asdict(latest.architecture.hparams)
-    now = dataclasses.asdict(job.architecture.hparams)
-    if "converted_from" not in latest.training:
-        before |= latest.training
-        now |= job.metadata(0, before.get("seconds")).training
-    ignored = {"of_files"}
-    if now["schedule"] == "exponential":  # it does not depend on max_steps
-        ignored.add("max_steps")
-    for name, value in now.items():
-        if name not in ignored and before.get(name, value) != value:
-            print(f"Note: {name} was {before[name]} and is now {value}")
-
-
-def _initialize(job, model):
-    """Loads `init_checkpoint`, if there is one; returns the first step.
-
-    A checkpoint without optimizer state starts at step 0, as Adam corrects its
-    moments for the number of steps.
-    """
-    config, path = job.config, job.config.init_checkpoint
-    if path is None:
-        return 0
-    source = checkpoint.open_checkpoint(path)
-    source.check_same_data(config, job.pipeline.spec)
-    source.load(model, job.architecture)
-    step = source.step if source.has_slots else 0
-    if config.init_weights_only:
-        step = 0
-        compile_model(model, config.max_steps)  # a new optimizer
-    model.optimizer.iterations.assign(step)
-    if step >= config.max_steps:
-        raise UserError(f"{path} is at step {step}; raise --max_steps")
-    print(f"Starting from {path} at step {step}")
-    return step
+        if training.pipeline.spec.note is not None:
+            print(training.pipeline.spec.note)
 
 
 class StopSignal:
-    """Notes the first signal that ends a command; the second one raises.
+    """Notes the first signal; the second one raises.
 
     Attributes:
       number: int, the signal, or None.
     """
 
-    def __init__(self):
-        self.number = None
-        self._handling = handling_signals(self._handle)
+    number = None
 
-    def __enter__(self):
-        self._handling.__enter__()
-        return self
-
-    def __exit__(self, *exception):
-        self._handling.__exit__(*exception)
-
-    def _handle(self, number, frame):
+    def __call__(self, number, frame):
         if self.number is not None:
             raise Interrupted("Stopped without saving", number)
         self.number = number
+
+
+class Training(keras.callbacks.Callback):
+    """One training: its settings and data, and what follows each step.
+
+    Attributes:
+      start: int, steps done before this run.
+      step: int, steps done.
+      seconds: float, training time, including that of earlier runs, without
+        evaluations and the first step of a run, which is traced and compiled.
+      images_per_second: float, in this run, or None before it has steps.
+    """
+
+    def __init__(self, config, strategy, directory, stop, evaluate):
+        super().__init__()
+        self._directory, self._strategy = directory, strategy
+        self._stop, self._evaluate = stop, evaluate
+        self._latest = checkpoint.latest_valid(directory, strategy.is_first)
+        if self._latest is not None:
+            config = config.with_defaults_from(self._latest.training)
+        if config.eval_every and strategy.count > 1:
+            raise UserError("--eval_every is for one device")
+        if config.batch_size % strategy.count:
+            raise UserError(
+                f"--batch_size={config.batch_size} cannot be split over "
+                f"{strategy.count} devices"
+            )
+        self.pipeline = registry.load(
+            config.dataset_name, config.split(train=True), config
+        )
+        spec = self.pipeline.spec
+        if config.pad is None:  # record files know their padding
+            config = dataclasses.replace(config, pad=spec.pad)
+        self._config = config
+        self._architecture = checkpoint.Architecture.from_config(
+            config, spec.shape, spec.num_targets
+        )
+        print(
+            f"Training {self._architecture.model} on {config.dataset_name}: "
+            f"{spec.num_images} images"
+        )
+        self.step, self.seconds, self.images_per_second = 0, 0.0, None
+
+    @property
+    def path(self):
+        """The path of the checkpoint of this step."""
+        return checkpoint.checkpoint_path(self._directory, self.step)
+
+    def _checkpoint(self):
+        """The `Checkpoint` of this step."""
+        spec = self.pipeline.spec
+        training = {
+            **self._config.recorded(),
+            **spec.split_fingerprints,
+            "num_images": spec.num_images,
+            "seconds": self.seconds,
+        }
+        return checkpoint.Checkpoint(
+            self.step, self._architecture, training, spec.class_names
+        )
+
+    def run(self):
+        """Trains the remaining steps; see `train`."""
+        config = self._config
+        with self._strategy.scope():
+            model = self._architecture.build(config.seed)
+            compile_model(model, config.max_steps)
+            if self._latest:
+                self._resume(model)
+            elif config.init_checkpoint:
+                self._initialize(model)
+        self.start = self.step
+        if self._is_evaluated() and self._latest and not self._is_last():
+            self._evaluate(self.path)  # in case that this was interrupted
+        if not self._is_last():
+            batches = self.pipeline.training_batches(
+                config.batch_size, config.seed, self.start, config.max_steps
+            )
+            with self.pipeline.user_errors():
+                model.fit(
+                    self._strategy.shard(batches),
+                    callbacks=[self],
+                    shuffle=False,  # the pipeline shuffles
+                    verbose=0,
+                )
+        if not self._is_last():
+            raise Interrupted(
+                f"Stopped at step {self.step}, saved {self.path}",
+                self._stop.number,
+            )
+        if self._strategy.is_first:
+            from training import record
+
+            # An earlier run may have been killed before it wrote the record.
+            path = self._directory.with_name("run.json")
+            if self.step > self.start or not path.exists():
+                record.write(
+                    *(path, config, model, self._architecture.shape),
+                    *(self.seconds, self.images_per_second),
+                )
+        if config.eval_every:
+            self._evaluate(self.path)
+
+    def _is_last(self):
+        return self.step == self._config.max_steps
+
+    def _is_evaluated(self):
+        every = self._config.eval_every
+        return every is not None and self.step % every == 0
+
+    def _resume(self, model):
+        """Loads the newest checkpoint."""
+        config, latest = self._config, self._latest
+        dataset = latest.training.get("dataset") or config.dataset_name
+        before = dataset, latest.architecture.num_targets, latest.has_slots
+        now = config.dataset_name, self._architecture.num_targets, True
+        if before != now:
+            raise UserError(
+                f"{latest.path} is of another --dataset or --num_targets, or "
+                "has no optimizer state; choose another --summary_dir, and "
+                "--init_checkpoint to start from its weights"
+            )
+        latest.check_same_data(config, self.pipeline.spec)
+        if latest.step > config.max_steps:
+            raise UserError(f"{latest.path} is beyond --max_steps")
+        latest.load(model, self._architecture)
+        print(f"Resuming from {latest.path}")
+        self.step = latest.step
+        self.seconds = latest.training.get("seconds", 0.0)
+        before = dataclasses.asdict(latest.architecture.hparams)
+        now = dataclasses.asdict(self._architecture.hparams)
+        if "converted_from" not in latest.training:
+            before |= latest.training
+            now |= self._checkpoint().training
+        if now["schedule"] == "exponential":  # it does not depend on max_steps
+            before.pop("max_steps", None)
+        for name, value in now.items():
+            if before.get(name, value) != value:
+                print(f"Note: {name} was {before[name]} and is now {value}")
+
+    def _initialize(self, model):
+        """Loads `init_checkpoint`, and takes its step.
+
+        Without optimizer state the training starts at step 0, as Adam corrects
+        its moments for the number of steps.
+        """
+        config = self._config
+        source = checkpoint.open_checkpoint(config.init_checkpoint)
+        source.check_same_data(config, self.pipeline.spec)
+        source.load(model, self._architecture)
+        if config.init_weights_only:
+            compile_model(model, config.max_steps)  # a new optimizer
+        elif source.has_slots:
+            self.step = source.step
+        model.optimizer.iterations.assign(self.step)
+        if self._is_last() or self.step > config.max_steps:
+            raise UserError(f"{source.path} is not before --max_steps")
+        print(f"Starting from {source.path} at step {self.step}")
+
+    def _restart_clock(self):
+        self._seconds_before = self.seconds
+        self._timed_from, self._began = self.step, time.monotonic()
+        self._last_point = self.step, self.seconds
+
+    def on_train_begin(self, logs=None):
+        self._restart_clock()
+        if not self._strategy.is_first:
+            return
+        cls = model_class(self._architecture.model)
+        self._schedule = cls.make_schedule(
+            self._architecture.hparams, self._config.max_steps
+        )
+        self._writer = SummaryWriter(self._directory)
+        self._writer.hparams(self._checkpoint())
+        self._progress = tqdm(
+            total=self._config.max_steps,
+            initial=self.start,
+            unit="step",
+            mininterval=0.1 if sys.stderr.isatty() else 10,
+        )
+
+    def on_train_end(self, logs=None):
+        if self._strategy.is_first:
+            self._progress.close()
+
+    def on_train_batch_end(self, batch, logs=None):
+        config = self._config
+        self.step += 1
+        # All processes of a cluster stop after the same step.
+        signal = self._strategy.largest(self._stop.number or 0)
+        is_last = signal or self._is_last()
+        is_evaluated = self._is_evaluated()
+        is_saved = is_last or is_evaluated or self.step % config.save_step == 0
+        if not config.allow_nonfinite:
+            self._require_finite(logs, is_saved)
+        if self.step == self.start + 1 and not self._is_last():
+            self._restart_clock()
+        else:
+            elapsed = time.monotonic() - self._began
+            self.seconds = self._seconds_before + elapsed
+            images = (self.step - self._timed_from) * config.batch_size
+            self.images_per_second = images / elapsed
+        if self._strategy.is_first:
+            self._progress.set_postfix(
+                loss=logs["loss"], accuracy=logs["accuracy"], refresh=False
+            )
+            self._progress.update()
+            if self.step % config.summary_step == 0:
+                self._write_summaries(logs)
+            if is_saved:
+                with self._strategy.undistributed():
+                    checkpoint.save(
+                        self._directory,
+                        self.model,
+                        self._checkpoint(),
+                        config.keep,
+                    )
+        if self.step % config.summary_step == 0:
+            self.model.reset_metrics()
+        if signal:
+            self._stop.number = signal
+            self.model.stop_training = True
+        if is_evaluated and not is_last:  # the last one is, after `fit`
+            paused = time.monotonic()
+            self._evaluate(self.path)
+            self._began += time.monotonic() - paused
+
+    def _require_finite(self, logs, is_saved):
+        # The loss is that of the weights before the step.
+        model, values = self.model, [logs["loss"]]
+        if is_saved:
+            values += [*model.variables, *model.optimizer.variables]
+        to_numpy = keras.ops.convert_to_numpy
+        if not all(np.isfinite(to_numpy(value)).all() for value in values):
+            raise UserError(
+                f"the loss or a weight is not finite at step {self.step}, "
+                "which is not saved. Try a smaller learning_rate, or "
+                "--allow_nonfinite to continue"
+            )
+
+    def _write_summaries(self, logs):
+        config, step = self._config, self.step
+        scalars = training_scalars(logs, config.batch_size)
+        # Not from the optimizer: asking the model copies all weights on JAX.
+        scalars["learning_rate"] = float(self._schedule(step))
+        last_step, last_seconds = self._last_point
+        if step > last_step:
+            images = (step - last_step) * config.batch_size
+            seconds = self.seconds - last_seconds
+            scalars["images_per_second"] = images / seconds
+        self._last_point = step, self.seconds
+        self._writer.scalars(scalars, step)
+        is_verbose = self._architecture.hparams.verbose
+        if is_verbose and step % (_VERBOSE_EVERY * config.summary_step) == 0:
+            # The batch of this step again.
+            ((x, y),) = self.pipeline.training_batches(
+                config.batch_size, config.seed, step - 1, step
+            )
+            self._writer.layers(self.model, x[keys.IMAGES], step)
+            self._writer.reconstructions(self.model, x, y, step)

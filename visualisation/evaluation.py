@@ -61,7 +61,7 @@ def wrong_predictions_png(predictions, wrong, title):
     """A PNG file of the first wrongly predicted images; None without any.
 
     Args:
-      predictions: `training.evaluate.Predictions`.
+      predictions: `training.scores.Predictions`.
       wrong: ascending indices of the wrong examples.
       title: string.
     """

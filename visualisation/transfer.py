@@ -24,7 +24,7 @@ def make(runs, first, pairs, seed, num_examples):
     Args:
       runs: dict from a model's name to a list of its runs, each a dict with
         the `counts` of "single" images and "pairs".
-      first: dict from a model's name to the `training.evaluate.Predictions`
+      first: dict from a model's name to the `training.scores.Predictions`
         of its first run for pairs.
       pairs: string, "below" or "beside".
       seed: int, of the pairs.

@@ -10,6 +10,7 @@ import importlib
 import sys
 
 from common.errors import UserError
+from common.flags import require_known
 
 
 class Split(enum.Enum):

@@ -5,6 +5,7 @@ A record depends on the seed and its number alone: the files are the same with
 any number of workers.
 """
 
+import concurrent.futures
 import functools
 import multiprocessing
 import os
@@ -59,8 +60,15 @@ def _write(job, shards, num_workers):
         context = multiprocessing.get_context("spawn")
         # Ctrl-C is left to the main process, which ends its workers.
         ignore_interrupt = (signal.signal, (signal.SIGINT, signal.SIG_IGN))
-        with context.Pool(num_workers, *ignore_interrupt) as pool:
-            yield from pool.imap_unordered(write, shards)
+        with concurrent.futures.ProcessPoolExecutor(
+            num_workers, context, *ignore_interrupt
+        ) as pool:
+            try:
+                yield from pool.map(write, shards)
+            except BaseException:
+                for worker in multiprocessing.active_children():
+                    worker.terminate()
+                raise
 
 
 def prepare(job):

@@ -1,4 +1,4 @@
-"""Every flag of experiment.py, once, and what a checkpoint supplies."""
+"""The flags of experiment.py, and which settings a checkpoint supplies."""
 
 import dataclasses
 
@@ -138,8 +138,8 @@ class Config(DataConfig):
     )
     hparams_override: str = field(
         "",
-        "Hyper-parameters as name=value,name=value. preset=NAME (svhn of "
-        "capsule, small of matrix_capsule) is a set; other values override it.",
+        "Hyper-parameters as name=value,name=value. preset=NAME sets several: "
+        "svhn for capsule, small for matrix_capsule; other values override it.",
     )
     dtype_policy: str = field(
         "float32",
@@ -173,7 +173,7 @@ class Config(DataConfig):
         False, "With --init_checkpoint: take only weights, start at step 0."
     )
     allow_nonfinite: bool = field(
-        False, "Whether to go on if the loss or a weight is infinite or NaN."
+        False, "Whether to continue if the loss or a weight is infinite or NaN."
     )
 
     # Evaluation.
@@ -195,12 +195,12 @@ class Config(DataConfig):
     )
     eval_every: int | None = _count(
         None,
-        "Steps between evaluations, which also save, by the training itself: "
-        "on the held-out images with --validate, else on the test images. It "
-        "needs one device. Default: never.",
+        "Steps between evaluations during the training, each of a new "
+        "checkpoint: on the held-out images with --validate, else on the test "
+        "images. It needs one device. Default: never.",
     )
     eval_interval: float = field(
-        60.0, "Seconds between looks for a new checkpoint.", at_least=0
+        60.0, "Seconds between checks for a new checkpoint.", at_least=0
     )
     eval_timeout: float = field(
         6 * 3600.0,
@@ -210,7 +210,8 @@ class Config(DataConfig):
     format: str = field(
         "text",
         "With --train=false, what to print: text, or one JSON document per "
-        "line, which --summary_dir also stores beside a confusion matrix.",
+        "line, which is also stored in --summary_dir, with a picture of the "
+        "confusion matrix.",
         choices=("text", "json"),
     )
 
@@ -229,7 +230,8 @@ class Config(DataConfig):
         "Default: no limit.",
     )
     deterministic: bool = field(
-        False, "Whether GPUs repeat bit for bit, as CPUs do; it is slower."
+        False,
+        "Whether runs on GPUs repeat bit for bit, as on CPUs; it is slower.",
     )
     num_processes: int | None = _count(
         None,
@@ -259,7 +261,7 @@ class Config(DataConfig):
         return self.dataset or without_name
 
     def split(self, train):
-        """The `Split` that a training reads, or an evaluation."""
+        """The `Split` to read: for training if `train`, else for evaluation."""
         if self.validate:
             return Split.VALID_TRAIN if train else Split.VALID_TEST
         return Split.TRAIN if train else Split.TEST

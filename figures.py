@@ -20,8 +20,8 @@ numbers of several runs:
     --output_dir=/tmp/transfer \
     shared_capsule=/tmp/shared{} pooling=/tmp/pooling{}
 
-All models see the same test images, and the same pairs of them --pairs=below
-(the default) or beside each other.
+All models see the same test images and the same pairs. One image of a pair is
+below the other, or beside it with --pairs=beside.
 
 Existing files of the same names in --output_dir are replaced.
 """

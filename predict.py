@@ -126,7 +126,7 @@ def print_json(predictions, names, kind):
 
 
 def export(path, network):
-    """Writes a network as a .keras file, else as a SavedModel."""
+    """Writes a Keras file if the name ends in .keras, else a SavedModel."""
     with atomic_write(path) as partial:
         if partial.suffix == ".keras":
             network.save(partial)

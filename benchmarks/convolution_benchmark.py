@@ -63,7 +63,7 @@ class LayerAlone(keras.Model):
 
 
 def measure(flags):
-    """One row for each size of the convolution, and tile."""
+    """One row for each combination of a convolution and a size of tiles."""
     return utils.in_own_process(_rows, flags)
 
 

@@ -55,7 +55,7 @@ def measure(flags):
 
 
 def make_step(case, flags):
-    """A function that trains on one batch, or predicts it."""
+    """A function that trains on a batch, or predicts it with --inference."""
     policy, network = case
     keras.config.set_dtype_policy(policy)
     hparams = HParams(**parse_overrides(HParams, flags.hparams_override))

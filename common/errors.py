@@ -55,7 +55,7 @@ def exit_on_user_error(command, debug=False):
     """Prints a `UserError` as one line and exits with status 1.
 
     After an interruption it prints the command that resumes the work and exits
-    with 128 and the number of the signal. With `debug` it raises the error.
+    with status 128 + the signal's number. With `debug` it raises the error.
     """
     try:
         yield

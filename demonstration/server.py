@@ -1,9 +1,8 @@
 """Serves the demo page to browsers on this machine.
 
-Nothing in a request is stored. Other web pages in the same browser may send
-requests, too. They are refused: such requests have the page's address in the
-header Origin or, if its name resolves to this machine (DNS rebinding), the name
-in the header Host.
+Nothing in a request is stored. Requests of other web pages in the same browser
+are refused. They have the other page's address in the header Origin or, if its
+name resolves to this machine (DNS rebinding), that name in the header Host.
 """
 
 import asyncio
@@ -115,7 +114,7 @@ def _error(message, status):
 
 
 def _is_own(host, listening_on):
-    """Whether a Host is an IP address, localhost or the name in --host."""
+    """Whether a Host header is an IP address, localhost or that in --host."""
     try:
         name = urllib.parse.urlsplit(f"//{host}").hostname
         if name not in ("localhost", listening_on.lower()):

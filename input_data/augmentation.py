@@ -90,10 +90,10 @@ def squeeze_at_random(images, seed):
 
 
 def squeeze(images, widths, left):
-    """Resizes images to their own widths by the Lanczos kernel.
+    """Resizes each image to its width in `widths` by the Lanczos kernel.
 
     `widths`, int32 [B], are from 1 to W, and `left`, int32 [B], are the black
-    columns before each image. Overshoots of the kernel may leave [0, 255].
+    columns before each image. Values may overshoot the range [0, 255].
     """
     width = images.shape[2]
     columns = tf.range(width) - left[:, None]  # [B, W]

@@ -76,8 +76,8 @@ def labelled_images(path, images, labels, num_classes, class_names=None):
 def make_pipeline(data, config, default_shift=0, **spec):
     """Creates the pipeline of `LabelledImages` for one or two targets.
 
-    `default_shift` is the default of `config.shift` for one target; `spec` are
-    other attributes of the `Spec`.
+    `default_shift` is the default of `config.shift` for one target; `spec` has
+    further attributes of the `Spec`.
     """
     has_pairs = config.num_targets == 2
     shift = shift_of(config, PAIR_SHIFT if has_pairs else default_shift)

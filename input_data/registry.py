@@ -33,10 +33,11 @@ class Split(enum.Enum):
 
 
 def select(split, images, num_held_out=None):
-    """The part of the training images (TEST: the test images) for a split.
+    """The images of a split.
 
-    Validation holds out the last `num_held_out` training images, by default a
-    fifth, from 1 to 10,000: the reference's number for MNIST and CIFAR-10.
+    `images` are the test images for TEST, else the training images. Validation
+    holds out the last `num_held_out` of them, by default a fifth, at least 1
+    and at most 10,000, the reference's number for MNIST and CIFAR-10.
     """
     count = num_held_out or min(10_000, max(1, len(images) // 5))
     if split.is_held_out:

@@ -321,9 +321,10 @@ class OverTypes:
 
 
 class OverPositions:
-    """Assignments that sum to 1 over all positions that contain a child.
+    """Assignments of a child that sum to 1 over all windows that contain it.
 
-    With `by_type` they sum to 1 for each type, otherwise over all types.
+    With `by_type` they do so for each type of parents, otherwise over all types
+    together.
     """
 
     def __init__(self, types, window, by_type):

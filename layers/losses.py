@@ -162,8 +162,8 @@ CLASSIFICATION_LOSSES = {
 class MeanOverBatch(keras.losses.Loss):
     """The mean of values [B] over the batch of all replicas.
 
-    `keras.losses.Loss` knows the number of replicas. Call it with the values
-    twice.
+    `keras.losses.Loss` accounts for the number of replicas. Pass the values as
+    both arguments.
     """
 
     def call(self, y_true, y_pred):

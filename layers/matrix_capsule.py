@@ -202,7 +202,7 @@ class _EMRoutedLayer(keras.layers.Layer):
         return (ops.stack(by_image, axis=1),)
 
     def _route(self, poses, activations, kernel, beta_u, beta_a):
-        """`em_routing.route` to all positions of a block of images."""
+        """Routes the votes at all positions of a block of images."""
         poses = ops.reshape(poses, (-1, *poses.shape[2:]))
         votes = matrix_votes(poses, kernel)
         if self._offsets is not None:

@@ -29,7 +29,9 @@ class HParams(DecoderHParams):
     decay_steps: int = field(3750, "steps for one decay factor", at_least=1)
     first_channels: int = size(32, "channels of the first convolution")
     learning_rate: float = field(5e-4, "learning rate at step 0", above=0)
-    middle_channels: int = size(64, "channels of the second and third")
+    middle_channels: int = size(
+        64, "channels of the second and third convolution"
+    )
     normalization: str = field(
         "batch",
         "what follows each convolution: batch normalization after relu, or "

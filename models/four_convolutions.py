@@ -26,7 +26,7 @@ class HParams(BaseHParams):
     # Su's rate does not decay.
     decay_rate: float = field(1.0, "factor for each `decay_steps`", above=0)
     first_channels: int = size(64, "channels of the first two convolutions")
-    second_channels: int = size(128, "channels of the other two")
+    second_channels: int = size(128, "channels of the other two convolutions")
 
 
 class FourConvolutions(Classifier):

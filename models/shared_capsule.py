@@ -39,7 +39,7 @@ class HParams(four_convolutions.HParams):
     routing: int = size(3, "routing iterations")
     share_weights: bool = field(
         True,
-        "all positions share their weights; if not, images have one size",
+        "all positions share their weights; else all images have one size",
         network=True,
     )
     squash_constant: float = field(

@@ -197,7 +197,7 @@ def result_tables(output_dir):
 
 
 def _errors(runs):
-    """Such as 0.69 ± 0.05 %, with the sample deviation."""
+    """The mean error and its sample deviation, such as 0.69 ± 0.05 %."""
     errors = [100 * run["wrong"] / run["examples"] for run in runs]
     text = f"{statistics.mean(errors):.2f}"
     if len(errors) > 1:
@@ -211,7 +211,9 @@ def _steps(runs):
 
 def _machine(run):
     machine = run["machine"]
-    place = f"{machine['cores']} of {machine['device']}, {machine['backend']}"
+    place = (
+        f"{machine['cores']} cores of {machine['device']}, {machine['backend']}"
+    )
     return f"{place}, {_policy(run)}"
 
 

@@ -2,7 +2,7 @@
 
 `use` yields a strategy, one of three classes with the same methods: every
 device holds all weights and computes a part of each batch. TensorFlow reads
-the data under every Keras backend; under the others it leaves the GPUs alone.
+the data under every Keras backend, without GPUs if the backend is another.
 
 On JAX several processes, on one machine or more, can train together. The first
 writes checkpoints and summaries and prints; all read data and checkpoints.

@@ -150,7 +150,7 @@ def _shares(activations):
 
 
 def evaluate_checkpoints(config, strategy):
-    """Evaluates `config.checkpoint`: one, or an ensemble and its members.
+    """Evaluates a checkpoint, or an ensemble and each of its members.
 
     The ensemble averages the logits of its members.
 
@@ -158,7 +158,7 @@ def evaluate_checkpoints(config, strategy):
       The `Score` of the checkpoint or the ensemble.
 
     Raises:
-      UserError: if a checkpoint is missing, or they do not fit together.
+      UserError: if a checkpoint is missing, or they are incompatible.
     """
     paths = config.members
     members = [checkpoint.open_checkpoint(path) for path in paths]

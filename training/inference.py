@@ -35,7 +35,7 @@ def class_names(opened, names=None):
 
 
 def functional(model, shape):
-    """The network as a functional model, which shares its weights.
+    """The network as a Keras functional model with the weights of `model`.
 
     It consists of layers and operations of Keras and of `layers`, so that a
     file of it needs nothing else of this project to be loaded.

@@ -22,8 +22,8 @@ class Score:
     Attributes:
       num_examples: int.
       correct: int, examples of which all classes are predicted.
-      almost_correct: int, examples of which at least one is.
-      confident: int, correct ones whose classes are all above
+      almost_correct: int, examples of which at least one class is predicted.
+      confident: int, correct examples whose logits of all labels are above
         `PRESENT_LENGTH`.
       loss: float, the mean loss; None for an ensemble.
     """
@@ -116,7 +116,7 @@ class Predictions:
 
         A label that is predicted counts on the diagonal. With several targets
         the missed labels are shared equally among the wrong predictions, so
-        that a row sums to the labels of its class.
+        that a row sums to the number of labels of its class.
 
         float64 array [classes, classes]: rows are labels, columns predictions.
         """

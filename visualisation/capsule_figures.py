@@ -110,8 +110,8 @@ def _draw_columns(trained, num_examples, make_column, title, classes):
 def perturbations(trained, num_examples):
     """Each dimension of a class capsule moved: the paper's figure 4.
 
-    The first right prediction of each of `num_examples` classes. With two
-    targets the capsule of the first is moved.
+    It shows the first right prediction of each of up to `num_examples` classes.
+    With two targets, the capsule of the first label changes.
     """
     examples = {}
     for example in trained.examples():

@@ -98,7 +98,7 @@ def verdict(predictions, number):
 
 
 def top_classes(logits, count):
-    """List of the classes of the largest logits [O], the largest first."""
+    """The `count` classes with the largest logits [O], the largest first."""
     return np.argsort(-logits, kind="stable")[:count].tolist()
 
 

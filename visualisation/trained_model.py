@@ -96,7 +96,7 @@ class TrainedModel:
                 )
 
     def first(self, count, is_right):
-        """List of the first `count` examples that are right, or wrong."""
+        """The first `count` examples whose prediction is right, or wrong."""
         found = (e for e in self.examples() if e.is_right == is_right)
         return list(itertools.islice(found, count))
 

@@ -146,19 +146,6 @@ def test_a_killed_training_equals_an_uninterrupted_one(tmp_path, pytestconfig):
     assert not list(killed.glob("train/.*"))
 
 
-@pytest.mark.slow
-def test_the_same_command_gives_the_same_bits(tmp_path):
-    one, two = tmp_path / "one", tmp_path / "two"
-    for folder in (one, two):
-        code, _, errors = run(*small_command(folder, max_steps=12))
-        assert code == 0, errors
-    assert_same_state(at(one, 12), at(two, 12))
-    curves = [scalars(folder / "train") for folder in (one, two)]
-    for tags in curves:
-        del tags["images_per_second"]
-    assert curves[0] == curves[1] != {}
-
-
 @contextlib.contextmanager
 def signal_at(monkeypatch, step, *numbers):
     """Sends this process signals during a training step."""
@@ -420,16 +407,6 @@ def test_training_learns(tmp_path):
     assert score.num_examples == 360
     assert score.wrong_percent < 15
     assert not (tmp_path / "test").exists()
-
-
-def test_mnist_is_the_data_set_of_a_data_dir(tmp_path, capsys):
-    write_mnist(tmp_path, 40, 130)
-    data, folder = str(tmp_path), tmp_path / "run"
-    experiment.run(small(folder, data_dir=data, max_steps=1))
-    experiment.run(evaluating(folder, data_dir=data))
-    output = capsys.readouterr().out
-    assert "Training capsule on mnist: 40 images" in output
-    assert "(130 test images of mnist)" in output
 
 
 @pytest.mark.parametrize(

@@ -51,16 +51,6 @@ def test_wrong_flags_are_named(argument):
         flags.parse(Settings, [argument])
 
 
-@pytest.mark.parametrize(
-    "values", [{"size": 10}, {"rate": 0.0}, {"kind": "c"}, {"even": 1}]
-)
-def test_values_out_of_range_are_named(values):
-    (name,) = values
-    with pytest.raises(UserError, match=f"{name}="):
-        flags.require_allowed(Settings(**values))
-    flags.require_allowed(Settings())
-
-
 def test_the_nearest_name_is_suggested():
     with pytest.raises(UserError, match="did you mean capsule"):
         flags.require_known("model", "capsul", ["capsule", "pooling"])

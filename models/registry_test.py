@@ -8,7 +8,6 @@ import pytest
 
 import experiment
 import layers
-from common.errors import UserError
 from common.flags import field
 from config import Config
 from input_data import features as keys
@@ -16,7 +15,7 @@ from models.classifier import Classifier
 from models.hparams import BaseHParams, size
 from models.models_test import example_batch
 from models.optimizer import compile_model
-from models.registry import MODELS, build_model, model_class
+from models.registry import MODELS, build_model
 from testing.events import scalars
 from testing.saved_arrays import saved
 from training.checkpoint import checkpoint_path, open_checkpoint
@@ -114,8 +113,3 @@ def test_regularizers_count_in_the_loss():
         cost = logs["batch_classification_cost"]
         assert cost == losses["none"]["batch_classification_cost"]
         assert (logs["loss"] > cost + 1e-4) == (logs is not losses["none"])
-
-
-def test_an_unknown_model_is_named():
-    with pytest.raises(UserError, match="did you mean capsule"):
-        model_class("capsul")

@@ -28,7 +28,6 @@ def run(folder, script, *flags):
     ("script", "flags", "name"),
     [
         (SHIFT, ["--data_dir=out", "--shift=x"], "--shift"),
-        (SHIFT, ["--data_dir=out", "--shft=1"], "shft"),
         (SHIFT, ["--data_dir=missing"], "missing"),
         (NORB, ["--data_dir=.", "--output_dir=out"], "--data_dir"),
         (AFFNIST, ["--output_dir=out", "--data_dir=."], "idx3-ubyte"),

@@ -115,7 +115,6 @@ def test_a_table_from_standard_input(network, images):
     ("arguments", "name"),
     [
         ([], "--checkpoint"),
-        (["--checkpoint=none", "x.png"], "none"),
         (["--format=xml"], "format"),
     ],
 )

@@ -23,6 +23,7 @@ def few_digits(monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
 
 
+@pytest.mark.slow
 def test_the_notebook_runs_from_top_to_bottom(few_digits, capsys, monkeypatch):
     cells = json.loads(NOTEBOOK.read_text())["cells"]
     sources = ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]

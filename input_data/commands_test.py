@@ -27,7 +27,6 @@ def run(folder, script, *flags):
 @pytest.mark.parametrize(
     ("script", "flags", "name"),
     [
-        (SHIFT, ["--data_dir=out", "--shift=x"], "--shift"),
         (SHIFT, ["--data_dir=missing"], "missing"),
         (NORB, ["--data_dir=.", "--output_dir=out"], "--data_dir"),
         (AFFNIST, ["--output_dir=out", "--data_dir=."], "idx3-ubyte"),

@@ -218,6 +218,7 @@ def test_backends_read_each_others_checkpoints(tmp_path, backend):
     assert len(counts) == 1
 
 
+@pytest.mark.slow
 def test_mixed_precision(tmp_path):
     by_policy = {}
     for policy in ("mixed_bfloat16", "mixed_float16", "float32"):

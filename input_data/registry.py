@@ -74,11 +74,15 @@ class DataSet:
 
 
 DATASETS = {
-    "affnist": DataSet("affnist", True, two_targets=False, centred=True),
-    "arrays": DataSet("arrays", True),
+    "affnist": DataSet(
+        "affnist", needs_data_dir=True, two_targets=False, centred=True
+    ),
+    "arrays": DataSet("arrays", needs_data_dir=True),
     "cifar10": DataSet("cifar10", two_targets=False, photograph_size=(32, 32)),
     "digits": DataSet("digits", centred=True),
-    "images": DataSet("image_folder", True, resizes=True, colors=True),
+    "images": DataSet(
+        "image_folder", needs_data_dir=True, resizes=True, colors=True
+    ),
     "mnist": DataSet("mnist", centred=True),
     "norb": DataSet("norb", two_targets=False, photograph_size=(48, 48)),
     "svhn": DataSet("svhn", two_targets=False),

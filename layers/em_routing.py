@@ -337,8 +337,12 @@ class OverPositions:
         uniform = ops.full_like(activations, 1 / self._types)[None]
         if self._by_type:
             return uniform
-        ones = ops.ones_like(uniform)
-        return uniform * (1 / self._window.over_windows(ones, ops.add))
+        # The same numbers of parents for each image of the batch.
+        height, width = self._window.positions
+        ones = ops.ones((1, height * width, uniform.shape[-1]))
+        shares = 1 / self._window.over_windows(ones, ops.add)
+        uniform_by_image = ops.reshape(uniform, (-1, *ones.shape[1:]))
+        return ops.reshape(uniform_by_image * shares, ops.shape(uniform))
 
     def normalise(self, log_densities):
         """log(a_j p_ij) -> R_ij, both float32 [O, N, K]."""

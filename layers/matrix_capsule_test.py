@@ -256,7 +256,7 @@ def test_initial_kernels_are_truncated_at_two_deviations(stddev):
         assert kernel.std() == pytest.approx(0.88 * stddev, rel=0.05)
 
 
-@pytest.mark.parametrize("size", [2, 4])
-def test_kernels_larger_than_the_grid_are_errors(size):
-    with pytest.raises(ValueError, match="exceeds"):
-        build(layers.ConvMatrixCapsules(2, 5), (1, size, 6, 3))
+@pytest.mark.parametrize(("size", "padding"), [(4, "VALID"), (6, "FULL")])
+def test_larger_kernels_and_unknown_padding_are_errors(size, padding):
+    with pytest.raises(ValueError, match="exceeds|must be"):
+        build(layers.ConvMatrixCapsules(2, 5, padding=padding), (1, size, 6, 3))

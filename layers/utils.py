@@ -126,7 +126,11 @@ def slice_axis(tensor, axis: int, start: int = 0, stop: int | None = None):
 
 def positions_of(size: int, kernel: int, strides: int, padding: str) -> int:
     """Number of positions of a kernel along one axis."""
-    overlap = {"VALID": kernel - 1, "SAME": 0}[padding.upper()]
+    if padding.upper() not in ("VALID", "SAME"):
+        raise ValueError(
+            f'`padding` must be "VALID" or "SAME". Received: {padding!r}'
+        )
+    overlap = kernel - 1 if padding.upper() == "VALID" else 0
     if overlap >= size:
         raise ValueError(f"The kernel exceeds the input: {kernel} > {size}")
     return -(-(size - overlap) // strides)

@@ -105,6 +105,11 @@ class Predictions:
         loss = None if self.losses is None else float(self.losses.mean())
         return Score(len(self.labels), *counts, loss)
 
+    @functools.cached_property
+    def classes(self):
+        """The predicted classes, int [N, num_targets]."""
+        return predicted_classes(self.logits, self._num_targets)
+
     @property
     def wrong(self):
         """Indices of the examples that are not correct, ascending."""
@@ -121,10 +126,9 @@ class Predictions:
         float64 array [classes, classes]: rows are labels, columns predictions.
         """
         finite = np.isfinite(self.logits).all(axis=-1)
-        labels, logits = self.labels[finite].astype(bool), self.logits[finite]
+        labels = self.labels[finite].astype(bool)
         predicted = np.zeros_like(labels)
-        classes = predicted_classes(logits, self._num_targets)
-        np.put_along_axis(predicted, classes, True, axis=-1)
+        np.put_along_axis(predicted, self.classes[finite], True, axis=-1)
         hits = labels & predicted
         missed = (labels & ~hits).astype(float)
         spurious = (predicted & ~hits).astype(float)
@@ -137,6 +141,5 @@ class Predictions:
 
     @property
     def _num_hits(self):
-        classes = predicted_classes(self.logits, self._num_targets)
-        hits = np.take_along_axis(self.labels, classes, axis=-1).sum(axis=-1)
-        return hits * np.isfinite(self.logits).all(axis=-1)
+        hits = np.take_along_axis(self.labels, self.classes, axis=-1)
+        return hits.sum(axis=-1) * np.isfinite(self.logits).all(axis=-1)

@@ -86,20 +86,13 @@ def images_at(pipeline, numbers):
 
 def verdict(predictions, number):
     """True and predicted classes of an example, with lengths or logits."""
-    spec = predictions.pipeline.spec
-    names = [truncate(name) for name in spec.names]
+    names = [truncate(name) for name in predictions.pipeline.spec.names]
     logits = predictions.logits[number]
     true = np.flatnonzero(predictions.labels[number])
     predicted = "\nand ".join(
-        f"{names[c]} ({logits[c]:.2f})"
-        for c in top_classes(logits, spec.num_targets)
+        f"{names[c]} ({logits[c]:.2f})" for c in predictions.classes[number]
     )
     return f"true {' and '.join(names[c] for c in true)}\npredicted {predicted}"
-
-
-def top_classes(logits, count):
-    """The `count` classes with the largest logits [O], the largest first."""
-    return np.argsort(-logits, kind="stable")[:count].tolist()
 
 
 def learning_curve_png(summary_dir):

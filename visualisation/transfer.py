@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from visualisation.drawing import image_grid, png
-from visualisation.evaluation import images_at, top_classes, verdict
+from visualisation.evaluation import images_at, verdict
 
 # The bars: images, and a count of `training.scores.Score`.
 MEASURES = {
@@ -42,7 +42,7 @@ def make(runs, first, pairs, seed, num_examples):
     for name, run in first.items():
         for number, example in enumerate(examples):
             logits = run.logits[number]
-            classes = top_classes(logits, 2)
+            classes = run.classes[number].tolist()
             example["predictions"][name] = [
                 [c, float(logits[c])] for c in classes
             ]

@@ -1,5 +1,6 @@
 import keras
 import numpy as np
+import pytest
 from keras import ops
 
 from input_data import features as keys
@@ -67,6 +68,7 @@ def test_the_network_equals_numpy():
     )
 
 
+@pytest.mark.slow
 def test_the_loss_sees_the_step_and_the_weights_decay():
     def loss(step, **values):
         model = small_model(margin_steps=10, **values)

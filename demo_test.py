@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import re
 import shutil
 
 import numpy as np
@@ -13,9 +14,10 @@ from starlette.testclient import TestClient
 from common.errors import UserError
 from config import Config
 from demonstration import server
-from demonstration.model import DemoModel, covered_part
+from demonstration.model import DemoModel
 from testing import untrained
 from testing.commands import served
+from visualisation.drawing import covered_part
 
 
 def save(folder, model="capsule", **hparams):
@@ -34,10 +36,10 @@ def client(model):
     return TestClient(server.make_app(model), "http://127.0.0.1:7860")
 
 
-def digit():
+def digit(color="white"):
     """A PNG file of a drawn one."""
     image = Image.new("RGB", (280, 280))
-    ImageDraw.Draw(image).line((140, 40, 140, 240), "white", 21)
+    ImageDraw.Draw(image).line((140, 40, 140, 240), color, 21)
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return buffer.getvalue()
@@ -73,6 +75,7 @@ def test_a_drawing(client, model):
     # The drawing is centered.
     columns = picture(shown["image"]).sum(axis=(0, 2))
     assert 12 <= np.average(np.arange(28), weights=columns) <= 16
+    assert client.post("/drawing", content=digit("black")).json() is None
 
 
 def test_a_moved_capsule(client):
@@ -192,13 +195,17 @@ def test_the_page_in_a_browser(browser, tmp_path):
 
     with served(save(tmp_path)) as address:
         browser.get(address)
-        wait_until(lambda: find("#seen").get_attribute("src"))
-        empty = find("#seen").get_attribute("src")
+        wait_until(lambda: find("#name").text)
+        assert not find("#seen").is_displayed()
         canvas = find("#drawing")
         ActionChains(browser).move_to_element_with_offset(
             canvas, 0, -80
         ).click_and_hold().move_by_offset(0, 150).release().perform()
-        wait_until(lambda: find("#seen").get_attribute("src") != empty)
+        wait_until(lambda: find("#seen").is_displayed())
+        assert re.fullmatch(
+            r"This (is|may be) an? \d, probability 0\.\d\d",
+            find("#message").text,
+        )
         drawn = find("#seen").get_attribute("src")
         assert picture(drawn).max() > 128
         before = reconstruction()
@@ -209,9 +216,10 @@ def test_the_page_in_a_browser(browser, tmp_path):
         wait_until(lambda: reconstruction() != before)
         (tmp_path / "file.png").write_bytes(digit())
         find("#file").send_keys(str(tmp_path / "file.png"))
-        wait_until(lambda: find("#message").text == "file.png")
+        wait_until(lambda: find("#message").text.startswith("file.png: "))
         find("#clear").click()
-        wait_until(lambda: find("#seen").get_attribute("src") == empty)
+        wait_until(lambda: not find("#seen").is_displayed())
+        assert not find("#message").text
         assert not [
             line
             for line in browser.get_log("browser")

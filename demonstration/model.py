@@ -14,12 +14,12 @@ from config import EVAL_BATCH_SIZE
 from input_data import features as keys
 from input_data import registry
 from input_data.images import PAIR_SHIFT
-from input_data.transforms import DIGIT_SIZE, center, center_of_mass
+from input_data.transforms import center, center_of_mass
 from training.checkpoint import open_checkpoint
 from training.evaluate import Evaluator
 from training.inference import class_names, preparation
 from training.scores import predicted_classes
-from visualisation.drawing import to_rgb, two_colors
+from visualisation.drawing import covered_part, to_rgb, two_colors
 from visualisation.trained_model import TrainedModel
 
 # Of a request, such as an image file.
@@ -75,7 +75,7 @@ class DemoModel:
         self._num_targets = model.num_targets
         self._size = shape.height, shape.width
         data_set = registry.find(dataset)
-        self._is_centered = data_set.centred and shape.depth == 1
+        self._digit_size = data_set.digit_size if shape.depth == 1 else None
         self._prepare = preparation(
             dataclasses.asdict(settings), shape, data_set, model.num_targets
         )
@@ -102,8 +102,7 @@ class DemoModel:
             "targets": model.num_targets,
             "decoder": model.decoder is not None,
             "test_images": pipeline is not None,
-            "centered": self._is_centered,
-            "digit_size": DIGIT_SIZE,
+            "digit_size": self._digit_size,
             "max_bytes": MAX_BODY_BYTES,
             "map": coupling_map,
         }
@@ -111,7 +110,7 @@ class DemoModel:
         self.predict(image)
 
     def predict_drawing(self, content):
-        """Predicts a drawing, see `predict`.
+        """Predicts a drawing, see `predict`; returns None if it is empty.
 
         It is a PNG file, drawn on black: one object in white; of two the first
         in magenta, the second in green.
@@ -119,7 +118,9 @@ class DemoModel:
         with reading("the drawing"):
             image = Image.open(io.BytesIO(content), formats=["PNG"])
             drawing = np.asarray(image.convert("RGB"))
-        if not self._is_centered:
+        if not drawing.any():
+            return None
+        if self._digit_size is None:
             gray = _png(drawing.max(axis=-1))
             return self.predict(self._prepare(gray, "drawing", False))
         pixels = sum(
@@ -135,7 +136,8 @@ class DemoModel:
             # One of two objects stays near where it was drawn.
             place = (center_of_mass(ink) / ink.shape - 0.5) * self._size
             offset = np.clip(place, -self._max_offset, self._max_offset)
-        return center(ink, self._size, offset) / np.float32(255)
+        digit = center(ink, self._size, offset, self._digit_size)
+        return digit / np.float32(255)
 
     def predict_file(self, content, name, invert):
         """Predicts an image file, see `predict`."""
@@ -214,36 +216,6 @@ class DemoModel:
         images = self._trained.reconstruct(np.array(capsules), classes)
         is_pair = len(images) == 2
         return _data_uri(two_colors(*images) if is_pair else to_rgb(images[0]))
-
-
-def covered_part(receptive_field, size):
-    """The part of an image that a map of couplings covers.
-
-    Each value covers as many pixels as there are from one position to the
-    next, around the center of its capsules' receptive field.
-
-    Args:
-      receptive_field: see `models.classifier.Classifier`.
-      size: (height, width) of the image.
-
-    Returns:
-      Dict with top, left, height and width in pixels.
-    """
-    if not receptive_field:
-        return {"top": 0, "left": 0, "height": size[0], "width": size[1]}
-    grid, step = np.array(size), 1
-    first = np.full(2, 0.5)  # the center of the first position
-    for kernel, strides, padding in receptive_field:
-        before, positions = 0, -(-(grid - kernel + 1) // strides)
-        if padding == "SAME":
-            positions = -(-grid // strides)
-            covered = (positions - 1) * strides + kernel
-            before = np.maximum(covered - grid, 0) // 2
-        first += step * ((kernel - 1) / 2 - before)
-        step *= strides
-        grid = positions
-    values = [*(first - step / 2).tolist(), *(step * grid).tolist()]
-    return dict(zip(("top", "left", "height", "width"), values, strict=True))
 
 
 def _rounded(values):

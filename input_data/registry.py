@@ -60,8 +60,9 @@ class DataSet:
       photograph_size: (height, width) of the photographs of which networks
         see standardized crops. None for whole images with pixels in [0, 1],
         to which `shift`, `pad`, `distort` and `augment` apply.
-      centred: bool, whether images are single white digits on black, so that
-        drawings are brought to MNIST's size and place.
+      digit_size: int, of single white digits on black: drawings are reduced to
+        so many pixels, and brought to MNIST's size and place. None for other
+        images.
     """
 
     module: str
@@ -70,20 +71,20 @@ class DataSet:
     resizes: bool = False
     colors: bool = False
     photograph_size: tuple[int, int] | None = None
-    centred: bool = False
+    digit_size: int | None = None
 
 
 DATASETS = {
     "affnist": DataSet(
-        "affnist", needs_data_dir=True, two_targets=False, centred=True
+        "affnist", needs_data_dir=True, two_targets=False, digit_size=20
     ),
     "arrays": DataSet("arrays", needs_data_dir=True),
     "cifar10": DataSet("cifar10", two_targets=False, photograph_size=(32, 32)),
-    "digits": DataSet("digits", centred=True),
+    "digits": DataSet("digits", digit_size=8),
     "images": DataSet(
         "image_folder", needs_data_dir=True, resizes=True, colors=True
     ),
-    "mnist": DataSet("mnist", centred=True),
+    "mnist": DataSet("mnist", digit_size=20),
     "norb": DataSet("norb", two_targets=False, photograph_size=(48, 48)),
     "svhn": DataSet("svhn", two_targets=False),
 }
@@ -103,8 +104,8 @@ def find(name):
     tfds_name = name.removeprefix(TFDS_PREFIX)
     if tfds_name in ("", name):
         require_known("data set", name, (*DATASETS, f"{TFDS_PREFIX}NAME"))
-    is_mnist = tfds_name.partition(":")[0] == "mnist"
-    return DataSet("tfds_images", resizes=True, centred=is_mnist)
+    size = 20 if tfds_name.partition(":")[0] == "mnist" else None
+    return DataSet("tfds_images", resizes=True, digit_size=size)
 
 
 def load(name, split, config):

@@ -149,13 +149,14 @@ def size_before(size, pad, cropped):
     return tuple(side + CROP * cropped - 2 * pad for side in size)
 
 
-def center(ink, size, offset=(0, 0)):
+def center(ink, size, offset=(0, 0), digit_size=DIGIT_SIZE):
     """Scales and centers a drawn digit as MNIST does.
 
     MNIST (http://yann.lecun.com/exdb/mnist) scales each digit to fit into
     20x20 pixels, keeping its proportions, and moves its center of mass to the
     center of the image; here to `offset` (rows, columns) from it, as far as
-    the digit stays inside.
+    the digit stays inside. Digits of fewer pixels, `digit_size`, are enlarged
+    and centered as the embedded ones.
 
     Takes uint8 [H, W], 0 where nothing is drawn, and returns uint8 [*size, 1].
     """
@@ -164,15 +165,29 @@ def center(ink, size, offset=(0, 0)):
     if not boxes:
         return canvas
     digit = ink[boxes[0]]
-    scale = min(DIGIT_SIZE, *size) / max(digit.shape)
+    is_coarse = digit_size < DIGIT_SIZE
+    longer = 4 * digit_size if is_coarse else min(DIGIT_SIZE, *size)
+    scale = longer / max(digit.shape)
     height, width = (max(1, round(side * scale)) for side in digit.shape)
     digit = resize(digit[..., None], (height, width)).numpy()
+    if is_coarse:  # as the embedded digits were made, count ink in 4x4 pixels
+        bits = tf.image.resize_with_crop_or_pad(digit, longer, longer) > 64
+        cells = bits.numpy().reshape(digit_size, 4, digit_size, 4, 1)
+        digit = np.rint(enlarge(255 * cells.mean((1, 3)))).astype(np.uint8)
     if digit.any():  # single pixels of a large drawing may vanish
-        start = np.array(size) / 2 + offset - center_of_mass(digit[..., 0])
+        middle = DIGIT_SIZE / 2 if is_coarse else center_of_mass(digit[..., 0])
+        start = np.array(size) / 2 + offset - middle
+        height, width, _ = digit.shape
         largest = np.subtract(size, (height, width))
         top, left = np.clip(np.rint(start), 0, largest).astype(int)
         canvas[top : top + height, left : left + width] = digit
     return canvas
+
+
+def enlarge(images):
+    """Enlarges images [..., h, w, C] to DIGIT_SIZE; returns float32."""
+    with tf.device("CPU:0"):
+        return tf.image.resize(images, (DIGIT_SIZE, DIGIT_SIZE)).numpy()
 
 
 def center_of_mass(ink):

@@ -12,6 +12,7 @@ from input_data.transforms import (
     center_of_mass,
     central_crop,
     crop_at,
+    enlarge,
     fit,
     resize_with_pad,
     rotate,
@@ -198,3 +199,14 @@ def test_center_of_nothing_is_black():
     assert not center(dots, (28, 28)).any()
     dots[0, 0] = dots[-1, -1] = 255  # too small to stay
     assert not center(dots, (28, 28)).any()
+
+
+def test_center_makes_digits_like_the_embedded_ones():
+    digit = np.zeros((8, 8), np.uint8)
+    digit[:, 2:6] = 255
+    digit[3:5, 2:5] = 0
+    ink = np.kron(digit, np.ones((4, 4), np.uint8))
+    image = center(ink, (36, 40), (-3, 2), digit_size=8)
+    expected = np.rint(enlarge(digit[..., None]))
+    np.testing.assert_array_equal(image[5:25, 12:32], expected)
+    assert image.any(axis=(1, 2)).sum() == 20

@@ -3,14 +3,14 @@
 import re
 import statistics
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 
 from common.files import write_file
 from runs.reproduction import EPOCH, EXPERIMENTS, read
 from runs.runner import ROOT
-from visualisation.drawing import STYLE, make_logarithmic, png
+from visualisation.drawing import label_lines, make_logarithmic, png
 
 PAGE = ROOT / "docs" / "results.md"
 README = ROOT / "README.md"
@@ -62,19 +62,21 @@ def replace_between(text, name, content):
 
 
 def plot_errors(draw, title, xlabel, ylabel="test error in %"):
-    """A PNG file of what the function `draw` plots into the axes."""
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(6.2, 3.4), layout="constrained")
-        axes = figure.subplots()
-        draw(axes)
-        if axes.dataLim.y0 > 0:
-            make_logarithmic(axes.yaxis)
-        else:  # an error of 0 has no logarithm
-            axes.set_ylim(bottom=0)
-        axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
-        axes.grid(alpha=0.3)
-        figure.legend(loc="outside right upper", frameon=False)
-        return png(figure)
+    """A PNG file of what the function `draw` plots into the axes.
+
+    Lines with a label are named beside their last points.
+    """
+    figure = Figure(figsize=(6.2, 3.4), layout="constrained")
+    axes = figure.subplots()
+    draw(axes)
+    if all(np.min(line.get_ydata()) > 0 for line in axes.lines):
+        make_logarithmic(axes.yaxis)
+    else:  # an error of 0 has no logarithm
+        axes.set_ylim(bottom=0)
+    axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
+    axes.grid(alpha=0.3)
+    label_lines(axes)
+    return png(figure)
 
 
 def _error_curve(run):
@@ -125,9 +127,12 @@ def comparison_pictures(models, title, kind):
         for name, model in models.items():
             row = _comparison_row(name, model)
             weights, error = row["without decoder"], row["error %"]
-            style = {"fmt": "o", "capsize": 3, "label": name}
-            axes.errorbar(weights, error, yerr=row["+-"], **style)
-        make_logarithmic(axes.xaxis)
+            spread = row["+-"] or 0
+            (point,) = axes.plot([weights], [error], "o", label=name)
+            ends = error - spread, error + spread
+            axes.vlines(weights, *ends, color=point.get_color())
+        make_logarithmic(axes.xaxis, subs=(1, 2, 5))
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
 
     def draw_by_time(axes):
         for name, model in models.items():

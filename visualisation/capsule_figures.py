@@ -11,14 +11,22 @@ import math
 import keras
 import matplotlib
 import numpy as np
-from matplotlib.colors import TwoSlopeNorm
+from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 from scipy.special import entr
 from tensorboard.plugins.projector import ProjectorConfig
 
 from common.errors import UserError
 from config import EVAL_BATCH_SIZE
-from visualisation.drawing import image_grid, png, to_rgb, two_colors
+from visualisation.drawing import (
+    covered_part,
+    image_grid,
+    label_lines,
+    make_grid,
+    png,
+    to_rgb,
+    two_colors,
+)
 
 # From -0.25 to 0.25 by 0.05.
 OFFSETS = np.arange(-5, 6) * 0.05
@@ -191,48 +199,65 @@ def mean_entropy(couplings):
 
 
 def _draw_maps(trained, examples, maps, equal):
-    """Draws maps [iterations, N, h, w, classes]; `equal` is white."""
-    lowest = min(float(maps.min()), 0.99 * equal)
-    highest = max(float(maps.max()), 1.01 * equal)
-    # Blue is less than equal shares, red more.
-    norm = TwoSlopeNorm(equal, lowest, highest)
-    colors = matplotlib.colormaps["RdBu_r"](norm(maps))[..., :3]
-    images, labels = [], []
+    """Draws maps [iterations, N, h, w, classes] over the images."""
+    images, labels, tiles = [], [], []
     for index, example in enumerate(examples):
         num_targets = len(example.labels)
+        light = 1 - 0.8 * to_rgb(example.image)
         for place, label in enumerate(example.ranking[: num_targets + 1]):
-            images += [example.image, *colors[:, index, :, :, label]]
+            images += [light] * len(maps)
+            tiles += [*maps[:, index, :, :, label]]
             kind = "predicted" if place < num_targets else "not predicted"
             labels.append(
                 f"class {trained.class_text([label])}\n"
                 f"({kind}: {example.lengths[label]:.2f})"
             )
-    return image_grid(
+    figure, grid = make_grid(
         images,
-        1 + len(maps),
-        f"Couplings to class capsules, summed over the types below\nblue "
-        f"{lowest:.3g}, white {equal:.3g} (equal shares), red {highest:.3g}\n"
-        f"{trained.name}",
-        ["input", *(f"iteration {n}" for n in range(1, len(maps) + 1))],
+        len(maps),
+        f"Couplings to class capsules, summed over types\n{trained.name}",
+        [f"iteration {n}" for n in range(1, len(maps) + 1)],
         labels,
     )
+    figure.set_size_inches(2.5 + 1.2 * len(maps), 0.5 + 1.2 * len(labels))
+    furthest = max(float(abs(maps - equal).max()), 0.01 * equal)
+    norm = CenteredNorm(equal, furthest)
+    height, width = examples[0].image.shape[:2]
+    model = trained.model
+    area = covered_part(model.receptive_field(model.hparams), (height, width))
+    # Coordinates of pixels are those of their centers.
+    top, left = area["top"] - 0.5, area["left"] - 0.5
+    bottom, right = top + area["height"], left + area["width"]
+    for axes, values in zip(grid.flat, tiles, strict=True):
+        axes.set(frame_on=True, autoscale_on=False)
+        for view in range(0, images[0].shape[1], width):
+            extent = left + view, right + view, bottom, top
+            shown = axes.imshow(
+                values, "RdBu_r", norm, extent=extent, alpha=0.6
+            )
+    text = "sum of couplings; the line is at equal shares"
+    bar = figure.colorbar(shown, ax=grid, aspect=40, format="%.3g", label=text)
+    bar.set_ticks([norm.vmin, equal, norm.vmax])
+    bar.ax.axhline(equal, color="black")
+    return png(figure)
 
 
 def _draw_entropy(title, entropy, equal):
     iterations = range(1, len(entropy) + 1)
     figure = Figure(figsize=(4.5, 3), layout="constrained")
     axes = figure.subplots()
-    axes.plot(iterations, entropy, marker="o")
     axes.axhline(equal, linestyle="--", color="gray", label="equal shares")
+    for iteration, value in zip(iterations, entropy, strict=True):
+        axes.plot(iteration, value, "oC0", label=f"{value:.4f}")
     axes.set(
         title=title,
         xlabel="routing iteration",
         ylabel="entropy (nats)",
         xticks=iterations,
     )
-    axes.ticklabel_format(axis="y", useOffset=False)
+    axes.yaxis.set_major_formatter("{x:.4f}")
     axes.margins(0.15)
-    axes.legend()
+    label_lines(axes)
     return png(figure)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-STYLE = {
+_STYLE = {
     "axes.titlesize": 8,
     "figure.dpi": 200,
     "figure.titlesize": 10,
@@ -15,7 +15,7 @@ STYLE = {
     "savefig.bbox": "tight",
     "text.parse_math": False,  # class names may contain a $
 }
-matplotlib.rcParams.update(STYLE)
+matplotlib.rcParams.update(_STYLE)
 _CELL_INCHES = 0.62
 _CHARACTER_INCHES = 0.065  # of text at 8 points
 _LINE_INCHES = 0.15
@@ -47,8 +47,38 @@ def two_colors(first, second):
     return np.stack([magenta, green, magenta], axis=-1)
 
 
-def image_grid(images, columns, title, titles, labels=(), wrong=()):
-    """A PNG file of images in rows.
+def covered_part(receptive_field, size):
+    """The part of an image that a map of couplings covers.
+
+    Each value covers as many pixels as there are from one position to the
+    next, around the center of its capsules' receptive field.
+
+    Args:
+      receptive_field: see `models.classifier.Classifier`.
+      size: (height, width) of the image.
+
+    Returns:
+      Dict with top, left, height and width in pixels.
+    """
+    if not receptive_field:
+        return {"top": 0, "left": 0, "height": size[0], "width": size[1]}
+    grid, step = np.array(size), 1
+    first = np.full(2, 0.5)  # the center of the first position
+    for kernel, strides, padding in receptive_field:
+        before, positions = 0, -(-(grid - kernel + 1) // strides)
+        if padding == "SAME":
+            positions = -(-grid // strides)
+            covered = (positions - 1) * strides + kernel
+            before = np.maximum(covered - grid, 0) // 2
+        first += step * ((kernel - 1) / 2 - before)
+        step *= strides
+        grid = positions
+    values = [*(first - step / 2).tolist(), *(step * grid).tolist()]
+    return dict(zip(("top", "left", "height", "width"), values, strict=True))
+
+
+def make_grid(images, columns, title, titles, labels=(), wrong=()):
+    """A `Figure` of images in rows, and the array of their `Axes`.
 
     Args:
       images: list of images [H, W, C] of one size; None leaves a place empty.
@@ -82,15 +112,42 @@ def image_grid(images, columns, title, titles, labels=(), wrong=()):
         grid.flat[index].set_title(text, color=color, pad=3)
     for axes, label in zip(grid[:, 0], labels, strict=False):
         axes.set_ylabel(label, rotation=0, ha="right", va="center")
-    return png(figure)
+    return figure, grid
 
 
-def make_logarithmic(axis):
+def image_grid(*arguments, **keywords):
+    """A PNG file of images in rows, see `make_grid`."""
+    return png(make_grid(*arguments, **keywords)[0])
+
+
+def make_logarithmic(axis, subs=(1, 2, 3, 5, 7)):
     """Makes a `matplotlib.axis.Axis` logarithmic, with plain numbers."""
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
-    axis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
+    axis.set_major_locator(LogLocator(subs=subs))
     axis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
     axis.set_minor_formatter(NullFormatter())
+
+
+def label_lines(axes):
+    """Writes the label of each line beside its last point.
+
+    A label moves up where it would cover the label of a lower point.
+    """
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.figure.draw_without_rendering()
+    taken = []
+    for line in sorted(axes.lines, key=lambda line: line.get_ydata()[-1]):
+        text = axes.annotate(
+            *(line.get_label(), line.get_xydata()[-1], (6, 0)),
+            *(line.get_transform(), "offset points"),
+            annotation_clip=False,
+            va="center",
+            color=line.get_color(),
+            bbox={"color": "white", "pad": 0, "alpha": 0.7},
+        )
+        while text.get_window_extent().count_overlaps(taken):
+            text.xyann = 6, text.xyann[1] + 1
+        taken.append(text.get_window_extent())
 
 
 def png(figure):

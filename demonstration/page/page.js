@@ -42,12 +42,9 @@ async function ask(kind, question) {
 }
 
 async function request(path, options) {
-  let answer;
-  try {
-    answer = await fetch(path, options);
-  } catch {
+  const answer = await fetch(path, options).catch(() => {
     throw new Error("demo.py does not answer. Is it still running?");
-  }
+  });
   const content = await answer.json();
   if (!answer.ok) throw new Error(content.error);
   return content;
@@ -122,9 +119,7 @@ function startDrawing() {
     stroke(place(event));
     predictDrawing();
   });
-  const end = () => {
-    from = null;
-  };
+  const end = () => (from = null);
   canvas.addEventListener("pointerup", end);
   canvas.addEventListener("pointercancel", end);
   $("clear").addEventListener("click", () => {
@@ -147,24 +142,19 @@ function predictFile(file) {
     const found = await post(`file?${asked}`, file);
     if (waiting.has("predict")) return; // a newer request
     wipe();
-    await show(found, file.name);
+    await show(found, `${file.name}: `);
   });
 }
 
 function takeFiles() {
   let file = null; // the last file, in case that it is inverted
-  const take = (taken) => {
-    file = taken;
-    predictFile(file);
-  };
+  const take = (taken) => predictFile((file = taken));
   $("file").addEventListener("change", () => {
     take($("file").files[0]);
     $("file").value = ""; // allows to choose the same file again
   });
   $("invert").addEventListener("change", () => predictFile(file));
-  const forget = () => {
-    file = null;
-  };
+  const forget = () => (file = null);
   canvas.addEventListener("pointerdown", forget);
   for (const button of document.querySelectorAll("#clear, .test")) {
     button.addEventListener("click", forget);
@@ -195,7 +185,7 @@ function takeTestImages() {
         return;
       }
       wipe();
-      await show(found, `Test image, predicted ${predicted}`);
+      await show(found, `Test image, predicted ${predicted}: `);
     };
     button.addEventListener("click", () => ask("predict", next));
   }
@@ -213,26 +203,35 @@ function makeBars() {
       const bar = document.createElement("button");
       bar.className = isNamed ? "bar named" : "bar";
       bar.title = name;
-      const [label, track, value] = ["span", "i", "span"].map((tag) =>
+      const [label, track] = ["span", "i", "span"].map((tag) =>
         bar.appendChild(document.createElement(tag)),
       );
       track.appendChild(document.createElement("b"));
       label.textContent = name;
-      value.textContent = "–";
       bar.addEventListener("click", () => choose(number));
       return bar;
     }),
   );
 }
 
-function showBars() {
-  const bars = $("bars").children;
-  prediction.lengths.forEach((length, number) => {
-    const bar = bars[number];
-    bar.classList.toggle("predicted", prediction.predicted.includes(number));
-    bar.querySelector("b").style.width = `${100 * Math.min(1, length)}%`;
-    bar.lastChild.textContent = length.toFixed(3);
+function showBars({ lengths, predicted }) {
+  [...$("bars").children].forEach((bar, number) => {
+    bar.classList.toggle("predicted", predicted.includes(number));
+    bar.querySelector("b").style.width = `${100 * Math.min(1, lengths[number])}%`;
+    bar.lastChild.textContent = lengths[number].toFixed(3);
   });
+}
+
+// Such as: This is a 7, probability 0.98.
+function sentence({ lengths, predicted }) {
+  const objects = predicted.map((c) => {
+    const name = network.classes[c];
+    if (!/^\d+$/.test(name)) return `“${name}”`;
+    return `${/^(8|1[18]$)/.test(name) ? "an" : "a"} ${name}`;
+  });
+  const found = predicted.map((c) => lengths[c].toFixed(2)).join(" and ");
+  const verb = predicted.every((c) => lengths[c] > 0.5) ? "is" : "may be";
+  return `This ${verb} ${objects.join(" and ")}, probability ${found}`;
 }
 
 // --- The chosen class: atoms, reconstruction, couplings.
@@ -255,20 +254,21 @@ function mark(number) {
   if (prediction.couplings) showCouplings();
 }
 
-function makeAtoms(count) {
+function showAtoms() {
   $("atoms").replaceChildren(
-    ...Array.from({ length: count }, (_, number) => {
+    ...atoms.map((value, number) => {
       const row = document.createElement("label");
       row.className = "atom";
-      const label = row.appendChild(document.createElement("span"));
-      const slider = row.appendChild(document.createElement("input"));
-      row.appendChild(document.createElement("output"));
-      label.textContent = number;
-      slider.type = "range";
-      slider.step = 0.005;
+      const slider = document.createElement("input");
+      const output = document.createElement("output");
+      row.append(document.createElement("span"), slider, output);
+      row.firstChild.textContent = number;
+      output.textContent = value.toFixed(2);
+      const [min, max] = [value - REACH, value + REACH];
+      Object.assign(slider, { type: "range", step: 0.005, min, max, value });
       slider.addEventListener("input", () => {
         atoms[number] = Number(slider.value);
-        row.lastChild.textContent = atoms[number].toFixed(2);
+        output.textContent = atoms[number].toFixed(2);
         reconstruct();
       });
       return row;
@@ -276,21 +276,10 @@ function makeAtoms(count) {
   );
 }
 
-function showAtoms() {
-  if ($("atoms").children.length !== atoms.length) makeAtoms(atoms.length);
-  atoms.forEach((value, number) => {
-    const [, slider, output] = $("atoms").children[number].children;
-    slider.min = value - REACH;
-    slider.max = value + REACH;
-    slider.value = value;
-    output.textContent = value.toFixed(2);
-  });
-}
-
 function reconstruct() {
   // Two objects are drawn together, each in its color.
-  const isOne = prediction.predicted.includes(chosen);
-  const classes = isOne ? prediction.predicted : [chosen];
+  const { predicted } = prediction;
+  const classes = predicted.includes(chosen) ? predicted : [chosen];
   const capsules = classes.map((c) => (c === chosen ? atoms : prediction.capsules[c]));
   const shown = prediction;
   ask("reconstruct", async () => {
@@ -346,6 +335,7 @@ function showCouplings() {
       return figure;
     }),
   );
+  $("scale").textContent = map.equal.toPrecision(3);
   $("scale-low").textContent = (map.equal - furthest).toPrecision(3);
   $("scale-high").textContent = (map.equal + furthest).toPrecision(3);
 }
@@ -354,19 +344,17 @@ function showCouplings() {
 
 async function show(found, text = "") {
   prediction = found;
-  say(text);
-  showBars();
+  say(found ? text + sentence(found) : "");
+  document.body.classList.toggle("empty", !found);
+  if (!found) return;
+  showBars(found);
   $("seen").src = found.image;
   $("truth").textContent = found.labels ? `true: ${names(found.labels)}` : "";
   if (network.decoder) {
     $("reconstruction").src = found.reconstruction;
-    const colors = ["magenta", "green"];
-    const of = found.predicted.map((c, i) =>
-      found.predicted.length === 2
-        ? `${names([c])} (${colors[i]})`
-        : names([c]),
-    );
-    $("reconstruction-caption").textContent = `from the longest capsule: ${of.join(", ")}`;
+    const colors = found.predicted.length === 2 ? " (magenta and green)" : "";
+    $("reconstruction-caption").textContent =
+      `from the longest capsule: ${names(found.predicted)}${colors}`;
     showMoved(found.reconstruction, found.predicted);
   }
   await $("seen").decode();
@@ -382,14 +370,11 @@ function describe() {
     part.hidden = !network.decoder;
   }
   $("couplings").hidden = !network.map;
-  const size = `${network.width}×${network.height}`;
-  const one = network.targets === 2 ? "Each of the two digits" : "A drawing";
   const where = network.targets === 2 ? "near where it was drawn" : "in the middle";
-  $("preparation").textContent = network.centered
-    ? `${one} is prepared like MNIST: cropped, scaled to ${network.digit_size} pixels, ` +
-      `and placed in ${size} with its center of mass ${where}. ` +
-      "Files are only scaled, as by predict.py."
-    : `Drawings and files are scaled to ${size}, as by predict.py.`;
+  $("preparation").textContent = network.digit_size
+    ? `A drawn digit is scaled to ${network.digit_size} pixels and placed with its ` +
+      `center of mass ${where}, as for training; files are as by predict.py.`
+    : `Drawings and files are scaled to ${network.width}×${network.height}, as by predict.py.`;
 }
 
 async function start() {
@@ -405,7 +390,6 @@ async function start() {
   takeFiles();
   takeTestImages();
   startDrawing();
-  predictDrawing();
 }
 
 start();

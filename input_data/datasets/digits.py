@@ -3,10 +3,10 @@
 import pathlib
 
 import numpy as np
-import tensorflow as tf
 
 from input_data.images import SINGLE_SHIFT, LabelledImages, make_pipeline
 from input_data.registry import Split, select
+from input_data.transforms import enlarge
 
 NUM_CLASSES = 10
 # As in MNIST, validation holds out as many images as the test set has.
@@ -35,7 +35,5 @@ def _enlarge(images):
     As in MNIST, a digit fills the central 20x20 pixels.
     """
     pixels = images[..., np.newaxis] * (255.0 / 16)
-    with tf.device("CPU:0"):
-        enlarged = tf.image.resize(pixels, (20, 20)).numpy()
     border = ((0, 0), (4, 4), (4, 4), (0, 0))
-    return np.pad(np.rint(enlarged).astype(np.uint8), border)
+    return np.pad(np.rint(enlarge(pixels)).astype(np.uint8), border)

@@ -5,6 +5,7 @@ import io
 import json
 import re
 import shutil
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -150,7 +151,8 @@ def test_networks_without_capsules_or_decoder(tmp_path):
 def test_the_part_of_the_image_that_couplings_cover(fields, size, expected):
     names = ("top", "left", "height", "width")
     box = dict(zip(names, expected, strict=True))
-    assert covered_part(fields, size) == pytest.approx(box)
+    model = mock.Mock(receptive_field=lambda _: fields)
+    assert covered_part(model, size) == pytest.approx(box)
 
 
 HAS_BROWSER = shutil.which("chromium") and shutil.which("chromedriver")

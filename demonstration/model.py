@@ -89,9 +89,7 @@ class DemoModel:
         routing = model.routing_of(image[None])
         if routing is not None:
             *_, types, classes = routing.couplings.shape
-            coupling_map = covered_part(
-                model.receptive_field(model.hparams), self._size
-            )
+            coupling_map = covered_part(model, self._size)
             coupling_map["equal"] = types / (classes + routing.leaky)
         self.description = {
             "name": name,

@@ -171,9 +171,12 @@ def center(ink, size, offset=(0, 0), digit_size=DIGIT_SIZE):
     height, width = (max(1, round(side * scale)) for side in digit.shape)
     digit = resize(digit[..., None], (height, width)).numpy()
     if is_coarse:  # as the embedded digits were made, count ink in 4x4 pixels
-        bits = tf.image.resize_with_crop_or_pad(digit, longer, longer) > 64
-        cells = bits.numpy().reshape(digit_size, 4, digit_size, 4, 1)
-        digit = np.rint(enlarge(255 * cells.mean((1, 3)))).astype(np.uint8)
+        padded = tf.image.resize_with_crop_or_pad(digit, longer, longer)
+        bits = padded.numpy()[..., 0] > 64
+        if bits.mean() < 0.2:  # their strokes are thicker
+            bits = scipy.ndimage.binary_dilation(bits)
+        cells = bits.reshape(digit_size, 4, digit_size, 4).mean((1, 3))
+        digit = np.rint(enlarge(255 * cells[..., None])).astype(np.uint8)
     if digit.any():  # single pixels of a large drawing may vanish
         middle = DIGIT_SIZE / 2 if is_coarse else center_of_mass(digit[..., 0])
         start = np.array(size) / 2 + offset - middle

@@ -62,10 +62,7 @@ def replace_between(text, name, content):
 
 
 def plot_errors(draw, title, xlabel, ylabel="test error in %"):
-    """A PNG file of what the function `draw` plots into the axes.
-
-    Lines with a label are named beside their last points.
-    """
+    """A PNG file of the lines that the function `draw` plots into the axes."""
     figure = Figure(figsize=(6.2, 3.4), layout="constrained")
     axes = figure.subplots()
     draw(axes)
@@ -130,7 +127,7 @@ def comparison_pictures(models, title, kind):
             spread = row["+-"] or 0
             (point,) = axes.plot([weights], [error], "o", label=name)
             ends = error - spread, error + spread
-            axes.vlines(weights, *ends, color=point.get_color())
+            axes.vlines(weights, *ends, point.get_color())
         make_logarithmic(axes.xaxis, subs=(1, 2, 5))
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
 

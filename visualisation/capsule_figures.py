@@ -18,15 +18,8 @@ from tensorboard.plugins.projector import ProjectorConfig
 
 from common.errors import UserError
 from config import EVAL_BATCH_SIZE
-from visualisation.drawing import (
-    covered_part,
-    image_grid,
-    label_lines,
-    make_grid,
-    png,
-    to_rgb,
-    two_colors,
-)
+from visualisation import drawing
+from visualisation.drawing import image_grid, png, to_rgb, two_colors
 
 # From -0.25 to 0.25 by 0.05.
 OFFSETS = np.arange(-5, 6) * 0.05
@@ -212,7 +205,7 @@ def _draw_maps(trained, examples, maps, equal):
                 f"class {trained.class_text([label])}\n"
                 f"({kind}: {example.lengths[label]:.2f})"
             )
-    figure, grid = make_grid(
+    figure, grid = drawing.make_grid(
         images,
         len(maps),
         f"Couplings to class capsules, summed over types\n{trained.name}",
@@ -223,8 +216,7 @@ def _draw_maps(trained, examples, maps, equal):
     furthest = max(float(abs(maps - equal).max()), 0.01 * equal)
     norm = CenteredNorm(equal, furthest)
     height, width = examples[0].image.shape[:2]
-    model = trained.model
-    area = covered_part(model.receptive_field(model.hparams), (height, width))
+    area = drawing.covered_part(trained.model, (height, width))
     # Coordinates of pixels are those of their centers.
     top, left = area["top"] - 0.5, area["left"] - 0.5
     bottom, right = top + area["height"], left + area["width"]
@@ -243,21 +235,20 @@ def _draw_maps(trained, examples, maps, equal):
 
 
 def _draw_entropy(title, entropy, equal):
-    iterations = range(1, len(entropy) + 1)
     figure = Figure(figsize=(4.5, 3), layout="constrained")
     axes = figure.subplots()
     axes.axhline(equal, linestyle="--", color="gray", label="equal shares")
-    for iteration, value in zip(iterations, entropy, strict=True):
+    for iteration, value in enumerate(entropy, 1):
         axes.plot(iteration, value, "oC0", label=f"{value:.4f}")
     axes.set(
         title=title,
         xlabel="routing iteration",
         ylabel="entropy (nats)",
-        xticks=iterations,
+        xticks=range(1, len(entropy) + 1),
     )
-    axes.yaxis.set_major_formatter("{x:.4f}")
+    axes.ticklabel_format(axis="y", useOffset=False)
     axes.margins(0.15)
-    label_lines(axes)
+    drawing.label_lines(axes)
     return png(figure)
 
 

@@ -47,19 +47,20 @@ def two_colors(first, second):
     return np.stack([magenta, green, magenta], axis=-1)
 
 
-def covered_part(receptive_field, size):
+def covered_part(model, size):
     """The part of an image that a map of couplings covers.
 
     Each value covers as many pixels as there are from one position to the
     next, around the center of its capsules' receptive field.
 
     Args:
-      receptive_field: see `models.classifier.Classifier`.
+      model: `models.classifier.Classifier`.
       size: (height, width) of the image.
 
     Returns:
       Dict with top, left, height and width in pixels.
     """
+    receptive_field = model.receptive_field(model.hparams)
     if not receptive_field:
         return {"top": 0, "left": 0, "height": size[0], "width": size[1]}
     grid, step = np.array(size), 1
@@ -129,10 +130,7 @@ def make_logarithmic(axis, subs=(1, 2, 3, 5, 7)):
 
 
 def label_lines(axes):
-    """Writes the label of each line beside its last point.
-
-    A label moves up where it would cover the label of a lower point.
-    """
+    """Labels each line beside its last point, above labels of lower ones."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.figure.draw_without_rendering()
     taken = []

@@ -1,9 +1,11 @@
 import dataclasses
 import io
+import itertools
 import json
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 import experiment
@@ -188,6 +190,17 @@ def test_grids_and_colors():
     png = drawing.image_grid([gray, None, gray], 2, "title", ["a", "b"])
     assert min(size_of(png)) > 50
     assert drawing.truncate("a" * 20) == "a" * 13 + "…"
+
+
+def test_labels_do_not_overlap():
+    axes = Figure().subplots()
+    for number in range(3):
+        axes.plot([0, 1], [9, number / 100], label=f"{number}")
+    drawing.label_lines(axes)
+    texts = sorted(axes.texts, key=lambda text: text.get_window_extent().y0)
+    assert [text.get_text() for text in texts] == ["0", "1", "2"]
+    for lower, upper in itertools.pairwise(texts):
+        assert lower.get_window_extent().y1 <= upper.get_window_extent().y0
 
 
 def test_pictures_of_evaluations(run):

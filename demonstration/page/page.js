@@ -43,7 +43,7 @@ async function ask(kind, question) {
 
 async function request(path, options) {
   const answer = await fetch(path, options).catch(() => {
-    throw new Error("demo.py does not answer. Is it still running?");
+    throw new Error("demo.py does not answer. Is it running?");
   });
   const content = await answer.json();
   if (!answer.ok) throw new Error(content.error);
@@ -147,7 +147,7 @@ function predictFile(file) {
 }
 
 function takeFiles() {
-  let file = null; // the last file, in case that it is inverted
+  let file = null; // the last, in case that it is inverted
   const take = (taken) => predictFile((file = taken));
   $("file").addEventListener("change", () => {
     take($("file").files[0]);
@@ -222,7 +222,7 @@ function showBars({ lengths, predicted }) {
   });
 }
 
-// Such as: This is a 7, probability 0.98.
+// As in: This is a 7, probability 0.98
 function sentence({ lengths, predicted }) {
   const objects = predicted.map((c) => {
     const name = network.classes[c];
@@ -372,8 +372,8 @@ function describe() {
   $("couplings").hidden = !network.map;
   const where = network.targets === 2 ? "near where it was drawn" : "in the middle";
   $("preparation").textContent = network.digit_size
-    ? `A drawn digit is scaled to ${network.digit_size} pixels and placed with its ` +
-      `center of mass ${where}, as for training; files are as by predict.py.`
+    ? `A drawn digit is scaled to ${network.digit_size} pixels and placed ${where}, ` +
+      "as for training; files as by predict.py."
     : `Drawings and files are scaled to ${network.width}×${network.height}, as by predict.py.`;
 }
 

@@ -141,7 +141,7 @@ def label_lines(axes):
             annotation_clip=False,
             va="center",
             color=line.get_color(),
-            bbox={"color": "white", "pad": 0, "alpha": 0.7},
+            bbox={"color": "white", "pad": 0, "alpha": 0.85},
         )
         while text.get_window_extent().count_overlaps(taken):
             text.xyann = 6, text.xyann[1] + 1

@@ -20,6 +20,7 @@ RECORDED = (
     "augment",
     "batch_size",
     "dtype_policy",
+    "flip",
     "max_steps",
     "seed",
     "shift",
@@ -79,6 +80,11 @@ class DataConfig:
         "Examples to evaluate, at most all images or records; any number of "
         "pairs made on the fly.",
     )
+    flip: bool = field(
+        False,
+        "Whether to mirror half of the training images of one object left to "
+        "right.",
+    )
     image_size: int | None = _count(
         None,
         "With --dataset=images and tfds:NAME: height and width of the images. "
@@ -111,7 +117,8 @@ class DataConfig:
         None,
         "Pixels by which a training image moves at most along each axis; for "
         "record files the shift in their name. "
-        "Default: 2 for digits and mnist, with two targets 4, else 0.",
+        "Default: 2 for digits, mnist and fashion_mnist, with two targets 4, "
+        "else 0.",
         at_least=0,
     )
     validate: bool = field(
@@ -123,7 +130,7 @@ class DataConfig:
 
 DATA_FLAGS = tuple(flag_specs(DataConfig))
 # Repeated in the printed command that evaluates a training.
-EVALUATED = {*DATA_FLAGS, "dtype_policy", "summary_dir"} - {"augment"}
+EVALUATED = {*DATA_FLAGS, "dtype_policy", "summary_dir"} - {"augment", "flip"}
 
 
 @dataclasses.dataclass(frozen=True)

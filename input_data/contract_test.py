@@ -25,6 +25,12 @@ CASES = {
         {},
     ),
     "digits": (None, (28, 28, 1, 10), None, {}),
+    "fashion_mnist": (
+        tiny_files.write_idx,
+        (28, 28, 1, 10),
+        ("T-shirt/top", "Ankle boot"),
+        {},
+    ),
     "images": (
         tiny_files.write_images,
         (18, 18, 1, 3),
@@ -196,6 +202,7 @@ def test_unknown_names_are_refused(name):
         ("norb", {"shift": 1}),
         ("norb", {"pad": 2}),
         ("cifar10", {"distort": True}),
+        ("cifar10", {"flip": True}),
         ("mnist", {"color": True}),
         ("tfds:mnist", {"color": True}),
         ("digits", {"data_dir": "folder"}),

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from common.errors import UserError
-from input_data.augmentation import augment, distort
+from input_data.augmentation import augment, distort, random_flip
 from input_data.pairs import OverlappingPairs
 from input_data.pipeline import (
     ImageTensors,
@@ -100,8 +100,8 @@ class SingleObjects(Pipeline):
 
     Images are padded. Training images are then shifted by row and column
     offsets, each uniform in [-shift, shift]: for a shift of 2 the distribution
-    of the reference's 25 copies of each image. Last come Efficient-CapsNet's
-    augmentation (`augment`) and the reference's `distort`.
+    of the reference's 25 copies of each image. Last come mirroring (`flip`),
+    Efficient-CapsNet's augmentation (`augment`) and the reference's `distort`.
 
     `source` is `ImageTensors` or `RecordFiles`, `config` a `Config` with shift
     and pad, and `spec` other attributes of the `Spec`.
@@ -122,6 +122,8 @@ class SingleObjects(Pipeline):
             shift_seed = step_seed(seed, Stream.SHIFT, step)
             offsets = random_offsets(shift_seed, indices.shape[0], shift)
             images = shift_images(images, offsets, shift)
+        if self._config.flip:
+            images = random_flip(images, step_seed(seed, Stream.FLIP, step))
         if self._config.augment:
             images = augment(images, seed, step)
         if self._config.distort:

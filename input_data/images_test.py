@@ -59,6 +59,16 @@ def test_every_epoch_takes_every_example_once(num_examples, batch_size):
         assert distance == pytest.approx(num_examples / 3, rel=0.2)
 
 
+def test_half_of_the_training_images_are_mirrored():
+    data = single_pixels()
+    data.images[:, 0, 0] = 255
+    pipeline = make_pipeline(data, Config(flip=True))
+    ((x, _),) = batches(pipeline, 1000, 0, 1)
+    corners = x[keys.IMAGES][:, 0, [0, -1], 0]
+    np.testing.assert_array_equal(corners.sum(axis=1), 1)
+    assert 400 < corners[:, 1].sum() < 600
+
+
 @pytest.mark.parametrize(("shift", "pad"), [(None, None), (1, 3)])
 def test_training_shifts_are_uniform_over_all_offsets(shift, pad):
     pipeline = make_pipeline(

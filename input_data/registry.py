@@ -59,10 +59,11 @@ class DataSet:
       colors: bool, whether `color` applies.
       photograph_size: (height, width) of the photographs of which networks
         see standardized crops. None for whole images with pixels in [0, 1],
-        to which `shift`, `pad`, `distort` and `augment` apply.
+        to which `shift`, `pad`, `distort`, `augment` and `flip` apply.
       digit_size: int, of single white digits on black: drawings are reduced to
         so many pixels, and brought to MNIST's size and place. None for other
         images.
+    "fashion_mnist": DataSet("fashion_mnist"),
     """
 
     module: str
@@ -81,6 +82,7 @@ DATASETS = {
     "arrays": DataSet("arrays", needs_data_dir=True),
     "cifar10": DataSet("cifar10", two_targets=False, photograph_size=(32, 32)),
     "digits": DataSet("digits", digit_size=8),
+    "fashion_mnist": DataSet("fashion_mnist"),
     "images": DataSet(
         "image_folder", needs_data_dir=True, resizes=True, colors=True
     ),
@@ -156,6 +158,7 @@ def _check(data_set, config):
         "pad": config.pad and photographs,
         "distort": config.distort and (photographs or two_targets),
         "augment": config.augment and (photographs or two_targets),
+        "flip": config.flip and (photographs or two_targets),
     }
     for flag, is_refused in refused.items():
         if is_refused:

@@ -33,6 +33,8 @@ class CapsuleStack:
       rule: of the class capsules, see `Capsule`.
       padding: "VALID" or "SAME", of both convolutions. "VALID" needs images of
         at least 17x17 pixels.
+      kernel_size: int, height and width of the kernels of both convolutions.
+      class_bias: bool, whether the class capsules have biases.
       dtype: dtype or policy of the layers, as for `keras.layers.Layer`.
 
     Attributes:
@@ -51,11 +53,13 @@ class CapsuleStack:
         leaky: bool = False,
         rule: RoutingRule | dict | None = None,
         padding: Literal["VALID", "SAME"] = "VALID",
+        kernel_size: int = KERNEL_SIZE,
+        class_bias: bool = True,
         dtype: str | keras.DTypePolicy | None = None,
     ):
         self.conv1 = Conv2D(
             conv_channels,
-            KERNEL_SIZE,
+            kernel_size,
             padding=padding.lower(),
             activation="relu",
             data_format="channels_last",
@@ -66,7 +70,7 @@ class CapsuleStack:
         self.conv_capsule1 = ConvSlimCapsule(
             num_prime_capsules,
             primary_atoms,
-            KERNEL_SIZE,
+            kernel_size,
             strides=PRIMARY_STRIDES,
             padding=padding,
             num_routing=1,
@@ -81,6 +85,7 @@ class CapsuleStack:
             num_routing=num_routing,
             leaky=leaky,
             rule=rule,
+            use_bias=class_bias,
             dtype=dtype,
             name="capsule2",
         )

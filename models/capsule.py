@@ -29,7 +29,13 @@ class HParams(DecoderHParams):
     }
 
     class_atoms: int = size(16, "atoms of a class capsule")
+    class_bias: bool = field(
+        True, "whether class capsules have biases", network=True
+    )
     conv_channels: int = size(256, "channels of the convolution")
+    kernel_size: int = size(
+        KERNEL_SIZE, "height and width of the kernels of both convolutions"
+    )
     leaky: bool = field(
         False,
         "leaky softmax in the routing: an input capsule may be routed nowhere",
@@ -63,6 +69,8 @@ class CapsuleModel(Classifier):
             num_routing=hparams.routing,
             leaky=hparams.leaky,
             padding=hparams.padding,
+            kernel_size=hparams.kernel_size,
+            class_bias=hparams.class_bias,
         )
         # Keras tracks layers that are attributes of the model.
         self.conv1 = self._stack.conv1
@@ -87,6 +95,6 @@ class CapsuleModel(Classifier):
     @classmethod
     def receptive_field(cls, hparams):
         return tuple(
-            (KERNEL_SIZE, strides, hparams.padding)
+            (hparams.kernel_size, strides, hparams.padding)
             for strides in (1, PRIMARY_STRIDES)
         )

@@ -192,15 +192,21 @@ def open_checkpoint(path):
 
     Args:
       path: path of a checkpoint; of the --summary_dir of a training or its
-        folder train, for the newest; or the prefix of a TF1 checkpoint.
+        folder train, for the newest; the prefix of a TF1 checkpoint; or an
+        HDF5 file of weights, see `h5_weights`.
 
     Returns:
-      `Checkpoint`, or `tf1_checkpoint.Tf1Checkpoint` with the same methods.
+      `Checkpoint`, also for an HDF5 file, or
+      `tf1_checkpoint.Tf1Checkpoint` with the same methods.
 
     Raises:
       DamagedError: if files are missing or damaged.
     """
     path = pathlib.Path(path)
+    if path.suffix in (".h5", ".hdf5") and path.is_file():
+        from training.h5_weights import open_weights
+
+        return open_weights(path)
     if path.is_file() or pathlib.Path(f"{path}.index").is_file():
         from training.tf1_checkpoint import Tf1Checkpoint
 

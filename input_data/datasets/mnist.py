@@ -71,11 +71,11 @@ def load(split, config):
     return make_pipeline(data, config, SINGLE_SHIFT)
 
 
-def read_split(split, data_dir):
+def read_split(split, data_dir, tfds_name="mnist"):
     """The `LabelledImages` of one split, from idx files or else TFDS."""
     training = split is not Split.TEST
     if data_dir is None:
-        return select(split, tfds_images.read("mnist", training))
+        return select(split, tfds_images.read(tfds_name, training))
     prefix = "train" if training else "t10k"
     names = (f"{prefix}-images-idx3-ubyte", f"{prefix}-labels-idx1-ubyte")
     hint = " nor record files with this --shift and --pad"

@@ -11,7 +11,7 @@ from input_data import features as keys
 from input_data.registry import Split, load
 from testing import tiny_files
 
-FROM_TFDS = ["mnist", "cifar10", "norb", "svhn"]
+FROM_TFDS = ["mnist", "fashion_mnist", "cifar10", "norb", "svhn"]
 
 
 def forbid(*_, **__):

@@ -1,5 +1,6 @@
 """Serves a page to draw a digit on and to change its capsule.
 
+  python demo.py  # the pretrained network for MNIST
   python demo.py --checkpoint=/tmp/mnist/train/model.ckpt-1000
   python demo.py --checkpoint=... --data_dir=$DATA_DIR/mnist_data
 
@@ -22,7 +23,6 @@ def define_flags():
     common.flags.define(
         Config, [*DATA_FLAGS, "checkpoint", "hparams_override", "model"]
     )
-    flags.mark_flag_as_required("checkpoint")
     flags.DEFINE_string(
         "host",
         "127.0.0.1",

@@ -1,5 +1,6 @@
 """Predicts the classes of image files by a trained network, or exports it.
 
+python predict.py seven.png  # by the pretrained network for MNIST
 python predict.py --checkpoint=/tmp/mnist/train/model.ckpt-1000 seven.png
 python predict.py --checkpoint=... --format=json folder > lengths.jsonl
 python predict.py --checkpoint=... --invert - < scan.jpg
@@ -27,6 +28,9 @@ from config import EVAL_BATCH_SIZE, Config
 from input_data import features as keys
 from input_data import registry
 from training.scores import PRESENT_LENGTH, predicted_classes
+
+# That --export refuses.
+_OTHER_FORMATS = {".h5", ".hdf5", ".litert", ".onnx", ".pb", ".tflite"}
 
 
 def list_files(arguments):
@@ -126,12 +130,32 @@ def print_json(predictions, names, kind):
 
 
 def export(path, network):
-    """Writes a Keras file if the name ends in .keras, else a SavedModel."""
+    """Writes the network in the format of the name's suffix.
+
+    A .keras or .npz file (as of `layers.pretrained`, weights as float16), or a
+    SavedModel in a folder.
+
+    Raises:
+      UserError: for suffixes of other formats.
+    """
+    # Imported here, so that --help does not wait for Keras.
+    import layers
+
+    suffix = pathlib.Path(path).suffix
+    if suffix in _OTHER_FORMATS:
+        raise UserError(
+            f"--export={path}: name a .keras file, or a folder for a "
+            "SavedModel; docs/predict.md tells how to write other formats"
+        )
     with atomic_write(path) as partial:
-        if partial.suffix == ".keras":
+        if suffix == ".keras":
             network.save(partial)
+        elif suffix == ".npz":
+            weights = [w.astype("float16") for w in network.get_weights()]
+            np.savez_compressed(partial, *weights, config=network.to_json())
         else:
-            network.export(partial, format="tf_saved_model", verbose=False)
+            with layers.portable_operations():
+                network.export(partial, format="tf_saved_model", verbose=False)
     print(f"Exported to {path}", file=sys.stderr)
 
 
@@ -162,8 +186,6 @@ def define_flags():
 def main(arguments):
     """Exports the network, and predicts the files of the arguments."""
     values = absl_flags.FLAGS
-    if not values.checkpoint:
-        raise UserError("--checkpoint is required")
     if not (arguments or values.export):
         raise UserError("name images, folders of images or -, or use --export")
     logging.set_verbosity(logging.WARNING)  # TensorFlow reports exports

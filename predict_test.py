@@ -114,7 +114,8 @@ def test_a_table_from_standard_input(network, images):
 @pytest.mark.parametrize(
     ("arguments", "name"),
     [
-        ([], "--checkpoint"),
+        ([], "name images"),
+        (["--export=network.h5"], "network.h5"),
         (["--format=xml"], "format"),
     ],
 )

@@ -15,9 +15,12 @@ from input_data import features as keys
 from input_data import registry
 from input_data.images import PAIR_SHIFT
 from input_data.transforms import center, center_of_mass
-from training.checkpoint import open_checkpoint
 from training.evaluate import Evaluator
-from training.inference import class_names, preparation
+from training.inference import (
+    class_names,
+    open_or_pretrained,
+    preparation,
+)
 from training.scores import predicted_classes
 from visualisation.drawing import covered_part, to_rgb, two_colors
 from visualisation.trained_model import TrainedModel
@@ -57,7 +60,7 @@ class DemoModel:
     """
 
     def __init__(self, config):
-        checkpoint = open_checkpoint(config.checkpoint)
+        checkpoint = open_or_pretrained(config.checkpoint)
         evaluator = Evaluator(config)
         settings = evaluator.settings_for(checkpoint)
         dataset = settings.dataset_name

@@ -63,7 +63,6 @@ class DataSet:
       digit_size: int, of single white digits on black: drawings are reduced to
         so many pixels, and brought to MNIST's size and place. None for other
         images.
-    "fashion_mnist": DataSet("fashion_mnist"),
     """
 
     module: str

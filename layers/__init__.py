@@ -24,6 +24,7 @@ from .matrix_capsule import (
     PrimaryMatrixCapsules,
 )
 from .network import CapsuleNetwork, CapsuleStack
+from .pretrained import pretrained
 from .reconstruction import Reconstruction, mask_capsules
 from .routing import (
     RoutingRule,
@@ -41,6 +42,7 @@ from .self_attention import (
     self_attention,
     self_attention_routing,
 )
+from .utils import portable_operations
 from .votes import FormedVotes
 
 __version__ = "1.0.0"
@@ -73,6 +75,8 @@ __all__ = [
     "lengths",
     "margin_loss",
     "mask_capsules",
+    "portable_operations",
+    "pretrained",
     "reconstruction_loss",
     "route",
     "routing_couplings",

@@ -17,6 +17,7 @@ from .toom_cook import Plan, axes, convolution_by_spectrum, kernel_spectrum
 from .utils import (
     cpu_has_bfloat16_products,
     is_on_cpu,
+    portable,
     positions_of,
     zeros_around,
 )
@@ -60,7 +61,8 @@ def convolution(images, kernel, strides, padding: str):
     images = ops.cast(images, dtype)
     sizes = tuple(images.shape), tuple(kernel.shape), strides, padding, dtype
     is_size_known = None not in images.shape[1:]
-    plan = faster_plan(*sizes) if is_size_known else None
+    has_plan = is_size_known and not portable.get()
+    plan = faster_plan(*sizes) if has_plan else None
 
     def by_toom_cook():
         return convolution_by_spectrum(images, _spectrum(kernel, plan), plan)

@@ -161,7 +161,8 @@ class CapsuleNetwork(keras.Model):
             reconstruction = Reconstruction(
                 *input_shape, dtype=dtype, name="remake"
             )
-            longest = ops.argmax(lengths, axis=-1)
+            # TFLite has no bitwise operations, which Keras' `argmax` uses.
+            longest = ops.argsort(-lengths, axis=-1)[:, 0]
             outputs["remake"] = reconstruction(capsules, longest)
         super().__init__(images, outputs, name=name)
         self.dtype_policy = dtype  # `compile` scales the loss for float16

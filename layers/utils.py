@@ -1,5 +1,7 @@
 """Helpers of the layers: devices, weights, slices, windows and blocks."""
 
+import contextlib
+import contextvars
 import functools
 import pathlib
 from typing import Any, TypeAlias
@@ -35,6 +37,25 @@ def is_on_cpu(backend_name: str | None = None) -> bool:
         not torch.cuda.is_available()
         or ops.convert_to_tensor(0.0).device.type == "cpu"
     )
+
+
+portable = contextvars.ContextVar("portable", default=False)
+
+
+@contextlib.contextmanager
+def portable_operations():
+    """A context in which layers use operations that TFLite and ONNX have.
+
+    For exports; the Toom-Cook algorithm, for one, has others.
+
+      with layers.portable_operations():
+          network.export("network.tflite", format="litert")
+    """
+    token = portable.set(True)
+    try:
+        yield
+    finally:
+        portable.reset(token)
 
 
 def is_mirrored() -> bool:

@@ -1,12 +1,41 @@
 """Networks on images outside of any data set."""
 
+import pathlib
+import sys
+
 import keras
 
+import layers
 from common.errors import UserError
 from input_data import features as keys
+from input_data.features import ImageShape
 from input_data.files import decode_image
 from input_data.transforms import fit
-from training.checkpoint import open_checkpoint
+from models.efficient_capsule import HParams
+from training.checkpoint import Architecture, Checkpoint, open_checkpoint
+
+
+class Pretrained(Checkpoint):
+    """The network of `layers.pretrained("mnist")` as a `Checkpoint`."""
+
+    def __init__(self):
+        shape = ImageShape(28, 28, 1, 10)
+        architecture = Architecture("efficient_capsule", shape, 1, HParams())
+        path = pathlib.Path("layers.pretrained")
+        super().__init__(0, architecture, {"dataset": "mnist"}, path=path)
+
+    def load(self, model, architecture):
+        self._require(self.architecture.network(), architecture.network())
+        network = functional(model, architecture.shape)
+        network.set_weights(layers.pretrained("mnist").get_weights())
+
+
+def open_or_pretrained(path):
+    """Opens a checkpoint; without a path the pretrained network."""
+    if path:
+        return open_checkpoint(path)
+    print("No --checkpoint: using layers.pretrained('mnist')", file=sys.stderr)
+    return Pretrained()
 
 
 def load_network(path):
@@ -15,7 +44,7 @@ def load_network(path):
     Returns:
       Pair of a `keras.Model`, as of `functional`, and the `Checkpoint`.
     """
-    opened = open_checkpoint(path)
+    opened = open_or_pretrained(path)
     architecture = opened.architecture
     if architecture is None:
         raise UserError(

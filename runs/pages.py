@@ -146,7 +146,7 @@ def paired_table(models):
 
 def _listed(numbers):
     text = f"{len(numbers)}: {', '.join(map(str, numbers))}"
-    return textwrap.shorten(text, 30, placeholder=" ...")
+    return textwrap.shorten(text.strip(": "), 30, placeholder=" ...")
 
 
 def comparison_pictures(models, title, kind):

@@ -8,8 +8,7 @@
 
 --settings "MODEL FLAGS" gives flags of experiment.py to one model, --settings
 "all FLAGS" to all. MODEL-LABEL is the same model with flags of its own. The
-same command resumes an interrupted comparison; more --seeds or --models add
-runs. docs/comparison.md explains the results.
+same command resumes a comparison. docs/comparison.md explains the results.
 """
 
 from absl.flags import DEFINE_multi_string

@@ -25,12 +25,11 @@ _DEFINE = {
     float: flags.DEFINE_float,
     str: flags.DEFINE_string,
 }
-_RATE = "in experiment.py use --hparams_override=learning_rate=VALUE"
 # For flags that users of Keras and PyTorch try.
 _HINTS = {
-    "epochs": "in experiment.py use --max_steps: epochs * images / batch_size",
-    "learning_rate": _RATE,
-    "lr": _RATE,
+    "epochs": "experiment.py has --max_steps: epochs * images / --batch_size",
+    "learning_rate": "experiment.py has --hparams_override=learning_rate=VALUE",
+    "lr": "experiment.py has --hparams_override=learning_rate=VALUE",
 }
 
 

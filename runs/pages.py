@@ -122,10 +122,7 @@ def _comparison_row(name, model):
 
 
 def paired_table(models):
-    """McNemar's exact test of each pair of models, as `comparison_table`.
-
-    With several seeds it counts images on which one is wrong more often.
-    """
+    """McNemar's exact test of each pair of models, as `comparison_table`."""
     rates, rows = {}, []
     for name, model in models.items():
         runs = list(model["runs"].values())
@@ -134,6 +131,7 @@ def paired_table(models):
         numbers = range(runs[0]["examples"])
         wrong = [np.isin(numbers, run["wrong_examples"]) for run in runs]
         rates[name] = np.mean(wrong, axis=0)
+    # With several seeds it counts images on which one is wrong more often.
     for one, other in itertools.combinations(rates, 2):
         difference = rates[one] - rates[other]
         images = np.flatnonzero(difference > 0), np.flatnonzero(difference < 0)

@@ -114,14 +114,13 @@ class Results(contextlib.ExitStack):
         if self._writer is None:
             self._writer = SummaryWriter(self._folder)
         score = predictions.score
-        losses = {"loss": score.loss} if opened else {}
         self._writer.scalars(
             {
                 "correct_prediction": score.correct,
                 "wrong_prediction": score.wrong,
                 "almost_wrong_prediction": score.almost_wrong,
                 "accuracy": score.correct / score.num_examples,
-                **losses,
+                **({"loss": score.loss} if opened else {}),
             },
             step,
         )

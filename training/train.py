@@ -262,7 +262,7 @@ class Training(keras.callbacks.Callback):
             self._progress.close()
 
     def on_train_batch_end(self, batch, logs=None):
-        config, now = self._config, time.monotonic()
+        config = self._config
         self.step += 1
         # All processes of a cluster stop after the same step.
         signal = self._strategy.largest(self._stop.number or 0)
@@ -271,6 +271,7 @@ class Training(keras.callbacks.Callback):
         is_saved = is_last or is_evaluated or self.step % config.save_step == 0
         if not config.allow_nonfinite:
             self._require_finite(logs, is_saved)
+        now = time.monotonic()  # reading the loss waits for the device
         if self.step == self.start + 1 and not self._is_last():
             self._restart_clock()
         else:

@@ -1,20 +1,14 @@
 """Compares all models on one data set, under one budget of time or steps.
 
   python compare.py --output_dir=/tmp/comparison --dataset=digits --steps=300
-  python compare.py --output_dir=/tmp/mnist --data_dir=DIR --minutes=20 \
-    --seeds=3 --settings="efficient_capsule --augment --batch_size=64"
-
   python compare.py --output_dir=/tmp/routing --dataset=digits --steps=300 \
     --seeds=3 --models=capsule,capsule-r1,capsule-leaky \
     --settings="capsule-r1 --hparams_override=routing=1" \
     --settings="capsule-leaky --hparams_override=leaky=true"
 
-Each model trains with its own hyper-parameters, loss, optimizer and schedule;
 --settings "MODEL FLAGS" gives flags of experiment.py to one model, --settings
-"all FLAGS" to all. MODEL-LABEL is the same model with flags of its own. Every
-run is a training in <output_dir>/MODEL/SEED, and comparison.json gets its
-result. The same command resumes an interrupted comparison; more --seeds or
---models add runs. docs/comparison.md explains the columns of the table.
+"all FLAGS" to all. MODEL-LABEL is the same model with flags of its own. The
+same command resumes a comparison. docs/comparison.md explains the results.
 """
 
 from absl.flags import DEFINE_multi_string

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import glob
+import json
 import os
 import re
 import resource
@@ -337,9 +338,11 @@ def test_an_ensemble_sums_the_logits(tmp_path, capsys, num_targets):
     ]
     score = experiment.run(
         evaluating(
+            tmp_path / "all",
             checkpoint=str(at(tmp_path / "run{}", 0)),
             num_trials=3,
             eval_size=250,
+            format="json" if num_targets == 2 else "text",
         )
     )
     output = capsys.readouterr().out
@@ -357,12 +360,25 @@ def test_an_ensemble_sums_the_logits(tmp_path, capsys, num_targets):
     logits = [model(x)[keys.LOGITS].numpy() for model in models]
     wrong = [count_wrong(each) for each in logits]
     assert len(set(wrong)) > 1
+    assert score.wrong == count_wrong(sum(logits))
+    folder = tmp_path / "all" / "test"
+    tags = scalars(folder)
+    assert tags.pop("wrong_prediction") == {0: score.wrong}
+    assert "loss" not in tags
+    if num_targets == 2:
+        documents = [json.loads(line) for line in output.splitlines()]
+        assert (
+            json.loads((folder / "ensemble.json").read_text()) == documents[3]
+        )
+        assert [one["wrong"] for one in documents] == [*wrong, score.wrong]
+        assert [len(one["wrong_examples"]) for one in documents[:3]] == wrong
+        return
+    assert not list(folder.glob("*.json"))
     printed = re.findall(r"ckpt-0: Total wrong predictions: (\d+)", output)
     assert printed == list(map(str, wrong))
     percents = [100 * count / 250 for count in wrong]
     mean = f"{statistics.mean(percents):.2f} ± {statistics.stdev(percents):.2f}"
     assert f"Mean of 3: wrong percent: {mean}%\n" in output
-    assert score.wrong == count_wrong(sum(logits))
 
 
 def test_members_of_an_ensemble_need_the_same_images(tmp_path):

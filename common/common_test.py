@@ -28,6 +28,7 @@ class Settings:
     fast: bool = field(False, "Whether it is fast.")
     even: int = field(2, "Even.", choices=(2, 4))
     numbers: str = field("0", "Numbers.", pattern=r"\d+(,\d+)*")
+    even_x: bool = field(False, "Even.")
 
 
 def test_flags_give_settings_and_settings_give_flags():
@@ -37,6 +38,31 @@ def test_flags_give_settings_and_settings_give_flags():
     text = "--size=4 --kind=b '--folder=x y' --fast=True"
     assert flags.command_line(settings) == text
     assert flags.command_line(settings, ("size", "rate")) == "--size=4"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["--epochs", "3"], "--max_steps"),
+        (["--lr=0.1"], "--hparams_override=learning_rate=VALUE"),
+        (["--learning-rate=0.1"], "--hparams_override=learning_rate=VALUE"),
+        (["--even-x=3"], "even_x"),
+        (["--size=3--folder=x"], "before --folder"),
+        (["--folder=x--nofast"], "before --nofast"),
+        (["--folder", "--size=3"], "before --size"),
+        (["--folder=--size=3"], "before --size"),
+    ],
+)
+def test_hints_for_other_and_swallowed_flags(arguments, hint):
+    with pytest.raises(UserError, match=hint):
+        flags.parse(Settings, arguments)
+
+
+@pytest.mark.parametrize(
+    "folder", ["x --size=3", "x--other=3", "x--size.png", "--", "x--size/y=2"]
+)
+def test_values_that_swallowed_no_flag(folder):
+    assert flags.parse(Settings, ["--folder", folder]).folder == folder
 
 
 @pytest.mark.parametrize(

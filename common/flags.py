@@ -6,6 +6,7 @@ come from these fields.
 
 import dataclasses
 import difflib
+import itertools
 import re
 import shlex
 import sys
@@ -23,6 +24,12 @@ _DEFINE = {
     int: flags.DEFINE_integer,
     float: flags.DEFINE_float,
     str: flags.DEFINE_string,
+}
+# For flags that users of Keras and PyTorch try.
+_HINTS = {
+    "epochs": "experiment.py has --max_steps: epochs * images / --batch_size",
+    "learning_rate": "experiment.py has --hparams_override=learning_rate=VALUE",
+    "lr": "experiment.py has --hparams_override=learning_rate=VALUE",
 }
 
 
@@ -156,11 +163,26 @@ def parse(settings_class, arguments):
     return settings_of(settings_class, flag_values)
 
 
+def _require_separate(flag_values, words):
+    """Raises UserError if the value of a flag swallowed the next flag."""
+    for before, word in itertools.pairwise(["", *words]):
+        name = before.lstrip("-")
+        if before != name in flag_values and not flag_values[name].boolean:
+            word = f"{before}={word}"
+        # Not "all --seed=1", the value of a flag that takes flags.
+        for name in re.findall(r"^-.*[^\s-]--(\w+)(?:=|$)", word):
+            if name.removeprefix("no") in flag_values:
+                raise UserError(f"{word}: no space or value before --{name}")
+
+
 def _parse(flag_values, argv, takes_arguments=False):
+    _require_separate(flag_values, argv[1:])
     try:
         words = flag_values(argv)
     except flags.Error as error:
-        raise UserError(f"{error}; --help lists all flags") from None
+        name = getattr(error, "flagname", "").replace("-", "_")
+        hint = _HINTS.get(name, "--help lists all flags")
+        raise UserError(f"{error}; {hint}") from None
     if words[1:] and not takes_arguments:
         raise UserError(f"not a flag: {' '.join(words[1:])}")
     return words

@@ -1,4 +1,5 @@
 import json
+import pathlib
 import re
 import signal
 import time
@@ -27,6 +28,7 @@ def result(wrong, seconds):
         "peak_megabytes": None if wrong == 4 else 10.0 * wrong,
         "examples": 200,
         "wrong": wrong,
+        "wrong_examples": list(range(wrong)),
         "points": [
             {"step": 5, "wrong": wrong + 9, "seconds": seconds / 2},
             {"step": 10, "wrong": wrong, "seconds": seconds},
@@ -103,13 +105,49 @@ def test_runs_are_kept_and_other_settings_refused(tmp_path, trained, capsys):
             compare(Settings(**{**vars(settings), **values}), DIGITS, others)
 
 
-def test_minutes_become_steps_once(tmp_path, trained, monkeypatch):
-    monkeypatch.setattr(runner, "measure_speed", lambda config, steps: 8.0)
+def test_minutes_become_steps_once(tmp_path, monkeypatch):
+    trained = []
+
+    def train_and_evaluate(config):
+        trained.append(config.max_steps)
+        pathlib.Path(config.summary_dir).mkdir(parents=True)
+        # The measured speed was too high; later ones vary.
+        return result(4, config.max_steps / 4 * 1.08 ** (len(trained) - 1))
+
+    monkeypatch.setattr(runner, "train_and_evaluate", train_and_evaluate)
+    measured = []
+
+    def measure_speed(config, steps):
+        measured.append(steps)
+        return 8.0
+
+    monkeypatch.setattr(runner, "measure_speed", measure_speed)
     settings = Settings(
         models="baseline", output_dir=str(tmp_path), minutes=2.0, seeds=2
     )
     compare(settings, DIGITS)
-    assert [config.max_steps for config in trained] == [960, 960]
+    assert measured == [30, 96]  # a tenth of the time
+    assert trained == [960, 480, 480]
+
+
+def test_pairs_of_models():
+    def model(*wrong):
+        runs = ({**result(4, 3.0), "wrong_examples": each} for each in wrong)
+        return {"runs": dict(enumerate(runs))}
+
+    models = {
+        "a": model([*range(8), 30], [*range(20), 30]),
+        "b": model([9, 30], [9, 30]),
+        "c": model([*range(20), 30], [*range(8), 30]),
+    }
+    _, _, *rows = pages.paired_table(models).splitlines()
+    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
+    # McNemar: 2 * (1 + 20) / 2**20 of 19 images and 1.
+    assert cells == [
+        ["a", "b", "19: 0, 1, 2, 3, 4, 5, 6, ...", "1: 9", "4e-05"],
+        ["a", "c", "0", "0", "1"],
+        ["b", "c", "1: 9", "19: 0, 1, 2, 3, 4, 5, 6, ...", "4e-05"],
+    ]
 
 
 def test_rows_are_means_and_medians_over_the_seeds():
@@ -127,8 +165,9 @@ def test_rows_are_means_and_medians_over_the_seeds():
 def test_the_page_shows_the_results(name):
     docs = runner.ROOT / "docs"
     content = json.loads((docs / "comparison" / f"{name}.json").read_text())
-    table = pages.comparison_table(content["models"])
-    assert table in (docs / "comparison.md").read_text()
+    page = (docs / "comparison.md").read_text()
+    assert pages.comparison_table(content["models"]) in page
+    assert pages.paired_table(content["models"]) in page
 
 
 @pytest.mark.slow

@@ -1,11 +1,14 @@
 """Tables and pictures of comparisons and of reproduced results."""
 
+import itertools
 import re
 import statistics
+import textwrap
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
+from scipy.stats import binomtest
 
 from common.files import write_file
 from runs.reproduction import EPOCH, EXPERIMENTS, read
@@ -115,6 +118,32 @@ def _comparison_row(name, model):
         "+-": statistics.stdev(errors) if len(errors) > 1 else None,
         "seeds": len(runs),
     }
+
+
+def paired_table(models):
+    """McNemar's exact test of each pair of models, as `comparison_table`."""
+    rates, rows = {}, []
+    for name, model in models.items():
+        runs = list(model["runs"].values())
+        if not all("wrong_examples" in run for run in runs):
+            return "Paired comparison: not recorded"
+        numbers = range(runs[0]["examples"])
+        wrong = [np.isin(numbers, run["wrong_examples"]) for run in runs]
+        rates[name] = np.mean(wrong, axis=0)
+    # With several seeds it counts images on which one is wrong more often.
+    for one, other in itertools.combinations(rates, 2):
+        difference = rates[one] - rates[other]
+        images = np.flatnonzero(difference > 0), np.flatnonzero(difference < 0)
+        counts = [len(numbers) for numbers in images]
+        p = binomtest(counts[0], sum(counts)).pvalue if any(counts) else 1.0
+        rows.append([one, other, *map(_listed, images), f"{p:.2g}"])
+    head = ["A", "B", "only A wrong", "only B wrong", "McNemar's p"]
+    return markdown(head, rows, padded=True)
+
+
+def _listed(numbers):
+    text = f"{len(numbers)}: {', '.join(map(str, numbers))}"
+    return textwrap.shorten(text.strip(": "), 30, placeholder=" ...")
 
 
 def comparison_pictures(models, title, kind):

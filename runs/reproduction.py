@@ -97,12 +97,16 @@ def reproduce(names, settings):
         require_known("experiment", name, ["all", *EXPERIMENTS])
     if not (settings.data_dir and settings.work_dir):
         raise UserError("--data_dir and --work_dir are required")
+    results = pathlib.Path(settings.output_dir)
+    before = set(results.glob("*/*.json"))
     for name in EXPERIMENTS if "all" in names else names:
         data = pathlib.Path(settings.data_dir, EXPERIMENTS[name].dataset)
         if "all" in names and not data.is_dir():
             print(f"{name}: skipped, {data} does not exist")
         else:
             _reproduce(EXPERIMENTS[name], settings)
+    if before == set(results.glob("*/*.json")):
+        print("Nothing was run; add other --seeds or another --output_dir")
 
 
 def _reproduce(experiment, settings):

@@ -52,8 +52,10 @@ def test_results_are_written_once(tmp_path, monkeypatch, capsys):
         seeds="0,1",
         work_dir=f"{tmp_path}/work",
     )
-    for _ in range(2):
+    for is_done in (False, True):
         reproduce(["shared-capsule"], settings)
+        hint = "Nothing was run; add other --seeds"
+        assert (hint in capsys.readouterr().out) == is_done
     results = reproduction.read(settings.output_dir, experiment)
     assert list(results) == ["0", "1", "ensemble"]
     assert len(configs) == 3  # pairs of each seed, the ensemble
@@ -68,9 +70,8 @@ def test_results_are_written_once(tmp_path, monkeypatch, capsys):
     assert configs[2].checkpoint.endswith("16/{}/train/model.ckpt-5628")
     assert str(tmp_path) not in json.dumps(results)
     monkeypatch.setattr(reproduction, "_reproduce", lambda *_: None)
-    capsys.readouterr()
     reproduce(["all"], settings)
-    skipped = capsys.readouterr().out.splitlines()
+    *skipped, _ = capsys.readouterr().out.splitlines()
     datasets = [e.dataset for e in EXPERIMENTS.values()]
     assert len(skipped) == len(datasets) - datasets.count("mnist")
 

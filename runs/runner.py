@@ -4,6 +4,7 @@ import ctypes
 import dataclasses
 import json
 import pathlib
+import re
 import shlex
 import signal
 import subprocess
@@ -19,11 +20,12 @@ _COMMAND = (sys.executable, str(ROOT / "experiment.py"))
 _PR_SET_PDEATHSIG = 1
 
 
-def run(config):
+def run(config, temporary=False):
     """Runs experiment.py with the settings of a `Config`.
 
     Ctrl-C or SIGTERM here sends the process one SIGTERM, and it saves before
-    it ends. It also gets SIGTERM if this process is killed.
+    it ends. It also gets SIGTERM if this process is killed. If `temporary`, it
+    prints only progress and errors, and is killed.
 
     Returns:
       List of the documents that --format=json prints.
@@ -38,15 +40,16 @@ def run(config):
     def stop(number, frame):
         signals.append(number)
         if process is not None and len(signals) == 1:
-            process.terminate()
+            process.kill() if temporary else process.terminate()
 
     def end_with_parent():
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
+    stdout = subprocess.DEVNULL if temporary else None
     with handling_signals(stop):
         process = subprocess.Popen(
             [*_COMMAND, *shlex.split(flags.command_line(config))],
-            stdout=subprocess.PIPE if config.format == "json" else None,
+            stdout=subprocess.PIPE if config.format == "json" else stdout,
             process_group=0,
             preexec_fn=end_with_parent,
         )
@@ -82,6 +85,7 @@ def train_and_evaluate(config):
         "peak_megabytes": training["peak_megabytes"],
         "examples": last["num_examples"],
         "wrong": last["wrong"],
+        "wrong_examples": last["wrong_examples"],
         "points": [
             {name: document[name] for name in ("step", "wrong", "seconds")}
             for document in documents
@@ -94,7 +98,8 @@ def train_and_evaluate(config):
 def measure_speed(config, steps):
     """Training steps per second of a short training that leaves no files."""
     with tempfile.TemporaryDirectory() as folder:
-        run(dataclasses.replace(config, summary_dir=folder, max_steps=steps))
+        short = {"summary_dir": folder, "max_steps": steps}
+        run(dataclasses.replace(config, **short), temporary=True)
         speed = read_json(pathlib.Path(folder, "run.json"))["images_per_second"]
     return speed / config.batch_size
 
@@ -106,5 +111,7 @@ def read_json(path):
 
 
 def write_json(path, values):
-    """Writes a JSON file whole."""
-    write_file(path, json.dumps(values, indent=1) + "\n")
+    """Writes a JSON file whole, a list of numbers in one line."""
+    text = json.dumps(values, indent=1)
+    text = re.sub(r"\[[\d\s,]+\]", lambda m: " ".join(m[0].split()), text)
+    write_file(path, f"{text}\n")

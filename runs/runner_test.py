@@ -28,9 +28,11 @@ if "train" not in flags:
     run |= {"images_per_second": 256.0, "peak_megabytes": 4.0}
     run["steps"] = int(flags["max_steps"])
     pathlib.Path(flags["summary_dir"], "run.json").write_text(json.dumps(run))
+    print("Trained in", flags["summary_dir"])
 else:
     for step in (10, 15, 20, 25):
         document = {"step": step, "wrong": 50 - step, "num_examples": 50}
+        document["wrong_examples"] = list(range(50 - step))
         document |= {"seconds": step / 5, "images_per_second": 100.0}
         print(json.dumps(document))
 """
@@ -44,18 +46,25 @@ def fake(tmp_path, monkeypatch):
     return script
 
 
-def test_a_run_is_what_the_commands_leave(tmp_path):
+def test_a_run_is_what_the_commands_leave(tmp_path, capfd):
     config = Config(summary_dir=str(tmp_path), max_steps=25, save_step=10)
     result = runner.train_and_evaluate(config)
     assert list(result["network"].values()) == [9, 7, 3]
     assert (result["examples"], result["wrong"]) == (50, 25)
+    assert result["wrong_examples"] == list(range(25))
     assert result["training_seconds"] == 5.0
     assert result["training_images_per_second"] == 256.0
     assert result["inference_images_per_second"] == 100.0
     # Step 15 is that of an interruption.
     assert [point["step"] for point in result["points"]] == [10, 20, 25]
     assert [point["seconds"] for point in result["points"]] == [2.0, 4.0, 5.0]
+    capfd.readouterr()
     assert runner.measure_speed(config, 10) == 256 / config.batch_size
+    assert not capfd.readouterr().out  # it is of a temporary folder
+    runner.write_json(tmp_path / "x.json", {"a": [1, 20], "b": []})
+    assert (tmp_path / "x.json").read_text() == (
+        '{\n "a": [ 1, 20 ],\n "b": []\n}\n'
+    )
 
 
 def test_a_command_that_fails_is_an_error(tmp_path):

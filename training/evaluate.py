@@ -179,7 +179,8 @@ def evaluate_checkpoints(config, strategy):
             title = f"{member.path}: " if is_ensemble else ""
             if not is_ensemble and member.path != pathlib.Path(path):
                 title = f"{member.path}:\n"  # a folder's newest
-            results.report(title, predictions[-1], member, not is_ensemble)
+            step = None if is_ensemble else member.step
+            results.report(title, predictions[-1], member, step)
         if not is_ensemble:
             return predictions[0].score
         errors = [member.score.wrong_percent for member in predictions]
@@ -191,7 +192,8 @@ def evaluate_checkpoints(config, strategy):
         ensemble = dataclasses.replace(
             predictions[-1], logits=logits, losses=None
         )
-        results.report(f"Ensemble of {len(members)}:\n", ensemble)
+        step = max(member.step for member in members)
+        results.report(f"Ensemble of {len(members)}:\n", ensemble, None, step)
     return ensemble.score
 
 
@@ -207,7 +209,8 @@ def evaluations(config, strategy):
 
         def evaluate(path):
             opened = checkpoint.open_checkpoint(path)
-            results.report(f"{path}:\n", evaluator.predict(opened), opened)
+            predictions = evaluator.predict(opened)
+            results.report(f"{path}:\n", predictions, opened, opened.step)
             return opened
 
         yield evaluate

@@ -38,14 +38,14 @@ class Results(contextlib.ExitStack):
         if self._is_json:
             self.enter_context(contextlib.redirect_stdout(sys.stderr))
 
-    def report(self, title, predictions, opened=None, writes_files=True):
+    def report(self, title, predictions, opened=None, step=None):
         """Reports one evaluation.
 
         Args:
           title: string before the counts.
           predictions: `Predictions`.
           opened: the `Checkpoint` that was evaluated; None for an ensemble.
-          writes_files: bool, whether to write files to the summary_dir.
+          step: int, that of the summaries; None to write no files.
         """
         spec = predictions.pipeline.spec
         kind = "held-out" if self._config.validate else "test"
@@ -54,7 +54,7 @@ class Results(contextlib.ExitStack):
         noun = "pairs" if spec.num_targets == 2 else "images"
         images = f"{kind} {noun} of {predictions.dataset}"
         score = predictions.score
-        writes_files = writes_files and self._folder is not None
+        writes_files = step is not None and self._folder is not None
         if self._is_json:
             document = json.dumps(self._document(images, predictions, opened))
             print(document, file=self._output, flush=True)
@@ -64,8 +64,8 @@ class Results(contextlib.ExitStack):
             print(f"{title}{score} ({score.num_examples} {images})", flush=True)
             if self._config.pairs != "overlap":
                 print(score.pairs_text, flush=True)
-        if writes_files and opened is not None:
-            self._write_summaries(predictions, opened)
+        if writes_files:
+            self._write_summaries(predictions, opened, step)
 
     def _document(self, images, predictions, opened):
         score, matrix = predictions.score, predictions.confusion_matrix
@@ -87,6 +87,7 @@ class Results(contextlib.ExitStack):
             "loss": score.loss if has_loss else None,
             "wrong": score.wrong,
             "wrong_percent": score.wrong_percent,
+            "wrong_examples": predictions.wrong.tolist(),
             "classes": [
                 {
                     "class": name,
@@ -109,23 +110,21 @@ class Results(contextlib.ExitStack):
             files[f"{name}.confusion_matrix.png"] = picture
         write_files(self._folder, files)
 
-    def _write_summaries(self, predictions, opened):
+    def _write_summaries(self, predictions, opened, step):
         if self._writer is None:
             self._writer = SummaryWriter(self._folder)
-        score, step = predictions.score, opened.step
+        score = predictions.score
         self._writer.scalars(
             {
                 "correct_prediction": score.correct,
                 "wrong_prediction": score.wrong,
                 "almost_wrong_prediction": score.almost_wrong,
                 "accuracy": score.correct / score.num_examples,
-                "loss": score.loss,
+                **({"loss": score.loss} if opened else {}),
             },
             step,
         )
-        if opened.architecture is not None:
-            self._writer.hparams(opened)
-        title = f"Step {step}"
+        title = f"Step {step}" if opened else "Ensemble"
         drawn = {
             "confusion_matrix": _confusion_matrix(predictions, title),
             "wrong_predictions": pictures.wrong_predictions_png(
@@ -135,6 +134,10 @@ class Results(contextlib.ExitStack):
         for tag, png in drawn.items():
             if png is not None:
                 self._writer.image(tag, png, step)
+        if opened is None:  # an ensemble has no settings and no curve
+            return
+        if opened.architecture is not None:
+            self._writer.hparams(opened)
         curves = pictures.learning_curve_png(self._config.summary_dir)
         summary_dir = pathlib.Path(self._config.summary_dir)
         write_file(summary_dir / "learning_curve.png", curves)

@@ -84,8 +84,8 @@ class Training(keras.callbacks.Callback):
     Attributes:
       start: int, steps done before this run.
       step: int, steps done.
-      seconds: float, training time, including that of earlier runs, without
-        evaluations and the first step of a run, which is traced and compiled.
+      seconds: float, training time, that of earlier runs too, without
+        checkpoints, evaluations and the first step of a run, which compiles.
       images_per_second: float, in this run, or None before it has steps.
     """
 
@@ -271,10 +271,11 @@ class Training(keras.callbacks.Callback):
         is_saved = is_last or is_evaluated or self.step % config.save_step == 0
         if not config.allow_nonfinite:
             self._require_finite(logs, is_saved)
+        now = time.monotonic()  # reading the loss waits for the device
         if self.step == self.start + 1 and not self._is_last():
             self._restart_clock()
         else:
-            elapsed = time.monotonic() - self._began
+            elapsed = now - self._began
             self.seconds = self._seconds_before + elapsed
             images = (self.step - self._timed_from) * config.batch_size
             self.images_per_second = images / elapsed
@@ -299,9 +300,9 @@ class Training(keras.callbacks.Callback):
             self._stop.number = signal
             self.model.stop_training = True
         if is_evaluated and not is_last:  # the last one is, after `fit`
-            paused = time.monotonic()
             self._evaluate(self.path)
-            self._began += time.monotonic() - paused
+        if is_saved:
+            self._began += time.monotonic() - now
 
     def _require_finite(self, logs, is_saved):
         # The loss is that of the weights before the step.

@@ -42,7 +42,6 @@ from .self_attention import (
     self_attention,
     self_attention_routing,
 )
-from .utils import portable_operations
 from .votes import FormedVotes
 
 __version__ = "1.0.0"
@@ -75,7 +74,6 @@ __all__ = [
     "lengths",
     "margin_loss",
     "mask_capsules",
-    "portable_operations",
     "pretrained",
     "reconstruction_loss",
     "route",

@@ -16,8 +16,8 @@ from keras import backend, ops
 from .toom_cook import Plan, axes, convolution_by_spectrum, kernel_spectrum
 from .utils import (
     cpu_has_bfloat16_products,
+    is_exporting,
     is_on_cpu,
-    portable,
     positions_of,
     zeros_around,
 )
@@ -61,8 +61,7 @@ def convolution(images, kernel, strides, padding: str):
     images = ops.cast(images, dtype)
     sizes = tuple(images.shape), tuple(kernel.shape), strides, padding, dtype
     is_size_known = None not in images.shape[1:]
-    has_plan = is_size_known and not portable.get()
-    plan = faster_plan(*sizes) if has_plan else None
+    plan = faster_plan(*sizes) if is_size_known else None
 
     def by_toom_cook():
         return convolution_by_spectrum(images, _spectrum(kernel, plan), plan)
@@ -75,7 +74,7 @@ def convolution(images, kernel, strides, padding: str):
             return _by_patches(images, taps, strides, padding)
         return _direct(images, taps, strides, padding)
 
-    if plan is None:
+    if plan is None or is_exporting():
         outputs = directly()
     elif images.shape[0] is None:
         is_large = ops.shape(images)[0] >= least_batch(*sizes)

@@ -161,7 +161,7 @@ class CapsuleNetwork(keras.Model):
             reconstruction = Reconstruction(
                 *input_shape, dtype=dtype, name="remake"
             )
-            # TFLite has no bitwise operations, which Keras' `argmax` uses.
+            # TFLite and ONNX lack the bitwise operations of Keras' `argmax`.
             longest = ops.argsort(-lengths, axis=-1)[:, 0]
             outputs["remake"] = reconstruction(capsules, longest)
         super().__init__(images, outputs, name=name)

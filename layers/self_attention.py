@@ -13,7 +13,7 @@ import math
 import keras
 from keras import ops
 
-from .utils import EPSILON, Tensor, portable, slice_axis
+from .utils import EPSILON, Tensor, is_exporting, slice_axis
 
 
 def exponential_squash(capsules: Tensor) -> Tensor:
@@ -26,9 +26,8 @@ def exponential_squash(capsules: Tensor) -> Tensor:
     s = ops.cast(capsules, "float32")
     squared = ops.sum(ops.square(s), axis=-1, keepdims=True)
     length = ops.sqrt(squared + EPSILON)
-    # ONNX has no expm1, which is more accurate for small lengths.
-    is_portable = portable.get()
-    excess = ops.exp(-length) - 1 if is_portable else ops.expm1(-length)
+    # expm1 is more accurate for small lengths; ONNX does not have it.
+    excess = ops.exp(-length) - 1 if is_exporting() else ops.expm1(-length)
     return ops.cast(-excess / length * s, capsules.dtype)
 
 

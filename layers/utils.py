@@ -1,9 +1,8 @@
 """Helpers of the layers: devices, weights, slices, windows and blocks."""
 
-import contextlib
-import contextvars
 import functools
 import pathlib
+import traceback
 from typing import Any, TypeAlias
 
 import keras
@@ -39,23 +38,16 @@ def is_on_cpu(backend_name: str | None = None) -> bool:
     )
 
 
-portable = contextvars.ContextVar("portable", default=False)
+def is_exporting() -> bool:
+    """Whether Keras traces an export, whatever its format.
 
-
-@contextlib.contextmanager
-def portable_operations():
-    """A context in which layers use operations that TFLite and ONNX have.
-
-    For exports; the Toom-Cook algorithm, for one, has others.
-
-      with layers.portable_operations():
-          network.export("network.tflite", format="litert")
+    TFLite and ONNX lack operations of the Toom-Cook algorithm and expm1. Keras
+    has no flag for an export, but its code is on the call stack.
     """
-    token = portable.set(True)
-    try:
-        yield
-    finally:
-        portable.reset(token)
+    return any(
+        frame.f_globals.get("__name__", "").startswith("keras.src.export.")
+        for frame, _ in traceback.walk_stack(None)
+    )
 
 
 def is_mirrored() -> bool:

@@ -11,31 +11,28 @@ from input_data import features as keys
 from input_data.features import ImageShape
 from input_data.files import decode_image
 from input_data.transforms import fit
-from models.efficient_capsule import HParams
+from models.registry import model_class
 from training.checkpoint import Architecture, Checkpoint, open_checkpoint
 
 
 class Pretrained(Checkpoint):
-    """The network of `layers.pretrained("mnist")` as a `Checkpoint`."""
-
-    def __init__(self):
-        shape = ImageShape(28, 28, 1, 10)
-        architecture = Architecture("efficient_capsule", shape, 1, HParams())
-        path = pathlib.Path("layers.pretrained")
-        super().__init__(0, architecture, {"dataset": "mnist"}, path=path)
+    """The network of `layers.pretrained("mnist")`."""
 
     def load(self, model, architecture):
         self._require(self.architecture.network(), architecture.network())
-        network = functional(model, architecture.shape)
-        network.set_weights(layers.pretrained("mnist").get_weights())
+        weights = layers.pretrained("mnist").get_weights()
+        functional(model, architecture.shape).set_weights(weights)
 
 
 def open_or_pretrained(path):
     """Opens a checkpoint; without a path the pretrained network."""
     if path:
         return open_checkpoint(path)
-    print("No --checkpoint: using layers.pretrained('mnist')", file=sys.stderr)
-    return Pretrained()
+    print("No --checkpoint: the pretrained MNIST network", file=sys.stderr)
+    shape, model = ImageShape(28, 28, 1, 10), "efficient_capsule"
+    architecture = Architecture(model, shape, 1, model_class(model).HParams())
+    path = pathlib.Path("pretrained network")
+    return Pretrained(0, architecture, {"dataset": "mnist"}, path=path)
 
 
 def load_network(path):

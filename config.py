@@ -301,10 +301,11 @@ class Config(DataConfig):
 
     @property
     def members(self):
-        """The checkpoints to evaluate; with {} those of an ensemble.
+        """The checkpoints to evaluate: one, or those of an ensemble.
 
         Raises:
-          UserError: if {} and --num_trials do not go together.
+          UserError: if only one of several --num_trials and {} in --checkpoint
+            is given.
         """
         path = self.checkpoint or ""
         if (self.num_trials > 1) != ("{}" in path):

@@ -1,7 +1,7 @@
 """Data sets by the name that `--dataset` takes, and their splits.
 
-A new data set is an entry here, its file and its test. Nothing imports a data
-set, and so TensorFlow, before `load`.
+A new data set is an entry here, its file and its test. Only `load`
+imports a data set, and with it TensorFlow.
 """
 
 import dataclasses
@@ -98,7 +98,7 @@ TFDS_PREFIX = "tfds:"
 def find(name):
     """The `DataSet` of a name; raises UserError for an unknown name.
 
-    TFDS's names are not looked up.
+    Whether TFDS has a NAME is not checked.
     """
     if name in DATASETS:
         return DATASETS[name]

@@ -244,7 +244,8 @@ class ConvMatrixCapsules(_EMRoutedLayer):
 
     Weights, with I child types: `weights` [k, k, I, O, 4, 4], initially
     truncated normal with stddev `kernel_stddev`; `beta_u` and `beta_a` [O],
-    initially 0, `beta_a` in thousands.
+    the costs of `em_routing`, initially 0; its `beta_a` is 1000 times the
+    weight.
 
     Args:
       num_capsules: int, O, number of parent types.
@@ -318,8 +319,8 @@ class ClassMatrixCapsules(_EMRoutedLayer):
     column to entry 7.
 
     Weights, with I child types: `weights` [I, O, 4, 4], initially truncated
-    normal with stddev `kernel_stddev`; `beta_u` and `beta_a` [O], initially 0,
-    `beta_a` in thousands.
+    normal with stddev `kernel_stddev`; `beta_u` and `beta_a` [O], the costs
+    of `em_routing`, initially 0; its `beta_a` is 1000 times the weight.
 
     Args:
       num_capsules: int, O, number of classes.

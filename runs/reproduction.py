@@ -176,7 +176,7 @@ def training_config(experiment, seed, settings):
 
 
 def _scaled(model, overrides, factor):
-    """Adds the hyper-parameters that count steps, times a factor."""
+    """The overrides, and hyper-parameters that count steps, times a factor."""
     if factor == 1:
         return overrides
     from models.hparams import parse_overrides

@@ -129,12 +129,8 @@ def test_resizing_pads_crops_or_stretches(shape, size, bright):
 
 def test_a_crop_is_central_and_keeps_proportions():
     image = random_images(1, 12, 30, 3)[0]
-    for turned in image, image.swapaxes(0, 1):
-        square = turned[: turned.shape[0], 9:21] if turned is image else None
-        square = turned[9:21] if square is None else square
-        np.testing.assert_array_equal(
-            resize(turned, (5, 5), "crop"), resize(square, (5, 5))
-        )
+    expected = resize(image[:, 9:21], (5, 5))
+    np.testing.assert_array_equal(resize(image, (5, 5), "crop"), expected)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,13 @@ from models.registry import build_model, model_class
 
 WEIGHTS_FILE = "model.weights.h5"
 JSON_FILE = "checkpoint.json"
+_CHANGED = "files or folders were added, removed or renamed"
+_OTHER_SPLIT = {
+    "divided_for_test": _CHANGED,
+    "divided_for_validation": _CHANGED,
+    "normalized_names": "an earlier version hashed other forms of accents",
+    "seed": "as --seed does",
+}
 _NAME = re.compile(r"model\.ckpt-(\d+)")
 # Space for names and layout in the file of weights; 42 KB for the default.
 _HDF5_OVERHEAD = 2**20
@@ -170,11 +177,9 @@ class Checkpoint:
         for name, value in required.items():
             if recorded.get(name) != value:
                 reason = f"{name} was {recorded.get(name)} and is {value}"
-                if name.startswith(("divided", "normalized")):
-                    reason = (
-                        "it was trained with another split of the images: "
-                        f"files were added, removed or renamed ({reason})"
-                    )
+                if name in _OTHER_SPLIT:
+                    cause = _OTHER_SPLIT[name]
+                    reason = f"the split of images differs, {cause} ({reason})"
                 raise UserError(f"{self.path} does not fit: {reason}")
 
 

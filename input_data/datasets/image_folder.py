@@ -120,7 +120,11 @@ def _report(classes, files, held_out, purpose):
         few += [name] if 10 * counts[label] < totals[label] else []
     print(f"Held out for {purpose}: {', '.join(parts)}", flush=True)
     if few:
-        print(f"Warning: less than a tenth of {', '.join(few)}", flush=True)
+        print(
+            f"Warning: this is less than a tenth of {', '.join(few)}; another "
+            "--seed gives another split",
+            flush=True,
+        )
 
 
 def _name(path):

@@ -85,7 +85,7 @@ def preparation(training, shape, data_set, num_targets):
     """Returns a function that turns image files into inputs of a network.
 
     Args:
-      training: dict with the `image_size`, `pad` and `distort` of the
+      training: dict with the `image_size`, `resize`, `pad` and `distort` of the
         training, as checkpoints record them; each may be missing or None.
       shape: `features.ImageShape` of the network.
       data_set: `registry.DataSet` that the network was trained on.
@@ -96,13 +96,14 @@ def preparation(training, shape, data_set, num_targets):
       dark to bright, which returns float32 [height, width, depth] of `shape`
       and raises UserError if the file is not an image.
     """
-    is_stretched = training.get("image_size") is not None
+    is_resized = training.get("image_size") is not None
+    method = (training.get("resize") or "pad") if is_resized else None
     is_cropped = bool(training.get("distort"))
     # The two objects of an image were padded before they were merged.
     pad = (training.get("pad") or 0) if num_targets == 1 else 0
 
     def prepare(content, name, invert):
         image = decode_image(content, name, shape.depth == 3, invert)
-        return fit(image, shape, data_set, is_stretched, pad, is_cropped)
+        return fit(image, shape, data_set, method, pad, is_cropped)
 
     return prepare

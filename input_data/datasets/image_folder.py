@@ -81,9 +81,9 @@ def divide(files, seed, purpose):
 
     The hash of its name decides for each file, whatever other files there are.
     Names that differ only in their Unicode normal form have one hash.
-    Only if a class would have no file on one side, the file with the nearest
-    hash moves there. The digest is of those files: as long as it stays the
-    same, no file has changed sides.
+    If a class would have no file in one part, the file whose hash is nearest
+    to the bound moves there. The digest is a hash of the names of the files
+    that moved: if it is equal, every file is in the same part as before.
 
     Takes a list of (path, class); returns lists of those that stay and of
     those held out, and the digest. `purpose` is part of the hashed text.

@@ -154,7 +154,7 @@ def _materialize(tensor):
     if not is_on_cpu("tensorflow"):
         return tensor
     rows = ops.reshape(tensor, (-1, POSE_SIZE))
-    rows = ops.matmul(rows, ops.eye(POSE_SIZE))
+    rows = ops.matmul(rows, ops.eye(POSE_SIZE, dtype="float32"))
     return ops.reshape(rows, ops.shape(tensor))
 
 
@@ -339,7 +339,7 @@ class OverPositions:
             return uniform
         # The same numbers of parents for each image of the batch.
         height, width = self._window.positions
-        ones = ops.ones((1, height * width, uniform.shape[-1]))
+        ones = ops.ones((1, height * width, uniform.shape[-1]), "float32")
         shares = 1 / self._window.over_windows(ones, ops.add)
         uniform_by_image = ops.reshape(uniform, (-1, *ones.shape[1:]))
         return ops.reshape(uniform_by_image * shares, ops.shape(uniform))

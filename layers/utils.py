@@ -106,6 +106,36 @@ def reference_initializers(stddev: float = WEIGHT_STDDEV) -> dict:
     }
 
 
+class UnmaskedLayer(keras.layers.Layer):
+    """Base of layers that refuse masks."""
+
+    def compute_mask(self, inputs, previous_mask):
+        if any(mask is not None for mask in keras.tree.flatten(previous_mask)):
+            raise ValueError(f"The layer {self.name!r} does not support masks")
+
+
+def mask_out(inputs, mask):
+    """Sets masked capsules to zero, so that they cast no votes.
+
+    Capsules are [..., a]. A mask is [...] and true for capsules that are kept.
+    """
+    if mask is None:
+        return inputs
+    require_shape("mask", mask, inputs.shape[:-1])
+    return ops.where(ops.expand_dims(mask, -1), inputs, 0)
+
+
+def require_shape(name: str, tensor: Tensor, shape, hint: str = "") -> None:
+    """Raises ValueError for another shape; unknown sizes match all others."""
+    sizes = zip(tensor.shape, shape, strict=False)
+    is_same = all(None in pair or pair[0] == pair[1] for pair in sizes)
+    if len(tensor.shape) != len(shape) or not is_same:
+        raise ValueError(
+            f"`{name}` must have the shape {tuple(shape)}{hint}. "
+            f"Received: {tuple(tensor.shape)}"
+        )
+
+
 def slice_axis(tensor, axis: int, start: int = 0, stop: int | None = None):
     """Returns `tensor[start:stop]` along one axis.
 

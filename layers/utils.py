@@ -1,6 +1,7 @@
 """Helpers of the layers: devices, weights, slices, windows and blocks."""
 
 import functools
+import math
 import pathlib
 from typing import Any, TypeAlias
 
@@ -134,6 +135,12 @@ def require_shape(name: str, tensor: Tensor, shape, hint: str = "") -> None:
             f"`{name}` must have the shape {tuple(shape)}{hint}. "
             f"Received: {tuple(tensor.shape)}"
         )
+
+
+def largest(tensor, axis: int):
+    """`ops.max`, which raises for an empty batch, with the axis kept."""
+    initial = -math.inf if 0 in tensor.shape else None
+    return ops.max(tensor, axis=axis, keepdims=True, initial=initial)
 
 
 def slice_axis(tensor, axis: int, start: int = 0, stop: int | None = None):

@@ -84,7 +84,9 @@ def convolution(images, kernel, strides, padding: str):
     if is_on_cpu("tensorflow") and images.shape[0] == 0:
         # oneDNN returns an empty batch as it is.
         window = images.shape[1:3], kernel.shape[:2], strides
-        grid = (positions_of(*axis, padding) for axis in zip(*window))
+        grid = (
+            positions_of(*axis, padding) for axis in zip(*window, strict=True)
+        )
         outputs = ops.reshape(outputs, (-1, *grid, kernel.shape[-1]))
     return ops.cast(outputs, outputs_dtype)
 

@@ -15,7 +15,7 @@ from keras import backend, ops
 
 from .toom_cook import Plan, axes, convolution_by_spectrum, kernel_spectrum
 from .utils import (
-    UnmaskedLayer,
+    Layer,
     cpu_has_bfloat16_products,
     is_on_cpu,
     positions_of,
@@ -223,7 +223,7 @@ def _spectrum(kernel, plan):
 
 
 @keras.saving.register_keras_serializable(package="capsules")
-class Conv2D(UnmaskedLayer, keras.layers.Conv2D):
+class Conv2D(Layer, keras.layers.Conv2D):
     """`keras.layers.Conv2D`, computed by `convolution`."""
 
     def convolution_op(self, inputs, kernel):

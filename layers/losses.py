@@ -88,11 +88,9 @@ def reconstruction_loss(
     reference. Images and reconstructions have the same shape [B, ...], else
     ValueError; pixels are in [0, 1].
     """
-    images, reconstructions = (
-        ops.cast(t, "float32") for t in (images, reconstructions)
-    )
     require_shape("reconstructions", reconstructions, images.shape)
-    squared = ops.square(reconstructions - images)
+    error = ops.cast(reconstructions, "float32") - ops.cast(images, "float32")
+    squared = ops.square(error)
     pixels = tuple(range(1, len(squared.shape)))
     return weight * ops.sum(squared, axis=pixels)
 

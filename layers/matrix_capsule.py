@@ -24,8 +24,8 @@ from .em_routing import (
     route,
 )
 from .utils import (
+    Layer,
     TruncatedNormal,
-    UnmaskedLayer,
     Window,
     block_size,
     by_blocks,
@@ -41,7 +41,7 @@ KERNEL_STDDEV = 0.3
 ROW_ENTRY, COLUMN_ENTRY = 3, 7
 
 
-class _MatrixCapsules(UnmaskedLayer):
+class _MatrixCapsules(Layer):
     """Base class of layers that return poses and activations."""
 
     def compute_output_spec(self, inputs):

@@ -149,13 +149,8 @@ class CapsuleNetwork(keras.Model):
     ):
         dtype = keras.dtype_policies.get(dtype)
         if _graph is None:
-            rows, _, channels = input_shape
-            if rows in (1, 3) and channels > 4:
-                warnings.warn(
-                    "Images are (height, width, channels). Received: "
-                    f"input_shape={input_shape}",
-                    stacklevel=2,
-                )
+            if input_shape[0] in (1, 3) and input_shape[2] > 4:
+                warnings.warn("Images are (H, W, channels)", stacklevel=2)
             images = keras.Input(input_shape, name="images")
             stack = CapsuleStack(num_classes, dtype=dtype, **sizes)
             capsules = stack.activations(images)["capsule2"]
@@ -181,17 +176,9 @@ class CapsuleNetwork(keras.Model):
             **sizes,
         }
 
-    def compile(
-        self,
-        optimizer="rmsprop",
-        loss=None,
-        loss_weights=None,
-        metrics=None,
-        weighted_metrics=None,
-        **options,
-    ):
-        arguments = loss, loss_weights, metrics, weighted_metrics
-        super().compile(optimizer, *map(_of_lengths, arguments), **options)
+    def compile(self, *args, **options):
+        options = {name: _of_lengths(o) for name, o in options.items()}
+        super().compile(*map(_of_lengths, args), **options)
 
     def compile_from_config(self, config):
         # Keras does not call a `compile` that is overridden.
@@ -206,8 +193,8 @@ class CapsuleNetwork(keras.Model):
         loss = super().compute_loss(x, y, lengths, sample_weight, training)
         if self.decoder is None:
             return loss
-        is_sparse = len(y.shape) == 1
-        labels = y if is_sparse else ops.argmax(y, axis=-1)
+        is_sparse = len(y.shape) == 1 or y.shape[-1] != lengths.shape[-1]
+        labels = ops.reshape(y, (-1,)) if is_sparse else ops.argmax(y, axis=-1)
         reconstructions = self.decoder(y_pred["capsules"], labels)
         if isinstance(x, dict):
             x = x["images"]

@@ -3,12 +3,7 @@
 import keras
 from keras import ops
 
-from .utils import (
-    Tensor,
-    UnmaskedLayer,
-    reference_initializers,
-    require_shape,
-)
+from .utils import Layer, Tensor, reference_initializers, require_shape
 
 # Units of the two hidden layers: section 4.1 of the paper.
 HIDDEN_UNITS = (512, 1024)
@@ -27,7 +22,7 @@ def mask_capsules(capsules: Tensor, labels: Tensor) -> Tensor:
 
 
 @keras.saving.register_keras_serializable(package="capsules")
-class Reconstruction(UnmaskedLayer):
+class Reconstruction(Layer):
     """Decoder: the labeled capsule through three dense layers.
 
     All other capsules are set to zero. Then follow Dense 512 relu, Dense 1024

@@ -13,7 +13,7 @@ import math
 import keras
 from keras import ops
 
-from .utils import EPSILON, Tensor, UnmaskedLayer, mask_out, slice_axis
+from .utils import EPSILON, Layer, Tensor, float_dtype, mask_out, slice_axis
 
 
 def exponential_squash(capsules: Tensor) -> Tensor:
@@ -26,7 +26,8 @@ def exponential_squash(capsules: Tensor) -> Tensor:
     s = ops.cast(capsules, "float32")
     squared = ops.sum(ops.square(s), axis=-1, keepdims=True)
     length = ops.sqrt(squared + EPSILON)
-    return ops.cast(-ops.expm1(-length) / length * s, capsules.dtype)
+    dtype = float_dtype(capsules)
+    return ops.cast(-ops.expm1(-length) / length * s, dtype)
 
 
 def self_attention(votes: Tensor) -> Tensor:
@@ -50,11 +51,11 @@ def self_attention_routing(votes: Tensor, biases: Tensor) -> Tensor:
     couplings = self_attention(votes) + ops.cast(biases, "float32")
     u = ops.cast(votes, "float32")
     routed = ops.sum(ops.expand_dims(couplings, -1) * u, axis=2)
-    return ops.cast(exponential_squash(routed), votes.dtype)
+    return ops.cast(exponential_squash(routed), float_dtype(votes))
 
 
 @keras.saving.register_keras_serializable(package="capsules")
-class DepthwiseCapsule(UnmaskedLayer):
+class DepthwiseCapsule(Layer):
     """Capsules from a whole feature map: one kernel for each channel.
 
     A depthwise convolution at a single position, the first `kernel_size` rows

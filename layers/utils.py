@@ -107,7 +107,7 @@ def reference_initializers(stddev: float = WEIGHT_STDDEV) -> dict:
     }
 
 
-class UnmaskedLayer(keras.layers.Layer):
+class Layer(keras.layers.Layer):
     """Base of layers that refuse masks."""
 
     def compute_mask(self, inputs, previous_mask):
@@ -135,6 +135,11 @@ def require_shape(name: str, tensor: Tensor, shape, hint: str = "") -> None:
             f"`{name}` must have the shape {tuple(shape)}{hint}. "
             f"Received: {tuple(tensor.shape)}"
         )
+
+
+def float_dtype(tensor: Tensor) -> str:
+    """The dtype of a tensor of floats; that of Keras for integers and bools."""
+    return backend.result_type(tensor.dtype, float)
 
 
 def largest(tensor, axis: int):

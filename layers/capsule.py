@@ -10,6 +10,7 @@ from .routing import RoutingRule, couplings_of, lengths, route
 from .utils import (
     BIAS,
     WEIGHT_STDDEV,
+    Layer,
     Tensor,
     TruncatedNormal,
     mask_out,
@@ -43,7 +44,7 @@ class Length(keras.layers.Layer):
         return super().get_config()
 
 
-class _RoutedLayer(keras.layers.Layer):
+class _RoutedLayer(Layer):
     """Base class of layers that compute votes and route them.
 
     Capsules that a mask excludes cast no votes.
@@ -81,9 +82,6 @@ class _RoutedLayer(keras.layers.Layer):
         inputs = ops.cast(inputs, self.compute_dtype)
         votes = self._votes(mask_out(inputs, mask))
         return route(votes, self.biases, self.num_routing, self.rule)
-
-    def compute_mask(self, inputs, previous_mask):
-        return None  # the outputs are not masked
 
     def couplings(self, inputs: Tensor) -> Tensor:
         """Couplings of all iterations: float32 [num_routing, ..., I, O]."""

@@ -48,10 +48,9 @@ class _MatrixCapsules(Layer):
         # Keras cannot infer shapes through blocks of an unknown batch, and
         # would give both the same dtype.
         shapes = keras.tree.map_structure(lambda tensor: tensor.shape, inputs)
-        poses, activations = self.compute_output_shape(shapes)
-        return (
-            keras.KerasTensor(poses, self.compute_dtype),
-            keras.KerasTensor(activations, "float32"),
+        dtypes = self.compute_dtype, "float32"
+        return tuple(
+            map(keras.KerasTensor, self.compute_output_shape(shapes), dtypes)
         )
 
 

@@ -17,7 +17,7 @@ from typing import Literal
 import keras
 from keras import ops
 
-from .utils import EPSILON, Tensor, float_dtype, largest
+from .utils import EPSILON, Tensor, largest
 from .votes import FormedVotes, Votes
 
 
@@ -35,11 +35,11 @@ def squash(
       constant: float > 0, the squared length that is squashed to 1/2.
       epsilon: float >= 0, added to every |s|^2; 1e-7 in J. Su's code.
     """
-    s, dtype = ops.cast(capsules, "float32"), float_dtype(capsules)
+    s = ops.cast(capsules, "float32")
     squared = ops.sum(ops.square(s), axis=-1, keepdims=True) + epsilon
     reciprocal = ops.rsqrt(squared + EPSILON)  # 1 / |s|
     squashed = squared / (constant + squared) * reciprocal * s
-    return ops.cast(squashed, dtype)
+    return ops.cast(squashed, capsules.dtype)
 
 
 def lengths(capsules: Tensor) -> Tensor:
@@ -59,7 +59,7 @@ def leaky_softmax(logits: Tensor, axis: int = -1) -> Tensor:
     so an input capsule may be routed to no output capsule. `axis` runs over
     the output capsules.
     """
-    return _softmax(ops.cast(logits, float_dtype(logits)), axis, leaky=True)
+    return _softmax(ops.convert_to_tensor(logits), axis, leaky=True)
 
 
 def _softmax(logits, axis, leaky):

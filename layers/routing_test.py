@@ -235,20 +235,3 @@ def test_leaky_softmax_of_large_logits_is_finite(scale):
     expected = [[0.0, 0.5]] if scale < 0 else [[1.0, 0.0]]
     np.testing.assert_allclose(value, expected, atol=1e-6)
     assert np.isfinite(gradients[0]).all()
-
-
-def test_integers_are_routed_as_floats():
-    votes = np.random.default_rng(1).integers(-3, 3, (2, 3, 4, 5))
-    biases = np.zeros((4, 5), "float32")
-    attention = np.zeros((3, 4), "float32")
-    for function, *arguments in (
-        (layers.squash, votes),
-        (layers.exponential_squash, votes),
-        (layers.leaky_softmax, votes),
-        (layers.dynamic_routing, votes, biases),
-        (layers.self_attention_routing, votes, attention),
-    ):
-        floats = function(votes.astype("float32"), *arguments[1:])
-        np.testing.assert_array_equal(
-            *map(ops.convert_to_numpy, (function(*arguments), floats))
-        )

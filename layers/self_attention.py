@@ -13,7 +13,7 @@ import math
 import keras
 from keras import ops
 
-from .utils import EPSILON, Layer, Tensor, float_dtype, mask_out, slice_axis
+from .utils import EPSILON, Layer, Tensor, mask_out, slice_axis
 
 
 def exponential_squash(capsules: Tensor) -> Tensor:
@@ -26,8 +26,7 @@ def exponential_squash(capsules: Tensor) -> Tensor:
     s = ops.cast(capsules, "float32")
     squared = ops.sum(ops.square(s), axis=-1, keepdims=True)
     length = ops.sqrt(squared + EPSILON)
-    dtype = float_dtype(capsules)
-    return ops.cast(-ops.expm1(-length) / length * s, dtype)
+    return ops.cast(-ops.expm1(-length) / length * s, capsules.dtype)
 
 
 def self_attention(votes: Tensor) -> Tensor:
@@ -51,7 +50,7 @@ def self_attention_routing(votes: Tensor, biases: Tensor) -> Tensor:
     couplings = self_attention(votes) + ops.cast(biases, "float32")
     u = ops.cast(votes, "float32")
     routed = ops.sum(ops.expand_dims(couplings, -1) * u, axis=2)
-    return ops.cast(exponential_squash(routed), float_dtype(votes))
+    return ops.cast(exponential_squash(routed), votes.dtype)
 
 
 @keras.saving.register_keras_serializable(package="capsules")
@@ -133,7 +132,7 @@ class DepthwiseCapsule(Layer):
 
 
 @keras.saving.register_keras_serializable(package="capsules")
-class SelfAttentionCapsule(keras.layers.Layer):
+class SelfAttentionCapsule(Layer):
     """Fully connected capsules with self-attention routing.
 
     votes[b, o, i, :] = inputs[b, i, :] @ weights[o, i, :, :], routed without
@@ -174,9 +173,6 @@ class SelfAttentionCapsule(keras.layers.Layer):
     def call(self, inputs, mask=None):
         votes = self._votes(mask_out(inputs, mask))
         return self_attention_routing(votes, self.biases)
-
-    def compute_mask(self, inputs, previous_mask):
-        return None  # the outputs are not masked
 
     def attention(self, inputs):
         """Couplings without their biases, [B, I, a] -> float32 [B, I, O]."""

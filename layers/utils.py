@@ -108,10 +108,12 @@ def reference_initializers(stddev: float = WEIGHT_STDDEV) -> dict:
 
 
 class Layer(keras.layers.Layer):
-    """Base of layers that refuse masks."""
+    """Base of layers that honour masks in `call`, or else refuse them."""
 
     def compute_mask(self, inputs, previous_mask):
-        if any(mask is not None for mask in keras.tree.flatten(previous_mask)):
+        masks = keras.tree.flatten(previous_mask)
+        has_masks = any(mask is not None for mask in masks)
+        if has_masks and "mask" not in self.call_signature_parameters:
             raise ValueError(f"The layer {self.name!r} does not support masks")
 
 
@@ -135,11 +137,6 @@ def require_shape(name: str, tensor: Tensor, shape, hint: str = "") -> None:
             f"`{name}` must have the shape {tuple(shape)}{hint}. "
             f"Received: {tuple(tensor.shape)}"
         )
-
-
-def float_dtype(tensor: Tensor) -> str:
-    """The dtype of a tensor of floats; that of Keras for integers and bools."""
-    return backend.result_type(tensor.dtype, float)
 
 
 def largest(tensor, axis: int):

@@ -10,7 +10,7 @@ import math
 
 from keras import backend, ops
 
-from .utils import Tensor, float_dtype, is_on_cpu
+from .utils import Tensor, is_on_cpu
 
 # `LinearVotes` splits the outputs into at most this many blocks, so that the
 # graph stays small for many classes.
@@ -28,8 +28,7 @@ class FormedVotes:
 
     def __init__(self, votes: Tensor):
         self.outputs = tuple(votes.shape[-2:])
-        self.dtype = float_dtype(votes)
-        votes = ops.cast(votes, self.dtype)
+        self.dtype = votes.dtype
         self._votes = ops.swapaxes(votes, -3, -2)  # [..., O, I, A]
 
     def sum(self):

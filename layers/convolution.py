@@ -15,6 +15,7 @@ from keras import backend, ops
 
 from .toom_cook import Plan, axes, convolution_by_spectrum, kernel_spectrum
 from .utils import (
+    Layer,
     cpu_has_bfloat16_products,
     is_exporting,
     is_on_cpu,
@@ -81,6 +82,13 @@ def convolution(images, kernel, strides, padding: str):
         outputs = ops.cond(is_large, by_toom_cook, directly)
     else:
         outputs = by_toom_cook()
+    if is_on_cpu("tensorflow") and images.shape[0] == 0:
+        # oneDNN returns an empty batch as it is.
+        window = images.shape[1:3], kernel.shape[:2], strides
+        grid = (
+            positions_of(*axis, padding) for axis in zip(*window, strict=True)
+        )
+        outputs = ops.reshape(outputs, (-1, *grid, kernel.shape[-1]))
     return ops.cast(outputs, outputs_dtype)
 
 
@@ -112,7 +120,8 @@ def costs(images, kernel, strides, padding, dtype="float32"):
     multiply_add, transform_cost, memory_cost = _COSTS[backend.backend()]
     batch, *size, channels = images
     *kernel_size, _, filters = kernel
-    if not isinstance(batch, int):  # None, or a symbol in exports of JAX
+    # None, a symbol in exports of JAX, or an empty batch.
+    if not isinstance(batch, int) or batch == 0:
         batch = _USUAL_BATCH
 
     def transform(numbers, size):
@@ -215,10 +224,11 @@ def _spectrum(kernel, plan):
 
 
 @keras.saving.register_keras_serializable(package="capsules")
-class Conv2D(keras.layers.Conv2D):
+class Conv2D(Layer, keras.layers.Conv2D):
     """`keras.layers.Conv2D`, computed by `convolution`."""
 
     def convolution_op(self, inputs, kernel):
+        inputs = ops.cast(inputs, self.compute_dtype)
         if (
             self.data_format == "channels_last"
             and self.groups == 1

@@ -23,7 +23,14 @@ from .em_routing import (
     matrix_votes,
     route,
 )
-from .utils import TruncatedNormal, Window, block_size, by_blocks
+from .utils import (
+    Layer,
+    TruncatedNormal,
+    Window,
+    block_size,
+    by_blocks,
+    positions_of,
+)
 
 # The weight `beta_a` is in thousands: costs are in the hundreds, but Adam
 # changes a weight only by about the learning rate at each step.
@@ -34,8 +41,21 @@ KERNEL_STDDEV = 0.3
 ROW_ENTRY, COLUMN_ENTRY = 3, 7
 
 
+class _MatrixCapsules(Layer):
+    """Base class of layers that return poses and activations."""
+
+    def compute_output_spec(self, inputs):
+        # Keras cannot infer shapes through blocks of an unknown batch, and
+        # would give both the same dtype.
+        shapes = keras.tree.map_structure(lambda tensor: tensor.shape, inputs)
+        dtypes = self.compute_dtype, "float32"
+        return tuple(
+            map(keras.KerasTensor, self.compute_output_shape(shapes), dtypes)
+        )
+
+
 @keras.saving.register_keras_serializable(package="capsules")
-class PrimaryMatrixCapsules(keras.layers.Layer):
+class PrimaryMatrixCapsules(_MatrixCapsules):
     """Primary capsules: a 1x1 convolution to poses and to activations.
 
     Poses are linear in the channels; activations are sigmoids of linear
@@ -73,6 +93,7 @@ class PrimaryMatrixCapsules(keras.layers.Layer):
             setattr(self, f"{name}_biases", biases)
 
     def call(self, inputs):
+        inputs = ops.cast(inputs, self.compute_dtype)
         poses = ops.matmul(inputs, self.pose_weights) + self.pose_biases
         logits = (
             ops.matmul(inputs, self.activation_weights) + self.activation_biases
@@ -80,6 +101,10 @@ class PrimaryMatrixCapsules(keras.layers.Layer):
         shape = (-1, *inputs.shape[1:3], self.num_capsules, POSE_ENTRIES)
         activations = ops.sigmoid(ops.cast(logits, "float32"))
         return ops.reshape(poses, shape), activations
+
+    def compute_output_shape(self, input_shape):
+        shape = (*input_shape[:-1], self.num_capsules)
+        return (*shape, POSE_ENTRIES), shape
 
     def multiply_adds(self, input_shape):
         numbers = self.num_capsules * (POSE_ENTRIES + 1)
@@ -89,11 +114,11 @@ class PrimaryMatrixCapsules(keras.layers.Layer):
         return {**super().get_config(), "num_capsules": self.num_capsules}
 
 
-class _EMRoutedLayer(keras.layers.Layer):
+class _EMRoutedLayer(_MatrixCapsules):
     """Base class of layers with EM routing, computed in blocks of images.
 
-    For children [H, W, I] the method `_set_sizes` of a subclass sets
-    `_positions`, the grid of the n parents; `_field`, (P, C) of
+    `_grid` of a subclass returns the grid of the n parents, `_positions`. For
+    children [H, W, I] its `_set_sizes` sets `_field`, (P, C) of
     `matrix_votes`; `_kernel_shape`, the axes of the weights before [O, 4, 4];
     and `_parents`, over which assignments sum to 1.
     """
@@ -110,7 +135,9 @@ class _EMRoutedLayer(keras.layers.Layer):
         self.kernel_stddev = kernel_stddev
 
     def build(self, input_shape):
-        self._set_sizes(*input_shape[0][1:4])
+        height, width, child_types = input_shape[0][1:4]
+        self._positions = self._grid(height, width)
+        self._set_sizes(height, width, child_types)
         types = self.num_capsules
         self._num_votes = math.prod((*self._positions, *self._field, types))
         # About four tensors have the size of all votes.
@@ -136,13 +163,10 @@ class _EMRoutedLayer(keras.layers.Layer):
         activations = ops.sigmoid(ops.reshape(logits, shape))
         return ops.cast(poses, self.compute_dtype), activations
 
-    def compute_output_spec(self, inputs):
-        # Keras cannot infer shapes through blocks of an unknown batch.
-        shape = (inputs[0].shape[0], *self._positions, self.num_capsules)
-        return (
-            keras.KerasTensor((*shape, POSE_ENTRIES), self.compute_dtype),
-            keras.KerasTensor(shape, "float32"),
-        )
+    def compute_output_shape(self, input_shape):
+        batch, *sizes, _ = input_shape[1]
+        shape = (batch, *self._grid(*sizes), self.num_capsules)
+        return (*shape, POSE_ENTRIES), shape
 
     def multiply_adds(self, input_shape):
         return self._num_votes * POSE_SIZE**3
@@ -173,7 +197,7 @@ class _EMRoutedLayer(keras.layers.Layer):
             (*shape, POSE_SIZE, POSE_SIZE, *self._field),
         )
         activations = ops.reshape(
-            self._patches(activations[..., None]),
+            self._patches(ops.cast(activations, "float32")[..., None]),
             (*shape, math.prod(self._field)),
         )
         # Rounded like all weights under mixed precision. As tensors, since
@@ -282,10 +306,13 @@ class ConvMatrixCapsules(_EMRoutedLayer):
         self.strides = strides
         self.padding = padding.upper()
 
+    def _grid(self, *sizes):
+        window = self.kernel_size, self.strides, self.padding
+        return tuple(positions_of(size, *window) for size in sizes)
+
     def _set_sizes(self, height, width, types):
         size = self.kernel_size
         self._window = Window(height, width, size, self.strides, self.padding)
-        self._positions = self._window.positions
         self._kernel_shape = (size, size, types)
         # A single "place": the k * k positions do not share weights.
         self._field = (1, size**2 * types)
@@ -333,8 +360,6 @@ class ClassMatrixCapsules(_EMRoutedLayer):
     Output: pair of poses [B, O, 16] and activations [B, O].
     """
 
-    _positions = ()
-
     def __init__(
         self,
         num_capsules: int,
@@ -349,6 +374,9 @@ class ClassMatrixCapsules(_EMRoutedLayer):
         options = EMOptions(num_routing, final_lambda, min_variance, damping)
         super().__init__(num_capsules, options, kernel_stddev, **kwargs)
         self.coordinates = coordinates
+
+    def _grid(self, *sizes):
+        return ()
 
     def _set_sizes(self, height, width, types):
         self._kernel_shape = (types,)

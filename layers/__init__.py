@@ -23,8 +23,7 @@ from .matrix_capsule import (
     ConvMatrixCapsules,
     PrimaryMatrixCapsules,
 )
-from .network import CapsuleNetwork, CapsuleStack
-from .pretrained import pretrained
+from .network import CapsuleNetwork, CapsuleStack, pretrained
 from .reconstruction import Reconstruction, mask_capsules
 from .routing import (
     RoutingRule,

@@ -43,6 +43,7 @@ from .self_attention import (
     self_attention_routing,
 )
 from .utils import portable_operations
+from .vb_routing import ClassVBCapsules, ConvVBCapsules, PrimaryVBCapsules
 from .votes import FormedVotes
 
 __version__ = "1.0.0"
@@ -54,14 +55,17 @@ __all__ = [
     "CapsuleNetwork",
     "CapsuleStack",
     "ClassMatrixCapsules",
+    "ClassVBCapsules",
     "Conv2D",
     "ConvMatrixCapsules",
     "ConvSlimCapsule",
+    "ConvVBCapsules",
     "DepthwiseCapsule",
     "EMOptions",
     "FormedVotes",
     "Length",
     "PrimaryMatrixCapsules",
+    "PrimaryVBCapsules",
     "Reconstruction",
     "RoutingRule",
     "SelfAttentionCapsule",

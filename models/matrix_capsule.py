@@ -119,6 +119,9 @@ class MatrixCapsuleModel(Classifier):
         super().__init__(shape, num_targets, hparams, **kwargs)
         # Variances are small differences of sums of squares.
         use_full_float32()
+        self._add_layers(shape, hparams)
+
+    def _add_layers(self, shape, hparams):
         self.conv1 = keras.layers.Conv2D(
             hparams.conv_channels,
             CONV_SIZE,

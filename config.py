@@ -13,7 +13,7 @@ EVAL_BATCH_SIZE = 100
 # Taken from a checkpoint unless given on the command line, for its own data
 # set. In evaluation also the model, the number of targets and the network's
 # hyper-parameters, see `training.evaluate`.
-INHERITED = ("color", "dataset", "distort", "image_size", "pad")
+INHERITED = ("color", "dataset", "distort", "image_size", "pad", "resize")
 # Recorded in a checkpoint.
 RECORDED = (
     *INHERITED,
@@ -106,6 +106,12 @@ class DataConfig:
         "With --num_targets=2, how two objects share an image: overlapping as "
         "in MultiMNIST or, for evaluation, one below or beside the other.",
         choices=("overlap", "below", "beside"),
+    )
+    resize: str | None = field(
+        None,
+        "How --image_size treats images of other proportions: pad with black, "
+        "crop the center, or stretch. Default: the checkpoint's, else pad.",
+        choices=("pad", "crop", "stretch"),
     )
     seed: int = field(
         0,
@@ -294,17 +300,22 @@ class Config(DataConfig):
 
     def recorded(self):
         """Dict of the settings that a checkpoint records."""
-        values = {name: getattr(self, name) for name in RECORDED}
-        # TFDS orders the images of some sets differently from their files.
-        of_files = self.data_dir is not None
-        return {**values, "dataset": self.dataset_name, "of_files": of_files}
+        return {
+            **{name: getattr(self, name) for name in RECORDED},
+            "dataset": self.dataset_name,
+            # Earlier versions hashed the names of images as they were.
+            "normalized_names": True,
+            # TFDS orders the images of some sets differently from their files.
+            "of_files": self.data_dir is not None,
+        }
 
     @property
     def members(self):
-        """The checkpoints to evaluate; with {} those of an ensemble.
+        """The checkpoints to evaluate: one, or those of an ensemble.
 
         Raises:
-          UserError: if {} and --num_trials do not go together.
+          UserError: if only one of several --num_trials and {} in --checkpoint
+            is given.
         """
         path = self.checkpoint or ""
         if (self.num_trials > 1) != ("{}" in path):

@@ -29,9 +29,6 @@ from input_data import features as keys
 from input_data import registry
 from training.scores import PRESENT_LENGTH, predicted_classes
 
-# That --export refuses.
-_OTHER_FORMATS = {".h5", ".hdf5", ".litert", ".onnx", ".pb", ".tflite"}
-
 
 def list_files(arguments):
     """Files, those in folders included, but not the hidden ones."""
@@ -130,32 +127,15 @@ def print_json(predictions, names, kind):
 
 
 def export(path, network):
-    """Writes the network in the format of the name's suffix.
-
-    A .keras or .npz file (as of `layers.pretrained`, weights as float16), or a
-    SavedModel in a folder.
-
-    Raises:
-      UserError: for suffixes of other formats.
-    """
-    # Imported here, so that --help does not wait for Keras.
-    import layers
-
-    suffix = pathlib.Path(path).suffix
-    if suffix in _OTHER_FORMATS:
-        raise UserError(
-            f"--export={path}: name a .keras file, or a folder for a "
-            "SavedModel; docs/predict.md tells how to write other formats"
-        )
+    """Writes a Keras file, one for `layers.pretrained`, or a SavedModel."""
     with atomic_write(path) as partial:
-        if suffix == ".keras":
+        if partial.suffix == ".keras":
             network.save(partial)
-        elif suffix == ".npz":
+        elif partial.suffix == ".npz":
             weights = [w.astype("float16") for w in network.get_weights()]
             np.savez_compressed(partial, *weights, config=network.to_json())
         else:
-            with layers.portable_operations():
-                network.export(partial, format="tf_saved_model", verbose=False)
+            network.export(partial, format="tf_saved_model", verbose=False)
     print(f"Exported to {path}", file=sys.stderr)
 
 
@@ -173,7 +153,8 @@ def define_flags():
     absl_flags.DEFINE_string(
         "export",
         None,
-        "Where to write the network: NAME.keras, or a folder for a SavedModel.",
+        "Where to write the network: NAME.keras, NAME.npz with weights as "
+        "float16, or a folder for a SavedModel.",
     )
     absl_flags.DEFINE_enum(
         "format", "table", ["table", "json"], "Print a table or JSON lines."
@@ -188,6 +169,11 @@ def main(arguments):
     values = absl_flags.FLAGS
     if not (arguments or values.export):
         raise UserError("name images, folders of images or -, or use --export")
+    path = pathlib.Path(values.export or "")
+    if path.suffix not in (".keras", ".npz", ""):
+        raise UserError(
+            f"--export={path} is not NAME.keras, NAME.npz or a folder"
+        )
     logging.set_verbosity(logging.WARNING)  # TensorFlow reports exports
     load_backend()
     # Imported here, so that --help does not wait for TensorFlow.

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import layers
 import predict
 from common.errors import UserError
 from input_data import features as keys
@@ -17,7 +18,12 @@ from models.capsule import HParams
 from testing import untrained
 from testing.commands import ROOT
 from training.checkpoint import Architecture, open_checkpoint
-from training.inference import class_names, functional, preparation
+from training.inference import (
+    class_names,
+    functional,
+    load_network,
+    preparation,
+)
 
 ARCHITECTURE = Architecture(
     "capsule",
@@ -114,8 +120,8 @@ def test_a_table_from_standard_input(network, images):
 @pytest.mark.parametrize(
     ("arguments", "name"),
     [
-        ([], "name images"),
-        (["--export=network.h5"], "network.h5"),
+        ([], "--export"),
+        (["--export=mnist.onnx"], "mnist.onnx"),
         (["--format=xml"], "format"),
     ],
 )
@@ -142,6 +148,26 @@ def test_an_export_replaces_nothing(network, tmp_path):
     assert (path / "saved_model.pb").exists()
     with pytest.raises(UserError, match="saved"):
         predict.export(path, exportable)
+
+
+def test_the_pretrained_network_is_the_default(capsys):
+    network, opened = load_network(None)
+    assert "pretrained" in capsys.readouterr().err
+    images = np.random.default_rng(3).uniform(size=(2, 28, 28, 1))
+    for name, values in layers.pretrained("mnist")(images).items():
+        np.testing.assert_allclose(network(images)[name], values, atol=1e-6)
+    assert opened.training["dataset"] == "mnist"
+
+
+def test_an_export_as_float16(network, tmp_path, monkeypatch):
+    exportable = functional(network[0], ARCHITECTURE.shape)
+    predict.export(tmp_path / "mnist.npz", exportable)
+    module = sys.modules["layers.pretrained"]
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "file"))
+    read = layers.pretrained("mnist")
+    for ours, theirs in zip(read.weights, exportable.weights, strict=True):
+        rounded = theirs.numpy().astype("float16")
+        np.testing.assert_array_equal(ours.numpy(), rounded)
 
 
 def png(pixels):

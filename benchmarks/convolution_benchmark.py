@@ -78,7 +78,7 @@ def _rows(flags):
 
 
 def _rows_of(case, flags):
-    """Rows of the chosen tile, or of all square ones."""
+    """Rows of the table: for the chosen tile size, or for all square ones."""
     dtype = keras.config.dtype_policy().compute_dtype
     images = (case.batch, case.size, case.size, case.channels)
     kernel = (case.kernel, case.kernel, case.channels, case.filters)

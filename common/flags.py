@@ -189,7 +189,7 @@ def _parse(flag_values, argv, takes_arguments=False):
 
 
 def command_line(settings, names=None):
-    """The flags of a shell that give these settings, without defaults.
+    """The flags that give these settings, without those at their defaults.
 
     With `names` only those of the given names.
     """

@@ -148,8 +148,8 @@ class DemoModel:
         """Predicts the next test image with a correct or wrong prediction.
 
         Returns:
-          Dict: of `predict`, and `labels`, the true classes; or, if a batch has
-          no such image, `searched`, the number of images searched.
+          Dict: what `predict` returns, and `labels`, the true classes. If a
+          batch has no such image: `searched`, the number of images searched.
         """
         if self._trained.pipeline is None:
             raise UserError("for test images start demo.py with --data_dir")

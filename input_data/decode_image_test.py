@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from common.errors import UserError
 from input_data.files import decode_image
@@ -87,6 +88,16 @@ def test_the_orientation_of_photographs_is_applied():
     exif[0x0112] = 6  # to be rotated by 90 degrees clockwise
     content = encode(COLORS, "PNG", exif=exif)
     np.testing.assert_array_equal(decode(content), np.rot90(NOISE[..., :3], -1))
+
+
+@pytest.mark.parametrize("compressed", [True, False])
+def test_large_metadata_is_skipped(compressed):
+    text = PngInfo()
+    text.add_text("Comment", "a" * 2**21, zip=compressed)
+    text.add_itxt("Title", "a" * 2**21, zip=compressed)
+    profile = bytes(2**21)
+    content = encode(COLORS, "PNG", pnginfo=text, icc_profile=profile)
+    np.testing.assert_array_equal(decode(content), NOISE[..., :3])
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,13 @@ import io
 import pathlib
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps, PngImagePlugin, UnidentifiedImageError
 
 from common.errors import UserError, reading
 
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")
+# Editors store more metadata than Pillow's limits (1 and 64 MiB) allow.
+PngImagePlugin.MAX_TEXT_CHUNK = PngImagePlugin.MAX_TEXT_MEMORY = 2**28
 # ITU-R BT.601, as in tf.image.rgb_to_grayscale.
 _GRAY_WEIGHTS = np.array([[0.2989], [0.5870], [0.1140]], np.float32)
 

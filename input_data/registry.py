@@ -1,7 +1,7 @@
 """Data sets by the name that `--dataset` takes, and their splits.
 
-A new data set is an entry here, its file and its test. Nothing imports a data
-set, and so TensorFlow, before `load`.
+A new data set is an entry here, its file and its test. Only `load`
+imports a data set, and with it TensorFlow.
 """
 
 import dataclasses
@@ -55,7 +55,7 @@ class DataSet:
       needs_data_dir: bool, whether there are no images without `data_dir`.
       two_targets: bool, whether two of its images can overlap. Photographs
         have no black background, and affNIST's digits fill their image.
-      resizes: bool, whether `image_size` applies.
+      resizes: bool, whether `image_size` and `resize` apply.
       colors: bool, whether `color` applies.
       photograph_size: (height, width) of the photographs of which networks
         see standardized crops. None for whole images with pixels in [0, 1],
@@ -98,7 +98,7 @@ TFDS_PREFIX = "tfds:"
 def find(name):
     """The `DataSet` of a name; raises UserError for an unknown name.
 
-    TFDS's names are not looked up.
+    Whether TFDS has a NAME is not checked.
     """
     if name in DATASETS:
         return DATASETS[name]
@@ -151,6 +151,7 @@ def _check(data_set, config):
         "data_dir": config.data_dir and config.dataset == EMBEDDED,
         "num_targets": two_targets and not data_set.two_targets,
         "image_size": config.image_size and not data_set.resizes,
+        "resize": config.resize and not data_set.resizes,
         "color": config.color and not data_set.colors,
         "crops": config.crops > 1 and not photographs,
         "shift": config.shift and photographs,

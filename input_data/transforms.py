@@ -90,26 +90,35 @@ def unit_range(images):
     return tf.cast(images, tf.float32) / 255.0
 
 
-def resize(image, size):
-    """Resizes an image uint8 [H, W, C] to (height, width), antialiased.
+def resize(image, size, method="stretch"):
+    """Resizes an image to (height, width), antialiased.
 
-    The proportions change to those of `size`.
+    Args:
+      image: uint8 [H, W, C].
+      size: (height, width).
+      method: "pad" resizes to the largest size that fits and pads with black,
+        "crop" resizes the largest central part with the proportions of `size`,
+        "stretch" resizes the whole image and changes its proportions.
+
+    Returns:
+      uint8 [*size, C].
     """
-    resized = tf.image.resize(image, size, antialias=True)
-    return tf.cast(tf.round(resized), tf.uint8)
+    sides, inner = tf.cast(tf.shape(image)[:2], tf.float64), size
+    if method == "pad":
+        inner = _whole(sides * tf.reduce_min(size / sides))
+    elif method == "crop":
+        part = _whole(size / tf.reduce_max(size / sides))
+        image = tf.image.resize_with_crop_or_pad(image, part[0], part[1])
+    resized = tf.image.resize(image, inner, antialias=True)
+    resized = tf.cast(tf.round(resized), tf.uint8)
+    return tf.image.resize_with_crop_or_pad(resized, *size)
 
 
-def resize_with_pad(image, size):
-    """Resizes an image to the largest size that fits, on a black canvas.
-
-    Takes and returns uint8 [H, W, C]; `size` is (height, width).
-    """
-    scale = min(size[0] / image.shape[0], size[1] / image.shape[1])
-    fitting = [max(1, round(side * scale)) for side in image.shape[:2]]
-    return tf.image.resize_with_crop_or_pad(resize(image, fitting), *size)
+def _whole(sides):
+    return tf.maximum(1, tf.cast(tf.round(sides), tf.int32))
 
 
-def fit(image, shape, data_set, stretched=False, pad=0, cropped=False):
+def fit(image, shape, data_set, method=None, pad=0, cropped=False):
     """Prepares an image of any size as the network's evaluation would.
 
     Unless training images were resized, the image keeps its proportions: it is
@@ -122,7 +131,8 @@ def fit(image, shape, data_set, stretched=False, pad=0, cropped=False):
         with more.
       shape: `features.ImageShape` of the network.
       data_set: `DataSet` that the network was trained on.
-      stretched: bool, whether training images were resized to a given size.
+      method: string, how training images were resized, see `resize`; None if
+        they were not.
       pad: int, black pixels added on each side of training images.
       cropped: bool, whether training images were cropped (`distort`).
 
@@ -134,12 +144,12 @@ def fit(image, shape, data_set, stretched=False, pad=0, cropped=False):
     size = (shape.height, shape.width)
     with tf.device("CPU:0"):
         if data_set.photograph_size is not None:
-            photograph = resize_with_pad(image, data_set.photograph_size)
+            photograph = resize(image, data_set.photograph_size, "pad")
             crop = tf.cast(central_crop(photograph[None], size), tf.float32)
             return tf.image.per_image_standardization(crop)[0].numpy()
-        if stretched or image.shape[:2] != size:
-            change_size = resize if stretched else resize_with_pad
-            image = change_size(image, size_before(size, pad, cropped))
+        if method or image.shape[:2] != size:
+            before = size_before(size, pad, cropped)
+            image = resize(image, before, method or "pad")
             image = central_crop(pad_images(image[None], pad), size)[0]
         return unit_range(image).numpy()
 

@@ -14,7 +14,7 @@ from input_data.transforms import (
     crop_at,
     enlarge,
     fit,
-    resize_with_pad,
+    resize,
     rotate,
     shift_images,
 )
@@ -111,15 +111,27 @@ def test_fit_keeps_images_of_the_network_s_size():
     )
 
 
-def test_resize_with_pad():
-    image = np.full((10, 10, 1), 100, np.uint8)
-    expected = np.zeros((6, 9, 1), np.uint8)
-    expected[:, 1:7] = 100
-    np.testing.assert_array_equal(resize_with_pad(image, (6, 9)), expected)
-    line = np.full((1, 100_000, 1), 100, np.uint8)
-    expected = np.zeros((8, 8, 1), np.uint8)
-    expected[3] = 100
-    np.testing.assert_array_equal(resize_with_pad(line, (8, 8)), expected)
+@pytest.mark.parametrize(
+    ("shape", "size", "bright"),
+    [
+        ((10, 10), (6, 9), np.s_[:, 1:7]),
+        ((10, 20), (6, 9), np.s_[1:5]),
+        ((1, 100_000), (8, 8), np.s_[3:4]),
+    ],
+)
+def test_resizing_pads_crops_or_stretches(shape, size, bright):
+    image = np.full((*shape, 1), 100, np.uint8)
+    padded = np.zeros((*size, 1), np.uint8)
+    padded[bright] = 100
+    np.testing.assert_array_equal(resize(image, size, "pad"), padded)
+    for method in "stretch", "crop":
+        assert (resize(image, size, method).numpy() == 100).all()
+
+
+def test_a_crop_is_central_and_keeps_proportions():
+    image = random_images(1, 12, 30, 3)[0]
+    expected = resize(image[:, 9:21], (5, 5))
+    np.testing.assert_array_equal(resize(image, (5, 5), "crop"), expected)
 
 
 @pytest.mark.parametrize(
@@ -139,14 +151,14 @@ def test_fit_crops_and_standardizes_photographs(
     np.testing.assert_allclose(fitted, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("stretched", [True, False])
-def test_fit_pads_and_crops_as_training_did(stretched):
+@pytest.mark.parametrize("method", ["stretch", "pad", "crop", None])
+def test_fit_pads_and_crops_as_training_did(method):
     image = random_images(1, 28, 28, 1)[0]
     padded = np.zeros((40, 40, 1), np.float32)
     padded[6:34, 6:34] = image.astype("float32") / 255
-    fitted = fit(image, ImageShape(40, 40, 1, 10), WHOLE, stretched, pad=6)
+    fitted = fit(image, ImageShape(40, 40, 1, 10), WHOLE, method, pad=6)
     np.testing.assert_array_equal(fitted, padded)
-    cropped = fit(image, ImageShape(24, 24, 1, 10), WHOLE, stretched, 0, True)
+    cropped = fit(image, ImageShape(24, 24, 1, 10), WHOLE, method, 0, True)
     np.testing.assert_array_equal(cropped, padded[8:32, 8:32])
 
 

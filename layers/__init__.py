@@ -42,7 +42,6 @@ from .self_attention import (
     self_attention,
     self_attention_routing,
 )
-from .utils import portable_operations
 from .vb_routing import ClassVBCapsules, ConvVBCapsules, PrimaryVBCapsules
 from .votes import FormedVotes
 
@@ -79,7 +78,6 @@ __all__ = [
     "lengths",
     "margin_loss",
     "mask_capsules",
-    "portable_operations",
     "pretrained",
     "reconstruction_loss",
     "route",

@@ -7,7 +7,15 @@ from keras import ops
 
 from .convolution import convolution
 from .routing import RoutingRule, couplings_of, lengths, route
-from .utils import BIAS, WEIGHT_STDDEV, Tensor, TruncatedNormal, positions_of
+from .utils import (
+    BIAS,
+    WEIGHT_STDDEV,
+    Layer,
+    Tensor,
+    TruncatedNormal,
+    mask_out,
+    positions_of,
+)
 from .votes import FormedVotes, SharedVotes, linear_votes
 
 
@@ -21,13 +29,26 @@ class Length(keras.layers.Layer):
     def call(self, inputs):
         return lengths(inputs)
 
+    def compute_mask(self, inputs, previous_mask):
+        return previous_mask  # one value for each capsule
+
+    def compute_output_shape(self, input_shape):
+        return tuple(input_shape[:-1])
+
+    def compute_output_spec(self, inputs):
+        shape = self.compute_output_shape(inputs.shape)
+        return keras.KerasTensor(shape, "float32")
+
     def get_config(self):
         # Keras cannot save a layer with a dtype policy without this method.
         return super().get_config()
 
 
-class _RoutedLayer(keras.layers.Layer):
-    """Base class of layers that compute votes and route them."""
+class _RoutedLayer(Layer):
+    """Base class of layers that compute votes and route them.
+
+    Capsules that a mask excludes cast no votes.
+    """
 
     def __init__(
         self,
@@ -56,13 +77,14 @@ class _RoutedLayer(keras.layers.Layer):
             kernel_initializer or TruncatedNormal(stddev=WEIGHT_STDDEV)
         )
 
-    def call(self, inputs):
-        votes = self._votes(inputs)
+    def call(self, inputs, mask=None):
+        # Keras casts floats alone, and only in `__call__`.
+        inputs = ops.cast(inputs, self.compute_dtype)
+        votes = self._votes(mask_out(inputs, mask))
         return route(votes, self.biases, self.num_routing, self.rule)
 
     def couplings(self, inputs: Tensor) -> Tensor:
         """Couplings of all iterations: float32 [num_routing, ..., I, O]."""
-        # Keras casts inputs automatically only in `__call__`.
         votes = self._votes(ops.cast(inputs, self.compute_dtype))
         return couplings_of(votes, self.biases, self.num_routing, self.rule)
 

@@ -15,9 +15,10 @@ from keras import backend, ops
 
 from .toom_cook import Plan, axes, convolution_by_spectrum, kernel_spectrum
 from .utils import (
+    Layer,
     cpu_has_bfloat16_products,
+    is_exporting,
     is_on_cpu,
-    portable,
     positions_of,
     zeros_around,
 )
@@ -61,8 +62,7 @@ def convolution(images, kernel, strides, padding: str):
     images = ops.cast(images, dtype)
     sizes = tuple(images.shape), tuple(kernel.shape), strides, padding, dtype
     is_size_known = None not in images.shape[1:]
-    has_plan = is_size_known and not portable.get()
-    plan = faster_plan(*sizes) if has_plan else None
+    plan = faster_plan(*sizes) if is_size_known else None
 
     def by_toom_cook():
         return convolution_by_spectrum(images, _spectrum(kernel, plan), plan)
@@ -75,13 +75,20 @@ def convolution(images, kernel, strides, padding: str):
             return _by_patches(images, taps, strides, padding)
         return _direct(images, taps, strides, padding)
 
-    if plan is None:
+    if plan is None or is_exporting():
         outputs = directly()
     elif images.shape[0] is None:
         is_large = ops.shape(images)[0] >= least_batch(*sizes)
         outputs = ops.cond(is_large, by_toom_cook, directly)
     else:
         outputs = by_toom_cook()
+    if is_on_cpu("tensorflow") and images.shape[0] == 0:
+        # oneDNN returns an empty batch as it is.
+        window = images.shape[1:3], kernel.shape[:2], strides
+        grid = (
+            positions_of(*axis, padding) for axis in zip(*window, strict=True)
+        )
+        outputs = ops.reshape(outputs, (-1, *grid, kernel.shape[-1]))
     return ops.cast(outputs, outputs_dtype)
 
 
@@ -113,7 +120,8 @@ def costs(images, kernel, strides, padding, dtype="float32"):
     multiply_add, transform_cost, memory_cost = _COSTS[backend.backend()]
     batch, *size, channels = images
     *kernel_size, _, filters = kernel
-    if not isinstance(batch, int):  # None, or a symbol in exports of JAX
+    # None, a symbol in exports of JAX, or an empty batch.
+    if not isinstance(batch, int) or batch == 0:
         batch = _USUAL_BATCH
 
     def transform(numbers, size):
@@ -216,10 +224,11 @@ def _spectrum(kernel, plan):
 
 
 @keras.saving.register_keras_serializable(package="capsules")
-class Conv2D(keras.layers.Conv2D):
+class Conv2D(Layer, keras.layers.Conv2D):
     """`keras.layers.Conv2D`, computed by `convolution`."""
 
     def convolution_op(self, inputs, kernel):
+        inputs = ops.cast(inputs, self.compute_dtype)
         if (
             self.data_format == "channels_last"
             and self.groups == 1

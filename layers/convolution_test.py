@@ -160,24 +160,24 @@ def test_sizes_of_batch_and_images_may_be_unknown(always_toom_cook, tmp_path):
 
 
 @on_tensorflow
-def test_portable_exports_open_in_tflite(always_toom_cook, tmp_path):
+@pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated")
+def test_exports_compute_the_direct_convolution(always_toom_cook, tmp_path):
     import tensorflow as tf
 
-    network = layers.CapsuleNetwork(
-        (17, 17, 1), 3, conv_channels=4, num_prime_capsules=2
-    )
-    with layers.portable_operations():
-        network.export(tmp_path / "n.tflite", format="litert", verbose=False)
-    with pytest.warns(UserWarning, match="LiteRT"):
-        lite = tf.lite.Interpreter(str(tmp_path / "n.tflite"))
-    lite.allocate_tensors()
-    images = RNG.uniform(size=(1, 17, 17, 1)).astype("float32")
-    lite.set_tensor(lite.get_input_details()[0]["index"], images)
-    lite.invoke()
-    outputs = [lite.get_tensor(d["index"]) for d in lite.get_output_details()]
-    for expected in network(images).values():
-        (found,) = (o for o in outputs if o.shape == expected.shape)
-        np.testing.assert_allclose(found, expected, atol=1e-5)
+    inputs = keras.Input((8, 9, 2))
+    ours, theirs = conv2d()
+    path = str(tmp_path / "model.tflite")
+    model = keras.Model(inputs, ours(inputs))
+    model.export(path, format="litert", verbose=False)
+    interpreter = tf.lite.Interpreter(path)
+    interpreter.allocate_tensors()
+    (taken,) = interpreter.get_input_details()
+    (given,) = interpreter.get_output_details()
+    x = RNG.normal(size=(1, 8, 9, 2)).astype("float32")
+    interpreter.set_tensor(taken["index"], x)
+    interpreter.invoke()
+    found = interpreter.get_tensor(given["index"])
+    np.testing.assert_allclose(found, theirs(x), atol=1e-5)
 
 
 def test_toom_cook_is_chosen_where_it_pays():

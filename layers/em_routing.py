@@ -19,7 +19,7 @@ import functools
 
 from keras import ops
 
-from .utils import Tensor, is_on_cpu
+from .utils import Tensor, is_on_cpu, largest
 
 POSE_SIZE = 4
 POSE_ENTRIES = POSE_SIZE**2
@@ -154,7 +154,7 @@ def _materialize(tensor):
     if not is_on_cpu("tensorflow"):
         return tensor
     rows = ops.reshape(tensor, (-1, POSE_SIZE))
-    rows = ops.matmul(rows, ops.eye(POSE_SIZE))
+    rows = ops.matmul(rows, ops.eye(POSE_SIZE, dtype="float32"))
     return ops.reshape(rows, ops.shape(tensor))
 
 
@@ -319,8 +319,8 @@ class OverTypes:
 
     def normalise(self, log_densities):
         """log(a_j p_ij) -> R_ij, both float32 [O, N, K]."""
-        largest = ops.max(log_densities, axis=0, keepdims=True)
-        exponentials = ops.exp(log_densities - ops.stop_gradient(largest))
+        maxima = ops.stop_gradient(largest(log_densities, axis=0))
+        exponentials = ops.exp(log_densities - maxima)
         return exponentials / ops.sum(exponentials, axis=0, keepdims=True)
 
 
@@ -344,18 +344,18 @@ class OverPositions:
             return uniform
         # The same numbers of parents for each image of the batch.
         height, width = self._window.positions
-        ones = ops.ones((1, height * width, uniform.shape[-1]))
+        ones = ops.ones((1, height * width, uniform.shape[-1]), "float32")
         shares = 1 / self._window.over_windows(ones, ops.add)
         uniform_by_image = ops.reshape(uniform, (-1, *ones.shape[1:]))
         return ops.reshape(uniform_by_image * shares, ops.shape(uniform))
 
     def normalise(self, log_densities):
         """log(a_j p_ij) -> R_ij, both float32 [O, N, K]."""
-        largest = ops.stop_gradient(log_densities)
+        maxima = ops.stop_gradient(log_densities)
         if not self._by_type:
-            largest = ops.max(largest, axis=0, keepdims=True)
-        largest = self._window.over_windows(largest, ops.maximum)
-        total = exponentials = ops.exp(log_densities - largest)
+            maxima = largest(maxima, axis=0)
+        maxima = self._window.over_windows(maxima, ops.maximum)
+        total = exponentials = ops.exp(log_densities - maxima)
         if not self._by_type:
             total = ops.sum(exponentials, axis=0, keepdims=True)
         return exponentials / self._window.over_windows(total, ops.add)

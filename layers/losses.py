@@ -8,7 +8,7 @@ return a float32 tensor [B]; the training loss is its mean over the batch.
 import keras
 from keras import ops
 
-from .utils import Tensor
+from .utils import Tensor, require_shape
 
 # Section 4.1 of the paper.
 RECONSTRUCTION_WEIGHT = 0.0005
@@ -21,13 +21,8 @@ _registered = keras.saving.register_keras_serializable(package="capsules")
 def _float32(labels, logits):
     """Casts both, or raises ValueError if the labels are not one-hot."""
     labels, logits = (ops.cast(t, "float32") for t in (labels, logits))
-    has_axes = len(labels.shape) == len(logits.shape)
-    if not has_axes or labels.shape[-1] not in (None, logits.shape[-1]):
-        raise ValueError(
-            "`labels` must be one-hot, with the shape of the logits, "
-            f"{tuple(logits.shape)}; see `keras.utils.to_categorical`. "
-            f"Received: labels of shape {tuple(labels.shape)}"
-        )
+    hint = " of the logits: one-hot, see `keras.utils.to_categorical`"
+    require_shape("labels", labels, logits.shape, hint)
     return labels, logits
 
 
@@ -90,8 +85,10 @@ def reconstruction_loss(
 
     The weight is the paper's, although `margin_loss` is the paper's divided
     by 2 * O. For 10 classes it has the effect of 0.01 in the paper, as in the
-    reference. Images and reconstructions are [B, ...], pixels in [0, 1].
+    reference. Images and reconstructions have the same shape [B, ...], else
+    ValueError; pixels are in [0, 1].
     """
+    require_shape("reconstructions", reconstructions, images.shape)
     error = ops.cast(reconstructions, "float32") - ops.cast(images, "float32")
     squared = ops.square(error)
     pixels = tuple(range(1, len(squared.shape)))
@@ -172,14 +169,14 @@ class MeanOverBatch(keras.losses.Loss):
 
 def _num_hits(labels, logits, num_targets):
     """Number of predicted classes that are labels: float32 [B]."""
-    logits = ops.cast(logits, "float32")
+    labels, logits = _float32(labels, logits)
     # A stable sort of the negated logits resolves ties equally on all
     # backends; top_k does not.
     order = ops.argsort(-logits, axis=-1)
     predicted = ops.one_hot(
         order[:, :num_targets], logits.shape[-1], dtype="float32"
     )
-    hits = ops.sum(predicted, axis=1) * ops.cast(labels, "float32")
+    hits = ops.sum(predicted, axis=1) * labels
     finite = ops.all(ops.isfinite(logits), axis=-1)
     return ops.sum(hits, axis=-1) * ops.cast(finite, "float32")
 

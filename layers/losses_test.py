@@ -91,12 +91,17 @@ def test_spread_loss_by_hand():
     )
 
 
-@pytest.mark.parametrize("shape", [(2,), (2, 1), (2, 1, 3), (2, 2)])
+@pytest.mark.parametrize("shape", [(2,), (2, 1), (2, 1, 3), (2, 2), (1, 3)])
 @pytest.mark.parametrize(
-    "loss", [*layers.CLASSIFICATION_LOSSES.values(), layers.spread_loss]
+    "loss",
+    [
+        *layers.CLASSIFICATION_LOSSES.values(),
+        layers.spread_loss,
+        layers.correct,
+    ],
 )
 def test_labels_that_are_not_one_hot_are_refused(loss, shape):
-    with pytest.raises(ValueError, match="must be one-hot"):
+    with pytest.raises(ValueError, match="one-hot"):
         loss(np.zeros(shape, "int32"), LOGITS)
 
 
@@ -219,3 +224,9 @@ def test_equal_logits_predict_the_first_classes(num_targets):
     first[0, :num_targets] = 1
     out = layers.correct(first, logits, num_targets)
     assert ops.convert_to_numpy(out).tolist() == [1]
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 4), (1, 4, 4, 1), (2, 4, 4, 3)])
+def test_images_of_another_shape_are_errors(shape):
+    with pytest.raises(ValueError, match="must have the shape"):
+        layers.reconstruction_loss(np.ones(shape), np.ones((2, 4, 4, 1)))

@@ -25,7 +25,14 @@ from .em_routing import (
     matrix_votes,
     route,
 )
-from .utils import TruncatedNormal, Window, block_size, by_blocks
+from .utils import (
+    Layer,
+    TruncatedNormal,
+    Window,
+    block_size,
+    by_blocks,
+    positions_of,
+)
 
 # The weight `beta_a` is in thousands: costs are in the hundreds, but Adam
 # changes a weight only by about the learning rate at each step.
@@ -36,8 +43,21 @@ KERNEL_STDDEV = 0.3
 ROW_ENTRY, COLUMN_ENTRY = 3, 7
 
 
+class _MatrixCapsules(Layer):
+    """Base class of layers that return poses and activations."""
+
+    def compute_output_spec(self, inputs, training=None):
+        # Keras cannot infer shapes through blocks of an unknown batch, and
+        # would give both the same dtype.
+        shapes = keras.tree.map_structure(lambda tensor: tensor.shape, inputs)
+        dtypes = self.compute_dtype, "float32"
+        return tuple(
+            map(keras.KerasTensor, self.compute_output_shape(shapes), dtypes)
+        )
+
+
 @keras.saving.register_keras_serializable(package="capsules")
-class PrimaryMatrixCapsules(keras.layers.Layer):
+class PrimaryMatrixCapsules(_MatrixCapsules):
     """Primary capsules: a 1x1 convolution to poses and to activations.
 
     Poses are linear in the channels; activations are sigmoids of linear
@@ -75,6 +95,7 @@ class PrimaryMatrixCapsules(keras.layers.Layer):
             setattr(self, f"{name}_biases", biases)
 
     def call(self, inputs):
+        inputs = ops.cast(inputs, self.compute_dtype)
         poses = ops.matmul(inputs, self.pose_weights) + self.pose_biases
         logits = (
             ops.matmul(inputs, self.activation_weights) + self.activation_biases
@@ -82,6 +103,10 @@ class PrimaryMatrixCapsules(keras.layers.Layer):
         shape = (-1, *inputs.shape[1:3], self.num_capsules, POSE_ENTRIES)
         activations = ops.sigmoid(ops.cast(logits, "float32"))
         return ops.reshape(poses, shape), activations
+
+    def compute_output_shape(self, input_shape):
+        shape = (*input_shape[:-1], self.num_capsules)
+        return (*shape, POSE_ENTRIES), shape
 
     def multiply_adds(self, input_shape):
         numbers = self.num_capsules * (POSE_ENTRIES + 1)
@@ -91,11 +116,11 @@ class PrimaryMatrixCapsules(keras.layers.Layer):
         return {**super().get_config(), "num_capsules": self.num_capsules}
 
 
-class _EMRoutedLayer(keras.layers.Layer):
+class _EMRoutedLayer(_MatrixCapsules):
     """Base class of layers with EM routing, computed in blocks of images.
 
-    For children [H, W, I] the method `_set_sizes` of a subclass sets
-    `_positions`, the grid of the n parents; `_field`, (P, C) of
+    `_grid` of a subclass returns the grid of the n parents, `_positions`. For
+    children [H, W, I] its `_set_sizes` sets `_field`, (P, C) of
     `matrix_votes`; `_kernel_shape`, the axes of the weights before [O, 4, 4];
     and `_parents`, over which assignments sum to 1.
     """
@@ -112,7 +137,9 @@ class _EMRoutedLayer(keras.layers.Layer):
         self.kernel_stddev = kernel_stddev
 
     def build(self, input_shape):
-        self._set_sizes(*input_shape[0][1:4])
+        height, width, child_types = input_shape[0][1:4]
+        self._positions = self._grid(height, width)
+        self._set_sizes(height, width, child_types)
         types = self.num_capsules
         self._num_votes = math.prod((*self._positions, *self._field, types))
         # About four tensors have the size of all votes.
@@ -157,13 +184,10 @@ class _EMRoutedLayer(keras.layers.Layer):
         poses = ops.reshape(poses, (*shape, POSE_ENTRIES))
         return poses, ops.reshape(logits, shape)
 
-    def compute_output_spec(self, inputs):
-        # Keras cannot infer shapes through blocks of an unknown batch.
-        shape = (inputs[0].shape[0], *self._positions, self.num_capsules)
-        return (
-            keras.KerasTensor((*shape, POSE_ENTRIES), self.compute_dtype),
-            keras.KerasTensor(shape, "float32"),
-        )
+    def compute_output_shape(self, input_shape):
+        batch, *sizes, _ = input_shape[1]
+        shape = (batch, *self._grid(*sizes), self.num_capsules)
+        return (*shape, POSE_ENTRIES), shape
 
     def multiply_adds(self, input_shape):
         return self._num_votes * POSE_SIZE**3
@@ -194,7 +218,7 @@ class _EMRoutedLayer(keras.layers.Layer):
             (*shape, POSE_SIZE, POSE_SIZE, *self._field),
         )
         activations = ops.reshape(
-            self._patches(activations[..., None]),
+            self._patches(ops.cast(activations, "float32")[..., None]),
             (*shape, math.prod(self._field)),
         )
         # Rounded like all weights under mixed precision. As tensors, since
@@ -262,7 +286,8 @@ class ConvMatrixCapsules(_EMRoutedLayer):
 
     Weights, with I child types: `weights` [k, k, I, O, 4, 4], initially
     truncated normal with stddev `kernel_stddev`; `beta_u` and `beta_a` [O],
-    initially 0, `beta_a` in thousands.
+    the costs of `em_routing`, initially 0; its `beta_a` is 1000 times the
+    weight.
 
     Args:
       num_capsules: int, O, number of parent types.
@@ -299,10 +324,13 @@ class ConvMatrixCapsules(_EMRoutedLayer):
         self.strides = strides
         self.padding = padding.upper()
 
+    def _grid(self, *sizes):
+        window = self.kernel_size, self.strides, self.padding
+        return tuple(positions_of(size, *window) for size in sizes)
+
     def _set_sizes(self, height, width, types):
         size = self.kernel_size
         self._window = Window(height, width, size, self.strides, self.padding)
-        self._positions = self._window.positions
         self._kernel_shape = (size, size, types)
         # A single "place": the k * k positions do not share weights.
         self._field = (1, size**2 * types)
@@ -336,8 +364,8 @@ class ClassMatrixCapsules(_EMRoutedLayer):
     column to entry 7.
 
     Weights, with I child types: `weights` [I, O, 4, 4], initially truncated
-    normal with stddev `kernel_stddev`; `beta_u` and `beta_a` [O], initially 0,
-    `beta_a` in thousands.
+    normal with stddev `kernel_stddev`; `beta_u` and `beta_a` [O], the costs
+    of `em_routing`, initially 0; its `beta_a` is 1000 times the weight.
 
     Args:
       num_capsules: int, O, number of classes.
@@ -349,8 +377,6 @@ class ClassMatrixCapsules(_EMRoutedLayer):
     Input: pair of poses [B, H, W, I, 16] and activations [B, H, W, I].
     Output: pair of poses [B, O, 16] and activations [B, O].
     """
-
-    _positions = ()
 
     def __init__(
         self,
@@ -366,6 +392,9 @@ class ClassMatrixCapsules(_EMRoutedLayer):
         options = EMOptions(num_routing, final_lambda, min_variance, damping)
         super().__init__(num_capsules, options, kernel_stddev, **kwargs)
         self.coordinates = coordinates
+
+    def _grid(self, *sizes):
+        return ()
 
     def _set_sizes(self, height, width, types):
         self._kernel_shape = (types,)

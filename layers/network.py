@@ -1,5 +1,6 @@
 """The capsule network of the paper's section 4, with training and inference."""
 
+import warnings
 from typing import Literal
 
 import keras
@@ -148,25 +149,29 @@ class CapsuleNetwork(keras.Model):
         decoder: bool = True,
         dtype: str | keras.DTypePolicy | None = None,
         name: str = "capsule_network",
+        _graph: keras.Model | None = None,
         **sizes: int | bool | str | RoutingRule | dict,
     ):
-        images = keras.Input(input_shape, name="images")
         dtype = keras.dtype_policies.get(dtype)
-        stack = CapsuleStack(num_classes, dtype=dtype, **sizes)
-        capsules = stack.activations(images)["capsule2"]
-        lengths = Length(dtype=dtype, name="lengths")(capsules)
-        outputs = {"lengths": lengths, "capsules": capsules}
-        reconstruction = None
-        if decoder:
-            reconstruction = Reconstruction(
-                *input_shape, dtype=dtype, name="remake"
-            )
-            # TFLite has no bitwise operations, which Keras' `argmax` uses.
-            longest = ops.argsort(-lengths, axis=-1)[:, 0]
-            outputs["remake"] = reconstruction(capsules, longest)
-        super().__init__(images, outputs, name=name)
+        if _graph is None:
+            if input_shape[0] in (1, 3) and input_shape[2] > 4:
+                warnings.warn("Images are (H, W, channels)", stacklevel=2)
+            images = keras.Input(input_shape, name="images")
+            stack = CapsuleStack(num_classes, dtype=dtype, **sizes)
+            capsules = stack.activations(images)["capsule2"]
+            lengths = Length(dtype=dtype, name="lengths")(capsules)
+            outputs = {"lengths": lengths, "capsules": capsules}
+            if decoder:
+                reconstruction = Reconstruction(
+                    *input_shape, dtype=dtype, name="remake"
+                )
+                # TFLite and ONNX lack the bitwise operations of `argmax`.
+                longest = ops.argsort(-lengths, axis=-1)[:, 0]
+                outputs["remake"] = reconstruction(capsules, longest)
+            _graph = keras.Model(images, outputs)
+        super().__init__(_graph.input, _graph.output, name=name)
         self.dtype_policy = dtype  # `compile` scales the loss for float16
-        self.decoder = reconstruction
+        self.decoder = self.get_layer("remake") if decoder else None
         self._mean_over_batch = MeanOverBatch()
         self._config = {
             "input_shape": tuple(input_shape),
@@ -177,32 +182,65 @@ class CapsuleNetwork(keras.Model):
             **sizes,
         }
 
+    def compile(self, *args, **options):
+        options = {name: _of_lengths(o) for name, o in options.items()}
+        super().compile(*map(_of_lengths, args), **options)
+
+    def compile_from_config(self, config):
+        # Keras does not call a `compile` that is overridden.
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        self.optimizer.build(self.trainable_variables)
+
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
+        y, sample_weight = _of_lengths(y), _of_lengths(sample_weight)
         lengths = y_pred["lengths"]
         loss = super().compute_loss(x, y, lengths, sample_weight, training)
         if self.decoder is None:
             return loss
-        labels = ops.argmax(y, axis=-1)
+        is_sparse = len(y.shape) == 1 or y.shape[-1] != lengths.shape[-1]
+        labels = ops.reshape(y, (-1,)) if is_sparse else ops.argmax(y, axis=-1)
         reconstructions = self.decoder(y_pred["capsules"], labels)
+        if isinstance(x, dict):
+            x = x["images"]
+        # As in the call, images [B, H, W] have one channel.
+        x = ops.reshape(x, (-1, *reconstructions.shape[1:]))
         error = reconstruction_loss(x, reconstructions)
         return loss + self._mean_over_batch(error, error, sample_weight)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        y, sample_weight = _of_lengths(y), _of_lengths(sample_weight)
         lengths = y_pred["lengths"]
         return super().compute_metrics(x, y, lengths, sample_weight)
 
     def get_config(self):
-        # One flag per weight, since a sublayer may be frozen.
-        trainable = [weight.trainable for weight in self.weights]
-        return {**self._config, "trainable": trainable}
+        # The graph has the layers with their adapters, quantization and
+        # frozen weights.
+        graph = keras.Model(self.input, self.output, name=self.name)
+        return {**self._config, "_graph": graph.get_config()}
 
     @classmethod
     def from_config(cls, config):
         config = dict(config)
-        trainable = config.pop("trainable")
+        # Older files have one flag for each weight.
+        trainable = config.pop("trainable", None)
+        if "_graph" in config:
+            config["_graph"] = keras.Model.from_config(config["_graph"])
         network = cls(**config)
-        for weight, value in zip(network.weights, trainable, strict=True):
-            weight.trainable = value
+        if trainable is not None:
+            for weight, value in zip(network.weights, trainable, strict=True):
+                weight.trainable = value
         return network
+
+
+def _of_lengths(argument):
+    """The entry of the lengths, if an argument is a dict of outputs."""
+    if not isinstance(argument, dict):
+        return argument
+    if list(argument) != ["lengths"]:
+        raise ValueError(
+            "Losses, metrics, labels and weights are those of the lengths: one "
+            f'value, or a dict with the key "lengths". Received: {argument}'
+        )
+    return argument["lengths"]

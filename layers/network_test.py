@@ -158,6 +158,76 @@ def test_frozen_layers_stay_frozen(tmp_path):
     assert_train_equally(loaded, network)
     copy = layers.CapsuleNetwork.from_config(network.get_config())
     assert len(copy.trainable_weights) == 8
+    old = network.get_config()  # of an older file
+    del old["_graph"]
+    old["trainable"] = [weight.trainable for weight in network.weights]
+    copy = layers.CapsuleNetwork.from_config(old)
+    assert [w.path for w in copy.trainable_weights] == paths
+
+
+@pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize`")
+@pytest.mark.parametrize("mode", ["int8", "int4", "float8", "lora"])
+def test_adapted_and_quantized_networks_are_saved(tmp_path, mode):
+    network = small_network()
+    if mode == "lora":
+        for layer in (network.get_layer("conv1"), network.decoder.dense[0]):
+            layer.enable_lora(2)
+            layer.lora_kernel_b.assign(layer.lora_kernel_b + 0.1)
+    else:
+        network.quantize(mode)
+    loaded = save_and_load(network, tmp_path)
+    layer = loaded.decoder.dense[0]
+    assert (
+        layer.lora_enabled
+        if mode == "lora"
+        else (layer.quantization_mode == mode)
+    )
+
+
+def test_empty_batches(tmp_path):
+    network = small_network()
+    expected = network.compute_output_shape((0, *SHAPE))
+    network.export(tmp_path / "saved", verbose=False)
+    export = keras.layers.TFSMLayer(tmp_path / "saved", call_endpoint="serve")
+    for call in (network, network.predict_on_batch, export):
+        outputs = call(X[:0])
+        assert {n: tuple(v.shape) for n, v in outputs.items()} == expected
+
+
+GRAY = X[..., :1]
+SPARSE, DENSE = "sparse_categorical_crossentropy", "categorical_crossentropy"
+
+
+@pytest.mark.parametrize(
+    ("loss", "plain_loss", "images", "labels"),
+    [
+        ({"lengths": DENSE}, DENSE, GRAY[..., 0], {"lengths": ONE_HOT}),
+        (SPARSE, DENSE, GRAY, LABELS[:, None]),
+    ],
+)
+def test_images_and_labels_may_have_other_forms(
+    loss, plain_loss, images, labels
+):
+    losses = []
+    for compiled_loss, *batch in (
+        (loss, images, labels),
+        (plain_loss, GRAY, ONE_HOT),
+    ):
+        keras.utils.set_random_seed(2)
+        network = layers.CapsuleNetwork((18, 20, 1), 3, **SIZES)
+        network.compile("sgd", compiled_loss)
+        losses.append(network.test_on_batch(*batch))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+
+
+def test_other_shapes_and_outputs_are_errors():
+    network = small_network()
+    with pytest.raises(ValueError, match="lengths"):
+        network.compile("sgd", {"lengths": "mse", "remake": "mse"})
+    with pytest.raises(ValueError, match="incompatible"):
+        network.predict(np.moveaxis(X, -1, 1).astype("uint8"), verbose=0)
+    with pytest.warns(UserWarning, match="channels"):
+        layers.CapsuleNetwork((3, 18, 18), 3, padding="SAME", **SIZES)
 
 
 def test_a_submodel_is_saved(tmp_path):

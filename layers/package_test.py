@@ -64,6 +64,8 @@ def test_capsule_layers_loads_files_of_layers(tmp_path, request):
     np.testing.assert_array_equal(
         ops.convert_to_numpy(loaded(x)), ops.convert_to_numpy(model(x))
     )
+    decoder = capsule_layers.pretrained("mnist").get_layer("recons")
+    assert type(decoder) is capsule_layers.Reconstruction
 
 
 @pytest.mark.slow
@@ -80,5 +82,5 @@ def test_the_wheel_contains_the_modules_and_no_tests(tmp_path):
     (wheel,) = tmp_path.glob(f"capsule_layers-{layers.__version__}-*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     packaged = {n for n in names if n.startswith("capsule_layers/")}
-    files = {"py.typed", *(path.name for path in MODULES)}
+    files = {"py.typed", "mnist.npz", *(path.name for path in MODULES)}
     assert packaged == {f"capsule_layers/{name}" for name in files}

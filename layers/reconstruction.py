@@ -3,21 +3,26 @@
 import keras
 from keras import ops
 
-from .utils import Tensor, reference_initializers
+from .utils import Layer, Tensor, reference_initializers, require_shape
 
 # Units of the two hidden layers: section 4.1 of the paper.
 HIDDEN_UNITS = (512, 1024)
 
 
 def mask_capsules(capsules: Tensor, labels: Tensor) -> Tensor:
-    """Sets all capsules [B, O, A] to zero except those of the labels [B]."""
-    capsules = ops.convert_to_tensor(capsules)
+    """Sets all capsules [B, O, A] to zero except those of the labels [B].
+
+    Raises ValueError for labels of another shape.
+    """
+    capsules, labels = map(ops.convert_to_tensor, (capsules, labels))
+    require_shape("labels", labels, capsules.shape[:1])
+    labels = ops.cast(labels, "int32")
     mask = ops.one_hot(labels, capsules.shape[1], dtype=capsules.dtype)
     return capsules * ops.expand_dims(mask, -1)
 
 
 @keras.saving.register_keras_serializable(package="capsules")
-class Reconstruction(keras.layers.Layer):
+class Reconstruction(Layer):
     """Decoder: the labeled capsule through three dense layers.
 
     All other capsules are set to zero. Then follow Dense 512 relu, Dense 1024
@@ -67,13 +72,14 @@ class Reconstruction(keras.layers.Layer):
             )
             self.dense.append(layer)
 
-    def build(self, capsules_shape):
+    def build(self, capsules_shape, labels_shape=None):
         units = capsules_shape[1] * capsules_shape[2]
         for layer in self.dense:
             layer.build((None, units))
             units = layer.units
 
     def call(self, capsules, labels):
+        capsules = ops.cast(capsules, self.compute_dtype)
         masked = mask_capsules(capsules, labels)
         _, num_capsules, num_atoms = capsules.shape
         pixels = ops.reshape(masked, (-1, num_capsules * num_atoms))
@@ -91,4 +97,16 @@ class Reconstruction(keras.layers.Layer):
             "width": self.width,
             "depth": self.depth,
             "he_normal": self.he_normal,
+            # With their adapters, quantization and frozen weights.
+            "dense": [layer.get_config() for layer in self.dense],
         }
+
+    @classmethod
+    def from_config(cls, config):
+        config = dict(config)
+        dense = config.pop("dense", None)
+        layer = super().from_config(config)
+        if dense is not None:
+            layer.dense.clear()
+            layer.dense.extend(map(keras.layers.Dense.from_config, dense))
+        return layer

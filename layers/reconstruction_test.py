@@ -32,6 +32,12 @@ def test_mask_keeps_only_the_labeled_capsule():
             np.testing.assert_array_equal(masked[example, capsule], expected)
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (2,), (3, 1), (3, 4)])
+def test_labels_of_another_shape_are_errors(shape):
+    with pytest.raises(ValueError, match="must have the shape"):
+        layers.mask_capsules(CAPSULES, np.zeros(shape, "int32"))
+
+
 @pytest.mark.parametrize("he_normal", [False, True])
 def test_decoder_equals_loops(he_normal):
     layer = layers.Reconstruction(2, 3, 2, he_normal)

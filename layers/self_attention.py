@@ -13,7 +13,14 @@ import math
 import keras
 from keras import ops
 
-from .utils import EPSILON, Tensor, portable, slice_axis
+from .utils import (
+    EPSILON,
+    Layer,
+    Tensor,
+    is_exporting,
+    mask_out,
+    slice_axis,
+)
 
 
 def exponential_squash(capsules: Tensor) -> Tensor:
@@ -26,9 +33,8 @@ def exponential_squash(capsules: Tensor) -> Tensor:
     s = ops.cast(capsules, "float32")
     squared = ops.sum(ops.square(s), axis=-1, keepdims=True)
     length = ops.sqrt(squared + EPSILON)
-    # ONNX has no expm1, which is more accurate for small lengths.
-    is_portable = portable.get()
-    excess = ops.exp(-length) - 1 if is_portable else ops.expm1(-length)
+    # expm1 is more accurate for small lengths; ONNX does not have it.
+    excess = ops.exp(-length) - 1 if is_exporting() else ops.expm1(-length)
     return ops.cast(-excess / length * s, capsules.dtype)
 
 
@@ -57,7 +63,7 @@ def self_attention_routing(votes: Tensor, biases: Tensor) -> Tensor:
 
 
 @keras.saving.register_keras_serializable(package="capsules")
-class DepthwiseCapsule(keras.layers.Layer):
+class DepthwiseCapsule(Layer):
     """Capsules from a whole feature map: one kernel for each channel.
 
     A depthwise convolution at a single position, the first `kernel_size` rows
@@ -114,6 +120,7 @@ class DepthwiseCapsule(keras.layers.Layer):
     def call(self, inputs):
         rows, columns, channels = self.kernel.shape
         field = slice_axis(slice_axis(inputs, 1, stop=rows), 2, stop=columns)
+        field = ops.cast(field, self.compute_dtype)
         s = ops.sum(field * self.kernel, axis=(1, 2)) + self.bias  # [B, C]
         shape = (-1, channels // self.num_atoms, self.num_atoms)
         return exponential_squash(ops.reshape(s, shape))
@@ -134,7 +141,7 @@ class DepthwiseCapsule(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="capsules")
-class SelfAttentionCapsule(keras.layers.Layer):
+class SelfAttentionCapsule(Layer):
     """Fully connected capsules with self-attention routing.
 
     votes[b, o, i, :] = inputs[b, i, :] @ weights[o, i, :, :], routed without
@@ -146,6 +153,8 @@ class SelfAttentionCapsule(keras.layers.Layer):
     Args:
       num_capsules: int, O, number of output capsules.
       num_atoms: int, A, atoms of an output capsule.
+
+    Input capsules that a mask excludes cast no votes.
 
     Input shape: [B, I, a]. Output shape: [B, O, A].
     """
@@ -170,15 +179,16 @@ class SelfAttentionCapsule(keras.layers.Layer):
         )
         self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
 
-    def call(self, inputs):
-        return self_attention_routing(self._votes(inputs), self.biases)
+    def call(self, inputs, mask=None):
+        votes = self._votes(mask_out(inputs, mask))
+        return self_attention_routing(votes, self.biases)
 
     def attention(self, inputs):
         """Couplings without their biases, [B, I, a] -> float32 [B, I, O]."""
         return ops.transpose(self_attention(self._votes(inputs)), (0, 2, 1))
 
     def _votes(self, inputs):
-        # Keras casts automatically only in `__call__`, not for `attention`.
+        # Keras casts floats alone, and only in `__call__`.
         inputs = ops.cast(inputs, self.compute_dtype)
         kernel = ops.cast(self.kernel, self.compute_dtype)
         return ops.einsum("bia,oiac->boic", inputs, kernel)

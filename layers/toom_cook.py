@@ -90,7 +90,7 @@ class Axis:
 
     @property
     def taps(self) -> int:
-        """Taps of each phase of the kernel."""
+        """Kernel values along an axis in a phase: every `strides`-th one."""
         return math.ceil(self.kernel / self.strides)
 
     @property
@@ -99,7 +99,7 @@ class Axis:
 
     @property
     def length(self) -> int:
-        """Pixels of each phase of a tile."""
+        """Pixels of a tile along an axis in a phase."""
         return self.tile + self.taps - 1
 
     @property

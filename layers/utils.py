@@ -1,9 +1,9 @@
 """Helpers of the layers: devices, weights, slices, windows and blocks."""
 
-import contextlib
-import contextvars
 import functools
+import math
 import pathlib
+import traceback
 from typing import Any, TypeAlias
 
 import keras
@@ -39,23 +39,16 @@ def is_on_cpu(backend_name: str | None = None) -> bool:
     )
 
 
-portable = contextvars.ContextVar("portable", default=False)
+def is_exporting() -> bool:
+    """Whether Keras traces an export, whatever its format.
 
-
-@contextlib.contextmanager
-def portable_operations():
-    """A context in which layers use operations that TFLite and ONNX have.
-
-    For exports; the Toom-Cook algorithm, for one, has others.
-
-      with layers.portable_operations():
-          network.export("network.tflite", format="litert")
+    TFLite and ONNX lack operations of the Toom-Cook algorithm and expm1. Keras
+    has no flag for an export, but its code is on the call stack.
     """
-    token = portable.set(True)
-    try:
-        yield
-    finally:
-        portable.reset(token)
+    return any(
+        frame.f_globals.get("__name__", "").startswith("keras.src.export.")
+        for frame, _ in traceback.walk_stack(None)
+    )
 
 
 def is_mirrored() -> bool:
@@ -125,6 +118,44 @@ def reference_initializers(stddev: float = WEIGHT_STDDEV) -> dict:
         "kernel_initializer": TruncatedNormal(stddev=stddev),
         "bias_initializer": keras.initializers.Constant(BIAS),
     }
+
+
+class Layer(keras.layers.Layer):
+    """Base of layers that honour masks in `call`, or else refuse them."""
+
+    def compute_mask(self, inputs, previous_mask):
+        masks = keras.tree.flatten(previous_mask)
+        has_masks = any(mask is not None for mask in masks)
+        if has_masks and "mask" not in self.call_signature_parameters:
+            raise ValueError(f"The layer {self.name!r} does not support masks")
+
+
+def mask_out(inputs, mask):
+    """Sets masked capsules to zero, so that they cast no votes.
+
+    Capsules are [..., a]. A mask is [...] and true for capsules that are kept.
+    """
+    if mask is None:
+        return inputs
+    require_shape("mask", mask, inputs.shape[:-1])
+    return ops.where(ops.expand_dims(mask, -1), inputs, 0)
+
+
+def require_shape(name: str, tensor: Tensor, shape, hint: str = "") -> None:
+    """Raises ValueError for another shape; unknown sizes match all others."""
+    sizes = zip(tensor.shape, shape, strict=False)
+    is_same = all(None in pair or pair[0] == pair[1] for pair in sizes)
+    if len(tensor.shape) != len(shape) or not is_same:
+        raise ValueError(
+            f"`{name}` must have the shape {tuple(shape)}{hint}. "
+            f"Received: {tuple(tensor.shape)}"
+        )
+
+
+def largest(tensor, axis: int):
+    """`ops.max`, which raises for an empty batch, with the axis kept."""
+    initial = -math.inf if 0 in tensor.shape else None
+    return ops.max(tensor, axis=axis, keepdims=True, initial=initial)
 
 
 def slice_axis(tensor, axis: int, start: int = 0, stop: int | None = None):

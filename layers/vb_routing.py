@@ -98,6 +98,7 @@ class PrimaryVBCapsules(_Normalized, matrix_capsule.PrimaryMatrixCapsules):
 
     def _capsules(self, inputs):
         shape = (-1, *inputs.shape[1:3], self.num_capsules, POSE_ENTRIES + 1)
+        inputs = ops.cast(inputs, self.compute_dtype)
         capsules = ops.reshape(self.projection(inputs), shape)
         return capsules[..., :POSE_ENTRIES], capsules[..., POSE_ENTRIES]
 

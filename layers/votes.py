@@ -152,7 +152,8 @@ def linear_votes(inputs, weights, num_outputs: int):
     if not is_on_cpu("jax"):
         return LinearVotes(inputs, weights, num_outputs)
     votes = ops.matmul(ops.transpose(inputs, (1, 0, 2)), weights)
-    votes = ops.reshape(votes, (*votes.shape[:2], num_outputs, -1))
+    outputs = num_outputs, weights.shape[-1] // num_outputs
+    votes = ops.reshape(votes, (*votes.shape[:2], *outputs))
     return FormedVotes(ops.transpose(votes, (1, 0, 2, 3)))  # [B, I, O, A]
 
 

@@ -55,7 +55,7 @@ class BaseHParams:
 
 
 def size(default, help_text):
-    """The number of channels, units, atoms or iterations."""
+    """A field for a number of channels, units, atoms or iterations."""
     return field(default, help_text, at_least=1, network=True)
 
 

@@ -248,7 +248,7 @@ def test_reconstructions_of_the_labels_or_the_longest_capsules(num_targets):
         ("shared_capsule", (3, 4, 3, 4, 1)),
         ("efficient_capsule", (1, 4, 1, 1, 3)),
         ("matrix_capsule", (1, 4, 1, 1, 2)),
-        ("vb_capsule", (1, 4, 1, 1, 2)),
+        ("vb_capsule", (1, 4, 2, 2, 2)),
     ],
 )
 def test_couplings_are_by_position_and_sum_to_1(name, couplings):

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import shlex
-import shutil
 
 from common import flags
 from common.errors import UserError
@@ -13,8 +12,9 @@ from config import Config
 from models.registry import MODELS
 from runs import runner
 
-# With --minutes: how long the speed is measured, and the tolerance of the time.
-_MEASURED_STEPS, _MEASURED_PART, _TOLERANCE = 30, 0.1, 0.1
+# With --minutes the speed is measured over at least so many steps and seconds,
+# and at least a tenth of the time, as other programs disturb shorter ones.
+_MEASURED_STEPS, _MEASURED_SECONDS = 30, 15
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Settings:
     minutes: float | None = field(
         None,
         "Budget: minutes of training for each run, which become steps by the "
-        "speed of each model. A first run that differs by 10 % is repeated.",
+        "speed of each model.",
         above=0,
     )
     models: str | None = field(
@@ -67,36 +67,28 @@ def compare(settings, config, lines=()):
             seconds = 60 * (settings.minutes or 0)
             if model["steps"] is None:
                 rate = runner.measure_speed(training, _MEASURED_STEPS)
-                steps = math.ceil(_MEASURED_PART * seconds * rate)
+                steps = math.ceil(max(_MEASURED_SECONDS, seconds / 10) * rate)
                 if steps > _MEASURED_STEPS:
                     rate = runner.measure_speed(training, steps)
                 model["steps"] = math.ceil(seconds * rate)
                 runner.write_json(path, content)
-            for is_repeated in (False, True):
-                run = dataclasses.replace(
-                    training,
-                    summary_dir=str(path.parent / name / str(seed)),
-                    seed=seed,
-                    max_steps=model["steps"],
-                    save_step=math.ceil(model["steps"] / settings.points),
-                )
-                result = runner.train_and_evaluate(run)
-                took = result["training_seconds"]
-                is_off = seconds and abs(took / seconds - 1) > _TOLERANCE
-                if is_repeated or model["runs"] or not is_off:
-                    break
-                print(f"It took {took / 60:.2f} minutes: repeated", flush=True)
-                shutil.rmtree(run.summary_dir)
-                model["steps"] = math.ceil(model["steps"] * seconds / took)
-                runner.write_json(path, content)
-            model["runs"][str(seed)] = result
+            run = dataclasses.replace(
+                training,
+                summary_dir=str(path.parent / name / str(seed)),
+                seed=seed,
+                max_steps=model["steps"],
+                save_step=math.ceil(model["steps"] / settings.points),
+            )
+            model["runs"][str(seed)] = runner.train_and_evaluate(run)
             runner.write_json(path, content)
+    models = {name: content["models"][name] for name in trainings}
     budget = f"{settings.steps or 0:,} steps"
     if settings.minutes:
-        budget = f"about {settings.minutes:g} min"
+        runs = [run for m in models.values() for run in m["runs"].values()]
+        minutes = [run["training_seconds"] / 60 for run in runs]
+        budget = f"{min(minutes):.2f} to {max(minutes):.2f} min"
     title = f"{config.dataset_name}, {budget} each"
     kind = "validation" if config.validate else "test"
-    models = {name: content["models"][name] for name in trainings}
     from runs import pages  # only now, as it imports Matplotlib
 
     print(f"\n{title}:\n{pages.comparison_table(models)}")

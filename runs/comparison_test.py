@@ -1,5 +1,4 @@
 import json
-import pathlib
 import re
 import signal
 import time
@@ -105,16 +104,7 @@ def test_runs_are_kept_and_other_settings_refused(tmp_path, trained, capsys):
             compare(Settings(**{**vars(settings), **values}), DIGITS, others)
 
 
-def test_minutes_become_steps_once(tmp_path, monkeypatch):
-    trained = []
-
-    def train_and_evaluate(config):
-        trained.append(config.max_steps)
-        pathlib.Path(config.summary_dir).mkdir(parents=True)
-        # The measured speed was too high; later ones vary.
-        return result(4, config.max_steps / 4 * 1.08 ** (len(trained) - 1))
-
-    monkeypatch.setattr(runner, "train_and_evaluate", train_and_evaluate)
+def test_minutes_become_steps_once(tmp_path, trained, monkeypatch, capsys):
     measured = []
 
     def measure_speed(config, steps):
@@ -123,11 +113,12 @@ def test_minutes_become_steps_once(tmp_path, monkeypatch):
 
     monkeypatch.setattr(runner, "measure_speed", measure_speed)
     settings = Settings(
-        models="baseline", output_dir=str(tmp_path), minutes=2.0, seeds=2
+        models="baseline", output_dir=str(tmp_path), minutes=5.0, seeds=2
     )
     compare(settings, DIGITS)
-    assert measured == [30, 96]  # a tenth of the time
-    assert trained == [960, 480, 480]
+    assert measured == [30, 240]  # a tenth of the time
+    assert [config.max_steps for config in trained] == [2400, 2400]
+    assert "digits, 0.05 to 0.05 min each" in capsys.readouterr().out
 
 
 def test_pairs_of_models():

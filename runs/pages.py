@@ -132,13 +132,15 @@ def paired_table(models):
         rates[name] = np.mean(wrong, axis=0)
     # With several seeds it counts images on which one is wrong more often.
     for one, other in itertools.combinations(rates, 2):
+        if rates[one].shape != rates[other].shape:  # other test images
+            continue
         difference = rates[one] - rates[other]
         images = np.flatnonzero(difference > 0), np.flatnonzero(difference < 0)
         counts = [len(numbers) for numbers in images]
         p = binomtest(counts[0], sum(counts)).pvalue if any(counts) else 1.0
         rows.append([one, other, *map(_listed, images), f"{p:.2g}"])
     head = ["A", "B", "only A wrong", "only B wrong", "McNemar's p"]
-    return markdown(head, rows, padded=True)
+    return markdown(head, rows, padded=True) if rows else ""
 
 
 def _listed(numbers):

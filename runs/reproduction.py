@@ -106,7 +106,10 @@ def reproduce(names, settings):
         else:
             _reproduce(EXPERIMENTS[name], settings)
     if before == set(results.glob("*/*.json")):
-        print("Nothing was run; add other --seeds or another --output_dir")
+        print(
+            "Nothing was run; add --seeds=N,N for other seeds, --output_dir="
+            "FOLDER to repeat what exists, or --data_dir=FOLDER with its data"
+        )
 
 
 def _reproduce(experiment, settings):
@@ -173,7 +176,7 @@ def training_config(experiment, seed, settings):
 
 
 def _scaled(model, overrides, factor):
-    """Adds the hyper-parameters that count steps, times a factor."""
+    """The overrides, and hyper-parameters that count steps, times a factor."""
     if factor == 1:
         return overrides
     from models.hparams import parse_overrides

@@ -54,7 +54,7 @@ def test_results_are_written_once(tmp_path, monkeypatch, capsys):
     )
     for is_done in (False, True):
         reproduce(["shared-capsule"], settings)
-        hint = "Nothing was run; add other --seeds"
+        hint = "Nothing was run; add --seeds"
         assert (hint in capsys.readouterr().out) == is_done
     results = reproduction.read(settings.output_dir, experiment)
     assert list(results) == ["0", "1", "ensemble"]

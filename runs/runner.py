@@ -111,7 +111,7 @@ def read_json(path):
 
 
 def write_json(path, values):
-    """Writes a JSON file whole, a list of numbers in one line."""
+    """Writes a JSON file, lists of numbers in one line, then renames it."""
     text = json.dumps(values, indent=1)
     text = re.sub(r"\[[\d\s,]+\]", lambda m: " ".join(m[0].split()), text)
     write_file(path, f"{text}\n")

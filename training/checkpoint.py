@@ -18,6 +18,7 @@ import pathlib
 import platform
 import re
 import shutil
+import unicodedata
 
 import keras
 
@@ -30,6 +31,13 @@ from models.registry import build_model, model_class
 
 WEIGHTS_FILE = "model.weights.h5"
 JSON_FILE = "checkpoint.json"
+_CHANGED = "files or folders were added, removed or renamed"
+_OTHER_SPLIT = {
+    "divided_for_test": _CHANGED,
+    "divided_for_validation": _CHANGED,
+    "normalized_names": "an earlier version hashed other forms of accents",
+    "seed": "as --seed does",
+}
 _NAME = re.compile(r"model\.ckpt-(\d+)")
 # Space for names and layout in the file of weights; 42 KB for the default.
 _HDF5_OVERHEAD = 2**20
@@ -148,7 +156,7 @@ class Checkpoint:
           UserError: if the same data set is split otherwise, or its classes
             have other names.
         """
-        recorded = {**self.training, "class_names": self.class_names}
+        recorded = {**self.training, "class_names": _nfc(self.class_names)}
         if recorded.get("dataset") != config.dataset_name:
             return
         required = dict(spec.split_fingerprints)
@@ -158,19 +166,25 @@ class Checkpoint:
             required["validate"] = True
             required["of_files"] = config.data_dir is not None
         if spec.class_names and self.class_names:
-            required["class_names"] = list(spec.class_names)
-        # A test split found by hashing must not become a split by folders.
-        if "divided_for_test" in recorded:
-            required.setdefault("divided_for_test", None)
+            required["class_names"] = _nfc(spec.class_names)
+        # A split found by hashing must not become a split by folders.
+        purposes = ("test", "validation") if config.validate else ("test",)
+        hashed = {f"divided_for_{purpose}" for purpose in purposes}
+        required = dict.fromkeys(hashed & recorded.keys()) | required
         self._require(recorded, required)
 
     def _require(self, recorded, required):
         for name, value in required.items():
             if recorded.get(name) != value:
-                raise UserError(
-                    f"{self.path} does not fit: {name} was "
-                    f"{recorded.get(name)} and is {value}"
-                )
+                reason = f"{name} was {recorded.get(name)} and is {value}"
+                if name in _OTHER_SPLIT:
+                    cause = _OTHER_SPLIT[name]
+                    reason = f"the split of images differs, {cause} ({reason})"
+                raise UserError(f"{self.path} does not fit: {reason}")
+
+
+def _nfc(names):
+    return [unicodedata.normalize("NFC", name) for name in names or ()]
 
 
 def checkpoint_path(directory, step):
@@ -222,10 +236,13 @@ def open_checkpoint(path):
             raise ValueError("a checksum differs")
     except Exception as error:
         raise DamagedError(f"{path}: no valid checkpoint: {error}") from error
+    training = values["training"]
+    if training.get("image_size") is not None:
+        training.setdefault("resize", "stretch")  # as earlier versions did
     return Checkpoint(
         values["step"],
         Architecture.from_json(values["architecture"]),
-        values["training"],
+        training,
         values["class_names"],
         path,
     )

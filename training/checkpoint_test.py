@@ -187,6 +187,13 @@ def test_training_settings_do_not_make_another_network(trained, saved):
         ({"a": "x"}, {}, {"split_fingerprints": {"a": "x"}}, False),
         ({"a": "x"}, {}, {"split_fingerprints": {"a": "y"}}, True),
         ({"divided_for_test": "x"}, {}, {}, True),
+        ({"divided_for_validation": "x"}, {}, {}, False),
+        (
+            {"divided_for_validation": "x", "validate": True},
+            {"validate": True},
+            {},
+            True,
+        ),
         ({}, {}, {"class_names": ("b", "a")}, True),
         ({}, {}, {"class_names": ("a", "b")}, False),
     ],
@@ -204,6 +211,22 @@ def test_other_splits_are_refused(
             opened.check_same_data(config, spec)
     else:
         opened.check_same_data(config, spec)
+
+
+@pytest.mark.parametrize(
+    ("settings", "resize"),
+    [
+        ({"image_size": 8}, "stretch"),
+        ({"image_size": None}, None),
+        ({"image_size": 8, "resize": None}, None),
+        ({"image_size": 8, "resize": "crop"}, "crop"),
+    ],
+)
+def test_earlier_versions_stretched(trained, tmp_path, settings, resize):
+    path = save(tmp_path, trained, dataset="images", **settings)
+    opened = checkpoint.open_checkpoint(path)
+    config = Config().with_defaults_from(opened.training)
+    assert config.resize == resize
 
 
 def test_the_first_version_of_the_format_is_read():

@@ -11,31 +11,28 @@ from input_data import features as keys
 from input_data.features import ImageShape
 from input_data.files import decode_image
 from input_data.transforms import fit
-from models.efficient_capsule import HParams
+from models.registry import model_class
 from training.checkpoint import Architecture, Checkpoint, open_checkpoint
 
 
 class Pretrained(Checkpoint):
-    """The network of `layers.pretrained("mnist")` as a `Checkpoint`."""
-
-    def __init__(self):
-        shape = ImageShape(28, 28, 1, 10)
-        architecture = Architecture("efficient_capsule", shape, 1, HParams())
-        path = pathlib.Path("layers.pretrained")
-        super().__init__(0, architecture, {"dataset": "mnist"}, path=path)
+    """The network of `layers.pretrained("mnist")`."""
 
     def load(self, model, architecture):
         self._require(self.architecture.network(), architecture.network())
-        network = functional(model, architecture.shape)
-        network.set_weights(layers.pretrained("mnist").get_weights())
+        weights = layers.pretrained("mnist").get_weights()
+        functional(model, architecture.shape).set_weights(weights)
 
 
 def open_or_pretrained(path):
     """Opens a checkpoint; without a path the pretrained network."""
     if path:
         return open_checkpoint(path)
-    print("No --checkpoint: using layers.pretrained('mnist')", file=sys.stderr)
-    return Pretrained()
+    print("No --checkpoint: the pretrained MNIST network", file=sys.stderr)
+    shape, model = ImageShape(28, 28, 1, 10), "efficient_capsule"
+    architecture = Architecture(model, shape, 1, model_class(model).HParams())
+    path = pathlib.Path("pretrained network")
+    return Pretrained(0, architecture, {"dataset": "mnist"}, path=path)
 
 
 def load_network(path):
@@ -88,7 +85,7 @@ def preparation(training, shape, data_set, num_targets):
     """Returns a function that turns image files into inputs of a network.
 
     Args:
-      training: dict with the `image_size`, `pad` and `distort` of the
+      training: dict with the `image_size`, `resize`, `pad` and `distort` of the
         training, as checkpoints record them; each may be missing or None.
       shape: `features.ImageShape` of the network.
       data_set: `registry.DataSet` that the network was trained on.
@@ -99,13 +96,14 @@ def preparation(training, shape, data_set, num_targets):
       dark to bright, which returns float32 [height, width, depth] of `shape`
       and raises UserError if the file is not an image.
     """
-    is_stretched = training.get("image_size") is not None
+    is_resized = training.get("image_size") is not None
+    method = (training.get("resize") or "pad") if is_resized else None
     is_cropped = bool(training.get("distort"))
     # The two objects of an image were padded before they were merged.
     pad = (training.get("pad") or 0) if num_targets == 1 else 0
 
     def prepare(content, name, invert):
         image = decode_image(content, name, shape.depth == 3, invert)
-        return fit(image, shape, data_set, is_stretched, pad, is_cropped)
+        return fit(image, shape, data_set, method, pad, is_cropped)
 
     return prepare

@@ -1,9 +1,11 @@
 """A folder of images with one sub-folder for each class."""
 
+import collections
 import concurrent.futures
 import hashlib
 import os
 import pathlib
+import unicodedata
 
 import numpy as np
 import tensorflow as tf
@@ -13,33 +15,49 @@ from input_data.files import decode_image
 from input_data.images import labelled_images, make_pipeline
 from input_data.transforms import resize
 
-# About one image in this many is held out for testing or validation.
+# An image is held out for testing or validation with probability 1 / this.
 HELD_OUT_SHARE = 5
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".gif", ".webp")
+_PARTS = {"valid": "val", "validation": "val"}
 
 
 def load(split, config):
     """The pipeline of one split.
 
     The sub-folders of `data_dir` are the classes, in the order of their names.
-    If they are two named train and test, those hold the classes; else `divide`
-    holds out images for testing. It also holds out training images for
-    validation. Hidden files and files without an image's suffix are ignored.
+    If they are two or three named train, val (valid, validation) and test, in
+    any case, those hold the classes. Without test, val is used for testing;
+    without val, `divide` holds out training images for validation. Without
+    these folders it also holds out images for testing. Hidden files, __MACOSX
+    and files without an image's suffix are ignored.
     """
     root, seed, fingerprints = pathlib.Path(config.data_dir), config.seed, {}
-    classes = _folders(root)
-    if classes == ["test", "train"]:
-        classes = _folders(root / "train")
-        train = _files(root / "train", classes)
-        test = _files(root / "test", classes)
+    folders = _folders(root)
+    parts = {folder.name.lower(): folder for folder in folders}
+    parts = {_PARTS.get(name, name): folder for name, folder in parts.items()}
+    is_split = {"train"} < parts.keys() <= {"train", "val", "test"}
+    if not is_split or len(parts) < len(folders):
+        parts = {}
+    root_of_classes = parts.get("train", root)
+    classes = sorted({_name(folder) for folder in _folders(root_of_classes)})
+    files = _files(root_of_classes, classes)
+
+    def hold_out(files, purpose):
+        *divided, digest = divide(files, seed, purpose)
+        _report(classes, files, divided[1], purpose)
+        fingerprints[f"divided_for_{purpose}"] = digest
+        return divided
+
+    if parts:
+        order = ("val", "test") if split.is_held_out else ("test", "val")
+        part = next(name for name in order if name in parts)
+        train, test = files, _files(parts[part], classes)
     else:
-        train, test, fingerprints["divided_for_test"] = divide(
-            _files(root, classes), seed, "test"
-        )
-    if split.is_held_out:
-        train, test, fingerprints["divided_for_validation"] = divide(
-            train, seed, "validation"
-        )
+        train, test = hold_out(files, "test")
+    if split.is_held_out and "val" not in parts:
+        train, test = hold_out(train, "validation")
+    if fingerprints and any(_key(path) not in str(path) for path, _ in files):
+        fingerprints["normalized_names"] = True
     files = train if split.is_training else test
     if not files:
         raise UserError(
@@ -47,7 +65,7 @@ def load(split, config):
         )
     # The first part of the files, with a small eval_size, has all classes.
     np.random.default_rng(0).shuffle(files)
-    images = _read(root, files, config.image_size, config.color)
+    images = _read(root, files, config)
     labels = [label for _, label in files]
     data = labelled_images(root, images, labels, len(classes), tuple(classes))
     return make_pipeline(
@@ -59,12 +77,13 @@ def load(split, config):
 
 
 def divide(files, seed, purpose):
-    """Holds out about a fifth of each class, at least one of two or more.
+    """Holds out each file with probability 1/5, at least one of two or more.
 
     The hash of its name decides for each file, whatever other files there are.
-    Only if a class would have no file on one side, the file with the nearest
-    hash moves there. The digest is of those files: as long as it stays the
-    same, no file has changed sides.
+    Names that differ only in their Unicode normal form have one hash.
+    If a class would have no file in one part, the file whose hash is nearest
+    to the bound moves there. The digest is a hash of the names of the files
+    that moved: if it is equal, every file is in the same part as before.
 
     Takes a list of (path, class); returns lists of those that stay and of
     those held out, and the digest. `purpose` is part of the hashed text.
@@ -72,8 +91,8 @@ def divide(files, seed, purpose):
     bound = 2**64 // HELD_OUT_SHARE
 
     def place(file):
-        name = f"{seed}/{purpose}/{file[0].parent.name}/{file[0].name}"
-        digest = hashlib.sha256(os.fsencode(name)).digest()
+        name = os.fsencode(f"{seed}/{purpose}/{_key(file[0])}")
+        digest = hashlib.sha256(name).digest()
         return int.from_bytes(digest[:8], "big")
 
     by_class = {}
@@ -87,26 +106,55 @@ def divide(files, seed, purpose):
         held_out += members[:count]
         kept += members[count:]
         moved += members[min(count, drawn) : max(count, drawn)]
-    names = "/".join(f"{path.parent.name}/{path.name}" for path, _ in moved)
+    names = "/".join(_key(path) for path, _ in moved)
     return kept, held_out, hashlib.sha256(os.fsencode(names)).hexdigest()[:16]
 
 
+def _report(classes, files, held_out, purpose):
+    """Prints how many images of each class are held out."""
+    totals = collections.Counter(label for _, label in files)
+    counts = collections.Counter(label for _, label in held_out)
+    parts, few = [], []
+    for label, name in enumerate(classes):
+        parts.append(f"{name} {counts[label]} of {totals[label]}")
+        few += [name] if 10 * counts[label] < totals[label] else []
+    print(f"Held out for {purpose}: {', '.join(parts)}", flush=True)
+    if few:
+        print(
+            f"Warning: this is less than a tenth of {', '.join(few)}; another "
+            "--seed gives another split",
+            flush=True,
+        )
+
+
+def _name(path):
+    """The name of a file or folder, the same for all normal forms."""
+    return unicodedata.normalize("NFC", path.name)
+
+
+def _key(path):
+    return f"{_name(path.parent)}/{_name(path)}"
+
+
 def _folders(root):
-    """The names of the visible sub-folders, sorted."""
+    """The visible sub-folders, sorted."""
     with reading(root):
-        folders = [path.name for path in root.iterdir() if path.is_dir()]
-    return sorted(name for name in folders if name[0] != ".")
+        return sorted(
+            path
+            for path in root.iterdir()
+            if path.is_dir() and path.name[0] != "." and path.name != "__MACOSX"
+        )
 
 
 def _files(root, classes):
     """All (path, class) in the sub-folders, sorted."""
     files = []
-    for name in _folders(root):
-        with reading(root / name):
-            label = classes.index(name)
+    for folder in _folders(root):
+        with reading(folder):
+            label = classes.index(_name(folder))
             paths = sorted(
                 path
-                for path in (root / name).iterdir()
+                for path in folder.iterdir()
                 if path.suffix.lower() in _SUFFIXES and path.name[0] != "."
             )
             if not paths:
@@ -115,17 +163,18 @@ def _files(root, classes):
     return files
 
 
-def _read(root, files, image_size, color):
+def _read(root, files, config):
     """uint8 array [N, H, W, C], resized to squares if there is a size."""
+    size = (config.image_size, config.image_size)
 
     def read(file):
         path, _ = file
         with reading(path):
-            image = decode_image(path.read_bytes(), path, color)
-        if image_size is None:
+            image = decode_image(path.read_bytes(), path, config.color)
+        if config.image_size is None:
             return image
         with tf.device("CPU:0"):
-            return resize(image, (image_size, image_size)).numpy()
+            return resize(image, size, config.resize or "pad").numpy()
 
     with concurrent.futures.ThreadPoolExecutor() as executor:
         images = list(executor.map(read, files))

@@ -1,5 +1,6 @@
 import collections
 import pathlib
+import unicodedata
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from input_data import registry
 from input_data.datasets.image_folder import divide
 from input_data.registry import Split
 from testing.tiny_files import random_images, write_png
+from training.inference import preparation
 
 
 def write_classes(root, counts):
@@ -99,18 +101,59 @@ def test_the_fingerprint_shows_moved_files():
     assert min(changes.values()) > 0
 
 
-def test_folders_train_and_test_are_the_split(tmp_path):
-    write_classes(tmp_path, {"train/b": 3, "train/a": 2, "test/b": 2})
+@pytest.mark.parametrize(
+    ("counts", "validation", "test"),
+    [
+        ({"test/b": 2}, None, [(6, 1), (7, 1)]),
+        ({"Val/b": 1, "TEST/a": 1}, [(6, 1)], [(7, 0)]),
+        ({"validation/b": 1}, [(6, 1)], [(6, 1)]),
+    ],
+)
+def test_folders_of_parts_are_the_split(tmp_path, counts, validation, test):
+    write_classes(tmp_path, {"Train/b": 3, "Train/a": 2, **counts})
     assert contents(load(tmp_path)) == [(1, 1), (2, 1), (3, 1), (4, 0), (5, 0)]
-    assert contents(load(tmp_path, Split.TEST)) == [(6, 1), (7, 1)]
+    assert contents(load(tmp_path, Split.TEST)) == test
     assert load(tmp_path).spec.split_seed is None
-    assert load(tmp_path, Split.VALID_TRAIN, seed=4).spec.split_seed == 4
+    kept = load(tmp_path, Split.VALID_TRAIN, seed=4)
+    assert kept.spec.split_seed == (None if validation else 4)
+    if validation:
+        assert contents(load(tmp_path, Split.VALID_TEST)) == validation
+        assert len(contents(kept)) == 5
+
+
+@pytest.mark.parametrize("names", [("train", "bus"), ("train", "test", "car")])
+def test_classes_may_have_names_of_parts(tmp_path, names):
+    write_classes(tmp_path, dict.fromkeys(names, 2))
+    assert load(tmp_path).spec.class_names == tuple(sorted(names))
+
+
+def test_held_out_images_are_counted(tmp_path, capsys):
+    write_classes(tmp_path, {"one": 1, "a": 2, "rare9": 20})
+    load(tmp_path, Split.TEST)
+    counts, warning = capsys.readouterr().out.splitlines()
+    assert counts == "Held out for test: a 1 of 2, one 0 of 1, rare9 1 of 20"
+    assert " one, rare9;" in warning
+
+
+def test_normal_forms_of_names_have_the_same_split(tmp_path):
+    splits = []
+    for form in "NFC", "NFD":
+        classes = {unicodedata.normalize(form, f"{c}pfel"): 20 for c in "Äö"}
+        write_classes(tmp_path / form, classes)
+        pipeline = load(tmp_path / form, Split.TEST)
+        digest, *marks = pipeline.spec.split_fingerprints.items()
+        # Checkpoints of earlier versions do not have this mark.
+        assert marks == [("normalized_names", True)] * (form == "NFD")
+        splits.append((pipeline.spec.names, contents(pipeline), digest))
+    assert splits[0] == splits[1]
+    assert Config().recorded()["normalized_names"] is True
 
 
 def test_hidden_and_other_files_are_ignored(tmp_path):
     write_classes(tmp_path, {"a": 3, "b": 3})
     (tmp_path / ".cache").mkdir()
-    for name in ("labels.csv", "a/.DS_Store", "a/Thumbs.db", "b/.hidden.png"):
+    (tmp_path / "__MACOSX").mkdir()
+    for name in ("labels.csv", "a/.DS_Store", "a/Thumbs.db", "b/._001.png"):
         (tmp_path / name).write_text("no image")
     # The content decides on the format.
     (tmp_path / "a" / "001.png").rename(tmp_path / "a" / "001.JPG")
@@ -118,8 +161,10 @@ def test_hidden_and_other_files_are_ignored(tmp_path):
     assert len(train + test) == 6
 
 
-@pytest.mark.parametrize("color", [True, False])
-def test_size_and_color(tmp_path, color):
+@pytest.mark.parametrize(
+    ("color", "resize"), [(True, "stretch"), (False, None), (True, "crop")]
+)
+def test_size_and_color(tmp_path, color, resize):
     # Images of several sizes, some gray and some color.
     for part in ("train", "test"):
         for name, shape in (("a", (64, 96, 1)), ("b", (80, 64, 3))):
@@ -127,14 +172,23 @@ def test_size_and_color(tmp_path, color):
             image[:, shape[1] // 2 :] += 200
             write_png(tmp_path / part / name / "1.png", image)
     for split in Split.TRAIN, Split.TEST:
-        pipeline = load(tmp_path, split, image_size=8, color=color)
+        settings = {"image_size": 8, "color": color, "resize": resize}
+        pipeline = load(tmp_path, split, **settings)
         assert pipeline.spec.shape == keys.ImageShape(
             8, 8, 3 if color else 1, 2
         )
     ((x, _),) = pipeline.evaluation_batches(2)
+    rows = slice(2, 6) if resize is None else slice(None)
     # Each pixel averages the noise below it.
-    assert abs(x[keys.IMAGES][:, :, :3] * 255 - 15.5).max() < 8
-    assert abs(x[keys.IMAGES][:, :, 5:] * 255 - 215.5).max() < 8
+    assert abs(x[keys.IMAGES][:, rows, 2:3] * 255 - 15.5).max() < 8
+    assert abs(x[keys.IMAGES][:, rows, 5:6] * 255 - 215.5).max() < 8
+    # Predictions prepare single images in the same way.
+    data_set, shape = registry.find("images"), pipeline.spec.shape
+    prepare = preparation(settings, shape, data_set, num_targets=1)
+    for label, image in zip(x[keys.RECONS_LABEL], x[keys.IMAGES], strict=True):
+        path = tmp_path / "test" / "ab"[label] / "1.png"
+        single = prepare(path.read_bytes(), path, False)
+        np.testing.assert_array_equal(single, image)
     with pytest.raises(UserError, match="--image_size"):
         pipeline = load(tmp_path)
 

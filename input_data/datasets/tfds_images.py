@@ -29,7 +29,7 @@ def load(split, config):
     test_name = next((n for n in ("test", "validation") if n in splits), None)
     is_test = split is Split.TEST
     name = test_name if is_test and test_name else "train"
-    data = _read(builder, name, config.image_size)
+    data = _read(builder, name, config.image_size, config.resize)
     # Another version of the set may have other last images.
     fingerprints, digest = {}, f"{builder.info.full_name}:{len(data)}"
     if test_name is None:
@@ -89,13 +89,13 @@ def _open(name, data_dir=None):
     return builder
 
 
-def _read(builder, split_name, image_size=None):
+def _read(builder, split_name, image_size=None, method=None):
     """The `LabelledImages` of a split, resized if there is a size."""
 
     def prepare(example):
         image = example["image"]
         if image.shape[:2] != size:
-            image = resize(image, size)
+            image = resize(image, size, method or "pad")
         return image, example["label"]
 
     with reading(builder.data_dir):

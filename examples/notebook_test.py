@@ -1,7 +1,5 @@
 import json
 import pathlib
-import re
-import subprocess
 import sys
 
 import matplotlib.pyplot as plt
@@ -10,7 +8,6 @@ import pytest
 from input_data.datasets import digits
 
 FOLDER = pathlib.Path(__file__).parent
-SCRIPT = FOLDER / "digits.py"
 NOTEBOOK = FOLDER / "digits.ipynb"
 
 
@@ -42,16 +39,3 @@ def test_the_notebook_runs_from_top_to_bottom(few_digits, capsys, monkeypatch):
     assert all(axes.images for figure in figures for axes in figure.axes)
     assert " of 64 are wrong: " in capsys.readouterr().out
     assert names["loaded"].count_params() == names["network"].count_params()
-
-
-@pytest.mark.slow
-def test_the_script_learns_the_digits(tmp_path):
-    process = subprocess.run(
-        [sys.executable, SCRIPT],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-    )
-    percent = re.search(r"Test error: (\S+)%", process.stdout).group(1)
-    assert float(percent) < 3

@@ -1,0 +1,273 @@
+"""What holds for all layers: shapes, dtypes, masks, weights, saving."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from keras.src.testing import TestCase
+
+import layers
+
+RULE = layers.RoutingRule(logits="replace", squash_constant=0.5)
+ROUTED = {"num_capsules", "num_atoms", "num_routing", "leaky", "rule"} | {
+    "use_bias",
+    "kernel_initializer",
+}
+EM = {"num_capsules", "num_routing", "final_lambda", "min_variance"} | {
+    "damping",
+    "kernel_stddev",
+}
+POSES = (3, 2, 2, 16)
+MOVING = {"moving_mean": 6, "moving_variance": 6}
+# A layer, its input shapes without the batch, the names of its weights, their
+# count, and the keys of its configuration.
+CASES = [
+    (
+        layers.Capsule(3, 4, num_routing=2, leaky=True),
+        [(5, 2)],
+        {"weights": 120, "biases": 12},
+        ROUTED | {"share_weights"},
+    ),
+    (
+        layers.Capsule(3, 4, share_weights=True, use_bias=False, rule=RULE),
+        [(5, 2)],
+        {"weights": 24},
+        ROUTED | {"share_weights"},
+    ),
+    (
+        layers.ConvSlimCapsule(3, 4, 3, 2, "SAME", 2, True),
+        [(6, 5, 2, 3)],
+        {"weights": 324, "biases": 12},
+        ROUTED | {"kernel_size", "strides", "padding"},
+    ),
+    (layers.Length(), [(3, 4)], {}, set()),
+    (
+        layers.PrimaryMatrixCapsules(3),
+        [(4, 5, 2)],
+        {
+            "pose_weights": 96,
+            "pose_biases": 48,
+            "activation_weights": 6,
+            "activation_biases": 3,
+        },
+        {"num_capsules"},
+    ),
+    (
+        layers.ConvMatrixCapsules(2, 2, 2, "SAME", 2, damping=0.1),
+        [POSES, POSES[:-1]],
+        {"weights": 256, "beta_u": 2, "beta_a": 2},
+        EM | {"kernel_size", "strides", "padding", "normalise"},
+    ),
+    (
+        layers.ClassMatrixCapsules(3, 2, coordinates=False, kernel_stddev=1.0),
+        [POSES, POSES[:-1]],
+        {"weights": 96, "beta_u": 3, "beta_a": 3},
+        EM | {"coordinates"},
+    ),
+    (
+        layers.PrimaryVBCapsules(3),
+        [(4, 5, 2)],
+        {"kernel": 102, **MOVING, "gamma": 6, "beta": 6},
+        {"num_capsules"},
+    ),
+    (
+        layers.ConvVBCapsules(3, 2, 2, "SAME", 2),
+        [POSES, POSES[:-1]],
+        {"weights": 384, **MOVING},
+        {"num_capsules", "kernel_size", "strides", "padding", "num_routing"},
+    ),
+    (
+        layers.ClassVBCapsules(3, 2, coordinates=False),
+        [POSES, POSES[:-1]],
+        {"weights": 96, **MOVING},
+        {"num_capsules", "num_routing", "coordinates"},
+    ),
+    (
+        layers.DepthwiseCapsule(2, (2, 3)),
+        [(2, 3, 4)],
+        {"kernel": 24, "bias": 4},
+        {"num_atoms", "kernel_size"},
+    ),
+    (
+        layers.SelfAttentionCapsule(3, 4),
+        [(5, 2)],
+        {"weights": 120, "biases": 15},
+        {"num_capsules", "num_atoms"},
+    ),
+    (
+        layers.Conv2D(3, 2),
+        [(4, 5, 2)],
+        {"kernel": 24, "bias": 3},
+        set(keras.layers.Conv2D(3, 2).get_config()),
+    ),
+    (
+        layers.Reconstruction(2, 3, 1, name="decoder"),
+        [(4, 5), ()],
+        {"kernel": 540_672, "bias": 1542},
+        {"height", "width", "depth", "he_normal", "dense"},
+    ),
+]
+IDS = [f"{type(case[0]).__name__}-{i}" for i, case in enumerate(CASES)]
+all_layers = pytest.mark.parametrize(
+    ("layer", "shapes"), [case[:2] for case in CASES], ids=IDS
+)
+
+
+def batch(shapes, size=2):
+    """Numbers in [0, 2); those without axes are labels of two examples."""
+    rng = np.random.default_rng(2)
+    return [
+        rng.uniform(0, 2, (size, *shape)).astype("float32")
+        if shape
+        else np.array([2, 0], "int32")[:size]
+        for shape in shapes
+    ]
+
+
+def is_decoder(layer):
+    return isinstance(layer, layers.Reconstruction)
+
+
+def call(layer, inputs):
+    """A list of the outputs."""
+    if is_decoder(layer):
+        outputs = layer(*inputs)
+    else:
+        outputs = layer(inputs if len(inputs) > 1 else inputs[0])
+    return keras.tree.flatten(outputs)
+
+
+def to_numpy(outputs):
+    return [ops.convert_to_numpy(ops.cast(o, "float32")) for o in outputs]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of Keras' training
+@pytest.mark.parametrize(("layer", "shapes", "weights", "keys"), CASES, ids=IDS)
+def test_layers_conform_to_keras(layer, shapes, weights, keys):
+    config = layer.get_config()
+    assert set(config) == keys | {"name", "trainable", "dtype"}
+    config.pop("dense", None)
+    shapes = tuple((2, *shape) for shape in shapes)
+    dtypes = None
+    if is_decoder(layer):
+        names = "capsules_shape", "labels_shape"
+        shapes = dict(zip(names, shapes, strict=True))
+        dtypes = dict(zip(names, ("float32", "int32"), strict=True))
+    TestCase().run_layer_test(
+        type(layer),
+        config,
+        input_shape=shapes if len(shapes) > 1 else shapes[0],
+        input_dtype=dtypes,
+        run_training_check=len(shapes) == 1,  # others are trained elsewhere
+    )
+
+
+def test_networks_conform_to_keras():
+    arguments = {"input_shape": (9, 9, 1), "num_classes": 2, "padding": "SAME"}
+    TestCase().run_layer_test(
+        layers.CapsuleNetwork,
+        arguments | {"conv_channels": 2, "num_prime_capsules": 1},
+        input_shape=(2, 9, 9, 1),
+        run_training_check=False,
+    )
+
+
+@pytest.mark.parametrize(("layer", "shapes", "weights", "keys"), CASES, ids=IDS)
+def test_layers_are_saved_under_mixed_precision(
+    layer, shapes, weights, keys, tmp_path
+):
+    config = {**layer.get_config(), "dtype": "mixed_bfloat16"}
+    for dense in config.get("dense", []):
+        dense["dtype"] = "mixed_bfloat16"
+    x = batch(shapes)
+    full, mixed = map(type(layer).from_config, (layer.get_config(), config))
+    expected = to_numpy(call(full, x))
+    inputs = [
+        keras.Input(shape, dtype="float32" if shape else "int32")
+        for shape in shapes
+    ]
+    symbolic = call(mixed, inputs)
+    mixed.set_weights(full.get_weights())
+    model = keras.Model(inputs, symbolic)
+    named = {}
+    for w in mixed.weights:
+        named[w.name] = named.get(w.name, 0) + int(np.prod(w.shape))
+    assert named == weights
+    assert {w.dtype for w in mixed.weights} <= {"float32"}
+    outputs = call(mixed, x)
+    for tensor, spec in zip(outputs, symbolic, strict=True):
+        assert tuple(tensor.shape)[1:] == spec.shape[1:]
+        dtype = keras.backend.standardize_dtype(tensor.dtype)
+        assert dtype == spec.dtype
+    for ours, theirs in zip(to_numpy(outputs), expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0.05, atol=0.08)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert loaded.layers[-1].get_config() == mixed.get_config()
+    for ours, theirs in zip(
+        to_numpy(call(loaded.layers[-1], x)), to_numpy(outputs), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.fixture
+def floatx_float64():
+    keras.config.set_floatx("float64")
+    yield
+    keras.config.set_floatx("float32")
+
+
+@all_layers
+def test_numbers_of_any_dtype_and_empty_batches(layer, shapes, request):
+    layer = type(layer).from_config(layer.get_config())
+    x = [np.floor(values) for values in batch(shapes)]  # 0 or 1
+    expected = call(layer, x)
+
+    def cast(dtype):
+        return [v.astype(dtype if v.ndim > 1 else "uint8") for v in x]
+
+    for dtype in ("uint8", "int64", "bool"):
+        for ours, theirs in zip(
+            call(layer, cast(dtype)), expected, strict=True
+        ):
+            assert ours.dtype == theirs.dtype
+            np.testing.assert_array_equal(*to_numpy([ours, theirs]))
+    empty = batch(shapes, size=0)
+    sizes = [values.shape for values in empty]
+    sizes = sizes[0] if len(sizes) == 1 or is_decoder(layer) else sizes
+    assert [tuple(o.shape) for o in call(layer, empty)] == [
+        (0, *output.shape[1:]) for output in expected
+    ]
+    ours = layer.compute_output_shape(sizes)
+    ours = [ours] if isinstance(ours[0], int) else ours
+    assert list(ours) == [(0, *output.shape[1:]) for output in expected]
+    request.getfixturevalue("floatx_float64")
+    config = {**layer.get_config(), "dtype": "float64"}
+    double = type(layer).from_config(config)
+    call(double, x)
+    double.set_weights(layer.get_weights())
+    for ours, theirs in zip(
+        to_numpy(call(double, cast("float64"))),
+        to_numpy(expected),
+        strict=True,
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@all_layers
+def test_masked_capsules_cast_no_votes(layer, shapes):
+    x = batch(shapes)
+    mask = np.arange(2 * np.prod(shapes[0][:-1])) % 3 > 0
+    mask = mask.reshape(2, *shapes[0][:-1])
+    masked = ops.convert_to_tensor(np.where(mask[..., None], x[0], np.nan))
+    keras.src.backend.set_keras_mask(masked, ops.convert_to_tensor(mask))
+    if isinstance(layer, layers.Length):
+        assert keras.src.backend.get_keras_mask(layer(masked)) is not None
+    elif not hasattr(layer, "num_atoms") or "Depth" in type(layer).__name__:
+        with pytest.raises(ValueError, match="does not support masks"):
+            call(layer, [masked, *x[1:]])
+    else:
+        x = np.where(mask[..., None], x[0], 0)
+        ours = layer(masked)
+        assert keras.src.backend.get_keras_mask(ours) is None
+        np.testing.assert_array_equal(*to_numpy([ours, layer(x)]))

@@ -97,23 +97,6 @@ def test_extreme_children_give_finite_values_and_gradients(size, scale, active):
         assert np.isfinite(array).all()
 
 
-def test_inference_uses_moving_averages():
-    layer = layers.ConvVBCapsules(2, 2, num_routing=1)
-    *inputs, _ = build(layer, (3, 2, 2, 1))
-    inputs = [x.astype("float32") for x in inputs]
-    raw = [ops.convert_to_numpy(x) for x in layer._capsules(inputs)]
-    layer(inputs, training=True)
-    poses, activations = map(ops.convert_to_numpy, layer(inputs))
-    logits = np.log(activations / (1 - activations))
-    for ours, x, axes in zip(
-        (poses, logits), raw, ((0, 1, 2, 4), (0, 1, 2)), strict=True
-    ):
-        mean = 0.1 * x.mean(axis=axes, keepdims=True)
-        variance = 0.9 + 0.1 * x.var(axis=axes, keepdims=True)
-        expected = (x - mean) / np.sqrt(variance + 1e-5)
-        np.testing.assert_allclose(ours, expected, rtol=1e-3, atol=1e-4)
-
-
 def test_digamma():
     x = np.geomspace(1, 1e4, 300, dtype="float32")
     ours = ops.convert_to_numpy(digamma(ops.convert_to_tensor(x)))

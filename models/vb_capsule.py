@@ -11,8 +11,14 @@ import keras
 import layers
 from common.flags import field
 from layers.utils import is_mirrored
-from models import matrix_capsule
 from models.hparams import BaseHParams, loss_type, padding, size
+from models.matrix_capsule import (
+    CAPSULE_SIZE,
+    CAPSULE_STRIDES,
+    CONV_SIZE,
+    CONV_STRIDES,
+    MatrixCapsuleModel,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,9 +26,6 @@ class HParams(BaseHParams):
     """Hyper-parameters with the authors' values."""
 
     conv_channels: int = size(64, "channels of the convolution")
-    coordinates: bool = field(
-        True, "add a capsule's position to its votes for classes", network=True
-    )
     decay_rate: float = field(1.0, "factor for each `decay_steps`", above=0)
     first_types: int = size(16, "types of the first routed capsules")
     loss_type: str = loss_type("softmax")
@@ -37,7 +40,7 @@ class HParams(BaseHParams):
     )
 
 
-class VBCapsuleModel(matrix_capsule.MatrixCapsuleModel):
+class VBCapsuleModel(MatrixCapsuleModel):
     """`MatrixCapsuleModel` with variational Bayes routing.
 
     Batch normalization follows the convolution and, by type, every layer of
@@ -49,11 +52,11 @@ class VBCapsuleModel(matrix_capsule.MatrixCapsuleModel):
     def _add_layers(self, shape, hparams):
         convolution = keras.layers.Conv2D(
             hparams.conv_channels,
-            matrix_capsule.CONV_SIZE,
-            strides=matrix_capsule.CONV_STRIDES,
-            padding=hparams.padding.lower(),
-            use_bias=False,
+            CONV_SIZE,
+            CONV_STRIDES,
+            hparams.padding.lower(),
             data_format="channels_last",
+            use_bias=False,
             kernel_initializer="he_uniform",
             name="conv",
         )
@@ -70,18 +73,15 @@ class VBCapsuleModel(matrix_capsule.MatrixCapsuleModel):
         self.routed = [
             layers.ConvVBCapsules(
                 types[i],
-                matrix_capsule.CAPSULE_SIZE,
-                matrix_capsule.CAPSULE_STRIDES[i],
+                CAPSULE_SIZE,
+                CAPSULE_STRIDES[i],
                 num_routing=hparams.routing,
                 name=f"conv_capsules{i + 1}",
             )
             for i in range(2)
         ]
         self.classes = layers.ClassVBCapsules(
-            shape.num_classes,
-            hparams.routing,
-            coordinates=hparams.coordinates,
-            name="class_capsules",
+            shape.num_classes, hparams.routing, name="class_capsules"
         )
 
     def call(self, x, training=None):

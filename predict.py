@@ -88,8 +88,8 @@ def predict_files(files, network, prepare, num_targets, unreadable):
 def print_table(predictions, files, names, num_targets, kind):
     """Prints a header and a row for each file that is predicted.
 
-    `predictions` are those of `predict_files`, `files` all that may follow,
-    `names` those of the classes, and `kind` is "length" or "logit".
+    `predictions` are those of `predict_files`. `files` are all files, which
+    determine the widths of columns, `names` those of the classes, and `kind` is "length" or "logit".
     """
     layout = [
         f"<{max(map(len, ('file', *files)))}",

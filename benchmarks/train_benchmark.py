@@ -9,8 +9,8 @@ the capsule model with decoder, losses, metrics and Adam; others are models
 with their default hyper-parameters. --inference compares predictions instead.
 
 Blocks of --steps steps of all networks and dtype policies alternate in one
-process. "of convolutions" is the median over --rounds of the ratios within a
-round. Peak memory is that of a process (on a GPU, of the device) by itself.
+process. The column "of convolutions" is the speed relative to the network
+"convolutions" in the same round, the median over --rounds. Peak memory is that of a process (on a GPU, of the device) by itself.
 """
 
 import keras

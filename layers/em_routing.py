@@ -46,7 +46,7 @@ class EMOptions:
       normalise: over which parents the assignments of a child sum to 1:
         "parents", all parents of the child (the paper); "types", all types at
         each position; "positions", all positions of each type (the authors'
-        code). With the last two assignments are initially 1 / O.
+        code). With "types" and "positions" assignments are initially 1 / O.
     """
 
     num_routing: int = 3

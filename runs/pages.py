@@ -256,7 +256,7 @@ def _policy(run):
 
 
 def result_picture(output_dir):
-    """A PNG file: errors by epoch of experiments with one published error."""
+    """A PNG file: test errors by epoch; the published one is a line."""
     experiments = [EXPERIMENTS[name] for name in _IN_PICTURE]
 
     def draw(axes):

@@ -25,7 +25,7 @@ def run(config, temporary=False):
 
     Ctrl-C or SIGTERM here sends the process one SIGTERM, and it saves before
     it ends. It also gets SIGTERM if this process is killed. If `temporary`, it
-    prints only progress and errors, and is killed.
+    prints only progress and errors, and a signal kills it without saving.
 
     Returns:
       List of the documents that --format=json prints.

@@ -78,7 +78,7 @@ def open_weights(path):
 def _read(file):
     """Dict from (outermost group, layer) to the layer's arrays by name.
 
-    Layers are in the order of their numbers, as conv2d, conv2d_1, conv2d_10.
+    Layers are in the order of their numbers, as conv2d, conv2d_2, conv2d_10.
     """
     layers = {}
 

@@ -77,7 +77,7 @@ def wrong_predictions_png(predictions, wrong, title):
 
 
 def images_at(pipeline, numbers):
-    """List of the test images [H, W, C] with ascending numbers."""
+    """List of the test images [H, W, C] at the ascending indices `numbers`."""
     batches = pipeline.evaluation_batches(EVAL_BATCH_SIZE, numbers[-1] + 1)
     images = itertools.chain.from_iterable(x[keys.IMAGES] for x, _ in batches)
     chosen = set(numbers)

@@ -128,7 +128,7 @@ def _report(classes, files, held_out, purpose):
 
 
 def _name(path):
-    """The name of a file or folder, the same for all normal forms."""
+    """The name of a file or folder in one Unicode normalization form."""
     return unicodedata.normalize("NFC", path.name)
 
 

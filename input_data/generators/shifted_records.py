@@ -140,8 +140,8 @@ def _records(job, start, stop):
 def shifted_digits(data, job, start, stop):
     """Yields records of every image at every offset.
 
-    The number of a record counts column offsets, then row offsets, then the
-    images of `data`, `LabelledImages` of one channel.
+    Records are ordered by image, then by row offset, then by column offset.
+    `data` are `LabelledImages` of one channel.
     """
     num_offsets = 2 * job.shift + 1
     shape = (len(data), num_offsets, num_offsets)

@@ -162,8 +162,11 @@ class MatrixCapsuleModel(Classifier):
             **common,
         )
 
+    def _features(self, images):
+        return self.conv1(images)
+
     def activations(self, images):
-        capsules = self.conv1(images)
+        capsules = self._features(images)
         outputs = {"conv1": capsules}
         for layer in (self.primary, *self.routed, self.classes):
             capsules = layer(capsules)

@@ -50,7 +50,7 @@ class VBCapsuleModel(MatrixCapsuleModel):
     HParams = HParams
 
     def _add_layers(self, shape, hparams):
-        convolution = keras.layers.Conv2D(
+        self.conv1 = keras.layers.Conv2D(
             hparams.conv_channels,
             CONV_SIZE,
             CONV_STRIDES,
@@ -58,13 +58,10 @@ class VBCapsuleModel(MatrixCapsuleModel):
             data_format="channels_last",
             use_bias=False,
             kernel_initializer="he_uniform",
-            name="conv",
+            name="conv1",
         )
-        norm = keras.layers.BatchNormalization(
-            momentum=0.9, epsilon=1e-5, synchronized=is_mirrored(), name="norm"
-        )
-        self.conv1 = keras.Sequential(
-            [convolution, norm, keras.layers.ReLU()], name="conv1"
+        self.norm1 = keras.layers.BatchNormalization(
+            momentum=0.9, epsilon=1e-5, synchronized=is_mirrored(), name="norm1"
         )
         self.primary = layers.PrimaryVBCapsules(
             hparams.primary_types, name="primary_capsules"
@@ -83,6 +80,9 @@ class VBCapsuleModel(MatrixCapsuleModel):
         self.classes = layers.ClassVBCapsules(
             shape.num_classes, hparams.routing, name="class_capsules"
         )
+
+    def _features(self, images):
+        return keras.ops.relu(self.norm1(self.conv1(images)))
 
     def call(self, x, training=None):
         return super().call(x)  # the layers see `training`

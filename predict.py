@@ -89,7 +89,8 @@ def print_table(predictions, files, names, num_targets, kind):
     """Prints a header and a row for each file that is predicted.
 
     `predictions` are those of `predict_files`. `files` are all files, which
-    determine the widths of columns, `names` those of the classes, and `kind` is "length" or "logit".
+    determine the widths of columns, `names` those of the classes, and `kind`
+    is "length" or "logit".
     """
     layout = [
         f"<{max(map(len, ('file', *files)))}",

@@ -10,7 +10,8 @@ with their default hyper-parameters. --inference compares predictions instead.
 
 Blocks of --steps steps of all networks and dtype policies alternate in one
 process. The column "of convolutions" is the speed relative to the network
-"convolutions" in the same round, the median over --rounds. Peak memory is that of a process (on a GPU, of the device) by itself.
+"convolutions" in the same round, the median over --rounds. Peak memory is that
+of a process (on a GPU, of the device) by itself.
 """
 
 import keras

@@ -44,7 +44,7 @@ class OverlappingPairs(Pipeline):
         self._eval_draws = self._draw(config.eval_size, seed, seed + 1)
 
     def _draw(self, count, partner_seed, offset_seed):
-        """Random numbers float64 [count] in [0, 1), and both objects' offsets."""
+        """Numbers float64 [count] in [0, 1), and offsets of both objects."""
         partner_draws = tf.random.stateless_uniform(
             (count,), partner_seed, dtype=tf.float64
         )

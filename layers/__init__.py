@@ -41,6 +41,7 @@ from .self_attention import (
     self_attention,
     self_attention_routing,
 )
+from .vb_routing import ClassVBCapsules, ConvVBCapsules, PrimaryVBCapsules
 from .votes import FormedVotes
 
 __version__ = "1.0.0"
@@ -52,14 +53,17 @@ __all__ = [
     "CapsuleNetwork",
     "CapsuleStack",
     "ClassMatrixCapsules",
+    "ClassVBCapsules",
     "Conv2D",
     "ConvMatrixCapsules",
     "ConvSlimCapsule",
+    "ConvVBCapsules",
     "DepthwiseCapsule",
     "EMOptions",
     "FormedVotes",
     "Length",
     "PrimaryMatrixCapsules",
+    "PrimaryVBCapsules",
     "Reconstruction",
     "RoutingRule",
     "SelfAttentionCapsule",

@@ -18,6 +18,7 @@ EM = {"num_capsules", "num_routing", "final_lambda", "min_variance"} | {
     "kernel_stddev",
 }
 POSES = (3, 2, 2, 16)
+MOVING = {"moving_mean": 6, "moving_variance": 6}
 # A layer, its input shapes without the batch, the names of its weights, their
 # count, and the keys of its configuration.
 CASES = [
@@ -62,6 +63,24 @@ CASES = [
         [POSES, POSES[:-1]],
         {"weights": 96, "beta_u": 3, "beta_a": 3},
         EM | {"coordinates"},
+    ),
+    (
+        layers.PrimaryVBCapsules(3),
+        [(4, 5, 2)],
+        {"kernel": 102, **MOVING, "gamma": 6, "beta": 6},
+        {"num_capsules"},
+    ),
+    (
+        layers.ConvVBCapsules(3, 2, 2, "SAME", 2),
+        [POSES, POSES[:-1]],
+        {"weights": 384, **MOVING},
+        {"num_capsules", "kernel_size", "strides", "padding", "num_routing"},
+    ),
+    (
+        layers.ClassVBCapsules(3, 2, coordinates=False),
+        [POSES, POSES[:-1]],
+        {"weights": 96, **MOVING},
+        {"num_capsules", "num_routing", "coordinates"},
     ),
     (
         layers.DepthwiseCapsule(2, (2, 3)),

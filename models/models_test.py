@@ -12,6 +12,7 @@ from models import (
     four_convolutions,
     matrix_capsule,
     shared_capsule,
+    vb_capsule,
 )
 from models.capsule import HParams
 from models.optimizer import compile_model
@@ -75,6 +76,11 @@ WEIGHT_COUNTS = {
     "matrix_capsule": [
         (ImageShape(32, 32, 2, 5), matrix_capsule.HParams(), 317_194),
         (ImageShape(32, 32, 2, 5), SMALL_MATRIX_CAPSULES, 68_754),
+    ],
+    # 25*64+2*64 + 64*8*17+32 + 9*8*16*16 + 9*16*16*16 + 16*10*16, and moving
+    # statistics
+    "vb_capsule": [
+        (MNIST, vb_capsule.HParams(), 68_320 + 2 * (64 + 16 + 32 + 32 + 20)),
     ],
 }
 
@@ -188,6 +194,7 @@ def test_the_loss_is_classification_plus_reconstruction(
         ("baseline", {"padding": "VALID"}, 13),
         ("matrix_capsule", {"padding": "VALID"}, 17),
         ("matrix_capsule", {"padding": "SAME"}, 13),
+        ("vb_capsule", {}, 13),
         ("pooling", {}, 14),
         ("shared_capsule", {}, 14),
         ("efficient_capsule", {}, 11),
@@ -241,6 +248,7 @@ def test_reconstructions_of_the_labels_or_the_longest_capsules(num_targets):
         ("shared_capsule", (3, 4, 3, 4, 1)),
         ("efficient_capsule", (1, 4, 1, 1, 3)),
         ("matrix_capsule", (1, 4, 1, 1, 2)),
+        ("vb_capsule", (1, 4, 2, 2, 2)),
     ],
 )
 def test_couplings_are_by_position_and_sum_to_1(name, couplings):

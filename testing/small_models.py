@@ -34,6 +34,13 @@ SIZES = {
         "second_types": 2,
         "routing": 1,  # TensorFlow traces more for many seconds
     },
+    "vb_capsule": {
+        "conv_channels": 4,
+        "primary_types": 2,
+        "first_types": 2,
+        "second_types": 2,
+        "routing": 1,
+    },
 }
 
 

@@ -11,8 +11,14 @@ import math
 import keras
 from keras import ops
 
-from . import em_routing
-from .em_routing import POSE_ENTRIES, POSE_SIZE
+from .em_routing import (
+    POSE_ENTRIES,
+    POSE_SIZE,
+    OverTypes,
+    _over_children,
+    _over_entries,
+    matrix_votes,
+)
 from .utils import Window, block_size, by_blocks, positions_of
 
 
@@ -127,9 +133,7 @@ class InvertedAttentionCapsules(keras.layers.Layer):
         poses = ops.reshape(children, (-1, kernel.shape[0], POSE_ENTRIES))
         shape = (-1, POSE_SIZE, POSE_SIZE, 1, kernel.shape[0])
         poses = ops.reshape(ops.swapaxes(poses, 1, 2), shape)
-        return em_routing.matrix_votes(
-            poses, ops.transpose(kernel, (1, 2, 3, 0))
-        )
+        return matrix_votes(poses, ops.transpose(kernel, (1, 2, 3, 0)))
 
     def compute_output_shape(self, input_shape):
         batch, *grid = input_shape[:3]
@@ -163,6 +167,6 @@ def _attend(votes, parents):
     parents = ops.swapaxes(
         ops.reshape(parents, (-1, types, POSE_ENTRIES)), 0, 1
     )
-    agreement = em_routing._over_entries(votes, parents / POSE_SIZE)
-    couplings = em_routing.OverTypes(types).normalise(agreement)
-    return em_routing._over_children(votes, couplings), couplings
+    agreement = _over_entries(votes, parents / POSE_SIZE)
+    couplings = OverTypes(types).normalise(agreement)
+    return _over_children(votes, couplings), couplings

@@ -46,7 +46,7 @@ class InvertedAttentionCapsules(keras.layers.Layer):
       strides: sequence of ints. Padding is VALID.
       num_routing: int, the number of iterations.
 
-    Input: poses [B, H, W, I, 16], matrices row by row. Output: a list of the
+    Input: poses [B, H, W, I, 16], matrices row by row. Output: a tuple of the
     poses of each layer, [B, h, w, O, 16].
     """
 
@@ -85,7 +85,7 @@ class InvertedAttentionCapsules(keras.layers.Layer):
 
     def call(self, inputs):
         *poses, _ = self._by_blocks(inputs)
-        return [ops.cast(each, self.compute_dtype) for each in poses]
+        return tuple(ops.cast(each, self.compute_dtype) for each in poses)
 
     def couplings(self, inputs):
         """Couplings c of the last layer: float32 [num_routing, B, n, K, O].
@@ -111,19 +111,23 @@ class InvertedAttentionCapsules(keras.layers.Layer):
                 if iteration != 1:  # in 1 children are those of the first pass
                     children = (old if iteration else poses)[n]
                     votes[n] = self._votes(n, children, kernel)
-                sums, couplings = _attend(votes[n], old.get(n + 1))
-                sums = ops.swapaxes(sums, 0, 1)
+                *grid, types, entries = self._shapes[n + 1][1:]
+                couplings = ops.full_like(votes[n][:, :, 0], 1 / types)
+                if iteration:
+                    parents = ops.reshape(old[n + 1], (-1, types, entries))
+                    parents = ops.swapaxes(parents, 0, 1) / POSE_SIZE
+                    agreement = _over_entries(votes[n], parents)
+                    couplings = OverTypes(types).normalise(agreement)
+                sums = ops.swapaxes(_over_children(votes[n], couplings), 0, 1)
                 centered = sums - ops.mean(sums, axis=-1, keepdims=True)
                 variance = ops.mean(ops.square(centered), -1, keepdims=True)
                 normed = centered * ops.rsqrt(variance + 1e-5) * scale + shift
-                shape = (-1, *self._shapes[n + 1][1:])
-                poses[n + 1] = ops.reshape(normed, shape)
+                poses[n + 1] = ops.reshape(normed, (-1, *grid, types, entries))
             history.append(couplings)
-        couplings = ops.transpose(ops.stack(history), (2, 0, 3, 1))
-        num_positions = math.prod(self._shapes[-1][1:3])
-        shape = (-1, num_positions, *couplings.shape[1:])
-        couplings = ops.swapaxes(ops.reshape(couplings, shape), 1, 2)
-        return (*list(poses.values())[1:], couplings)
+        shape = (len(history), types, -1, math.prod(grid), couplings.shape[-1])
+        couplings = ops.reshape(ops.stack(history), shape)
+        outputs = [poses[n] for n in range(1, len(poses))]
+        return (*outputs, ops.transpose(couplings, (2, 0, 3, 4, 1)))
 
     def _votes(self, n, children, kernel):
         """[b, H, W, I, 16] and weights -> [O, N, 16, K]."""
@@ -143,12 +147,14 @@ class InvertedAttentionCapsules(keras.layers.Layer):
         ):
             grid = [positions_of(n, size or n, stride, "VALID") for n in grid]
             shapes.append((batch, *grid, types, POSE_ENTRIES))
-        return shapes
+        return tuple(shapes)
 
     def compute_output_spec(self, inputs):
         # Keras cannot infer shapes through blocks of an unknown batch.
-        shapes = self.compute_output_shape(inputs.shape)
-        return [keras.KerasTensor(each, self.compute_dtype) for each in shapes]
+        return tuple(
+            keras.KerasTensor(shape, self.compute_dtype)
+            for shape in self.compute_output_shape(inputs.shape)
+        )
 
     def multiply_adds(self, input_shape):
         return self._num_votes * POSE_SIZE**3
@@ -156,17 +162,3 @@ class InvertedAttentionCapsules(keras.layers.Layer):
     def get_config(self):
         names = ("num_capsules", "kernel_sizes", "strides", "num_routing")
         return {**super().get_config(), **{n: getattr(self, n) for n in names}}
-
-
-def _attend(votes, parents):
-    """Sums c V [O, N, 16] and couplings c of votes [O, N, 16, K]."""
-    types = votes.shape[0]
-    if parents is None:
-        couplings = ops.full_like(votes[:, :, 0], 1 / types)
-        return ops.sum(votes, axis=-1) / types, couplings
-    parents = ops.swapaxes(
-        ops.reshape(parents, (-1, types, POSE_ENTRIES)), 0, 1
-    )
-    agreement = _over_entries(votes, parents / POSE_SIZE)
-    couplings = OverTypes(types).normalise(agreement)
-    return _over_children(votes, couplings), couplings

@@ -39,14 +39,8 @@ def update(votes, old, scale, shift):
 
 
 def oracle(inputs, *weights, strides, num_routing):
-    """Poses [P, h, w, O, 16] of all layers, couplings [P, T, n, K, O]."""
+    """Poses [P, h, w, O, 16] of all layers and, by iteration, couplings."""
     num_layers = len(strides)
-
-    def votes_for(n, poses):
-        votes, _ = em_oracle.conv_votes(
-            poses, weights[3 * n], strides[n], "VALID"
-        )
-        return votes
 
     def as_array(poses):
         (row, column), kind = max(poses)
@@ -56,29 +50,25 @@ def oracle(inputs, *weights, strides, num_routing):
         return array
 
     poses, values, history = [{}] * num_layers, [inputs], []
-    for n in range(num_layers):
-        norm = weights[3 * n + 1 : 3 * n + 3]
-        poses[n], couplings = update(votes_for(n, values[n]), {}, *norm)
-        values.append(as_array(poses[n]))
-    history.append(couplings)
-    for _ in range(num_routing - 1):
-        updated = [
-            update(
-                votes_for(n, values[n]),
-                poses[n],
-                *weights[3 * n + 1 : 3 * n + 3],
+    for iteration in range(num_routing):
+        updated, new_values = [], [inputs]
+        for n in range(num_layers):
+            children = (values if iteration else new_values)[n]
+            kernel, *norm = weights[3 * n : 3 * n + 3]
+            votes, _ = em_oracle.conv_votes(
+                children, kernel, strides[n], "VALID"
             )
-            for n in range(num_layers)
-        ]
-        poses = [pair[0] for pair in updated]
-        history.append(updated[-1][1])
-        values = [inputs, *map(as_array, poses)]
+            new, couplings = update(votes, poses[n], *norm)
+            updated.append(new)
+            new_values.append(as_array(new))
+        poses, values = updated, new_values
+        history.append(couplings)
     return values[1:], history
 
 
 def joined(arrays):
     """All numbers of an example in one row."""
-    rows = [each.reshape(each.shape[0], -1) for each in arrays]
+    rows = [each.reshape(len(each), -1) for each in arrays]
     return np.concatenate(rows, axis=1)
 
 
@@ -131,20 +121,12 @@ def test_poses_couplings_and_gradients_equal_loops(case, num_routing):
     layer.set_weights(weights)
     couplings = ops.convert_to_numpy(layer.couplings(inputs))
     np.testing.assert_allclose(couplings.sum(axis=-1), 1, atol=1e-6)
-    positions = sorted({position for _, (position, _) in history[0]})
-    loops = [
-        [
-            [
-                np.stack([shares[i, (j, o)] for o in range(2)], axis=-1)
-                for i in sorted({i for i, (at, _) in shares if at == j})
-            ]
-            for j in positions
-        ]
-        for shares in history
-    ]
-    np.testing.assert_allclose(
-        couplings, np.moveaxis(np.array(loops), 3, 1), atol=1e-5
-    )
+    for shares, ours in zip(history, couplings, strict=True):
+        positions = sorted({position for _, (position, _) in shares})
+        for (child, (position, kind)), share in shares.items():
+            children = sorted({i for i, (at, _) in shares if at == position})
+            place = positions.index(position), children.index(child), kind
+            np.testing.assert_allclose(ours[:, *place], share, atol=1e-5)
 
 
 @pytest.mark.parametrize("size", [0.0, 1e-20, 1e4])

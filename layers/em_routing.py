@@ -154,7 +154,7 @@ def _materialize(tensor):
     if not is_on_cpu("tensorflow"):
         return tensor
     rows = ops.reshape(tensor, (-1, POSE_SIZE))
-    rows = ops.matmul(rows, ops.eye(POSE_SIZE))
+    rows = ops.matmul(rows, ops.eye(POSE_SIZE, dtype="float32"))
     return ops.reshape(rows, ops.shape(tensor))
 
 

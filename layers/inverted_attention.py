@@ -112,13 +112,16 @@ class InvertedAttentionCapsules(keras.layers.Layer):
                     children = (old if iteration else poses)[n]
                     votes[n] = self._votes(n, children, kernel)
                 *grid, types, entries = self._shapes[n + 1][1:]
-                couplings = ops.full_like(votes[n][:, :, 0], 1 / types)
-                if iteration:
+                if not iteration:
+                    couplings = ops.full_like(votes[n][:, :, 0], 1 / types)
+                    sums = ops.sum(votes[n], axis=-1) / types
+                else:
                     parents = ops.reshape(old[n + 1], (-1, types, entries))
                     parents = ops.swapaxes(parents, 0, 1) / POSE_SIZE
                     agreement = _over_entries(votes[n], parents)
                     couplings = OverTypes(types).normalise(agreement)
-                sums = ops.swapaxes(_over_children(votes[n], couplings), 0, 1)
+                    sums = _over_children(votes[n], couplings)
+                sums = ops.swapaxes(sums, 0, 1)
                 centered = sums - ops.mean(sums, axis=-1, keepdims=True)
                 variance = ops.mean(ops.square(centered), -1, keepdims=True)
                 normed = centered * ops.rsqrt(variance + 1e-5) * scale + shift

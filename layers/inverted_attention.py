@@ -90,8 +90,7 @@ class InvertedAttentionCapsules(keras.layers.Layer):
     def couplings(self, inputs):
         """Couplings c of the last layer: float32 [num_routing, B, n, K, O].
 
-        Axes n, K and O are the position of a parent, the child in its
-        receptive field, and the type of the parent.
+        n is the position of a parent, K the child in its receptive field.
         """
         return ops.moveaxis(self._by_blocks(inputs)[-1], 1, 0)
 

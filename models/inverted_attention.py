@@ -1,8 +1,7 @@
 """Matrix capsules with inverted dot-product attention routing.
 
 Source: see layers/inverted_attention.py. The paper's networks are for CIFAR;
-this one has the authors' simple backbone and the sizes of the small network of
-matrix capsules with EM routing.
+this one has the sizes of the small matrix capsules with EM routing.
 """
 
 import dataclasses

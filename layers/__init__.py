@@ -6,6 +6,7 @@ They run on TensorFlow, JAX and torch.
 from .capsule import Capsule, ConvSlimCapsule, Length
 from .convolution import Conv2D
 from .em_routing import EMOptions, em_assignments, em_routing
+from .inverted_attention import InvertedAttentionCapsules
 from .losses import (
     CLASSIFICATION_LOSSES,
     MARGIN_SCHEDULES,
@@ -61,6 +62,7 @@ __all__ = [
     "DepthwiseCapsule",
     "EMOptions",
     "FormedVotes",
+    "InvertedAttentionCapsules",
     "Length",
     "PrimaryMatrixCapsules",
     "PrimaryVBCapsules",

@@ -83,6 +83,13 @@ CASES = [
         {"num_capsules", "num_routing", "coordinates"},
     ),
     (
+        layers.InvertedAttentionCapsules([2, 3], [2, None], [2, 1]),
+        [POSES],
+        {"weights1": 256, "weights2": 384}
+        | {"scale1": 16, "shift1": 16, "scale2": 16, "shift2": 16},
+        {"num_capsules", "kernel_sizes", "strides", "num_routing"},
+    ),
+    (
         layers.DepthwiseCapsule(2, (2, 3)),
         [(2, 3, 4)],
         {"kernel": 24, "bias": 4},

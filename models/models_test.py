@@ -10,6 +10,7 @@ from models import (
     baseline,
     efficient_capsule,
     four_convolutions,
+    inverted_attention,
     matrix_capsule,
     shared_capsule,
     vb_capsule,
@@ -72,6 +73,8 @@ WEIGHT_COUNTS = {
             155_232,
         ),
     ],
+    # 9*64+64 + 64*8*16 + 4*32 + 9*8*16*16 + 9*16*16*16 + 4*4*16*10*16 + 16+1
+    "inverted_attention": [(MNIST, inverted_attention.HParams(), 105_233)],
     # 25*2*32+32 + 32*32*17+32*17 + 2 * (9*32*32*16+2*32) + 32*5*16+2*5
     "matrix_capsule": [
         (ImageShape(32, 32, 2, 5), matrix_capsule.HParams(), 317_194),
@@ -192,6 +195,7 @@ def test_the_loss_is_classification_plus_reconstruction(
         ("capsule", {"padding": "VALID"}, 17),
         ("capsule", {"padding": "SAME"}, 1),
         ("baseline", {"padding": "VALID"}, 13),
+        ("inverted_attention", {}, 13),
         ("matrix_capsule", {"padding": "VALID"}, 17),
         ("matrix_capsule", {"padding": "SAME"}, 13),
         ("vb_capsule", {}, 13),
@@ -247,6 +251,7 @@ def test_reconstructions_of_the_labels_or_the_longest_capsules(num_targets):
         ("capsule", (3, 4, 1, 2, 2)),
         ("shared_capsule", (3, 4, 3, 4, 1)),
         ("efficient_capsule", (1, 4, 1, 1, 3)),
+        ("inverted_attention", (2, 4, 2, 2, 2)),
         ("matrix_capsule", (1, 4, 1, 1, 2)),
         ("vb_capsule", (1, 4, 2, 2, 2)),
     ],

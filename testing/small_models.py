@@ -27,6 +27,12 @@ SIZES = {
         "primary_atoms": 2,
         "class_atoms": 4,
     },
+    "inverted_attention": {
+        "conv_channels": 4,
+        "primary_types": 2,
+        "first_types": 2,
+        "second_types": 2,
+    },
     "matrix_capsule": {
         "conv_channels": 4,
         "primary_types": 2,

@@ -42,6 +42,12 @@ from .self_attention import (
     self_attention,
     self_attention_routing,
 )
+from .self_routing import (
+    ClassSelfRoutingCapsules,
+    PrimarySelfRoutingCapsules,
+    SelfRoutingCapsules,
+    self_routing,
+)
 from .utils import portable_operations
 from .votes import FormedVotes
 
@@ -54,6 +60,7 @@ __all__ = [
     "CapsuleNetwork",
     "CapsuleStack",
     "ClassMatrixCapsules",
+    "ClassSelfRoutingCapsules",
     "Conv2D",
     "ConvMatrixCapsules",
     "ConvSlimCapsule",
@@ -62,9 +69,11 @@ __all__ = [
     "FormedVotes",
     "Length",
     "PrimaryMatrixCapsules",
+    "PrimarySelfRoutingCapsules",
     "Reconstruction",
     "RoutingRule",
     "SelfAttentionCapsule",
+    "SelfRoutingCapsules",
     "almost_correct",
     "correct",
     "dynamic_routing",
@@ -82,6 +91,7 @@ __all__ = [
     "routing_couplings",
     "self_attention",
     "self_attention_routing",
+    "self_routing",
     "sigmoid_loss",
     "softmax_loss",
     "spread_loss",

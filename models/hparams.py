@@ -34,14 +34,16 @@ class BaseHParams:
     optimizer: str = field(
         "adam",
         "adam, as in the reference, or muon: Muon for kernels with three or "
-        "more axes, those of convolutions and capsules, Adam for all others",
+        "more axes, those of convolutions and capsules, Adam for all others; "
+        "or sgd, with momentum 0.9",
         choices=tuple(OPTIMIZERS),
     )
     schedule: str = field(
         "exponential",
         "learning rate: exponential decays by decay_rate each decay_steps down "
-        "to a floor, as in the reference; cosine and linear end at 0",
-        choices=("exponential", "cosine", "linear"),
+        "to a floor, as in the reference; cosine and linear end at 0; drops "
+        "divides it by ten after 1/2 and after 3/4 of the steps",
+        choices=("exponential", "cosine", "linear", "drops"),
     )
     verbose: bool = field(
         False, "more summaries: weights, activations, reconstructions"

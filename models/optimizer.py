@@ -1,4 +1,4 @@
-"""Adam as in the reference, Muon, and the learning-rate schedules."""
+"""Adam as in the reference, Muon, SGD, and the learning-rate schedules."""
 
 import math
 
@@ -37,7 +37,9 @@ def make_schedule(hparams, max_steps=None, **options):
 
     Exponential is max(1e-6, learning_rate * decay_rate^(step / decay_steps)),
     as in the reference; it has `options` of `FlooredExponentialDecay`. Cosine
-    and linear reach 0 at `max_steps`; without it they raise UserError.
+    and linear reach 0 at `max_steps`; drops divides the rate by ten after a
+    half and after three quarters of them. Without `max_steps` these raise
+    UserError.
     """
     if hparams.schedule == "exponential":
         return FlooredExponentialDecay(
@@ -50,6 +52,10 @@ def make_schedule(hparams, max_steps=None, **options):
         raise UserError(f"schedule={hparams.schedule} needs --max_steps")
     if hparams.schedule == "cosine":
         return schedules.CosineDecay(hparams.learning_rate, max_steps)
+    if hparams.schedule == "drops":
+        boundaries = [max_steps // 2, 3 * max_steps // 4]
+        rates = [hparams.learning_rate / factor for factor in (1, 10, 100)]
+        return schedules.PiecewiseConstantDecay(boundaries, rates)
     return schedules.PolynomialDecay(hparams.learning_rate, max_steps, 0.0)
 
 
@@ -147,7 +153,12 @@ class Muon(Adam):
         self.assign_sub(variable, ops.reshape(update, variable.shape))
 
 
-OPTIMIZERS = {"adam": Adam, "muon": Muon}
+def sgd(learning_rate, epsilon, **kwargs):
+    """Gradient descent with momentum 0.9. It has no epsilon."""
+    return keras.optimizers.SGD(learning_rate, momentum=0.9, **kwargs)
+
+
+OPTIMIZERS = {"adam": Adam, "muon": Muon, "sgd": sgd}
 
 
 def compile_model(model, max_steps=None):

@@ -16,6 +16,7 @@ MODELS = {
     "shared_capsule": ("models.shared_capsule", "SharedCapsuleModel"),
     "efficient_capsule": ("models.efficient_capsule", "EfficientCapsuleModel"),
     "matrix_capsule": ("models.matrix_capsule", "MatrixCapsuleModel"),
+    "self_routing": ("models.self_routing", "SelfRoutingModel"),
 }
 
 

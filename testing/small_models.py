@@ -34,6 +34,7 @@ SIZES = {
         "second_types": 2,
         "routing": 1,  # TensorFlow traces more for many seconds
     },
+    "self_routing": {"channels": 2, "types": 3, "atoms": 4, "depth": 2},
 }
 
 

@@ -42,12 +42,7 @@ from .self_attention import (
     self_attention,
     self_attention_routing,
 )
-from .self_routing import (
-    ClassSelfRoutingCapsules,
-    PrimarySelfRoutingCapsules,
-    SelfRoutingCapsules,
-    self_routing,
-)
+from .self_routing import SelfRoutingCapsules, self_routing
 from .utils import portable_operations
 from .votes import FormedVotes
 
@@ -60,7 +55,6 @@ __all__ = [
     "CapsuleNetwork",
     "CapsuleStack",
     "ClassMatrixCapsules",
-    "ClassSelfRoutingCapsules",
     "Conv2D",
     "ConvMatrixCapsules",
     "ConvSlimCapsule",
@@ -69,7 +63,6 @@ __all__ = [
     "FormedVotes",
     "Length",
     "PrimaryMatrixCapsules",
-    "PrimarySelfRoutingCapsules",
     "Reconstruction",
     "RoutingRule",
     "SelfAttentionCapsule",

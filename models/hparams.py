@@ -14,46 +14,29 @@ from common.flags import (
 from layers.losses import CLASSIFICATION_LOSSES, RECONSTRUCTION_WEIGHT
 from models.optimizer import OPTIMIZERS
 
+# Fields that several models have.
 
-@dataclasses.dataclass(frozen=True)
-class BaseHParams:
-    """Hyper-parameters of every model; each model adds its own.
 
-    Attributes:
-      PRESETS: dict from name to a dict of values, for preset=NAME.
-      UNUSED: names of the reference's hyper-parameters that this model
-        ignores.
-    """
-
-    PRESETS: ClassVar = {}
-    UNUSED: ClassVar = ()
-
-    decay_rate: float = field(0.96, "factor for each `decay_steps`", above=0)
-    decay_steps: int = field(2000, "steps for one decay factor", at_least=1)
-    learning_rate: float = field(0.001, "learning rate at step 0", above=0)
-    optimizer: str = field(
-        "adam",
-        "adam, as in the reference, or muon: Muon for kernels with three or "
+def optimizer(default="adam"):
+    """One of `optimizer.OPTIMIZERS`."""
+    return field(
+        default,
+        "adam, as in the reference; muon: Muon for kernels with three or "
         "more axes, those of convolutions and capsules, Adam for all others; "
-        "or sgd, with momentum 0.9",
+        "or sgd with momentum 0.9",
         choices=tuple(OPTIMIZERS),
     )
-    schedule: str = field(
-        "exponential",
+
+
+def schedule(default="exponential"):
+    """One of the schedules of `optimizer.make_schedule`."""
+    return field(
+        default,
         "learning rate: exponential decays by decay_rate each decay_steps down "
         "to a floor, as in the reference; cosine and linear end at 0; drops "
         "divides it by ten after 1/2 and after 3/4 of the steps",
         choices=("exponential", "cosine", "linear", "drops"),
     )
-    verbose: bool = field(
-        False, "more summaries: weights, activations, reconstructions"
-    )
-
-    def __post_init__(self):
-        require_allowed(self)
-
-
-# Fields that several models have.
 
 
 def size(default, help_text):
@@ -71,6 +54,32 @@ def loss_type():
     return field(
         "margin", "classification loss", choices=tuple(CLASSIFICATION_LOSSES)
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class BaseHParams:
+    """Hyper-parameters of every model; each model adds its own.
+
+    Attributes:
+      PRESETS: dict from name to a dict of values, for preset=NAME.
+      UNUSED: names of the reference's hyper-parameters that this model
+        ignores.
+    """
+
+    PRESETS: ClassVar = {}
+    UNUSED: ClassVar = ()
+
+    decay_rate: float = field(0.96, "factor for each `decay_steps`", above=0)
+    decay_steps: int = field(2000, "steps for one decay factor", at_least=1)
+    learning_rate: float = field(0.001, "learning rate at step 0", above=0)
+    optimizer: str = optimizer()
+    schedule: str = schedule()
+    verbose: bool = field(
+        False, "more summaries: weights, activations, reconstructions"
+    )
+
+    def __post_init__(self):
+        require_allowed(self)
 
 
 @dataclasses.dataclass(frozen=True)

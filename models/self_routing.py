@@ -1,6 +1,6 @@
-"""The network of Hahn, Pyeon and Kim 2019 for small images, SR-1.
+"""The network of Hahn, Pyeon and Kim 2019 for smallNORB.
 
-Source: "Self-Routing Capsule Networks", NeurIPS 2019, and the authors' code.
+Source: "Self-Routing Capsule Networks" (NeurIPS 2019) and the authors' code.
 """
 
 import dataclasses
@@ -13,53 +13,35 @@ from common.flags import field
 from input_data import features as keys
 from layers.utils import is_mirrored
 from models.classifier import Classifier, Routing, on_grid
-from models.hparams import BaseHParams, size
-from models.optimizer import OPTIMIZERS
+from models.hparams import BaseHParams, optimizer, schedule, size
 
-# Channels of the convolutions in units of the first one's, and strides.
-CONVOLUTIONS = ((1, 1), (2, 2), (2, 1), (4, 2), (4, 1), (8, 2))
+STRIDES = (1, 2, 1, 2, 1, 2, 1)
 
 
 @dataclasses.dataclass(frozen=True)
 class HParams(BaseHParams):
-    """Hyper-parameters with the authors' values, but half their types."""
+    """Hyper-parameters with the authors' values, but half the types."""
 
     atoms: int = size(16, "atoms of a pose")
-    channels: int = size(
-        16, "channels of the first convolution, an eighth of the last one's"
-    )
-    depth: int = size(
-        1, "layers of self-routing, that to the class capsules included"
-    )
-    learning_rate: float = field(
-        0.1, "learning rate at step 0; 0.02 for batches below 32", above=0
-    )
-    optimizer: str = field(
-        "sgd",
-        "sgd, with momentum 0.9, as the authors; adam or muon",
-        choices=tuple(OPTIMIZERS),
-    )
-    schedule: str = field(
-        "drops",
-        "learning rate: drops divides it by ten after 1/2 and after 3/4 of "
-        "the steps, as the authors; exponential, cosine and linear decay",
-        choices=("exponential", "cosine", "linear", "drops"),
-    )
+    channels: int = size(16, "channels of the first convolution")
+    depth: int = size(1, "layers of capsules after the primary ones")
+    learning_rate: float = field(0.1, "learning rate at step 0", above=0)
+    optimizer: str = optimizer("sgd")
+    schedule: str = schedule("drops")
     types: int = size(16, "types of capsules; 32 in the authors' code")
     weight_decay: float = field(
-        1e-4, "weight of half the sum of all squared weights", at_least=0
+        1e-4, "weight of half the sum of squared weights", at_least=0
     )
 
 
 class SelfRoutingModel(Classifier):
-    """Six convolutions and layers of capsules with self-routing.
+    """Seven convolutions and capsules with self-routing, SR-`depth`.
 
-    conv 3x3 to 1, 2, 2, 4, 4 and 8 times `channels` channels, with strides 1,
-    2, 1, 2, 1 and 2, each with batch normalization and relu; `types` primary
-    capsules at each position; `depth` - 1 layers 3x3 of `types` capsules; one
-    capsule for each class. Logits are the activations of the class capsules,
-    probabilities that sum to 1; their logarithm enters the cross-entropy.
-    `capsules` has the activation as the only atom of a class.
+    conv 3x3 to 1, 2, 2, 4, 4 and 8 times `channels` channels and to the poses
+    and activations of primary capsules of `types` types, with `STRIDES`, batch
+    normalization and relu (none after the last, a sigmoid of the activations);
+    `depth` - 1 layers 3x3 of capsules; class capsules without poses. Logits
+    are their activations, which sum to 1, and the only atom of `capsules`.
     """
 
     HParams = HParams
@@ -67,12 +49,15 @@ class SelfRoutingModel(Classifier):
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)
-        # The authors pad both sides by one; with SAME and a stride of 2 zeros
-        # would follow even sizes only.
+        self.types, self.atoms = hparams.types, hparams.atoms
+        channels = [n * hparams.channels for n in (1, 2, 2, 4, 4, 8)]
+        channels += [self.types * (self.atoms + 1)]
+        # The authors pad both sides by one; SAME with a stride of 2 pads only
+        # after an even size.
         self.pad = keras.layers.ZeroPadding2D(1, data_format="channels_last")
         self.convolutions = [
             keras.layers.Conv2D(
-                units * hparams.channels,
+                channels[i],
                 3,
                 strides=strides,
                 use_bias=False,
@@ -80,7 +65,13 @@ class SelfRoutingModel(Classifier):
                 kernel_initializer="he_uniform",
                 name=f"conv{i + 1}",
             )
-            for i, (units, strides) in enumerate(CONVOLUTIONS)
+            for i, strides in enumerate(STRIDES)
+        ]
+        self.routed = [
+            layers.SelfRoutingCapsules(
+                self.types, self.atoms, 3, padding="SAME", name=f"routed{i + 1}"
+            )
+            for i in range(hparams.depth - 1)
         ]
         self.normalizations = [
             keras.layers.BatchNormalization(
@@ -89,72 +80,57 @@ class SelfRoutingModel(Classifier):
                 synchronized=is_mirrored(),
                 name=f"norm{i + 1}",
             )
-            for i in range(len(CONVOLUTIONS))
+            for i in range(len(STRIDES) + len(self.routed))
         ]
-        self.primary = layers.PrimarySelfRoutingCapsules(
-            hparams.types, hparams.atoms, name="primary_capsules"
-        )
-        self.routed = [
-            layers.SelfRoutingCapsules(
-                hparams.types,
-                hparams.atoms,
-                kernel_size=3,
-                padding="SAME",
-                name=f"conv_capsules{i + 1}",
-            )
-            for i in range(hparams.depth - 1)
-        ]
-        self.classes = layers.ClassSelfRoutingCapsules(
-            shape.num_classes, name="class_capsules"
+        self.classes = layers.SelfRoutingCapsules(
+            shape.num_classes, name="classes"
         )
 
     def activations(self, images, training=False):
-        outputs = {}
-        capsules = images
-        for convolution, normalization in zip(
-            self.convolutions, self.normalizations, strict=True
-        ):
-            capsules = convolution(self.pad(capsules))
-            capsules = ops.relu(normalization(capsules, training=training))
-            outputs[convolution.name] = capsules
-        for layer in (self.primary, *self.routed):
-            capsules = layer(capsules, training=training)
-            outputs[f"{layer.name}/poses"] = capsules[0]
-            outputs[f"{layer.name}/activations"] = capsules[1]
-        outputs[self.classes.name] = self.classes(capsules)
+        outputs, x = {}, images
+        normalizations = iter(self.normalizations)
+        for layer in self.convolutions:
+            x = layer(self.pad(x))
+            x = next(normalizations)(x, training=training)
+            if layer is not self.convolutions[-1]:
+                x = ops.relu(x)
+            outputs[layer.name] = x
+        poses, logits = ops.split(x, [self.types * self.atoms], axis=-1)
+        activations = ops.sigmoid(ops.cast(logits, "float32"))
+        grid = (-1, *x.shape[1:3])
+        poses = ops.reshape(poses, (*grid, self.types, self.atoms))
+        for layer in self.routed:
+            poses, activations = layer((poses, activations))
+            x = ops.reshape(poses, (*grid, self.types * self.atoms))
+            x = next(normalizations)(x, training=training)
+            poses = ops.reshape(x, poses.shape)
+        outputs["poses"], outputs["activations"] = poses, activations
+        outputs["classes"] = self.classes((poses, activations))
         return outputs
 
     def routing_of(self, images):
-        """Couplings, without iterations as those of one."""
         outputs = self.activations(images)
-        last = (self.primary, *self.routed)[-1].name
-        poses = outputs[f"{last}/poses"]
-        activations = outputs[f"{last}/activations"]
-        couplings = self.classes.couplings((poses, activations))
-        return Routing(on_grid(couplings[None], poses.shape[1:-1]))
+        children = outputs["poses"], outputs["activations"]
+        couplings = self.classes.couplings(children)[None]
+        return Routing(on_grid(couplings, children[1].shape[1:]))
 
     def call(self, x, training=False):
-        outputs = self.activations(x[keys.IMAGES], training)
-        activations = outputs[self.classes.name]
-        return {
-            keys.LOGITS: activations,
-            keys.CAPSULES: activations[..., None],
-        }
+        activations = self.activations(x[keys.IMAGES], training)["classes"]
+        capsules = activations[..., None]
+        return {keys.LOGITS: activations, keys.CAPSULES: capsules}
 
     def classification_loss(self, labels, outputs, step):
-        """Cross-entropy, with k labels the sum of theirs."""
-        log_activations = ops.log(outputs[keys.LOGITS] + 1e-12)
-        return -ops.sum(labels * log_activations, axis=-1)
+        """Cross-entropy of the activations, summed over the labels."""
+        logarithms = ops.log(outputs[keys.LOGITS] + 1e-12)
+        return -ops.sum(labels * logarithms, axis=-1)
 
     def create_weights(self, shape):
         super().create_weights(shape)
-        if self.hparams.weight_decay:
-            decay = keras.regularizers.L2(0.5 * self.hparams.weight_decay)
-            for weight in self.trainable_weights:
-                weight.regularizer = decay
+        decay = keras.regularizers.L2(0.5 * self.hparams.weight_decay)
+        for weight in self.trainable_weights:
+            weight.regularizer = decay
 
     @classmethod
     def receptive_field(cls, hparams):
-        # With a zero on both sides kernels are centered at the pixels at which
-        # kernels of one pixel are.
-        return tuple((1, strides, "VALID") for _, strides in CONVOLUTIONS)
+        # With a zero on both sides kernels are centered as those of one pixel.
+        return tuple((1, strides, "VALID") for strides in STRIDES)

@@ -64,6 +64,12 @@ CASES = [
         EM | {"coordinates"},
     ),
     (
+        layers.SelfRoutingCapsules(3, 4, 3, 2, "SAME"),
+        [(*POSES[:-1], 2), POSES[:-1]],
+        {"routing_weights": 108, "routing_biases": 54, "pose_weights": 432},
+        {"num_capsules", "num_atoms", "kernel_size", "strides", "padding"},
+    ),
+    (
         layers.DepthwiseCapsule(2, (2, 3)),
         [(2, 3, 4)],
         {"kernel": 24, "bias": 4},

@@ -38,7 +38,8 @@ def self_routing(
     weights = ops.cast(weights, poses.dtype)
     logits = ops.matmul(ops.transpose(poses, (1, 0, 2)), weights)  # [K, N, O]
     logits = ops.cast(ops.transpose(logits, (1, 0, 2)), "float32")
-    couplings = ops.softmax(logits + ops.cast(biases, "float32"), axis=-1)
+    logits = logits + ops.cast(biases, "float32")
+    couplings = ops.exp(ops.log_softmax(logits, axis=-1))
     activations = ops.cast(activations, "float32")[..., None]
     total = ops.sum(activations, axis=1) + _EPSILON
     return couplings, ops.sum(activations * couplings, axis=1) / total
@@ -87,19 +88,19 @@ class SelfRoutingCapsules(keras.layers.Layer):
 
     def build(self, input_shape):
         _, height, width, types, atoms = input_shape[0]
-        positions = self.kernel_size**2 if self.kernel_size else height * width
-        outputs = self.num_capsules * self.num_atoms
-        shapes = {"routing_weights": (atoms, self.num_capsules)}
-        shapes |= {"routing_biases": (self.num_capsules,)}
-        shapes |= {"pose_weights": (atoms, outputs)} if outputs else {}
-        for name, shape in shapes.items():
-            limit = math.sqrt(6 / (atoms * outputs)) if "pose" in name else 0.0
-            weight = self.add_weight(
-                name=name,
-                shape=(positions * types, *shape),
-                initializer=keras.initializers.RandomUniform(-limit, limit),
+        places = self.kernel_size**2 if self.kernel_size else height * width
+        shape = (places * types, atoms, self.num_capsules)
+        self.routing_weights, self.routing_biases = (
+            self.add_weight(axes, "zeros", name=f"routing_{name}")
+            for name, axes in (("weights", shape), ("biases", shape[::2]))
+        )
+        if self.num_atoms:
+            limit = math.sqrt(6 / (atoms * self.num_capsules * self.num_atoms))
+            self.pose_weights = self.add_weight(
+                (*shape[:2], shape[2] * self.num_atoms),
+                keras.initializers.RandomUniform(-limit, limit),
+                name="pose_weights",
             )
-            setattr(self, name, weight)
 
     def _window(self, shape):
         window = self.kernel_size, self.strides, self.padding
@@ -152,9 +153,3 @@ class SelfRoutingCapsules(keras.layers.Layer):
         positions = math.prod(shape[1:-1]) if self.kernel_size else 1
         numbers = self.num_capsules * (1 + self.num_atoms)
         return positions * math.prod(self.routing_weights.shape[:2]) * numbers
-
-    def get_config(self):
-        names = ("num_capsules", "num_atoms", "kernel_size")
-        names += ("strides", "padding")
-        config = {name: getattr(self, name) for name in names}
-        return {**super().get_config(), **config}

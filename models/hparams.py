@@ -14,47 +14,6 @@ from common.flags import (
 from layers.losses import CLASSIFICATION_LOSSES, RECONSTRUCTION_WEIGHT
 from models.optimizer import OPTIMIZERS
 
-# Fields that several models have.
-
-
-def optimizer(default="adam"):
-    """One of `optimizer.OPTIMIZERS`."""
-    return field(
-        default,
-        "adam, as in the reference; muon: Muon for kernels with three or "
-        "more axes, those of convolutions and capsules, Adam for all others; "
-        "or sgd with momentum 0.9",
-        choices=tuple(OPTIMIZERS),
-    )
-
-
-def schedule(default="exponential"):
-    """One of the schedules of `optimizer.make_schedule`."""
-    return field(
-        default,
-        "learning rate: exponential decays by decay_rate each decay_steps down "
-        "to a floor, as in the reference; cosine and linear end at 0; drops "
-        "divides it by ten after 1/2 and after 3/4 of the steps",
-        choices=("exponential", "cosine", "linear", "drops"),
-    )
-
-
-def size(default, help_text):
-    """The number of channels, units, atoms or iterations."""
-    return field(default, help_text, at_least=1, network=True)
-
-
-def padding(help_text="padding of the convolutions"):
-    """The padding of convolutions."""
-    return field("VALID", help_text, choices=("VALID", "SAME"), network=True)
-
-
-def loss_type():
-    """One of the reference's losses."""
-    return field(
-        "margin", "classification loss", choices=tuple(CLASSIFICATION_LOSSES)
-    )
-
 
 @dataclasses.dataclass(frozen=True)
 class BaseHParams:
@@ -72,14 +31,52 @@ class BaseHParams:
     decay_rate: float = field(0.96, "factor for each `decay_steps`", above=0)
     decay_steps: int = field(2000, "steps for one decay factor", at_least=1)
     learning_rate: float = field(0.001, "learning rate at step 0", above=0)
-    optimizer: str = optimizer()
-    schedule: str = schedule()
+    optimizer: str = field(
+        "adam",
+        "adam, as in the reference, or muon: Muon for kernels with three or "
+        "more axes, those of convolutions and capsules, Adam for all others; "
+        "or sgd with momentum 0.9",
+        choices=tuple(OPTIMIZERS),
+    )
+    schedule: str = field(
+        "exponential",
+        "learning rate: exponential decays by decay_rate each decay_steps down "
+        "to a floor, as in the reference; cosine and linear end at 0; drops "
+        "divides it by ten after 1/2 and 3/4 of the steps",
+        choices=("exponential", "cosine", "linear", "drops"),
+    )
     verbose: bool = field(
         False, "more summaries: weights, activations, reconstructions"
     )
 
     def __post_init__(self):
         require_allowed(self)
+
+
+# Fields that several models have.
+
+
+def other_default(name, default):
+    """The field of `BaseHParams` with another default."""
+    metadata = BaseHParams.__dataclass_fields__[name].metadata
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def size(default, help_text):
+    """The number of channels, units, atoms or iterations."""
+    return field(default, help_text, at_least=1, network=True)
+
+
+def padding(help_text="padding of the convolutions"):
+    """The padding of convolutions."""
+    return field("VALID", help_text, choices=("VALID", "SAME"), network=True)
+
+
+def loss_type():
+    """One of the reference's losses."""
+    return field(
+        "margin", "classification loss", choices=tuple(CLASSIFICATION_LOSSES)
+    )
 
 
 @dataclasses.dataclass(frozen=True)

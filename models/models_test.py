@@ -11,6 +11,7 @@ from models import (
     efficient_capsule,
     four_convolutions,
     matrix_capsule,
+    self_routing,
     shared_capsule,
 )
 from models.capsule import HParams
@@ -75,6 +76,11 @@ WEIGHT_COUNTS = {
     "matrix_capsule": [
         (ImageShape(32, 32, 2, 5), matrix_capsule.HParams(), 317_194),
         (ImageShape(32, 32, 2, 5), SMALL_MATRIX_CAPSULES, 68_754),
+    ],
+    # With moving statistics, two for each channel that is normalized.
+    "self_routing": [
+        (MNIST, self_routing.HParams(), 501_072 + 2 * (336 + 272)),
+        (MNIST, self_routing.HParams(depth=2), 1_130_576 + 2 * (608 + 256)),
     ],
 }
 
@@ -191,6 +197,7 @@ def test_the_loss_is_classification_plus_reconstruction(
         ("pooling", {}, 14),
         ("shared_capsule", {}, 14),
         ("efficient_capsule", {}, 11),
+        ("self_routing", {}, 1),
     ],
 )
 def test_the_smallest_image(name, hparams, smallest):
@@ -241,6 +248,7 @@ def test_reconstructions_of_the_labels_or_the_longest_capsules(num_targets):
         ("shared_capsule", (3, 4, 3, 4, 1)),
         ("efficient_capsule", (1, 4, 1, 1, 3)),
         ("matrix_capsule", (1, 4, 1, 1, 2)),
+        ("self_routing", (1, 4, 3, 3, 3)),
     ],
 )
 def test_couplings_are_by_position_and_sum_to_1(name, couplings):

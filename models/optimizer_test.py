@@ -21,6 +21,7 @@ from models.registry import build_model
         ("exponential", [0.001, 0.001 * 0.96**0.5, 0.00096, 1e-6]),
         ("cosine", [0.001, 0.0005 * (1 + 0.5**0.5), 0.0005, 0.0]),
         ("linear", [0.001, 0.00075, 0.0005, 0.0]),
+        ("drops", [0.001, 0.001, 0.001, 0.00001]),
     ],
 )
 def test_schedules(schedule, rates):

@@ -13,7 +13,7 @@ from common.flags import field
 from input_data import features as keys
 from layers.utils import is_mirrored
 from models.classifier import Classifier, Routing, on_grid
-from models.hparams import BaseHParams, optimizer, schedule, size
+from models.hparams import BaseHParams, other_default, size
 
 STRIDES = (1, 2, 1, 2, 1, 2, 1)
 
@@ -25,9 +25,9 @@ class HParams(BaseHParams):
     atoms: int = size(16, "atoms of a pose")
     channels: int = size(16, "channels of the first convolution")
     depth: int = size(1, "layers of capsules after the primary ones")
-    learning_rate: float = field(0.1, "learning rate at step 0", above=0)
-    optimizer: str = optimizer("sgd")
-    schedule: str = schedule("drops")
+    learning_rate: float = other_default("learning_rate", 0.1)
+    optimizer: str = other_default("optimizer", "sgd")
+    schedule: str = other_default("schedule", "drops")
     types: int = size(16, "types of capsules; 32 in the authors' code")
     weight_decay: float = field(
         1e-4, "weight of half the sum of squared weights", at_least=0
@@ -73,27 +73,21 @@ class SelfRoutingModel(Classifier):
             )
             for i in range(hparams.depth - 1)
         ]
+        options = {"momentum": 0.9, "epsilon": 1e-5}
+        options["synchronized"] = is_mirrored()
         self.normalizations = [
-            keras.layers.BatchNormalization(
-                momentum=0.9,
-                epsilon=1e-5,
-                synchronized=is_mirrored(),
-                name=f"norm{i + 1}",
-            )
+            keras.layers.BatchNormalization(name=f"norm{i + 1}", **options)
             for i in range(len(STRIDES) + len(self.routed))
         ]
-        self.classes = layers.SelfRoutingCapsules(
-            shape.num_classes, name="classes"
-        )
+        classes = shape.num_classes
+        self.classes = layers.SelfRoutingCapsules(classes, name="classes")
 
     def activations(self, images, training=False):
         outputs, x = {}, images
         normalizations = iter(self.normalizations)
         for layer in self.convolutions:
-            x = layer(self.pad(x))
-            x = next(normalizations)(x, training=training)
-            if layer is not self.convolutions[-1]:
-                x = ops.relu(x)
+            x = x if x is images else ops.relu(x)
+            x = next(normalizations)(layer(self.pad(x)), training=training)
             outputs[layer.name] = x
         poses, logits = ops.split(x, [self.types * self.atoms], axis=-1)
         activations = ops.sigmoid(ops.cast(logits, "float32"))
@@ -111,13 +105,12 @@ class SelfRoutingModel(Classifier):
     def routing_of(self, images):
         outputs = self.activations(images)
         children = outputs["poses"], outputs["activations"]
-        couplings = self.classes.couplings(children)[None]
+        couplings = self.classes.couplings(children)[None]  # one iteration
         return Routing(on_grid(couplings, children[1].shape[1:]))
 
     def call(self, x, training=False):
-        activations = self.activations(x[keys.IMAGES], training)["classes"]
-        capsules = activations[..., None]
-        return {keys.LOGITS: activations, keys.CAPSULES: capsules}
+        logits = self.activations(x[keys.IMAGES], training)["classes"]
+        return {keys.LOGITS: logits, keys.CAPSULES: logits[..., None]}
 
     def classification_loss(self, labels, outputs, step):
         """Cross-entropy of the activations, summed over the labels."""

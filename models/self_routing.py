@@ -91,13 +91,13 @@ class SelfRoutingModel(Classifier):
             outputs[layer.name] = x
         poses, logits = ops.split(x, [self.types * self.atoms], axis=-1)
         activations = ops.sigmoid(ops.cast(logits, "float32"))
-        grid = (-1, *x.shape[1:3])
-        poses = ops.reshape(poses, (*grid, self.types, self.atoms))
+        shape = (-1, *x.shape[1:3], self.types, self.atoms)
+        poses = ops.reshape(poses, shape)
         for layer in self.routed:
             poses, activations = layer((poses, activations))
-            x = ops.reshape(poses, (*grid, self.types * self.atoms))
+            x = ops.reshape(poses, (*shape[:3], self.types * self.atoms))
             x = next(normalizations)(x, training=training)
-            poses = ops.reshape(x, poses.shape)
+            poses = ops.reshape(x, shape)
         outputs["poses"], outputs["activations"] = poses, activations
         outputs["classes"] = self.classes((poses, activations))
         return outputs

@@ -145,31 +145,3 @@ def test_distant_and_inactive_children_are_finite(scale, activation, shape):
     value, gradients = value_and_gradients(call(layer), arguments, cotangent)
     np.testing.assert_allclose(value, expected, rtol=1e-3, atol=1e-5)
     assert all(np.isfinite(gradient).all() for gradient in gradients)
-
-
-def test_inactive_children_and_the_scale_of_activations_have_no_influence():
-    layer = layers.SelfRoutingCapsules(3, 2, 2)
-    poses, activations, *weights = build(layer, (1, 2, 3, 2))
-    activations[:, 0] = 0
-    others = poses.copy()
-    others[:, 0] += 10
-    first, second, third = (
-        ops.convert_to_numpy(call(layer)(*map(np.float32, pair), *weights))
-        for pair in (
-            (poses, activations),
-            (others, activations),
-            (poses, 0.01 * activations),
-        )
-    )
-    np.testing.assert_allclose(second, first, rtol=1e-5)
-    np.testing.assert_allclose(third, first, rtol=1e-4, atol=1e-6)
-
-
-def test_initial_couplings_are_equal():
-    layer = layers.SelfRoutingCapsules(3)
-    poses, activations, *_ = build(layer, (2, 2, 3, 2))
-    children = [np.float32(poses), np.float32(activations)]
-    for values in (layer.couplings(children), layer(children)):
-        np.testing.assert_allclose(
-            ops.convert_to_numpy(values), 1 / 3, rtol=1e-6
-        )

@@ -42,6 +42,7 @@ from .self_attention import (
     self_attention,
     self_attention_routing,
 )
+from .self_routing import SelfRoutingCapsules, self_routing
 from .vb_routing import ClassVBCapsules, ConvVBCapsules, PrimaryVBCapsules
 from .votes import FormedVotes
 
@@ -69,6 +70,7 @@ __all__ = [
     "Reconstruction",
     "RoutingRule",
     "SelfAttentionCapsule",
+    "SelfRoutingCapsules",
     "almost_correct",
     "correct",
     "dynamic_routing",
@@ -85,6 +87,7 @@ __all__ = [
     "routing_couplings",
     "self_attention",
     "self_attention_routing",
+    "self_routing",
     "sigmoid_loss",
     "softmax_loss",
     "spread_loss",

@@ -1,5 +1,7 @@
 """What holds for all layers: shapes, dtypes, masks, weights, saving."""
 
+import inspect
+
 import keras
 import numpy as np
 import pytest
@@ -88,6 +90,12 @@ CASES = [
         {"weights1": 256, "weights2": 384}
         | {"scale1": 16, "shift1": 16, "scale2": 16, "shift2": 16},
         {"num_capsules", "kernel_sizes", "strides", "num_routing"},
+    ),
+    (
+        layers.SelfRoutingCapsules(3, 4, 3, 2, "SAME"),
+        [(*POSES[:-1], 2), POSES[:-1]],
+        {"routing_weights": 108, "routing_biases": 54, "pose_weights": 432},
+        {"num_capsules", "num_atoms", "kernel_size", "strides", "padding"},
     ),
     (
         layers.DepthwiseCapsule(2, (2, 3)),
@@ -270,7 +278,7 @@ def test_masked_capsules_cast_no_votes(layer, shapes):
     keras.src.backend.set_keras_mask(masked, ops.convert_to_tensor(mask))
     if isinstance(layer, layers.Length):
         assert keras.src.backend.get_keras_mask(layer(masked)) is not None
-    elif not hasattr(layer, "num_atoms") or "Depth" in type(layer).__name__:
+    elif "mask" not in inspect.signature(layer.call).parameters:
         with pytest.raises(ValueError, match="does not support masks"):
             call(layer, [masked, *x[1:]])
     else:

@@ -12,6 +12,7 @@ from models import (
     four_convolutions,
     inverted_attention,
     matrix_capsule,
+    self_routing,
     shared_capsule,
     vb_capsule,
 )
@@ -84,6 +85,11 @@ WEIGHT_COUNTS = {
     # statistics
     "vb_capsule": [
         (MNIST, vb_capsule.HParams(), 68_320 + 2 * (64 + 16 + 32 + 32 + 20)),
+    ],
+    # With moving statistics, two for each channel that is normalized.
+    "self_routing": [
+        (MNIST, self_routing.HParams(), 501_072 + 2 * (336 + 272)),
+        (MNIST, self_routing.HParams(depth=2), 1_130_576 + 2 * (608 + 256)),
     ],
 }
 
@@ -202,6 +208,7 @@ def test_the_loss_is_classification_plus_reconstruction(
         ("pooling", {}, 14),
         ("shared_capsule", {}, 14),
         ("efficient_capsule", {}, 11),
+        ("self_routing", {}, 1),
     ],
 )
 def test_the_smallest_image(name, hparams, smallest):
@@ -254,6 +261,7 @@ def test_reconstructions_of_the_labels_or_the_longest_capsules(num_targets):
         ("inverted_attention", (2, 4, 2, 2, 2)),
         ("matrix_capsule", (1, 4, 1, 1, 2)),
         ("vb_capsule", (1, 4, 2, 2, 2)),
+        ("self_routing", (1, 4, 3, 3, 3)),
     ],
 )
 def test_couplings_are_by_position_and_sum_to_1(name, couplings):

@@ -18,6 +18,7 @@ MODELS = {
     "inverted_attention": ("models.inverted_attention", "AttentionModel"),
     "matrix_capsule": ("models.matrix_capsule", "MatrixCapsuleModel"),
     "vb_capsule": ("models.vb_capsule", "VBCapsuleModel"),
+    "self_routing": ("models.self_routing", "SelfRoutingModel"),
 }
 
 

@@ -47,6 +47,7 @@ SIZES = {
         "second_types": 2,
         "routing": 1,
     },
+    "self_routing": {"channels": 2, "types": 3, "atoms": 4, "depth": 2},
 }
 
 

@@ -87,7 +87,7 @@ CASES = [
     (
         layers.InvertedAttentionCapsules([2, 3], [2, None], [2, 1]),
         [POSES],
-        {"weights1": 256, "weights2": 384}
+        {"weights1": 256, "weights2": 96}
         | {"scale1": 16, "shift1": 16, "scale2": 16, "shift2": 16},
         {"num_capsules", "kernel_sizes", "strides", "num_routing"},
     ),

@@ -44,9 +44,9 @@ def naive_votes(poses, kernel):
     return ops.transpose(votes, (2, 0, 3, 1))
 
 
-def naive_route(votes, activations, beta_u, beta_a, options, parents):
+def naive_route(votes, activations, fit, options, parents):
     """`em_routing.route`, procedure 1 of the paper, without damping."""
-    beta_u, beta_a = (ops.reshape(b, (-1, 1, 1)) for b in (beta_u, beta_a))
+    beta_u, beta_a = (ops.reshape(b, (-1, 1, 1)) for b in fit.args[:2])
     assignments = ops.broadcast_to(
         parents.start(activations),
         (votes.shape[0], ops.shape(votes)[1], votes.shape[3]),

@@ -6,6 +6,7 @@ They run on TensorFlow, JAX and torch.
 from .capsule import Capsule, ConvSlimCapsule, Length
 from .convolution import Conv2D
 from .em_routing import EMOptions, em_assignments, em_routing
+from .inverted_attention import InvertedAttentionCapsules
 from .losses import (
     CLASSIFICATION_LOSSES,
     MARGIN_SCHEDULES,
@@ -41,6 +42,8 @@ from .self_attention import (
     self_attention,
     self_attention_routing,
 )
+from .self_routing import SelfRoutingCapsules, self_routing
+from .vb_routing import ClassVBCapsules, ConvVBCapsules, PrimaryVBCapsules
 from .votes import FormedVotes
 
 __version__ = "1.0.0"
@@ -52,17 +55,22 @@ __all__ = [
     "CapsuleNetwork",
     "CapsuleStack",
     "ClassMatrixCapsules",
+    "ClassVBCapsules",
     "Conv2D",
     "ConvMatrixCapsules",
     "ConvSlimCapsule",
+    "ConvVBCapsules",
     "DepthwiseCapsule",
     "EMOptions",
     "FormedVotes",
+    "InvertedAttentionCapsules",
     "Length",
     "PrimaryMatrixCapsules",
+    "PrimaryVBCapsules",
     "Reconstruction",
     "RoutingRule",
     "SelfAttentionCapsule",
+    "SelfRoutingCapsules",
     "almost_correct",
     "correct",
     "dynamic_routing",
@@ -79,6 +87,7 @@ __all__ = [
     "routing_couplings",
     "self_attention",
     "self_attention_routing",
+    "self_routing",
     "sigmoid_loss",
     "softmax_loss",
     "spread_loss",

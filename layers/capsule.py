@@ -168,10 +168,11 @@ class Capsule(_RoutedLayer):
 
     def build(self, input_shape):
         _, inputs, atoms = input_shape
+        output_size = self.num_capsules * self.num_atoms
+        kernels = 1 if self.share_weights else inputs
+        self._add_weights((kernels, atoms, output_size))
         if self.share_weights:
             inputs = None
-        output_size = self.num_capsules * self.num_atoms
-        self._add_weights((inputs or 1, atoms, output_size))
         self.input_spec = keras.layers.InputSpec(shape=(None, inputs, atoms))
 
     def _votes(self, inputs):

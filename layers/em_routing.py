@@ -15,6 +15,7 @@ ICLR 2018, https://openreview.net/forum?id=HJWLfGWRb ("the paper" here).
 """
 
 import dataclasses
+import functools
 
 from keras import ops
 
@@ -138,8 +139,7 @@ def _route_formed(votes, activations, beta_u, beta_a, options):
     return route(
         ops.transpose(votes, (2, 0, 3, 1)),  # [O, N, 16, K]
         ops.reshape(activations, (-1, children)),
-        beta_u,
-        beta_a,
+        functools.partial(em_fit, beta_u, beta_a, options),
         options,
         OverTypes(types),
     )
@@ -212,8 +212,25 @@ def matrix_votes(poses, kernel):
     return votes, gradients
 
 
-def route(votes, activations, beta_u, beta_a, options, parents):
-    """EM routing, see `em_routing`, with all sums as matrix products.
+def em_fit(beta_u, beta_a, options, total, mean, scatter, iteration):
+    """The `fit` of EM routing, see `route`."""
+    beta_u, beta_a = (
+        ops.reshape(ops.cast(beta, "float32"), (-1, 1))
+        for beta in (beta_u, beta_a)
+    )
+    variance = scatter / (total + _EPSILON) + options.min_variance
+    log_deviations = 0.5 * ops.sum(ops.log(variance), axis=-1)  # [O, N]
+    cost = total[:, :, 0] * (POSE_ENTRIES * beta_u + log_deviations)
+    inverse_temperature = options.final_lambda * (
+        1 - _LAMBDA_DECAY ** (iteration + 1)
+    )
+    logits = inverse_temperature * (beta_a - cost)
+    # The constant (2 pi)^-8 of p cancels in R.
+    return 0.5 / variance, ops.log_sigmoid(logits) - log_deviations, logits
+
+
+def route(votes, activations, fit, options, parents, prior_weight=_EPSILON):
+    """Routing like `em_routing`, with all sums as matrix products.
 
     No tensor larger than the votes is formed: squared distances to a mean m
     are expanded,
@@ -226,21 +243,20 @@ def route(votes, activations, beta_u, beta_a, options, parents):
     Args:
       votes: float32 tensor [O, N, 16, K].
       activations: tensor [N, K]; 0 for padding.
-      beta_u: tensor [O].
-      beta_a: tensor [O].
-      options: `EMOptions`.
+      fit: function of total weights S [O, N, 1], means and scatters sum r
+        (V - mean)^2 [O, N, 16], and the iteration. It returns precisions [O, N,
+        16] and terms [O, N], such that R is the softmax of
+        term - sum precision (V - mean)^2, and logits [O, N].
+      options: `EMOptions`, of which `num_routing` and `damping` are used.
       parents: `OverTypes` or `OverPositions`.
+      prior_weight: float, the weight of a vote of 0 in each mean.
 
     Returns:
       Tuple of float32 poses [O, N, 16], logits of the activations [O, N], and
       a list of the assignments [O, N, K] of each iteration.
     """
-    types, _, entries, children = votes.shape
+    types, _, _, children = votes.shape
     activations = ops.cast(activations, "float32")
-    beta_u, beta_a = (
-        ops.reshape(ops.cast(beta, "float32"), (types, 1))
-        for beta in (beta_u, beta_a)
-    )
     assignments = ops.broadcast_to(
         parents.start(activations), (types, ops.shape(votes)[1], children)
     )
@@ -261,35 +277,23 @@ def route(votes, activations, beta_u, beta_a, options, parents):
         total = ops.sum(weights, axis=-1, keepdims=True)  # S, [O, N, 1]
         first_moment = _over_children(votes, weights)  # [O, N, 16]
         second_moment = _over_children(squares, weights)
-        undamped = (first_moment + center * total) / (total + _EPSILON)
+        undamped = (first_moment + center * total) / (total + prior_weight)
         mean = (1 - options.damping) * undamped + options.damping * mean
         shift = mean - center
         scatter = (
             second_moment - 2 * shift * first_moment + ops.square(shift) * total
         )
-        variance = (
-            ops.maximum(scatter, 0.0) / (total + _EPSILON)
-            + options.min_variance
+        precision, terms, logits = fit(
+            total, mean, ops.maximum(scatter, 0.0), iteration
         )
-        log_deviations = 0.5 * ops.sum(ops.log(variance), axis=-1)  # [O, N]
-        cost = total[:, :, 0] * (entries * beta_u + log_deviations)
-        inverse_temperature = options.final_lambda * (
-            1 - _LAMBDA_DECAY ** (iteration + 1)
-        )
-        logits = inverse_temperature * (beta_a - cost)
         if iteration == options.num_routing - 1:
             break
-        # E-step. The constant (2 pi)^-8 of p cancels in R.
-        precision = 0.5 / variance
+        # E-step.
         distances = _over_entries(squares, precision) - 2 * _over_entries(
             votes, precision * shift
         )  # [O, N, K]
-        parent_terms = (
-            ops.log_sigmoid(logits)
-            - log_deviations
-            - ops.sum(precision * ops.square(shift), axis=-1)
-        )
-        assignments = parents.normalise(parent_terms[..., None] - distances)
+        terms = terms - ops.sum(precision * ops.square(shift), axis=-1)
+        assignments = parents.normalise(terms[..., None] - distances)
     return mean, logits, all_assignments
 
 
@@ -324,18 +328,19 @@ class OverPositions:
     """Assignments of a child that sum to 1 over all windows that contain it.
 
     With `by_type` they do so for each type of parents, otherwise over all types
-    together.
+    together. Unless `divide` they are initially 1 / O.
     """
 
-    def __init__(self, types, window, by_type):
+    def __init__(self, types, window, by_type, divide=True):
         self._types = types
         self._window = window
         self._by_type = by_type
+        self._divide = divide and not by_type
 
     def start(self, activations):
         """The initial assignments, [N, K] -> [1, N, K]."""
         uniform = ops.full_like(activations, 1 / self._types)[None]
-        if self._by_type:
+        if not self._divide:
             return uniform
         # The same numbers of parents for each image of the batch.
         height, width = self._window.positions

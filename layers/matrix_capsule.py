@@ -8,6 +8,7 @@ Source: the paper of em_routing.py, section 4.
 """
 
 import dataclasses
+import functools
 import math
 
 import keras
@@ -20,6 +21,7 @@ from .em_routing import (
     EMOptions,
     OverPositions,
     OverTypes,
+    em_fit,
     matrix_votes,
     route,
 )
@@ -44,7 +46,7 @@ ROW_ENTRY, COLUMN_ENTRY = 3, 7
 class _MatrixCapsules(Layer):
     """Base class of layers that return poses and activations."""
 
-    def compute_output_spec(self, inputs):
+    def compute_output_spec(self, inputs, training=None):
         # Keras cannot infer shapes through blocks of an unknown batch, and
         # would give both the same dtype.
         shapes = keras.tree.map_structure(lambda tensor: tensor.shape, inputs)
@@ -145,23 +147,42 @@ class _EMRoutedLayer(_MatrixCapsules):
         self.kernel = self.add_weight(
             name="weights",
             shape=(*self._kernel_shape, types, POSE_SIZE, POSE_SIZE),
-            initializer=TruncatedNormal(stddev=self.kernel_stddev),
+            initializer=self._kernel_initializer(),
         )
-        self.beta_u, self.beta_a = (
-            self.add_weight(name=name, shape=(types,), initializer="zeros")
-            for name in ("beta_u", "beta_a")
-        )
+        self._build_fit()
         self.input_spec = [
             keras.layers.InputSpec(shape=(None, *shape[1:]))
             for shape in input_shape
         ]
 
+    def _kernel_initializer(self):
+        return TruncatedNormal(stddev=self.kernel_stddev)
+
+    def _build_fit(self):
+        self.beta_u, self.beta_a = (
+            self.add_weight(
+                name=name, shape=(self.num_capsules,), initializer="zeros"
+            )
+            for name in ("beta_u", "beta_a")
+        )
+
+    def _fit_constants(self):
+        """The last arguments of `_route_votes`, tensors."""
+        return [
+            ops.cast(self.beta_u, "float32"),
+            ops.cast(self.beta_a, "float32") * BETA_A_UNIT,
+        ]
+
     def call(self, inputs):
+        poses, logits = self._capsules(inputs)
+        return ops.cast(poses, self.compute_dtype), ops.sigmoid(logits)
+
+    def _capsules(self, inputs):
+        """Poses and logits of activations, both float32."""
         poses, logits = self._by_blocks(self._capsules_of_block, inputs)
         shape = (-1, *self._positions, self.num_capsules)
         poses = ops.reshape(poses, (*shape, POSE_ENTRIES))
-        activations = ops.sigmoid(ops.reshape(logits, shape))
-        return ops.cast(poses, self.compute_dtype), activations
+        return poses, ops.reshape(logits, shape)
 
     def compute_output_shape(self, input_shape):
         batch, *sizes, _ = input_shape[1]
@@ -206,8 +227,7 @@ class _EMRoutedLayer(_MatrixCapsules):
         kernel = ops.reshape(kernel, (-1, *kernel.shape[-3:]))
         constants = [
             ops.transpose(kernel, (1, 2, 3, 0)),  # [O, 4, 4, C]
-            ops.cast(self.beta_u, "float32"),
-            ops.cast(self.beta_a, "float32") * BETA_A_UNIT,
+            *self._fit_constants(),
         ]
         return by_blocks(
             function, [poses, activations], constants, self._block_size
@@ -225,20 +245,18 @@ class _EMRoutedLayer(_MatrixCapsules):
         by_image = [self._by_image(each) for each in assignments]
         return (ops.stack(by_image, axis=1),)
 
-    def _route(self, poses, activations, kernel, beta_u, beta_a):
+    def _route(self, poses, activations, kernel, *constants):
         """Routes the votes at all positions of a block of images."""
         poses = ops.reshape(poses, (-1, *poses.shape[2:]))
         votes = matrix_votes(poses, kernel)
         if self._offsets is not None:
             votes = votes + ops.convert_to_tensor(self._offsets)
-        return route(
-            votes,
-            ops.reshape(activations, (-1, activations.shape[-1])),
-            beta_u,
-            beta_a,
-            self.options,
-            self._parents,
-        )
+        activations = ops.reshape(activations, (-1, activations.shape[-1]))
+        return self._route_votes(votes, activations, *constants)
+
+    def _route_votes(self, votes, activations, beta_u, beta_a):
+        fit = functools.partial(em_fit, beta_u, beta_a, self.options)
+        return route(votes, activations, fit, self.options, self._parents)
 
     def _by_image(self, tensor):
         """[O, b * n, ...] -> [b, n, ..., O]."""
@@ -384,10 +402,13 @@ class ClassMatrixCapsules(_EMRoutedLayer):
         self._parents = OverTypes(self.num_capsules)
         if self.coordinates:
             offsets = np.zeros((POSE_ENTRIES, height, width, types), "float32")
-            rows, columns = ((np.arange(n) + 0.5) / n for n in (height, width))
+            rows, columns = map(self._coordinates_along, (height, width))
             offsets[ROW_ENTRY] = rows[:, None, None]
             offsets[COLUMN_ENTRY] = columns[:, None]
             self._offsets = offsets.reshape(POSE_ENTRIES, -1)
+
+    def _coordinates_along(self, size):
+        return (np.arange(size) + 0.5) / size
 
     def get_config(self):
         config = {**super().get_config(), "coordinates": self.coordinates}

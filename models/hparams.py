@@ -59,15 +59,15 @@ def size(default, help_text):
     return field(default, help_text, at_least=1, network=True)
 
 
-def padding(help_text="padding of the convolutions"):
+def padding(help_text="padding of the convolutions", default="VALID"):
     """The padding of convolutions."""
-    return field("VALID", help_text, choices=("VALID", "SAME"), network=True)
+    return field(default, help_text, choices=("VALID", "SAME"), network=True)
 
 
-def loss_type():
+def loss_type(default="margin"):
     """One of the reference's losses."""
     return field(
-        "margin", "classification loss", choices=tuple(CLASSIFICATION_LOSSES)
+        default, "classification loss", choices=tuple(CLASSIFICATION_LOSSES)
     )
 
 

@@ -119,6 +119,9 @@ class MatrixCapsuleModel(Classifier):
         super().__init__(shape, num_targets, hparams, **kwargs)
         # Variances are small differences of sums of squares.
         use_full_float32()
+        self._add_layers(shape, hparams)
+
+    def _add_layers(self, shape, hparams):
         self.conv1 = keras.layers.Conv2D(
             hparams.conv_channels,
             CONV_SIZE,
@@ -159,8 +162,11 @@ class MatrixCapsuleModel(Classifier):
             **common,
         )
 
+    def _features(self, images):
+        return self.conv1(images)
+
     def activations(self, images):
-        capsules = self.conv1(images)
+        capsules = self._features(images)
         outputs = {"conv1": capsules}
         for layer in (self.primary, *self.routed, self.classes):
             capsules = layer(capsules)

@@ -10,8 +10,11 @@ from models import (
     baseline,
     efficient_capsule,
     four_convolutions,
+    inverted_attention,
     matrix_capsule,
+    self_routing,
     shared_capsule,
+    vb_capsule,
 )
 from models.capsule import HParams
 from models.optimizer import compile_model
@@ -71,10 +74,22 @@ WEIGHT_COUNTS = {
             155_232,
         ),
     ],
+    # 9*64+64 + 64*8*16 + 4*32 + 9*8*16*16 + 9*16*16*16 + 4*4*16*10*16 + 16+1
+    "inverted_attention": [(MNIST, inverted_attention.HParams(), 105_233)],
     # 25*2*32+32 + 32*32*17+32*17 + 2 * (9*32*32*16+2*32) + 32*5*16+2*5
     "matrix_capsule": [
         (ImageShape(32, 32, 2, 5), matrix_capsule.HParams(), 317_194),
         (ImageShape(32, 32, 2, 5), SMALL_MATRIX_CAPSULES, 68_754),
+    ],
+    # 25*64+2*64 + 64*8*17+32 + 9*8*16*16 + 9*16*16*16 + 16*10*16, and moving
+    # statistics
+    "vb_capsule": [
+        (MNIST, vb_capsule.HParams(), 68_320 + 2 * (64 + 16 + 32 + 32 + 20)),
+    ],
+    # With moving statistics, two for each channel that is normalized.
+    "self_routing": [
+        (MNIST, self_routing.HParams(), 501_072 + 2 * (336 + 272)),
+        (MNIST, self_routing.HParams(depth=2), 1_130_576 + 2 * (608 + 256)),
     ],
 }
 
@@ -186,11 +201,14 @@ def test_the_loss_is_classification_plus_reconstruction(
         ("capsule", {"padding": "VALID"}, 17),
         ("capsule", {"padding": "SAME"}, 1),
         ("baseline", {"padding": "VALID"}, 13),
+        ("inverted_attention", {}, 13),
         ("matrix_capsule", {"padding": "VALID"}, 17),
         ("matrix_capsule", {"padding": "SAME"}, 13),
+        ("vb_capsule", {}, 13),
         ("pooling", {}, 14),
         ("shared_capsule", {}, 14),
         ("efficient_capsule", {}, 11),
+        ("self_routing", {}, 1),
     ],
 )
 def test_the_smallest_image(name, hparams, smallest):
@@ -240,7 +258,10 @@ def test_reconstructions_of_the_labels_or_the_longest_capsules(num_targets):
         ("capsule", (3, 4, 1, 2, 2)),
         ("shared_capsule", (3, 4, 3, 4, 1)),
         ("efficient_capsule", (1, 4, 1, 1, 3)),
+        ("inverted_attention", (2, 4, 2, 2, 2)),
         ("matrix_capsule", (1, 4, 1, 1, 2)),
+        ("vb_capsule", (1, 4, 2, 2, 2)),
+        ("self_routing", (1, 4, 3, 3, 3)),
     ],
 )
 def test_couplings_are_by_position_and_sum_to_1(name, couplings):

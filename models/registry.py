@@ -15,7 +15,10 @@ MODELS = {
     "pooling": ("models.four_convolutions", "PoolingModel"),
     "shared_capsule": ("models.shared_capsule", "SharedCapsuleModel"),
     "efficient_capsule": ("models.efficient_capsule", "EfficientCapsuleModel"),
+    "inverted_attention": ("models.inverted_attention", "AttentionModel"),
     "matrix_capsule": ("models.matrix_capsule", "MatrixCapsuleModel"),
+    "vb_capsule": ("models.vb_capsule", "VBCapsuleModel"),
+    "self_routing": ("models.self_routing", "SelfRoutingModel"),
 }
 
 

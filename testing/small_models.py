@@ -27,6 +27,12 @@ SIZES = {
         "primary_atoms": 2,
         "class_atoms": 4,
     },
+    "inverted_attention": {
+        "conv_channels": 4,
+        "primary_types": 2,
+        "first_types": 2,
+        "second_types": 2,
+    },
     "matrix_capsule": {
         "conv_channels": 4,
         "primary_types": 2,
@@ -34,6 +40,14 @@ SIZES = {
         "second_types": 2,
         "routing": 1,  # TensorFlow traces more for many seconds
     },
+    "vb_capsule": {
+        "conv_channels": 4,
+        "primary_types": 2,
+        "first_types": 2,
+        "second_types": 2,
+        "routing": 1,
+    },
+    "self_routing": {"channels": 2, "types": 3, "atoms": 4, "depth": 2},
 }
 
 

@@ -121,8 +121,8 @@ def _report(classes, files, held_out, purpose):
     print(f"Held out for {purpose}: {', '.join(parts)}", flush=True)
     if few:
         print(
-            f"Warning: this is less than a tenth of {', '.join(few)}; another "
-            "--seed gives another split",
+            f"Warning: this is less than a tenth of {', '.join(few)}: add "
+            "images, or try another --seed",
             flush=True,
         )
 
@@ -151,14 +151,19 @@ def _files(root, classes):
     files = []
     for folder in _folders(root):
         with reading(folder):
-            label = classes.index(_name(folder))
-            paths = sorted(
-                path
-                for path in folder.iterdir()
-                if path.suffix.lower() in _SUFFIXES and path.name[0] != "."
+            visible = [p for p in folder.iterdir() if p.name[0] != "."]
+        if _name(folder) not in classes:
+            raise UserError(f"{folder}: the training images have no such class")
+        label = classes.index(_name(folder))
+        paths = sorted(p for p in visible if p.suffix.lower() in _SUFFIXES)
+        if not paths:
+            raise UserError(
+                f"{folder} has no images ({' '.join(_SUFFIXES)}); docs/data.md "
+                "has the layouts of folders"
             )
-            if not paths:
-                raise ValueError("no images")
+        if len(paths) < len(visible):
+            ignored = len(visible) - len(paths)
+            print(f"Warning: {ignored} others in {folder} ignored", flush=True)
         files += [(path, label) for path in paths]
     return files
 

@@ -132,7 +132,7 @@ def test_held_out_images_are_counted(tmp_path, capsys):
     load(tmp_path, Split.TEST)
     counts, warning = capsys.readouterr().out.splitlines()
     assert counts == "Held out for test: a 1 of 2, one 0 of 1, rare9 1 of 20"
-    assert " one, rare9;" in warning
+    assert " one, rare9: " in warning
 
 
 def test_normal_forms_of_names_have_the_same_split(tmp_path):

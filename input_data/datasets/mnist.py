@@ -78,7 +78,10 @@ def read_split(split, data_dir, tfds_name="mnist"):
         return select(split, tfds_images.read(tfds_name, training))
     prefix = "train" if training else "t10k"
     names = (f"{prefix}-images-idx3-ubyte", f"{prefix}-labels-idx1-ubyte")
-    hint = " nor record files with this --shift and --pad"
+    hint = (
+        " nor record files with this --shift and --pad; a folder of images "
+        "needs --dataset=images"
+    )
     paths = [find(data_dir, name, f"{name}.gz", hint=hint) for name in names]
     images, labels = _read_idx(paths[0], 3), _read_idx(paths[1], 1)
     return select(

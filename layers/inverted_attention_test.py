@@ -1,0 +1,170 @@
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import layers
+from testing import em_oracle, numpy_oracle
+from testing.gradients import assert_gradients_close, value_and_gradients
+
+RNG = np.random.default_rng(19)
+
+
+def update(votes, old, scale, shift):
+    """Poses and couplings of one layer by loops over the edges of a graph.
+
+    Votes are a dict as in em_oracle.py, of [P, 16]; `old` is a dict of the
+    poses [P, 16] of the parents, empty in the first iteration.
+    """
+    parents = sorted({parent for _, parent in votes})
+    types = 1 + max(kind for _, kind in parents)
+    couplings = {}
+    for child, (position, kind) in votes:
+        edges = [(child, (position, o)) for o in range(types)]
+        numbers = {
+            e[1]: np.exp((votes[e] * old[e[1]]).sum(axis=1) / 4) if old else 1
+            for e in edges
+        }
+        parent = (position, kind)
+        share = numbers[parent] / sum(numbers.values())
+        couplings[child, parent] = share * np.ones(len(scale))
+    poses = {}
+    for parent in parents:
+        edges = [edge for edge in votes if edge[1] == parent]
+        s = sum(couplings[edge][:, None] * votes[edge] for edge in edges)
+        mean = s.mean(axis=1, keepdims=True)
+        deviation = np.sqrt(s.var(axis=1, keepdims=True) + 1e-5)
+        poses[parent] = (s - mean) / deviation * scale + shift
+    return poses, couplings
+
+
+def oracle(inputs, *weights, strides, num_routing):
+    """Poses [P, h, w, O, 16] of all layers and, by iteration, couplings."""
+    num_layers = len(strides)
+
+    def as_array(poses):
+        (row, column), kind = max(poses)
+        array = np.zeros((len(inputs), row + 1, column + 1, kind + 1, 16))
+        for ((y, x), o), pose in poses.items():
+            array[:, y, x, o] = pose
+        return array
+
+    poses, values, history = [{}] * num_layers, [inputs], []
+    for iteration in range(num_routing):
+        updated, new_values = [], [inputs]
+        for n in range(num_layers):
+            children = (values if iteration else new_values)[n]
+            kernel, *norm = weights[3 * n : 3 * n + 3]
+            votes, _ = em_oracle.conv_votes(
+                children, kernel, strides[n], "VALID"
+            )
+            new, couplings = update(votes, poses[n], *norm)
+            updated.append(new)
+            new_values.append(as_array(new))
+        poses, values = updated, new_values
+        history.append(couplings)
+    return values[1:], history
+
+
+def joined(arrays):
+    """All numbers of an example in one row."""
+    rows = [each.reshape(len(each), -1) for each in arrays]
+    return np.concatenate(rows, axis=1)
+
+
+# The shape of the inputs, sizes of kernels, strides.
+TWO = ((3, 3, 1, 16), (2, None), (1, 1))
+STRIDED = ((4, 4, 1, 16), (2, 2), (2, 1))
+SINGLE_CHILD = ((1, 1, 1, 16), (1,), (1,))
+
+
+@pytest.mark.parametrize(
+    ("case", "num_routing"),
+    [(TWO, 1), (TWO, 2), (STRIDED, 2), (TWO, 3), (SINGLE_CHILD, 2)],
+)
+def test_poses_couplings_and_gradients_equal_loops(case, num_routing):
+    shape, sizes, strides = case
+    layer = layers.InvertedAttentionCapsules(
+        [2] * len(sizes), sizes, strides, num_routing
+    )
+    inputs = RNG.normal(size=(2, *shape)).astype("float32")
+    layer.build(inputs.shape)
+    weights = [RNG.normal(size=w.shape) * 0.5 for w in layer.weights]
+    options = {"strides": strides, "num_routing": num_routing}
+    copies = [np.broadcast_to(w, (2, *w.shape)) for w in weights]
+    expected, history = oracle(inputs, *copies, **options)
+
+    def compute(x, *weights):
+        outputs, _ = layer.stateless_call(list(weights), [], x)
+        return ops.concatenate(
+            [ops.reshape(each, (len(x), -1)) for each in outputs], axis=1
+        )
+
+    cotangent = RNG.normal(size=joined(expected).shape)
+    value, gradients = value_and_gradients(
+        compute, [inputs, *weights], cotangent
+    )
+    np.testing.assert_allclose(value, joined(expected), atol=2e-5)
+    by_example = [
+        numpy_oracle.numerical_gradients(
+            lambda *arguments: joined(oracle(*arguments, **options)[0]),
+            [inputs[n].astype("float64"), *weights],
+            cotangent[n],
+        )
+        for n in range(2)
+    ]
+    of_inputs, *of_weights = zip(*by_example, strict=True)
+    assert_gradients_close(
+        gradients, [np.stack(of_inputs), *(sum(g) for g in of_weights)]
+    )
+
+    layer.set_weights(weights)
+    couplings = ops.convert_to_numpy(layer.couplings(inputs))
+    np.testing.assert_allclose(couplings.sum(axis=-1), 1, atol=1e-6)
+    for shares, ours in zip(history, couplings, strict=True):
+        positions = sorted({position for _, (position, _) in shares})
+        for (child, (position, kind)), share in shares.items():
+            children = sorted({i for i, (at, _) in shares if at == position})
+            place = positions.index(position), children.index(child), kind
+            np.testing.assert_allclose(ours[:, *place], share, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-20, 1e4])
+def test_zero_and_distant_votes_are_finite(size):
+    layer = layers.InvertedAttentionCapsules([2, 3], [2, None], [1, 1], 3)
+    inputs = size * (1 + RNG.normal(size=(2, 3, 3, 1, 16)))
+    layer.build(inputs.shape)
+    outputs = (2, 1, 1, 3, 16)
+    value, gradients = value_and_gradients(
+        lambda x, *weights: layer.stateless_call(list(weights), [], x)[0][-1],
+        [inputs, *layer.get_weights()],
+        RNG.normal(size=outputs),
+    )
+    assert value.shape == outputs
+    for array in (value, *gradients):
+        assert np.isfinite(array).all()
+    if size == 0:
+        np.testing.assert_array_equal(value, 0)
+
+
+def test_blocks_types_and_initial_weights():
+    keras.utils.set_random_seed(3)
+    layer = layers.InvertedAttentionCapsules([16], [3], [1])
+    inputs = RNG.normal(size=(5, 4, 4, 2, 16)).astype("float32")
+    (poses,) = layer(inputs)
+    kernel = layer.get_weights()[0]
+    np.testing.assert_allclose(
+        kernel.std(), np.sqrt(16 / (4 * 3 * 3 * 2)), rtol=0.05
+    )
+    # In blocks, the last one of which is not full.
+    layer._block_size = 2
+    np.testing.assert_allclose(
+        *map(ops.convert_to_numpy, (layer(inputs)[0], poses)), atol=1e-5
+    )
+    # Another order of the types gives another order of the poses.
+    layer.set_weights([kernel[:, :, :, ::-1], *layer.get_weights()[1:]])
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(layer(inputs)[0])[..., ::-1, :],
+        ops.convert_to_numpy(poses),
+        atol=1e-5,
+    )

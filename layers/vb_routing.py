@@ -1,0 +1,156 @@
+"""Matrix capsules with variational Bayes routing.
+
+A Bayesian mixture of normal distributions is fitted to the votes V, so that no
+variance collapses. For parent j of O types, with sums over its children i:
+
+  r_ij = R_ij a_i,  R_j = sum r_ij,  kappa_j = 1 + R_j,  nu_j = 17 + R_j
+  m_j = sum r_ij V_ij / kappa_j,  s_j = 1 + m_j^2 + sum r_ij (V_ij - m_j)^2
+  L_j = sum over d = 0..15 of psi((nu_j - d) / 2) + 16 ln 2 - sum_h ln s_j^h
+  P_j = psi(kappa_j) - psi(sum of kappa over the types at the position of j)
+  ln rho_ij = P_j + L_j / 2 - 8 / kappa_j
+              - nu_j / 2 sum_h (V_ij^h - m_j^h)^2 / s_j^h
+  score_j = -exp(P_j) (8 (1 + ln 2 pi) - L_j / 2)
+
+R_ij is first 1 / O, then the softmax of ln rho_ij over all parents of i. The
+last means m are the poses and the sigmoids of the last scores the activations,
+both after batch normalization by type.
+
+Source: F. Ribeiro, G. Leontidis, S. Kollias, "Capsule routing via variational
+Bayes", AAAI 2020, https://arxiv.org/abs/1905.11455; scores as in their code.
+"""
+
+import math
+
+import keras
+import numpy as np
+from keras import ops
+
+from . import matrix_capsule
+from .em_routing import POSE_ENTRIES, OverPositions, route
+from .utils import is_mirrored
+
+
+def digamma(x):
+    """The digamma function psi of x >= 1, with an error below 4e-8."""
+    q = x * (x + 5)
+    # The sum of 1 / (x + i), i = 0..5, as a single quotient.
+    terms = (2 * x + 5) * (3 * q * q + 20 * q + 24) / (q * (q + 4) * (q + 6))
+    return _series(x + 6) - terms
+
+
+def _series(x):
+    u = 1 / ops.square(x)
+    return ops.log(x) - 0.5 / x - u * (1 / 12 - u / 120)
+
+
+def vb_fit(total, mean, scatter, iteration):
+    """The `fit` of variational Bayes routing, see `em_routing.route`."""
+    kappa = total + 1  # [O, N, 1]
+    scale = 1 + ops.square(mean) + scatter
+    # By psi(x) + psi(x + 1/2) = 2 psi(2 x) - 2 ln 2 and psi(x + 1) = psi(x) +
+    # 1 / x a single psi is left of the 16.
+    log_precision = POSE_ENTRIES * _series(total + 16)
+    for k in range(7):
+        product = (total + 2 * k + 2) * (total + 2 * k + 3)
+        log_precision -= 2 * (k + 1) * (2 * total + 4 * k + 5) / product
+    log_precision -= ops.sum(ops.log(scale), axis=-1, keepdims=True)
+    log_share = digamma(kappa) - digamma(ops.sum(kappa, axis=0, keepdims=True))
+    terms = log_share + 0.5 * log_precision - 8 / kappa
+    entropy = 8 * (1 + math.log(2 * math.pi)) - 0.5 * log_precision
+    scores = -ops.exp(log_share) * entropy
+    return 0.5 * (kappa + 16) / scale, terms[..., 0], scores[..., 0]
+
+
+class _Normalized:
+    """Mixin: batch normalization of poses and of logits of activations."""
+
+    def _build_normalizations(self, shape, **options):
+        options |= {"momentum": 0.9, "epsilon": 1e-5, "dtype": "float32"}
+        options["synchronized"] = is_mirrored()
+        layer = keras.layers.BatchNormalization
+        self.of_poses = layer(axis=-2, name="of_poses", **options)
+        self.of_poses.build((*shape, POSE_ENTRIES))
+        self.of_logits = layer(name="of_logits", **options)
+        self.of_logits.build(shape)
+
+    def call(self, inputs, training=None):
+        poses, logits = self._capsules(inputs)
+        poses = self.of_poses(poses, training=training)
+        logits = self.of_logits(logits, training=training)
+        return ops.cast(poses, self.compute_dtype), ops.sigmoid(logits)
+
+
+@keras.saving.register_keras_serializable(package="capsules")
+class PrimaryVBCapsules(_Normalized, matrix_capsule.PrimaryMatrixCapsules):
+    """Primary capsules with batch normalization by type, without biases.
+
+    Weights, with C channels: a kernel [C, I * 17], initially Glorot-uniform,
+    and scales and shifts [I]. Args and shapes: see `PrimaryMatrixCapsules`.
+    """
+
+    def build(self, input_shape):
+        size = self.num_capsules * (POSE_ENTRIES + 1)
+        self.projection = keras.layers.Dense(
+            size, use_bias=False, dtype=self.dtype_policy, name="projection"
+        )
+        self.projection.build(input_shape)
+        self._build_normalizations((*input_shape[:-1], self.num_capsules))
+
+    def _capsules(self, inputs):
+        shape = (-1, *inputs.shape[1:3], self.num_capsules, POSE_ENTRIES + 1)
+        inputs = ops.cast(inputs, self.compute_dtype)
+        capsules = ops.reshape(self.projection(inputs), shape)
+        return capsules[..., :POSE_ENTRIES], capsules[..., POSE_ENTRIES]
+
+
+class _VBRouted(_Normalized):
+    """Mixin: VB routing instead of EM, whose own arguments have no effect."""
+
+    def _kernel_initializer(self):
+        *window, types = self._kernel_shape
+        fans = POSE_ENTRIES * math.prod(window) * (types + self.num_capsules)
+        limit = math.sqrt(6 / fans)  # Glorot-uniform
+        return keras.initializers.RandomUniform(-limit, limit)
+
+    def _build_fit(self):
+        shape = (None, *self._positions, self.num_capsules)
+        self._build_normalizations(shape, center=False, scale=False)
+
+    def _fit_constants(self):
+        return []
+
+    def _route_votes(self, votes, activations):
+        options, parents = self.options, self._parents
+        return route(votes, activations, vb_fit, options, parents, 1.0)
+
+    def get_config(self):
+        of_em = {"final_lambda", "min_variance", "damping", "normalise"}
+        config = super().get_config().items()
+        return {k: v for k, v in config if k not in of_em | {"kernel_stddev"}}
+
+
+@keras.saving.register_keras_serializable(package="capsules")
+class ConvVBCapsules(_VBRouted, matrix_capsule.ConvMatrixCapsules):
+    """`ConvMatrixCapsules` with variational Bayes routing.
+
+    Weights: `weights` [k, k, I, O, 4, 4]. Args: num_capsules, kernel_size,
+    strides, padding and num_routing.
+    """
+
+    def _set_sizes(self, *sizes):
+        super()._set_sizes(*sizes)
+        self._parents = OverPositions(
+            self.num_capsules, self._window, by_type=False, divide=False
+        )
+
+
+@keras.saving.register_keras_serializable(package="capsules")
+class ClassVBCapsules(_VBRouted, matrix_capsule.ClassMatrixCapsules):
+    """`ClassMatrixCapsules` with variational Bayes routing.
+
+    Weights: `weights` [I, O, 4, 4]. Args: num_capsules, num_routing and
+    coordinates, which are in (0, 0.1].
+    """
+
+    def _coordinates_along(self, size):
+        return (np.arange(size) + 1) / (10 * size)

@@ -314,8 +314,8 @@ class Config(DataConfig):
         """The checkpoints to evaluate: one, or those of an ensemble.
 
         Raises:
-          UserError: if only one of several --num_trials and {} in --checkpoint
-            is given.
+          UserError: if --num_trials is above 1 without {} in --checkpoint, or
+            the reverse.
         """
         path = self.checkpoint or ""
         if (self.num_trials > 1) != ("{}" in path):

@@ -294,3 +294,10 @@ def test_gradients_in_mixed_bfloat16_are_close(layer, shape):
     for mixed, full in zip(run("mixed_bfloat16"), run("float32"), strict=True):
         error = np.linalg.norm(mixed - full) / np.linalg.norm(full)
         assert 0 < error < 2.5 * 2**-8
+
+
+def test_unshared_weights_need_the_number_of_input_capsules():
+    inputs = keras.Input((None, 2))
+    assert layers.Capsule(3, 4, share_weights=True)(inputs).shape[1:] == (3, 4)
+    with pytest.raises(ValueError, match="fully-defined"):
+        layers.Capsule(3, 4)(inputs)

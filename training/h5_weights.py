@@ -5,7 +5,7 @@
   CapsNet-Keras       https://github.com/XifengGuo/CapsNet-Keras, and networks
                       of its layers, https://github.com/MiguelCosta94/Q7-CapsNets
 
-The names and shapes of the weights tell the network.
+The names and shapes of the weights determine the network.
 """
 
 import dataclasses
@@ -17,6 +17,7 @@ import h5py
 
 from common.errors import UserError, reading
 from input_data.features import ImageShape
+from models.registry import model_class
 from training.checkpoint import Architecture, Checkpoint
 
 # Image size and objects in an image of Efficient-CapsNet, by the height of the
@@ -61,14 +62,8 @@ def open_weights(path):
                 f"{path} is neither of Efficient-CapsNet nor of CapsNet-Keras"
             )
         name, shape, num_targets, hparams, arrays = describe(layers)
-    architecture = Architecture.from_json(
-        {
-            "model": name,
-            "shape": dataclasses.asdict(shape),
-            "num_targets": num_targets,
-            "hparams": hparams,
-        }
-    )
+    hparams = model_class(name).HParams(**hparams)
+    architecture = Architecture(name, shape, num_targets, hparams)
     training = {"optimizer_state": False}
     return H5Weights(
         *(0, architecture, training, None, pathlib.Path(path), tuple(arrays))

@@ -163,7 +163,7 @@ def _files(root, classes):
             )
         if len(paths) < len(visible):
             ignored = len(visible) - len(paths)
-            print(f"Warning: {ignored} others in {folder} ignored", flush=True)
+            print(f"Warning: {folder}: {ignored} other items are ignored")
         files += [(path, label) for path in paths]
     return files
 

@@ -205,3 +205,17 @@ def test_unsuitable_folders_are_named(tmp_path, counts, expected):
     write_classes(tmp_path, counts)
     with pytest.raises(UserError, match=expected.format(tmp_path)):
         load(tmp_path, Split.TEST)
+
+
+def test_other_files_and_unknown_classes_are_named(tmp_path, capsys):
+    write_classes(tmp_path / "train", {"cat": 2, "dog": 2})
+    write_classes(tmp_path / "test", {"cat": 1})
+    (tmp_path / "train" / "cat" / "scan.tif").write_bytes(b"")
+    load(tmp_path)
+    assert f"{tmp_path}/train/cat: 1 other" in capsys.readouterr().out
+    write_classes(tmp_path / "test", {"Dog": 1})
+    with pytest.raises(UserError, match=f"{tmp_path}/test/Dog"):
+        load(tmp_path)
+    (tmp_path / "train" / "owl").mkdir()
+    with pytest.raises(UserError, match=f"{tmp_path}/train/owl has no images"):
+        load(tmp_path)

@@ -132,7 +132,7 @@ class Checkpoint:
         return self.training.get("optimizer_state", True)
 
     def load(self, model, architecture):
-        """Loads the weights, and the optimizer's state if it is compiled.
+        """Loads the weights and, into a compiled model, the optimizer's state.
 
         Raises:
           UserError: if `architecture` is of another network.

@@ -198,7 +198,7 @@ def test_a_training_evaluates_itself(tmp_path, capsys):
 
 
 def test_an_interrupted_evaluation_is_repeated(done, capsys, monkeypatch):
-    config = small(done, max_steps=9, eval_every=4)
+    config = small(done, max_steps=9, eval_every=4, eval_size=9)
     with signal_at(monkeypatch, 8, signal.SIGTERM), pytest.raises(Interrupted):
         experiment.run(config)
     assert "Total wrong" not in capsys.readouterr().out
@@ -239,7 +239,7 @@ def test_weights_that_are_not_finite_are_not_saved(tmp_path):
 def test_damaged_checkpoints_are_skipped(done, original, capsys):
     (at(done, 6) / WEIGHTS_FILE).write_bytes(b"damaged")
     os.truncate(at(done, 4) / JSON_FILE, 30)
-    experiment.run(evaluating(done))
+    experiment.run(evaluating(done, eval_size=9))
     assert reported_steps(capsys.readouterr().out) == ["2"]
     (done / "train" / ".model.ckpt-7.9.partial").mkdir()
     experiment.run(small(done, max_steps=6, save_step=2))
@@ -263,14 +263,14 @@ def test_validation_beside_training_reports_each_checkpoint_once(tmp_path):
 
 
 def test_continuous_evaluation(done, capsys):
-    experiment.run(evaluating(done, eval_size=30))
+    experiment.run(evaluating(done, eval_size=9))
     assert reported_steps(capsys.readouterr().out) == ["6"]
-    experiment.run(evaluating(done, eval_all=True))
+    experiment.run(evaluating(done, eval_size=9, eval_all=True))
     assert reported_steps(capsys.readouterr().out) == ["2", "4", "6"]
     tags = scalars(done / "test")
     for step in (2, 4, 6):
         wrong = tags["wrong_prediction"][step]
-        assert tags["correct_prediction"][step] + wrong == 360
+        assert tags["correct_prediction"][step] + wrong == 9
     assert (done / "learning_curve.png").exists()
     rows = (done / "test" / "curve.csv").read_text().splitlines()
     assert [row.split(",")[0] for row in rows] == ["step", "2", "4", "6"]

@@ -33,7 +33,7 @@ def run(tmp_path_factory):
     experiment.run(
         Config(
             summary_dir=str(folder),
-            hparams_override=overrides("capsule"),
+            hparams_override=overrides("capsule", class_atoms=2),
             num_targets=2,
             batch_size=8,
             max_steps=2,

@@ -10,16 +10,6 @@ if importlib.util.find_spec("apache_beam") is None:
     collect_ignore.append("input_data/mnist/mnist_shift_beam_test.py")
 
 
-def pytest_addoption(parser):
-    """Adds --kills."""
-    parser.addoption(
-        "--kills",
-        type=int,
-        default=4,
-        help="how often the test of killed trainings kills one",
-    )
-
-
 def pytest_make_parametrize_id(val, argname):
     """Leaves bytes, which differ between processes, out of test names."""
     return argname if isinstance(val, bytes) else None

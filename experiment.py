@@ -18,9 +18,6 @@ from config import Config
 def run(config):
     """Trains or evaluates.
 
-    Args:
-      config: `Config`.
-
     Returns:
       The `Score` of the checkpoint or ensemble that `config.checkpoint` names,
       else None.

@@ -48,12 +48,9 @@ FIGURES = {
 
 
 def draw(names, config, num_examples=None):
-    """Draws figures of the network of a checkpoint.
+    """Draws figures of the network of a checkpoint, by their names.
 
-    Args:
-      names: list of strings in `FIGURES`.
-      config: `Config` with the checkpoint and its data.
-      num_examples: int, examples in each figure, or None for the defaults.
+    `num_examples` is None for the defaults.
 
     Returns:
       Pair of a dict from file name to content and the step of the checkpoint.
@@ -83,13 +80,8 @@ def draw(names, config, num_examples=None):
 def draw_transfer(arguments, config, num_examples=None):
     """Draws the accuracies of several models on single images and on pairs.
 
-    Args:
-      arguments: list of strings NAME=CHECKPOINT.
-      config: `Config` of the data.
-      num_examples: int, pairs in the figure, or None for the default.
-
-    Returns:
-      Dict from file name to content.
+    Takes a list of strings NAME=CHECKPOINT; returns a dict from file name to
+    content.
     """
     from training.checkpoint import open_checkpoint
     from training.evaluate import Evaluator

@@ -44,12 +44,9 @@ def list_files(arguments):
 def predict_files(files, network, prepare, num_targets, unreadable):
     """Predicts files a batch at a time; reports and skips unreadable ones.
 
-    Args:
-      files: list of strings; "-" is standard input.
-      network: `keras.Model`, as of `inference.functional`.
-      prepare: function of a file's content and name that returns an image.
-      num_targets: int, classes to predict.
-      unreadable: list to which the names of unreadable files are added.
+    The file "-" is standard input. `prepare` returns the image of a file's
+    content and name. The names of unreadable files are added to the list
+    `unreadable`.
 
     Yields:
       File, predicted classes [num_targets] and logits [classes].
@@ -88,9 +85,7 @@ def predict_files(files, network, prepare, num_targets, unreadable):
 def print_table(predictions, files, names, num_targets, kind):
     """Prints a header and a row for each file that is predicted.
 
-    `predictions` are those of `predict_files`. `files` are all files, which
-    determine the widths of columns, `names` those of the classes, and `kind`
-    is "length" or "logit".
+    `predictions` are those of `predict_files`; `kind` is "length" or "logit".
     """
     layout = [
         f"<{max(map(len, ('file', *files)))}",

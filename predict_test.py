@@ -76,22 +76,27 @@ def expected_lengths(model, path):
     return model({keys.IMAGES: padded})[keys.LOGITS].numpy()[0]
 
 
-def test_json_of_a_folder_and_export(network, images, tmp_path):
+def test_json_of_standard_input_and_a_folder_and_export(
+    network, images, tmp_path
+):
     model, path = network
     exported = tmp_path / "network.keras"
+    files = [images / "a.png", images / "b" / "c.png"]
     code, output, errors = run(
         f"--checkpoint={path}",
         "--format=json",
         "--class_names=x,y,z",
         f"--export={exported}",
+        "-",
         images,
+        content=files[1].read_bytes(),
     )
     assert code == 1
     bad = [line for line in errors if "text.png" in line]
     assert len(bad) == 1
     documents = [json.loads(line) for line in output.splitlines()]
-    files = [images / "a.png", images / "b" / "c.png"]
-    assert [d["file"] for d in documents] == [str(f) for f in files]
+    assert [d["file"] for d in documents] == ["-", *map(str, files)]
+    files.insert(0, files[1])
     for document, file in zip(documents, files, strict=True):
         lengths = expected_lengths(model, file)
         np.testing.assert_allclose(
@@ -105,16 +110,16 @@ def test_json_of_a_folder_and_export(network, images, tmp_path):
     assert outputs[keys.CAPSULES].shape == (1, 3, 16)
 
 
-def test_a_table_from_standard_input(network, images):
-    model, path = network
-    content = (images / "a.png").read_bytes()
-    code, output, errors = run(f"--checkpoint={path}", "-", content=content)
-    assert (code, errors) == (0, [])
-    header, row = output.splitlines()
-    assert header.split() == ["file", "class", "length", "0", "1", "2"]
-    lengths = expected_lengths(model, images / "a.png")
-    values = [f"{n:.3f}" for n in (lengths[1], *lengths)]
-    assert row.split()[:6] == ["-", "1", *values]
+def test_a_table(capsys):
+    lengths = np.array([[0.1, 0.8, 0.2], [0.4, 0.3, 0.2]])
+    predictions = zip(("a.png", "b.png"), ([1], [0]), lengths, strict=True)
+    predict.print_table(predictions, ["a.png", "b.png"], "xyz", 1, "length")
+    assert capsys.readouterr().out.splitlines() == [
+        "file   class   length        x        y        z",
+        "a.png  y        0.800    0.100    0.800    0.200",
+        "b.png  x        0.400    0.400    0.300    0.200  "
+        "no capsule is longer than 0.5",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_training_and_inference(run, flag):
     override = "--hparams_override=num_prime_capsules=2,conv_channels=2"
     sizes = ("--batch_size=2", "--image_size=20", "--policies=float32")
     rows = run(train_benchmark, override, *sizes, flag)
-    assert [row["network"] for row in rows] == ["convolutions", "ours"]
+    assert [row["network"] for row in rows] == ["convolutions", "capsule"]
     assert rows[0]["of convolutions"] == 1
     assert rows[1]["of convolutions"] > 0
 

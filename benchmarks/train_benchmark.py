@@ -1,12 +1,12 @@
 """Compares the training step of the capsule network with its convolutions.
 
   python -m benchmarks.train_benchmark --inference --json=inference.json
-  python -m benchmarks.train_benchmark --networks=ours,shared_capsule,pooling
+  python -m benchmarks.train_benchmark --networks=capsule,shared_capsule,pooling
 
-Networks: "convolutions" are only the two convolutions, with a mean square as
-loss and plain gradient descent: the speed if all else took no time. "ours" is
-the capsule model with decoder, losses, metrics and Adam; others are models
-with their default hyper-parameters. --inference compares predictions instead.
+Networks: "convolutions" are only the two convolutions of the capsule model,
+with a mean square as loss and plain gradient descent: the speed if all else
+took no time. The others are models, with decoder, losses, metrics and Adam.
+--inference compares predictions instead.
 
 Blocks of --steps steps of all networks and dtype policies alternate in one
 process. The column "of convolutions" is the speed relative to the network
@@ -20,7 +20,6 @@ import numpy as np
 from benchmarks import utils
 from input_data import features as keys
 from layers.network import KERNEL_SIZE, PRIMARY_STRIDES
-from models.capsule import HParams
 from models.hparams import parse_overrides
 from models.optimizer import compile_model
 from models.registry import build_model, model_class
@@ -30,7 +29,7 @@ NUM_CLASSES = 10
 FLAGS = {
     "inference": False,
     "policies": ("float32", "mixed_bfloat16"),
-    "networks": ("convolutions", "ours"),
+    "networks": ("convolutions", "capsule"),
     "steps": 3,
     "rounds": 9,
     "image_size": 28,
@@ -59,7 +58,10 @@ def make_step(case, flags):
     """A function that trains on a batch, or predicts it with --inference."""
     policy, network = case
     keras.config.set_dtype_policy(policy)
-    hparams = HParams(**parse_overrides(HParams, flags.hparams_override))
+    model_name = "capsule" if network == "convolutions" else network
+    hparams_class = model_class(model_name).HParams
+    overrides = parse_overrides(hparams_class, flags.hparams_override)
+    hparams = hparams_class(**overrides)
     image = (flags.image_size, flags.image_size, flags.depth)
     size = (flags.batch_size, *image)
     images = np.random.default_rng(0).random(size, "float32")
@@ -70,10 +72,7 @@ def make_step(case, flags):
             return lambda: model.predict_on_batch(images)
         return lambda: model.train_on_batch(images, labels)
     shape = keys.ImageShape(*image, NUM_CLASSES)
-    if network == "ours":
-        model = build_model("capsule", shape, 1, hparams)
-    else:
-        model = build_model(network, shape, 1, model_class(network).HParams())
+    model = build_model(network, shape, 1, hparams)
     compile_model(model)
     x = {keys.IMAGES: images, keys.RECONS_LABEL: labels}
     y = {keys.LOGITS: np.eye(NUM_CLASSES)[labels], keys.RECONS: images}

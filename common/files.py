@@ -16,11 +16,8 @@ def atomic_write(path, replace=False):
     """Writes a file or a folder under a temporary name, then renames it.
 
     The content is flushed to disk before the rename. A failure leaves nothing
-    behind; `remove_partial` removes what a killed process left.
-
-    Args:
-      path: path of the file or folder; its parent exists.
-      replace: bool, whether an existing file is replaced, else refused.
+    behind; `remove_partial` removes what a killed process left. Unless
+    `replace`, an existing file is refused.
 
     Yields:
       `pathlib.Path` to write to.

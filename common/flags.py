@@ -204,9 +204,7 @@ def command_line(settings, names=None):
 def run(main, takes_arguments=False):
     """Parses the flags and runs a command; see `exit_on_user_error`.
 
-    Args:
-      main: function of the list of arguments that are not flags.
-      takes_arguments: bool, whether there may be such arguments.
+    `main` takes the list of arguments that are not flags.
     """
     command = sys.argv[0].rpartition("/")[2]
     flags.DEFINE_bool("debug", False, "Whether errors show their traceback.")

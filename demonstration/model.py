@@ -16,11 +16,7 @@ from input_data import registry
 from input_data.images import PAIR_SHIFT
 from input_data.transforms import center, center_of_mass
 from training.evaluate import Evaluator
-from training.inference import (
-    class_names,
-    open_or_pretrained,
-    preparation,
-)
+from training.inference import class_names, open_or_pretrained, preparation
 from training.scores import predicted_classes
 from visualisation.drawing import covered_part, to_rgb, two_colors
 from visualisation.trained_model import TrainedModel
@@ -51,9 +47,6 @@ class DemoModel:
     """A trained capsule network, with test images if its data set is there.
 
     Without `dataset` and `data_dir` only the embedded digits have test images.
-
-    Args:
-      config: `Config` with the checkpoint and the data.
 
     Attributes:
       description: dict that tells the page what the network is.

@@ -8,8 +8,6 @@ import sys
 import pytest
 
 FOLDER = pathlib.Path(__file__).parent
-SHIFT = "mnist/mnist_shift.py"
-NORB = "norb/norb_convert.py"
 AFFNIST = "affnist/affnist_generate.py"
 
 
@@ -25,24 +23,19 @@ def run(folder, script, *flags):
 
 
 @pytest.mark.parametrize(
-    ("script", "flags", "name"),
+    ("script", "flag"),
     [
-        (SHIFT, ["--data_dir=missing"], "missing"),
-        (NORB, ["--data_dir=.", "--output_dir=out"], "--data_dir"),
-        (AFFNIST, ["--output_dir=out", "--data_dir=."], "idx3-ubyte"),
+        ("mnist/mnist_shift.py", "--shift=-1"),
+        ("norb/norb_convert.py", "--novel=lighting"),
+        (AFFNIST, "--copies=0"),
     ],
 )
-def test_a_wrong_flag_or_folder_is_one_line(tmp_path, script, flags, name):
-    result = run(tmp_path, script, *flags)
+def test_a_wrong_flag_is_one_line(tmp_path, script, flag):
+    result = run(tmp_path, script, flag, "--data_dir=.")
+    (message,) = result.stderr.splitlines()
     assert result.returncode == 1
-    (message,) = (
-        line
-        for line in result.stderr.splitlines()
-        if line.startswith(f"{pathlib.Path(script).name}: ")
-    )
-    assert name in message
-    assert "Traceback" not in result.stderr
-    assert not list(tmp_path.iterdir())
+    assert message.startswith(f"{pathlib.Path(script).name}: ")
+    assert flag.partition("=")[0].strip("-") in message
 
 
 @pytest.mark.slow

@@ -34,13 +34,7 @@ RECONS_BY_TARGET = (RECONS, SPARE_RECONS)
 
 @dataclasses.dataclass(frozen=True)
 class ImageShape:
-    """The images and the classes of a data set.
-
-    Attributes:
-      height, width: int, pixels.
-      depth: int, channels.
-      num_classes: int.
-    """
+    """The size of the images, `depth` channels, and the number of classes."""
 
     height: int
     width: int

@@ -149,10 +149,7 @@ def test_crops_are_standardized_and_move_for_evaluation():
     for found, crops in (
         (trained, images[order][:, 1:6, :4]),
         (*pipeline.evaluation_batches(6), images[:6, 2:7, 2:6]),
-        (
-            *pipeline.moved((1, -2)).evaluation_batches(6),
-            images[:6, 3:8, :4],
-        ),
+        (*pipeline.moved((1, -2)).evaluation_batches(6), images[:6, 3:8, :4]),
     ):
         mean = crops.mean(axis=(1, 2, 3), keepdims=True)
         deviation = crops.std(axis=(1, 2, 3), keepdims=True)

@@ -27,10 +27,7 @@ class OverlappingPairs(Pipeline):
     of a shuffled epoch, and the second is uniform among the images of other
     classes. The pairs for evaluation are fixed by the seed.
 
-    Args:
-      data: `LabelledImages`.
-      config: `Config` with shift, pad, seed and eval_size.
-      **spec: other attributes of the `Spec`.
+    `data` are `LabelledImages`, and `spec` has other attributes of the `Spec`.
     """
 
     def __init__(self, data, config, **spec):
@@ -110,11 +107,8 @@ class SeparatePairs(Pipeline):
 
     Image n is paired with image order[n], where the order is random and
     depends on the seed alone; pairs of one class are left out. The target of
-    each object is the pair with the other half black.
-
-    Args:
-      singles: `Pipeline` of images of one object.
-      config: `Config` with pairs, seed and eval_size.
+    each object is the pair with the other half black. `singles` is the
+    `Pipeline` of images of one object.
     """
 
     def __init__(self, singles, config):

@@ -96,8 +96,7 @@ def digits():
 
 
 @pytest.mark.parametrize(
-    ("pairs", "size", "axis"),
-    [("below", (56, 28), 1), ("beside", (28, 56), 2)],
+    ("pairs", "size", "axis"), [("below", (56, 28), 1), ("beside", (28, 56), 2)]
 )
 def test_pairs_are_two_test_images_without_overlap(pairs, size, axis):
     pipeline = load_digits(pairs=pairs)

@@ -131,8 +131,7 @@ def fit(image, shape, data_set, method=None, pad=0, cropped=False):
         with more.
       shape: `features.ImageShape` of the network.
       data_set: `DataSet` that the network was trained on.
-      method: string, how training images were resized, see `resize`; None if
-        they were not.
+      method: how training images were resized, see `resize`, or None.
       pad: int, black pixels added on each side of training images.
       cropped: bool, whether training images were cropped (`distort`).
 
@@ -148,15 +147,11 @@ def fit(image, shape, data_set, method=None, pad=0, cropped=False):
             crop = tf.cast(central_crop(photograph[None], size), tf.float32)
             return tf.image.per_image_standardization(crop)[0].numpy()
         if method or image.shape[:2] != size:
-            before = size_before(size, pad, cropped)
+            # The size before padding and cropping.
+            before = [side + CROP * cropped - 2 * pad for side in size]
             image = resize(image, before, method or "pad")
             image = central_crop(pad_images(image[None], pad), size)[0]
         return unit_range(image).numpy()
-
-
-def size_before(size, pad, cropped):
-    """(height, width) before padding and cropping gave `size`."""
-    return tuple(side + CROP * cropped - 2 * pad for side in size)
 
 
 def center(ink, size, offset=(0, 0), digit_size=DIGIT_SIZE):

@@ -194,28 +194,6 @@ def test_conv_slim_capsule_equals_loops(
     )
 
 
-@pytest.mark.parametrize(
-    ("layer", "input_shape", "weight_shape"),
-    [
-        (layers.Capsule(10, 16), (None, 1152, 8), (1152, 8, 160)),
-        (
-            layers.ConvSlimCapsule(32, 8, 9, strides=2),
-            (None, 20, 20, 1, 256),
-            (9, 9, 256, 256),
-        ),
-    ],
-)
-def test_initial_weights_are_the_references(layer, input_shape, weight_shape):
-    layer.build(input_shape)
-    weights, biases = map(ops.convert_to_numpy, layer.trainable_weights)
-    assert weights.shape == weight_shape
-    assert np.abs(weights).max() <= 0.2  # truncated at two deviations
-    # Standard deviation of a normal distribution truncated at two: 0.8796.
-    np.testing.assert_allclose(weights.std(), 0.08796, rtol=0.01)
-    np.testing.assert_array_equal(biases, np.float32(0.1))
-    assert biases.shape == (layer.num_capsules, layer.num_atoms)
-
-
 @keras.saving.register_keras_serializable(package="tests")
 @dataclasses.dataclass(frozen=True)
 class Sharpened(layers.RoutingRule):

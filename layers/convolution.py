@@ -42,14 +42,8 @@ def convolution(images, kernel, strides, padding: str):
     computed in float32. If the batch size is unknown when TensorFlow traces
     the graph, the graph contains both algorithms and selects one at run time.
 
-    Args:
-      images: tensor [B, H, W, C].
-      kernel: tensor or variable [k, k, C, O].
-      strides: pair of ints.
-      padding: "valid" or "same".
-
-    Returns:
-      Tensor [B, h, w, O].
+    Takes images [B, H, W, C], a kernel [k, k, C, O], which may be a variable, a
+    pair of strides, and "valid" or "same"; returns a tensor [B, h, w, O].
     """
     if not is_on_cpu():
         kernel = ops.cast(kernel, images.dtype)

@@ -63,18 +63,6 @@ def test_losses_are_float32_and_finite_for_large_bfloat16_logits(name):
     assert np.isfinite(out).all()
 
 
-def test_a_compiled_model_is_saved_and_loaded(tmp_path):
-    capsules = keras.Input((5, 2))
-    lengths = layers.Length()(layers.Capsule(3, 4)(capsules))
-    model = keras.Model(capsules, lengths)
-    model.compile("sgd", loss=layers.margin_loss, run_eagerly=True)
-    x = np.random.default_rng(1).normal(size=(2, 5, 2)).astype("float32")
-    model.fit(x, LABELS, verbose=0)
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    assert loaded.test_on_batch(x, LABELS) == model.test_on_batch(x, LABELS)
-
-
 @pytest.mark.parametrize(
     "loss", [*layers.CLASSIFICATION_LOSSES.values(), layers.reconstruction_loss]
 )
@@ -215,15 +203,6 @@ def test_logits_that_are_not_finite_predict_nothing(value):
     for function in (layers.correct, layers.almost_correct):
         out = ops.convert_to_numpy(function(labels, logits))
         assert out.tolist() == [0, 1]
-
-
-@pytest.mark.parametrize("num_targets", [1, 2])
-def test_equal_logits_predict_the_first_classes(num_targets):
-    logits = np.zeros((1, 12), "float32")
-    first = np.zeros((1, 12), "float32")
-    first[0, :num_targets] = 1
-    out = layers.correct(first, logits, num_targets)
-    assert ops.convert_to_numpy(out).tolist() == [1]
 
 
 @pytest.mark.parametrize("shape", [(2, 4, 4), (1, 4, 4, 1), (2, 4, 4, 3)])

@@ -244,18 +244,6 @@ def test_primary_capsules_are_linear_and_sigmoid():
     np.testing.assert_allclose(activations, sigmoid, atol=1e-5)
 
 
-@pytest.mark.parametrize("stddev", [0.3, 2.0])
-def test_initial_kernels_are_truncated_at_two_deviations(stddev):
-    for layer in (
-        layers.ConvMatrixCapsules(8, 3, kernel_stddev=stddev),
-        layers.ClassMatrixCapsules(64, kernel_stddev=stddev),
-    ):
-        build(layer, (1, 3, 3, 8))
-        kernel = ops.convert_to_numpy(layer.kernel)
-        assert np.abs(kernel).max() <= 2 * stddev
-        assert kernel.std() == pytest.approx(0.88 * stddev, rel=0.05)
-
-
 @pytest.mark.parametrize(("size", "padding"), [(4, "VALID"), (6, "FULL")])
 def test_larger_kernels_and_unknown_padding_are_errors(size, padding):
     with pytest.raises(ValueError, match="exceeds|must be"):

@@ -28,7 +28,9 @@ def small_network(**arguments):
 
 def compiled(**arguments):
     network = small_network(**arguments)
-    network.compile("adam", loss=layers.margin_loss, metrics=["accuracy"])
+    network.compile(
+        "adam", layers.margin_loss, metrics=["accuracy"], run_eagerly=True
+    )
     return network
 
 
@@ -149,7 +151,7 @@ def test_frozen_layers_stay_frozen(tmp_path):
     network = compiled()
     for layer in (network.get_layer("conv1"), network.decoder.dense[0]):
         layer.trainable = False
-    network.compile("adam", loss=layers.margin_loss)
+    network.compile("adam", loss=layers.margin_loss, run_eagerly=True)
     network.fit(X, ONE_HOT, verbose=0)
     loaded = save_and_load(network, tmp_path)
     paths = [w.path for w in network.trainable_weights]

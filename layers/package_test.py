@@ -37,9 +37,7 @@ def capsule_layers():
     """The package by the name under which it is installed."""
     name, folder = "capsule_layers", FOLDER
     spec = importlib.util.spec_from_file_location(
-        name,
-        folder / "__init__.py",
-        submodule_search_locations=[str(folder)],
+        name, folder / "__init__.py", submodule_search_locations=[str(folder)]
     )
     registered = dict(keras.saving.get_custom_objects())
     package = importlib.util.module_from_spec(spec)

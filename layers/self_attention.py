@@ -13,14 +13,7 @@ import math
 import keras
 from keras import ops
 
-from .utils import (
-    EPSILON,
-    Layer,
-    Tensor,
-    is_exporting,
-    mask_out,
-    slice_axis,
-)
+from .utils import EPSILON, Layer, Tensor, is_exporting, mask_out, slice_axis
 
 
 def exponential_squash(capsules: Tensor) -> Tensor:

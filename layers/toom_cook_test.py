@@ -3,13 +3,7 @@ import pytest
 from keras import ops
 
 from layers.convolution_test import convolution_by_loops, gradients_by_loops
-from layers.toom_cook import (
-    Plan,
-    _powers,
-    axes,
-    points,
-    toom_cook_convolution,
-)
+from layers.toom_cook import Plan, _powers, axes, points, toom_cook_convolution
 from testing.gradients import value_and_gradients
 
 RNG = np.random.default_rng(5)
@@ -119,11 +113,3 @@ def test_bfloat16_is_as_exact_as_its_numbers():
     error = ops.convert_to_numpy(ops.cast(value, "float32")) - expected
     # Half of the last of 8 bits is 0.2%: a few such roundings.
     assert np.linalg.norm(error) < 0.007 * np.linalg.norm(expected)
-
-
-def test_there_are_one_and_many_tiles():
-    one, many, mixed = plans((16, 13), 3, 1, "valid")
-    assert one.tiles == 1
-    assert many.rows.tiles > 1
-    assert many.columns.tiles > 1
-    assert mixed.rows.tiles > mixed.columns.tiles == 1

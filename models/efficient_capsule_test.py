@@ -3,11 +3,7 @@ import pytest
 from keras import ops
 
 from input_data import features as keys
-from models.efficient_capsule import (
-    EfficientCapsuleModel,
-    HParams,
-    layout,
-)
+from models.efficient_capsule import EfficientCapsuleModel, HParams, layout
 from models.models_test import SMALL, example_batch
 from models.optimizer import compile_model
 from models.registry import build_model

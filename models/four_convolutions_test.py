@@ -8,7 +8,7 @@ from keras import ops
 from input_data import features as keys
 from input_data.features import ImageShape
 from models.models_test import example_batch
-from models.registry import build_model, model_class
+from models.registry import build_model
 from testing import numpy_oracle
 from testing.small_models import small_hparams
 
@@ -113,12 +113,3 @@ def test_the_loss_is_the_authors(name):
     present = y[keys.LOGITS] * np.maximum(0, 0.9 - p) ** 2
     absent = 0.25 * (1 - y[keys.LOGITS]) * np.maximum(0, p - 0.1) ** 2
     np.testing.assert_allclose(loss, (present + absent).mean(), rtol=1e-5)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_rate_does_not_decay(name):
-    hparams = small_hparams(name)
-    assert model_class(name).make_optimizer(hparams).epsilon == 1e-7
-    assert float(model_class(name).make_schedule(hparams)(10**6)) == np.float32(
-        0.001
-    )

@@ -14,10 +14,7 @@ SMALLEST = keys.ImageShape(17, 17, 1, 2)
 
 def small_model(**values):
     return build_model(
-        "matrix_capsule",
-        SMALLEST,
-        1,
-        small_hparams("matrix_capsule", **values),
+        "matrix_capsule", SMALLEST, 1, small_hparams("matrix_capsule", **values)
     )
 
 

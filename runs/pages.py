@@ -26,12 +26,10 @@ _COLUMNS = (
 
 
 def markdown(head, rows, padded=False):
-    """A table in Markdown; missing cells at the end of a row are empty.
+    """A table in Markdown of strings, numbers and None.
 
-    Args:
-      head: list of strings.
-      rows: list of lists of strings, numbers and None.
-      padded: bool, whether all cells of a column have the same width.
+    Missing cells at the end of a row are empty. If `padded`, all cells of a
+    column have the same width.
     """
     lines = [[_text(value) for value in row] for row in (head, *rows)]
     lines = [line + [""] * (len(head) - len(line)) for line in lines]
@@ -85,11 +83,7 @@ def _error_curve(run):
 
 
 def comparison_table(models):
-    """The table of a comparison in Markdown, for a terminal too.
-
-    Args:
-      models: dict from name to the model's entry in comparison.json.
-    """
+    """A Markdown table of the models in comparison.json, for terminals too."""
     rows = [_comparison_row(name, model) for name, model in models.items()]
     return markdown(list(rows[0]), [row.values() for row in rows], padded=True)
 

@@ -89,9 +89,7 @@ class Settings:
 def reproduce(names, settings):
     """Does the runs of experiments that have no result yet.
 
-    Args:
-      names: list of strings; all stands for every experiment with data.
-      settings: `Settings`.
+    The name all stands for every experiment with data.
     """
     for name in names:
         require_known("experiment", name, ["all", *EXPERIMENTS])

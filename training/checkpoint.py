@@ -148,13 +148,8 @@ class Checkpoint:
     def check_same_data(self, config, spec):
         """Refuses evaluation on images that may have been trained on.
 
-        Args:
-          config: `Config` of the job that uses the checkpoint.
-          spec: `features.Spec` of its images.
-
-        Raises:
-          UserError: if the same data set is split otherwise, or its classes
-            have other names.
+        Raises UserError if the data set of `config` and `spec` is the same but
+        split otherwise, or its classes have other names.
         """
         recorded = {**self.training, "class_names": _nfc(self.class_names)}
         names = _nfc(spec.class_names)
@@ -209,14 +204,12 @@ def find_all(directory):
 def open_checkpoint(path):
     """Opens a checkpoint and verifies its checksums.
 
-    Args:
-      path: path of a checkpoint; of the --summary_dir of a training or its
-        folder train, for the newest; the prefix of a TF1 checkpoint; or an
-        HDF5 file of weights, see `h5_weights`.
+    The path is that of a checkpoint; of the --summary_dir of a training or its
+    folder train, for the newest; the prefix of a TF1 checkpoint; or an HDF5
+    file of weights, see `h5_weights`.
 
     Returns:
-      `Checkpoint`, also for an HDF5 file, or
-      `tf1_checkpoint.Tf1Checkpoint` with the same methods.
+      `Checkpoint`, or `tf1_checkpoint.Tf1Checkpoint` with the same methods.
 
     Raises:
       DamagedError: if files are missing or damaged.
@@ -256,18 +249,10 @@ def open_checkpoint(path):
 
 
 def latest_valid(directory, quarantine=False):
-    """Opens the newest checkpoint that is not damaged.
+    """The newest `Checkpoint` that is not damaged, or None.
 
-    Args:
-      directory: path.
-      quarantine: bool, whether to rename damaged newer ones, so that their
-        steps can be saved again.
-
-    Returns:
-      `Checkpoint`, or None if there is none.
-
-    Raises:
-      UserError: with `quarantine`, if all checkpoints are damaged.
+    With `quarantine` it renames damaged newer ones, so that their steps can be
+    saved again, and raises UserError if all are damaged.
     """
     damaged = []
     for _, path in reversed(find_all(directory)):
@@ -286,13 +271,9 @@ def latest_valid(directory, quarantine=False):
 
 
 def save(directory, model, checkpoint, keep=0):
-    """Writes the checkpoint of a step.
+    """Writes the weights of a compiled model and its `Checkpoint`.
 
-    Args:
-      directory: path of an existing folder.
-      model: compiled `keras.Model`.
-      checkpoint: `Checkpoint` without a path.
-      keep: int, number of newest checkpoints to keep; 0 keeps all.
+    It removes all but the newest `keep` checkpoints, unless that is 0.
 
     Returns:
       The path of the checkpoint.

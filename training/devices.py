@@ -32,11 +32,8 @@ _SHUTDOWN_TIMEOUT = 60
 def use(config):
     """Selects the devices; must be entered before any is used.
 
-    Yields:
-      `OneDevice` or one of its subclasses.
-
-    Raises:
-      UserError: if there are no such devices, or the backend cannot use them.
+    Yields `OneDevice` or one of its subclasses. Raises UserError if there are
+    no such devices, or the backend cannot use them.
     """
     backend = keras.backend.backend()
     num_processes = config.num_processes or int(
@@ -266,11 +263,7 @@ def _predict_fn_on_tensorflow(model):
 
 
 class MirroredDevices(OneDevice):
-    """Several devices of one machine, on TensorFlow.
-
-    Args:
-      devices: list of logical devices.
-    """
+    """Several logical devices of one machine, on TensorFlow."""
 
     def __init__(self, devices):
         tf.get_logger().setLevel("WARNING")  # it logs every collective

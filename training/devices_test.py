@@ -240,11 +240,7 @@ def test_mixed_precision(tmp_path):
 
 @pytest.mark.parametrize(
     "settings",
-    [
-        {"device": "gpu:7"},
-        {"num_gpus": 64},
-        {"num_processes": 2},
-    ],
+    [{"device": "gpu:7"}, {"num_gpus": 64}, {"num_processes": 2}],
     ids=str,
 )
 def test_missing_devices_are_named(settings):

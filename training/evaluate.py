@@ -33,10 +33,6 @@ class Evaluator:
     are not given come from the checkpoint, too. A TF1 checkpoint describes
     nothing, so that all of it comes from the settings.
 
-    Args:
-      config: `Config`.
-      strategy: `devices.OneDevice`, the default, or one of its subclasses.
-
     Attributes:
       model: `keras.Model` of the last checkpoint.
     """
@@ -49,11 +45,7 @@ class Evaluator:
         self.model = None
 
     def settings_for(self, opened):
-        """The `Config` for a checkpoint.
-
-        Raises:
-          UserError: if no data set is known.
-        """
+        """The `Config` for a checkpoint; UserError if it has no data set."""
         config = self._config.with_defaults_from(opened.training)
         if config.dataset is None and config.data_dir is None:
             raise UserError(
@@ -65,14 +57,10 @@ class Evaluator:
         return config
 
     def load(self, opened):
-        """The network and the data of a `Checkpoint` or `Tf1Checkpoint`.
+        """The network and the `Pipeline` of a checkpoint.
 
-        Returns:
-          Pair of the `keras.Model` with the weights, which the next call may
-          change, and the `Pipeline`.
-
-        Raises:
-          UserError: if the checkpoint does not fit the settings or the data.
+        The next call may change the weights. Raises UserError if the checkpoint
+        does not fit the settings or the data.
         """
         config = self.settings_for(opened)
         if config not in self._pipelines:
@@ -199,12 +187,7 @@ def evaluate_checkpoints(config, strategy):
 
 @contextlib.contextmanager
 def evaluations(config, strategy):
-    """A context in which checkpoints are evaluated and reported.
-
-    Yields:
-      Function that evaluates the checkpoint at a path and returns it, a
-      `Checkpoint`.
-    """
+    """Yields a function that evaluates and reports a checkpoint, by its path."""
     evaluator = Evaluator(config, strategy)
     with Results(config, strategy) as results:
 

@@ -10,6 +10,7 @@ import pytest
 
 from common.errors import UserError
 from config import Config
+from testing import numpy_oracle
 from training import checkpoint
 from training.evaluate import Evaluator
 
@@ -85,11 +86,6 @@ def convolution(images, kernel, bias, strides=1):
     )
 
 
-def squash(s):
-    squared = (s**2).sum(-1, keepdims=True)
-    return s * np.sqrt(squared) / (1 + squared)
-
-
 def test_network_of_capsnet_keras(tmp_path):
     types, atoms, class_atoms = 2, 4, 3
     capsules = 6 * 6 * types
@@ -110,16 +106,14 @@ def test_network_of_capsnet_keras(tmp_path):
     primary = convolution(
         np.maximum(hidden, 0), *list(arrays.values())[2:4], strides=2
     )
-    primary = squash(primary.reshape(2, capsules, atoms))
+    primary = numpy_oracle.squash(primary.reshape(-1, atoms))
     votes = np.einsum(
-        "oiAa,bia->bioA", arrays["digitcaps/digitcaps/W"], primary
+        "oiAa,bia->bioA",
+        arrays["digitcaps/digitcaps/W"],
+        primary.reshape(2, capsules, atoms),
     )
-    logits = np.zeros(votes.shape[:3])
-    for _ in range(3):
-        couplings = np.exp(logits)
-        couplings /= couplings.sum(2, keepdims=True)
-        outputs = squash(np.einsum("bio,bioA->boA", couplings, votes))
-        logits = logits + np.einsum("bioA,boA->bio", votes, outputs)
+    no_biases = np.zeros((2, 10, class_atoms))
+    outputs = numpy_oracle.routing(votes, no_biases, 3, leaky=False)
 
     architecture, found, pixels = lengths_of(
         tmp_path / "trained_model.h5", images
@@ -179,20 +173,17 @@ def test_network_of_efficient_capsnet(tmp_path):
         )
         hidden = (np.maximum(hidden, 0) - mean) / np.sqrt(variance + 1e-3)
         hidden = hidden * gamma + beta
-    kernel = arrays["CapsNet/conv2d_13/kernel"][:, :, 0]
-    primary = (hidden * kernel).sum((1, 2)) + arrays["CapsNet/conv2d_13/bias"]
 
-    def exponential_squash(s):
-        norm = np.linalg.norm(s, axis=-1, keepdims=True)
-        return (1 - np.exp(-norm)) * s / norm
+    def copies(name):
+        return np.stack([arrays[f"CapsNet/{name}"]] * 2)
 
-    primary = exponential_squash(primary.reshape(2, 3, 2))
-    votes = np.einsum("bia,oiaA->boiA", primary, arrays["CapsNet/digit_caps/W"])
-    attention = np.einsum("boiA,bokA->boi", votes, votes) / np.sqrt(4)
-    couplings = np.exp(attention)
-    couplings /= couplings.sum(1, keepdims=True)
-    couplings += arrays["CapsNet/digit_caps/b"][..., 0]
-    outputs = exponential_squash(np.einsum("boi,boiA->boA", couplings, votes))
+    kernel, bias = (
+        copies("conv2d_13/kernel")[..., 0, :],
+        copies("conv2d_13/bias"),
+    )
+    primary = numpy_oracle.depthwise_capsule(hidden, kernel, bias, 2)
+    weights, biases = copies("digit_caps/W"), copies("digit_caps/b")[..., 0]
+    outputs = numpy_oracle.self_attention_capsule(primary, weights, biases)
 
     architecture, found, pixels = lengths_of(
         tmp_path / "efficient_capsnet_MNIST.h5", images

@@ -36,11 +36,7 @@ def open_or_pretrained(path):
 
 
 def load_network(path):
-    """Loads a checkpoint of this project, not of TF1.
-
-    Returns:
-      Pair of a `keras.Model`, as of `functional`, and the `Checkpoint`.
-    """
+    """The `functional` network and the `Checkpoint` at a path, not of TF1."""
     opened = open_or_pretrained(path)
     architecture = opened.architecture
     if architecture is None:
@@ -66,10 +62,6 @@ def functional(model, shape):
     It consists of layers and operations of Keras and of `layers`, so that a
     file of it needs nothing else of this project to be loaded.
 
-    Args:
-      model: `models.classifier.Classifier`.
-      shape: `features.ImageShape`.
-
     Returns:
       `keras.Model` that takes images [B, H, W, C], prepared as in training,
       and returns the outputs of `model` without labels: logits, capsules and
@@ -84,12 +76,9 @@ def functional(model, shape):
 def preparation(training, shape, data_set, num_targets):
     """Returns a function that turns image files into inputs of a network.
 
-    Args:
-      training: dict with the `image_size`, `resize`, `pad` and `distort` of the
-        training, as checkpoints record them; each may be missing or None.
-      shape: `features.ImageShape` of the network.
-      data_set: `registry.DataSet` that the network was trained on.
-      num_targets: int, objects in its images.
+    `training` is a dict with the `image_size`, `resize`, `pad` and `distort` of
+    the training, as checkpoints record them; each may be missing or None.
+    `shape`, `data_set` and `num_targets` are those of the network.
 
     Returns:
       Function of the content of a file (bytes), its name, and whether to turn

@@ -16,23 +16,12 @@ from common.startup import commit
 from layers.utils import is_on_cpu
 from training.inference import functional
 
-_NOT_COUNTED = (
-    keras.layers.BatchNormalization,
-    keras.layers.GroupNormalization,
-    keras.layers.LayerNormalization,
-)
-
 
 def write(path, config, model, shape, seconds, images_per_second):
     """Writes run.json.
 
-    Args:
-      path: path of the file, which may exist.
-      config: `Config`.
-      model: the trained `models.classifier.Classifier`.
-      shape: its `features.ImageShape`.
-      seconds: float, training time, including that before resumes.
-      images_per_second: float, in the last run; None if it had no steps.
+    `seconds` include those before resumes; `images_per_second` are those of the
+    last run, None if it had no steps.
     """
     weights, weights_of_decoder = (
         sum(math.prod(w.shape) for w in part.trainable_weights) if part else 0
@@ -83,7 +72,8 @@ def _multiply_adds(layer):
     if isinstance(layer, (keras.layers.Conv2D, keras.layers.Dense)):
         positions = layer.compute_output_shape(input_shape)[1:-1]
         return math.prod(positions) * math.prod(layer.kernel.shape)
-    return 0 if isinstance(layer, _NOT_COUNTED) else None
+    is_normalization = all(len(weight.shape) == 1 for weight in layer.weights)
+    return 0 if is_normalization else None
 
 
 def peak_megabytes():

@@ -48,15 +48,10 @@ def test_published_networks(name, expected, millions):
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
-def test_every_model_is_counted_with_any_number_of_targets(name):
+def test_every_model_is_counted(name):
     shape = ImageShape(18, 20, 2, 3)
-    one, two = (
-        multiply_adds(
-            build_model(name, shape, targets, small_hparams(name)), shape
-        )
-        for targets in (1, 2)
-    )
-    assert one == two > 1000
+    model = build_model(name, shape, 2, small_hparams(name))
+    assert multiply_adds(model, shape) > 1000
 
 
 def test_types_of_input_capsules_share_a_kernel():

@@ -18,12 +18,9 @@ class Results(contextlib.ExitStack):
     """A context in which evaluations are reported.
 
     With --format=json standard output has one document per line and nothing
-    else; what else is printed goes to standard error.
-
-    Args:
-      config: `Config`. With a `summary_dir` results also go to its folder
-        test, or validation for held-out training images.
-      strategy: `devices.OneDevice` or a subclass; the first process writes.
+    else; what else is printed goes to standard error. With --summary_dir the
+    first process also writes to its folder test or, with --validate,
+    validation.
     """
 
     def __init__(self, config, strategy):
@@ -39,13 +36,10 @@ class Results(contextlib.ExitStack):
             self.enter_context(contextlib.redirect_stdout(sys.stderr))
 
     def report(self, title, predictions, opened=None, step=None):
-        """Reports one evaluation.
+        """Reports `Predictions`, with a title before the counts.
 
-        Args:
-          title: string before the counts.
-          predictions: `Predictions`.
-          opened: the `Checkpoint` that was evaluated; None for an ensemble.
-          step: int, that of the summaries; None to write no files.
+        `opened` is their `Checkpoint`, None for an ensemble; `step` is that of
+        the summaries, None to write no files.
         """
         spec = predictions.pipeline.spec
         kind = "held-out" if self._config.validate else "test"

@@ -113,12 +113,6 @@ def test_score_of_one_and_two_targets():
     assert score(two, logits, 2) == Score(3, 1, 3, 0)
 
 
-def test_logits_that_are_not_finite_are_wrong():
-    logits = np.array([[np.nan, np.nan], [0.9, 0.1], [np.inf, 0.0]])
-    labels = np.eye(2)[[0, 0, 0]]
-    assert score(labels, logits, 1) == Score(3, 1, 1, 1)
-
-
 def test_text_of_pairs():
     labels = np.array([[1, 0, 1]] * 4)
     logits = np.array(

@@ -19,15 +19,10 @@ _NUM_BUCKETS = 30
 _NUM_IMAGES = 10
 # Names of the weights of Keras' layers, and the reference's.
 _LEAVES = {"kernel": "weights", "bias": "biases"}
-_CURVE_COLUMNS = "step,loss,accuracy"
 
 
 class SummaryWriter:
-    """Writes summaries to one directory.
-
-    Args:
-      directory: path, `<summary_dir>/train` or another folder beside it.
-    """
+    """Writes summaries to one directory."""
 
     def __init__(self, directory):
         self._directory = pathlib.Path(directory)
@@ -145,7 +140,7 @@ class Curve:
 
     def _rewrite(self):
         self._rows = dict(sorted(self._rows.items()))
-        lines = [_CURVE_COLUMNS, *self._rows.values()]
+        lines = ["step,loss,accuracy", *self._rows.values()]
         write_file(self._path, "".join(f"{line}\n" for line in lines))
 
     def add(self, step, loss, accuracy):

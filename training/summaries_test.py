@@ -29,8 +29,7 @@ def written(folder, write):
 def test_histograms_equal_those_of_tensorflow(tmp_path, shape):
     values = np.random.default_rng(0).normal(size=shape).astype("float32")
     ours = written(
-        tmp_path / "ours",
-        lambda: summaries._write_histogram("a/b", values, 7),
+        tmp_path / "ours", lambda: summaries._write_histogram("a/b", values, 7)
     )
     theirs = written(
         tmp_path / "theirs", lambda: tf.summary.histogram("a/b", values, 7)
@@ -137,22 +136,3 @@ def test_reconstructions_stand_under_their_targets(tmp_path):
                     place.astype(int) - as_bytes(expected[number])[..., 0]
                 )
                 assert abs(difference).max() <= 1
-
-
-def test_training_scalars():
-    logs = {
-        "batch_classification_cost": 0.5,
-        "loss": 0.75,
-        "accuracy": 0.5,
-        "almost_accuracy": 0.75,
-        "reconstruction_error": 9.0,
-    }
-    assert summaries.training_scalars(logs, 8) == {
-        "batch_classification_cost": 0.5,
-        "loss": 0.75,
-        "total_loss": 0.75,
-        "accuracy": 0.5,
-        "correct_prediction_batch": 4,
-        "almost_correct_batch": 6,
-        "reconstruction_error": 9.0,
-    }

@@ -28,13 +28,8 @@ def train(config, strategy, evaluate=None):
     """Trains to `max_steps`, from the newest checkpoint if there is one.
 
     Checkpoints and event files go to `<summary_dir>/train`. SIGTERM, Ctrl-C
-    and SIGHUP end the training after a step, which is saved.
-
-    Args:
-      config: `Config`.
-      strategy: `devices.OneDevice` or one of its subclasses.
-      evaluate: function of the path of a checkpoint, called every
-        `eval_every` steps and after the last.
+    and SIGHUP end the training after a step, which is saved. With `eval_every`
+    the function `evaluate` is called with the path of a checkpoint.
 
     Raises:
       UserError: for settings, data or checkpoints that cannot be used, and if

@@ -51,11 +51,8 @@ def covered_part(model, size):
     """The part of an image that a map of couplings covers.
 
     Each value covers as many pixels as there are from one position to the
-    next, around the center of its capsules' receptive field.
-
-    Args:
-      model: `models.classifier.Classifier`.
-      size: (height, width) of the image.
+    next, around the center of its capsules' receptive field. `size` is the
+    (height, width) of the image.
 
     Returns:
       Dict with top, left, height and width in pixels.

@@ -23,12 +23,8 @@ _COLUMNS = 5
 def confusion_matrix_png(matrix, names, title):
     """A PNG file of a confusion matrix; None above `MAX_CLASSES` classes.
 
-    The color of a cell is its share of the sum of its row.
-
-    Args:
-      matrix: float array [classes, classes], rows are labels.
-      names: list of strings, the classes.
-      title: string.
+    Rows of the matrix, float [classes, classes], are labels. The color of a
+    cell is its share of the sum of its row.
     """
     if len(names) > MAX_CLASSES:
         return None
@@ -60,10 +56,7 @@ def confusion_matrix_png(matrix, names, title):
 def wrong_predictions_png(predictions, wrong, title):
     """A PNG file of the first wrongly predicted images; None without any.
 
-    Args:
-      predictions: `training.scores.Predictions`.
-      wrong: ascending indices of the wrong examples.
-      title: string.
+    `wrong` are the ascending indices of the wrong examples.
     """
     if not len(wrong):
         return None

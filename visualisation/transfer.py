@@ -21,42 +21,24 @@ MEASURES = {
 def make(runs, first, pairs, seed, num_examples):
     """Draws accuracies, and the predictions for the first pairs.
 
-    Args:
-      runs: dict from a model's name to a list of its runs, each a dict with
-        the `counts` of "single" images and "pairs".
-      first: dict from a model's name to the `training.scores.Predictions`
-        of its first run for pairs.
-      pairs: string, "below" or "beside".
-      seed: int, of the pairs.
-      num_examples: int, pairs to draw.
+    The keys of both dicts are names of models: `runs` has lists of runs, each a
+    dict with the `counts` of "single" images and "pairs", and `first` the
+    `training.scores.Predictions` of the first run for pairs. `num_examples` is
+    the number of pairs to draw.
 
-    Returns:
-      Dict from file name to content.
+    Returns a dict from file name to content.
     """
     one = next(iter(first.values()))
-    examples = [
-        {"labels": np.flatnonzero(labels).tolist(), "predictions": {}}
-        for labels in one.labels[:num_examples]
-    ]
-    verdicts, wrong = [], []
-    for name, run in first.items():
-        for number, example in enumerate(examples):
-            logits = run.logits[number]
-            classes = run.classes[number].tolist()
-            example["predictions"][name] = [
-                [c, float(logits[c])] for c in classes
-            ]
-            if sorted(classes) != example["labels"]:
-                wrong.append(len(verdicts))
-            verdicts.append(verdict(run, number))
+    numbers = range(min(num_examples, len(one.labels)))
+    shown = [(run, number) for run in first.values() for number in numbers]
+    wrong = [i for i, (run, number) in enumerate(shown) if number in run.wrong]
     title = f"Trained on one object, tested on two ({pairs}): {one.dataset}"
-    images = images_at(one.pipeline, range(len(examples)))
+    images = images_at(one.pipeline, numbers)
     results = {
         "dataset": one.dataset,
         "pairs": pairs,
         "seed": seed,
         "runs": runs,
-        "examples": examples,
     }
     return {
         "transfer.json": json.dumps(results, indent=1),
@@ -65,7 +47,7 @@ def make(runs, first, pairs, seed, num_examples):
             images * len(first),
             len(images),
             title,
-            verdicts,
+            [verdict(run, number) for run, number in shown],
             list(first),
             wrong,
         ),

@@ -33,7 +33,7 @@ def run(tmp_path_factory):
     experiment.run(
         Config(
             summary_dir=str(folder),
-            hparams_override=overrides("capsule"),
+            hparams_override=overrides("capsule", class_atoms=2),
             num_targets=2,
             batch_size=8,
             max_steps=2,
@@ -46,12 +46,12 @@ def run(tmp_path_factory):
 def test_figures_of_a_checkpoint(run, tmp_path):
     _, path = run
     config = Config(train=False, checkpoint=path, eval_size=60)
-    files, step = figures.draw(figures.FIGURES, config, num_examples=2)
+    files, step = figures.draw(figures.FIGURES, config, num_examples=1)
     assert step == 2
     assert {"routing.png", "routing_entropy.png", "multimnist.png"} < set(files)
     for name, content in files.items():
         if name.endswith(".png"):
-            assert min(size_of(content)) > 50
+            assert min(size_of(content)) >= 36
     figures.write_summaries(tmp_path, files, step)
     written = {p.name for p in (tmp_path / "figures").iterdir()}
     assert {"capsules.tsv", "projector_config.pbtxt", "sprite.png"} < written
@@ -71,7 +71,6 @@ def test_transfer(tmp_path):
     assert results["pairs"] == "below"
     assert len(results["runs"]["a"]) == 2
     assert results["runs"]["a"][0]["pairs"]["num_examples"] == 90
-    assert [len(e["labels"]) for e in results["examples"]] == [2, 2, 2]
     for name in ("transfer_accuracy.png", "transfer_pairs.png"):
         assert min(size_of(files[name])) > 50
     with pytest.raises(UserError, match="a=x"):

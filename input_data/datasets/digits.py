@@ -22,18 +22,12 @@ def load(split, config):
 def read_split(split):
     """The images and labels of one split, as `LabelledImages`."""
     with np.load(FILE, allow_pickle=False) as arrays:
-        data = LabelledImages(
-            _enlarge(arrays["images"]), arrays["labels"], NUM_CLASSES
-        )
+        # [N, 8, 8], gray levels 0 to 16.
+        pixels = arrays["images"][..., np.newaxis] * (255.0 / 16)
+        labels = arrays["labels"]
+    # As in MNIST, a digit fills the central 20x20 of 28x28 pixels.
+    border = ((0, 0), (4, 4), (4, 4), (0, 0))
+    images = np.pad(np.rint(enlarge(pixels)).astype(np.uint8), border)
+    data = LabelledImages(images, labels, NUM_CLASSES)
     data = data[-NUM_TEST:] if split is Split.TEST else data[:-NUM_TEST]
     return select(split, data, NUM_TEST)
-
-
-def _enlarge(images):
-    """[N, 8, 8] gray levels 0 to 16 -> uint8 [N, 28, 28, 1].
-
-    As in MNIST, a digit fills the central 20x20 pixels.
-    """
-    pixels = images[..., np.newaxis] * (255.0 / 16)
-    border = ((0, 0), (4, 4), (4, 4), (0, 0))
-    return np.pad(np.rint(enlarge(pixels)).astype(np.uint8), border)

@@ -85,8 +85,7 @@ def read_split(split, data_dir, tfds_name="mnist"):
     paths = [find(data_dir, name, f"{name}.gz", hint=hint) for name in names]
     images, labels = _read_idx(paths[0], 3), _read_idx(paths[1], 1)
     return select(
-        split,
-        labelled_images(paths[0], images[..., None], labels, NUM_CLASSES),
+        split, labelled_images(paths[0], images[..., None], labels, NUM_CLASSES)
     )
 
 
@@ -109,11 +108,6 @@ def single_names(split, shift):
         f"{split.value}_{shift}shifted_mnist.tfrecords",
     )
     return list(dict.fromkeys(names))
-
-
-def pairs_name(split, shift):
-    """The file name of pairs, without the number of a shard."""
-    return f"multi{split.value}_{shift}shifted_mnist.tfrecords"
 
 
 def shard_names(name, count):

@@ -72,8 +72,7 @@ def test_damaged_files_are_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["no_such_set", "mnist/no_such_config", "mnist:99.0.0", "smallnorb"],
+    "name", ["no_such_set", "mnist/no_such_config", "mnist:99.0.0", "smallnorb"]
 )
 def test_unknown_and_unsuitable_sets_are_named(tmp_path, name, monkeypatch):
     # smallnorb, if it could be downloaded, has no feature "label".

@@ -47,8 +47,6 @@ def generate(job, num_workers=1):
             pass
     (first, *_), (last, *_) = shards[0], shards[-1]
     print(f"{len(shards)} files, {first} to {last.name}")
-    if not job.multi_targets and job.shift and "test" in job.split:
-        print("Note: readers expect --shift=0 of single test digits")
 
 
 def _write(job, shards, num_workers):
@@ -83,7 +81,7 @@ def prepare(job):
     if job.multi_targets:
         total = num_images * job.num_pairs
         count = -(-total // job.max_shard) if job.max_shard else 1
-        name = mnist.pairs_name(split, job.shift)
+        name = f"multi{split.value}_{job.shift}shifted_mnist.tfrecords"
         names = mnist.shard_names(name, count)
     else:
         total = num_images * (2 * job.shift + 1) ** 2

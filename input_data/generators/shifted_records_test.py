@@ -104,8 +104,7 @@ def test_an_interrupted_job_continues(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{"seed": 6}, {"pad": 2}, {"max_shard": 0, "num_pairs": 4}],
+    "changes", [{"seed": 6}, {"pad": 2}, {"max_shard": 0, "num_pairs": 4}]
 )
 def test_files_of_other_settings_are_refused(tmp_path, changes):
     shards = changes.get("max_shard", 400)

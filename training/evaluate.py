@@ -187,7 +187,7 @@ def evaluate_checkpoints(config, strategy):
 
 @contextlib.contextmanager
 def evaluations(config, strategy):
-    """Yields a function that evaluates and reports a checkpoint, by its path."""
+    """Yields a function that evaluates and reports the checkpoint of a path."""
     evaluator = Evaluator(config, strategy)
     with Results(config, strategy) as results:
 

@@ -42,7 +42,7 @@ from .self_attention import (
     self_attention,
     self_attention_routing,
 )
-from .self_routing import SelfRoutingCapsules, self_routing
+from .self_routing import SelfRoutingCapsules
 from .vb_routing import ClassVBCapsules, ConvVBCapsules, PrimaryVBCapsules
 from .votes import FormedVotes
 
@@ -87,7 +87,6 @@ __all__ = [
     "routing_couplings",
     "self_attention",
     "self_attention_routing",
-    "self_routing",
     "sigmoid_loss",
     "softmax_loss",
     "spread_loss",

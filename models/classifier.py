@@ -9,7 +9,7 @@ from keras import backend, ops
 import layers
 from input_data import features as keys
 from layers.losses import MeanOverBatch
-from layers.utils import is_mirrored, is_on_cpu
+from layers.utils import batch_normalization, is_mirrored, is_on_cpu
 from models import optimizer
 from models.hparams import BaseHParams
 
@@ -35,6 +35,32 @@ def on_grid(couplings, grid):
     """[iterations, B, .., classes] -> [iterations, B, *grid, classes]."""
     iterations, *_, classes = couplings.shape
     return ops.reshape(couplings, (iterations, -1, *grid, classes))
+
+
+def convolution_block(
+    channels, size, strides, name, padding="VALID", relu=True
+):
+    """Convolution without biases, batch normalization and perhaps relu."""
+    convolution = keras.layers.Conv2D(
+        channels,
+        size,
+        strides,
+        padding.lower(),
+        use_bias=False,
+        data_format="channels_last",
+        kernel_initializer="he_uniform",
+        name="convolution",
+    )
+    relus = [keras.layers.ReLU()] * relu
+    block = [convolution, batch_normalization("norm"), *relus]
+    return keras.Sequential(block, name=name)
+
+
+def cross_entropy(labels, probabilities):
+    """-sum over classes of labels * log(probabilities): float32 [B]."""
+    # The bound keeps the loss finite where probabilities underflow.
+    logarithms = ops.log(ops.maximum(probabilities, 1e-30))
+    return -ops.sum(labels * logarithms, axis=-1)
 
 
 class Classifier(keras.Model):

@@ -64,11 +64,28 @@ def padding(help_text="padding of the convolutions", default="VALID"):
     return field(default, help_text, choices=("VALID", "SAME"), network=True)
 
 
+def weight_decay(default, weights="kernels"):
+    """The factor of `Classifier.decay`."""
+    help_text = f"weight of half the sum of squared {weights}"
+    return field(default, help_text, at_least=0)
+
+
 def loss_type(default="margin"):
     """One of the reference's losses."""
     return field(
         default, "classification loss", choices=tuple(CLASSIFICATION_LOSSES)
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class MatrixHParams(BaseHParams):
+    """Hyper-parameters of networks like that with EM routing, a small one."""
+
+    conv_channels: int = size(64, "channels of the convolution")
+    first_types: int = size(16, "types of the first routed capsules")
+    primary_types: int = size(8, "types of primary capsules")
+    routing: int = size(3, "iterations of the routing")
+    second_types: int = size(16, "types of the second routed capsules")
 
 
 @dataclasses.dataclass(frozen=True)

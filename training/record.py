@@ -17,6 +17,7 @@ from layers.utils import is_on_cpu
 from training.inference import functional
 
 _NOT_COUNTED = (
+    keras.layers.ReLU,
     keras.layers.BatchNormalization,
     keras.layers.GroupNormalization,
     keras.layers.LayerNormalization,
@@ -75,6 +76,8 @@ def multiply_adds(model, shape):
 
 
 def _multiply_adds(layer):
+    if isinstance(layer, keras.Sequential):
+        return sum(_multiply_adds(part) for part in layer.layers)
     input_shape = keras.tree.map_structure(
         lambda tensor: tuple(tensor.shape), layer.input
     )

@@ -24,8 +24,13 @@ from .matrix_capsule import (
     ConvMatrixCapsules,
     PrimaryMatrixCapsules,
 )
-from .network import CapsuleNetwork, CapsuleStack, pretrained
-from .reconstruction import Reconstruction, mask_capsules
+from .network import (
+    CapsuleNetwork,
+    CapsuleStack,
+    Reconstruction,
+    mask_capsules,
+    pretrained,
+)
 from .routing import (
     RoutingRule,
     dynamic_routing,

@@ -11,29 +11,15 @@ import math
 import keras
 from keras import ops
 
-from .em_routing import (
-    POSE_ENTRIES,
-    POSE_SIZE,
-    OverTypes,
-    over_children,
-    over_entries,
-)
+from .em_routing import POSE_ENTRIES, OverTypes, over_children, over_entries
 from .matrix_capsule import VotingLayer
 
 
 def route_together(layers, primary, num_routing):
-    """Routes several layers of capsules at the same time.
+    """The poses of the children `primary` and of all layers, by iteration.
 
     The first iteration goes from layer to layer. Each further one updates all
     layers at once, from the poses of the iteration before.
-
-    Args:
-      layers: list of `InvertedAttentionCapsules`.
-      primary: poses of the children of the first layer, which stay as they are.
-      num_routing: int, number of iterations.
-
-    Returns:
-      For each iteration the list of the poses: primary, first layer, ...
     """
     poses = [primary]
     for layer in layers:
@@ -77,11 +63,11 @@ class InvertedAttentionCapsules(VotingLayer):
             epsilon=1e-5, dtype="float32", name="norm"
         )
         self.norm.build((POSE_ENTRIES,))
-        self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
 
     def _kernel_initializer(self, shape):
-        variance = self.num_capsules / (POSE_SIZE * math.prod(shape[:3]))
-        return keras.initializers.RandomNormal(stddev=math.sqrt(variance))
+        *field, types, rows, _ = shape
+        stddev = math.sqrt(types / (rows * math.prod(field)))
+        return keras.initializers.RandomNormal(stddev=stddev)
 
     def call(self, children, parents=None):
         sums, _ = self._update(children, parents)
@@ -105,7 +91,7 @@ class InvertedAttentionCapsules(VotingLayer):
         if parents:
             shape = (-1, self.num_capsules, POSE_ENTRIES)
             poses = ops.swapaxes(ops.reshape(parents[0], shape), 0, 1)
-            agreement = over_entries(votes, poses / POSE_SIZE)
+            agreement = over_entries(votes, poses / 4)
         couplings = OverTypes(self.num_capsules).normalise(agreement)
         sums = self._by_image(over_children(votes, couplings))
         return ops.swapaxes(sums, -1, -2), self._by_image(couplings)
@@ -113,8 +99,3 @@ class InvertedAttentionCapsules(VotingLayer):
     def compute_output_shape(self, children_shape, parents_shape=None):
         grid = self.grid(children_shape)
         return (children_shape[0], *grid, self.num_capsules, POSE_ENTRIES)
-
-    def compute_output_spec(self, children, parents=None):
-        # Keras cannot infer shapes through blocks of an unknown batch.
-        shape = self.compute_output_shape(children.shape)
-        return keras.KerasTensor(shape, self.compute_dtype)

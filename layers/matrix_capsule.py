@@ -133,6 +133,7 @@ class VotingLayer(WindowLayer):
         self.kernel = self.add_weight(
             shape, self._kernel_initializer(shape), name="weights"
         )
+        self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
 
     def _by_blocks(self, function, poses, *examples, constants=()):
         """Calls a function on blocks of images.
@@ -173,7 +174,7 @@ class VotingLayer(WindowLayer):
         return self._num_votes * POSE_SIZE**3
 
 
-class _EMRoutedLayer(VotingLayer):
+class _EMRoutedLayer(PoseLayer, VotingLayer):
     """Base class of layers with EM routing.
 
     `_make_parents` of a subclass returns the parents over which assignments sum

@@ -9,7 +9,7 @@ import math
 import keras
 from keras import ops
 
-from .utils import WindowLayer, batch_normalization
+from .utils import PoseLayer, WindowLayer, batch_normalization
 from .votes import linear_votes
 
 # Below the rounding error of a sum of activations.
@@ -17,7 +17,7 @@ _EPSILON = 1e-12
 
 
 @keras.saving.register_keras_serializable(package="capsules")
-class SelfRoutingCapsules(WindowLayer):
+class SelfRoutingCapsules(PoseLayer, WindowLayer):
     """Convolutional capsules or class capsules with self-routing.
 
     For the pose u_i and the activation a_i of child i, and parent j of O types,

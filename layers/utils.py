@@ -309,7 +309,7 @@ class PoseLayer(Layer):
         )
 
 
-class WindowLayer(PoseLayer):
+class WindowLayer(Layer):
     """Base of layers whose parents have the children in a `Window`.
 
     Args:

@@ -169,12 +169,16 @@ class Classifier(keras.Model):
     def classification_loss(self, labels, outputs, step):
         """The loss [B] without reconstruction.
 
+        Without a hyper-parameter `loss_type` it is the cross-entropy, and the
+        logits are probabilities.
+
         Args:
           labels: float32 [B, classes], k-hot.
           outputs: dict, the outputs of a call.
           step: int64 [B], steps before this one; None outside of training.
         """
-        loss = layers.CLASSIFICATION_LOSSES[self.hparams.loss_type]
+        loss_type = self.hparams.loss_type
+        loss = layers.CLASSIFICATION_LOSSES.get(loss_type, cross_entropy)
         return loss(labels, outputs[keys.LOGITS])
 
     def reconstruction_loss(self, images, reconstructions):

@@ -23,10 +23,12 @@ class BaseHParams:
       PRESETS: dict from name to a dict of values, for preset=NAME.
       UNUSED: names of the reference's hyper-parameters that this model
         ignores.
+      loss_type: the classification loss, None or a field.
     """
 
     PRESETS: ClassVar = {}
     UNUSED: ClassVar = ()
+    loss_type: ClassVar = None
 
     decay_rate: float = field(0.96, "factor for each `decay_steps`", above=0)
     decay_steps: int = field(2000, "steps for one decay factor", at_least=1)

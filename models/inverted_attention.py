@@ -13,7 +13,7 @@ import layers
 from input_data import features as keys
 from layers.em_routing import POSE_ENTRIES
 from layers.inverted_attention import route_together
-from models.classifier import Classifier, Routing, cross_entropy, on_grid
+from models.classifier import Classifier, Routing, on_grid
 from models.hparams import MatrixHParams, size
 
 
@@ -70,20 +70,18 @@ class AttentionModel(Classifier):
             1, kernel_initializer=uniform, name="logit"
         )
 
-    def iterations(self, primary):
-        return route_together(self.routed, primary, self.hparams.routing)
-
     def activations(self, images):
         hidden = self.conv1(images)
         types = self.hparams.primary_types
         shape = (-1, *hidden.shape[1:3], types, POSE_ENTRIES)
         primary = self.norm(ops.reshape(self.primary(hidden), shape))
+        *_, poses = route_together(self.routed, primary, self.hparams.routing)
         names = ("primary", "first", "second", "classes")
-        poses = dict(zip(names, self.iterations(primary)[-1], strict=True))
-        return {"conv1": hidden, **poses}
+        return {"conv1": hidden, **dict(zip(names, poses, strict=True))}
 
     def routing_of(self, images):
-        history = self.iterations(self.activations(images)["primary"])
+        primary = self.activations(images)["primary"]
+        history = route_together(self.routed, primary, self.hparams.routing)
         layer, children = self.routed[-1], history[0][-2]
         couplings = [layer.couplings(children)]
         couplings += [layer.couplings(*poses[-2:]) for poses in history[:-1]]
@@ -93,9 +91,6 @@ class AttentionModel(Classifier):
         capsules = self.activations(x[keys.IMAGES])["classes"]
         logits = ops.cast(self.logit(capsules)[..., 0], "float32")
         return {keys.LOGITS: ops.softmax(logits), keys.CAPSULES: capsules}
-
-    def classification_loss(self, labels, outputs, step):
-        return cross_entropy(labels, outputs[keys.LOGITS])
 
     @classmethod
     def receptive_field(cls, hparams):

@@ -10,8 +10,7 @@ from keras import ops
 
 import layers
 from common.flags import field
-from input_data import features as keys
-from models.classifier import convolution_block, cross_entropy
+from models.classifier import convolution_block
 from models.hparams import BaseHParams, size, weight_decay
 from models.matrix_capsule import PoseModel
 
@@ -70,9 +69,6 @@ class SelfRoutingModel(PoseModel):
         poses, logits = ops.split(x, [types * atoms], axis=-1)
         poses = ops.reshape(poses, (-1, *x.shape[1:3], types, atoms))
         return outputs, (poses, ops.sigmoid(ops.cast(logits, "float32")))
-
-    def classification_loss(self, labels, outputs, step):
-        return cross_entropy(labels, outputs[keys.LOGITS])
 
     def decays(self, weight):
         return True

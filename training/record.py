@@ -11,8 +11,8 @@ import sys
 
 import keras
 
+from common import commit
 from common.files import write_file
-from common.startup import commit
 from layers.utils import is_on_cpu
 from training.inference import functional
 

@@ -3,7 +3,6 @@
 import typing
 
 import keras
-import numpy as np
 from keras import backend, ops
 
 import layers
@@ -141,9 +140,11 @@ class Classifier(keras.Model):
         return False if is_on_cpu() else "auto"
 
     def create_weights(self, shape):
-        """Creates every weight by one call on an empty image."""
-        size = (1, shape.height, shape.width, shape.depth)
-        self({keys.IMAGES: np.zeros(size, "float32")})
+        """Creates every weight by one symbolic call, which computes nothing."""
+        images = keras.Input((shape.height, shape.width, shape.depth))
+        with keras.name_scope(self.name):  # begins the paths of the weights
+            self.call({keys.IMAGES: images})
+        self.built = True
 
     def activations(self, images):
         """Dict from layer name to its output, for verbose summaries."""

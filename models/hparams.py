@@ -81,7 +81,7 @@ def loss_type(default="margin"):
 
 @dataclasses.dataclass(frozen=True)
 class MatrixHParams(BaseHParams):
-    """Hyper-parameters of networks like that with EM routing, a small one."""
+    """Sizes of networks of matrix capsules; the paper's small one has these."""
 
     conv_channels: int = size(64, "channels of the convolution")
     first_types: int = size(16, "types of the first routed capsules")

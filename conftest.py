@@ -3,7 +3,7 @@
 import importlib.util
 import os
 
-# As common/startup.py sets it, before TensorFlow is imported.
+# As common/__init__.py sets it, before TensorFlow is imported.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 collect_ignore = []
 if importlib.util.find_spec("apache_beam") is None:

@@ -13,8 +13,8 @@ import importlib.util
 from absl import flags
 
 import common.flags
+from common import load_backend
 from common.errors import UserError
-from common.startup import load_backend
 from config import DATA_FLAGS, Config
 
 

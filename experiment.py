@@ -6,9 +6,8 @@
 README.md and docs/ show more commands; --help lists the flags.
 """
 
-from common import flags
+from common import flags, load_backend
 from common.errors import UserError
-from common.startup import load_backend
 from config import Config
 
 # Modules that import TensorFlow are imported in functions, so that --help and

@@ -31,10 +31,9 @@ import pathlib
 
 from absl import flags as absl_flags
 
-from common import flags
+from common import flags, load_backend
 from common.errors import UserError
 from common.files import make_folder, write_files
-from common.startup import load_backend
 from config import DATA_FLAGS, Config
 
 # Functions of visualisation.capsule_figures, and how many examples they show.

@@ -20,10 +20,9 @@ from absl import flags as absl_flags
 from absl import logging
 from tqdm import tqdm
 
-from common import flags
+from common import flags, load_backend
 from common.errors import UserError, reading
 from common.files import atomic_write
-from common.startup import load_backend
 from config import EVAL_BATCH_SIZE, Config
 from input_data import features as keys
 from input_data import registry

@@ -1,5 +1,5 @@
 """Benchmarks, each a command: `python -m benchmarks.NAME_benchmark`."""
 
-from common.startup import load_backend
+from common import load_backend
 
 load_backend()

@@ -31,6 +31,20 @@ BRIGHTNESS_RANGE = (-63.0, 63.0)
 CONTRAST_RANGE = (0.2, 1.8)
 
 
+def random_changes(images, config, seed, step):
+    """Changes uint8 images by the `flip`, `augment` and `distort` of `Config`.
+
+    The first mirrors each image with probability 1/2.
+    """
+    if config.flip:
+        images = random_flip(images, step_seed(seed, Stream.FLIP, step))
+    if config.augment:
+        images = augment(images, seed, step)
+    if config.distort:
+        images = distort(images, seed, step)
+    return images
+
+
 def augment(images, seed, step):
     """Augments uint8 images [B, H, W, C] as Efficient-CapsNet does on MNIST.
 

@@ -7,8 +7,6 @@ import numpy as np
 import tensorflow as tf
 
 from common.errors import UserError
-from input_data.augmentation import augment, distort, random_flip
-from input_data.pairs import OverlappingPairs
 from input_data.pipeline import (
     ImageTensors,
     Pipeline,
@@ -84,6 +82,8 @@ def make_pipeline(data, config, default_shift=0, **spec):
     pad = PAIR_PAD if has_pairs and config.pad is None else config.pad
     config = dataclasses.replace(config, shift=shift, pad=pad or 0)
     if has_pairs:
+        from input_data.pairs import OverlappingPairs
+
         return OverlappingPairs(data, config, **spec)
     return SingleObjects(ImageTensors(data), config, **spec)
 
@@ -122,12 +122,10 @@ class SingleObjects(Pipeline):
             shift_seed = step_seed(seed, Stream.SHIFT, step)
             offsets = random_offsets(shift_seed, indices.shape[0], shift)
             images = shift_images(images, offsets, shift)
-        if self._config.flip:
-            images = random_flip(images, step_seed(seed, Stream.FLIP, step))
-        if self._config.augment:
-            images = augment(images, seed, step)
-        if self._config.distort:
-            images = distort(images, seed, step)
+        if self._config.flip or self._config.augment or self._config.distort:
+            from input_data.augmentation import random_changes
+
+            images = random_changes(images, self._config, seed, step)
         images = unit_range(images)
         return self._batch(images, [images], [labels])
 

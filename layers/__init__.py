@@ -24,8 +24,13 @@ from .matrix_capsule import (
     ConvMatrixCapsules,
     PrimaryMatrixCapsules,
 )
-from .network import CapsuleNetwork, CapsuleStack, pretrained
-from .reconstruction import Reconstruction, mask_capsules
+from .network import (
+    CapsuleNetwork,
+    CapsuleStack,
+    Reconstruction,
+    mask_capsules,
+    pretrained,
+)
 from .routing import (
     RoutingRule,
     dynamic_routing,
@@ -42,7 +47,7 @@ from .self_attention import (
     self_attention,
     self_attention_routing,
 )
-from .self_routing import SelfRoutingCapsules, self_routing
+from .self_routing import SelfRoutingCapsules
 from .vb_routing import ClassVBCapsules, ConvVBCapsules, PrimaryVBCapsules
 from .votes import FormedVotes
 
@@ -87,7 +92,6 @@ __all__ = [
     "routing_couplings",
     "self_attention",
     "self_attention_routing",
-    "self_routing",
     "sigmoid_loss",
     "softmax_loss",
     "spread_loss",

@@ -85,16 +85,16 @@ CASES = [
         {"num_capsules", "num_routing", "coordinates"},
     ),
     (
-        layers.InvertedAttentionCapsules([2, 3], [2, None], [2, 1]),
+        layers.InvertedAttentionCapsules(2, 2, 2),
         [POSES],
-        {"weights1": 256, "weights2": 96}
-        | {"scale1": 16, "shift1": 16, "scale2": 16, "shift2": 16},
-        {"num_capsules", "kernel_sizes", "strides", "num_routing"},
+        {"weights": 256, "gamma": 16, "beta": 16},
+        {"num_capsules", "kernel_size", "strides", "padding"},
     ),
     (
         layers.SelfRoutingCapsules(3, 4, 3, 2, "SAME"),
         [(*POSES[:-1], 2), POSES[:-1]],
-        {"routing_weights": 108, "routing_biases": 54, "pose_weights": 432},
+        {"routing_weights": 108, "routing_biases": 54, "pose_weights": 432}
+        | {"gamma": 12, "beta": 12, "moving_mean": 12, "moving_variance": 12},
         {"num_capsules", "num_atoms", "kernel_size", "strides", "padding"},
     ),
     (

@@ -262,7 +262,7 @@ def route(votes, activations, fit, options, parents, prior_weight=_EPSILON):
     )
     weights = assignments * activations
     center = ops.stop_gradient(
-        _over_children(votes, weights)
+        over_children(votes, weights)
         / (ops.sum(weights, axis=-1, keepdims=True) + _EPSILON)
     )
     votes = votes - center[..., None]
@@ -275,8 +275,8 @@ def route(votes, activations, fit, options, parents, prior_weight=_EPSILON):
         # M-step.
         weights = assignments * activations
         total = ops.sum(weights, axis=-1, keepdims=True)  # S, [O, N, 1]
-        first_moment = _over_children(votes, weights)  # [O, N, 16]
-        second_moment = _over_children(squares, weights)
+        first_moment = over_children(votes, weights)  # [O, N, 16]
+        second_moment = over_children(squares, weights)
         undamped = (first_moment + center * total) / (total + prior_weight)
         mean = (1 - options.damping) * undamped + options.damping * mean
         shift = mean - center
@@ -289,7 +289,7 @@ def route(votes, activations, fit, options, parents, prior_weight=_EPSILON):
         if iteration == options.num_routing - 1:
             break
         # E-step.
-        distances = _over_entries(squares, precision) - 2 * _over_entries(
+        distances = over_entries(squares, precision) - 2 * over_entries(
             votes, precision * shift
         )  # [O, N, K]
         terms = terms - ops.sum(precision * ops.square(shift), axis=-1)
@@ -297,12 +297,12 @@ def route(votes, activations, fit, options, parents, prior_weight=_EPSILON):
     return mean, logits, all_assignments
 
 
-def _over_children(votes, weights):
+def over_children(votes, weights):
     """[O, N, 16, K] and [O, N, K] -> [O, N, 16]."""
     return ops.matmul(votes, weights[..., None])[..., 0]
 
 
-def _over_entries(votes, weights):
+def over_entries(votes, weights):
     """[O, N, 16, K] and [O, N, 16] -> [O, N, K]."""
     return ops.matmul(weights[:, :, None], votes)[:, :, 0]
 
@@ -331,7 +331,7 @@ class OverPositions:
     together. Unless `divide` they are initially 1 / O.
     """
 
-    def __init__(self, types, window, by_type, divide=True):
+    def __init__(self, types, window, by_type=False, divide=True):
         self._types = types
         self._window = window
         self._by_type = by_type

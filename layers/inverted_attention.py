@@ -11,156 +11,91 @@ import math
 import keras
 from keras import ops
 
-from .em_routing import (
-    POSE_ENTRIES,
-    POSE_SIZE,
-    OverTypes,
-    _over_children,
-    _over_entries,
-    matrix_votes,
-)
-from .utils import Layer, Window, block_size, by_blocks, positions_of
+from .em_routing import POSE_ENTRIES, OverTypes, over_children, over_entries
+from .matrix_capsule import VotingLayer
+
+
+def route_together(layers, primary, num_routing):
+    """The poses of the children `primary` and of all layers, by iteration.
+
+    The first iteration goes from layer to layer. Each further one updates all
+    layers at once, from the poses of the iteration before.
+    """
+    poses = [primary]
+    for layer in layers:
+        poses.append(layer(poses[-1]))
+    history = [poses]
+    for _ in range(1, num_routing):
+        edges = zip(layers, poses[:-1], poses[1:], strict=True)
+        poses = [primary, *(layer(*old) for layer, *old in edges)]
+        history.append(poses)
+    return history
 
 
 @keras.saving.register_keras_serializable(package="capsules")
-class InvertedAttentionCapsules(Layer):
-    """Layers of matrix capsules without activations, routed together.
+class InvertedAttentionCapsules(VotingLayer):
+    """Matrix capsules without activations; one update of their poses.
 
-    Child i with the pose M_i votes V_ij = M_i W_ij for parent j. An update of
-    the poses p of one layer is
+    Child i with the pose M_i votes V_ij = M_i W_ij for parent j. The new poses
+    p' of the parents are
 
       c_ij = softmax over the O types j at one position of <p_j, V_ij> / 4
-      p_j = LayerNorm(sum over i of c_ij V_ij)
+      p'_j = LayerNorm(sum over i of c_ij V_ij)
 
-    where the softmax takes p_j of the iteration before. The first iteration has
-    c_ij = 1 / O and goes from layer to layer. Each further one updates all
-    layers at once, from the poses of the iteration before.
+    with their poses p before, and c_ij = 1 / O in the first update.
 
-    Weights of layer n = 1, 2, ..: `weights{n}` [k, k, I, O, 4, 4], initially
-    normal with standard deviation sqrt(O / (4 k k I)); `scale{n}` [16] and
-    `shift{n}` [16] of the normalization (epsilon 1e-5), initially 1 and 0.
+    Weights: `weights` [k, k, I, O, 4, 4], initially normal with standard
+    deviation sqrt(O / (4 k k I)); `gamma` and `beta` [16] of the normalization
+    (epsilon 1e-5), initially 1 and 0.
 
-    Args:
-      num_capsules: sequence of ints, O of each layer, its number of types.
-      kernel_sizes: sequence of ints, k; None is the whole grid, for classes.
-      strides: sequence of ints. Padding is VALID.
-      num_routing: int, the number of iterations.
+    Args: see `WindowLayer`. Padding casts votes, of zeros.
 
-    Input: poses [B, H, W, I, 16], matrices row by row. Output: a tuple of the
-    poses of each layer, [B, h, w, O, 16].
+    Call arguments:
+      children: poses M [B, H, W, I, 16], matrices row by row.
+      parents: poses p [B, h, w, O, 16]; None in the first update.
+
+    Output: poses p' [B, h, w, O, 16].
     """
 
-    def __init__(
-        self, num_capsules, kernel_sizes, strides, num_routing=2, **kwargs
-    ):
-        super().__init__(**kwargs)
-        self.num_capsules = list(num_capsules)
-        self.kernel_sizes = list(kernel_sizes)
-        self.strides = list(strides)
-        self.num_routing = num_routing
-
     def build(self, input_shape):
-        self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
-        self._shapes = [input_shape, *self.compute_output_shape(input_shape)]
-        self._windows, self._num_votes = [], 0
-        for n, size in enumerate(self.kernel_sizes):
-            height, width, inputs = self._shapes[n][1:4]
-            window = size and Window(
-                height, width, size, self.strides[n], "VALID"
-            )
-            self._windows.append(window)
-            field = (size or height, size or width, inputs)
-            types = self.num_capsules[n]
-            stddev = math.sqrt(types / (POSE_SIZE * math.prod(field)))
-            self.add_weight(
-                (*field, types, POSE_SIZE, POSE_SIZE),
-                keras.initializers.RandomNormal(stddev=stddev),
-                name=f"weights{n + 1}",
-            )
-            for name, value in (("scale", "ones"), ("shift", "zeros")):
-                self.add_weight((POSE_ENTRIES,), value, name=f"{name}{n + 1}")
-            self._num_votes += math.prod((*self._shapes[n + 1][1:4], *field))
-        # About two tensors have the size of all votes.
-        self._block_size = block_size(2 * self._num_votes * POSE_ENTRIES)
-
-    def call(self, inputs):
-        *poses, _ = self._by_blocks(inputs)
-        return tuple(ops.cast(each, self.compute_dtype) for each in poses)
-
-    def couplings(self, inputs):
-        """Couplings c of the last layer: float32 [num_routing, B, n, K, O].
-
-        n is the position of a parent, K the child in its receptive field.
-        """
-        return ops.moveaxis(self._by_blocks(inputs)[-1], 1, 0)
-
-    def _by_blocks(self, inputs):
-        inputs, *weights = (
-            ops.cast(each, "float32") for each in (inputs, *self.weights)
+        super().build(input_shape)
+        self.norm = keras.layers.LayerNormalization(
+            epsilon=1e-5, dtype="float32", name="norm"
         )
-        return by_blocks(self._route, [inputs], weights, self._block_size)
+        self.norm.build((POSE_ENTRIES,))
 
-    def _route(self, inputs, *weights):
-        """Poses [b, h, w, O, 16] of all layers, couplings [b, T, n, K, O]."""
-        poses, votes, history = {0: inputs}, {}, []
-        for iteration in range(self.num_routing):
-            old = dict(poses)
-            for n in range(len(self._windows)):
-                kernel, scale, shift = weights[3 * n : 3 * n + 3]
-                if iteration != 1:  # in 1 children are those of the first pass
-                    children = (old if iteration else poses)[n]
-                    votes[n] = self._votes(n, children, kernel)
-                *grid, types, entries = self._shapes[n + 1][1:]
-                if not iteration:
-                    couplings = ops.full_like(votes[n][:, :, 0], 1 / types)
-                    sums = ops.sum(votes[n], axis=-1) / types
-                else:
-                    parents = ops.reshape(old[n + 1], (-1, types, entries))
-                    parents = ops.swapaxes(parents, 0, 1) / POSE_SIZE
-                    agreement = _over_entries(votes[n], parents)
-                    couplings = OverTypes(types).normalise(agreement)
-                    sums = _over_children(votes[n], couplings)
-                sums = ops.swapaxes(sums, 0, 1)
-                centered = sums - ops.mean(sums, axis=-1, keepdims=True)
-                variance = ops.mean(ops.square(centered), -1, keepdims=True)
-                normed = centered * ops.rsqrt(variance + 1e-5) * scale + shift
-                poses[n + 1] = ops.reshape(normed, (-1, *grid, types, entries))
-            history.append(couplings)
-        shape = (len(history), types, -1, math.prod(grid), couplings.shape[-1])
-        couplings = ops.reshape(ops.stack(history), shape)
-        outputs = [poses[n] for n in range(1, len(poses))]
-        return (*outputs, ops.transpose(couplings, (2, 0, 3, 4, 1)))
+    def _kernel_initializer(self, shape):
+        *field, types, rows, _ = shape
+        stddev = math.sqrt(types / (rows * math.prod(field)))
+        return keras.initializers.RandomNormal(stddev=stddev)
 
-    def _votes(self, n, children, kernel):
-        """[b, H, W, I, 16] and weights -> [O, N, 16, K]."""
-        if self._windows[n]:
-            children = self._windows[n].patches(children)
-        kernel = ops.reshape(kernel, (-1, *kernel.shape[-3:]))
-        poses = ops.reshape(children, (-1, kernel.shape[0], POSE_ENTRIES))
-        shape = (-1, POSE_SIZE, POSE_SIZE, 1, kernel.shape[0])
-        poses = ops.reshape(ops.swapaxes(poses, 1, 2), shape)
-        return matrix_votes(poses, ops.transpose(kernel, (1, 2, 3, 0)))
+    def call(self, children, parents=None):
+        sums, _ = self._update(children, parents)
+        shape = self.compute_output_shape(children.shape)
+        poses = self.norm(ops.reshape(sums, (-1, *shape[1:])))
+        return ops.cast(poses, self.compute_dtype)
 
-    def compute_output_shape(self, input_shape):
-        batch, *grid = input_shape[:3]
-        shapes = []
-        for types, size, stride in zip(
-            self.num_capsules, self.kernel_sizes, self.strides, strict=True
-        ):
-            grid = [positions_of(n, size or n, stride, "VALID") for n in grid]
-            shapes.append((batch, *grid, types, POSE_ENTRIES))
-        return tuple(shapes)
+    def couplings(self, children, parents=None):
+        """Couplings c of n positions with K children: float32 [B, n, K, O]."""
+        return self._update(children, parents)[1]
 
-    def compute_output_spec(self, inputs):
-        # Keras cannot infer shapes through blocks of an unknown batch.
-        return tuple(
-            keras.KerasTensor(shape, self.compute_dtype)
-            for shape in self.compute_output_shape(inputs.shape)
-        )
+    def _update(self, children, parents):
+        """Sums of votes [B, n, O, 16] and couplings [B, n, K, O]."""
+        examples = [] if parents is None else [ops.cast(parents, "float32")]
+        return self._by_blocks(self._update_block, children, *examples)
 
-    def multiply_adds(self, input_shape):
-        return self._num_votes * POSE_SIZE**3
+    def _update_block(self, children, *arguments):
+        *parents, kernel = arguments
+        votes = self._votes(children, kernel)  # [O, N, 16, K]
+        agreement = ops.zeros_like(votes[:, :, 0])
+        if parents:
+            shape = (-1, self.num_capsules, POSE_ENTRIES)
+            poses = ops.swapaxes(ops.reshape(parents[0], shape), 0, 1)
+            agreement = over_entries(votes, poses / 4)
+        couplings = OverTypes(self.num_capsules).normalise(agreement)
+        sums = self._by_image(over_children(votes, couplings))
+        return ops.swapaxes(sums, -1, -2), self._by_image(couplings)
 
-    def get_config(self):
-        names = ("num_capsules", "kernel_sizes", "strides", "num_routing")
-        return {**super().get_config(), **{n: getattr(self, n) for n in names}}
+    def compute_output_shape(self, children_shape, parents_shape=None):
+        grid = self.grid(children_shape)
+        return (children_shape[0], *grid, self.num_capsules, POSE_ENTRIES)

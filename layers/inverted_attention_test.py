@@ -4,6 +4,7 @@ import pytest
 from keras import ops
 
 import layers
+from layers.inverted_attention import route_together
 from testing import em_oracle, numpy_oracle
 from testing.gradients import assert_gradients_close, value_and_gradients
 
@@ -78,31 +79,58 @@ STRIDED = ((4, 4, 1, 16), (2, 2), (2, 1))
 SINGLE_CHILD = ((1, 1, 1, 16), (1,), (1,))
 
 
+def build(shape, sizes, strides, **options):
+    """Layers of two types, and random weights of each."""
+    routed = [
+        layers.InvertedAttentionCapsules(2, size, stride, **options)
+        for size, stride in zip(sizes, strides, strict=True)
+    ]
+    shape = (None, *shape)
+    for layer in routed:
+        layer.build(shape)
+        *_, types, _ = shape = layer.compute_output_shape(shape)
+        assert types == 2
+    weights = [
+        RNG.normal(size=w.shape) * 0.5
+        for layer in routed
+        for w in layer.weights
+    ]
+    return routed, weights
+
+
+def route(routed, num_routing):
+    """A function of inputs and weights to the poses, an example in a row."""
+
+    def with_weights(layer, weights):
+        return lambda *poses: layer.stateless_call(weights, [], *poses)[0]
+
+    def function(x, *weights):
+        functions = [
+            with_weights(layer, list(weights[3 * n : 3 * n + 3]))
+            for n, layer in enumerate(routed)
+        ]
+        history = route_together(functions, x, num_routing)
+        rows = [ops.reshape(each, (len(x), -1)) for each in history[-1][1:]]
+        return ops.concatenate(rows, axis=1)
+
+    return function
+
+
 @pytest.mark.parametrize(
     ("case", "num_routing"),
     [(TWO, 1), (TWO, 2), (STRIDED, 2), (TWO, 3), (SINGLE_CHILD, 2)],
 )
 def test_poses_couplings_and_gradients_equal_loops(case, num_routing):
-    shape, sizes, strides = case
-    layer = layers.InvertedAttentionCapsules(
-        [2] * len(sizes), sizes, strides, num_routing
-    )
+    shape, _, strides = case
+    routed, weights = build(*case)
     inputs = RNG.normal(size=(2, *shape)).astype("float32")
-    layer.build(inputs.shape)
-    weights = [RNG.normal(size=w.shape) * 0.5 for w in layer.weights]
     options = {"strides": strides, "num_routing": num_routing}
     copies = [np.broadcast_to(w, (2, *w.shape)) for w in weights]
     expected, history = oracle(inputs, *copies, **options)
 
-    def compute(x, *weights):
-        outputs, _ = layer.stateless_call(list(weights), [], x)
-        return ops.concatenate(
-            [ops.reshape(each, (len(x), -1)) for each in outputs], axis=1
-        )
-
     cotangent = RNG.normal(size=joined(expected).shape)
     value, gradients = value_and_gradients(
-        compute, [inputs, *weights], cotangent
+        route(routed, num_routing), [inputs, *weights], cotangent
     )
     np.testing.assert_allclose(value, joined(expected), atol=2e-5)
     by_example = [
@@ -118,8 +146,13 @@ def test_poses_couplings_and_gradients_equal_loops(case, num_routing):
         gradients, [np.stack(of_inputs), *(sum(g) for g in of_weights)]
     )
 
-    layer.set_weights(weights)
-    couplings = ops.convert_to_numpy(layer.couplings(inputs))
+    for n, layer in enumerate(routed):
+        layer.set_weights(weights[3 * n : 3 * n + 3])
+    poses = route_together(routed, inputs, num_routing)
+    pairs = [poses[0][-2:-1], *(old[-2:] for old in poses[:-1])]
+    couplings = ops.convert_to_numpy(
+        ops.stack([routed[-1].couplings(*pair) for pair in pairs])
+    )
     np.testing.assert_allclose(couplings.sum(axis=-1), 1, atol=1e-6)
     for shares, ours in zip(history, couplings, strict=True):
         positions = sorted({position for _, (position, _) in shares})
@@ -131,16 +164,12 @@ def test_poses_couplings_and_gradients_equal_loops(case, num_routing):
 
 @pytest.mark.parametrize("size", [0.0, 1e-20, 1e4])
 def test_zero_and_distant_votes_are_finite(size):
-    layer = layers.InvertedAttentionCapsules([2, 3], [2, None], [1, 1], 3)
-    inputs = size * (1 + RNG.normal(size=(2, 3, 3, 1, 16)))
-    layer.build(inputs.shape)
-    outputs = (2, 1, 1, 3, 16)
+    routed, weights = build(*TWO)
+    weights[2], weights[5] = np.zeros((2, 16))
+    inputs = size * (1 + RNG.normal(size=(2, *TWO[0])))
     value, gradients = value_and_gradients(
-        lambda x, *weights: layer.stateless_call(list(weights), [], x)[0][-1],
-        [inputs, *layer.get_weights()],
-        RNG.normal(size=outputs),
+        route(routed, 3), [inputs, *weights], RNG.normal(size=(2, 5 * 32))
     )
-    assert value.shape == outputs
     for array in (value, *gradients):
         assert np.isfinite(array).all()
     if size == 0:
@@ -149,9 +178,10 @@ def test_zero_and_distant_votes_are_finite(size):
 
 def test_blocks_types_and_initial_weights():
     keras.utils.set_random_seed(3)
-    layer = layers.InvertedAttentionCapsules([16], [3], [1])
+    layer = layers.InvertedAttentionCapsules(16, 3)
     inputs = RNG.normal(size=(5, 4, 4, 2, 16)).astype("float32")
-    (poses,) = layer(inputs)
+    parents = RNG.normal(size=(5, 2, 2, 16, 16)).astype("float32")
+    poses = layer(inputs, parents)
     kernel = layer.get_weights()[0]
     np.testing.assert_allclose(
         kernel.std(), np.sqrt(16 / (4 * 3 * 3 * 2)), rtol=0.05
@@ -159,12 +189,14 @@ def test_blocks_types_and_initial_weights():
     # In blocks, the last one of which is not full.
     layer._block_size = 2
     np.testing.assert_allclose(
-        *map(ops.convert_to_numpy, (layer(inputs)[0], poses)), atol=1e-5
+        *map(ops.convert_to_numpy, (layer(inputs, parents), poses)), atol=1e-5
     )
     # Another order of the types gives another order of the poses.
     layer.set_weights([kernel[:, :, :, ::-1], *layer.get_weights()[1:]])
     np.testing.assert_allclose(
-        ops.convert_to_numpy(layer(inputs)[0])[..., ::-1, :],
+        ops.convert_to_numpy(layer(inputs, parents[..., ::-1, :]))[
+            ..., ::-1, :
+        ],
         ops.convert_to_numpy(poses),
         atol=1e-5,
     )

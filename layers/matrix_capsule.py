@@ -10,6 +10,7 @@ Source: the paper of em_routing.py, section 4.
 import dataclasses
 import functools
 import math
+from typing import ClassVar
 
 import keras
 import numpy as np
@@ -26,12 +27,11 @@ from .em_routing import (
     route,
 )
 from .utils import (
-    Layer,
+    PoseLayer,
     TruncatedNormal,
-    Window,
+    WindowLayer,
     block_size,
     by_blocks,
-    positions_of,
 )
 
 # The weight `beta_a` is in thousands: costs are in the hundreds, but Adam
@@ -43,21 +43,8 @@ KERNEL_STDDEV = 0.3
 ROW_ENTRY, COLUMN_ENTRY = 3, 7
 
 
-class _MatrixCapsules(Layer):
-    """Base class of layers that return poses and activations."""
-
-    def compute_output_spec(self, inputs, training=None):
-        # Keras cannot infer shapes through blocks of an unknown batch, and
-        # would give both the same dtype.
-        shapes = keras.tree.map_structure(lambda tensor: tensor.shape, inputs)
-        dtypes = self.compute_dtype, "float32"
-        return tuple(
-            map(keras.KerasTensor, self.compute_output_shape(shapes), dtypes)
-        )
-
-
 @keras.saving.register_keras_serializable(package="capsules")
-class PrimaryMatrixCapsules(_MatrixCapsules):
+class PrimaryMatrixCapsules(PoseLayer):
     """Primary capsules: a 1x1 convolution to poses and to activations.
 
     Poses are linear in the channels; activations are sigmoids of linear
@@ -116,62 +103,113 @@ class PrimaryMatrixCapsules(_MatrixCapsules):
         return {**super().get_config(), "num_capsules": self.num_capsules}
 
 
-class _EMRoutedLayer(_MatrixCapsules):
-    """Base class of layers with EM routing, computed in blocks of images.
+class VotingLayer(WindowLayer):
+    """Base class of layers with matrix votes, computed in blocks of images.
 
-    `_grid` of a subclass returns the grid of the n parents, `_positions`. For
-    children [H, W, I] its `_set_sizes` sets `_field`, (P, C) of
-    `matrix_votes`; `_kernel_shape`, the axes of the weights before [O, 4, 4];
-    and `_parents`, over which assignments sum to 1.
+    `_kernel_initializer` of a subclass takes the shape of the weights.
     """
 
+    num_atoms = POSE_ENTRIES
+    _shares_weights = False  # whether all places in the window share weights
+
+    def build(self, input_shape):
+        """Takes the shape [B, H, W, I, 16] of the children's poses."""
+        self._window = self.window(input_shape)
+        self._positions = self.grid(input_shape)
+        places, types = math.prod(self._window.shape), input_shape[3]
+        # (P, C) of `matrix_votes` and the axes of the weights before [O, 4, 4].
+        if self._shares_weights:
+            self._field, axes = (places, types), (types,)
+        else:
+            self._field, axes = (
+                (1, places * types),
+                (*self._window.shape, types),
+            )
+        sizes = *self._positions, *self._field, self.num_capsules
+        self._num_votes = math.prod(sizes)
+        # About four tensors have the size of all votes.
+        self._block_size = block_size(4 * self._num_votes * POSE_ENTRIES)
+        shape = (*axes, self.num_capsules, POSE_SIZE, POSE_SIZE)
+        self.kernel = self.add_weight(
+            shape, self._kernel_initializer(shape), name="weights"
+        )
+        self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
+
+    def _by_blocks(self, function, poses, *examples, constants=()):
+        """Calls a function on blocks of images.
+
+        Its arguments are poses [b, n, 4, 4, P, C] of the children in the window
+        of each parent position, the examples [b, ...], the weights [O, 4, 4, C]
+        and the constants.
+        """
+        shape = (-1, math.prod(self._positions))  # [B, n]
+        poses = ops.reshape(
+            self._window.patches(ops.cast(poses, "float32")),
+            (*shape, *self._field, POSE_ENTRIES),
+        )
+        poses = ops.reshape(
+            ops.transpose(poses, (0, 1, 4, 2, 3)),
+            (*shape, POSE_SIZE, POSE_SIZE, *self._field),
+        )
+        # Rounded like all weights under mixed precision. As tensors, since
+        # blocks that are computed again would read variables again.
+        kernel = ops.cast(ops.cast(self.kernel, self.compute_dtype), "float32")
+        kernel = ops.reshape(kernel, (-1, *kernel.shape[-3:]))
+        constants = [ops.transpose(kernel, (1, 2, 3, 0)), *constants]
+        return by_blocks(
+            function, [poses, *examples], constants, self._block_size
+        )
+
+    def _votes(self, poses, kernel):
+        """Votes [O, b * n, 16, K] of the first and third of the arguments."""
+        return matrix_votes(ops.reshape(poses, (-1, *poses.shape[2:])), kernel)
+
+    def _by_image(self, tensor):
+        """[O, b * n, ...] -> [b, n, ..., O]."""
+        tensor = ops.moveaxis(tensor, 0, -1)
+        positions = math.prod(self._positions)
+        return ops.reshape(tensor, (-1, positions, *tensor.shape[1:]))
+
+    def multiply_adds(self, input_shape):
+        return self._num_votes * POSE_SIZE**3
+
+
+class _EMRoutedLayer(PoseLayer, VotingLayer):
+    """Base class of layers with EM routing.
+
+    `_make_parents` of a subclass returns the parents over which assignments sum
+    to 1.
+    """
+
+    # Names and units of the costs.
+    _betas: ClassVar = {"beta_u": 1.0, "beta_a": BETA_A_UNIT}
     _offsets = None  # [16, K], added to the votes
 
     def __init__(
-        self, num_capsules: int, options: EMOptions, kernel_stddev, **kwargs
+        self,
+        num_capsules: int,
+        options: EMOptions,
+        kernel_stddev,
+        *window,
+        **kwargs,
     ):
-        # Without autocast activations stay float32 under mixed precision.
-        super().__init__(autocast=False, **kwargs)
-        self.num_capsules = num_capsules
+        super().__init__(num_capsules, *window, **kwargs)
         self.options = options
         self.kernel_stddev = kernel_stddev
 
     def build(self, input_shape):
-        height, width, child_types = input_shape[0][1:4]
-        self._positions = self._grid(height, width)
-        self._set_sizes(height, width, child_types)
-        types = self.num_capsules
-        self._num_votes = math.prod((*self._positions, *self._field, types))
-        # About four tensors have the size of all votes.
-        self._block_size = block_size(4 * self._num_votes * POSE_ENTRIES)
-        self.kernel = self.add_weight(
-            name="weights",
-            shape=(*self._kernel_shape, types, POSE_SIZE, POSE_SIZE),
-            initializer=self._kernel_initializer(),
-        )
-        self._build_fit()
+        super().build(input_shape[0])
+        self._parents = self._make_parents()
+        for name in self._betas:
+            weight = self.add_weight((self.num_capsules,), "zeros", name=name)
+            setattr(self, name, weight)
         self.input_spec = [
             keras.layers.InputSpec(shape=(None, *shape[1:]))
             for shape in input_shape
         ]
 
-    def _kernel_initializer(self):
+    def _kernel_initializer(self, shape):
         return TruncatedNormal(stddev=self.kernel_stddev)
-
-    def _build_fit(self):
-        self.beta_u, self.beta_a = (
-            self.add_weight(
-                name=name, shape=(self.num_capsules,), initializer="zeros"
-            )
-            for name in ("beta_u", "beta_a")
-        )
-
-    def _fit_constants(self):
-        """The last arguments of `_route_votes`, tensors."""
-        return [
-            ops.cast(self.beta_u, "float32"),
-            ops.cast(self.beta_a, "float32") * BETA_A_UNIT,
-        ]
 
     def call(self, inputs):
         poses, logits = self._capsules(inputs)
@@ -179,18 +217,10 @@ class _EMRoutedLayer(_MatrixCapsules):
 
     def _capsules(self, inputs):
         """Poses and logits of activations, both float32."""
-        poses, logits = self._by_blocks(self._capsules_of_block, inputs)
+        poses, logits = self._route_blocks(self._capsules_of_block, inputs)
         shape = (-1, *self._positions, self.num_capsules)
         poses = ops.reshape(poses, (*shape, POSE_ENTRIES))
         return poses, ops.reshape(logits, shape)
-
-    def compute_output_shape(self, input_shape):
-        batch, *sizes, _ = input_shape[1]
-        shape = (batch, *self._grid(*sizes), self.num_capsules)
-        return (*shape, POSE_ENTRIES), shape
-
-    def multiply_adds(self, input_shape):
-        return self._num_votes * POSE_SIZE**3
 
     def assignments(self, inputs):
         """Assignments R of all iterations: float32 [num_routing, B, n, K, O].
@@ -198,39 +228,25 @@ class _EMRoutedLayer(_MatrixCapsules):
         Axes n, K and O are the position of a parent, the child in its
         receptive field, and the type of the parent.
         """
-        (assignments,) = self._by_blocks(self._assignments_of_block, inputs)
+        (assignments,) = self._route_blocks(self._assignments_of_block, inputs)
         return ops.moveaxis(assignments, 1, 0)
 
-    def _by_blocks(self, function, inputs):
-        """Calls a function of the arguments of `_route` on blocks of images.
+    couplings = assignments  # the name in other layers
 
-        Poses [B, n, 4, 4, P, C] and activations [B, n, P * C] are those of
-        the children in the receptive field of each parent position.
-        """
+    def _route_blocks(self, function, inputs):
+        """Calls a function of the arguments of `_route` on blocks of images."""
         poses, activations = inputs
-        shape = (-1, math.prod(self._positions))  # [B, n]
-        poses = ops.reshape(
-            self._patches(ops.cast(poses, "float32")),
-            (*shape, *self._field, POSE_ENTRIES),
+        activations = ops.cast(activations, "float32")[..., None]
+        activations = ops.reshape(  # [B, n, K]
+            self._window.patches(activations),
+            (-1, math.prod(self._positions), math.prod(self._field)),
         )
-        poses = ops.reshape(
-            ops.transpose(poses, (0, 1, 4, 2, 3)),
-            (*shape, POSE_SIZE, POSE_SIZE, *self._field),
-        )
-        activations = ops.reshape(
-            self._patches(ops.cast(activations, "float32")[..., None]),
-            (*shape, math.prod(self._field)),
-        )
-        # Rounded like all weights under mixed precision. As tensors, since
-        # blocks that are computed again would read variables again.
-        kernel = ops.cast(ops.cast(self.kernel, self.compute_dtype), "float32")
-        kernel = ops.reshape(kernel, (-1, *kernel.shape[-3:]))
         constants = [
-            ops.transpose(kernel, (1, 2, 3, 0)),  # [O, 4, 4, C]
-            *self._fit_constants(),
+            ops.cast(getattr(self, name), "float32") * unit
+            for name, unit in self._betas.items()
         ]
-        return by_blocks(
-            function, [poses, activations], constants, self._block_size
+        return self._by_blocks(
+            function, poses, activations, constants=constants
         )
 
     def _capsules_of_block(self, *arguments):
@@ -245,28 +261,17 @@ class _EMRoutedLayer(_MatrixCapsules):
         by_image = [self._by_image(each) for each in assignments]
         return (ops.stack(by_image, axis=1),)
 
-    def _route(self, poses, activations, kernel, *constants):
+    def _route(self, poses, activations, kernel, *betas):
         """Routes the votes at all positions of a block of images."""
-        poses = ops.reshape(poses, (-1, *poses.shape[2:]))
-        votes = matrix_votes(poses, kernel)
+        votes = self._votes(poses, kernel)
         if self._offsets is not None:
             votes = votes + ops.convert_to_tensor(self._offsets)
         activations = ops.reshape(activations, (-1, activations.shape[-1]))
-        return self._route_votes(votes, activations, *constants)
+        return self._route_votes(votes, activations, *betas)
 
     def _route_votes(self, votes, activations, beta_u, beta_a):
         fit = functools.partial(em_fit, beta_u, beta_a, self.options)
         return route(votes, activations, fit, self.options, self._parents)
-
-    def _by_image(self, tensor):
-        """[O, b * n, ...] -> [b, n, ..., O]."""
-        tensor = ops.moveaxis(tensor, 0, -1)
-        positions = math.prod(self._positions)
-        return ops.reshape(tensor, (-1, positions, *tensor.shape[1:]))
-
-    def _patches(self, grid):
-        """[B, H, W, ...] to the children of each parent position."""
-        return grid
 
     def get_config(self):
         return {
@@ -319,31 +324,16 @@ class ConvMatrixCapsules(_EMRoutedLayer):
         options = EMOptions(
             num_routing, final_lambda, min_variance, damping, normalise
         )
-        super().__init__(num_capsules, options, kernel_stddev, **kwargs)
-        self.kernel_size = kernel_size
-        self.strides = strides
-        self.padding = padding.upper()
+        window = kernel_size, strides, padding
+        super().__init__(
+            num_capsules, options, kernel_stddev, *window, **kwargs
+        )
 
-    def _grid(self, *sizes):
-        window = self.kernel_size, self.strides, self.padding
-        return tuple(positions_of(size, *window) for size in sizes)
-
-    def _set_sizes(self, height, width, types):
-        size = self.kernel_size
-        self._window = Window(height, width, size, self.strides, self.padding)
-        self._kernel_shape = (size, size, types)
-        # A single "place": the k * k positions do not share weights.
-        self._field = (1, size**2 * types)
+    def _make_parents(self):
         if self.options.normalise == "types":
-            self._parents = OverTypes(self.num_capsules)
-        else:
-            by_type = self.options.normalise == "positions"
-            self._parents = OverPositions(
-                self.num_capsules, self._window, by_type
-            )
-
-    def _patches(self, grid):
-        return self._window.patches(grid)
+            return OverTypes(self.num_capsules)
+        by_type = self.options.normalise == "positions"
+        return OverPositions(self.num_capsules, self._window, by_type)
 
     def get_config(self):
         return {
@@ -378,6 +368,8 @@ class ClassMatrixCapsules(_EMRoutedLayer):
     Output: pair of poses [B, O, 16] and activations [B, O].
     """
 
+    _shares_weights = True
+
     def __init__(
         self,
         num_capsules: int,
@@ -393,19 +385,18 @@ class ClassMatrixCapsules(_EMRoutedLayer):
         super().__init__(num_capsules, options, kernel_stddev, **kwargs)
         self.coordinates = coordinates
 
-    def _grid(self, *sizes):
-        return ()
-
-    def _set_sizes(self, height, width, types):
-        self._kernel_shape = (types,)
-        self._field = (height * width, types)
-        self._parents = OverTypes(self.num_capsules)
+    def build(self, input_shape):
+        super().build(input_shape)
         if self.coordinates:
-            offsets = np.zeros((POSE_ENTRIES, height, width, types), "float32")
-            rows, columns = map(self._coordinates_along, (height, width))
+            sizes = input_shape[0][1:4]
+            offsets = np.zeros((POSE_ENTRIES, *sizes), "float32")
+            rows, columns = map(self._coordinates_along, sizes[:2])
             offsets[ROW_ENTRY] = rows[:, None, None]
             offsets[COLUMN_ENTRY] = columns[:, None]
             self._offsets = offsets.reshape(POSE_ENTRIES, -1)
+
+    def _make_parents(self):
+        return OverTypes(self.num_capsules)
 
     def _coordinates_along(self, size):
         return (np.arange(size) + 0.5) / size

@@ -27,9 +27,8 @@ def route(children, weights, biases, pose_weights):
 def oracle(layer):
     """A function of P copies; returns poses and activations, [..., d + 1]."""
 
-    def function(poses, activations, weights, biases, pose_weights=None):
-        if pose_weights is None:
-            pose_weights = np.zeros_like(weights)
+    def function(poses, activations, weights, biases, *of_poses):
+        pose_weights, *scale_and_shift = of_poses or [np.zeros_like(weights)]
         _, *grid, types, _ = poses.shape
         sizes = [layer.kernel_size or length for length in grid]
         lengths = list(zip(grid, sizes, strict=True))
@@ -56,28 +55,32 @@ def oracle(layer):
                     )
                     for kind in range(types)
                 ]
-            parents = route(children, weights, biases, pose_weights)
-            results.append(
-                np.concatenate([parents[1], parents[0][..., None]], axis=-1)
-            )
+            parents, votes = route(children, weights, biases, pose_weights)
+            parents = parents[..., None]
+            if of_poses:
+                scale, shift = (
+                    w.reshape(-1, *votes.shape[1:]) for w in scale_and_shift
+                )
+                # The initial moving mean is 0, the variance 1.
+                votes = votes / np.sqrt(1 + 1e-5) * scale + shift
+            else:
+                votes = parents
+            results.append(np.concatenate([votes, parents], axis=-1))
         stacked = np.stack(results, axis=1)
-        stacked = stacked.reshape(len(poses), *positions, *stacked.shape[2:])
-        if layer.kernel_size is None:
-            stacked = stacked[:, 0, 0]
-        return stacked if layer.num_atoms else stacked[..., -1]
+        grid = positions if layer.kernel_size else []
+        return stacked.reshape(len(poses), *grid, *stacked.shape[2:])
 
     return function
 
 
 def call(layer):
     """A function of poses, activations and weights, as `oracle` returns it."""
+    state = [ops.convert_to_tensor(v) for v in layer.non_trainable_variables]
 
     def function(poses, activations, *weights):
         outputs, _ = layer.stateless_call(
-            list(weights), [], (poses, activations)
+            list(weights), state, (poses, activations), training=False
         )
-        if not layer.num_atoms:
-            return outputs
         return ops.concatenate([outputs[0], outputs[1][..., None]], axis=-1)
 
     return function
@@ -87,7 +90,7 @@ def build(layer, shape, atoms=2):
     """Poses, activations of this shape, and weights; all are random."""
     layer.build([(*shape, atoms), shape])
     rng = np.random.default_rng(3)
-    weights = [rng.normal(size=w.shape) for w in layer.weights]
+    weights = [rng.normal(size=w.shape) for w in layer.trainable_weights]
     return [rng.normal(size=(*shape, atoms)), rng.uniform(size=shape), *weights]
 
 
@@ -100,7 +103,7 @@ def build(layer, shape, atoms=2):
         (layers.SelfRoutingCapsules(2, 2, 3, 2, "SAME"), (1, 4, 3, 2)),
         (layers.SelfRoutingCapsules(1, 2, 1), (1, 2, 1, 1)),
         (layers.SelfRoutingCapsules(3), (2, 2, 3, 2)),
-        (layers.SelfRoutingCapsules(2, 3), (1, 2, 1, 2)),
+        (layers.SelfRoutingCapsules(2, 3), (2, 2, 1, 2)),
     ],
 )
 def test_layers_equal_loops(layer, shape):
@@ -125,12 +128,17 @@ def test_layers_equal_loops(layer, shape):
     assert_gradients_close(
         [g + 1 for g in gradients], [g + 1 for g in expected]
     )
-    layer.set_weights(arguments[2:])
+    for variable, w in zip(layer.trainable_weights, arguments[2:], strict=True):
+        variable.assign(w)
     children = [a.astype("float32") for a in arguments[:2]]
     couplings = ops.convert_to_numpy(layer.couplings(children))
     np.testing.assert_allclose(couplings.sum(axis=-1), 1, rtol=1e-5)
-    parents = value[..., -1] if layer.num_atoms else value
-    np.testing.assert_allclose(parents.sum(axis=-1), 1, rtol=1e-5)
+    np.testing.assert_allclose(value[..., -1].sum(axis=-1), 1, rtol=1e-5)
+    if layer.num_atoms:  # each channel over all positions is normalized
+        poses, _ = layer(children, training=True)
+        mean = ops.mean(poses, axis=tuple(range(len(poses.shape) - 2)))
+        shift = arguments[-1].reshape(mean.shape)
+        np.testing.assert_allclose(mean, shift, atol=1e-4)
 
 
 @pytest.mark.parametrize("scale", [0.0, 1e-6, 1e6])

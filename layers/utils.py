@@ -120,6 +120,18 @@ def reference_initializers(stddev: float = WEIGHT_STDDEV) -> dict:
     }
 
 
+def batch_normalization(name: str, axis: int = -1, **options):
+    """Batch normalization with PyTorch's constants, over all devices."""
+    return keras.layers.BatchNormalization(
+        axis,
+        momentum=0.9,
+        epsilon=1e-5,
+        synchronized=is_mirrored(),
+        name=name,
+        **options,
+    )
+
+
 class Layer(keras.layers.Layer):
     """Base of layers that honour masks in `call`, or else refuse them."""
 
@@ -204,20 +216,27 @@ _LOG_ZERO = -1e30
 class Window:
     """A k x k window that slides over a grid [H, W] of child capsules.
 
+    With k = None the window is as large as the grid.
+
     Attributes:
+      shape: (rows, columns) of the window.
       positions: (h, w), the grid of parents, one for each window position.
     """
 
     def __init__(self, height, width, size, strides, padding):
-        self._size = size  # k
+        self.shape = (size or height, size or width)
         self._strides = strides
-        axes = [(n, size, strides, padding) for n in (height, width)]
+        grid = zip((height, width), self.shape, strict=True)
+        axes = [(*lengths, strides, padding) for lengths in grid]
         self.positions = tuple(positions_of(*axis) for axis in axes)
         self._pads = [zeros_around(*axis) for axis in axes]
 
     def patches(self, grid):
         """[B, H, W, ...] -> [B, h, w, k * k, ...], with zero padding."""
-        pads = [(0, 0), *self._pads, *[(0, 0)] * (len(grid.shape) - 3)]
+        _, height, width, *axes = grid.shape
+        if (height, width) == self.shape and self.positions == (1, 1):
+            return ops.reshape(grid, (-1, 1, 1, height * width, *axes))
+        pads = [(0, 0), *self._pads, *[(0, 0)] * len(axes)]
         return ops.stack(list(self._shifted(ops.pad(grid, pads), 1)), axis=3)
 
     def _shifted(self, grid, axis):
@@ -227,8 +246,8 @@ class Window:
         """
         height, width = ((p - 1) * self._strides + 1 for p in self.positions)
         leading = (slice(None),) * axis
-        for row in range(self._size):
-            for column in range(self._size):
+        for row in range(self.shape[0]):
+            for column in range(self.shape[1]):
                 rows = slice(row, row + height, self._strides)
                 columns = slice(column, column + width, self._strides)
                 yield grid[(*leading, rows, columns)]
@@ -242,7 +261,8 @@ class Window:
         empty = 0.0 if combine is ops.add else _LOG_ZERO
         groups, _, num_children = entries.shape
         height, width = self.positions
-        size, stride, last = self._size, self._strides, self._size - 1
+        size, stride = self.shape[0], self._strides
+        last = size - 1
         types = num_children // size**2
         windows = ops.reshape(
             entries, (groups, -1, height, width, size, size, types)
@@ -274,6 +294,65 @@ class Window:
                 grid = children if grid is None else combine(grid, children)
         combined = ops.stack(list(self._shifted(grid, 2)), axis=4)
         return ops.reshape(combined, ops.shape(entries))
+
+
+class PoseLayer(Layer):
+    """Base of layers that return poses and float32 activations."""
+
+    def compute_output_spec(self, inputs, training=None):
+        # Keras cannot infer shapes through blocks of an unknown batch, and
+        # would give both the same dtype.
+        shapes = keras.tree.map_structure(lambda tensor: tensor.shape, inputs)
+        dtypes = self.compute_dtype, "float32"
+        return tuple(
+            map(keras.KerasTensor, self.compute_output_shape(shapes), dtypes)
+        )
+
+
+class WindowLayer(Layer):
+    """Base of layers whose parents have the children in a `Window`.
+
+    Args:
+      num_capsules: int, O, number of parent types.
+      kernel_size: int, k, height and width of the window. None is the whole
+        grid, for class capsules: their outputs are without the axes h, w.
+      strides: int, the stride in both directions.
+      padding: "VALID" or "SAME", in upper or lower case.
+
+    Input: pair of poses [B, H, W, I, a] and activations [B, H, W, I].
+    Output: pair of poses [B, h, w, O, A] and activations [B, h, w, O].
+    """
+
+    num_atoms = None  # A, if it is not 1
+
+    def __init__(
+        self,
+        num_capsules: int,
+        kernel_size: int | None = None,
+        strides: int = 1,
+        padding: str = "VALID",
+        **kwargs,
+    ):
+        # Without autocast activations stay float32 under mixed precision.
+        super().__init__(autocast=False, **kwargs)
+        self.num_capsules = num_capsules
+        self.kernel_size = kernel_size
+        self.strides = strides
+        self.padding = padding.upper()
+
+    def window(self, shape):
+        """The `Window` of children [B, H, W, ...]."""
+        options = self.kernel_size, self.strides, self.padding
+        return Window(*shape[1:3], *options)
+
+    def grid(self, shape):
+        """(h, w) of the parents of children [B, H, W, ...], or ()."""
+        return self.window(shape).positions if self.kernel_size else ()
+
+    def compute_output_shape(self, input_shape):
+        _, shape = input_shape
+        shape = (shape[0], *self.grid(shape), self.num_capsules)
+        return (*shape, self.num_atoms or 1), shape
 
 
 # Numbers of the largest intermediate tensors of one block. On CPUs 16 MB: from

@@ -20,6 +20,7 @@ Bayes", AAAI 2020, https://arxiv.org/abs/1905.11455; scores as in their code.
 """
 
 import math
+from typing import ClassVar
 
 import keras
 import numpy as np
@@ -27,7 +28,7 @@ from keras import ops
 
 from . import matrix_capsule
 from .em_routing import POSE_ENTRIES, OverPositions, route
-from .utils import is_mirrored
+from .utils import batch_normalization
 
 
 def digamma(x):
@@ -64,13 +65,12 @@ def vb_fit(total, mean, scatter, iteration):
 class _Normalized:
     """Mixin: batch normalization of poses and of logits of activations."""
 
-    def _build_normalizations(self, shape, **options):
-        options |= {"momentum": 0.9, "epsilon": 1e-5, "dtype": "float32"}
-        options["synchronized"] = is_mirrored()
-        layer = keras.layers.BatchNormalization
-        self.of_poses = layer(axis=-2, name="of_poses", **options)
-        self.of_poses.build((*shape, POSE_ENTRIES))
-        self.of_logits = layer(name="of_logits", **options)
+    def _build_normalizations(self, input_shape, **options):
+        options["dtype"] = "float32"
+        poses_shape, shape = self.compute_output_shape(input_shape)
+        self.of_poses = batch_normalization("of_poses", -2, **options)
+        self.of_poses.build(poses_shape)
+        self.of_logits = batch_normalization("of_logits", **options)
         self.of_logits.build(shape)
 
     def call(self, inputs, training=None):
@@ -84,40 +84,36 @@ class _Normalized:
 class PrimaryVBCapsules(_Normalized, matrix_capsule.PrimaryMatrixCapsules):
     """Primary capsules with batch normalization by type, without biases.
 
-    Weights, with C channels: a kernel [C, I * 17], initially Glorot-uniform,
+    Weights, with C channels: `kernel` [C, I * 17], initially Glorot-uniform,
     and scales and shifts [I]. Args and shapes: see `PrimaryMatrixCapsules`.
     """
 
     def build(self, input_shape):
-        size = self.num_capsules * (POSE_ENTRIES + 1)
-        self.projection = keras.layers.Dense(
-            size, use_bias=False, dtype=self.dtype_policy, name="projection"
-        )
-        self.projection.build(input_shape)
-        self._build_normalizations((*input_shape[:-1], self.num_capsules))
+        shape = input_shape[-1], self.num_capsules * (POSE_ENTRIES + 1)
+        self.kernel = self.add_weight(shape, "glorot_uniform", name="kernel")
+        self._build_normalizations(input_shape)
 
     def _capsules(self, inputs):
+        capsules = ops.matmul(ops.cast(inputs, self.compute_dtype), self.kernel)
         shape = (-1, *inputs.shape[1:3], self.num_capsules, POSE_ENTRIES + 1)
-        inputs = ops.cast(inputs, self.compute_dtype)
-        capsules = ops.reshape(self.projection(inputs), shape)
+        capsules = ops.reshape(capsules, shape)
         return capsules[..., :POSE_ENTRIES], capsules[..., POSE_ENTRIES]
 
 
 class _VBRouted(_Normalized):
-    """Mixin: VB routing instead of EM, whose own arguments have no effect."""
+    """Mixin: VB routing in place of EM, whose own arguments have no effect."""
 
-    def _kernel_initializer(self):
-        *window, types = self._kernel_shape
-        fans = POSE_ENTRIES * math.prod(window) * (types + self.num_capsules)
+    _betas: ClassVar = {}
+
+    def build(self, input_shape):
+        super().build(input_shape)
+        self._build_normalizations(input_shape, center=False, scale=False)
+
+    def _kernel_initializer(self, shape):
+        *window, child_types, types, _, _ = shape
+        fans = POSE_ENTRIES * math.prod(window) * (child_types + types)
         limit = math.sqrt(6 / fans)  # Glorot-uniform
         return keras.initializers.RandomUniform(-limit, limit)
-
-    def _build_fit(self):
-        shape = (None, *self._positions, self.num_capsules)
-        self._build_normalizations(shape, center=False, scale=False)
-
-    def _fit_constants(self):
-        return []
 
     def _route_votes(self, votes, activations):
         options, parents = self.options, self._parents
@@ -137,11 +133,8 @@ class ConvVBCapsules(_VBRouted, matrix_capsule.ConvMatrixCapsules):
     strides, padding and num_routing.
     """
 
-    def _set_sizes(self, *sizes):
-        super()._set_sizes(*sizes)
-        self._parents = OverPositions(
-            self.num_capsules, self._window, by_type=False, divide=False
-        )
+    def _make_parents(self):
+        return OverPositions(self.num_capsules, self._window, divide=False)
 
 
 @keras.saving.register_keras_serializable(package="capsules")

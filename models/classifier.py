@@ -3,13 +3,12 @@
 import typing
 
 import keras
-import numpy as np
 from keras import backend, ops
 
 import layers
 from input_data import features as keys
 from layers.losses import MeanOverBatch
-from layers.utils import is_mirrored, is_on_cpu
+from layers.utils import batch_normalization, is_mirrored, is_on_cpu
 from models import optimizer
 from models.hparams import BaseHParams
 
@@ -35,6 +34,32 @@ def on_grid(couplings, grid):
     """[iterations, B, .., classes] -> [iterations, B, *grid, classes]."""
     iterations, *_, classes = couplings.shape
     return ops.reshape(couplings, (iterations, -1, *grid, classes))
+
+
+def convolution_block(
+    channels, size, strides, name, padding="VALID", relu=True
+):
+    """Convolution without biases, batch normalization and perhaps relu."""
+    convolution = keras.layers.Conv2D(
+        channels,
+        size,
+        strides,
+        padding.lower(),
+        use_bias=False,
+        data_format="channels_last",
+        kernel_initializer="he_uniform",
+        name="convolution",
+    )
+    relus = [keras.layers.ReLU()] * relu
+    block = [convolution, batch_normalization("norm"), *relus]
+    return keras.Sequential(block, name=name)
+
+
+def cross_entropy(labels, probabilities):
+    """-sum over classes of labels * log(probabilities): float32 [B]."""
+    # The bound keeps the loss finite where probabilities underflow.
+    logarithms = ops.log(ops.maximum(probabilities, 1e-30))
+    return -ops.sum(labels * logarithms, axis=-1)
 
 
 class Classifier(keras.Model):
@@ -115,9 +140,11 @@ class Classifier(keras.Model):
         return False if is_on_cpu() else "auto"
 
     def create_weights(self, shape):
-        """Creates every weight by one call on an empty image."""
-        size = (1, shape.height, shape.width, shape.depth)
-        self({keys.IMAGES: np.zeros(size, "float32")})
+        """Creates every weight by one symbolic call, which computes nothing."""
+        images = keras.Input((shape.height, shape.width, shape.depth))
+        with keras.name_scope(self.name):  # begins the paths of the weights
+            self.call({keys.IMAGES: images})
+        self.built = True
 
     def activations(self, images):
         """Dict from layer name to its output, for verbose summaries."""
@@ -143,12 +170,16 @@ class Classifier(keras.Model):
     def classification_loss(self, labels, outputs, step):
         """The loss [B] without reconstruction.
 
+        Without a hyper-parameter `loss_type` it is the cross-entropy, and the
+        logits are probabilities.
+
         Args:
           labels: float32 [B, classes], k-hot.
           outputs: dict, the outputs of a call.
           step: int64 [B], steps before this one; None outside of training.
         """
-        loss = layers.CLASSIFICATION_LOSSES[self.hparams.loss_type]
+        loss_type = self.hparams.loss_type
+        loss = layers.CLASSIFICATION_LOSSES.get(loss_type, cross_entropy)
         return loss(labels, outputs[keys.LOGITS])
 
     def reconstruction_loss(self, images, reconstructions):

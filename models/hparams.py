@@ -23,10 +23,12 @@ class BaseHParams:
       PRESETS: dict from name to a dict of values, for preset=NAME.
       UNUSED: names of the reference's hyper-parameters that this model
         ignores.
+      loss_type: the classification loss, None or a field.
     """
 
     PRESETS: ClassVar = {}
     UNUSED: ClassVar = ()
+    loss_type: ClassVar = None
 
     decay_rate: float = field(0.96, "factor for each `decay_steps`", above=0)
     decay_steps: int = field(2000, "steps for one decay factor", at_least=1)
@@ -64,11 +66,28 @@ def padding(help_text="padding of the convolutions", default="VALID"):
     return field(default, help_text, choices=("VALID", "SAME"), network=True)
 
 
+def weight_decay(default, weights="kernels"):
+    """The factor of `Classifier.decay`."""
+    help_text = f"weight of half the sum of squared {weights}"
+    return field(default, help_text, at_least=0)
+
+
 def loss_type(default="margin"):
     """One of the reference's losses."""
     return field(
         default, "classification loss", choices=tuple(CLASSIFICATION_LOSSES)
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class MatrixHParams(BaseHParams):
+    """Sizes of networks of matrix capsules; the paper's small one has these."""
+
+    conv_channels: int = size(64, "channels of the convolution")
+    first_types: int = size(16, "types of the first routed capsules")
+    primary_types: int = size(8, "types of primary capsules")
+    routing: int = size(3, "iterations of the routing")
+    second_types: int = size(16, "types of the second routed capsules")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,19 +12,16 @@ from keras import ops
 import layers
 from input_data import features as keys
 from layers.em_routing import POSE_ENTRIES
+from layers.inverted_attention import route_together
 from models.classifier import Classifier, Routing, on_grid
-from models.hparams import BaseHParams, size
+from models.hparams import MatrixHParams, size
 
 
 @dataclasses.dataclass(frozen=True)
-class HParams(BaseHParams):
+class HParams(MatrixHParams):
     """Hyper-parameters for images like those of MNIST."""
 
-    conv_channels: int = size(64, "channels of the convolution")
-    first_types: int = size(16, "types of the first routed capsules")
-    primary_types: int = size(8, "types of primary capsules")
     routing: int = size(2, "iterations; a single one is without attention")
-    second_types: int = size(16, "types of the second routed capsules")
 
 
 class AttentionModel(Classifier):
@@ -48,8 +45,8 @@ class AttentionModel(Classifier):
         self.conv1 = keras.layers.Conv2D(
             hparams.conv_channels,
             3,
-            strides=2,
-            padding="same",
+            2,
+            "same",
             activation="relu",
             data_format="channels_last",
             kernel_initializer=uniform,
@@ -63,40 +60,37 @@ class AttentionModel(Classifier):
             name="primary",
         )
         self.norm = keras.layers.LayerNormalization(epsilon=1e-5, name="norm")
-        self.capsules = layers.InvertedAttentionCapsules(
-            (hparams.first_types, hparams.second_types, shape.num_classes),
-            (3, 3, None),
-            (2, 1, 1),
-            hparams.routing,
-            name="capsules",
-        )
+        capsules = layers.InvertedAttentionCapsules
+        self.routed = [
+            capsules(hparams.first_types, 3, 2, name="first"),
+            capsules(hparams.second_types, 3, 1, name="second"),
+            capsules(shape.num_classes, name="classes"),
+        ]
         self.logit = keras.layers.Dense(
             1, kernel_initializer=uniform, name="logit"
         )
 
     def activations(self, images):
         hidden = self.conv1(images)
-        primary = self.primary(hidden)
-        shape = (-1, *primary.shape[1:3], self.hparams.primary_types)
-        primary = self.norm(ops.reshape(primary, (*shape, POSE_ENTRIES)))
-        names = ("first", "second", "classes")
-        routed = dict(zip(names, self.capsules(primary), strict=True))
-        return {"conv1": hidden, "primary": primary, **routed}
+        types = self.hparams.primary_types
+        shape = (-1, *hidden.shape[1:3], types, POSE_ENTRIES)
+        primary = self.norm(ops.reshape(self.primary(hidden), shape))
+        *_, poses = route_together(self.routed, primary, self.hparams.routing)
+        names = ("primary", "first", "second", "classes")
+        return {"conv1": hidden, **dict(zip(names, poses, strict=True))}
 
     def routing_of(self, images):
-        outputs = self.activations(images)
-        couplings = self.capsules.couplings(outputs["primary"])
-        return Routing(on_grid(couplings, outputs["second"].shape[1:-1]))
+        primary = self.activations(images)["primary"]
+        history = route_together(self.routed, primary, self.hparams.routing)
+        layer, children = self.routed[-1], history[0][-2]
+        couplings = [layer.couplings(children)]
+        couplings += [layer.couplings(*poses[-2:]) for poses in history[:-1]]
+        return Routing(on_grid(ops.stack(couplings), children.shape[1:-1]))
 
     def call(self, x):
-        capsules = self.activations(x[keys.IMAGES])["classes"][:, 0, 0]
+        capsules = self.activations(x[keys.IMAGES])["classes"]
         logits = ops.cast(self.logit(capsules)[..., 0], "float32")
         return {keys.LOGITS: ops.softmax(logits), keys.CAPSULES: capsules}
-
-    def classification_loss(self, labels, outputs, step):
-        # The bound keeps the loss finite where probabilities underflow.
-        probabilities = ops.maximum(outputs[keys.LOGITS], 1e-30)
-        return -ops.sum(labels * ops.log(probabilities), axis=-1)
 
     @classmethod
     def receptive_field(cls, hparams):

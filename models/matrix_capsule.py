@@ -17,7 +17,7 @@ from layers.losses import CLASSIFICATION_LOSSES
 from layers.matrix_capsule import KERNEL_STDDEV
 from layers.utils import TruncatedNormal, use_full_float32
 from models.classifier import Classifier, Routing, on_grid
-from models.hparams import BaseHParams, padding, size
+from models.hparams import MatrixHParams, padding, size, weight_decay
 
 CONV_SIZE, CONV_STRIDES = 5, 2
 CAPSULE_SIZE = 3
@@ -26,7 +26,7 @@ CAPSULE_STRIDES = (2, 1)
 
 
 @dataclasses.dataclass(frozen=True)
-class HParams(BaseHParams):
+class HParams(MatrixHParams):
     """Hyper-parameters with the paper's defaults."""
 
     PRESETS: ClassVar = {
@@ -97,33 +97,107 @@ class HParams(BaseHParams):
     primary_types: int = size(32, "B, types of primary capsules")
     routing: int = size(3, "iterations of EM routing")
     second_types: int = size(32, "D, types of the second routed capsules")
-    weight_decay: float = field(
-        2e-7, "weight of half the sum of squared kernels", at_least=0
-    )
+    weight_decay: float = weight_decay(2e-7)
 
 
-class MatrixCapsuleModel(Classifier):
+class PoseModel(Classifier):
+    """Primary capsules, layers of routed capsules, and class capsules.
+
+    All have poses and activations. Logits are the activations of the class
+    capsules, `capsules` their poses. A subclass sets the layers `conv1` and
+    `primary`, or defines `primary_capsules`, and sets `routed`, a list of
+    layers, and `classes`, named "class_capsules".
+    """
+
+    has_class_capsules = True
+
+    def primary_capsules(self, images):
+        """Dict of the layers before, and a pair of poses and activations."""
+        features = self.conv1(images)
+        return {"conv1": features}, self.primary(features)
+
+    def activations(self, images):
+        outputs, capsules = self.primary_capsules(images)
+        outputs["primary_capsules/poses"] = capsules[0]
+        outputs["primary_capsules/activations"] = capsules[1]
+        for layer in (*self.routed, self.classes):
+            capsules = layer(capsules)
+            outputs[f"{layer.name}/poses"] = capsules[0]
+            outputs[f"{layer.name}/activations"] = capsules[1]
+        return outputs
+
+    def routing_of(self, images):
+        outputs = self.activations(images)
+        children = self.routed[-1].name if self.routed else "primary_capsules"
+        activations = outputs[f"{children}/activations"]
+        pair = outputs[f"{children}/poses"], activations
+        couplings = self.classes.couplings(pair)
+        return Routing(on_grid(couplings, activations.shape[1:]))
+
+    def call(self, x, training=None):  # the layers see `training`
+        outputs = self.activations(x[keys.IMAGES])
+        return {
+            keys.LOGITS: outputs["class_capsules/activations"],
+            keys.CAPSULES: outputs["class_capsules/poses"],
+        }
+
+    def create_weights(self, shape):
+        super().create_weights(shape)
+        if self.hparams.weight_decay:
+            decay = keras.regularizers.L2(0.5 * self.hparams.weight_decay)
+            for weight in filter(self.decays, self.trainable_weights):
+                weight.regularizer = decay
+
+    def decays(self, weight):
+        """Whether `weight_decay` applies: neither to biases nor to betas."""
+        return len(weight.shape) > 1
+
+
+class MatrixCapsuleModel(PoseModel):
     """A convolution and four layers of matrix capsules with EM routing.
 
     conv 5x5 stride 2 to `conv_channels` channels, relu; `primary_types` primary
     capsules at each position; capsules 3x3 stride 2 of `first_types` and 3x3
-    stride 1 of `second_types`, both VALID; one capsule for each class. Logits
-    are the activations of the class capsules, `capsules` their 16 pose entries.
+    stride 1 of `second_types`, both VALID; one capsule for each class. Poses
+    have 16 entries.
     """
 
     HParams = HParams
-    has_class_capsules = True
     # Routing is many small operations: XLA halves the time of a step.
     compile_with_xla = True
+    # Primary, convolutional and class capsules.
+    layer_classes = (
+        layers.PrimaryMatrixCapsules,
+        layers.ConvMatrixCapsules,
+        layers.ClassMatrixCapsules,
+    )
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)
         # Variances are small differences of sums of squares.
         use_full_float32()
-        self._add_layers(shape, hparams)
+        self.conv1 = self.convolution(hparams)
+        primary, convolutional, classes = self.layer_classes
+        of_convolutional, of_classes = self.layer_options(hparams)
+        self.primary = primary(hparams.primary_types, name="primary_capsules")
+        types = (hparams.first_types, hparams.second_types)
+        self.routed = [
+            convolutional(
+                types[i],
+                CAPSULE_SIZE,
+                CAPSULE_STRIDES[i],
+                name=f"conv_capsules{i + 1}",
+                **of_convolutional,
+            )
+            for i in range(2)
+        ]
+        self.classes = classes(
+            shape.num_classes, name="class_capsules", **of_classes
+        )
 
-    def _add_layers(self, shape, hparams):
-        self.conv1 = keras.layers.Conv2D(
+    def convolution(self, hparams):
+        """The layer before the primary capsules."""
+        return keras.layers.Conv2D(
             hparams.conv_channels,
             CONV_SIZE,
             strides=CONV_STRIDES,
@@ -133,61 +207,24 @@ class MatrixCapsuleModel(Classifier):
             kernel_initializer=TruncatedNormal(stddev=hparams.conv_stddev),
             name="conv1",
         )
-        self.primary = layers.PrimaryMatrixCapsules(
-            hparams.primary_types, name="primary_capsules"
-        )
+
+    def layer_options(self, hparams):
+        """Keyword arguments of the convolutional and of the class capsules."""
         common = {
             "num_routing": hparams.routing,
             "min_variance": hparams.min_variance,
             "damping": hparams.damping,
             "kernel_stddev": hparams.kernel_stddev,
         }
-        types = (hparams.first_types, hparams.second_types)
-        self.routed = [
-            layers.ConvMatrixCapsules(
-                types[i],
-                CAPSULE_SIZE,
-                CAPSULE_STRIDES[i],
-                final_lambda=hparams.conv_lambda,
-                normalise=hparams.normalise,
-                name=f"conv_capsules{i + 1}",
-                **common,
-            )
-            for i in range(2)
-        ]
-        self.classes = layers.ClassMatrixCapsules(
-            shape.num_classes,
-            final_lambda=hparams.class_lambda,
-            coordinates=hparams.coordinates,
-            name="class_capsules",
-            **common,
-        )
-
-    def _features(self, images):
-        return self.conv1(images)
-
-    def activations(self, images):
-        capsules = self._features(images)
-        outputs = {"conv1": capsules}
-        for layer in (self.primary, *self.routed, self.classes):
-            capsules = layer(capsules)
-            outputs[f"{layer.name}/poses"] = capsules[0]
-            outputs[f"{layer.name}/activations"] = capsules[1]
-        return outputs
-
-    def routing_of(self, images):
-        outputs = self.activations(images)
-        poses = outputs["conv_capsules2/poses"]
-        activations = outputs["conv_capsules2/activations"]
-        couplings = self.classes.assignments((poses, activations))
-        return Routing(on_grid(couplings, poses.shape[1:-1]))
-
-    def call(self, x):
-        outputs = self.activations(x[keys.IMAGES])
-        return {
-            keys.LOGITS: outputs["class_capsules/activations"],
-            keys.CAPSULES: outputs["class_capsules/poses"],
+        convolutional = {
+            "final_lambda": hparams.conv_lambda,
+            "normalise": hparams.normalise,
         }
+        classes = {
+            "final_lambda": hparams.class_lambda,
+            "coordinates": hparams.coordinates,
+        }
+        return common | convolutional, common | classes
 
     def classification_loss(self, labels, outputs, step):
         if self.hparams.loss_type != "spread":
@@ -196,14 +233,6 @@ class MatrixCapsuleModel(Classifier):
             step, self.hparams.margin_steps, self.hparams.margin_schedule
         )
         return layers.spread_loss(labels, outputs[keys.LOGITS], margin)
-
-    def create_weights(self, shape):
-        super().create_weights(shape)
-        if self.hparams.weight_decay:
-            decay = keras.regularizers.L2(0.5 * self.hparams.weight_decay)
-            for weight in self.trainable_weights:
-                if len(weight.shape) > 1:  # neither biases nor betas
-                    weight.regularizer = decay
 
     @classmethod
     def receptive_field(cls, hparams):

@@ -10,12 +10,12 @@ from keras import ops
 
 import layers
 from common.flags import field
-from input_data import features as keys
-from layers.utils import is_mirrored
-from models.classifier import Classifier, Routing, on_grid
-from models.hparams import BaseHParams, size
+from models.classifier import convolution_block
+from models.hparams import BaseHParams, size, weight_decay
+from models.matrix_capsule import PoseModel
 
-STRIDES = (1, 2, 1, 2, 1, 2, 1)
+# Channels, in units of `channels`, and strides of the convolutions.
+CONVOLUTIONS = ((1, 1), (2, 2), (2, 1), (4, 2), (4, 1), (8, 2))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,101 +27,53 @@ class HParams(BaseHParams):
     depth: int = size(1, "layers of capsules after the primary ones")
     learning_rate: float = field(3e-3, "learning rate at step 0", above=0)
     types: int = size(16, "types of capsules; 32 in the authors' code")
-    weight_decay: float = field(
-        1e-4, "weight of half the sum of squared weights", at_least=0
-    )
+    weight_decay: float = weight_decay(1e-4, "weights")
 
 
-class SelfRoutingModel(Classifier):
+class SelfRoutingModel(PoseModel):
     """Seven convolutions and capsules with self-routing, SR-`depth`.
 
-    conv 3x3 to 1, 2, 2, 4, 4 and 8 times `channels` channels and to the poses
-    and activations of primary capsules of `types` types, with `STRIDES`, batch
-    normalization and relu (none after the last, a sigmoid of the activations);
-    `depth` - 1 layers 3x3 of capsules; class capsules without poses. Logits
-    are their activations, which sum to 1, and the only atom of `capsules`.
+    `CONVOLUTIONS` 3x3 with batch normalization and relu; another, without relu,
+    to the poses and the logits of primary capsules; `depth` - 1 layers 3x3 of
+    capsules, of `types` types as the primary ones; class capsules, whose
+    activations sum to 1.
     """
 
     HParams = HParams
-    has_class_capsules = True
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)
-        self.types, self.atoms = hparams.types, hparams.atoms
-        channels = [n * hparams.channels for n in (1, 2, 2, 4, 4, 8)]
-        channels += [self.types * (self.atoms + 1)]
         # The authors pad both sides by one; SAME with a stride of 2 pads only
         # after an even size.
         self.pad = keras.layers.ZeroPadding2D(1, data_format="channels_last")
         self.convolutions = [
-            keras.layers.Conv2D(
-                channels[i],
-                3,
-                strides=strides,
-                use_bias=False,
-                data_format="channels_last",
-                kernel_initializer="he_uniform",
-                name=f"conv{i + 1}",
-            )
-            for i, strides in enumerate(STRIDES)
+            convolution_block(n * hparams.channels, 3, strides, f"conv{i}")
+            for i, (n, strides) in enumerate(CONVOLUTIONS, 1)
         ]
+        numbers = hparams.types * (hparams.atoms + 1)
+        self.primary = convolution_block(numbers, 3, 1, "primary", relu=False)
+        capsules = layers.SelfRoutingCapsules
+        sizes = hparams.types, hparams.atoms, 3
         self.routed = [
-            layers.SelfRoutingCapsules(
-                self.types, self.atoms, 3, padding="SAME", name=f"routed{i + 1}"
-            )
+            capsules(*sizes, padding="SAME", name=f"routed{i + 1}")
             for i in range(hparams.depth - 1)
         ]
-        options = {"momentum": 0.9, "epsilon": 1e-5}
-        options["synchronized"] = is_mirrored()
-        self.normalizations = [
-            keras.layers.BatchNormalization(name=f"norm{i + 1}", **options)
-            for i in range(len(STRIDES) + len(self.routed))
-        ]
-        classes = shape.num_classes
-        self.classes = layers.SelfRoutingCapsules(classes, name="classes")
+        self.classes = capsules(shape.num_classes, name="class_capsules")
 
-    def activations(self, images, training=False):
+    def primary_capsules(self, images):
         outputs, x = {}, images
-        normalizations = iter(self.normalizations)
-        for layer in self.convolutions:
-            x = x if x is images else ops.relu(x)
-            x = next(normalizations)(layer(self.pad(x)), training=training)
-            outputs[layer.name] = x
-        poses, logits = ops.split(x, [self.types * self.atoms], axis=-1)
-        activations = ops.sigmoid(ops.cast(logits, "float32"))
-        shape = (-1, *x.shape[1:3], self.types, self.atoms)
-        poses = ops.reshape(poses, shape)
-        for layer in self.routed:
-            poses, activations = layer((poses, activations))
-            x = ops.reshape(poses, (*shape[:3], self.types * self.atoms))
-            x = next(normalizations)(x, training=training)
-            poses = ops.reshape(x, shape)
-        outputs["poses"], outputs["activations"] = poses, activations
-        outputs["classes"] = self.classes((poses, activations))
-        return outputs
+        for block in self.convolutions:
+            x = outputs[block.name] = block(self.pad(x))
+        types, atoms = self.hparams.types, self.hparams.atoms
+        x = self.primary(self.pad(x))
+        poses, logits = ops.split(x, [types * atoms], axis=-1)
+        poses = ops.reshape(poses, (-1, *x.shape[1:3], types, atoms))
+        return outputs, (poses, ops.sigmoid(ops.cast(logits, "float32")))
 
-    def routing_of(self, images):
-        outputs = self.activations(images)
-        children = outputs["poses"], outputs["activations"]
-        couplings = self.classes.couplings(children)[None]  # one iteration
-        return Routing(on_grid(couplings, children[1].shape[1:]))
-
-    def call(self, x, training=False):
-        logits = self.activations(x[keys.IMAGES], training)["classes"]
-        return {keys.LOGITS: logits, keys.CAPSULES: logits[..., None]}
-
-    def classification_loss(self, labels, outputs, step):
-        """Cross-entropy of the activations, summed over the labels."""
-        logarithms = ops.log(outputs[keys.LOGITS] + 1e-12)
-        return -ops.sum(labels * logarithms, axis=-1)
-
-    def create_weights(self, shape):
-        super().create_weights(shape)
-        decay = keras.regularizers.L2(0.5 * self.hparams.weight_decay)
-        for weight in self.trainable_weights:
-            weight.regularizer = decay
+    def decays(self, weight):
+        return True
 
     @classmethod
     def receptive_field(cls, hparams):
         # With a zero on both sides kernels are centered as those of one pixel.
-        return tuple((1, strides, "VALID") for strides in STRIDES)
+        return tuple((1, strides, "VALID") for _, strides in CONVOLUTIONS)

@@ -6,11 +6,10 @@ import math
 import pathlib
 import shlex
 
-from common import flags
+from common import commit, flags
 from common.errors import UserError
 from common.files import make_folder
 from common.flags import field, flag_specs, require_known
-from common.startup import commit
 from config import Config
 from runs import runner
 

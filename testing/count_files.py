@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 def count():
     """Returns the lists of the imported and of the executed files."""
     import experiment
-    from common.startup import load_backend
+    from common import load_backend
     from config import Config
 
     load_backend()

@@ -11,8 +11,8 @@ import sys
 
 import keras
 
+from common import commit
 from common.files import write_file
-from common.startup import commit
 from layers.utils import is_on_cpu
 from training.inference import functional
 
@@ -64,6 +64,8 @@ def multiply_adds(model, shape):
 
 
 def _multiply_adds(layer):
+    if isinstance(layer, keras.Sequential):
+        return sum(_multiply_adds(part) for part in layer.layers)
     input_shape = keras.tree.map_structure(
         lambda tensor: tuple(tensor.shape), layer.input
     )

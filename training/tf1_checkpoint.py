@@ -18,10 +18,9 @@ import types
 
 from absl import flags as absl_flags
 
-from common import flags
+from common import flags, load_backend
 from common.errors import UserError, reading
 from common.flags import field
-from common.startup import load_backend
 from models.registry import MODELS
 from training.summaries import tf1_name
 

@@ -24,10 +24,10 @@ class Pretrained(Checkpoint):
         functional(model, architecture.shape).set_weights(weights)
 
 
-def open_or_pretrained(path):
-    """Opens a checkpoint; without a path the pretrained network."""
+def open_or_pretrained(path, model=None):
+    """`open_checkpoint`, or without a path the pretrained network."""
     if path:
-        return open_checkpoint(path)
+        return open_checkpoint(path, model)
     print("No --checkpoint: the pretrained MNIST network", file=sys.stderr)
     shape, model = ImageShape(28, 28, 1, 10), "efficient_capsule"
     architecture = Architecture(model, shape, 1, model_class(model).HParams())
@@ -35,13 +35,13 @@ def open_or_pretrained(path):
     return Pretrained(0, architecture, {"dataset": "mnist"}, path=path)
 
 
-def load_network(path):
-    """Loads a checkpoint of this project, not of TF1.
+def load_network(path, model=None):
+    """Loads what `open_or_pretrained` opens, but no TF1 checkpoint.
 
     Returns:
       Pair of a `keras.Model`, as of `functional`, and the `Checkpoint`.
     """
-    opened = open_or_pretrained(path)
+    opened = open_or_pretrained(path, model)
     architecture = opened.architecture
     if architecture is None:
         raise UserError(

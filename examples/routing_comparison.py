@@ -4,15 +4,13 @@ All models have the same convolutions and, at each of the 7x7 positions of an
 image of 28x28, 8 types of primary capsules of 16 atoms. One routed layer turns
 them into class capsules; there is no decoder and no weight decay. As lengths,
 scores and probabilities need different losses, each model has the loss of its
-authors, and what they apply to primary capsules: a squash, relu or a
-normalization. docs/comparison.md has the command.
+authors, and their squash, relu or normalization of primary capsules.
 """
 
-import math
 from functools import partial
 
 import keras
-from keras import ops
+from keras import initializers, ops
 
 import layers
 from input_data import features as keys
@@ -20,15 +18,11 @@ from models.classifier import Classifier
 
 TYPES, ATOMS = 8, 16
 convolution = partial(keras.layers.Conv2D, strides=2, padding="same")
-normalization = partial(
-    keras.layers.BatchNormalization, momentum=0.9, epsilon=1e-5
-)
+normalization = partial(keras.layers.BatchNormalization, momentum=0.9)
 
 
 class _Comparison(Classifier):
     """Base class; a subclass defines `add_classes` and `outputs`."""
-
-    compile_with_xla = True
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)
@@ -52,8 +46,9 @@ class _VectorCapsules(_Comparison):
     has_class_capsules = True
 
     def outputs(self, poses, hidden):
-        shape = (-1, math.prod(poses.shape[1:4]), ATOMS)
-        capsules = self.classes(ops.reshape(self.activation(poses), shape))
+        _, height, width, *_ = poses.shape
+        poses = ops.reshape(poses, (-1, height * width * TYPES, ATOMS))
+        capsules = self.classes(self.activation(poses))
         return {keys.LOGITS: layers.lengths(capsules), keys.CAPSULES: capsules}
 
     def classification_loss(self, labels, outputs, step):
@@ -73,11 +68,9 @@ class SharedWeights(_VectorCapsules):
 
     def add_classes(self, num_classes):
         self.activation = ops.relu
-        # The range of Su's unshared weights: with that of his shared weights
-        # all lengths begin at almost 1, as there are many primary capsules.
-        uniform = keras.initializers.VarianceScaling(
-            1 / (7 * 7 * TYPES), "fan_avg", "uniform"
-        )
+        # The range of Su's unshared weights of 392 capsules: with that of his
+        # shared weights all lengths begin at almost 1.
+        uniform = initializers.VarianceScaling(1 / 392, "fan_avg", "uniform")
         self.classes = layers.Capsule(
             num_classes,
             ATOMS,
@@ -101,17 +94,18 @@ class SelfAttention(_VectorCapsules):
 class InvertedAttention(_Comparison):
     """Inverted dot-product attention (Tsai et al. 2020)."""
 
+    compile_with_xla = True  # faster for many small operations
+
     def add_classes(self, num_classes):
         self.norm2 = keras.layers.LayerNormalization(epsilon=1e-5)
         self.classes = layers.InvertedAttentionCapsules(
             (num_classes,), (None,), (1,)
         )
-        self.logit = keras.layers.Dense(1)
+        self.logit = keras.layers.Dense(1, dtype="float32")
 
     def outputs(self, poses, hidden):
         (capsules,) = self.classes(self.norm2(poses))
-        logits = ops.cast(self.logit(capsules), "float32")
-        return {keys.LOGITS: logits[:, 0, 0, :, 0]}
+        return {keys.LOGITS: self.logit(capsules)[:, 0, 0, :, 0]}
 
 
 class _WithActivations(_Comparison):
@@ -134,6 +128,7 @@ class EMRouting(_WithActivations):
     """EM routing (Hinton, Sabour, Frosst 2018), with the spread loss."""
 
     class_layer = layers.ClassMatrixCapsules
+    compile_with_xla = True
 
     def classification_loss(self, labels, outputs, step):
         margin = layers.spread_margin(step, margin_steps=1000)
@@ -144,6 +139,7 @@ class VBRouting(_WithActivations):
     """Variational Bayes routing (Ribeiro, Leontidis, Kollias 2020)."""
 
     class_layer = layers.ClassVBCapsules
+    compile_with_xla = True
 
 
 class SelfRouting(_WithActivations):

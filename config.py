@@ -77,8 +77,8 @@ class DataConfig:
     )
     eval_size: int = _count(
         10000,
-        "Examples to evaluate, at most all images or records; any number of "
-        "pairs made on the fly.",
+        "Examples to evaluate, at most all images or records; pairs made on "
+        "the fly have no limit.",
     )
     flip: bool = field(
         False,
@@ -235,7 +235,7 @@ class Config(DataConfig):
     device: str | None = field(
         None,
         "Where to compute: cpu, gpu, or gpu:1 for the second GPU. With "
-        "--num_gpus the first GPU; cpu then means logical CPU devices. "
+        "--num_gpus it names the first of them, or logical CPU devices. "
         "Default: the first GPU, else the CPU.",
         pattern="cpu|gpu(:[0-9]+)?",
     )

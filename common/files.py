@@ -43,7 +43,7 @@ def atomic_write(path, replace=False):
 
 
 def write_file(path, content):
-    """Writes bytes or a string to a file, which may exist."""
+    """Writes bytes or a string to a file, which is replaced if it exists."""
     if isinstance(content, str):
         content = content.encode()
     with atomic_write(path, replace=True) as partial:

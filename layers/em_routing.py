@@ -162,9 +162,9 @@ def _materialize(tensor):
 def matrix_votes(poses, kernel):
     """Votes V = M W of children for every parent type.
 
-    Products of 4x4 matrices are too small to be vectorized. The votes are
-    sums of elementwise products over the children instead, and the gradients
-    one larger matrix product for each child.
+    Products of 4x4 matrices are too small to be vectorized. Each entry of the
+    votes is a sum of four products, each computed for all children at once, and
+    the gradients are one larger matrix product for each child.
 
     Poses are [N, 4, 4, P, C], of C children at each of P places of a receptive
     field; all places share the kernel [O, 4, 4, C]. The votes are

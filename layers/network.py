@@ -196,7 +196,8 @@ class CapsuleNetwork(keras.Model):
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
-        y, sample_weight = _of_lengths(y), _of_lengths(sample_weight)
+        (y,) = keras.tree.flatten(_of_lengths(y))  # also of a tuple (y,)
+        sample_weight = _of_lengths(sample_weight)
         lengths = y_pred["lengths"]
         loss = super().compute_loss(x, y, lengths, sample_weight, training)
         if self.decoder is None:
@@ -212,7 +213,8 @@ class CapsuleNetwork(keras.Model):
         return loss + self._mean_over_batch(error, error, sample_weight)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        y, sample_weight = _of_lengths(y), _of_lengths(sample_weight)
+        (y,) = keras.tree.flatten(_of_lengths(y))  # also of a tuple (y,)
+        sample_weight = _of_lengths(sample_weight)
         lengths = y_pred["lengths"]
         return super().compute_metrics(x, y, lengths, sample_weight)
 

@@ -202,7 +202,7 @@ SPARSE, DENSE = "sparse_categorical_crossentropy", "categorical_crossentropy"
     ("loss", "plain_loss", "images", "labels"),
     [
         ({"lengths": DENSE}, DENSE, GRAY[..., 0], {"lengths": ONE_HOT}),
-        (SPARSE, DENSE, GRAY, LABELS[:, None]),
+        (SPARSE, DENSE, GRAY, (LABELS[:, None],)),
     ],
 )
 def test_images_and_labels_may_have_other_forms(

@@ -208,7 +208,7 @@ def kernel_spectrum(kernel, plan: Plan):
 
 
 def convolution_by_spectrum(images, spectrum, plan: Plan):
-    """`toom_cook_convolution` by the `kernel_spectrum` of the same plan."""
+    """`toom_cook_convolution` with a `kernel_spectrum` of the same plan."""
     rows, columns = plan.rows, plan.columns
     image_matrix, _, synthesis = _matrices(plan)
     filters = spectrum.shape[-1]

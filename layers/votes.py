@@ -20,8 +20,8 @@ _MAX_BLOCKS = 16
 class FormedVotes:
     """Votes that are given as a tensor. Couplings are [..., O, I].
 
-    They are [..., I, O, A] and are transposed to [..., O, I, A], so that both
-    sums are batched matrix products.
+    The given votes [..., I, O, A] are transposed to [..., O, I, A], so that the
+    weighted sum and the agreement are batched matrix products.
     """
 
     outputs_axis = -2

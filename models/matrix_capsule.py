@@ -86,7 +86,8 @@ class HParams(BaseHParams):
     normalise: str = field(
         "parents",
         "the parents over which the assignments of a capsule sum to 1: "
-        "parents is all, types all at one position, positions all of one type",
+        "parents: all of them; types: those at the same position; positions: "
+        "those of the same type",
         choices=NORMALISATIONS,
         network=True,
     )

@@ -24,7 +24,7 @@ class HParams(four_convolutions.HParams):
     class_atoms: int = size(16, "atoms of a class capsule")
     compare: str = field(
         "direction",
-        "what votes are compared with: direction is the sum over its length, "
+        "what votes are compared with: direction is s divided by its length, "
         "Su's later routing; squashed is the squashed sum, as in the paper",
         choices=("direction", "squashed"),
         network=True,
@@ -39,11 +39,15 @@ class HParams(four_convolutions.HParams):
     routing: int = size(3, "routing iterations")
     share_weights: bool = field(
         True,
-        "all positions share their weights; else all images have one size",
+        "all positions share their weights; if false, all images must have the "
+        "same size",
         network=True,
     )
     squash_constant: float = field(
-        0.5, "squared length squashed to 1/2; paper: 1", above=0, network=True
+        0.5,
+        "k of squash(s) = s |s| / (k + |s|^2); paper: 1",
+        above=0,
+        network=True,
     )
 
 

@@ -30,7 +30,7 @@ class HParams(BaseHParams):
     first_types: int = size(16, "types of the first routed capsules")
     loss_type: str = loss_type("softmax")
     padding: str = padding(
-        "padding of the convolution; the authors' is VALID, on 32x32", "SAME"
+        "padding of the convolution; the authors' is VALID, for 32x32", "SAME"
     )
     primary_types: int = size(8, "types of primary capsules")
     routing: int = size(3, "iterations of variational Bayes routing")

@@ -215,7 +215,7 @@ def result_tables(output_dir):
                     {**other, "wrong": other["examples"] - other["confident"]}
                     for other in others
                 ]
-                text += f" (both above 0.5: {_errors(unsure)})"
+                text += f" (lengths above 0.5 required: {_errors(unsure)})"
             published = experiment.published_text(experiment.other_published)
             rows.append(["", f"the same on {name}", published, text])
         if ensemble is not None:

@@ -36,7 +36,7 @@ _OTHER_SPLIT = {
     "divided_for_test": _CHANGED,
     "divided_for_validation": _CHANGED,
     "normalized_names": "an earlier version hashed other forms of accents",
-    "seed": "as --seed does",
+    "seed": "add --seed={}",
 }
 _NAME = re.compile(r"model\.ckpt-(\d+)")
 # Space for names and layout in the file of weights; 42 KB for the default.
@@ -132,7 +132,7 @@ class Checkpoint:
         return self.training.get("optimizer_state", True)
 
     def load(self, model, architecture):
-        """Loads the weights, and the optimizer's state if it is compiled.
+        """Loads the weights and, into a compiled model, the optimizer's state.
 
         Raises:
           UserError: if `architecture` is of another network.
@@ -157,16 +157,21 @@ class Checkpoint:
             have other names.
         """
         recorded = {**self.training, "class_names": _nfc(self.class_names)}
+        names = _nfc(spec.class_names)
+        required = {}
+        if names and self.class_names:
+            required["class_names"] = names
         if recorded.get("dataset") != config.dataset_name:
+            # Other data may have other classes, but not the same reordered.
+            if sorted(names) == sorted(recorded["class_names"]):
+                self._require(recorded, required)
             return
-        required = dict(spec.split_fingerprints)
-        if spec.split_seed is not None:
-            required["seed"] = spec.split_seed
         if config.validate:
             required["validate"] = True
             required["of_files"] = config.data_dir is not None
-        if spec.class_names and self.class_names:
-            required["class_names"] = _nfc(spec.class_names)
+        if spec.split_seed is not None:
+            required["seed"] = spec.split_seed
+        required |= spec.split_fingerprints
         # A split found by hashing must not become a split by folders.
         purposes = ("test", "validation") if config.validate else ("test",)
         hashed = {f"divided_for_{purpose}" for purpose in purposes}
@@ -178,7 +183,7 @@ class Checkpoint:
             if recorded.get(name) != value:
                 reason = f"{name} was {recorded.get(name)} and is {value}"
                 if name in _OTHER_SPLIT:
-                    cause = _OTHER_SPLIT[name]
+                    cause = _OTHER_SPLIT[name].format(recorded.get(name))
                     reason = f"the split of images differs, {cause} ({reason})"
                 raise UserError(f"{self.path} does not fit: {reason}")
 
@@ -232,6 +237,8 @@ def open_checkpoint(path, model=None):
     if not _NAME.fullmatch(path.name):
         found = find_all(path / "train") or find_all(path) or [(0, path)]
         _, path = found[-1]
+    if not path.exists():
+        raise DamagedError(f"{path} does not exist")
     try:
         values = json.loads((path / JSON_FILE).read_text())
         json_digest = values.pop("sha256_of_this")

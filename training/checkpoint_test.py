@@ -196,6 +196,8 @@ def test_training_settings_do_not_make_another_network(trained, saved):
         ),
         ({}, {}, {"class_names": ("b", "a")}, True),
         ({}, {}, {"class_names": ("a", "b")}, False),
+        ({"dataset": "images"}, {}, {"class_names": ("b", "a")}, True),
+        ({"dataset": "images"}, {}, {"class_names": ("b", "c")}, False),
     ],
 )
 def test_other_splits_are_refused(

@@ -202,7 +202,8 @@ def evaluations(config, strategy):
     """A context in which checkpoints are evaluated and reported.
 
     Yields:
-      Function of the path of a checkpoint, which returns the `Checkpoint`.
+      Function that evaluates the checkpoint at a path and returns it, a
+      `Checkpoint`.
     """
     evaluator = Evaluator(config, strategy)
     with Results(config, strategy) as results:

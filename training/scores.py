@@ -1,7 +1,7 @@
 """Right and wrong predictions.
 
 A prediction is the `num_targets` classes with the largest logits; of equal
-ones the lower. Logits that are not finite predict nothing.
+logits the lower class counts. Logits that are not finite predict nothing.
 """
 
 import dataclasses

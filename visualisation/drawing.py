@@ -130,7 +130,7 @@ def make_logarithmic(axis, subs=(1, 2, 3, 5, 7)):
 
 
 def label_lines(axes):
-    """Labels each line beside its last point, above labels of lower ones."""
+    """Labels each line at its last point, without overlapping labels."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.figure.draw_without_rendering()
     taken = []

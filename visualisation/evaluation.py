@@ -23,7 +23,7 @@ _COLUMNS = 5
 def confusion_matrix_png(matrix, names, title):
     """A PNG file of a confusion matrix; None above `MAX_CLASSES` classes.
 
-    Colors are shares of a row.
+    The color of a cell is its share of the sum of its row.
 
     Args:
       matrix: float array [classes, classes], rows are labels.

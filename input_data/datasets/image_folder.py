@@ -44,7 +44,8 @@ def load(split, config):
 
     def hold_out(files, purpose):
         *divided, digest = divide(files, seed, purpose)
-        _report(classes, files, divided[1], purpose)
+        if files:
+            _report(classes, files, divided[1], purpose)
         fingerprints[f"divided_for_{purpose}"] = digest
         return divided
 
@@ -158,12 +159,12 @@ def _files(root, classes):
         paths = sorted(p for p in visible if p.suffix.lower() in _SUFFIXES)
         if not paths:
             raise UserError(
-                f"{folder} has no images ({' '.join(_SUFFIXES)}); docs/data.md "
-                "has the layouts of folders"
+                f"{folder} has no images ({' '.join(_SUFFIXES)}) directly in "
+                "it; docs/data.md has the layouts of folders"
             )
         if len(paths) < len(visible):
             ignored = len(visible) - len(paths)
-            print(f"Warning: {folder}: {ignored} other items are ignored")
+            print(f"Warning: {folder}: other items, ignored: {ignored}")
         files += [(path, label) for path in paths]
     return files
 

@@ -212,7 +212,10 @@ def test_other_files_and_unknown_classes_are_named(tmp_path, capsys):
     write_classes(tmp_path / "test", {"cat": 1})
     (tmp_path / "train" / "cat" / "scan.tif").write_bytes(b"")
     load(tmp_path)
-    assert f"{tmp_path}/train/cat: 1 other" in capsys.readouterr().out
+    assert (
+        f"{tmp_path}/train/cat: other items, ignored: 1"
+        in capsys.readouterr().out
+    )
     write_classes(tmp_path / "test", {"Dog": 1})
     with pytest.raises(UserError, match=f"{tmp_path}/test/Dog"):
         load(tmp_path)

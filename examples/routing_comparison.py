@@ -68,8 +68,7 @@ class SharedWeights(_VectorCapsules):
 
     def add_classes(self, num_classes):
         self.activation = ops.relu
-        # The range of Su's unshared weights of 392 capsules: with that of his
-        # shared weights all lengths begin at almost 1.
+        # As Su's unshared weights of 392 capsules: else all lengths are near 1.
         uniform = initializers.VarianceScaling(1 / 392, "fan_avg", "uniform")
         self.classes = layers.Capsule(
             num_classes,
@@ -148,5 +147,4 @@ class SelfRouting(_WithActivations):
     class_layer = layers.SelfRoutingCapsules
 
     def logits(self, primary):
-        # Their softmax is again the activations, which sum to 1.
-        return ops.log(self.classes(primary) + 1e-12)
+        return ops.log(self.classes(primary) + 1e-12)  # softmax inverts it

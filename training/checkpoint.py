@@ -249,7 +249,7 @@ def open_checkpoint(path, model=None):
         raise DamagedError(f"{path}: no valid checkpoint: {error}") from error
     name = values["architecture"]["model"]
     if is_external(name) and name != model:
-        raise UserError(f"{path} has a model of your own: add --model={name}")
+        raise UserError(f"{path} needs a class to import: add --model={name}")
     training = values["training"]
     if training.get("image_size") is not None:
         training.setdefault("resize", "stretch")  # as earlier versions did

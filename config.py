@@ -5,7 +5,7 @@ import dataclasses
 from common.errors import UserError
 from common.flags import command_line, field, flag_specs
 from input_data.registry import DATASETS, EMBEDDED, TFDS_PREFIX, Split
-from models.registry import MODELS
+from models.registry import MODELS, is_external
 
 # Images in an evaluation batch, as in the reference.
 EVAL_BATCH_SIZE = 100
@@ -146,8 +146,11 @@ class Config(DataConfig):
     # Model.
     model: str | None = field(
         None,
-        "Model. Default: capsule; in evaluation the checkpoint's.",
-        choices=tuple(sorted(MODELS)),
+        f"Model: {', '.join(sorted(MODELS))}, or MODULE:CLASS, a `Classifier` "
+        "of your own in the working directory or on PYTHONPATH. Evaluations "
+        "of such a model need the flag, too: a checkpoint alone imports "
+        "nothing. Default: capsule; in evaluation the checkpoint's.",
+        pattern="|".join([*sorted(MODELS), r"\w+(\.\w+)*:\w+"]),
     )
     hparams_override: str = field(
         "",
@@ -327,5 +330,6 @@ class Config(DataConfig):
 
     def evaluation_command(self):
         """The command that evaluates what these settings train."""
-        flags = command_line(self, EVALUATED)
+        model = {"model"} if is_external(self.model) else set()
+        flags = command_line(self, EVALUATED | model)
         return f"python experiment.py --train=false {flags}"

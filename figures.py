@@ -20,6 +20,8 @@ numbers of several runs:
     --output_dir=/tmp/transfer \
     shared_capsule=/tmp/shared{} pooling=/tmp/pooling{}
 
+NAME of a model of your own is its MODULE:CLASS, as for --model.
+
 All models see the same test images and the same pairs. One image of a pair is
 below the other, or beside it with --pairs=beside.
 
@@ -63,7 +65,7 @@ def draw(names, config, num_examples=None):
     from visualisation import capsule_figures
     from visualisation.trained_model import TrainedModel
 
-    checkpoint = open_checkpoint(config.checkpoint)
+    checkpoint = open_checkpoint(config.checkpoint, config.model)
     evaluator = Evaluator(config)
     dataset = evaluator.settings_for(checkpoint).dataset_name
     model, pipeline = evaluator.load(checkpoint)
@@ -98,7 +100,7 @@ def draw_transfer(arguments, config, num_examples=None):
             raise UserError(f"{argument} is not a new NAME=CHECKPOINT")
         runs[name] = []
         for path in dataclasses.replace(config, checkpoint=template).members:
-            checkpoint = open_checkpoint(path)
+            checkpoint = open_checkpoint(path, config.model or name)
             run = {k: e.predict(checkpoint) for k, e in evaluators.items()}
             print(f"{path}: {run['pairs'].score.pairs_text}", flush=True)
             counts = {k: transfer.counts(p) for k, p in run.items()}

@@ -136,7 +136,7 @@ def export(path, network):
 
 def define_flags():
     """Defines the flags of predict.py."""
-    flags.define(Config, ["dataset", "num_targets"])
+    flags.define(Config, ["dataset", "model", "num_targets"])
     absl_flags.DEFINE_string(
         "checkpoint", None, "The checkpoint, such as DIR/train/model.ckpt-1000."
     )
@@ -175,7 +175,9 @@ def main(arguments):
     from training import devices, inference
 
     with devices.use(Config(num_processes=1)):
-        network, opened = inference.load_network(values.checkpoint)
+        network, opened = inference.load_network(
+            values.checkpoint, values.model
+        )
         architecture = opened.architecture
         dataset = opened.training.get("dataset") or values.dataset
         if dataset is None:

@@ -1,16 +1,19 @@
 """The commands and Python blocks of README.md and docs/ work."""
 
+import dataclasses
 import pathlib
 import re
 import shlex
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 import experiment
 from common import flags
+from common.errors import UserError
 from config import Config
-from models import registry
 from models.hparams import parse_overrides
 from models.registry import model_class
 from testing.small_models import overrides
@@ -97,15 +100,65 @@ def test_python_blocks_run(page, request, tmp_path, monkeypatch):
             exec(block, names)
 
 
-def _train_own_model(block, monkeypatch, folder):
-    """Trains and evaluates the model that a page defines."""
-    (folder / "own_model.py").write_text(block)
-    monkeypatch.syspath_prepend(folder)
+def write_own_model(block, folder):
+    """Writes the module that a page defines; returns MODULE:CLASS."""
+    (module,) = re.findall(r'^"""(\w+)\.py:', block)
     (name,) = re.findall(r"class (\w+)\(Classifier\)", block)
-    monkeypatch.setitem(registry.MODELS, "own", ("own_model", name))
-    run = str(folder / "run")
-    experiment.run(
-        Config(model="own", batch_size=16, max_steps=2, summary_dir=run)
-    )
-    score = experiment.run(Config(train=False, checkpoint=run))
+    (folder / f"{module}.py").write_text(block)
+    return f"{module}:{name}"
+
+
+def _train_own_model(block, monkeypatch, folder):
+    """Trains, resumes and evaluates the model of a page."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    model, run = write_own_model(block, folder), str(folder / "run")
+    training = Config(model=model, batch_size=9, summary_dir=run)
+    for steps in (1, 2):
+        experiment.run(dataclasses.replace(training, max_steps=steps))
+    score = experiment.run(Config(train=False, model=model, checkpoint=run))
     assert score.num_examples == 360
+    assert f"--model={model}" in training.evaluation_command()
+    # The name in a checkpoint is not enough to import the module.
+    module = model.partition(":")[0]
+    del sys.modules[module]
+    with pytest.raises(UserError, match=f"--model={model}"):
+        experiment.run(Config(train=False, checkpoint=run))
+    assert module not in sys.modules
+
+
+@pytest.mark.slow
+def test_commands_accept_a_model_in_a_file(tmp_path):
+    blocks_of_page = blocks("python", ROOT / "docs" / "architecture.md")
+    (block,) = (b for b in blocks_of_page if "(Classifier)" in b)
+    model = write_own_model(block, tmp_path)
+
+    def run(program, *arguments, cwd=tmp_path):
+        """Runs a command in the folder of the model's file."""
+        return subprocess.run(
+            [sys.executable, ROOT / program, *arguments],
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+        )
+
+    compared = run(
+        *("compare.py", f"--models={model}-two", "--dataset=digits"),
+        f"--settings={model}-two --batch_size=8 --hparams_override=types=2",
+        *("--eval_size=20", "--steps=4", f"--output_dir={tmp_path}/out"),
+    )
+    assert compared.returncode == 0, compared.stderr
+    assert "| KMeansModel-two |" in compared.stdout
+    folder = tmp_path / "out" / "KMeansModel-two" / "0"
+    flags = f"--model={model}", "--hparams_override=types=2", "--max_steps=6"
+    resumed = run("experiment.py", f"--summary_dir={folder}", *flags)
+    assert resumed.returncode == 0, resumed.stderr
+    assert re.search(r"Resuming from .*model.ckpt-4", resumed.stdout)
+    arguments = f"--checkpoint={folder}", f"--model={model}", "--export=a.keras"
+    exported = run("predict.py", *arguments)
+    assert exported.returncode == 0, exported.stderr
+    assert (tmp_path / "a.keras").is_file()
+    # The file is not in the project's folder.
+    failed = run("predict.py", *arguments, cwd=ROOT)
+    assert failed.returncode == 1
+    assert "PYTHONPATH" in failed.stderr
+    assert "Traceback" not in failed.stderr

@@ -53,7 +53,7 @@ class DemoModel:
     """
 
     def __init__(self, config):
-        checkpoint = open_or_pretrained(config.checkpoint)
+        checkpoint = open_or_pretrained(config.checkpoint, config.model)
         evaluator = Evaluator(config)
         settings = evaluator.settings_for(checkpoint)
         dataset = settings.dataset_name

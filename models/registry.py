@@ -4,6 +4,8 @@ This file imports none of them, so that flags are parsed without TensorFlow.
 """
 
 import importlib
+import os
+import sys
 
 from common.errors import UserError
 from common.flags import require_known
@@ -25,12 +27,45 @@ MODELS = {
 def model_class(name):
     """The `classifier.Classifier` subclass of a name.
 
+    Args:
+      name: string, a key of `MODELS`, or MODULE:CLASS for a class outside this
+        project, whose module is in the working directory or on PYTHONPATH.
+
     Raises:
-      UserError: for an unknown name.
+      UserError: for an unknown name, or if MODULE or CLASS is missing.
     """
+    if is_external(name):
+        return _external_class(name)
     require_known("model", name, sorted(MODELS))
     module, class_name = MODELS[name]
     return getattr(importlib.import_module(module), class_name)
+
+
+def is_external(name):
+    """Whether a name is MODULE:CLASS, a class outside this project."""
+    return ":" in (name or "")
+
+
+def _external_class(name):
+    from models.classifier import Classifier
+
+    module, _, class_name = name.partition(":")
+    if os.getcwd() not in sys.path:
+        # At the end, so that no file there hides a module of this project.
+        sys.path.append(os.getcwd())
+    try:
+        found = getattr(importlib.import_module(module), class_name, None)
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"--model={name}: {error}; start in the folder of {module}, or put "
+            "the folder on PYTHONPATH"
+        ) from error
+    if not (isinstance(found, type) and issubclass(found, Classifier)):
+        raise UserError(
+            f"--model={name}: module {module} has no {class_name} that is a "
+            "subclass of models.classifier.Classifier"
+        )
+    return found
 
 
 def build_model(name, shape, num_targets, hparams, seed=0):
@@ -52,6 +87,7 @@ def build_model(name, shape, num_targets, hparams, seed=0):
     import keras
 
     keras.utils.set_random_seed(seed)
-    model = cls(shape, num_targets, hparams, name=name)
+    # TensorFlow allows no colon in names.
+    model = cls(shape, num_targets, hparams, name=name.rpartition(":")[2])
     model.create_weights(shape)
     return model

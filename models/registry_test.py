@@ -1,4 +1,4 @@
-"""A model is added in two places: its file, and one line in the registry."""
+"""Models outside the project: training, resuming and regularizers."""
 
 import dataclasses
 
@@ -8,6 +8,7 @@ import pytest
 
 import experiment
 import layers
+from common.errors import UserError
 from common.flags import field
 from config import Config
 from input_data import features as keys
@@ -15,10 +16,12 @@ from models.classifier import Classifier
 from models.hparams import BaseHParams, size
 from models.models_test import example_batch
 from models.optimizer import compile_model
-from models.registry import MODELS, build_model
+from models.registry import build_model, model_class
 from testing.events import scalars
 from testing.saved_arrays import saved
 from training.checkpoint import checkpoint_path, open_checkpoint
+
+TOY = f"{__name__}:ToyModel"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,17 +70,11 @@ def at(folder, step):
     return checkpoint_path(folder / "train", step)
 
 
-@pytest.fixture
-def _toy(monkeypatch):
-    monkeypatch.setitem(MODELS, "toy", (__name__, "ToyModel"))
-
-
-@pytest.mark.usefixtures("_toy")
 def test_a_model_trains_and_resumes(tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     for folder, max_steps in ((whole, 5), (parts, 2), (parts, 5)):
         config = Config(
-            model="toy",
+            model=TOY,
             hparams_override="units=3,momentum=0.5",
             batch_size=8,
             summary_step=1,
@@ -96,20 +93,28 @@ def test_a_model_trains_and_resumes(tmp_path):
     assert one.keys() == two.keys()
     for name in one:
         np.testing.assert_array_equal(one[name], two[name])
-    hparams = open_checkpoint(str(at(whole, 5))).architecture.hparams
+    hparams = open_checkpoint(at(whole, 5), TOY).architecture.hparams
     assert hparams == ToyHParams(units=3, momentum=0.5)
 
 
-@pytest.mark.usefixtures("_toy")
 def test_regularizers_count_in_the_loss():
     shape = keys.ImageShape(28, 28, 1, 10)
     x, y = example_batch(shape, 1)
     losses = {}
     for penalty in ("none", "kernel", "activity"):
-        model = build_model("toy", shape, 1, ToyHParams(penalty=penalty))
+        model = build_model(TOY, shape, 1, ToyHParams(penalty=penalty))
         compile_model(model)
         losses[penalty] = model.test_on_batch(x, y, return_dict=True)
     for logs in losses.values():
         cost = logs["batch_classification_cost"]
         assert cost == losses["none"]["batch_classification_cost"]
         assert (logs["loss"] > cost + 1e-4) == (logs is not losses["none"])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["toys", "no_such_module:Model", "config:Config", "config:NoSuchClass"],
+)
+def test_unusable_names(name):
+    with pytest.raises(UserError, match=name.rpartition(":")[2]):
+        model_class(name)

@@ -9,7 +9,7 @@ from common.errors import UserError
 from common.files import make_folder, write_files
 from common.flags import field, require_known
 from config import Config
-from models.registry import MODELS
+from models.registry import MODELS, is_external
 from runs import runner
 
 # With --minutes the speed is measured over at least so many steps and seconds,
@@ -29,8 +29,8 @@ class Settings:
     )
     models: str | None = field(
         None,
-        "Names to compare, separated by commas: models and MODEL-LABEL, a "
-        "model with the flags that --settings gives this name. "
+        "Names to compare, separated by commas: models, MODULE:CLASS too, and "
+        "MODEL-LABEL, a model with the flags that --settings gives this name. "
         "Default: all models and all names in --settings.",
     )
     output_dir: str | None = field(None, "Folder for the comparison.")
@@ -107,12 +107,15 @@ def _trainings(names, common, lines):
     known = dict.fromkeys([*sorted(MODELS), *own])
     trainings = {}
     for name in names.split(",") if names else known:
-        require_known("name", name, known)
-        model = name.partition("-")[0]
-        require_known("model", model, sorted(MODELS))
+        model, _, label = name.partition("-")
+        if label or not is_external(model):
+            require_known("name", name, known)
         arguments = shlex.split(flags.command_line(common))
         arguments += [*for_all, *own.get(name, ()), f"--model={model}"]
-        trainings[name] = flags.parse(Config, arguments)
+        training = flags.parse(Config, arguments)
+        row = name.rpartition(":")[2]  # CLASS-LABEL, also the folder's name
+        if trainings.setdefault(row, training) != training:
+            raise UserError(f"two models to compare have the name {row}")
     return trainings
 
 

@@ -27,7 +27,7 @@ from common.files import atomic_write
 from common.flags import flag_specs
 from input_data.features import ImageShape
 from models.hparams import BaseHParams, parse_overrides
-from models.registry import build_model, model_class
+from models.registry import build_model, is_external, model_class
 
 WEIGHTS_FILE = "model.weights.h5"
 JSON_FILE = "checkpoint.json"
@@ -52,7 +52,7 @@ class Architecture:
     """A network, except for the values of its weights.
 
     Attributes:
-      model: string, a key of `models.registry.MODELS`.
+      model: string, see `models.registry.model_class`.
       shape: `ImageShape`, the images and the number of classes.
       num_targets: int, objects in an image.
       hparams: the model's `HParams`.
@@ -201,18 +201,21 @@ def find_all(directory):
     )
 
 
-def open_checkpoint(path):
+def open_checkpoint(path, model=None):
     """Opens a checkpoint and verifies its checksums.
 
     The path is that of a checkpoint; of the --summary_dir of a training or its
     folder train, for the newest; the prefix of a TF1 checkpoint; or an HDF5
-    file of weights, see `h5_weights`.
+    file of weights, see `h5_weights`. A class outside this project is imported
+    only if it is `model`, the user's --model, so that no checkpoint makes the
+    program run code that the user did not name.
 
     Returns:
       `Checkpoint`, or `tf1_checkpoint.Tf1Checkpoint` with the same methods.
 
     Raises:
       DamagedError: if files are missing or damaged.
+      UserError: if its class is outside this project and not `model`.
     """
     path = pathlib.Path(path)
     if path.suffix in (".h5", ".hdf5") and path.is_file():
@@ -236,6 +239,9 @@ def open_checkpoint(path):
             raise ValueError("a checksum differs")
     except Exception as error:
         raise DamagedError(f"{path}: no valid checkpoint: {error}") from error
+    name = values["architecture"]["model"]
+    if is_external(name) and name != model:
+        raise UserError(f"{path} needs a class to import: add --model={name}")
     training = values["training"]
     if training.get("image_size") is not None:
         training.setdefault("resize", "stretch")  # as earlier versions did
@@ -248,16 +254,17 @@ def open_checkpoint(path):
     )
 
 
-def latest_valid(directory, quarantine=False):
+def latest_valid(directory, model=None, quarantine=False):
     """The newest `Checkpoint` that is not damaged, or None.
 
-    With `quarantine` it renames damaged newer ones, so that their steps can be
-    saved again, and raises UserError if all are damaged.
+    For `model` see `open_checkpoint`. With `quarantine` it renames damaged
+    newer ones, so that their steps can be saved again, and raises UserError if
+    all are damaged.
     """
     damaged = []
     for _, path in reversed(find_all(directory)):
         try:
-            checkpoint = open_checkpoint(path)
+            checkpoint = open_checkpoint(path, model)
         except DamagedError as error:
             print(f"Warning: {error}", flush=True)
             damaged.append(path)

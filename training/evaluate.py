@@ -149,7 +149,7 @@ def evaluate_checkpoints(config, strategy):
       UserError: if a checkpoint is missing, or they are incompatible.
     """
     paths = config.members
-    members = [checkpoint.open_checkpoint(path) for path in paths]
+    members = [checkpoint.open_checkpoint(path, config.model) for path in paths]
     is_ensemble = len(members) > 1
     evaluator = Evaluator(config, strategy)
     kinds, predictions = set(), []
@@ -192,7 +192,7 @@ def evaluations(config, strategy):
     with Results(config, strategy) as results:
 
         def evaluate(path):
-            opened = checkpoint.open_checkpoint(path)
+            opened = checkpoint.open_checkpoint(path, config.model)
             predictions = evaluator.predict(opened)
             results.report(f"{path}:\n", predictions, opened, opened.step)
             return opened
@@ -221,7 +221,7 @@ def evaluate_continuously(config, strategy):
             new = [path for path in paths if path not in seen]
             seen.update(new)
             if new and not (last or is_running or config.eval_all):
-                latest = checkpoint.latest_valid(directory)
+                latest = checkpoint.latest_valid(directory, config.model)
                 new = [latest.path] if latest else []
             for path in new:
                 try:

@@ -24,10 +24,10 @@ class Pretrained(Checkpoint):
         functional(model, architecture.shape).set_weights(weights)
 
 
-def open_or_pretrained(path):
-    """Opens a checkpoint; without a path the pretrained network."""
+def open_or_pretrained(path, model=None):
+    """`open_checkpoint`, or without a path the pretrained network."""
     if path:
-        return open_checkpoint(path)
+        return open_checkpoint(path, model)
     print("No --checkpoint: the pretrained MNIST network", file=sys.stderr)
     shape, model = ImageShape(28, 28, 1, 10), "efficient_capsule"
     architecture = Architecture(model, shape, 1, model_class(model).HParams())
@@ -35,9 +35,9 @@ def open_or_pretrained(path):
     return Pretrained(0, architecture, {"dataset": "mnist"}, path=path)
 
 
-def load_network(path):
+def load_network(path, model=None):
     """The `functional` network and the `Checkpoint` at a path, not of TF1."""
-    opened = open_or_pretrained(path)
+    opened = open_or_pretrained(path, model)
     architecture = opened.architecture
     if architecture is None:
         raise UserError(

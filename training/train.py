@@ -88,7 +88,9 @@ class Training(keras.callbacks.Callback):
         super().__init__()
         self._directory, self._strategy = directory, strategy
         self._stop, self._evaluate = stop, evaluate
-        self._latest = checkpoint.latest_valid(directory, strategy.is_first)
+        self._latest = checkpoint.latest_valid(
+            directory, config.model, quarantine=strategy.is_first
+        )
         if self._latest is not None:
             config = config.with_defaults_from(self._latest.training)
         if config.eval_every and strategy.count > 1:
@@ -218,7 +220,9 @@ class Training(keras.callbacks.Callback):
         its moments for the number of steps.
         """
         config = self._config
-        source = checkpoint.open_checkpoint(config.init_checkpoint)
+        source = checkpoint.open_checkpoint(
+            config.init_checkpoint, config.model
+        )
         source.check_same_data(config, self.pipeline.spec)
         source.load(model, self._architecture)
         if config.init_weights_only:

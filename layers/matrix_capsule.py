@@ -32,6 +32,7 @@ from .utils import (
     WindowLayer,
     block_size,
     by_blocks,
+    pair_specs,
 )
 
 # The weight `beta_a` is in thousands: costs are in the hundreds, but Adam
@@ -66,6 +67,7 @@ class PrimaryMatrixCapsules(PoseLayer):
         self.input_spec = keras.layers.InputSpec(ndim=4)
 
     def build(self, input_shape):
+        self._fix_channels(input_shape)
         for name, size in (
             ("pose", self.num_capsules * POSE_ENTRIES),
             ("activation", self.num_capsules),
@@ -80,6 +82,10 @@ class PrimaryMatrixCapsules(PoseLayer):
             )
             setattr(self, f"{name}_weights", weights)
             setattr(self, f"{name}_biases", biases)
+
+    def _fix_channels(self, input_shape):
+        axes = {-1: input_shape[-1]}
+        self.input_spec = keras.layers.InputSpec(ndim=4, axes=axes)
 
     def call(self, inputs):
         inputs = ops.cast(inputs, self.compute_dtype)
@@ -114,6 +120,8 @@ class VotingLayer(WindowLayer):
 
     def build(self, input_shape):
         """Takes the shape [B, H, W, I, 16] of the children's poses."""
+        if input_shape[-1] != POSE_ENTRIES:
+            raise ValueError(f"Poses have 16 entries. Received: {input_shape}")
         self._window = self.window(input_shape)
         self._positions = self.grid(input_shape)
         places, types = math.prod(self._window.shape), input_shape[3]
@@ -203,10 +211,7 @@ class _EMRoutedLayer(PoseLayer, VotingLayer):
         for name in self._betas:
             weight = self.add_weight((self.num_capsules,), "zeros", name=name)
             setattr(self, name, weight)
-        self.input_spec = [
-            keras.layers.InputSpec(shape=(None, *shape[1:]))
-            for shape in input_shape
-        ]
+        self.input_spec = pair_specs(input_shape)
 
     def _kernel_initializer(self, shape):
         return TruncatedNormal(stddev=self.kernel_stddev)

@@ -39,7 +39,8 @@ def squash(
     squared = ops.sum(ops.square(s), axis=-1, keepdims=True) + epsilon
     reciprocal = ops.rsqrt(squared + EPSILON)  # 1 / |s|
     squashed = squared / (constant + squared) * reciprocal * s
-    return ops.cast(squashed, capsules.dtype)
+    dtype = keras.backend.result_type(capsules.dtype, float)  # of ints, float32
+    return ops.cast(squashed, dtype)
 
 
 def lengths(capsules: Tensor) -> Tensor:

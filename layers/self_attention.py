@@ -28,7 +28,8 @@ def exponential_squash(capsules: Tensor) -> Tensor:
     length = ops.sqrt(squared + EPSILON)
     # expm1 is more accurate for small lengths; ONNX does not have it.
     excess = ops.exp(-length) - 1 if is_exporting() else ops.expm1(-length)
-    return ops.cast(-excess / length * s, capsules.dtype)
+    dtype = keras.backend.result_type(capsules.dtype, float)
+    return ops.cast(-excess / length * s, dtype)
 
 
 def self_attention(votes: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import math
 import keras
 from keras import ops
 
-from .utils import PoseLayer, WindowLayer, batch_normalization
+from .utils import PoseLayer, WindowLayer, batch_normalization, pair_specs
 from .votes import linear_votes
 
 # Below the rounding error of a sum of activations.
@@ -58,6 +58,7 @@ class SelfRoutingCapsules(PoseLayer, WindowLayer):
         self.num_atoms = num_atoms
 
     def build(self, input_shape):
+        self.input_spec = pair_specs(input_shape)
         *_, types, atoms = input_shape[0]
         children = math.prod(self.window(input_shape[0]).shape) * types
         outputs = self.num_capsules

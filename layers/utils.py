@@ -194,6 +194,8 @@ def positions_of(size: int, kernel: int, strides: int, padding: str) -> int:
         raise ValueError(
             f'`padding` must be "VALID" or "SAME". Received: {padding!r}'
         )
+    if size is None:
+        raise ValueError("The height and width of the input must be known")
     overlap = kernel - 1 if padding.upper() == "VALID" else 0
     if overlap >= size:
         raise ValueError(f"The kernel exceeds the input: {kernel} > {size}")
@@ -307,6 +309,19 @@ class PoseLayer(Layer):
         return tuple(
             map(keras.KerasTensor, self.compute_output_shape(shapes), dtypes)
         )
+
+
+def pair_specs(shapes):
+    """The `input_spec` of poses [B, ..., a] and activations [B, ...]."""
+    poses, activations = map(tuple, shapes)
+    if poses[:-1] != activations:
+        raise ValueError(
+            "Poses [B, H, W, I, a] and activations [B, H, W, I] must have the "
+            f"same axes B, H, W, I. Received: {poses} and {activations}"
+        )
+    return [
+        keras.layers.InputSpec(shape=(None, *shape[1:])) for shape in shapes
+    ]
 
 
 class WindowLayer(Layer):

@@ -89,6 +89,7 @@ class PrimaryVBCapsules(_Normalized, matrix_capsule.PrimaryMatrixCapsules):
     """
 
     def build(self, input_shape):
+        self._fix_channels(input_shape)
         shape = input_shape[-1], self.num_capsules * (POSE_ENTRIES + 1)
         self.kernel = self.add_weight(shape, "glorot_uniform", name="kernel")
         self._build_normalizations(input_shape)

@@ -1,18 +1,9 @@
 import json
 
 import keras
-import numpy as np
 import pytest
-from keras import ops
 
-from benchmarks import (
-    convolution_benchmark,
-    em_benchmark,
-    train_benchmark,
-    utils,
-)
-from input_data import features as keys
-from models.matrix_capsule import HParams, MatrixCapsuleModel
+from benchmarks import convolution_benchmark, train_benchmark, utils
 
 
 @pytest.fixture
@@ -51,27 +42,3 @@ def test_convolutions(run, flags, tiles):
     rows = run(convolution_benchmark, *sizes, *flags)
     assert [row["tile"] for row in rows] == tiles
     assert all(row["measured"] > 0 and row["expected"] > 0 for row in rows)
-
-
-def test_the_naive_matrix_capsules_compute_the_same():
-    shape = keys.ImageShape(14, 14, 1, 3)
-    hparams = HParams(
-        conv_channels=4,
-        primary_types=2,
-        first_types=3,
-        second_types=2,
-        padding="SAME",
-        conv_lambda=1.0,
-        class_lambda=1.0,
-    )
-    ours = MatrixCapsuleModel(shape, 1, hparams)
-    naive = em_benchmark.NaiveMatrixCapsules(shape, 1, hparams)
-    for model in (ours, naive):
-        model.create_weights(shape)
-    naive.set_weights(ours.get_weights())
-    x = np.random.default_rng(0).normal(size=(2, 14, 14, 1)).astype("float32")
-    ours, naive = (model({keys.IMAGES: x}) for model in (ours, naive))
-    for name in ours:
-        np.testing.assert_allclose(
-            *(ops.convert_to_numpy(o[name]) for o in (naive, ours)), atol=1e-5
-        )

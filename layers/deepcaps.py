@@ -6,7 +6,6 @@ Networks", CVPR 2019, https://arxiv.org/abs/1904.09546, and the authors' code.
 
 import dataclasses
 import math
-from typing import Literal
 
 import keras
 from keras import ops
@@ -19,14 +18,14 @@ from .utils import Layer, is_mirrored, positions_of
 
 @keras.saving.register_keras_serializable(package="capsules")
 class ConvCapsules(Layer):
-    """Convolutional capsules without routing: a convolution and a squash.
+    """Convolutional capsules without routing: a 3x3 convolution and a squash.
 
     Unlike in `ConvSlimCapsule` each input type has its own kernel. With s the
     sum over all input types and q = |s|^2, a capsule is
 
       v = q / (1 + q) * s / sqrt(q + 1e-7)
 
-    Weights: `kernel` [k, k, I * a, O * A], initially uniform in
+    Weights: `kernel` [3, 3, I * a, O * A], initially uniform in
     +-sqrt(3 / sqrt(n)), where n is the number of its entries: the authors'
     "glorot_uniform" in Keras 2.2.4. With smaller kernels deep capsules vanish,
     since a squash makes short capsules much shorter.
@@ -34,30 +33,22 @@ class ConvCapsules(Layer):
     Args:
       num_capsules: int, O, number of output capsule types.
       num_atoms: int, A, atoms of an output capsule.
-      kernel_size: int, k, height and width of the kernel.
       strides: int, the stride in both directions.
 
     Input shape: [B, H, W, I, a]. Output shape: [B, h, w, O, A], padded SAME.
     """
 
     def __init__(
-        self,
-        num_capsules: int,
-        num_atoms: int,
-        kernel_size: int = 3,
-        strides: int = 1,
-        **kwargs,
+        self, num_capsules: int, num_atoms: int, strides: int = 1, **kwargs
     ):
         super().__init__(**kwargs)
         self.num_capsules = num_capsules
         self.num_atoms = num_atoms
-        self.kernel_size = kernel_size
         self.strides = strides
 
     def build(self, input_shape):
         *_, types, atoms = input_shape
-        size, outputs = self.kernel_size, self.num_capsules * self.num_atoms
-        shape = (size, size, types * atoms, outputs)
+        shape = (3, 3, types * atoms, self.num_capsules * self.num_atoms)
         limit = math.sqrt(3 / math.sqrt(math.prod(shape)))
         uniform = keras.initializers.RandomUniform(-limit, limit)
         self.kernel = self.add_weight(shape, uniform, name="kernel")
@@ -66,8 +57,7 @@ class ConvCapsules(Layer):
         inputs = ops.cast(inputs, self.compute_dtype)
         _, height, width, types, atoms = inputs.shape
         images = ops.reshape(inputs, (-1, height, width, types * atoms))
-        strides = (self.strides, self.strides)
-        s = convolution(images, self.kernel, strides, "same")
+        s = convolution(images, self.kernel, 2 * (self.strides,), "same")
         _, *shape = self.compute_output_shape(inputs.shape)
         return squash(ops.reshape(s, (-1, *shape)), root_epsilon=1e-7)
 
@@ -76,7 +66,7 @@ class ConvCapsules(Layer):
         return rows * columns * math.prod(self.kernel.shape)
 
     def compute_output_shape(self, input_shape):
-        window = self.kernel_size, self.strides, "SAME"
+        window = 3, self.strides, "SAME"
         positions = (positions_of(n, *window) for n in input_shape[1:3])
         return (input_shape[0], *positions, self.num_capsules, self.num_atoms)
 
@@ -100,8 +90,8 @@ class MapRoutingRule(RoutingRule):
         authors' code).
     """
 
-    couple_over: Literal["positions_and_types", "types"] = "positions_and_types"
-    squash_over: Literal["atoms", "map"] = "atoms"
+    couple_over: str = "positions_and_types"
+    squash_over: str = "atoms"
 
     def couplings(self, logits, axis):
         return super().couplings(logits, COUPLING_AXES[self.couple_over])

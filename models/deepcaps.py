@@ -36,12 +36,11 @@ class HParams(DecoderHParams):
         network=True,
     )
     decay_rate: float = field(0.5, "factor for each `decay_steps`", above=0)
-    # Ten epochs of 60,000 images.
-    decay_steps: int = field(4690, "steps for one decay factor", at_least=1)
+    decay_steps: int = field(
+        4690, "steps for one factor: 10 epochs", at_least=1
+    )
     hard_margins: bool = field(
-        False,
-        "margins 0.95 and 0.05, weight 0.8 of absent classes: the authors' "
-        "second training, from the weights of the first",
+        False, "the authors' second training: margins 0.95, 0.05, weight 0.8"
     )
     remake_weight: float = field(
         0.4, "weight of the mean squared pixel error", at_least=0
@@ -108,13 +107,12 @@ class DeepCapsModel(Classifier):
         self.flatten = keras.layers.Reshape((-1, CELL_ATOMS[-1]))
         # Glorot-uniform for a kernel of the shape [O, I, A, a].
         scale = 2 * class_atoms / (class_atoms + CELL_ATOMS[-1])
+        glorot = keras.initializers.VarianceScaling(scale, "fan_out", "uniform")
         self.classes = layers.Capsule(
             shape.num_classes,
             class_atoms,
             hparams.routing,
-            kernel_initializer=keras.initializers.VarianceScaling(
-                scale, "fan_out", "uniform"
-            ),
+            kernel_initializer=glorot,
             name="classes",
         )
         if hparams.remake:
@@ -126,9 +124,8 @@ class DeepCapsModel(Classifier):
         biases.assign(keras.initializers.GlorotUniform()(biases.shape))
 
     def activations(self, images, training=False):
-        x = self.norm(self.conv1(images), training=training)
-        outputs = {"conv1": x}
-        x = x[..., None]
+        outputs = {"conv1": self.norm(self.conv1(images), training=training)}
+        x = outputs["conv1"][..., None]
         for number in range(len(CELL_ATOMS)):
             halve, first, second, skip = self.cells[4 * number :][:4]
             x = halve(x)

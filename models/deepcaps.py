@@ -36,9 +36,7 @@ class HParams(DecoderHParams):
         network=True,
     )
     decay_rate: float = field(0.5, "factor for each `decay_steps`", above=0)
-    decay_steps: int = field(
-        4690, "steps for one factor: 10 epochs", at_least=1
-    )
+    decay_steps: int = field(4690, "steps of a factor: 10 epochs", at_least=1)
     hard_margins: bool = field(
         False, "the authors' second training: margins 0.95, 0.05, weight 0.8"
     )

@@ -5,6 +5,7 @@ They run on TensorFlow, JAX and torch.
 
 from .capsule import Capsule, ConvSlimCapsule, Length
 from .convolution import Conv2D
+from .deepcaps import ConvCapsules, ConvReconstruction, MapRoutingRule
 from .em_routing import EMOptions, em_assignments, em_routing
 from .inverted_attention import InvertedAttentionCapsules
 from .losses import (
@@ -62,7 +63,9 @@ __all__ = [
     "ClassMatrixCapsules",
     "ClassVBCapsules",
     "Conv2D",
+    "ConvCapsules",
     "ConvMatrixCapsules",
+    "ConvReconstruction",
     "ConvSlimCapsule",
     "ConvVBCapsules",
     "DepthwiseCapsule",
@@ -70,6 +73,7 @@ __all__ = [
     "FormedVotes",
     "InvertedAttentionCapsules",
     "Length",
+    "MapRoutingRule",
     "PrimaryMatrixCapsules",
     "PrimaryVBCapsules",
     "Reconstruction",

@@ -42,6 +42,20 @@ CASES = [
         {"weights": 324, "biases": 12},
         ROUTED | {"kernel_size", "strides", "padding"},
     ),
+    (
+        layers.ConvSlimCapsule(
+            3, 4, 2, rule=layers.MapRoutingRule(squash_over="map")
+        ),
+        [(3, 4, 2, 3)],
+        {"weights": 144, "biases": 12},
+        ROUTED | {"kernel_size", "strides", "padding"},
+    ),
+    (
+        layers.ConvCapsules(3, 4, strides=2),
+        [(6, 5, 2, 3)],
+        {"kernel": 648},
+        {"num_capsules", "num_atoms", "strides"},
+    ),
     (layers.Length(), [(3, 4)], {}, set()),
     (
         layers.PrimaryMatrixCapsules(3),
@@ -121,6 +135,13 @@ CASES = [
         {"kernel": 540_672, "bias": 1542},
         {"height", "width", "depth", "he_normal", "dense"},
     ),
+    (
+        layers.ConvReconstruction(2, 3, 1, name="decoder"),
+        [(4, 5), ()],
+        {"kernel": 10_272, "bias": 161, "gamma": 16, "beta": 16}
+        | {"moving_mean": 16, "moving_variance": 16},
+        {"height", "width", "depth"},
+    ),
 ]
 IDS = [f"{type(case[0]).__name__}-{i}" for i, case in enumerate(CASES)]
 all_layers = pytest.mark.parametrize(
@@ -140,7 +161,7 @@ def batch(shapes, size=2):
 
 
 def is_decoder(layer):
-    return isinstance(layer, layers.Reconstruction)
+    return layer.name.startswith("decoder")
 
 
 def call(layer, inputs):

@@ -28,7 +28,11 @@ def _float32(labels, logits):
 
 @_registered
 def margin_loss(
-    labels: Tensor, logits: Tensor, absent_weight: float = 0.5
+    labels: Tensor,
+    logits: Tensor,
+    absent_weight: float = 0.5,
+    present_margin: float = 0.9,
+    absent_margin: float = 0.1,
 ) -> Tensor:
     """Margin loss: equation 4 of the paper, scaled as in the reference.
 
@@ -41,10 +45,12 @@ def margin_loss(
       labels: tensor T [B, O], 1 for each class that is present, else 0.
       logits: tensor l [B, O].
       absent_weight: float, lambda of the paper; half of it is the 0.25 above.
+      present_margin: float, m+.
+      absent_margin: float, m-.
     """
     labels, logits = _float32(labels, logits)
-    present = ops.square(ops.relu(0.9 - logits))
-    absent = ops.square(ops.relu(logits - 0.1))
+    present = ops.square(ops.relu(present_margin - logits))
+    absent = ops.square(ops.relu(logits - absent_margin))
     cost = labels * present + absent_weight * (1.0 - labels) * absent
     return 0.5 * ops.mean(cost, axis=-1)
 

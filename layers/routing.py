@@ -22,7 +22,11 @@ from .votes import FormedVotes, Votes
 
 
 def squash(
-    capsules: Tensor, constant: float = 1.0, epsilon: float = 0.0
+    capsules: Tensor,
+    constant: float = 1.0,
+    epsilon: float = 0.0,
+    root_epsilon: float = EPSILON,
+    axis: int | tuple[int, ...] = -1,
 ) -> Tensor:
     """Shrinks each capsule to a length below 1 and keeps its direction.
 
@@ -34,10 +38,12 @@ def squash(
       capsules: tensor [..., A].
       constant: float > 0, the squared length that is squashed to 1/2.
       epsilon: float >= 0, added to every |s|^2; 1e-7 in J. Su's code.
+      root_epsilon: float > 0, added to |s|^2 only to divide by its root.
+      axis: the axes over which |s|^2 is summed.
     """
     s = ops.cast(capsules, "float32")
-    squared = ops.sum(ops.square(s), axis=-1, keepdims=True) + epsilon
-    reciprocal = ops.rsqrt(squared + EPSILON)  # 1 / |s|
+    squared = ops.sum(ops.square(s), axis=axis, keepdims=True) + epsilon
+    reciprocal = ops.rsqrt(squared + root_epsilon)  # 1 / |s|
     squashed = squared / (constant + squared) * reciprocal * s
     dtype = keras.backend.result_type(capsules.dtype, float)  # of ints, float32
     return ops.cast(squashed, dtype)
@@ -87,7 +93,7 @@ class RoutingRule:
     logits="replace"; the second also has compare="direction".
 
     To define another rule, derive a frozen dataclass, override `couplings`,
-    `squash` or `compared`, and decorate it with
+    `first_coupling`, `squash` or `compared`, and decorate it with
     `keras.saving.register_keras_serializable`. Its parameters are dataclass
     fields, or its `get_config` returns them.
 
@@ -126,9 +132,13 @@ class RoutingRule:
     def couplings(self, logits, axis):
         """Couplings of float32 logits; `axis` runs over the output capsules.
 
-        Not called in the first iteration: its couplings are 1 / (O + leaky).
+        Not called in the first iteration, which has `first_coupling`.
         """
         return _softmax(logits, axis, self.leaky)
+
+    def first_coupling(self, shape):
+        """The coupling of zero logits; `shape` is that of the sums s."""
+        return 1.0 / (shape[-2] + self.leaky)
 
     def squash(self, s):
         """Output capsules of the sums s [..., O, A]."""
@@ -201,8 +211,9 @@ def _iterations(votes, biases, num_routing, rule):
     bias = 0.0 if biases is None else ops.cast(biases, "float32")
 
     # The softmax of zero logits is known and is the same for all votes.
-    couplings = 1.0 / (votes.outputs[0] + rule.leaky)
-    s = votes.sum() * couplings + bias
+    total = votes.sum()
+    couplings = rule.first_coupling(total.shape)
+    s = total * couplings + bias
     yield couplings, s
     logits = None
     for _ in range(num_routing - 1):

@@ -120,10 +120,10 @@ class Classifier(keras.Model):
         """The layer from capsules and labels to an image, or None."""
         return self.recons
 
-    def add_decoder(self, shape, he_normal=False):
-        """Adds a `layers.Reconstruction`, and its error to the loss."""
+    def add_decoder(self, shape, kind=layers.Reconstruction, **options):
+        """Adds a decoder, by default dense, and its error to the loss."""
         size = (shape.height, shape.width, shape.depth)
-        self.recons = layers.Reconstruction(*size, he_normal, name="recons")
+        self.recons = kind(*size, **options, name="recons")
         self._reconstruction_error = keras.metrics.Mean(
             name="reconstruction_error"
         )

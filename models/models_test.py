@@ -8,6 +8,7 @@ from input_data import features as keys
 from input_data.features import ImageShape
 from models import (
     baseline,
+    deepcaps,
     efficient_capsule,
     four_convolutions,
     inverted_attention,
@@ -65,6 +66,20 @@ WEIGHT_COUNTS = {
         ),
     ],
     "pooling": [(MNIST, four_convolutions.PoolingHParams(), 276_810)],
+    # With moving statistics, of the convolution and of the decoder.
+    "deepcaps": [
+        (MNIST, deepcaps.HParams(), 8_500_337 + 2 * 128 + 32),
+        (
+            ImageShape(32, 32, 3, 10),
+            deepcaps.HParams(),
+            8_510_851 + 2 * 128 + 32,
+        ),
+        (
+            ImageShape(64, 64, 3, 10),
+            deepcaps.HParams(types=8),
+            2_135_859 + 2 * 32 + 32,
+        ),
+    ],
     # With moving statistics.
     "efficient_capsule": [
         (MNIST, efficient_capsule.HParams(), 162_400 + 1_411_344),
@@ -207,6 +222,7 @@ def test_the_loss_is_classification_plus_reconstruction(
         ("vb_capsule", {}, 13),
         ("pooling", {}, 14),
         ("shared_capsule", {}, 14),
+        ("deepcaps", {}, 1),
         ("efficient_capsule", {}, 11),
         ("self_routing", {}, 1),
     ],
@@ -257,6 +273,7 @@ def test_reconstructions_of_the_labels_or_the_longest_capsules(num_targets):
     [
         ("capsule", (3, 4, 1, 2, 2)),
         ("shared_capsule", (3, 4, 3, 4, 1)),
+        ("deepcaps", (3, 4, 3, 3, 2)),
         ("efficient_capsule", (1, 4, 1, 1, 3)),
         ("inverted_attention", (2, 4, 2, 2, 2)),
         ("matrix_capsule", (1, 4, 1, 1, 2)),

@@ -16,6 +16,7 @@ MODELS = {
     "capsule": ("models.capsule", "CapsuleModel"),
     "pooling": ("models.four_convolutions", "PoolingModel"),
     "shared_capsule": ("models.shared_capsule", "SharedCapsuleModel"),
+    "deepcaps": ("models.deepcaps", "DeepCapsModel"),
     "efficient_capsule": ("models.efficient_capsule", "EfficientCapsuleModel"),
     "inverted_attention": ("models.inverted_attention", "AttentionModel"),
     "matrix_capsule": ("models.matrix_capsule", "MatrixCapsuleModel"),

@@ -20,6 +20,7 @@ SIZES = {
         "second_channels": 6,
         "class_atoms": 5,
     },
+    "deepcaps": {"types": 2, "class_atoms": 4},
     "efficient_capsule": {
         "first_channels": 4,
         "middle_channels": 3,

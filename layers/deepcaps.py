@@ -1,0 +1,163 @@
+"""Layers of DeepCaps: convolutional capsules, routing over maps, a decoder.
+
+Source: J. Rajasegaran and others, "DeepCaps: Going Deeper with Capsule
+Networks", CVPR 2019, https://arxiv.org/abs/1904.09546, and the authors' code.
+"""
+
+import dataclasses
+import math
+
+import keras
+from keras import ops
+
+from .convolution import convolution
+from .reconstruction import mask_capsules
+from .routing import RoutingRule, squash
+from .utils import Layer, is_mirrored, positions_of
+
+
+@keras.saving.register_keras_serializable(package="capsules")
+class ConvCapsules(Layer):
+    """Convolutional capsules without routing: a 3x3 convolution and a squash.
+
+    Unlike in `ConvSlimCapsule` each input type has its own kernel. With s the
+    sum over all input types and q = |s|^2, a capsule is
+
+      v = q / (1 + q) * s / sqrt(q + 1e-7)
+
+    Weights: `kernel` [3, 3, I * a, O * A], initially uniform in
+    +-sqrt(3 / sqrt(n)), where n is the number of its entries: the authors'
+    "glorot_uniform" in Keras 2.2.4. With smaller kernels deep capsules vanish,
+    since a squash makes short capsules much shorter.
+
+    Args:
+      num_capsules: int, O, number of output capsule types.
+      num_atoms: int, A, atoms of an output capsule.
+      strides: int, the stride in both directions.
+
+    Input shape: [B, H, W, I, a]. Output shape: [B, h, w, O, A], padded SAME.
+    """
+
+    def __init__(
+        self, num_capsules: int, num_atoms: int, strides: int = 1, **kwargs
+    ):
+        super().__init__(**kwargs)
+        self.num_capsules = num_capsules
+        self.num_atoms = num_atoms
+        self.strides = strides
+
+    def build(self, input_shape):
+        *_, types, atoms = input_shape
+        shape = (3, 3, types * atoms, self.num_capsules * self.num_atoms)
+        limit = math.sqrt(3 / math.sqrt(math.prod(shape)))
+        uniform = keras.initializers.RandomUniform(-limit, limit)
+        self.kernel = self.add_weight(shape, uniform, name="kernel")
+
+    def call(self, inputs):
+        inputs = ops.cast(inputs, self.compute_dtype)
+        _, height, width, types, atoms = inputs.shape
+        images = ops.reshape(inputs, (-1, height, width, types * atoms))
+        s = convolution(images, self.kernel, 2 * (self.strides,), "same")
+        _, *shape = self.compute_output_shape(inputs.shape)
+        return squash(ops.reshape(s, (-1, *shape)), root_epsilon=1e-7)
+
+    def multiply_adds(self, input_shape):
+        _, rows, columns, *_ = self.compute_output_shape(input_shape)
+        return rows * columns * math.prod(self.kernel.shape)
+
+    def compute_output_shape(self, input_shape):
+        window = 3, self.strides, "SAME"
+        positions = (positions_of(n, *window) for n in input_shape[1:3])
+        return (input_shape[0], *positions, self.num_capsules, self.num_atoms)
+
+
+# Axes of logits [B, h, w, O, I] and of capsules [B, h, w, O, A].
+COUPLING_AXES = {"positions_and_types": (1, 2, 3), "types": (3,)}
+SQUASH_AXES = {"atoms": (4,), "map": (1, 2, 4)}
+
+
+@keras.saving.register_keras_serializable(package="capsules")
+@dataclasses.dataclass(frozen=True)
+class MapRoutingRule(RoutingRule):
+    """Routing of `ConvSlimCapsule` over whole maps, as in DeepCaps.
+
+    Attributes:
+      couple_over: the output capsules over which the couplings of an input
+        capsule sum to 1: "positions_and_types", all of the map (the paper), or
+        "types", those at its position.
+      squash_over: what is squashed to a length below 1: "atoms", each capsule
+        (the paper), or "map", all capsules of a type as one vector (the
+        authors' code).
+    """
+
+    couple_over: str = "positions_and_types"
+    squash_over: str = "atoms"
+
+    def couplings(self, logits, axis):
+        return super().couplings(logits, COUPLING_AXES[self.couple_over])
+
+    def first_coupling(self, shape):
+        axes = COUPLING_AXES[self.couple_over]
+        return 1.0 / (math.prod(shape[axis] for axis in axes) + self.leaky)
+
+    def squash(self, s):
+        axes = SQUASH_AXES[self.squash_over]
+        return squash(s, self.squash_constant, self.squash_epsilon, axis=axes)
+
+
+@keras.saving.register_keras_serializable(package="capsules")
+class ConvReconstruction(Layer):
+    """The decoder of DeepCaps: one capsule through transposed convolutions.
+
+    It gets the atoms of the labeled capsule but not its class, so that an atom
+    means the same for all classes. A dense layer with relu makes a map of 16
+    channels, whose sides are those of the image, halved until none exceeds 8.
+    Then follow batch normalization and 3x3 transposed convolutions: to 64
+    channels, to 32, 16, 8, 8, .. with stride 2 up to the size of the image, and
+    to its channels. They are linear; a relu follows the last.
+
+    Args:
+      height, width, depth: int, rows, columns and channels of the images.
+
+    Call arguments:
+      capsules: tensor [B, O, A].
+      labels: integer tensor [B], the class to reconstruct.
+
+    Output shape: [B, height, width, depth], values of at least 0.
+    """
+
+    def __init__(self, height: int, width: int, depth: int, **kwargs):
+        super().__init__(**kwargs)
+        self.height, self.width, self.depth = height, width, depth
+        halvings = max(math.ceil(math.log2(max(height, width) / 8)), 0)
+        sides = [math.ceil(side / 2**halvings) for side in (height, width)]
+        channels = [max(64 >> number, 8) for number in range(halvings + 1)]
+        strides = (1, *[2] * halvings, 1)
+        dtype = {"dtype": self.dtype_policy}
+        options = {"data_format": "channels_last", "padding": "same", **dtype}
+        convolutions = [
+            keras.layers.Conv2DTranspose(filters, 3, stride, **options)
+            for filters, stride in zip((*channels, depth), strides, strict=True)
+        ]
+        norm = {"momentum": 0.8, "synchronized": is_mirrored(), **dtype}
+        self.network = keras.Sequential(
+            [
+                keras.layers.Dense(16 * math.prod(sides), "relu", **dtype),
+                keras.layers.Reshape((*sides, 16), **dtype),
+                keras.layers.BatchNormalization(**norm),
+                *convolutions,
+                keras.layers.ReLU(**dtype),
+            ]
+        )
+
+    def build(self, capsules_shape, labels_shape=None):
+        self.network.build((None, capsules_shape[-1]))
+
+    def call(self, capsules, labels, training=None):
+        capsules = ops.cast(capsules, self.compute_dtype)
+        capsule = ops.sum(mask_capsules(capsules, labels), axis=1)
+        images = self.network(capsule, training=training)
+        return images[:, : self.height, : self.width]
+
+    def compute_output_shape(self, capsules_shape, labels_shape=None):
+        return (capsules_shape[0], self.height, self.width, self.depth)

@@ -1,0 +1,150 @@
+import itertools
+
+import numpy as np
+import pytest
+from keras import ops
+
+import layers
+from testing import gradients, numpy_oracle
+
+RNG = np.random.default_rng(8)
+
+
+def convolve(inputs, kernel, strides=1):
+    """[P, H, W, c], [P, 3, 3, c, d] -> [P, h, w, d], padded SAME."""
+    sides = inputs.shape[1:3]
+    pads = [numpy_oracle.same_padding(n, 3, strides) for n in sides]
+    padded = np.pad(inputs, [(0, 0), *pads, (0, 0)])
+    grid = [-(-n // strides) for n in sides]
+    out = np.zeros((len(inputs), *grid, kernel.shape[-1]))
+    for y, x, row, column in itertools.product(*map(range, (*grid, 3, 3))):
+        pixels = padded[:, strides * y + row, strides * x + column]
+        out[:, y, x] += np.einsum("pc,pcd->pd", pixels, kernel[:, row, column])
+    return out
+
+
+@pytest.mark.parametrize(
+    ("strides", "sides"), [(1, (3, 2)), (2, (4, 3)), (2, (1, 5))]
+)
+def test_convolutional_capsules_equal_loops(strides, sides):
+    def oracle(inputs, kernel):
+        s = convolve(inputs.reshape(*inputs.shape[:3], 4), kernel, strides)
+        capsules = s.reshape(*s.shape[:3], 3, 2)
+        for place in np.ndindex(*capsules.shape[1:4]):
+            squared = (capsules[:, *place] ** 2).sum(axis=1, keepdims=True)
+            capsules[:, *place] *= squared / (1 + squared)
+            capsules[:, *place] /= np.sqrt(squared + 1e-7)
+        return capsules
+
+    layer = layers.ConvCapsules(3, 2, strides=strides)
+    gradients.check_layer(layer, RNG.normal(size=(2, *sides, 2, 2)), oracle)
+
+
+def routed_map(inputs, weights, biases, num_routing, joint, by_map):
+    """[P, H, W, I, a], [P, 3, 3, a, O * A], [P, O, A] -> [P, H, W, O, A]."""
+    *map_shape, types, _ = inputs.shape
+    copies, height, width = map_shape
+    shape = (*map_shape, *biases.shape[1:])
+    places = list(np.ndindex(height, width, biases.shape[1]))
+    by_type = np.moveaxis(inputs, 3, 0)
+    votes = [convolve(x, weights).reshape(shape) for x in by_type]
+    logits = np.zeros((types, *shape[:-1]))
+    for _ in range(num_routing):
+        s, v = np.zeros(shape) + biases[:, None, None], np.zeros(shape)
+        for i, (y, x, o) in itertools.product(range(types), places):
+            shares = np.exp(logits[i] if joint else logits[i][:, y, x])
+            total = shares.reshape(copies, -1).sum(axis=1)
+            coupling = np.exp(logits[i][:, y, x, o]) / total
+            s[:, y, x, o] += coupling[:, None] * votes[i][:, y, x, o]
+        for y, x, o in places:
+            if by_map:
+                whole = numpy_oracle.squash(s[:, :, :, o].reshape(copies, -1))
+                v[:, :, :, o] = whole.reshape(copies, height, width, -1)
+            else:
+                v[:, y, x, o] = numpy_oracle.squash(s[:, y, x, o])
+        for i in range(types):
+            logits[i] += (votes[i] * v).sum(axis=-1)
+    return v
+
+
+@pytest.mark.parametrize("squash", ["atoms", "map"])
+@pytest.mark.parametrize("couple", ["positions_and_types", "types"])
+@pytest.mark.parametrize("num_routing", [1, 2, 3])
+def test_routing_over_maps_equals_loops(num_routing, couple, squash):
+    rule = layers.MapRoutingRule(couple_over=couple, squash_over=squash)
+    options = num_routing, couple != "types", squash == "map"
+    layer = layers.ConvSlimCapsule(
+        2, 2, 3, padding="SAME", num_routing=num_routing, rule=rule
+    )
+    inputs = RNG.normal(size=(2, 3, 2, 2, 2))
+    gradients.check_layer(layer, inputs, lambda *a: routed_map(*a, *options))
+    couplings = ops.convert_to_numpy(layer.couplings(inputs))
+    axes = (-1,) if couple == "types" else (2, 3, 5)
+    np.testing.assert_allclose(couplings.sum(axis=axes), 1, rtol=1e-5)
+
+
+def transpose_convolve(x, kernel, bias, strides):
+    """[P, h, w, c], [3, 3, d, c] -> [P, strides * h, strides * w, d]."""
+    _, *grid, _ = x.shape
+    sides = [strides * (n - 1) + 3 for n in grid]
+    out = np.zeros((len(x), *sides, len(bias)))
+    for i, j, row, column in itertools.product(*map(range, (*grid, 3, 3))):
+        place = strides * i + row, strides * j + column
+        out[:, *place] += x[:, i, j] @ kernel[row, column].T
+    first = 2 - strides
+    height, width = (first + strides * n for n in grid)
+    return out[:, first:height, first:width] + bias
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_decoder_equals_loops(training):
+    """Images of 9x10 come from a map of 5x5 by one strided convolution."""
+    layer = layers.ConvReconstruction(9, 10, 1)
+    layer.build((2, 3, 4))
+    weights = [RNG.uniform(-0.5, 0.5, w.shape) for w in layer.weights]
+    weights[5] += 1  # the moving variance
+    layer.set_weights(weights)
+    kernel, bias, gamma, beta, *statistics = weights[:6]
+
+    def oracle(atoms):
+        """[P, 2, 4] -> [P, 2, 9, 10, 1]."""
+        x = np.maximum(atoms @ kernel + bias, 0).reshape(-1, 2, 5, 5, 16)
+        mean, variance = statistics
+        if training:
+            axes = {"axis": (1, 2, 3), "keepdims": True}
+            mean, variance = x.mean(**axes), x.var(**axes)
+        x = (x - mean) / np.sqrt(variance + 0.001) * gamma + beta
+        x = x.reshape(-1, 5, 5, 16)
+        for first, strides in ((6, 1), (8, 2), (10, 1)):
+            x = transpose_convolve(x, *weights[first : first + 2], strides)
+        return np.maximum(x, 0)[:, :9].reshape(-1, 2, 9, 10, 1)
+
+    arguments = {"labels": np.array([2, 0], "int32"), "training": training}
+    state = layer.trainable_variables, layer.non_trainable_variables
+    capsules, labeled = RNG.normal(size=(2, 3, 4)), ([0, 1], [2, 0])
+    atoms = capsules[labeled]
+    cotangent = RNG.normal(size=(2, 9, 10, 1))
+    value, (gradient,) = gradients.value_and_gradients(
+        lambda x: layer.stateless_call(*state, x, **arguments)[0],
+        [capsules],
+        cotangent,
+    )
+    np.testing.assert_allclose(value, oracle(atoms[None])[0], 1e-4, 1e-4)
+    of_capsules = np.zeros_like(capsules)
+    of_atoms = numpy_oracle.numerical_gradients(oracle, [atoms], cotangent)
+    (of_capsules[labeled],) = of_atoms
+    gradients.assert_gradients_close([gradient], [of_capsules])
+    layer(capsules, **arguments)
+    x = np.maximum(atoms @ kernel + bias, 0).reshape(-1, 16).mean(axis=0)
+    mean = 0.8 * statistics[0] + 0.2 * x if training else statistics[0]
+    np.testing.assert_allclose(layer.get_weights()[4], mean, rtol=1e-4)
+
+
+def test_deep_capsules_do_not_vanish():
+    x = RNG.normal(size=(4, 8, 8, 16, 1)).astype("float32")
+    for _ in range(5):
+        layer = layers.ConvCapsules(8, 8)
+        x = layer(x)
+        limit = np.sqrt(3 / np.sqrt(layer.count_params()))
+        assert 0.99 < np.abs(layer.get_weights()[0]).max() / limit < 1.001
+    assert ops.mean(layers.lengths(x)) > 0.05

@@ -1,0 +1,165 @@
+"""DeepCaps, the deep network of Rajasegaran and others 2019.
+
+Source: see layers/deepcaps.py.
+"""
+
+import dataclasses
+import math
+
+import keras
+from keras import ops
+
+import layers
+from common.flags import field
+from input_data import features as keys
+from layers.deepcaps import COUPLING_AXES, SQUASH_AXES
+from layers.utils import is_mirrored
+from models import optimizer
+from models.classifier import Classifier, Routing, on_grid
+from models.hparams import DecoderHParams, size
+
+# Atoms of the capsules of each cell.
+CELL_ATOMS = (4, 8, 8, 8)
+# Weight of absent classes, m+ and m- of the margin loss.
+MARGINS, HARD_MARGINS = (0.5, 0.9, 0.1), (0.8, 0.95, 0.05)
+
+
+@dataclasses.dataclass(frozen=True)
+class HParams(DecoderHParams):
+    """Hyper-parameters with the authors' values, for batches of 128."""
+
+    class_atoms: int = size(32, "atoms of a class capsule")
+    couple_over: str = field(
+        "positions_and_types",
+        "over which capsules the couplings of cell 4 sum to 1",
+        choices=tuple(COUPLING_AXES),
+        network=True,
+    )
+    decay_rate: float = field(0.5, "factor for each `decay_steps`", above=0)
+    decay_steps: int = field(4690, "steps of a factor: 10 epochs", at_least=1)
+    hard_margins: bool = field(
+        False, "the authors' second training: margins 0.95, 0.05, weight 0.8"
+    )
+    remake_weight: float = field(
+        0.4, "weight of the mean squared pixel error", at_least=0
+    )
+    routing: int = size(3, "routing iterations of cell 4 and of the classes")
+    squash_over: str = field(
+        "atoms",
+        "what cell 4 squashes: capsules, or the map of a type (authors' code)",
+        choices=tuple(SQUASH_AXES),
+        network=True,
+    )
+    types: int = size(32, "types of capsules in the cells")
+
+
+class DeepCapsModel(Classifier):
+    """A convolution, four cells of convolutional capsules, class capsules.
+
+    conv 3x3 to 4 * `types` channels, relu, batch normalization; each channel is
+    a capsule type of one atom. A cell halves the map by capsules x of stride 2;
+    its output is second(first(x)) + skip(x), each a layer of capsules. That of
+    cell 4 named skip is routed. The capsules of cells 4 and 3 are routed to
+    class capsules, whose lengths are the logits.
+    """
+
+    HParams = HParams
+    has_class_capsules = True
+    adam_epsilon = 1e-7  # the default of Keras, which the authors use
+
+    def __init__(self, shape, num_targets, hparams, **kwargs):
+        super().__init__(shape, num_targets, hparams, **kwargs)
+        types, class_atoms = hparams.types, hparams.class_atoms
+        self.conv1 = layers.Conv2D(
+            4 * types,
+            3,
+            padding="same",
+            activation="relu",
+            data_format="channels_last",
+            name="conv1",
+        )
+        self.norm = keras.layers.BatchNormalization(
+            synchronized=is_mirrored(), name="norm"
+        )
+        roles = {"halve": 2, "first": 1, "second": 1, "skip": 1}
+        cells = [
+            layers.ConvCapsules(
+                types, atoms, strides=strides, name=f"cell{number}_{role}"
+            )
+            for number, atoms in enumerate(CELL_ATOMS, 1)
+            for role, strides in roles.items()
+        ]
+        cells[-1] = layers.ConvSlimCapsule(
+            types,
+            CELL_ATOMS[-1],
+            kernel_size=3,
+            padding="SAME",
+            num_routing=hparams.routing,
+            kernel_initializer="he_normal",
+            rule=layers.MapRoutingRule(
+                couple_over=hparams.couple_over, squash_over=hparams.squash_over
+            ),
+            name=cells[-1].name,
+        )
+        self.cells = cells
+        self.flatten = keras.layers.Reshape((-1, CELL_ATOMS[-1]))
+        # Glorot-uniform for a kernel of the shape [O, I, A, a].
+        scale = 2 * class_atoms / (class_atoms + CELL_ATOMS[-1])
+        glorot = keras.initializers.VarianceScaling(scale, "fan_out", "uniform")
+        self.classes = layers.Capsule(
+            shape.num_classes,
+            class_atoms,
+            hparams.routing,
+            kernel_initializer=glorot,
+            name="classes",
+        )
+        if hparams.remake:
+            self.add_decoder(shape, layers.ConvReconstruction)
+
+    def create_weights(self, shape):
+        super().create_weights(shape)
+        biases = self.classes.biases
+        biases.assign(keras.initializers.GlorotUniform()(biases.shape))
+
+    def activations(self, images, training=False):
+        outputs = {"conv1": self.norm(self.conv1(images), training=training)}
+        x = outputs["conv1"][..., None]
+        for number in range(len(CELL_ATOMS)):
+            halve, first, second, skip = self.cells[4 * number :][:4]
+            x = halve(x)
+            x = outputs[f"cell{number + 1}"] = second(first(x)) + skip(x)
+        last = [self.flatten(outputs[name]) for name in ("cell4", "cell3")]
+        outputs["primary"] = ops.concatenate(last, axis=1)
+        outputs["classes"] = self.classes(outputs["primary"])
+        return outputs
+
+    def routing_of(self, images):
+        """Couplings of the capsules of cell 3, whose map is the larger one."""
+        outputs = self.activations(images)
+        couplings = self.classes.couplings(outputs["primary"])
+        grid = outputs["cell3"].shape[1:-1]  # rows, columns, types
+        return Routing(on_grid(couplings[:, :, -math.prod(grid) :], grid))
+
+    def call(self, x, training=False):
+        activations = self.activations(x[keys.IMAGES], training)
+        return self.capsule_outputs(x, activations["classes"])
+
+    def classification_loss(self, labels, outputs, step):
+        """The margin loss, summed over the classes and not halved."""
+        margins = HARD_MARGINS if self.hparams.hard_margins else MARGINS
+        loss = layers.margin_loss(labels, outputs[keys.LOGITS], *margins)
+        return 2.0 * labels.shape[-1] * loss
+
+    def reconstruction_loss(self, images, reconstructions):
+        """`remake_weight` * mean squared error."""
+        loss = super().reconstruction_loss(images, reconstructions)
+        return loss / math.prod(images.shape[1:])
+
+    @classmethod
+    def make_schedule(cls, hparams, max_steps=None):
+        return optimizer.make_schedule(hparams, max_steps, staircase=True)
+
+    @classmethod
+    def receptive_field(cls, hparams):
+        cell = ((3, 2, "SAME"), (3, 1, "SAME"), (3, 1, "SAME"))
+        return ((3, 1, "SAME"), *cell, *cell, *cell)

@@ -11,7 +11,7 @@ import keras
 from keras import ops
 
 from .convolution import convolution
-from .reconstruction import mask_capsules
+from .network import mask_capsules
 from .routing import RoutingRule, squash
 from .utils import Layer, is_mirrored, positions_of
 
@@ -47,6 +47,7 @@ class ConvCapsules(Layer):
         self.strides = strides
 
     def build(self, input_shape):
+        self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
         *_, types, atoms = input_shape
         shape = (3, 3, types * atoms, self.num_capsules * self.num_atoms)
         limit = math.sqrt(3 / math.sqrt(math.prod(shape)))

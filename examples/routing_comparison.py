@@ -68,7 +68,7 @@ class SharedWeights(_VectorCapsules):
 
     def add_classes(self, num_classes):
         self.activation = ops.relu
-        # As Su's unshared weights of 392 capsules: else all lengths are near 1.
+        # Glorot-uniform for 392 kernels; that of one makes all lengths near 1.
         uniform = initializers.VarianceScaling(1 / 392, "fan_avg", "uniform")
         self.classes = layers.Capsule(
             num_classes,
@@ -117,10 +117,7 @@ class _WithActivations(_Comparison):
 
     def outputs(self, poses, hidden):
         activations = ops.sigmoid(self.norm3(self.conv3(hidden)))
-        return {keys.LOGITS: self.logits((self.norm2(poses), activations))}
-
-    def logits(self, primary):
-        return self.classes(primary)[1]
+        return {keys.LOGITS: self.classes((self.norm2(poses), activations))[1]}
 
 
 class EMRouting(_WithActivations):
@@ -145,6 +142,4 @@ class SelfRouting(_WithActivations):
     """Self-routing (Hahn, Pyeon, Kim 2019)."""
 
     class_layer = layers.SelfRoutingCapsules
-
-    def logits(self, primary):
-        return ops.log(super().logits(primary) + 1e-12)  # softmax inverts it
+    classification_loss = Classifier.classification_loss  # of probabilities

@@ -50,6 +50,8 @@ class _RoutedLayer(Layer):
     Capsules that a mask excludes cast no votes.
     """
 
+    arguments = "num_capsules", "num_atoms", "num_routing", "leaky", "use_bias"
+
     def __init__(
         self,
         num_capsules: int,
@@ -104,12 +106,7 @@ class _RoutedLayer(Layer):
     def get_config(self):
         return {
             **super().get_config(),
-            "num_capsules": self.num_capsules,
-            "num_atoms": self.num_atoms,
-            "num_routing": self.num_routing,
-            "leaky": self.leaky,
             "rule": keras.saving.serialize_keras_object(self.rule),
-            "use_bias": self.use_bias,
             "kernel_initializer": keras.initializers.serialize(
                 self.kernel_initializer
             ),
@@ -153,6 +150,8 @@ class Capsule(_RoutedLayer):
     Input shape: [B, I, a]. Output shape: [B, O, A].
     """
 
+    arguments = (*_RoutedLayer.arguments, "share_weights")
+
     def __init__(
         self,
         num_capsules: int,
@@ -186,9 +185,6 @@ class Capsule(_RoutedLayer):
     def compute_output_shape(self, input_shape):
         return (input_shape[0], self.num_capsules, self.num_atoms)
 
-    def get_config(self):
-        return {**super().get_config(), "share_weights": self.share_weights}
-
 
 @keras.saving.register_keras_serializable(package="capsules")
 class ConvSlimCapsule(_RoutedLayer):
@@ -213,6 +209,8 @@ class ConvSlimCapsule(_RoutedLayer):
 
     Input shape: [B, H, W, I, a]. Output shape: [B, h, w, O, A].
     """
+
+    arguments = (*_RoutedLayer.arguments, "kernel_size", "strides", "padding")
 
     def __init__(
         self,
@@ -259,11 +257,3 @@ class ConvSlimCapsule(_RoutedLayer):
         positions = (positions_of(n, *window) for n in input_shape[1:3])
         outputs = self.num_capsules, self.num_atoms
         return (input_shape[0], *positions, *outputs)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "kernel_size": self.kernel_size,
-            "strides": self.strides,
-            "padding": self.padding,
-        }

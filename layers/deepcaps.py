@@ -38,6 +38,8 @@ class ConvCapsules(Layer):
     Input shape: [B, H, W, I, a]. Output shape: [B, h, w, O, A], padded SAME.
     """
 
+    arguments = ("num_capsules", "num_atoms", "strides")
+
     def __init__(
         self, num_capsules: int, num_atoms: int, strides: int = 1, **kwargs
     ):
@@ -126,6 +128,8 @@ class ConvReconstruction(Layer):
 
     Output shape: [B, height, width, depth], values of at least 0.
     """
+
+    arguments = ("height", "width", "depth")
 
     def __init__(self, height: int, width: int, depth: int, **kwargs):
         super().__init__(**kwargs)

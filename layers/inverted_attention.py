@@ -43,6 +43,7 @@ class InvertedAttentionCapsules(VotingLayer):
       p'_j = LayerNorm(sum over i of c_ij V_ij)
 
     with their poses p before, and c_ij = 1 / O in the first update.
+    `route_together` routes several such layers.
 
     Weights: `weights` [k, k, I, O, 4, 4], initially normal with standard
     deviation sqrt(O / (4 k k I)); `gamma` and `beta` [16] of the normalization

@@ -61,6 +61,8 @@ class PrimaryMatrixCapsules(PoseLayer):
     Input shape: [B, H, W, C]. Output shapes: [B, H, W, I, 16], [B, H, W, I].
     """
 
+    arguments = ("num_capsules",)
+
     def __init__(self, num_capsules: int, **kwargs):
         super().__init__(**kwargs)
         self.num_capsules = num_capsules
@@ -104,9 +106,6 @@ class PrimaryMatrixCapsules(PoseLayer):
     def multiply_adds(self, input_shape):
         numbers = self.num_capsules * (POSE_ENTRIES + 1)
         return math.prod(input_shape[1:]) * numbers
-
-    def get_config(self):
-        return {**super().get_config(), "num_capsules": self.num_capsules}
 
 
 class VotingLayer(WindowLayer):
@@ -169,7 +168,7 @@ class VotingLayer(WindowLayer):
         )
 
     def _votes(self, poses, kernel):
-        """Votes [O, b * n, 16, K] of the first and third of the arguments."""
+        """Votes [O, b * n, 16, K] of the poses and weights of `_by_blocks`."""
         return matrix_votes(ops.reshape(poses, (-1, *poses.shape[2:])), kernel)
 
     def _by_image(self, tensor):
@@ -281,7 +280,6 @@ class _EMRoutedLayer(PoseLayer, VotingLayer):
     def get_config(self):
         return {
             **super().get_config(),
-            "num_capsules": self.num_capsules,
             **dataclasses.asdict(self.options),
             "kernel_stddev": self.kernel_stddev,
         }
@@ -340,14 +338,6 @@ class ConvMatrixCapsules(_EMRoutedLayer):
         by_type = self.options.normalise == "positions"
         return OverPositions(self.num_capsules, self._window, by_type)
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "kernel_size": self.kernel_size,
-            "strides": self.strides,
-            "padding": self.padding,
-        }
-
 
 @keras.saving.register_keras_serializable(package="capsules")
 class ClassMatrixCapsules(_EMRoutedLayer):
@@ -373,6 +363,7 @@ class ClassMatrixCapsules(_EMRoutedLayer):
     Output: pair of poses [B, O, 16] and activations [B, O].
     """
 
+    arguments = ("num_capsules", "coordinates")
     _shares_weights = True
 
     def __init__(
@@ -407,6 +398,6 @@ class ClassMatrixCapsules(_EMRoutedLayer):
         return (np.arange(size) + 0.5) / size
 
     def get_config(self):
-        config = {**super().get_config(), "coordinates": self.coordinates}
+        config = super().get_config()
         del config["normalise"]
         return config

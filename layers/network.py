@@ -146,6 +146,8 @@ class Reconstruction(Layer):
     Output shape: [B, height, width, depth], values in [0, 1].
     """
 
+    arguments = ("height", "width", "depth", "he_normal")
+
     def __init__(
         self,
         height: int,
@@ -197,10 +199,6 @@ class Reconstruction(Layer):
     def get_config(self):
         return {
             **super().get_config(),
-            "height": self.height,
-            "width": self.width,
-            "depth": self.depth,
-            "he_normal": self.he_normal,
             # With their adapters, quantization and frozen weights.
             "dense": [layer.get_config() for layer in self.dense],
         }

@@ -75,6 +75,8 @@ class DepthwiseCapsule(Layer):
     Input shape: [B, H, W, C]. Output shape: [B, C / a, a].
     """
 
+    arguments = ("num_atoms", "kernel_size")
+
     def __init__(
         self,
         num_atoms: int,
@@ -126,13 +128,6 @@ class DepthwiseCapsule(Layer):
         capsules = input_shape[-1] // self.num_atoms
         return (input_shape[0], capsules, self.num_atoms)
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_atoms": self.num_atoms,
-            "kernel_size": self.kernel_size,
-        }
-
 
 @keras.saving.register_keras_serializable(package="capsules")
 class SelfAttentionCapsule(Layer):
@@ -152,6 +147,8 @@ class SelfAttentionCapsule(Layer):
 
     Input shape: [B, I, a]. Output shape: [B, O, A].
     """
+
+    arguments = ("num_capsules", "num_atoms")
 
     def __init__(self, num_capsules: int, num_atoms: int, **kwargs):
         super().__init__(**kwargs)
@@ -192,10 +189,3 @@ class SelfAttentionCapsule(Layer):
 
     def compute_output_shape(self, input_shape):
         return (input_shape[0], self.num_capsules, self.num_atoms)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_capsules": self.num_capsules,
-            "num_atoms": self.num_atoms,
-        }

@@ -44,6 +44,8 @@ class SelfRoutingCapsules(PoseLayer, WindowLayer):
       which sum to 1 over the types.
     """
 
+    arguments = (*WindowLayer.arguments, "num_atoms")
+
     def __init__(
         self,
         num_capsules: int,

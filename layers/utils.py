@@ -135,6 +135,12 @@ def batch_normalization(name: str, axis: int = -1, **options):
 class Layer(keras.layers.Layer):
     """Base of layers that honour masks in `call`, or else refuse them."""
 
+    arguments = ()  # of the constructor, saved from attributes of these names
+
+    def get_config(self):
+        saved = {name: getattr(self, name) for name in self.arguments}
+        return {**super().get_config(), **saved}
+
     def compute_mask(self, inputs, previous_mask):
         masks = keras.tree.flatten(previous_mask)
         has_masks = any(mask is not None for mask in masks)
@@ -164,7 +170,7 @@ def require_shape(name: str, tensor: Tensor, shape, hint: str = "") -> None:
         )
 
 
-def largest(tensor, axis: int):
+def largest(tensor, axis: int | tuple[int, ...]):
     """`ops.max`, which raises for an empty batch, with the axis kept."""
     initial = -math.inf if 0 in tensor.shape else None
     return ops.max(tensor, axis=axis, keepdims=True, initial=initial)
@@ -338,6 +344,7 @@ class WindowLayer(Layer):
     Output: pair of poses [B, h, w, O, A] and activations [B, h, w, O].
     """
 
+    arguments = ("num_capsules", "kernel_size", "strides", "padding")
     num_atoms = None  # A, if it is not 1
 
     def __init__(

@@ -27,7 +27,7 @@ import numpy as np
 from keras import ops
 
 from . import matrix_capsule
-from .em_routing import POSE_ENTRIES, OverPositions, route
+from .em_routing import POSE_ENTRIES, EMOptions, OverPositions, route
 from .utils import batch_normalization
 
 
@@ -117,13 +117,13 @@ class _VBRouted(_Normalized):
         return keras.initializers.RandomUniform(-limit, limit)
 
     def _route_votes(self, votes, activations):
-        options, parents = self.options, self._parents
-        return route(votes, activations, vb_fit, options, parents, 1.0)
+        options = EMOptions(self.options.num_routing)  # no damping
+        return route(votes, activations, vb_fit, options, self._parents, 1.0)
 
     def get_config(self):
-        of_em = {"final_lambda", "min_variance", "damping", "normalise"}
+        of_em = "final_lambda min_variance damping normalise kernel_stddev"
         config = super().get_config().items()
-        return {k: v for k, v in config if k not in of_em | {"kernel_stddev"}}
+        return {k: v for k, v in config if k not in of_em.split()}
 
 
 @keras.saving.register_keras_serializable(package="capsules")

@@ -121,8 +121,8 @@ class DeepCapsModel(Classifier):
         biases = self.classes.biases
         biases.assign(keras.initializers.GlorotUniform()(biases.shape))
 
-    def activations(self, images, training=False):
-        outputs = {"conv1": self.norm(self.conv1(images), training=training)}
+    def activations(self, images):
+        outputs = {"conv1": self.norm(self.conv1(images))}
         x = outputs["conv1"][..., None]
         for number in range(len(CELL_ATOMS)):
             halve, first, second, skip = self.cells[4 * number :][:4]
@@ -140,8 +140,8 @@ class DeepCapsModel(Classifier):
         grid = outputs["cell3"].shape[1:-1]  # rows, columns, types
         return Routing(on_grid(couplings[:, :, -math.prod(grid) :], grid))
 
-    def call(self, x, training=False):
-        activations = self.activations(x[keys.IMAGES], training)
+    def call(self, x, training=None):  # the layers see `training`
+        activations = self.activations(x[keys.IMAGES])
         return self.capsule_outputs(x, activations["classes"])
 
     def classification_loss(self, labels, outputs, step):

@@ -67,7 +67,7 @@ def padding(help_text="padding of the convolutions", default="VALID"):
 
 
 def weight_decay(default, weights="kernels"):
-    """The factor of `Classifier.decay`."""
+    """The factor of the L2 regularizer, see `PoseModel.decays`."""
     help_text = f"weight of half the sum of squared {weights}"
     return field(default, help_text, at_least=0)
 

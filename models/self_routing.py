@@ -1,7 +1,4 @@
-"""The network of Hahn, Pyeon and Kim 2019 for smallNORB.
-
-Source: "Self-Routing Capsule Networks" (NeurIPS 2019) and the authors' code.
-"""
+"""The authors' network for smallNORB, see layers/self_routing.py."""
 
 import dataclasses
 

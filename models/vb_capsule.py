@@ -1,7 +1,6 @@
 """Matrix capsules with variational Bayes routing.
 
-Source: F. Ribeiro, G. Leontidis, S. Kollias, "Capsule routing via variational
-Bayes", AAAI 2020, https://arxiv.org/abs/1905.11455, and the authors' code.
+Source: see layers/vb_routing.py.
 """
 
 import dataclasses
@@ -29,7 +28,8 @@ class VBCapsuleModel(MatrixCapsuleModel):
     """`MatrixCapsuleModel` with variational Bayes routing.
 
     Batch normalization follows the convolution and, by type, every layer of
-    capsules. There are no biases and no betas.
+    capsules. There are no biases. Unlike in the authors' code there are no
+    betas, as batch normalization cancels them, and coordinates differ.
     """
 
     HParams = HParams

@@ -245,9 +245,13 @@ def open_checkpoint(path, model=None):
     training = values["training"]
     if training.get("image_size") is not None:
         training.setdefault("resize", "stretch")  # as earlier versions did
+    try:
+        architecture = Architecture.from_json(values["architecture"])
+    except TypeError as error:  # the model has other hyper-parameters now
+        raise UserError(f"{path} does not fit {name}: {error}") from error
     return Checkpoint(
         values["step"],
-        Architecture.from_json(values["architecture"]),
+        architecture,
         training,
         values["class_names"],
         path,

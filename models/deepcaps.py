@@ -1,7 +1,4 @@
-"""DeepCaps, the deep network of Rajasegaran and others 2019.
-
-Source: see layers/deepcaps.py.
-"""
+"""DeepCaps (Rajasegaran and others 2019), see layers/deepcaps.py."""
 
 import dataclasses
 import math

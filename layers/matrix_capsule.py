@@ -123,15 +123,12 @@ class VotingLayer(WindowLayer):
             raise ValueError(f"Poses have 16 entries. Received: {input_shape}")
         self._window = self.window(input_shape)
         self._positions = self.grid(input_shape)
-        places, types = math.prod(self._window.shape), input_shape[3]
+        window, types = self._window.shape, input_shape[3]
+        places = math.prod(window)
         # (P, C) of `matrix_votes` and the axes of the weights before [O, 4, 4].
+        self._field, axes = (1, places * types), (*window, types)
         if self._shares_weights:
             self._field, axes = (places, types), (types,)
-        else:
-            self._field, axes = (
-                (1, places * types),
-                (*self._window.shape, types),
-            )
         sizes = *self._positions, *self._field, self.num_capsules
         self._num_votes = math.prod(sizes)
         # About four tensors have the size of all votes.

@@ -135,7 +135,9 @@ def batch_normalization(name: str, axis: int = -1, **options):
 class Layer(keras.layers.Layer):
     """Base of layers that honour masks in `call`, or else refuse them."""
 
-    arguments = ()  # of the constructor, saved from attributes of these names
+    # Arguments of the constructor that `get_config` saves, and the attributes
+    # that hold them.
+    arguments = ()
 
     def get_config(self):
         saved = {name: getattr(self, name) for name in self.arguments}
@@ -345,7 +347,7 @@ class WindowLayer(Layer):
     """
 
     arguments = ("num_capsules", "kernel_size", "strides", "padding")
-    num_atoms = None  # A, if it is not 1
+    num_atoms = None  # A; None stands for 1
 
     def __init__(
         self,

@@ -70,7 +70,7 @@ class Classifier(keras.Model):
     `fit` reports running means: loss, batch_classification_cost,
     reconstruction_error (with a decoder), accuracy and almost_accuracy.
 
-    A subclass defines `activations` and `call`.
+    A subclass defines `call` and, for verbose summaries, `activations`.
 
     Call arguments:
       x: dict with `images` [B, H, W, C] and, for the decoder, `recons_label`
@@ -148,7 +148,7 @@ class Classifier(keras.Model):
 
     def activations(self, images):
         """Dict from layer name to its output, for verbose summaries."""
-        raise NotImplementedError
+        return {}
 
     def capsule_outputs(self, x, capsules):
         """The outputs of a call on x: logits are the capsules' lengths."""

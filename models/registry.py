@@ -51,8 +51,6 @@ def _external_class(name):
     from models.classifier import Classifier
 
     module, _, class_name = name.partition(":")
-    if not all(map(str.isidentifier, module.split("."))):
-        raise UserError(f"--model={name} is not MODULE:CLASS")
     if os.getcwd() not in sys.path:
         # At the end, so that no file there hides a module of this project.
         sys.path.append(os.getcwd())

@@ -164,7 +164,7 @@ def _files(root, classes):
             )
         if len(paths) < len(visible):
             ignored = len(visible) - len(paths)
-            print(f"Warning: {folder}: other items, ignored: {ignored}")
+            print(f"Warning: {folder}: files that are no images: {ignored}")
         files += [(path, label) for path in paths]
     return files
 

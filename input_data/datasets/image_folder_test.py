@@ -213,7 +213,7 @@ def test_other_files_and_unknown_classes_are_named(tmp_path, capsys):
     (tmp_path / "train" / "cat" / "scan.tif").write_bytes(b"")
     load(tmp_path)
     assert (
-        f"{tmp_path}/train/cat: other items, ignored: 1"
+        f"{tmp_path}/train/cat: files that are no images: 1"
         in capsys.readouterr().out
     )
     write_classes(tmp_path / "test", {"Dog": 1})

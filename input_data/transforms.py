@@ -7,6 +7,7 @@ predictions on image files and drawings.
 import numpy as np
 import scipy.ndimage
 import tensorflow as tf
+from PIL import Image, ImageOps
 
 # Pixels that `distort` removes along each axis.
 CROP = 4
@@ -90,32 +91,33 @@ def unit_range(images):
     return tf.cast(images, tf.float32) / 255.0
 
 
+_RESIZING = {
+    "pad": ImageOps.pad,
+    "crop": ImageOps.fit,
+    "stretch": Image.Image.resize,
+}
+
+
 def resize(image, size, method="stretch"):
-    """Resizes an image to (height, width), antialiased.
+    """Resizes an image to (height, width), bilinear and antialiased.
 
     Args:
-      image: uint8 [H, W, C].
+      image: uint8 array [H, W, C].
       size: (height, width).
       method: "pad" resizes to the largest size that fits and pads with black,
         "crop" resizes the largest central part with the proportions of `size`,
         "stretch" resizes the whole image and changes its proportions.
 
     Returns:
-      uint8 [*size, C].
+      uint8 array [*size, C].
     """
-    sides, inner = tf.cast(tf.shape(image)[:2], tf.float64), size
-    if method == "pad":
-        inner = _whole(sides * tf.reduce_min(size / sides))
-    elif method == "crop":
-        part = _whole(size / tf.reduce_max(size / sides))
-        image = tf.image.resize_with_crop_or_pad(image, part[0], part[1])
-    resized = tf.image.resize(image, inner, antialias=True)
-    resized = tf.cast(tf.round(resized), tf.uint8)
-    return tf.image.resize_with_crop_or_pad(resized, *size)
-
-
-def _whole(sides):
-    return tf.maximum(1, tf.cast(tf.round(sides), tf.int32))
+    channels = [
+        _RESIZING[method](
+            Image.fromarray(channel), size[::-1], Image.Resampling.BILINEAR
+        )
+        for channel in np.moveaxis(image, -1, 0)
+    ]
+    return np.stack(channels, axis=-1)
 
 
 def fit(image, shape, data_set, method=None, pad=0, cropped=False):
@@ -174,7 +176,7 @@ def center(ink, size, offset=(0, 0), digit_size=DIGIT_SIZE):
     longer = 4 * digit_size if is_coarse else min(DIGIT_SIZE, *size)
     scale = longer / max(digit.shape)
     height, width = (max(1, round(side * scale)) for side in digit.shape)
-    digit = resize(digit[..., None], (height, width)).numpy()
+    digit = resize(digit[..., None], (height, width))
     if is_coarse:  # as the embedded digits were made, count ink in 4x4 pixels
         padded = tf.image.resize_with_crop_or_pad(digit, longer, longer)
         bits = padded.numpy()[..., 0] > 64

@@ -8,7 +8,6 @@ import pathlib
 import unicodedata
 
 import numpy as np
-import tensorflow as tf
 
 from common.errors import UserError, reading
 from input_data.files import decode_image
@@ -177,10 +176,9 @@ def _read(root, files, config):
         path, _ = file
         with reading(path):
             image = decode_image(path.read_bytes(), path, config.color)
-        if config.image_size is None:
-            return image
-        with tf.device("CPU:0"):
-            return resize(image, size, config.resize or "pad").numpy()
+            if config.image_size is not None:
+                image = resize(image, size, config.resize or "pad")
+        return image
 
     with concurrent.futures.ThreadPoolExecutor() as executor:
         images = list(executor.map(read, files))

@@ -92,10 +92,13 @@ def _open(name, data_dir=None):
 def _read(builder, split_name, image_size=None, method=None):
     """The `LabelledImages` of a split, resized if there is a size."""
 
+    def resize_image(image):
+        return resize(image, size, method or "pad")
+
     def prepare(example):
         image = example["image"]
         if image.shape[:2] != size:
-            image = resize(image, size, method or "pad")
+            image = tf.numpy_function(resize_image, [image], tf.uint8)
         return image, example["label"]
 
     with reading(builder.data_dir):

@@ -82,13 +82,12 @@ class DataConfig:
     )
     flip: bool = field(
         False,
-        "Whether to mirror half of the training images of one object left to "
-        "right.",
+        "Whether to mirror half of the training images; not with two targets.",
     )
     image_size: int | None = _count(
         None,
         "With --dataset=images and tfds:NAME: height and width of the images. "
-        "Default: the checkpoint's, else the images' own size if all have one.",
+        "Default: the checkpoint's, else the images' own size if all agree.",
     )
     num_targets: int | None = field(
         None,
@@ -183,7 +182,7 @@ class Config(DataConfig):
     init_checkpoint: str | None = field(
         None,
         "Checkpoint, also a TF1 one, from which a new training takes weights, "
-        "step and Adam's moments; without moments only weights, at step 0.",
+        "step and Adam's moments; if it has none, only weights, at step 0.",
     )
     init_weights_only: bool = field(
         False, "With --init_checkpoint: take only weights, start at step 0."
@@ -235,7 +234,7 @@ class Config(DataConfig):
     device: str | None = field(
         None,
         "Where to compute: cpu, gpu, or gpu:1 for the second GPU. With "
-        "--num_gpus it names the first of them, or logical CPU devices. "
+        "--num_gpus: the first of them; cpu: as many logical CPUs. "
         "Default: the first GPU, else the CPU.",
         pattern="cpu|gpu(:[0-9]+)?",
     )

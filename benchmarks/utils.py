@@ -83,7 +83,7 @@ def peak(make_step, case, flags):
 
 
 def speed_ratio(seconds, case, other):
-    """Median of the speed of a case relative to another; None without it."""
+    """Median speed of a case relative to another, if it ran, else None."""
     if other not in seconds:
         return None
     return np.median(seconds[other] / seconds[case])

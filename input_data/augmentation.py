@@ -72,7 +72,7 @@ def _signed_amounts(images, seed):
 
 
 def rotate_half(images, seed):
-    """Rotates about half of the images by a random angle."""
+    """Rotates about half of the images, each by its own random angle."""
     amounts = _signed_amounts(images, seed)
     angles = tf.where(amounts[:, 1] > 0, 0.0, amounts[:, 0] * AUGMENT_ANGLE)
     return rotate(images, angles, "BILINEAR")

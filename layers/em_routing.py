@@ -298,12 +298,12 @@ def route(votes, activations, fit, options, parents, prior_weight=_EPSILON):
 
 
 def over_children(votes, weights):
-    """[O, N, 16, K] and [O, N, K] -> [O, N, 16]."""
+    """Weighted sums, [O, N, 16, K] and [O, N, K] -> [O, N, 16]."""
     return ops.matmul(votes, weights[..., None])[..., 0]
 
 
 def over_entries(votes, weights):
-    """[O, N, 16, K] and [O, N, 16] -> [O, N, K]."""
+    """Weighted sums, [O, N, 16, K] and [O, N, 16] -> [O, N, K]."""
     return ops.matmul(weights[:, :, None], votes)[:, :, 0]
 
 

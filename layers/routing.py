@@ -137,7 +137,7 @@ class RoutingRule:
         return _softmax(logits, axis, self.leaky)
 
     def first_coupling(self, shape):
-        """The coupling of zero logits; `shape` is that of the sums s."""
+        """The coupling in iteration 1 for sums s of `shape` [..., O, A]."""
         return 1.0 / (shape[-2] + self.leaky)
 
     def squash(self, s):

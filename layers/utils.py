@@ -173,7 +173,7 @@ def require_shape(name: str, tensor: Tensor, shape, hint: str = "") -> None:
 
 
 def largest(tensor, axis: int | tuple[int, ...]):
-    """`ops.max`, which raises for an empty batch, with the axis kept."""
+    """`ops.max` that keeps the axis and accepts an empty batch."""
     initial = -math.inf if 0 in tensor.shape else None
     return ops.max(tensor, axis=axis, keepdims=True, initial=initial)
 

@@ -243,7 +243,7 @@ class Classifier(keras.Model):
 
     @classmethod
     def receptive_field(cls, hparams):
-        """Convolutions and poolings before the positions of `Routing`.
+        """The layers from the image to the positions of `Routing`.
 
         A tuple of (size, strides, padding); empty if the only position sees
         the whole image, whatever its size.

@@ -32,8 +32,10 @@ class HParams(DecoderHParams):
         choices=tuple(COUPLING_AXES),
         network=True,
     )
-    decay_rate: float = field(0.5, "factor for each `decay_steps`", above=0)
-    decay_steps: int = field(4690, "steps of a factor: 10 epochs", at_least=1)
+    decay_rate: float = field(0.5, "factor per `decay_steps`", above=0)
+    decay_steps: int = field(
+        4690, "steps per `decay_rate`: 10 epochs", at_least=1
+    )
     hard_margins: bool = field(
         False, "the authors' second training: margins 0.95, 0.05, weight 0.8"
     )
@@ -131,7 +133,7 @@ class DeepCapsModel(Classifier):
         return outputs
 
     def routing_of(self, images):
-        """Couplings of the capsules of cell 3, whose map is the larger one."""
+        """Couplings of cell 3's capsules; its map is larger than cell 4's."""
         outputs = self.activations(images)
         couplings = self.classes.couplings(outputs["primary"])
         grid = outputs["cell3"].shape[1:-1]  # rows, columns, types

@@ -24,9 +24,9 @@ class HParams(DecoderHParams):
     """Hyper-parameters of Efficient-CapsNet, with the authors' values."""
 
     class_atoms: int = size(16, "atoms of a class capsule")
-    decay_rate: float = field(0.97, "factor for each `decay_steps`", above=0)
+    decay_rate: float = field(0.97, "factor per `decay_steps`", above=0)
     # An epoch of 60,000 images in batches of 16.
-    decay_steps: int = field(3750, "steps for one decay factor", at_least=1)
+    decay_steps: int = field(3750, "steps per `decay_rate`", at_least=1)
     first_channels: int = size(32, "channels of the first convolution")
     learning_rate: float = field(5e-4, "learning rate at step 0", above=0)
     middle_channels: int = size(

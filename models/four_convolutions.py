@@ -24,7 +24,7 @@ class HParams(BaseHParams):
     """Hyper-parameters of both networks."""
 
     # Su's rate does not decay.
-    decay_rate: float = field(1.0, "factor for each `decay_steps`", above=0)
+    decay_rate: float = field(1.0, "factor per `decay_steps`", above=0)
     first_channels: int = size(64, "channels of the first two convolutions")
     second_channels: int = size(128, "channels of the other two convolutions")
 

@@ -30,8 +30,8 @@ class BaseHParams:
     UNUSED: ClassVar = ()
     loss_type: ClassVar = None
 
-    decay_rate: float = field(0.96, "factor for each `decay_steps`", above=0)
-    decay_steps: int = field(2000, "steps for one decay factor", at_least=1)
+    decay_rate: float = field(0.96, "factor per `decay_steps`", above=0)
+    decay_steps: int = field(2000, "steps per `decay_rate`", at_least=1)
     learning_rate: float = field(0.001, "learning rate at step 0", above=0)
     optimizer: str = field(
         "adam",

@@ -60,7 +60,7 @@ class HParams(MatrixHParams):
         at_most=0.99,
         network=True,
     )
-    decay_steps: int = field(20_000, "steps for one decay factor", at_least=1)
+    decay_steps: int = field(20_000, "steps per `decay_rate`", at_least=1)
     first_types: int = size(32, "C, types of the first routed capsules")
     kernel_stddev: float = field(
         KERNEL_STDDEV, "standard deviation of initial transformations", above=0
@@ -85,9 +85,9 @@ class HParams(MatrixHParams):
     )
     normalise: str = field(
         "parents",
-        "the parents over which the assignments of a capsule sum to 1: "
-        "parents: all of them; types: those at the same position; positions: "
-        "those of the same type",
+        "where the assignments of a capsule sum to 1: over all its parents, "
+        "over those at one position (types), or over those of one type "
+        "(positions)",
         choices=NORMALISATIONS,
         network=True,
     )

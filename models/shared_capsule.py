@@ -24,8 +24,8 @@ class HParams(four_convolutions.HParams):
     class_atoms: int = size(16, "atoms of a class capsule")
     compare: str = field(
         "direction",
-        "what votes are compared with: direction is s divided by its length, "
-        "Su's later routing; squashed is the squashed sum, as in the paper",
+        "what votes are compared with: their sum, divided by its length "
+        "(direction, Su's later routing) or squashed (the paper)",
         choices=("direction", "squashed"),
         network=True,
     )
@@ -45,7 +45,7 @@ class HParams(four_convolutions.HParams):
     )
     squash_constant: float = field(
         0.5,
-        "k of squash(s) = s |s| / (k + |s|^2); paper: 1",
+        "k of the length n^2 / (k + n^2) that squash gives; paper: 1",
         above=0,
         network=True,
     )

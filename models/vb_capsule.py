@@ -16,7 +16,7 @@ from models.matrix_capsule import CONV_SIZE, CONV_STRIDES, MatrixCapsuleModel
 class HParams(MatrixHParams):
     """Hyper-parameters with the authors' values."""
 
-    decay_rate: float = field(1.0, "factor for each `decay_steps`", above=0)
+    decay_rate: float = field(1.0, "factor per `decay_steps`", above=0)
     loss_type: str = loss_type("softmax")
     padding: str = padding(
         "padding of the convolution; the authors' is VALID, for 32x32", "SAME"

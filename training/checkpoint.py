@@ -96,7 +96,7 @@ class Architecture:
         )
 
     def network(self):
-        """Dict of all settings that determine the weights."""
+        """Dict of all settings that define the network."""
         shape = dataclasses.asdict(self.shape)
         if model_class(self.model).takes_any_size(self.hparams):
             del shape["height"], shape["width"]

@@ -30,8 +30,8 @@ class Evaluator:
     """Evaluates checkpoints on one split of one data set.
 
     The network is the one that each checkpoint describes. Data settings that
-    are not given come from the checkpoint, too. A TF1 checkpoint describes
-    nothing, so that all of it comes from the settings.
+    are not given come from the checkpoint, too. For a TF1 checkpoint the
+    settings have to describe everything.
 
     Attributes:
       model: `keras.Model` of the last checkpoint.

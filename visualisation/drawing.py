@@ -153,6 +153,6 @@ def png(figure):
 
 
 def truncate(name):
-    """A class name that is short enough for a figure."""
+    """A class name, cut to fit into a figure."""
     is_long = len(name) > _LONGEST_NAME
     return f"{name[: _LONGEST_NAME - 1]}…" if is_long else name

@@ -21,10 +21,10 @@ MEASURES = {
 def make(runs, first, pairs, seed, num_examples):
     """Draws accuracies, and the predictions for the first pairs.
 
-    The keys of both dicts are names of models: `runs` has lists of runs, each a
-    dict with the `counts` of "single" images and "pairs", and `first` the
-    `training.scores.Predictions` of the first run for pairs. `num_examples` is
-    the number of pairs to draw.
+    `runs` and `first` are dicts by the name of a model: `runs` has lists of
+    dicts with the `counts` of "single" images and "pairs", `first` the
+    `training.scores.Predictions` of pairs by the first run. `pairs` and `seed`
+    are the flags; `num_examples` is the number of pairs to draw.
 
     Returns a dict from file name to content.
     """

@@ -37,6 +37,7 @@ _OTHER_SPLIT = {
     "divided_for_validation": _CHANGED,
     "normalized_names": "an earlier version hashed other forms of accents",
     "seed": "add --seed={}",
+    "validate": "training and evaluation both need --validate",
 }
 _NAME = re.compile(r"model\.ckpt-(\d+)")
 # Space for names and layout in the file of weights; 42 KB for the default.

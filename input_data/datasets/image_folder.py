@@ -60,14 +60,17 @@ def load(split, config):
         fingerprints["normalized_names"] = True
     files = train if split.is_training else test
     if not files:
+        needy = parts[part] if parts and not split.is_training else root
         raise UserError(
-            f"{root} needs a folder for each class, with two images or more"
+            f"{needy} needs a folder for each class, with two images or more"
         )
     # The first part of the files, with a small eval_size, has all classes.
     np.random.default_rng(0).shuffle(files)
     images = _read(root, files, config)
     labels = [label for _, label in files]
-    data = labelled_images(root, images, labels, len(classes), tuple(classes))
+    # Names that are not UTF-8 cannot be drawn.
+    names = tuple(name.encode(errors="replace").decode() for name in classes)
+    data = labelled_images(root, images, labels, len(classes), names)
     return make_pipeline(
         data,
         config,

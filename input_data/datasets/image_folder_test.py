@@ -121,10 +121,17 @@ def test_folders_of_parts_are_the_split(tmp_path, counts, validation, test):
         assert len(contents(kept)) == 5
 
 
-@pytest.mark.parametrize("names", [("train", "bus"), ("train", "test", "car")])
-def test_classes_may_have_names_of_parts(tmp_path, names):
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (("bus", "train"), ("bus", "train")),
+        (("car", "test", "train"), ("car", "test", "train")),
+        (("caf\udce9", "tea"), ("caf?", "tea")),  # not UTF-8
+    ],
+)
+def test_names_of_classes(tmp_path, names, shown):
     write_classes(tmp_path, dict.fromkeys(names, 2))
-    assert load(tmp_path).spec.class_names == tuple(sorted(names))
+    assert load(tmp_path).spec.class_names == shown
 
 
 def test_held_out_images_are_counted(tmp_path, capsys):
@@ -199,6 +206,7 @@ def test_size_and_color(tmp_path, color, resize):
         ({"a": 1, "b": 1}, "{}"),
         ({"one/a": 3, "one/b": 3}, "{}/one"),
         ({"train/a": 2, "train/b": 2, "test/c": 1}, "{}/test/c"),
+        ({"train/a": 2, "train/b": 2, "test": 1}, "{}/test needs"),
     ],
 )
 def test_unsuitable_folders_are_named(tmp_path, counts, expected):

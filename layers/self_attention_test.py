@@ -123,8 +123,3 @@ def test_initial_weights():
         kernel.std(), np.sqrt(2 / (10 * 16 * 8)), rtol=0.03
     )
     np.testing.assert_array_equal(biases, 0.0)
-
-
-def test_channels_that_atoms_do_not_divide_are_an_error():
-    with pytest.raises(ValueError, match="multiple"):
-        layers.DepthwiseCapsule(3).build((None, 3, 3, 4))

@@ -231,10 +231,6 @@ def test_layers_are_saved_under_mixed_precision(
     assert named == weights
     assert {w.dtype for w in mixed.weights} <= {"float32"}
     outputs = call(mixed, x)
-    for tensor, spec in zip(outputs, symbolic, strict=True):
-        assert tuple(tensor.shape)[1:] == spec.shape[1:]
-        dtype = keras.backend.standardize_dtype(tensor.dtype)
-        assert dtype == spec.dtype
     for ours, theirs in zip(to_numpy(outputs), expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=0.05, atol=0.08)
     model.save(tmp_path / "model.keras")

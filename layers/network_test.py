@@ -172,16 +172,6 @@ def test_adapted_and_quantized_networks_are_saved(tmp_path, mode):
     )
 
 
-def test_empty_batches(tmp_path):
-    network = small_network()
-    expected = network.compute_output_shape((0, *SHAPE))
-    network.export(tmp_path / "saved", verbose=False)
-    export = keras.layers.TFSMLayer(tmp_path / "saved", call_endpoint="serve")
-    for call in (network, network.predict_on_batch, export):
-        outputs = call(X[:0])
-        assert {n: tuple(v.shape) for n, v in outputs.items()} == expected
-
-
 GRAY = X[..., :1]
 SPARSE, DENSE = "sparse_categorical_crossentropy", "categorical_crossentropy"
 
@@ -206,13 +196,3 @@ def test_images_and_labels_may_have_other_forms(
         network.compile("sgd", compiled_loss)
         losses.append(network.test_on_batch(*batch))
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
-
-
-def test_a_submodel_is_saved(tmp_path):
-    network = small_network()
-    lengths = keras.Model(network.input, network.output["lengths"])
-    lengths.save(tmp_path / "lengths.keras")
-    loaded = keras.models.load_model(tmp_path / "lengths.keras")
-    np.testing.assert_array_equal(
-        ops.convert_to_numpy(loaded(X)), outputs_of(network)["lengths"]
-    )

@@ -2,17 +2,8 @@ import dataclasses
 
 import pytest
 
-import config
 from common.errors import UserError
-from common.flags import flag_specs
 from config import Config
-
-
-def test_lists_of_flags_name_fields():
-    names = set(flag_specs(Config))
-    for listed in (config.INHERITED, config.RECORDED, config.EVALUATED):
-        assert set(listed) <= names
-        assert len(set(listed)) == len(listed)
 
 
 @pytest.mark.parametrize(

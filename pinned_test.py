@@ -1,7 +1,7 @@
 """Behavior that must not change, whatever the modules look like inside.
 
 Command lines are run and their output and files compared with
-testing/pinned.json; nothing of the project is imported. To be quick, most
+testing/pinned.json; no product file is imported. To be quick, most
 commands run in forks of one process that has imported TensorFlow.
 """
 
@@ -16,9 +16,10 @@ import subprocess
 import sys
 import tarfile
 
-import h5py
 import numpy as np
 import pytest
+
+from testing.saved_arrays import saved
 
 ROOT = pathlib.Path(__file__).resolve().parent
 PINNED = json.loads((ROOT / "testing" / "pinned.json").read_text())
@@ -57,15 +58,10 @@ for number, line in enumerate(sys.stdin.read().splitlines()):
 
 
 def run(tmp, commands):
-    """Runs commands, in which $DIR is a folder.
+    """Runs commands, a dict from name to command line.
 
-    Args:
-      tmp: path of the folder.
-      commands: dict from name to command line.
-
-    Returns:
-      dict from name to standard output, with $DIR again; what
-      commands that failed wrote as errors is that of "failures".
+    Returns a dict from name to standard output; "failures" is what commands
+    that failed wrote as errors. $DIR stands for the folder `tmp`.
     """
     output = tmp / "output"
     output.mkdir()
@@ -92,24 +88,11 @@ def run(tmp, commands):
     return outputs
 
 
-def weights(path):
-    """Dict from name to array of a checkpoint, the optimizer's included."""
-    arrays = {}
-
-    def add(name, item):
-        if isinstance(item, h5py.Dataset):
-            arrays[name] = item[()]
-
-    with h5py.File(path / "model.weights.h5") as file:
-        file.visititems(add)
-    return arrays
-
-
 def sums(path):
     """Dict from name to sum of magnitudes of the network's weights."""
     return {
         name: float(np.abs(array.astype(float)).sum())
-        for name, array in weights(path).items()
+        for name, array in saved(path).items()
         if not name.startswith("optimizer")
     }
 
@@ -279,7 +262,7 @@ def test_a_resumed_training_has_the_bits_of_one_without_a_break(results):
     whole, halves = (
         {
             name: hashlib.sha256(array.tobytes()).hexdigest()
-            for name, array in weights(
+            for name, array in saved(
                 tmp / folder / "train" / "model.ckpt-10"
             ).items()
         }

@@ -1,4 +1,3 @@
-import io
 import json
 import subprocess
 import sys
@@ -12,18 +11,12 @@ import layers
 import predict
 from common.errors import UserError
 from input_data import features as keys
-from input_data import registry
 from input_data.features import ImageShape
 from models.capsule import HParams
 from testing import untrained
 from testing.commands import ROOT
 from training.checkpoint import Architecture, open_checkpoint
-from training.inference import (
-    class_names,
-    functional,
-    load_network,
-    preparation,
-)
+from training.inference import class_names, functional, load_network
 
 ARCHITECTURE = Architecture(
     "capsule",
@@ -173,24 +166,3 @@ def test_an_export_as_float16(network, tmp_path, monkeypatch):
     for ours, theirs in zip(read.weights, exportable.weights, strict=True):
         rounded = theirs.numpy().astype("float16")
         np.testing.assert_array_equal(ours.numpy(), rounded)
-
-
-def png(pixels):
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "PNG")
-    return buffer.getvalue()
-
-
-def test_files_are_prepared_as_in_training():
-    shape = ImageShape(28, 28, 1, 10)
-    data_set = registry.find("mnist")
-    plain = preparation({}, shape, data_set, 1)
-    pixels = np.random.default_rng(2).integers(0, 256, (28, 28), "u1")
-    expected = pixels[..., None] / np.float32(255)
-    np.testing.assert_array_equal(plain(png(pixels), "a", False), expected)
-    inverted = plain(png(255 - pixels), "a", True)
-    np.testing.assert_array_equal(inverted, expected)
-    larger = np.kron(pixels, np.ones((2, 2), "u1"))
-    scaled = plain(png(larger), "a", False)
-    assert scaled.shape == expected.shape
-    assert abs(scaled.mean() - expected.mean()) < 0.01

@@ -4,7 +4,6 @@ import dataclasses
 import pathlib
 import re
 import shlex
-import subprocess
 import sys
 
 import numpy as np
@@ -16,6 +15,7 @@ from common.errors import UserError
 from config import Config
 from models.hparams import parse_overrides
 from models.registry import model_class
+from testing.commands import run as run_command
 from testing.small_models import overrides
 
 ROOT = pathlib.Path(__file__).parent
@@ -132,33 +132,29 @@ def test_commands_accept_a_model_in_a_file(tmp_path):
     (block,) = (b for b in blocks_of_page if "(Classifier)" in b)
     model = write_own_model(block, tmp_path)
 
-    def run(program, *arguments, cwd=tmp_path):
-        """Runs a command in the folder of the model's file."""
-        return subprocess.run(
-            [sys.executable, ROOT / program, *arguments],
-            cwd=cwd,
-            capture_output=True,
-            text=True,
+    def run(program, *arguments):
+        """The output of a command in the folder of the model's file."""
+        code, output, errors = run_command(
+            ROOT / program, *arguments, cwd=tmp_path
         )
+        assert code == 0, errors
+        return output
 
     compared = run(
         *("compare.py", f"--models={model}-two", "--dataset=digits"),
         f"--settings={model}-two --batch_size=8 --hparams_override=types=2",
         *("--eval_size=20", "--steps=4", f"--output_dir={tmp_path}/out"),
     )
-    assert compared.returncode == 0, compared.stderr
-    assert "| KMeansModel-two |" in compared.stdout
+    assert "| KMeansModel-two |" in compared
     folder = tmp_path / "out" / "KMeansModel-two" / "0"
     flags = f"--model={model}", "--hparams_override=types=2", "--max_steps=6"
     resumed = run("experiment.py", f"--summary_dir={folder}", *flags)
-    assert resumed.returncode == 0, resumed.stderr
-    assert re.search(r"Resuming from .*model.ckpt-4", resumed.stdout)
+    assert re.search(r"Resuming from .*model.ckpt-4", resumed)
     arguments = f"--checkpoint={folder}", f"--model={model}", "--export=a.keras"
-    exported = run("predict.py", *arguments)
-    assert exported.returncode == 0, exported.stderr
+    run("predict.py", *arguments)
     assert (tmp_path / "a.keras").is_file()
     # The file is not in the project's folder.
-    failed = run("predict.py", *arguments, cwd=ROOT)
-    assert failed.returncode == 1
-    assert "PYTHONPATH" in failed.stderr
-    assert "Traceback" not in failed.stderr
+    code, _, errors = run_command("predict.py", *arguments)
+    assert code == 1
+    assert "PYTHONPATH" in errors
+    assert "Traceback" not in errors

@@ -32,6 +32,8 @@ def message_of(capsys, **settings):
         ({"hparams_override": "rooting=1"}, "rooting"),
         ({"hparams_override": "routing=0"}, "routing=0"),
         ({"num_gpus": 64}, "--num_gpus=64"),
+        ({"device": "gpu:7"}, "--device=gpu:7"),
+        ({"num_processes": 2}, "--num_processes=2"),
         ({"pairs": "below", "num_targets": 2}, "--pairs"),
     ],
 )

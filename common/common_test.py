@@ -1,9 +1,6 @@
 import dataclasses
 import errno
-import os
 import signal
-import subprocess
-import sys
 
 import pytest
 
@@ -12,10 +9,9 @@ from common.errors import (
     Interrupted,
     UserError,
     exit_on_user_error,
-    handling_signals,
     reading,
 )
-from common.files import atomic_write, make_folder, remove_partial, write_file
+from common.files import atomic_write, make_folder, write_file
 from common.flags import field
 
 
@@ -44,13 +40,10 @@ def test_flags_give_settings_and_settings_give_flags():
     ("arguments", "hint"),
     [
         (["--epochs", "3"], "--max_steps"),
-        (["--lr=0.1"], "--hparams_override=learning_rate=VALUE"),
-        (["--learning-rate=0.1"], "--hparams_override=learning_rate=VALUE"),
+        (["--learning-rate=0.1"], "--hparams_override=learning_rate="),
         (["--even-x=3"], "even_x"),
-        (["--size=3--folder=x"], "before --folder"),
-        (["--folder=x--nofast"], "before --nofast"),
-        (["--folder", "--size=3"], "before --size"),
-        (["--folder=--size=3"], "before --size"),
+        (["--folder=x--nofast"], "--nofast"),
+        (["--folder", "--size=3"], "--size"),
     ],
 )
 def test_hints_for_other_and_swallowed_flags(arguments, hint):
@@ -75,11 +68,6 @@ def test_values_that_swallowed_no_flag(folder):
 def test_wrong_flags_are_named(argument):
     with pytest.raises(UserError, match=argument.partition("=")[0].strip("-")):
         flags.parse(Settings, [argument])
-
-
-def test_the_nearest_name_is_suggested():
-    with pytest.raises(UserError, match="did you mean capsule"):
-        flags.require_known("model", "capsul", ["capsule", "pooling"])
 
 
 @pytest.mark.parametrize(
@@ -112,15 +100,6 @@ def test_how_a_command_ends(capsys):
     assert "Stopped at step 3\nResume with: python" in capsys.readouterr().err
 
 
-def test_signals_are_handled_and_restored():
-    before = signal.getsignal(signal.SIGTERM)
-    numbers = []
-    with handling_signals(lambda number, frame: numbers.append(number)):
-        signal.raise_signal(signal.SIGTERM)
-    assert numbers == [signal.SIGTERM]
-    assert signal.getsignal(signal.SIGTERM) is before
-
-
 def test_files_appear_complete(tmp_path):
     path = tmp_path / "a.txt"
     with atomic_write(path) as partial:
@@ -140,23 +119,6 @@ def test_files_appear_complete(tmp_path):
         partial.mkdir()
         (partial / "inside").write_text("c")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.txt", "folder"]
-
-
-def test_what_a_killed_process_left_is_removed(tmp_path):
-    script = (
-        "import os, sys; sys.path.insert(0, sys.argv[1])\n"
-        "from common.files import atomic_write\n"
-        "with atomic_write(sys.argv[2]) as partial:\n"
-        "    partial.write_text('half')\n"
-        "    os.kill(os.getpid(), 9)\n"
-    )
-    root = os.path.dirname(os.path.dirname(__file__))
-    command = [sys.executable, "-c", script, root, str(tmp_path / "a")]
-    assert subprocess.run(command).returncode == -signal.SIGKILL
-    assert not (tmp_path / "a").exists()
-    assert list(tmp_path.iterdir())
-    remove_partial(tmp_path)
-    assert not list(tmp_path.iterdir())
 
 
 def test_folders(tmp_path):

@@ -200,11 +200,8 @@ def test_unknown_names_are_refused(name):
         *((name, {"num_targets": 2}) for name in SINGLE_TARGET),
         ("cifar10", {"image_size": 32}),
         ("norb", {"shift": 1}),
-        ("norb", {"pad": 2}),
         ("cifar10", {"distort": True}),
-        ("cifar10", {"flip": True}),
         ("mnist", {"color": True}),
-        ("tfds:mnist", {"color": True}),
         ("digits", {"data_dir": "folder"}),
     ],
 )

@@ -103,13 +103,6 @@ def test_fit_pads_to_a_square_and_shrinks(height, width):
     )
 
 
-def test_fit_keeps_images_of_the_network_s_size():
-    image = random_images(1, 9, 7, 3)[0]
-    np.testing.assert_array_equal(
-        fit(image, ImageShape(9, 7, 3, 2), WHOLE), image.astype("float32") / 255
-    )
-
-
 @pytest.mark.parametrize(
     ("shape", "size", "bright"),
     [

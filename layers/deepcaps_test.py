@@ -12,10 +12,8 @@ RNG = np.random.default_rng(8)
 
 def convolve(inputs, kernel, strides=1):
     """[P, H, W, c], [P, 3, 3, c, d] -> [P, h, w, d], padded SAME."""
-    sides = inputs.shape[1:3]
-    pads = [numpy_oracle.same_padding(n, 3, strides) for n in sides]
-    padded = np.pad(inputs, [(0, 0), *pads, (0, 0)])
-    grid = [-(-n // strides) for n in sides]
+    padded = numpy_oracle.padded(inputs, 3, strides, "SAME")
+    grid = [-(-n // strides) for n in inputs.shape[1:3]]
     out = np.zeros((len(inputs), *grid, kernel.shape[-1]))
     for y, x, row, column in itertools.product(*map(range, (*grid, 3, 3))):
         pixels = padded[:, strides * y + row, strides * x + column]

@@ -115,10 +115,3 @@ def test_votes_far_from_zero_lose_no_digits():
 def test_invalid_options_are_errors(values):
     with pytest.raises(ValueError, match="Received"):
         EMOptions(**values)
-
-
-def test_without_positions_assignments_cannot_sum_over_them():
-    with pytest.raises(ValueError, match="positions"):
-        layers.em_routing(
-            *example(), BETA_U, BETA_A, EMOptions(normalise="positions")
-        )

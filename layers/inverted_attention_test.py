@@ -5,8 +5,12 @@ from keras import ops
 
 import layers
 from layers.inverted_attention import route_together
-from testing import em_oracle, numpy_oracle
-from testing.gradients import assert_gradients_close, value_and_gradients
+from testing import em_oracle
+from testing.gradients import (
+    assert_gradients_close,
+    oracle_gradients,
+    value_and_gradients,
+)
 
 RNG = np.random.default_rng(19)
 
@@ -133,18 +137,13 @@ def test_poses_couplings_and_gradients_equal_loops(case, num_routing):
         route(routed, num_routing), [inputs, *weights], cotangent
     )
     np.testing.assert_allclose(value, joined(expected), atol=2e-5)
-    by_example = [
-        numpy_oracle.numerical_gradients(
-            lambda *arguments: joined(oracle(*arguments, **options)[0]),
-            [inputs[n].astype("float64"), *weights],
-            cotangent[n],
-        )
-        for n in range(2)
-    ]
-    of_inputs, *of_weights = zip(*by_example, strict=True)
-    assert_gradients_close(
-        gradients, [np.stack(of_inputs), *(sum(g) for g in of_weights)]
+    expected = oracle_gradients(
+        lambda *arguments: joined(oracle(*arguments, **options)[0]),
+        [inputs.astype("float64")],
+        weights,
+        cotangent,
     )
+    assert_gradients_close(gradients, expected)
 
     for n, layer in enumerate(routed):
         layer.set_weights(weights[3 * n : 3 * n + 3])

@@ -11,15 +11,6 @@ LABELS = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]], "float32")
 LOGITS = np.array([[0.5, 0.3, 0.05], [0.0, 0.95, 0.2]], "float32")
 
 
-def test_margin_loss_by_hand():
-    # First: 0.5 * 0.4^2 + 0.25 * 0.2^2 + 0; second: 0 + 0 + 0.5 * 0.7^2.
-    np.testing.assert_allclose(
-        ops.convert_to_numpy(layers.margin_loss(LABELS, LOGITS)),
-        [0.09 / 3, 0.245 / 3],
-        rtol=1e-6,
-    )
-
-
 def test_reconstruction_loss_by_hand():
     images = np.zeros((2, 2, 2, 1), "float32")
     drawn = np.zeros((2, 2, 2, 1), "float32")

@@ -1,10 +1,9 @@
-import keras
 import numpy as np
 import pytest
 from keras import ops
 
 import layers
-from layers.routing import RoutingRule, route
+from layers.routing import RoutingRule
 from layers.votes import FormedVotes
 from testing import numpy_oracle
 from testing.gradients import assert_gradients_close, value_and_gradients
@@ -18,83 +17,32 @@ def to_numpy(tensor):
     return ops.convert_to_numpy(ops.cast(tensor, "float32"))
 
 
-def check_routing(route, num_routing, leaky, **rule):
-    """Value and gradients of `route(votes, biases)` against loops."""
-    cotangent = RNG.normal(size=(3, 4))
-    value, gradients = value_and_gradients(route, [VOTES, BIASES], cotangent)
-
+@pytest.mark.parametrize("leaky", [False, True])
+@pytest.mark.parametrize("num_routing", [1, 2, 3, 5])
+def test_routing_equals_loops(num_routing, leaky):
     def oracle(votes, biases):
-        return numpy_oracle.routing(votes, biases, num_routing, leaky, **rule)
+        return numpy_oracle.routing(votes, biases, num_routing, leaky)
 
-    np.testing.assert_allclose(
-        value, oracle(VOTES[None], BIASES[None])[0], atol=1e-5
+    cotangent = RNG.normal(size=(3, 4))
+    value, gradients = value_and_gradients(
+        lambda *arguments: layers.dynamic_routing(
+            *arguments, num_routing, leaky
+        ),
+        [VOTES, BIASES],
+        cotangent,
     )
+    _, couplings = expected = numpy_oracle.routing_steps(
+        VOTES[None], BIASES[None], num_routing, leaky
+    )
+    np.testing.assert_allclose(value, expected[0][0], atol=1e-5)
     expected = numpy_oracle.numerical_gradients(
         oracle, [VOTES, BIASES], cotangent
     )
     assert_gradients_close(gradients, expected)
-
-
-@pytest.mark.parametrize("leaky", [False, True])
-@pytest.mark.parametrize("num_routing", [1, 2, 3, 5])
-def test_routing_equals_loops(num_routing, leaky):
-    check_routing(
-        lambda votes, biases: layers.dynamic_routing(
-            votes, biases, num_routing, leaky
-        ),
-        num_routing,
-        leaky,
+    ours = layers.routing_couplings(
+        VOTES.astype("float32"), BIASES.astype("float32"), num_routing, leaky
     )
-
-
-# Replacing logits differs from adding to them from the third iteration on.
-@pytest.mark.parametrize("num_routing", [2, 3, 5])
-@pytest.mark.parametrize(
-    ("rule", "expected"),
-    [
-        ({"logits": "replace"}, {"replace": True}),
-        (
-            {"compare": "direction", "squash_constant": 0.5},
-            {"direction": True, "constant": 0.5},
-        ),
-        (
-            {"logits": "replace", "compare": "direction", "leaky": True},
-            {"replace": True, "direction": True, "leaky": True},
-        ),
-    ],
-)
-def test_other_rules_equal_loops(rule, expected, num_routing):
-    check_routing(
-        lambda votes, biases: route(
-            FormedVotes(votes), biases, num_routing, RoutingRule(**rule)
-        ),
-        num_routing,
-        **{"leaky": False, **expected},
-    )
-
-
-@pytest.mark.parametrize("leaky", [False, True])
-@pytest.mark.parametrize("num_routing", [1, 2, 5])
-def test_couplings_equal_loops(num_routing, leaky):
-    votes = np.random.default_rng(8).normal(size=(2, 5, 3, 4))
-    couplings = to_numpy(
-        layers.routing_couplings(
-            votes.astype("float32"),
-            BIASES.astype("float32"),
-            num_routing,
-            leaky,
-        )
-    )
-    assert couplings.shape == (num_routing, 2, 5, 3)
-    _, expected = numpy_oracle.routing_steps(
-        votes, np.stack([BIASES, BIASES]), num_routing, leaky
-    )
-    np.testing.assert_allclose(couplings, expected, atol=1e-5)
-    total = couplings.sum(axis=-1)
-    if leaky:
-        assert (total < 1).all()
-    else:
-        np.testing.assert_allclose(total, 1, atol=1e-6)
+    np.testing.assert_allclose(to_numpy(ours), couplings[:, 0], atol=1e-5)
 
 
 def test_many_bfloat16_votes_are_summed_in_float32():
@@ -112,31 +60,13 @@ def test_routing_takes_any_leading_axes():
     np.testing.assert_allclose(out[1, 2], one, atol=1e-6)
 
 
-def test_routing_of_zero_votes_is_finite():
-    value, gradients = value_and_gradients(
-        lambda votes, biases: layers.dynamic_routing(votes, biases, 3),
-        [np.zeros((5, 3, 4)), np.zeros((3, 4))],
-        np.ones((3, 4)),
-    )
-    np.testing.assert_array_equal(value, 0.0)
-    assert all(np.isfinite(gradient).all() for gradient in gradients)
-
-
-def test_routing_in_bfloat16_is_close_and_keeps_the_dtype():
-    votes = ops.cast(VOTES, "bfloat16")
-    out = layers.dynamic_routing(votes, ops.cast(BIASES, "float32"), 3)
-    assert keras.backend.standardize_dtype(out.dtype) == "bfloat16"
-    expected = numpy_oracle.routing(VOTES[None], BIASES[None], 3, False)[0]
-    np.testing.assert_allclose(to_numpy(out), expected, atol=0.03)
-
-
 @pytest.mark.parametrize("rule", [{"logits": "sum"}, {"compare": "s"}])
 def test_invalid_rules_are_errors(rule):
     with pytest.raises(ValueError, match="Received"):
         RoutingRule(**rule)
 
 
-@pytest.mark.parametrize("length", [1e-4, 1e-3, 0.1, 1.0, 30.0, 1e4])
+@pytest.mark.parametrize("length", [1e-4, 1.0, 1e4])
 @pytest.mark.parametrize("options", [(1.0, 0.0), (0.5, 1e-7)])
 def test_squash_equals_its_formula(length, options):
     direction = RNG.normal(size=(1, 6))
@@ -171,26 +101,12 @@ def test_zero_and_tiny_capsules(function):
     np.testing.assert_array_equal(gradients[0][0], 0.0)
 
 
-def test_leaky_softmax_equals_loops_and_sums_below_one():
+@pytest.mark.parametrize("axis", [0, -1])
+def test_leaky_softmax_along_an_axis(axis):
     logits = RNG.normal(size=(6, 4)) * 3
-    cotangent = RNG.normal(size=(6, 4))
-    value, gradients = value_and_gradients(
-        layers.leaky_softmax, [logits], cotangent
-    )
-    np.testing.assert_allclose(
-        value, numpy_oracle.softmax(logits, leaky=True), atol=1e-6
-    )
-    assert (value.sum(axis=-1) < 1).all()
-    expected = numpy_oracle.numerical_gradients(
-        lambda copies: np.stack(
-            [numpy_oracle.softmax(copy, True) for copy in copies]
-        ),
-        [logits],
-        cotangent,
-    )
-    assert_gradients_close(gradients, expected)
-    transposed = layers.leaky_softmax(logits.T.astype("float32"), axis=0)
-    np.testing.assert_allclose(to_numpy(transposed).T, value, atol=1e-7)
+    value = to_numpy(layers.leaky_softmax(logits.astype("float32"), axis))
+    expected = numpy_oracle.softmax(np.moveaxis(logits, axis, 1), leaky=True)
+    np.testing.assert_allclose(np.moveaxis(value, axis, 1), expected, 1e-5)
 
 
 @pytest.mark.parametrize("scale", [-1e4, 1e4])

@@ -5,37 +5,9 @@ from keras import ops
 
 import layers
 from testing import numpy_oracle
-from testing.gradients import (
-    assert_gradients_close,
-    check_layer,
-    value_and_gradients,
-)
+from testing.gradients import check_layer, value_and_gradients
 
 RNG = np.random.default_rng(17)
-
-
-@pytest.mark.parametrize("length", [1e-3, 0.3, 4.0])
-def test_squash_equals_its_formula(length):
-    s = RNG.normal(size=(2, 5))
-    s *= length / np.linalg.norm(s, axis=1, keepdims=True)
-    cotangent = RNG.normal(size=s.shape)
-    value, gradients = value_and_gradients(
-        layers.exponential_squash, [s], cotangent
-    )
-    np.testing.assert_allclose(
-        value, numpy_oracle.exponential_squash(s), atol=1e-6
-    )
-    np.testing.assert_allclose(
-        np.linalg.norm(value, axis=1), 1 - np.exp(-length), rtol=1e-5
-    )
-    for row, gradient in enumerate(gradients[0]):
-        expected = numpy_oracle.numerical_gradients(
-            numpy_oracle.exponential_squash,
-            [s[row]],
-            cotangent[row],
-            step=1e-4 * length,
-        )
-        assert_gradients_close([gradient], expected)
 
 
 @pytest.mark.parametrize("size", [0.0, 1e-30, 1e-12, 1e-6])
@@ -123,8 +95,3 @@ def test_initial_weights():
         kernel.std(), np.sqrt(2 / (10 * 16 * 8)), rtol=0.03
     )
     np.testing.assert_array_equal(biases, 0.0)
-
-
-def test_channels_that_atoms_do_not_divide_are_an_error():
-    with pytest.raises(ValueError, match="multiple"):
-        layers.DepthwiseCapsule(3).build((None, 3, 3, 4))

@@ -4,7 +4,11 @@ from keras import ops
 
 import layers
 from testing import numpy_oracle
-from testing.gradients import assert_gradients_close, value_and_gradients
+from testing.gradients import (
+    assert_gradients_close,
+    oracle_gradients,
+    value_and_gradients,
+)
 
 
 def route(children, weights, biases, pose_weights):
@@ -115,15 +119,9 @@ def test_layers_equal_loops(layer, shape):
     cotangent = np.random.default_rng(5).normal(size=expected.shape)
     value, gradients = value_and_gradients(call(layer), arguments, cotangent)
     np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-5)
-    by_image = [
-        numpy_oracle.numerical_gradients(
-            oracle(layer), [poses, activations, *arguments[2:]], c
-        )
-        for poses, activations, c in zip(*arguments[:2], cotangent, strict=True)
-    ]
-    by_argument = list(zip(*by_image, strict=True))
-    expected = [np.stack(g) for g in by_argument[:2]]
-    expected += [sum(g) for g in by_argument[2:]]
+    expected = oracle_gradients(
+        oracle(layer), arguments[:2], arguments[2:], cotangent
+    )
     # Those of weights that change nothing, as of a single parent, are zero.
     assert_gradients_close(
         [g + 1 for g in gradients], [g + 1 for g in expected]

@@ -1,4 +1,3 @@
-import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -6,7 +5,7 @@ from keras import ops
 from input_data import features as keys
 from models.optimizer import compile_model
 from models.registry import build_model
-from testing import em_oracle
+from testing import em_oracle, numpy_oracle
 from testing.small_models import small_hparams
 
 SMALLEST = keys.ImageShape(17, 17, 1, 2)
@@ -43,8 +42,7 @@ def test_the_network_equals_numpy():
         return out
 
     kernel, biases = weights(model.conv1)
-    windows = np.lib.stride_tricks.sliding_window_view(x, (5, 5), axis=(1, 2))
-    hidden = np.einsum("bhwcyx,yxco->bhwo", windows[:, ::2, ::2], kernel)
+    hidden = numpy_oracle.convolution(x, kernel, 2, "VALID")
     hidden = np.maximum(hidden + biases, 0)
     pose_weights, pose_biases, kernel, biases = weights(model.primary)
     poses = (hidden @ pose_weights + pose_biases).reshape(1, 7, 7, 2, 16)
@@ -93,14 +91,3 @@ def test_the_loss_sees_the_step_and_the_weights_decay():
         if len(w.shape) > 1
     )
     np.testing.assert_allclose(decayed - plain, 0.05 * squares, rtol=1e-4)
-
-
-def test_xla_compiles_steps_but_not_mirrored_ones():
-    model = small_model()
-    compile_model(model)
-    assert model.jit_compile == (keras.backend.backend() != "torch")
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
-        with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
-            assert small_model().xla is False

@@ -3,7 +3,6 @@ import re
 import signal
 import time
 
-import numpy as np
 import pytest
 
 from common.errors import UserError
@@ -139,17 +138,6 @@ def test_pairs_of_models():
         ["a", "c", "0", "0", "1"],
         ["b", "c", "1: 9", "19: 0, 1, 2, 3, 4, 5, 6, ...", "4e-05"],
     ]
-
-
-def test_rows_are_means_and_medians_over_the_seeds():
-    runs = {"0": result(2, 60.0), "1": result(4, 120.0)}
-    row = pages._comparison_row("baseline", {"runs": runs})
-    assert (row["weights"], row["without decoder"]) == (1500, 1000)
-    assert (row["steps"], row["seeds"], row["peak MB"]) == (10, 2, 20.0)
-    assert row["training minutes"] == 1.5
-    assert row["training images/s"] == 22500.0
-    np.testing.assert_allclose(row["error %"], 1.5)  # 1 and 2
-    np.testing.assert_allclose(row["+-"], np.sqrt(0.5))
 
 
 @pytest.mark.parametrize("name", ["digits", "mnist"])

@@ -10,14 +10,13 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 
 def start(*arguments, **keywords):
-    """Starts Python in the project's folder, with its output in pipes."""
+    """Starts Python, in the project's folder, with its output in pipes."""
     return subprocess.Popen(
         [sys.executable, *map(str, arguments)],
-        cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        **keywords,
+        **{"cwd": ROOT, **keywords},
     )
 
 

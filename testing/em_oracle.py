@@ -7,6 +7,8 @@ arguments runs over P independent copies.
 
 import numpy as np
 
+from testing import numpy_oracle
+
 
 def em_routing(
     votes,
@@ -21,21 +23,9 @@ def em_routing(
 ):
     """Routes children to parents (position, type).
 
-    Args:
-      votes: dict from (child, parent) to [P, 16], for all children in the
-        receptive field of each parent.
-      activations: dict from child to [P].
-      beta_u: [P, O].
-      beta_a: [P, O].
-      num_routing: int.
-      final_lambda: float.
-      min_variance: float.
-      damping: float.
-      normalise: "parents", "types" or "positions".
-
-    Returns:
-      dicts from parent to poses [P, 16] and to activations [P], and a list of
-      dicts of the assignments of each iteration.
+    Votes are a dict from (child, parent) to [P, 16], activations a dict from
+    child to [P]; the betas are [P, O]. Returns dicts from parent to poses
+    [P, 16] and to activations [P], and each iteration's dict of assignments.
     """
     types = beta_u.shape[1]
     parents = sorted({parent for _, parent in votes})
@@ -120,15 +110,13 @@ def conv_votes(poses, weights, strides, padding):
     """
     height, width, kinds = poses.shape[1:4]
     size, types = weights.shape[1], weights.shape[4]
-    sides = []
-    for length in (height, width):
-        if padding == "SAME":
-            count = -(-length // strides)
-            missing = max((count - 1) * strides + size - length, 0)
-            sides.append((count, missing // 2))
-        else:
-            sides.append(((length - size) // strides + 1, 0))
-    (rows, above), (columns, left) = sides
+    if padding == "SAME":
+        rows, columns = -(-height // strides), -(-width // strides)
+        above, _ = numpy_oracle.same_padding(height, size, strides)
+        left, _ = numpy_oracle.same_padding(width, size, strides)
+    else:
+        rows, columns = ((n - size) // strides + 1 for n in (height, width))
+        above = left = 0
     votes = {}
     for y, x, ky, kx in np.ndindex(rows, columns, size, size):
         row, column = y * strides + ky - above, x * strides + kx - left

@@ -7,16 +7,7 @@ from testing import numpy_oracle
 
 
 def value_and_gradients(function, arguments, cotangent):
-    """The value of a function and the gradients of sum(value * cotangent).
-
-    Args:
-      function: takes and returns tensors of the backend.
-      arguments: list of arrays; gradients are taken for each.
-      cotangent: array of the shape of the value.
-
-    Returns:
-      Pair of the value, an array, and the list of gradients, arrays.
-    """
+    """Arrays: f(*arguments), and a list of gradients of sum(f * cotangent)."""
     arguments = [np.asarray(argument, "float32") for argument in arguments]
     backend = keras.backend.backend()
     return _BACKENDS[backend](function, arguments, cotangent)
@@ -61,11 +52,25 @@ def assert_gradients_close(actual, expected):
         )
 
 
+def oracle_gradients(oracle, inputs, weights, cotangent):
+    """Numerical gradients, those of weights summed over the examples.
+
+    The oracle takes one example of each of the inputs, and the weights, with
+    an axis of copies in front.
+    """
+    by_example = [
+        numpy_oracle.numerical_gradients(oracle, [*example, *weights], c)
+        for *example, c in zip(*inputs, cotangent, strict=True)
+    ]
+    by_argument = list(zip(*by_example, strict=True))
+    of_inputs = [np.stack(g) for g in by_argument[: len(inputs)]]
+    return of_inputs + [sum(g) for g in by_argument[len(inputs) :]]
+
+
 def check_layer(layer, inputs, oracle, seed=11):
     """Checks outputs and all gradients of a layer with random weights.
 
-    The oracle takes the inputs of each example and the weights, with an axis of
-    copies in front. Gradients of weights are summed over the examples.
+    The oracle is that of `oracle_gradients`.
     """
     rng = np.random.default_rng(seed)
     layer.build(inputs.shape)
@@ -80,10 +85,5 @@ def check_layer(layer, inputs, oracle, seed=11):
     assert value.shape == shape
     copies = [np.broadcast_to(w, (len(inputs), *w.shape)) for w in weights]
     np.testing.assert_allclose(value, oracle(inputs, *copies), atol=1e-5)
-    by_example = [
-        numpy_oracle.numerical_gradients(oracle, [example, *weights], c)
-        for example, c in zip(inputs, cotangent, strict=True)
-    ]
-    of_inputs, *of_weights = zip(*by_example, strict=True)
-    expected = [np.stack(of_inputs), *(sum(g) for g in of_weights)]
+    expected = oracle_gradients(oracle, [inputs], weights, cotangent)
     assert_gradients_close(gradients, expected)

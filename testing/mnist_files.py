@@ -9,16 +9,8 @@ import numpy as np
 def write_mnist(folder, num_train, num_test, size=28):
     """Writes the four files of MNIST, the images gzipped, the labels plain.
 
-    Images are random, but their first pixel is the label.
-
-    Args:
-      folder: path.
-      num_train: int, training images.
-      num_test: int, test images.
-      size: int, height and width.
-
-    Returns:
-      dict from "train" and "t10k" to (images, labels).
+    Images are random, but their first pixel is the label. Returns a dict from
+    "train" and "t10k" to (images, labels).
     """
     generator = np.random.default_rng(0)
     written = {}

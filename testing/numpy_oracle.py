@@ -93,18 +93,8 @@ def conv_slim_capsule(
     inputs, weights, biases, strides, padding, num_routing, leaky
 ):
     """[P, H, W, I, a], [P, k, k, a, O * A], [P, O, A] -> [P, h, w, O, A]."""
-    _, size = weights.shape[:2]
-    if padding == "SAME":
-        inputs = np.pad(
-            inputs,
-            [
-                (0, 0),
-                same_padding(inputs.shape[1], size, strides),
-                same_padding(inputs.shape[2], size, strides),
-                (0, 0),
-                (0, 0),
-            ],
-        )
+    size = weights.shape[1]
+    inputs = padded(inputs, size, strides, padding)
     copies, height, width, types, _ = inputs.shape
     _, outputs, atoms = biases.shape
     rows = range(0, height - size + 1, strides)
@@ -151,6 +141,65 @@ def same_padding(length, size, strides):
     positions = -(-length // strides)
     total = max((positions - 1) * strides + size - length, 0)
     return total // 2, total - total // 2
+
+
+def padded(images, size, strides, padding):
+    """[P, H, W, ...] within the zeros of SAME; VALID adds none."""
+    if padding.upper() == "VALID":
+        return images
+    sides = [same_padding(n, size, strides) for n in images.shape[1:3]]
+    return np.pad(images, [(0, 0), *sides, *[(0, 0)] * (images.ndim - 3)])
+
+
+def _pixels(y, x, shape, strides):
+    """The pixels under tap (y, x) at each of the positions."""
+    return tuple(
+        slice(start, start + strides * (count - 1) + 1, strides)
+        for start, count in zip((y, x), shape, strict=True)
+    )
+
+
+def convolution(images, kernel, strides, padding):
+    """[B, H, W, C], [k, k, C, O] -> [B, h, w, O], tap by tap."""
+    size = kernel.shape[0]
+    images = padded(images, size, strides, padding)
+    shape = tuple((n - size) // strides + 1 for n in images.shape[1:3])
+    out = np.zeros((len(images), *shape, kernel.shape[-1]))
+    for y, x in np.ndindex(size, size):
+        out += images[:, *_pixels(y, x, shape, strides)] @ kernel[y, x]
+    return out
+
+
+def convolution_gradients(images, kernel, cotangent, strides, padding):
+    """Those of sum(convolution(images, kernel) * cotangent), tap by tap."""
+    size = kernel.shape[0]
+    height, width = images.shape[1:3]
+    top, left = (
+        0 if padding.upper() == "VALID" else same_padding(n, size, strides)[0]
+        for n in (height, width)
+    )
+    images = padded(images, size, strides, padding)
+    of_images, of_kernel = np.zeros(images.shape), np.zeros(kernel.shape)
+    for y, x in np.ndindex(size, size):
+        pixels = (slice(None), *_pixels(y, x, cotangent.shape[1:3], strides))
+        of_images[pixels] += cotangent @ kernel[y, x].T
+        of_kernel[y, x] = np.tensordot(
+            images[pixels], cotangent, ((0, 1, 2), (0, 1, 2))
+        )
+    return of_images[:, top : top + height, left : left + width], of_kernel
+
+
+def decoder(capsules, labels, weights):
+    """[B, O, A], [B] -> [B, pixels]: the labeled capsules, dense layers."""
+    rows = np.arange(len(capsules))
+    masked = np.zeros(capsules.shape)
+    masked[rows, labels] = capsules[rows, labels]
+    hidden = masked.reshape(len(capsules), -1)
+    for number in range(3):
+        hidden = hidden @ weights[2 * number] + weights[2 * number + 1]
+        if number < 2:
+            hidden = np.maximum(hidden, 0)
+    return 1 / (1 + np.exp(-hidden))
 
 
 def exponential_squash(s):
@@ -204,12 +253,6 @@ def numerical_gradients(function, arguments, cotangent, step=1e-5):
 
     Central differences: each entry of each argument is moved by `step` both
     ways, all entries of one argument as copies of one call.
-
-    Args:
-      function: takes arguments with a new axis 0 of copies.
-      arguments: float64 arrays without that axis.
-      cotangent: array of the shape of one copy of the result.
-      step: float, how far entries are moved.
     """
     gradients = []
     for moved, argument in enumerate(arguments):

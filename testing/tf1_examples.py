@@ -16,37 +16,19 @@ from training.checkpoint import Architecture
 v1 = tf.compat.v1
 
 
-def architecture_of(
-    height=20,
-    width=22,
-    depth=1,
-    classes=3,
-    model="capsule",
-    num_targets=1,
-    **hparams,
+SIZES = {
+    "capsule": {"conv_channels": 16, "num_prime_capsules": 2},
+    "baseline": {"first_channels": 8, "second_channels": 6, "dense_units": 12},
+}
+
+
+def small(
+    model="capsule", height=20, width=22, depth=1, num_targets=1, **hparams
 ):
     """A small network, by default on images that are not square."""
-    if model == "capsule":
-        hparams = {"num_prime_capsules": 2, **hparams}
-    return Architecture(
-        model,
-        ImageShape(height, width, depth, classes),
-        num_targets,
-        model_class(model).HParams(**hparams),
-    )
-
-
-def small(model="capsule", **settings):
-    """A network of fewer channels, as `architecture_of`."""
-    sizes = {
-        "capsule": {"conv_channels": 16},
-        "baseline": {
-            "first_channels": 8,
-            "second_channels": 6,
-            "dense_units": 12,
-        },
-    }
-    return architecture_of(model=model, **{**sizes[model], **settings})
+    hparams = model_class(model).HParams(**{**SIZES[model], **hparams})
+    shape = ImageShape(height, width, depth, 3)
+    return Architecture(model, shape, num_targets, hparams)
 
 
 # The reference's variables, by hand: the positions of the primary capsules
@@ -54,30 +36,18 @@ def small(model="capsule", **settings):
 POSITIONS = {
     ("capsule", "VALID", 20, 22): (2, 3),
     ("capsule", "SAME", 11, 13): (6, 7),
-    ("capsule", "SAME", 20, 22): (10, 11),
-    ("capsule", "VALID", 28, 28): (6, 6),
     ("baseline", "VALID", 20, 22): (2, 3),
     ("baseline", "SAME", 11, 13): (3, 4),
-    ("baseline", "SAME", 20, 22): (5, 6),
 }
-
-
-def positions_of(architecture):
-    """Rows and columns before the fully connected layer."""
-    shape = architecture.shape
-    return POSITIONS[
-        architecture.model,
-        architecture.hparams.padding,
-        shape.height,
-        shape.width,
-    ]
 
 
 def shapes_of(architecture):
     """Dict from the reference's name to shape, the weights alone."""
     height, width, depth, classes = dataclasses.astuple(architecture.shape)
-    rows, columns = positions_of(architecture)
     hparams = architecture.hparams
+    rows, columns = POSITIONS[
+        architecture.model, hparams.padding, height, width
+    ]
     if architecture.model == "baseline":
         first, second = hparams.first_channels, hparams.second_channels
         units = hparams.dense_units
@@ -113,9 +83,9 @@ def shapes_of(architecture):
     return shapes
 
 
-def random_variables(architecture, seed=0, slots=True, step=7):
+def random_variables(architecture, slots=True, step=7):
     """Everything in a TF1 checkpoint, all of it different numbers."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     values = {}
     for name, shape in shapes_of(architecture).items():
         # Large enough that capsules are neither all 0 nor all 1 long.
@@ -135,7 +105,7 @@ def random_variables(architecture, seed=0, slots=True, step=7):
     return {name: np.float32(value) for name, value in values.items()}
 
 
-def write(prefix, values, version=v1.train.SaverDef.V2):
+def write(prefix, values):
     """Saves a dict from name to array by TF1's Saver; returns the prefix."""
     with tf.Graph().as_default(), v1.Session() as session:
         variables = [
@@ -143,7 +113,6 @@ def write(prefix, values, version=v1.train.SaverDef.V2):
             for name, value in values.items()
         ]
         session.run(v1.global_variables_initializer())
-        v1.train.Saver(variables, write_version=version).save(
-            session, str(prefix), write_meta_graph=False
-        )
+        saver = v1.train.Saver(variables)
+        saver.save(session, str(prefix), write_meta_graph=False)
     return str(prefix)

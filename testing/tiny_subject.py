@@ -2,13 +2,13 @@
 
 import functools
 
-import keras
 import numpy as np
 
 from config import Config
 from input_data import registry
 from input_data.registry import Split
 from models.registry import build_model
+from testing import numpy_oracle
 from testing.small_models import small_hparams
 from visualisation.trained_model import TrainedModel
 
@@ -39,15 +39,8 @@ def make_subject(num_targets=1, model="capsule", **hparams):
 
 def decoder_in_numpy(subject, capsule, label):
     """The image [H, W, C] of one class capsule [A], all others zeroed."""
-    model = subject.model
     shape = subject.pipeline.spec.shape
-    atoms = len(capsule)
-    hidden = np.zeros(shape.num_classes * atoms)
-    hidden[label * atoms : (label + 1) * atoms] = capsule
-    for number, layer in enumerate(model.recons.dense):
-        kernel, bias = map(keras.ops.convert_to_numpy, layer.weights)
-        hidden = hidden @ kernel + bias
-        if number < 2:
-            hidden = np.maximum(hidden, 0)
-    image = 1 / (1 + np.exp(-hidden))
+    capsules = np.tile(capsule, (1, shape.num_classes, 1))
+    weights = subject.model.recons.get_weights()
+    image = numpy_oracle.decoder(capsules, [label], weights)
     return image.reshape(shape.height, shape.width, shape.depth)

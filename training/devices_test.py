@@ -16,12 +16,11 @@ import numpy as np
 import pytest
 
 import experiment
-from common.errors import UserError
 from config import Config
 from testing import commands
 from testing.events import scalars
 from testing.small_models import overrides
-from training import checkpoint, devices
+from training import checkpoint
 
 OTHERS = [name for name in ("jax", "torch") if importlib.util.find_spec(name)]
 needs_jax = pytest.mark.skipif("jax" not in OTHERS, reason="needs JAX")
@@ -236,23 +235,3 @@ def test_mixed_precision(tmp_path):
     for mixed in by_policy.values():
         np.testing.assert_allclose(mixed, exact, rtol=0.03)
         assert mixed != pytest.approx(exact, rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{"device": "gpu:7"}, {"num_gpus": 64}, {"num_processes": 2}],
-    ids=str,
-)
-def test_missing_devices_are_named(settings):
-    name = next(iter(settings))
-    with pytest.raises(UserError, match=f"--{name}="):
-        experiment.run(Config(summary_dir="x", **settings))
-
-
-@pytest.mark.parametrize(
-    "settings", [{}, {"coordinator_address": "x:1", "process_index": 2}]
-)
-def test_incomplete_clusters(settings):
-    config = Config(num_processes=2, **settings)
-    with pytest.raises(UserError, match="--process_index"):
-        devices._join(config, 2)

@@ -4,7 +4,6 @@ import os
 import pathlib
 
 import h5py
-import keras
 import numpy as np
 import pytest
 
@@ -31,9 +30,11 @@ def needs(*paths):
     )
 
 
+RNG = np.random.default_rng(3)
+
+
 def random_array(*shape):
-    seed = sum(shape)
-    return np.random.default_rng(seed).normal(0, 0.3, shape).astype("float32")
+    return RNG.normal(0, 0.3, shape).astype("float32")
 
 
 def write(path, arrays):
@@ -43,27 +44,12 @@ def write(path, arrays):
             file[f"{name}:0"] = array
 
 
-def lengths_of(path, images):
-    """Lengths by our network, and the pixels that it reconstructs."""
+def load(path):
+    """The architecture in a file, and our network with its weights."""
     opened = checkpoint.open_checkpoint(path)
     model = opened.architecture.build()
     opened.load(model, opened.architecture)
-    outputs = model({"images": images})
-    return opened.architecture, outputs["logits"], outputs["recons"]
-
-
-def decoded(capsules, arrays, group):
-    longest = np.linalg.norm(capsules, axis=-1).argmax(-1)
-    masked = np.zeros_like(capsules)
-    rows = np.arange(len(capsules))
-    masked[rows, longest] = capsules[rows, longest]
-    hidden = masked.reshape(len(capsules), -1)
-    for name in ("dense", "dense_1", "dense_2"):
-        hidden = hidden @ arrays[f"{group}/{name}/kernel"]
-        hidden = hidden + arrays[f"{group}/{name}/bias"]
-        if name != "dense_2":
-            hidden = np.maximum(hidden, 0)
-    return 1 / (1 + np.exp(-hidden))
+    return opened.architecture, model
 
 
 def dense_arrays(group, *units):
@@ -77,13 +63,6 @@ def dense_arrays(group, *units):
             "bias": random_array(size),
         }.items()
     }
-
-
-def convolution(images, kernel, bias, strides=1):
-    return keras.ops.convert_to_numpy(
-        keras.ops.conv(images, kernel, strides, data_format="channels_last")
-        + bias
-    )
 
 
 def test_network_of_capsnet_keras(tmp_path):
@@ -100,13 +79,14 @@ def test_network_of_capsnet_keras(tmp_path):
         **dense_arrays("decoder", 10 * class_atoms, 512, 1024, 784),
     }
     write(tmp_path / "trained_model.h5", arrays)
-    images = np.random.default_rng(0).random((2, 28, 28, 1), "float32")
+    images = RNG.random((2, 28, 28, 1), "float32")
 
-    hidden = convolution(images, *list(arrays.values())[:2])
-    primary = convolution(
-        np.maximum(hidden, 0), *list(arrays.values())[2:4], strides=2
-    )
-    primary = numpy_oracle.squash(primary.reshape(-1, atoms))
+    first, bias, second, second_bias = list(arrays.values())[:4]
+    hidden = numpy_oracle.convolution(images, first, 1, "VALID") + bias
+    hidden = np.maximum(hidden, 0)
+    primary = numpy_oracle.convolution(hidden, second, 2, "VALID")
+    primary = (primary + second_bias).reshape(-1, atoms)
+    primary = numpy_oracle.squash(primary)
     votes = np.einsum(
         "oiAa,bia->bioA",
         arrays["digitcaps/digitcaps/W"],
@@ -114,87 +94,62 @@ def test_network_of_capsnet_keras(tmp_path):
     )
     no_biases = np.zeros((2, 10, class_atoms))
     outputs = numpy_oracle.routing(votes, no_biases, 3, leaky=False)
+    lengths = np.linalg.norm(outputs, axis=-1)
+    dense = list(arrays.values())[5:]
+    pixels = numpy_oracle.decoder(outputs, lengths.argmax(-1), dense)
 
-    architecture, found, pixels = lengths_of(
-        tmp_path / "trained_model.h5", images
-    )
+    architecture, model = load(tmp_path / "trained_model.h5")
     assert architecture.hparams.num_prime_capsules == types
-    np.testing.assert_allclose(found, np.linalg.norm(outputs, axis=-1), 1e-4)
+    found = model({"images": images})
+    np.testing.assert_allclose(found["logits"], lengths, 1e-4)
     np.testing.assert_allclose(
-        pixels.numpy().reshape(2, -1), decoded(outputs, arrays, "decoder"), 1e-3
+        found["recons"].numpy().reshape(2, -1), pixels, 1e-3
     )
 
 
 def test_network_of_efficient_capsnet(tmp_path):
-    channels = (4, 3, 3, 6)
-    kernels, depth = (5, 3, 3, 3), 1
-    arrays = {}
-    for number, (kernel, size) in enumerate(
-        zip(kernels, channels, strict=True)
-    ):
-        suffix = f"_{number + 9}"  # a second network of one process
-        arrays |= {
-            f"CapsNet/conv2d{suffix}/kernel": random_array(
-                kernel, kernel, depth, size
-            ),
-            f"CapsNet/conv2d{suffix}/bias": random_array(size),
-            **{
-                f"CapsNet/batch_normalization{suffix}/{name}": random_array(
-                    size
-                )
-                for name in ("gamma", "beta", "moving_mean")
-            },
-            f"CapsNet/batch_normalization{suffix}/moving_variance": np.abs(
-                random_array(size)
-            ),
-        }
+    def named(layer, **arrays):
+        return {f"{layer}/{name}": array for name, array in arrays.items()}
+
+    arrays, depth = {}, 1
+    statistics = ("gamma", "beta", "moving_mean", "moving_variance")
+    sizes = zip((5, 3, 3, 3), (4, 3, 3, 6), strict=True)
+    for number, (kernel, size) in enumerate(sizes, 9):
+        # The numbers of a second network of one process.
+        arrays |= named(
+            f"CapsNet/conv2d_{number}",
+            kernel=random_array(kernel, kernel, depth, size),
+            bias=random_array(size),
+        )
+        arrays |= named(
+            f"CapsNet/batch_normalization_{number}",
+            **{name: random_array(size) for name in statistics},
+        )
         depth = size
-    arrays |= {
-        "CapsNet/conv2d_13/kernel": random_array(9, 9, 1, 6),
-        "CapsNet/conv2d_13/bias": random_array(6),
-        "CapsNet/digit_caps/W": random_array(10, 3, 2, 4),
-        "CapsNet/digit_caps/b": random_array(10, 3, 1),
-        **dense_arrays("Generator", 10 * 4, 512, 1024, 784),
-    }
-    write(tmp_path / "efficient_capsnet_MNIST.h5", arrays)
-    images = np.random.default_rng(0).random((2, 28, 28, 1), "float32")
+    kernel, bias = random_array(9, 9, 1, 6), random_array(6)
+    weights, biases = random_array(10, 3, 2, 4), random_array(10, 3, 1)
+    arrays |= named("CapsNet/conv2d_13", kernel=kernel, bias=bias)
+    arrays |= named("CapsNet/digit_caps", W=weights, b=biases)
+    dense = dense_arrays("Generator", 10 * 4, 512, 1024, 784)
+    write(tmp_path / "efficient_capsnet_MNIST.h5", {**arrays, **dense})
 
-    hidden = images
-    for number, strides in zip(range(9, 13), (1, 1, 1, 2), strict=True):
-        hidden = convolution(
-            hidden,
-            arrays[f"CapsNet/conv2d_{number}/kernel"],
-            arrays[f"CapsNet/conv2d_{number}/bias"],
-            strides,
-        )
-        gamma, beta, mean, variance = (
-            arrays[f"CapsNet/batch_normalization_{number}/{name}"]
-            for name in ("gamma", "beta", "moving_mean", "moving_variance")
-        )
-        hidden = (np.maximum(hidden, 0) - mean) / np.sqrt(variance + 1e-3)
-        hidden = hidden * gamma + beta
-
-    def copies(name):
-        return np.stack([arrays[f"CapsNet/{name}"]] * 2)
-
-    kernel, bias = (
-        copies("conv2d_13/kernel")[..., 0, :],
-        copies("conv2d_13/bias"),
-    )
-    primary = numpy_oracle.depthwise_capsule(hidden, kernel, bias, 2)
-    weights, biases = copies("digit_caps/W"), copies("digit_caps/b")[..., 0]
-    outputs = numpy_oracle.self_attention_capsule(primary, weights, biases)
-
-    architecture, found, pixels = lengths_of(
-        tmp_path / "efficient_capsnet_MNIST.h5", images
-    )
+    architecture, model = load(tmp_path / "efficient_capsnet_MNIST.h5")
     assert architecture.model == "efficient_capsule"
-    np.testing.assert_allclose(found, np.linalg.norm(outputs, axis=-1), 1e-3)
-    np.testing.assert_allclose(
-        pixels.numpy().reshape(2, -1),
-        decoded(outputs, arrays, "Generator"),
-        1e-3,
-    )
+    expected = {
+        model.primary_capsule: [kernel[:, :, 0], bias],
+        model.class_capsule: [weights, biases[..., 0]],
+        model.recons: list(dense.values()),
+    }
+    for number, layer in enumerate(model.convolutions, 9):
+        prefix = f"CapsNet/conv2d_{number}"
+        expected[layer] = [arrays[f"{prefix}/{n}"] for n in ("kernel", "bias")]
+    for number, layer in enumerate(model.normalizations, 9):
+        prefix = f"CapsNet/batch_normalization_{number}"
+        expected[layer] = [arrays[f"{prefix}/{name}"] for name in statistics]
+    assert sum(map(len, expected.values())) == len(model.weights)
+    for layer, values in expected.items():
+        for ours, theirs in zip(layer.get_weights(), values, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
 
 
 def test_files_of_other_networks_are_refused(tmp_path):

@@ -32,19 +32,17 @@ BASELINE = 24 * 24 * 25 * 512 + 8 * 8 * 25 * 512 * 256 + 4096 * 1024 + 1024 * 10
 
 
 @pytest.mark.parametrize(
-    ("name", "expected", "millions"),
+    ("name", "expected"),
     [
-        ("capsule", SABOUR, 201),
-        ("efficient_capsule", EFFICIENT, 30),
-        ("shared_capsule", SHARED, 40),
-        ("baseline", BASELINE, 221),
+        ("capsule", SABOUR),
+        ("efficient_capsule", EFFICIENT),
+        ("shared_capsule", SHARED),
+        ("baseline", BASELINE),
     ],
 )
-def test_published_networks(name, expected, millions):
+def test_published_networks(name, expected):
     model = build_model(name, MNIST, 1, model_class(name).HParams())
-    count = multiply_adds(model, MNIST)
-    assert count == expected
-    assert round(count / 1e6) == millions
+    assert multiply_adds(model, MNIST) == expected
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))

@@ -1,11 +1,8 @@
-import dataclasses
 import io
-import itertools
 import json
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 from PIL import Image
 
 import experiment
@@ -16,7 +13,6 @@ from testing import untrained
 from testing.small_models import overrides
 from testing.tiny_subject import NUM_EXAMPLES, decoder_in_numpy, make_subject
 from visualisation import capsule_figures, drawing, evaluation, transfer
-from visualisation.trained_model import Example
 
 
 def size_of(png):
@@ -191,29 +187,9 @@ def test_grids_and_colors():
     assert drawing.truncate("a" * 20) == "a" * 13 + "…"
 
 
-def test_labels_do_not_overlap():
-    axes = Figure().subplots()
-    for number in range(3):
-        axes.plot([0, 1], [9, number / 100], label=f"{number}")
-    drawing.label_lines(axes)
-    texts = sorted(axes.texts, key=lambda text: text.get_window_extent().y0)
-    assert [text.get_text() for text in texts] == ["0", "1", "2"]
-    for lower, upper in itertools.pairwise(texts):
-        assert lower.get_window_extent().y1 <= upper.get_window_extent().y0
-
-
 def test_pictures_of_evaluations(run):
     folder, _ = run
     assert evaluation.confusion_matrix_png(np.eye(101), ["a"] * 101, "") is None
     png = evaluation.confusion_matrix_png(np.eye(3), ["a", "b", "c"], "title")
     assert min(size_of(png)) > 50
     assert min(size_of(evaluation.learning_curve_png(folder))) > 50
-
-
-def test_rankings():
-    lengths = np.array([0.1, 0.9, 0.5, 0.9], "float32")
-    example = Example(None, None, [2, 3], None, lengths)
-    assert example.ranking == [1, 3, 2, 0]
-    assert example.predictions == [1, 3]
-    assert not example.is_right
-    assert dataclasses.replace(example, labels=[3, 1]).is_right

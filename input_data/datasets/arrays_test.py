@@ -46,18 +46,6 @@ def test_values_and_number_of_classes(tmp_path, images, labels):
     assert arrays.read_arrays(tmp_path, training=False).num_classes == 4
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
-@pytest.mark.parametrize("end", [", }" + " " * 40 + "\n", "}\n", "}"])
-def test_headers_of_other_writers(tmp_path, version, end):
-    write(tmp_path)
-    text = '{"shape": (6,12,14), "descr": "u1", "fortran_order": False' + end
-    size = len(text).to_bytes(2 if version == 1 else 4, "little")
-    header = b"\x93NUMPY" + bytes([version, 0]) + size + text.encode()
-    (tmp_path / "x_train.npy").write_bytes(header + IMAGES.tobytes())
-    data = arrays.read_arrays(tmp_path, training=True)
-    np.testing.assert_array_equal(data.images[..., 0], IMAGES)
-
-
 @pytest.mark.parametrize(("text", "count"), [(None, 2), ("a\nb\nc \n\n", 3)])
 def test_the_test_images_alone_are_enough_to_evaluate(tmp_path, text, count):
     write(tmp_path, x_train=None, y_train=None)

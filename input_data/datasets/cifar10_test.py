@@ -68,11 +68,3 @@ def test_training_images_are_standardized_crops_some_flipped(tmp_path):
         assert distances.min() < 1e-4
     assert 0 < sum(number >= 81 for number in numbers) < 12
     assert len(set(numbers)) > 6
-
-
-def test_training_changes_brightness():
-    # Contrast is about the mean, so that it does not change uniform images.
-    images = np.full((5, 32, 32, 3), 100, np.uint8)
-    changes = cifar10.distort(images, np.int64(3), 1).numpy() - 100
-    assert np.ptp(changes, axis=(1, 2, 3)).max() < 1e-3
-    assert np.ptp(changes[:, 0, 0, 0]) > 5

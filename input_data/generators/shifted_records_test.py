@@ -22,6 +22,7 @@ from input_data.generators.shifted_records import digit_pairs, shifted_digits
 from input_data.images import LabelledImages
 from input_data.mnist.mnist_shift import Job
 from input_data.registry import Split
+from testing import commands
 
 COMMAND = pathlib.Path(__file__).parents[1] / "mnist" / "mnist_shift.py"
 
@@ -119,13 +120,13 @@ def test_files_of_other_settings_are_refused(tmp_path, changes):
 def test_command_with_workers(tmp_path):
     alone, together = tmp_path / "alone", tmp_path / "together"
     shifted_records.generate(pairs_job(alone))
-    command = [
-        *(sys.executable, str(COMMAND), f"--data_dir={together}"),
-        *("--dataset=digits", "--split=test", "--shift=1", "--pad=1"),
-        *("--multi_targets=true", "--num_pairs=3", "--max_shard=400"),
-        *("--seed=5", "--num_workers=2"),
-    ]
-    subprocess.run(command, cwd=tmp_path, check=True)
+    code, _, errors = commands.run(
+        *(COMMAND, f"--data_dir={together}", "--dataset=digits"),
+        *("--split=test", "--shift=1", "--pad=1", "--multi_targets=true"),
+        *("--num_pairs=3", "--max_shard=400", "--seed=5", "--num_workers=2"),
+        cwd=tmp_path,
+    )
+    assert code == 0, errors
     assert contents_of(together) == contents_of(alone)
 
 

@@ -287,6 +287,20 @@ def test_numbers_of_any_dtype_and_empty_batches(layer, shapes, request):
 
 
 @all_layers
+def test_other_shapes_are_refused(layer, shapes):
+    if isinstance(layer, layers.Length):
+        pytest.skip("Length takes any shape")
+    x, *others = batch(shapes)
+    fresh = type(layer).from_config(layer.get_config())
+    if len(shapes) > 1 and not is_decoder(layer):
+        with pytest.raises(ValueError, match="same axes B, H, W, I"):
+            call(fresh, [x, others[0][..., 1:]])
+    call(layer, [x, *others])
+    with pytest.raises(ValueError, match="expected"):
+        call(layer, [np.repeat(x, 2, axis=-1), *others])
+
+
+@all_layers
 def test_masked_capsules_cast_no_votes(layer, shapes):
     x = batch(shapes)
     mask = np.arange(2 * np.prod(shapes[0][:-1])) % 3 > 0

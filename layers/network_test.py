@@ -196,3 +196,23 @@ def test_images_and_labels_may_have_other_forms(
         network.compile("sgd", compiled_loss)
         losses.append(network.test_on_batch(*batch))
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+
+
+def test_empty_batches(tmp_path):
+    network = small_network()
+    expected = network.compute_output_shape((0, *SHAPE))
+    network.export(tmp_path / "saved", verbose=False)
+    export = keras.layers.TFSMLayer(tmp_path / "saved", call_endpoint="serve")
+    for call in (network, network.predict_on_batch, export):
+        outputs = call(X[:0])
+        assert {n: tuple(v.shape) for n, v in outputs.items()} == expected
+
+
+def test_other_shapes_and_outputs_are_errors():
+    network = small_network()
+    with pytest.raises(ValueError, match="lengths"):
+        network.compile("sgd", {"lengths": "mse", "remake": "mse"})
+    with pytest.raises(ValueError, match="incompatible"):
+        network.predict(np.moveaxis(X, -1, 1).astype("uint8"), verbose=0)
+    with pytest.warns(UserWarning, match="channels"):
+        layers.CapsuleNetwork((3, 18, 18), 3, padding="SAME", **SIZES)

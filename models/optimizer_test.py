@@ -3,10 +3,15 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from keras import ops
 
+from input_data import features as keys
+from input_data.features import ImageShape
 from models.capsule import HParams
-from models.optimizer import OPTIMIZERS, make_schedule
+from models.models_test import example_batch
+from models.optimizer import OPTIMIZERS, compile_model, make_schedule
+from models.registry import build_model
 
 
 @pytest.mark.parametrize(
@@ -116,3 +121,76 @@ def test_one_optimizer_continues_from_the_state_of_the_other(before, after):
                 mine.assign(others)
     # A usual move has a root mean square of about 0.2 times the rate.
     assert np.sqrt(np.mean((variable.numpy() - start) ** 2)) < 0.5 * 0.001
+
+
+def float64_loss(weights, x, y, routing):
+    """The loss of the capsule model by the paper's equations."""
+    k1, b1, k2, b2, w3, b3, *dense = weights
+
+    def squash(s):
+        norm = tf.norm(s, axis=-1, keepdims=True)
+        return s / norm * norm**2 / (1 + norm**2)
+
+    hidden = tf.cast(x[keys.IMAGES], tf.float64)
+    hidden = tf.nn.relu(tf.nn.conv2d(hidden, k1, 1, "VALID") + b1)
+    s = tf.nn.conv2d(hidden, k2, 2, "VALID")
+    types, batch = len(b2), len(s)
+    # One routing iteration of a single input capsule.
+    primary = squash(tf.reshape(s, (*s.shape[:3], types, -1)) / types + b2)
+    capsules = tf.reshape(primary, (batch, len(w3), -1))
+    votes = tf.einsum("bia,iak->bik", capsules, w3)
+    votes = tf.reshape(votes, (batch, -1, *b3.shape))
+    logits = tf.zeros(votes.shape[:3], tf.float64)
+    for _ in range(routing):
+        c = tf.nn.softmax(logits, axis=2)
+        v = squash(tf.reduce_sum(c[..., None] * votes, axis=1) + b3)
+        logits += tf.reduce_sum(votes * v[:, None], axis=-1)
+    lengths = tf.norm(v, axis=-1)
+    labels = tf.cast(y[keys.LOGITS], tf.float64)
+    present = labels * tf.nn.relu(0.9 - lengths) ** 2
+    absent = 0.5 * (1 - labels) * tf.nn.relu(lengths - 0.1) ** 2
+    loss = tf.reduce_mean(0.5 * (present + absent))
+    hidden = tf.reshape(v * labels[..., None], (batch, -1))
+    for layer, activation in enumerate((tf.nn.relu, tf.nn.relu, tf.sigmoid)):
+        kernel, bias = dense[2 * layer : 2 * layer + 2]
+        hidden = activation(hidden @ kernel + bias)
+    squared = (hidden - y[keys.RECONS].reshape(batch, -1)) ** 2
+    return loss + 0.0005 * tf.reduce_sum(squared) / batch
+
+
+def test_five_steps_equal_a_float64_computation():
+    shape = ImageShape(19, 17, 1, 3)
+    hparams = HParams(num_prime_capsules=2, decay_steps=3, decay_rate=0.8)
+    model = build_model("capsule", shape, 1, hparams, seed=4)
+    compile_model(model)
+    x, y = example_batch(shape, 1, size=6)
+    weights = initial = [
+        tf.constant(ops.convert_to_numpy(w), tf.float64)
+        for w in model.trainable_weights
+    ]
+    m = v = [tf.zeros_like(w) for w in weights]
+    for step in range(5):
+        with tf.GradientTape() as tape:
+            tape.watch(weights)
+            loss = float64_loss(weights, x, y, hparams.routing)
+        gradients = tape.gradient(loss, weights)
+        m = [0.9 * a + 0.1 * g for a, g in zip(m, gradients, strict=True)]
+        v = [0.999 * a + 1e-3 * g**2 for a, g in zip(v, gradients, strict=True)]
+        rate = 0.001 * 0.8 ** (step / 3)
+        rate *= np.sqrt(1 - 0.999 ** (step + 1)) / (1 - 0.9 ** (step + 1))
+        weights = [
+            w - rate * a / (tf.sqrt(b) + 1e-8)
+            for w, a, b in zip(weights, m, v, strict=True)
+        ]
+        ours = model.train_on_batch(x, y, return_dict=True)["loss"]
+        np.testing.assert_allclose(ours, float(loss), rtol=2e-5)
+        model.reset_metrics()
+    for ours, start, expected in zip(
+        model.trainable_weights, initial, weights, strict=True
+    ):
+        moved = expected.numpy() - start.numpy()
+        error = ops.convert_to_numpy(ours) - expected.numpy()
+        # Adam moves every weight by about the rate whatever its gradient, so
+        # that rounding decides where a gradient is nearly 0.
+        assert np.sqrt(np.mean(error**2)) < 1e-3 * np.sqrt(np.mean(moved**2))
+        assert np.quantile(np.abs(error), 0.99) < 2e-6

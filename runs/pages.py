@@ -7,7 +7,7 @@ import textwrap
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, FixedLocator
 from scipy.stats import binomtest
 
 from common.files import write_file
@@ -70,7 +70,12 @@ def plot_errors(draw, title, xlabel, ylabel="test error in %"):
     if all(np.min(line.get_ydata()) > 0 for line in axes.lines):
         make_logarithmic(axes.yaxis)
     else:  # an error of 0 has no logarithm
+        axes.set_yscale("symlog", linthresh=0.2)
+        axes.margins(y=0.1)
         axes.set_ylim(bottom=0)
+        ticks = 0, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100
+        axes.yaxis.set_major_locator(FixedLocator(ticks))
+        axes.yaxis.set_major_formatter("{x:g}")
     axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
     axes.grid(alpha=0.3)
     label_lines(axes)

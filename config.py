@@ -234,7 +234,7 @@ class Config(DataConfig):
     device: str | None = field(
         None,
         "Where to compute: cpu, gpu, or gpu:1 for the second GPU. With "
-        "--num_gpus: the first of them; cpu: as many logical CPUs. "
+        "--num_gpus it is the first GPU, or cpu for as many logical CPUs. "
         "Default: the first GPU, else the CPU.",
         pattern="cpu|gpu(:[0-9]+)?",
     )

@@ -207,7 +207,7 @@ def run(main, takes_arguments=False):
     `main` takes the list of arguments that are not flags.
     """
     command = sys.argv[0].rpartition("/")[2]
-    sys.stdout.reconfigure(errors="backslashreplace")  # names of files
+    sys.stdout.reconfigure(errors="backslashreplace")  # odd file names
     flags.DEFINE_bool("debug", False, "Whether errors show their traceback.")
 
     def parse_flags(argv):

@@ -85,9 +85,9 @@ class HParams(MatrixHParams):
     )
     normalise: str = field(
         "parents",
-        "where the assignments of a capsule sum to 1: over all its parents, "
-        "over those at one position (types), or over those of one type "
-        "(positions)",
+        "where the assignments of a capsule sum to 1: over all its parents "
+        "(parents), over those at one position (types), or over those of one "
+        "type (positions)",
         choices=NORMALISATIONS,
         network=True,
     )

@@ -45,7 +45,7 @@ class HParams(four_convolutions.HParams):
     )
     squash_constant: float = field(
         0.5,
-        "k of the length n^2 / (k + n^2) that squash gives; paper: 1",
+        "k in squash, which maps a length n to n^2 / (k + n^2); paper: 1",
         above=0,
         network=True,
     )

@@ -60,9 +60,9 @@ def load(split, config):
         fingerprints["normalized_names"] = True
     files = train if split.is_training else test
     if not files:
-        needy = parts[part] if parts and not split.is_training else root
+        folder = parts[part] if parts and not split.is_training else root
         raise UserError(
-            f"{needy} needs a folder for each class, with two images or more"
+            f"{folder} needs a folder for each class, with two images or more"
         )
     # The first part of the files, with a small eval_size, has all classes.
     np.random.default_rng(0).shuffle(files)
@@ -166,7 +166,7 @@ def _files(root, classes):
             )
         if len(paths) < len(visible):
             ignored = len(visible) - len(paths)
-            print(f"Warning: {folder}: files that are no images: {ignored}")
+            print(f"Warning: {folder}: files that are not images: {ignored}")
         files += [(path, label) for path in paths]
     return files
 

@@ -182,7 +182,7 @@ class Config(DataConfig):
     init_checkpoint: str | None = field(
         None,
         "Checkpoint, also a TF1 one, from which a new training takes weights, "
-        "step and Adam's moments; if it has none, only weights, at step 0.",
+        "step and Adam's moments; without moments only weights, at step 0.",
     )
     init_weights_only: bool = field(
         False, "With --init_checkpoint: take only weights, start at step 0."
@@ -234,7 +234,7 @@ class Config(DataConfig):
     device: str | None = field(
         None,
         "Where to compute: cpu, gpu, or gpu:1 for the second GPU. With "
-        "--num_gpus it is the first GPU, or cpu for as many logical CPUs. "
+        "--num_gpus=N: the first of N GPUs, or cpu for N logical CPUs. "
         "Default: the first GPU, else the CPU.",
         pattern="cpu|gpu(:[0-9]+)?",
     )

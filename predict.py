@@ -122,7 +122,7 @@ def print_json(predictions, names, kind):
 
 
 def export(path, network):
-    """Writes a Keras file, one for `layers.pretrained`, or a SavedModel."""
+    """Writes .keras, .npz (for `layers.pretrained`) or a SavedModel."""
     with atomic_write(path) as partial:
         if partial.suffix == ".keras":
             network.save(partial)

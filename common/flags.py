@@ -155,7 +155,7 @@ def parse(settings_class, arguments):
     """The settings of a list of command-line arguments.
 
     Raises:
-      UserError: for an unknown flag, a value out of range or another word.
+      UserError: for an unknown flag, a bad value or a word that is no flag.
     """
     flag_values = flags.FlagValues()
     define(settings_class, flag_values=flag_values)

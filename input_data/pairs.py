@@ -27,7 +27,7 @@ class OverlappingPairs(Pipeline):
     of a shuffled epoch, and the second is uniform among the images of other
     classes. The pairs for evaluation are fixed by the seed.
 
-    `data` are `LabelledImages`, and `spec` has other attributes of the `Spec`.
+    `data` are `LabelledImages`, `spec` more attributes of the `Spec`.
     """
 
     def __init__(self, data, config, **spec):
@@ -76,7 +76,7 @@ class OverlappingPairs(Pipeline):
         return self._batch(unit_range(tf.minimum(total, 255)), targets, labels)
 
     def _partners(self, first, draws):
-        """Images of other classes than `first`, each equally likely."""
+        """Indices of images of other classes, each equally likely."""
         label = tf.gather(self._source.labels, first)
         count = tf.gather(self._counts, label)
         start = tf.gather(self._starts, label)

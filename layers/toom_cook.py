@@ -90,7 +90,7 @@ class Axis:
 
     @property
     def taps(self) -> int:
-        """Kernel values along an axis in a phase: every `strides`-th one."""
+        """Number of kernel values of a phase on an axis, 1 in `strides`."""
         return math.ceil(self.kernel / self.strides)
 
     @property

@@ -370,7 +370,7 @@ class WindowLayer(Layer):
         return Window(*shape[1:3], *options)
 
     def grid(self, shape):
-        """(h, w) of the parents of children [B, H, W, ...], or ()."""
+        """(h, w) of the parents of [B, H, W, ...]; () for classes."""
         return self.window(shape).positions if self.kernel_size else ()
 
     def compute_output_shape(self, input_shape):

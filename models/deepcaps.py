@@ -28,7 +28,7 @@ class HParams(DecoderHParams):
     class_atoms: int = size(32, "atoms of a class capsule")
     couple_over: str = field(
         "positions_and_types",
-        "over which capsules the couplings of cell 4 sum to 1",
+        "outputs over which the couplings of cell 4 sum to 1",
         choices=tuple(COUPLING_AXES),
         network=True,
     )
@@ -45,7 +45,7 @@ class HParams(DecoderHParams):
     routing: int = size(3, "routing iterations of cell 4 and of the classes")
     squash_over: str = field(
         "atoms",
-        "what cell 4 squashes: capsules, or the map of a type (authors' code)",
+        "vectors that cell 4 squashes: capsules, or maps of a type",
         choices=tuple(SQUASH_AXES),
         network=True,
     )
@@ -56,9 +56,9 @@ class DeepCapsModel(Classifier):
     """A convolution, four cells of convolutional capsules, class capsules.
 
     conv 3x3 to 4 * `types` channels, relu, batch normalization; each channel is
-    a capsule type of one atom. A cell halves the map by capsules x of stride 2;
-    its output is second(first(x)) + skip(x), each a layer of capsules. That of
-    cell 4 named skip is routed. The capsules of cells 4 and 3 are routed to
+    a capsule type of one atom. In a cell, capsules of stride 2 give
+    x, and the output is second(first(x)) + skip(x). All are layers of capsules;
+    the skip of cell 4 is routed. The capsules of cells 4 and 3 are routed to
     class capsules, whose lengths are the logits.
     """
 

@@ -92,7 +92,7 @@ def em_routing(
 
 
 def vote(pose, weights):
-    """[P, 16] and [P, 4, 4]: a matrix product, row by row."""
+    """[P, 16], as 4x4 row by row, times [P, 4, 4]: [P, 16]."""
     out = np.zeros_like(pose)
     for row in range(4):
         for column in range(4):

@@ -145,7 +145,7 @@ def _load_pairs(split, config, prefix, count):
 
 
 class _PairRecords(Pipeline):
-    """Two digits from each record, merged in the file."""
+    """Records of two digits and of both merged."""
 
     def _training_batch(self, indices, step, seed):
         return self._evaluation_batch(indices)

@@ -108,7 +108,7 @@ def test_minutes_become_steps_once(tmp_path, trained, monkeypatch, capsys):
 
     def measure_speed(config, steps):
         measured.append(steps)
-        return 8.0
+        return 8.0 if len(measured) == 1 else 6.0
 
     monkeypatch.setattr(runner, "measure_speed", measure_speed)
     settings = Settings(
@@ -121,22 +121,25 @@ def test_minutes_become_steps_once(tmp_path, trained, monkeypatch, capsys):
 
 
 def test_pairs_of_models():
-    def model(*wrong):
-        runs = ({**result(4, 3.0), "wrong_examples": each} for each in wrong)
-        return {"runs": dict(enumerate(runs))}
+    def model(**wrong):
+        runs = {
+            seed: {**result(4, 3.0), "wrong_examples": each}
+            for seed, each in wrong.items()
+        }
+        return {"runs": runs}
 
     models = {
-        "a": model([*range(8), 30], [*range(20), 30]),
-        "b": model([9, 30], [9, 30]),
-        "c": model([*range(20), 30], [*range(8), 30]),
+        "a": model(s0=[*range(19), 30], s1=[5, 7]),
+        "b": model(s0=[20, 30], s1=[8]),
+        "c": model(s1=[7, 5]),
     }
     _, _, *rows = pages.paired_table(models).splitlines()
     cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
     # McNemar: 2 * (1 + 20) / 2**20 of 19 images and 1.
     assert cells == [
-        ["a", "b", "19: 0, 1, 2, 3, 4, 5, 6, ...", "1: 9", "4e-05"],
+        ["a", "b", "19: 0, 1, 2, 3, 4, 5, 6, ...", "1: 20", "4e-05"],
         ["a", "c", "0", "0", "1"],
-        ["b", "c", "1: 9", "19: 0, 1, 2, 3, 4, 5, 6, ...", "4e-05"],
+        ["b", "c", "1: 8", "2: 5, 7", "1"],
     ]
 
 

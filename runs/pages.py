@@ -120,21 +120,22 @@ def _comparison_row(name, model):
 
 
 def paired_table(models):
-    """McNemar's exact test of each pair of models, as `comparison_table`."""
-    rates, rows = {}, []
-    for name, model in models.items():
-        runs = list(model["runs"].values())
-        if not all("wrong_examples" in run for run in runs):
+    """McNemar's exact test of each pair of models, as `comparison_table`.
+
+    It compares their runs of the first seed that both have, as other seeds may
+    have other test images.
+    """
+    rows = []
+    for one, other in itertools.combinations(models, 2):
+        runs = models[one]["runs"], models[other]["runs"]
+        seed = next((seed for seed in runs[0] if seed in runs[1]), None)
+        a, b = (run.get(seed, {}) for run in runs)
+        if not ("wrong_examples" in a and "wrong_examples" in b):
             return "Paired comparison: not recorded"
-        numbers = range(runs[0]["examples"])
-        wrong = [np.isin(numbers, run["wrong_examples"]) for run in runs]
-        rates[name] = np.mean(wrong, axis=0)
-    # With several seeds it counts images on which one is wrong more often.
-    for one, other in itertools.combinations(rates, 2):
-        if rates[one].shape != rates[other].shape:  # other test images
+        if a["examples"] != b["examples"]:  # other test images
             continue
-        difference = rates[one] - rates[other]
-        images = np.flatnonzero(difference > 0), np.flatnonzero(difference < 0)
+        a, b = set(a["wrong_examples"]), set(b["wrong_examples"])
+        images = sorted(a - b), sorted(b - a)
         counts = [len(numbers) for numbers in images]
         p = binomtest(counts[0], sum(counts)).pvalue if any(counts) else 1.0
         rows.append([one, other, *map(_listed, images), f"{p:.2g}"])

@@ -196,6 +196,8 @@ def test_size_and_color(tmp_path, color, resize):
         path = tmp_path / "test" / "ab"[label] / "1.png"
         single = prepare(path.read_bytes(), path, False)
         np.testing.assert_array_equal(single, image)
+    with pytest.raises(UserError, match="4 channels"):
+        preparation(settings, keys.ImageShape(8, 8, 4, 2), data_set, 1)
     with pytest.raises(UserError, match="--image_size"):
         pipeline = load(tmp_path)
 

@@ -295,6 +295,9 @@ def test_other_shapes_are_refused(layer, shapes):
     if len(shapes) > 1 and not is_decoder(layer):
         with pytest.raises(ValueError, match="same axes B, H, W, I"):
             call(fresh, [x, others[0][..., 1:]])
+    ranks = r"ndim=|must be (a pair|\[B, H, W, I, 16\])"
+    with pytest.raises(ValueError, match=ranks):
+        call(fresh, [x[:, 0], *others])
     call(layer, [x, *others])
     with pytest.raises(ValueError, match="expected"):
         call(layer, [np.repeat(x, 2, axis=-1), *others])

@@ -47,6 +47,7 @@ class ConvCapsules(Layer):
         self.num_capsules = num_capsules
         self.num_atoms = num_atoms
         self.strides = strides
+        self.input_spec = keras.layers.InputSpec(ndim=5)
 
     def build(self, input_shape):
         self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
@@ -96,6 +97,15 @@ class MapRoutingRule(RoutingRule):
     couple_over: str = "positions_and_types"
     squash_over: str = "atoms"
 
+    def __post_init__(self):
+        super().__post_init__()
+        is_known = self.couple_over in COUPLING_AXES
+        if not is_known or self.squash_over not in SQUASH_AXES:
+            raise ValueError(
+                f"`couple_over` must be one of {', '.join(COUPLING_AXES)} and "
+                f"`squash_over` of {', '.join(SQUASH_AXES)}. Received: {self}"
+            )
+
     def couplings(self, logits, axis):
         return super().couplings(logits, COUPLING_AXES[self.couple_over])
 
@@ -134,6 +144,7 @@ class ConvReconstruction(Layer):
     def __init__(self, height: int, width: int, depth: int, **kwargs):
         super().__init__(**kwargs)
         self.height, self.width, self.depth = height, width, depth
+        self.input_spec = keras.layers.InputSpec(ndim=3)
         halvings = max(math.ceil(math.log2(max(height, width) / 8)), 0)
         sides = [math.ceil(side / 2**halvings) for side in (height, width)]
         channels = [max(64 >> number, 8) for number in range(halvings + 1)]

@@ -13,6 +13,7 @@ from keras import ops
 
 from .em_routing import POSE_ENTRIES, OverTypes, over_children, over_entries
 from .matrix_capsule import VotingLayer
+from .utils import require_shape
 
 
 def route_together(layers, primary, num_routing):
@@ -82,7 +83,11 @@ class InvertedAttentionCapsules(VotingLayer):
 
     def _update(self, children, parents):
         """Sums of votes [B, n, O, 16] and couplings [B, n, K, O]."""
-        examples = [] if parents is None else [ops.cast(parents, "float32")]
+        examples = []
+        if parents is not None:
+            shape = self.compute_output_shape(children.shape)
+            require_shape("parents", parents, shape)
+            examples = [ops.cast(parents, "float32")]
         return self._by_blocks(self._update_block, children, *examples)
 
     def _update_block(self, children, *arguments):

@@ -119,8 +119,10 @@ class VotingLayer(WindowLayer):
 
     def build(self, input_shape):
         """Takes the shape [B, H, W, I, 16] of the children's poses."""
-        if input_shape[-1] != POSE_ENTRIES:
-            raise ValueError(f"Poses have 16 entries. Received: {input_shape}")
+        if len(input_shape) != 5 or input_shape[-1] != POSE_ENTRIES:
+            raise ValueError(
+                f"Poses must be [B, H, W, I, 16]. Received: {input_shape}"
+            )
         self._window = self.window(input_shape)
         self._positions = self.grid(input_shape)
         window, types = self._window.shape, input_shape[3]
@@ -202,12 +204,13 @@ class _EMRoutedLayer(PoseLayer, VotingLayer):
         self.kernel_stddev = kernel_stddev
 
     def build(self, input_shape):
+        specs = pair_specs(input_shape)
         super().build(input_shape[0])
         self._parents = self._make_parents()
         for name in self._betas:
             weight = self.add_weight((self.num_capsules,), "zeros", name=name)
             setattr(self, name, weight)
-        self.input_spec = pair_specs(input_shape)
+        self.input_spec = specs
 
     def _kernel_initializer(self, shape):
         return TruncatedNormal(stddev=self.kernel_stddev)

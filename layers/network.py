@@ -161,6 +161,7 @@ class Reconstruction(Layer):
         self.width = width
         self.depth = depth
         self.he_normal = he_normal
+        self.input_spec = keras.layers.InputSpec(ndim=3)
         units = (*HIDDEN_UNITS, height * width * depth)
         activations = ("relu", "relu", "sigmoid")
         self.dense = []
@@ -262,7 +263,9 @@ class CapsuleNetwork(keras.Model):
                 warnings.warn("Images are (H, W, channels)", stacklevel=2)
             images = keras.Input(input_shape, name="images")
             stack = CapsuleStack(num_classes, dtype=dtype, **sizes)
-            capsules = stack.activations(images)["capsule2"]
+            # Batches of `tf.data` may have an unknown size of images.
+            sized = keras.layers.Reshape(input_shape, dtype=dtype)(images)
+            capsules = stack.activations(sized)["capsule2"]
             lengths = Length(dtype=dtype, name="lengths")(capsules)
             outputs = {"lengths": lengths, "capsules": capsules}
             if decoder:

@@ -1,6 +1,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from keras import ops
 
 import layers
@@ -196,6 +197,19 @@ def test_images_and_labels_may_have_other_forms(
         network.compile("sgd", compiled_loss)
         losses.append(network.test_on_batch(*batch))
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+
+
+def test_data_sets_without_a_known_size_of_images():
+    size = tf.TensorSpec((None, None, None, 2)), tf.TensorSpec((None, 3))
+    data = tf.data.Dataset.from_generator(
+        lambda: iter([(X, ONE_HOT)]), output_signature=size
+    ).apply(tf.data.experimental.assert_cardinality(1))
+    network = small_network()
+    network.compile("sgd", layers.margin_loss)
+    expected = network.test_on_batch(X, ONE_HOT)
+    assert network.evaluate(data, verbose=0) == pytest.approx(expected)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="reshape"):
+        network.evaluate(data.map(lambda x, y: (x[:, 1:], y)), verbose=0)
 
 
 def test_empty_batches(tmp_path):

@@ -320,12 +320,13 @@ class PoseLayer(Layer):
 
 
 def pair_specs(shapes):
-    """The `input_spec` of poses [B, ..., a] and activations [B, ...]."""
-    poses, activations = map(tuple, shapes)
-    if poses[:-1] != activations:
+    """The `input_spec` of poses [B, H, W, I, a], activations [B, H, W, I]."""
+    is_pair = len(shapes) == 2 and isinstance(shapes[0], (tuple, list))
+    poses = shapes[0] if is_pair else ()
+    if len(poses) != 5 or tuple(poses[:-1]) != tuple(shapes[1]):
         raise ValueError(
-            "Poses [B, H, W, I, a] and activations [B, H, W, I] must have the "
-            f"same axes B, H, W, I. Received: {poses} and {activations}"
+            "The inputs must be a pair: poses [B, H, W, I, a] and activations "
+            f"[B, H, W, I] with the same axes B, H, W, I. Received: {shapes}"
         )
     return [
         keras.layers.InputSpec(shape=(None, *shape[1:])) for shape in shapes

@@ -69,8 +69,7 @@ def compare(settings, config, lines=()):
                 rate = runner.measure_speed(training, _MEASURED_STEPS)
                 steps = math.ceil(max(_MEASURED_SECONDS, seconds / 10) * rate)
                 if steps > _MEASURED_STEPS:
-                    # Disturbances only slow a training.
-                    rate = max(rate, runner.measure_speed(training, steps))
+                    rate = runner.measure_speed(training, steps)
                 model["steps"] = math.ceil(seconds * rate)
                 runner.write_json(path, content)
             run = dataclasses.replace(

@@ -108,7 +108,7 @@ def test_minutes_become_steps_once(tmp_path, trained, monkeypatch, capsys):
 
     def measure_speed(config, steps):
         measured.append(steps)
-        return 8.0 if len(measured) == 1 else 6.0
+        return 8.0
 
     monkeypatch.setattr(runner, "measure_speed", measure_speed)
     settings = Settings(

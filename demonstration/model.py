@@ -142,7 +142,7 @@ class DemoModel:
 
         Returns:
           Dict: what `predict` returns, and `labels`, the true classes. If a
-          batch has no such image, only `searched`, the images searched.
+          batch has no such image, only `searched`, how many it searched.
         """
         if self._trained.pipeline is None:
             raise UserError("for test images start demo.py with --data_dir")

@@ -199,3 +199,10 @@ def test_blocks_types_and_initial_weights():
         ops.convert_to_numpy(poses),
         atol=1e-5,
     )
+
+
+def test_parents_of_another_grid_are_refused():
+    layer = layers.InvertedAttentionCapsules(2, 2)
+    children, parents = np.zeros((1, 3, 3, 2, 16)), np.zeros((1, 1, 1, 2, 16))
+    with pytest.raises(ValueError, match="parents"):
+        layer(children, parents)

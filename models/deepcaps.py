@@ -56,10 +56,10 @@ class DeepCapsModel(Classifier):
     """A convolution, four cells of convolutional capsules, class capsules.
 
     conv 3x3 to 4 * `types` channels, relu, batch normalization; each channel is
-    a capsule type of one atom. In a cell, capsules of stride 2 give
-    x, and the output is second(first(x)) + skip(x). All are layers of capsules;
-    the skip of cell 4 is routed. The capsules of cells 4 and 3 are routed to
-    class capsules, whose lengths are the logits.
+    a capsule type of one atom. In a cell, capsules of stride 2 give x, and the
+    output is second(first(x)) + skip(x). All are layers of capsules; the skip
+    of cell 4 is routed. The capsules of cells 4 and 3 are routed to class
+    capsules, whose lengths are the logits.
     """
 
     HParams = HParams

@@ -83,7 +83,7 @@ def preparation(training, shape, data_set, num_targets):
     Returns:
       Function of the content of a file (bytes), its name, and whether to turn
       dark to bright, which returns float32 [height, width, depth] of `shape`
-            and raises UserError if the file is not an image.
+      and raises UserError if the file is not an image.
 
     Raises:
       UserError: if the network's images have more than three channels.
@@ -92,7 +92,6 @@ def preparation(training, shape, data_set, num_targets):
         raise UserError(
             f"image files cannot give the network's {shape.depth} channels"
         )
-
     is_resized = training.get("image_size") is not None
     method = (training.get("resize") or "pad") if is_resized else None
     is_cropped = bool(training.get("distort"))

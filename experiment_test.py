@@ -252,7 +252,10 @@ def test_damaged_checkpoints_are_skipped(done, original, capsys):
 @pytest.mark.slow
 def test_validation_beside_training_reports_each_checkpoint_once(tmp_path):
     shared = [f"--summary_dir={tmp_path}", "--validate", "--train=false"]
-    evaluation = start("experiment.py", *shared, "--eval_interval=0.2")
+    # The training may end before the evaluation has started: --eval_all.
+    evaluation = start(
+        "experiment.py", *shared, "--eval_interval=0.2", "--eval_all"
+    )
     code, _, errors = run(
         *small_command(tmp_path, validate=True, max_steps=50, save_step=20)
     )
@@ -265,6 +268,9 @@ def test_validation_beside_training_reports_each_checkpoint_once(tmp_path):
 def test_continuous_evaluation(done, capsys):
     experiment.run(evaluating(done, eval_size=9))
     assert reported_steps(capsys.readouterr().out) == ["6"]
+    with sole_trainer(done / "train"):
+        experiment.run(evaluating(done, eval_size=9))
+    assert reported_steps(capsys.readouterr().out) == ["2", "4", "6"]
     experiment.run(evaluating(done, eval_size=9, eval_all=True))
     assert reported_steps(capsys.readouterr().out) == ["2", "4", "6"]
     tags = scalars(done / "test")

@@ -156,12 +156,12 @@ def test_the_page_shows_the_results(name):
 def test_an_interrupted_comparison_goes_on(tmp_path):
     small = overrides("baseline")
     arguments = (
-        *("compare.py", "--dataset=digits", "--eval_size=20", "--steps=400"),
+        *("compare.py", "--dataset=digits", "--eval_size=20", "--steps=1200"),
         *("--models=baseline", "--points=4", f"--output_dir={tmp_path}"),
         f"--settings=all --batch_size=4 --hparams_override={small}",
     )
     process = commands.start(*arguments)
-    while not (tmp_path / "baseline/0/train/model.ckpt-100").is_dir():
+    while not (tmp_path / "baseline/0/train/model.ckpt-300").is_dir():
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
@@ -172,7 +172,7 @@ def test_an_interrupted_comparison_goes_on(tmp_path):
     assert re.search(r"Resuming from .*model.ckpt-\d+", output)
     content = json.loads((tmp_path / "comparison.json").read_text())
     run = content["models"]["baseline"]["runs"]["0"]
-    assert [p["step"] for p in run["points"]] == [100, 200, 300, 400]
+    assert [p["step"] for p in run["points"]] == [300, 600, 900, 1200]
     seconds = [point["seconds"] for point in run["points"]]
     assert seconds == sorted(seconds)
     assert 0 < seconds[0] < run["training_seconds"]

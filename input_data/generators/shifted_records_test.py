@@ -142,7 +142,7 @@ def test_workers_end_with_the_command(tmp_path, number):
         start_new_session=True,
     )
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 400
         while not any(tmp_path.iterdir()):
             assert time.monotonic() < deadline
             time.sleep(0.01)

@@ -89,7 +89,7 @@ def make_pipeline(data, config, default_shift=0, **spec):
 
 
 def shift_of(config, default):
-    """Largest shift of training images: given, else 0 with augment."""
+    """Largest shift of training images, see `--shift`."""
     if config.shift is not None:
         return config.shift
     return 0 if config.augment else default

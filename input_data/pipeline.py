@@ -143,7 +143,7 @@ class Pipeline:
 
     @contextlib.contextmanager
     def user_errors(self):
-        """Raises the `UserError` of the source where tf.data hides it."""
+        """Raises the source's `UserError`, which tf.data makes an OpError."""
         try:
             yield
         except tf.errors.OpError:

@@ -60,9 +60,9 @@ class DataSet:
       photograph_size: (height, width) of the photographs of which networks
         see standardized crops. None for whole images with pixels in [0, 1],
         to which `shift`, `pad`, `distort`, `augment` and `flip` apply.
-      digit_size: int, of single white digits on black: drawings are reduced to
-        so many pixels, and brought to MNIST's size and place. None for other
-        images.
+      digit_size: int, height and width of a digit, for sets of single white
+        digits on black: drawings are reduced to it, and brought to MNIST's size
+        and place. None for other images.
     """
 
     module: str

@@ -124,9 +124,10 @@ def fit(image, shape, data_set, method=None, pad=0, cropped=False):
     """Prepares an image of any size as the network's evaluation would.
 
     Unless training images were resized, the image keeps its proportions: it is
-    resized to the largest size that fits and padded with black. One of the
-    network's size stays as it is. For networks trained on crops of photographs
-    the image replaces the photograph, whose center is cropped and standardized.
+    resized to the largest size that fits and padded with black. An image that
+    already has the network's size is not resized. For networks trained on crops
+    of photographs the image replaces the photograph, whose center is cropped
+    and standardized.
 
     Args:
       image: uint8 array [H, W, 1 or 3]. One channel is repeated for networks
@@ -162,8 +163,8 @@ def center(ink, size, offset=(0, 0), digit_size=DIGIT_SIZE):
     MNIST (http://yann.lecun.com/exdb/mnist) scales each digit to fit into
     20x20 pixels, keeping its proportions, and moves its center of mass to the
     center of the image; here to `offset` (rows, columns) from it, as far as
-    the digit stays inside. Digits of fewer pixels, `digit_size`, are enlarged
-    and centered as the embedded ones.
+    the digit stays inside. With a smaller `digit_size` it is reduced to that
+    and enlarged again, as the embedded digits were.
 
     Takes uint8 [H, W], 0 where nothing is drawn, and returns uint8 [*size, 1].
     """

@@ -20,7 +20,7 @@ from .votes import FormedVotes, SharedVotes, linear_votes
 
 
 @keras.saving.register_keras_serializable(package="capsules")
-class Length(keras.layers.Layer):
+class Length(Layer):
     """The length of each capsule, the probability that its entity exists.
 
     Input shape: [..., A]. Output shape: [...], float32 under every policy.
@@ -38,10 +38,6 @@ class Length(keras.layers.Layer):
     def compute_output_spec(self, inputs):
         shape = self.compute_output_shape(inputs.shape)
         return keras.KerasTensor(shape, "float32")
-
-    def get_config(self):
-        # Keras cannot save a layer with a dtype policy without this method.
-        return super().get_config()
 
 
 class _RoutedLayer(Layer):
@@ -80,7 +76,7 @@ class _RoutedLayer(Layer):
         )
 
     def call(self, inputs, mask=None):
-        # Keras casts floats alone, and only in `__call__`.
+        # Keras casts only floats, and only in `__call__`.
         inputs = ops.cast(inputs, self.compute_dtype)
         votes = self._votes(mask_out(inputs, mask))
         return route(votes, self.biases, self.num_routing, self.rule)

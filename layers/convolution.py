@@ -205,12 +205,11 @@ class KeptSpectra:
                 taps = ops.cast(kernel, plan.dtype)
                 spectrum = tf.Variable(kernel_spectrum(taps, plan))
             self._spectra[key] = kernel, spectrum
-        _, spectrum = self._spectra[key]
-        return spectrum.value()
+        return self._spectra[key][1].value()
 
 
 def _spectrum(kernel, plan):
-    """The spectrum of a kernel, from the `KeptSpectra` in use if there are."""
+    """The spectrum of a kernel, from the `KeptSpectra` if any are in use."""
     spectra = _spectra_in_use.get()
     if spectra is not None and isinstance(kernel, keras.Variable):
         return spectra.get(kernel, plan)

@@ -19,6 +19,7 @@ import functools
 
 from keras import ops
 
+from .routing import softmax
 from .utils import Tensor, is_on_cpu, largest
 
 POSE_SIZE = 4
@@ -319,9 +320,7 @@ class OverTypes:
 
     def normalise(self, log_densities):
         """log(a_j p_ij) -> R_ij, both float32 [O, N, K]."""
-        maxima = ops.stop_gradient(largest(log_densities, axis=0))
-        exponentials = ops.exp(log_densities - maxima)
-        return exponentials / ops.sum(exponentials, axis=0, keepdims=True)
+        return softmax(log_densities, axis=0)
 
 
 class OverPositions:

@@ -11,8 +11,9 @@ import math
 import keras
 from keras import ops
 
-from .em_routing import POSE_ENTRIES, OverTypes, over_children, over_entries
+from .em_routing import POSE_ENTRIES, over_children, over_entries
 from .matrix_capsule import VotingLayer
+from .routing import softmax
 from .utils import require_shape
 
 
@@ -50,7 +51,7 @@ class InvertedAttentionCapsules(VotingLayer):
     deviation sqrt(O / (4 k k I)); `gamma` and `beta` [16] of the normalization
     (epsilon 1e-5), initially 1 and 0.
 
-    Args: see `WindowLayer`. Padding casts votes, of zeros.
+    Args: see `WindowLayer`. Padding casts votes of zero.
 
     Call arguments:
       children: poses M [B, H, W, I, 16], matrices row by row.
@@ -98,7 +99,7 @@ class InvertedAttentionCapsules(VotingLayer):
             shape = (-1, self.num_capsules, POSE_ENTRIES)
             poses = ops.swapaxes(ops.reshape(parents[0], shape), 0, 1)
             agreement = over_entries(votes, poses / 4)
-        couplings = OverTypes(self.num_capsules).normalise(agreement)
+        couplings = softmax(agreement, axis=0)
         sums = self._by_image(over_children(votes, couplings))
         return ops.swapaxes(sums, -1, -2), self._by_image(couplings)
 

@@ -66,10 +66,10 @@ def leaky_softmax(logits: Tensor, axis: int = -1) -> Tensor:
     so an input capsule may be routed to no output capsule. `axis` runs over
     the output capsules.
     """
-    return _softmax(ops.convert_to_tensor(logits), axis, leaky=True)
+    return softmax(ops.convert_to_tensor(logits), axis, leaky=True)
 
 
-def _softmax(logits, axis, leaky):
+def softmax(logits, axis, leaky=False):
     """Softmax; three times as fast as TensorFlow's over axes but the last."""
     # The largest logit, including the additional 0, is subtracted for
     # numerical stability.
@@ -134,7 +134,7 @@ class RoutingRule:
 
         Not called in the first iteration, which has `first_coupling`.
         """
-        return _softmax(logits, axis, self.leaky)
+        return softmax(logits, axis, self.leaky)
 
     def first_coupling(self, shape):
         """The coupling in iteration 1 for sums s of `shape` [..., O, A]."""

@@ -179,7 +179,7 @@ class SelfAttentionCapsule(Layer):
         return ops.transpose(self_attention(self._votes(inputs)), (0, 2, 1))
 
     def _votes(self, inputs):
-        # Keras casts floats alone, and only in `__call__`.
+        # Keras casts only floats, and only in `__call__`.
         inputs = ops.cast(inputs, self.compute_dtype)
         kernel = ops.cast(self.kernel, self.compute_dtype)
         return ops.einsum("bia,oiac->boic", inputs, kernel)

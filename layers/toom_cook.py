@@ -235,7 +235,7 @@ def _cache_padding(batch, channels):
     """Numbers of images and of channels of zeros to add.
 
     Rows of a spectrum that are a power of two apart in memory share few cache
-    lines, which nearly doubles the time of a product on CPUs with small caches.
+    sets, which nearly doubles the time of a product on CPUs with small caches.
     On a CPU with bfloat16 products padding made a training step slower.
     """
     if cpu_has_bfloat16_products():

@@ -263,7 +263,7 @@ class Window:
                 yield grid[(*leading, rows, columns)]
 
     def over_windows(self, entries, combine):
-        """Sum or maximum of all entries of a child, in place of each entry.
+        """Replaces each entry by the sum or maximum of its child's entries.
 
         Entries are [G, N, K], N = B * h * w, K = k * k * I: a child has one in
         each window that contains it. `combine` is `ops.add` or `ops.maximum`.
@@ -367,8 +367,7 @@ class WindowLayer(Layer):
 
     def window(self, shape):
         """The `Window` of children [B, H, W, ...]."""
-        options = self.kernel_size, self.strides, self.padding
-        return Window(*shape[1:3], *options)
+        return Window(*shape[1:3], self.kernel_size, self.strides, self.padding)
 
     def grid(self, shape):
         """(h, w) of the parents of [B, H, W, ...]; () for classes."""

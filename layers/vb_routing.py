@@ -102,7 +102,7 @@ class PrimaryVBCapsules(_Normalized, matrix_capsule.PrimaryMatrixCapsules):
 
 
 class _VBRouted(_Normalized):
-    """Mixin: VB routing in place of EM, whose own arguments have no effect."""
+    """Mixin: VB routing in place of EM; arguments of EM have no effect."""
 
     _betas: ClassVar = {}
 

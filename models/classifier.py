@@ -190,7 +190,7 @@ class Classifier(keras.Model):
 
     def example_losses(self, x, y, outputs):
         """Classification loss [B] and reconstruction loss [B] or None."""
-        # JAX would trace the optimizer's step as a constant.
+        # Of the batch: JAX would trace `optimizer.iterations` as a constant.
         step = x.get(keys.STEP)
         cost = self.classification_loss(y[keys.LOGITS], outputs, step)
         if self.decoder is None:
@@ -245,8 +245,8 @@ class Classifier(keras.Model):
     def receptive_field(cls, hparams):
         """The layers from the image to the positions of `Routing`.
 
-        A tuple of (size, strides, padding); empty if the only position sees
-        the whole image, whatever its size.
+        A tuple of (size, strides, padding); empty if there is one position,
+        which sees the whole image.
         """
         return ()
 

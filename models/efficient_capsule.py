@@ -47,9 +47,9 @@ def layout(height, width):
     """Kernel sizes, strides and the primary capsules' kernel (rows, columns).
 
     The first convolution is 5x5, or 7x7 with stride 2 for images of at least
-    48x48. Three 3x3 convolutions follow. The last one, two or three of them
-    have stride 2: the fewest that leave at most 9 pixels along the shorter
-    side. None has padding. The primary capsules' kernel covers the whole map;
+    48x48. Three 3x3 convolutions follow; the last one, two or three of them
+    have stride 2: as few as leave at most 9 pixels along the shorter side.
+    None has padding. The primary capsules' kernel covers the whole map;
     after a 5x5 convolution its sides are odd, as 5x5 on MultiMNIST's 6x6 map.
     For the paper's image sizes these are the published networks.
     """

@@ -6,7 +6,6 @@ import keras
 from keras import backend, ops
 from keras.optimizers import schedules
 
-from common.errors import UserError
 from layers.utils import is_mirrored, use_full_float32
 
 MUON_MOMENTUM = 0.95
@@ -37,7 +36,7 @@ def make_schedule(hparams, max_steps=None, **options):
 
     Exponential is max(1e-6, learning_rate * decay_rate^(step / decay_steps)),
     as in the reference; it has `options` of `FlooredExponentialDecay`. Cosine
-    and linear reach 0 at `max_steps`; without it they raise UserError.
+    and linear reach 0 at `max_steps`.
     """
     if hparams.schedule == "exponential":
         return FlooredExponentialDecay(
@@ -46,8 +45,6 @@ def make_schedule(hparams, max_steps=None, **options):
             hparams.decay_rate,
             **options,
         )
-    if max_steps is None:
-        raise UserError(f"schedule={hparams.schedule} needs --max_steps")
     if hparams.schedule == "cosine":
         return schedules.CosineDecay(hparams.learning_rate, max_steps)
     return schedules.PolynomialDecay(hparams.learning_rate, max_steps, 0.0)

@@ -84,8 +84,8 @@ def divide(files, seed, purpose):
 
     The hash of its name decides for each file, whatever other files there are.
     Names that differ only in their Unicode normal form have one hash.
-    If a class would have no file in one part, the file whose hash is nearest
-    to the bound moves there. The digest is a hash of the names of the files
+    A part that would have no file of a class gets the one whose hash is nearest
+    to the bound. The digest is a hash of the names of the files
     that moved: if it is equal, every file is in the same part as before.
 
     Takes a list of (path, class); returns lists of those that stay and of

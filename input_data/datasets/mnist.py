@@ -139,8 +139,8 @@ def _load_pairs(split, config, prefix, count):
         source.shape[:2],
         num_targets=2,
         num_examples=min(config.eval_size, len(source)),
-        note="which evaluates on the records of --data_dir, those of the "
-        "training: for a test error name test records there",
+        note="This evaluates the training records of --data_dir; for a test "
+        "error name test records instead.",
     )
 
 

@@ -10,8 +10,8 @@ from models.registry import MODELS, is_external
 # Images in an evaluation batch, as in the reference.
 EVAL_BATCH_SIZE = 100
 
-# Taken from a checkpoint unless given on the command line, for its own data
-# set. In evaluation also the model, the number of targets and the network's
+# Taken from a checkpoint of the same data set unless given on the command
+# line. In evaluation also the model, the number of targets and the network's
 # hyper-parameters, see `training.evaluate`.
 INHERITED = ("color", "dataset", "distort", "image_size", "pad", "resize")
 # Recorded in a checkpoint.
@@ -305,7 +305,7 @@ class Config(DataConfig):
         return {
             **{name: getattr(self, name) for name in RECORDED},
             "dataset": self.dataset_name,
-            # Earlier versions hashed the names of images as they were.
+            # Earlier versions hashed names without normalizing accents.
             "normalized_names": True,
             # TFDS orders the images of some sets differently from their files.
             "of_files": self.data_dir is not None,

@@ -18,8 +18,22 @@ from common.errors import UserError
 from config import DATA_FLAGS, Config
 
 
-def define_flags():
-    """Defines the flags of this command."""
+def main(_):
+    """Serves the page until it is interrupted."""
+    packages = ("starlette", "uvicorn")
+    if not all(map(importlib.util.find_spec, packages)):
+        raise UserError(f"the demo needs: pip install {' '.join(packages)}")
+    load_backend()
+    from demonstration import server
+    from demonstration.model import DemoModel
+    from training import devices
+
+    config = common.flags.settings_of(Config, train=False, num_processes=1)
+    with devices.use(config):
+        server.serve(DemoModel(config), flags.FLAGS.host, flags.FLAGS.port)
+
+
+if __name__ == "__main__":
     common.flags.define(
         Config, [*DATA_FLAGS, "checkpoint", "hparams_override", "model"]
     )
@@ -38,23 +52,4 @@ def define_flags():
         lower_bound=0,
         upper_bound=2**16 - 1,
     )
-
-
-def main(_):
-    """Serves the page until it is interrupted."""
-    packages = ("starlette", "uvicorn")
-    if not all(map(importlib.util.find_spec, packages)):
-        raise UserError(f"the demo needs: pip install {' '.join(packages)}")
-    load_backend()
-    from demonstration import server
-    from demonstration.model import DemoModel
-    from training import devices
-
-    config = common.flags.settings_of(Config, train=False, num_processes=1)
-    with devices.use(config):
-        server.serve(DemoModel(config), flags.FLAGS.host, flags.FLAGS.port)
-
-
-if __name__ == "__main__":
-    define_flags()
     common.flags.run(main)

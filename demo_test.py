@@ -195,6 +195,11 @@ def test_the_page_in_a_browser(browser, tmp_path):
     def reconstruction():
         return find("#moved").get_attribute("src")
 
+    def is_done():
+        return browser.execute_script(
+            "return !isBusy && !!document.querySelector('.atom input')"
+        )
+
     with served(save(tmp_path)) as address:
         browser.get(address)
         wait_until(lambda: find("#name").text)
@@ -203,7 +208,8 @@ def test_the_page_in_a_browser(browser, tmp_path):
         ActionChains(browser).move_to_element_with_offset(
             canvas, 0, -80
         ).click_and_hold().move_by_offset(0, 150).release().perform()
-        wait_until(lambda: find("#seen").is_displayed())
+        wait_until(is_done)
+        assert find("#seen").is_displayed()
         assert re.fullmatch(
             r"This (is|may be) an? \d, probability 0\.\d\d",
             find("#message").text,
@@ -215,7 +221,8 @@ def test_the_page_in_a_browser(browser, tmp_path):
             "const s = document.querySelector('.atom input');"
             "s.value = s.max; s.dispatchEvent(new Event('input'));"
         )
-        wait_until(lambda: reconstruction() != before)
+        wait_until(is_done)
+        assert reconstruction() != before
         (tmp_path / "file.png").write_bytes(digit())
         find("#file").send_keys(str(tmp_path / "file.png"))
         wait_until(lambda: find("#message").text.startswith("file.png: "))

@@ -32,7 +32,7 @@ from testing.events import scalars
 from testing.mnist_files import write_mnist
 from testing.saved_arrays import saved
 from testing.small_models import overrides
-from training import checkpoint, train
+from training import checkpoint, evaluate, train
 from training.checkpoint import JSON_FILE, WEIGHTS_FILE
 from training.evaluate import Evaluator
 
@@ -251,16 +251,16 @@ def test_damaged_checkpoints_are_skipped(done, original, capsys):
 
 @pytest.mark.slow
 def test_validation_beside_training_reports_each_checkpoint_once(tmp_path):
-    shared = [f"--summary_dir={tmp_path}", "--validate", "--train=false"]
-    # The training may end before the evaluation has started: --eval_all.
-    evaluation = start(
-        "experiment.py", *shared, "--eval_interval=0.2", "--eval_all"
-    )
-    code, _, errors = run(
+    training = start(
         *small_command(tmp_path, validate=True, max_steps=50, save_step=20)
     )
+    # The training may end before the evaluation has started: --eval_all.
+    flags = "--validate", "--train=false", "--eval_all", "--eval_interval=0.2"
+    code, output, errors = run(
+        "experiment.py", f"--summary_dir={tmp_path}", *flags
+    )
     assert code == 0, errors
-    code, output, errors = finish(evaluation)
+    code, _, errors = finish(training)
     assert code == 0, errors
     assert reported_steps(output) == ["20", "40", "50"]
 
@@ -280,6 +280,27 @@ def test_continuous_evaluation(done, capsys):
     assert (done / "learning_curve.png").exists()
     rows = (done / "test" / "curve.csv").read_text().splitlines()
     assert [row.split(",")[0] for row in rows] == ["step", "2", "4", "6"]
+
+
+def test_evaluation_waits_after_a_training_has_stopped(done, monkeypatch):
+    shutil.rmtree(at(done, 6))
+    clock = 0
+
+    def sleep(seconds):
+        nonlocal clock
+        clock += seconds
+        if clock >= 1000:
+            training.close()
+
+    fake = {"monotonic": lambda: clock, "sleep": sleep}
+    fake["perf_counter"] = time.perf_counter
+    monkeypatch.setattr(evaluate, "time", types.SimpleNamespace(**fake))
+    config = evaluating(done, eval_size=9)
+    waiting = {"eval_interval": 100, "eval_timeout": 10_000}
+    with contextlib.ExitStack() as training:
+        training.enter_context(sole_trainer(done / "train"))
+        experiment.run(dataclasses.replace(config, **waiting))
+    assert clock == 1060
 
 
 def test_evaluation_without_a_checkpoint(tmp_path):
@@ -507,6 +528,6 @@ def test_a_full_disk_loses_nothing(done):
     assert steps_in(done) == [2, 4, 6]
     with (
         files_of_at_most(5_000),
-        pytest.raises(UserError, match=str(done / "train")),
+        pytest.raises(UserError, match=f"{done}/train: cannot write"),
     ):
         experiment.run(small(done, max_steps=60, summary_step=1))

@@ -13,8 +13,8 @@ Names of figures:
   embedding        class capsules for the projector of TensorBoard
   transfer         models trained on one object, tested on two
 
-transfer takes names and checkpoints instead of --checkpoint; {} stands for the
-numbers of several runs:
+transfer takes arguments NAME=CHECKPOINT instead of --checkpoint. With
+--num_trials=N, {} stands for 0 to N - 1:
 
   python figures.py transfer --pairs=below --num_trials=3 \
     --output_dir=/tmp/transfer \

@@ -134,8 +134,55 @@ def export(path, network):
     print(f"Exported to {path}", file=sys.stderr)
 
 
-def define_flags():
-    """Defines the flags of predict.py."""
+def main(arguments):
+    """Exports the network, and predicts the files of the arguments."""
+    values = absl_flags.FLAGS
+    if not (arguments or values.export):
+        raise UserError("name images, folders of images or -, or use --export")
+    path = pathlib.Path(values.export or "")
+    if path.suffix not in (".keras", ".npz", ""):
+        raise UserError(
+            f"--export={path} is not NAME.keras, NAME.npz or a folder"
+        )
+    logging.set_verbosity(logging.WARNING)  # TensorFlow reports exports
+    load_backend()
+    # Imported here, so that --help does not wait for TensorFlow.
+    from training import devices, inference
+
+    with devices.use(Config(num_processes=1)):
+        network, opened = inference.load_network(
+            values.checkpoint, values.model
+        )
+        if values.export:
+            export(values.export, network)
+        if not arguments:
+            return 0
+        architecture = opened.architecture
+        dataset = opened.training.get("dataset") or values.dataset
+        if dataset is None:
+            raise UserError(f"{opened.path} records no data set; add --dataset")
+        prepare = inference.preparation(
+            opened.training,
+            architecture.shape,
+            registry.find(dataset),
+            architecture.num_targets,
+        )
+        names = inference.class_names(opened, values.class_names)
+        files, unreadable = list_files(arguments), []
+        num_targets = values.num_targets or architecture.num_targets
+        prepare = functools.partial(prepare, invert=values.invert)
+        predictions = predict_files(
+            files, network, prepare, num_targets, unreadable
+        )
+        kind = "length" if keys.CAPSULES in network.output else "logit"
+        if values.format == "json":
+            print_json(predictions, names, kind)
+        else:
+            print_table(predictions, files, names, num_targets, kind)
+    return 1 if unreadable else 0
+
+
+if __name__ == "__main__":
     flags.define(Config, ["dataset", "model", "num_targets"])
     absl_flags.DEFINE_string(
         "checkpoint", None, "The checkpoint, such as DIR/train/model.ckpt-1000."
@@ -157,54 +204,4 @@ def define_flags():
     absl_flags.DEFINE_bool(
         "invert", False, "Whether images are dark on bright, such as on paper."
     )
-
-
-def main(arguments):
-    """Exports the network, and predicts the files of the arguments."""
-    values = absl_flags.FLAGS
-    if not (arguments or values.export):
-        raise UserError("name images, folders of images or -, or use --export")
-    path = pathlib.Path(values.export or "")
-    if path.suffix not in (".keras", ".npz", ""):
-        raise UserError(
-            f"--export={path} is not NAME.keras, NAME.npz or a folder"
-        )
-    logging.set_verbosity(logging.WARNING)  # TensorFlow reports exports
-    load_backend()
-    # Imported here, so that --help does not wait for TensorFlow.
-    from training import devices, inference
-
-    with devices.use(Config(num_processes=1)):
-        network, opened = inference.load_network(
-            values.checkpoint, values.model
-        )
-        architecture = opened.architecture
-        dataset = opened.training.get("dataset") or values.dataset
-        if dataset is None:
-            raise UserError(f"{opened.path} records no data set; add --dataset")
-        prepare = inference.preparation(
-            opened.training,
-            architecture.shape,
-            registry.find(dataset),
-            architecture.num_targets,
-        )
-        names = inference.class_names(opened, values.class_names)
-        if values.export:
-            export(values.export, network)
-        files, unreadable = list_files(arguments), []
-        num_targets = values.num_targets or architecture.num_targets
-        prepare = functools.partial(prepare, invert=values.invert)
-        predictions = predict_files(
-            files, network, prepare, num_targets, unreadable
-        )
-        kind = "length" if keys.CAPSULES in network.output else "logit"
-        if values.format == "json":
-            print_json(predictions, names, kind)
-        else:
-            print_table(predictions, files, names, num_targets, kind)
-    return 1 if unreadable else 0
-
-
-if __name__ == "__main__":
-    define_flags()
     flags.run(main, takes_arguments=True)

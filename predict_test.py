@@ -56,7 +56,7 @@ def run(*arguments, content=None):
         cwd=ROOT,
         input=content,
         capture_output=True,
-        timeout=120,
+        timeout=600,
     )
     lines = result.stderr.decode().splitlines()
     lines = [ln for ln in lines if ln.startswith(("predict", "Trace", "Exp"))]

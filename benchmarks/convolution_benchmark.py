@@ -5,8 +5,8 @@
 
 Varies one number at a time of a convolution that has the first numbers of all
 flags, by default the primary capsules'. "measured" is the time of the direct
-convolution over that of Toom and Cook's, which alternate; "expected" is the
-same ratio by the costs with which layers/convolution.py decides. --tiles
+convolution divided by that of Toom and Cook's; "expected" is the same ratio by
+the cost model with which layers/convolution.py decides. --tiles
 measures all square tiles: for each size the row with the largest "expected", if
 above 1, should be the fastest. The overhead of a step, about 2 ms, hides the
 difference of small convolutions.

@@ -98,6 +98,9 @@ def test_how_a_command_ends(capsys):
         raise Interrupted("Stopped at step 3", signal.SIGTERM)
     assert stop.value.code == 128 + signal.SIGTERM
     assert "Stopped at step 3\nResume with: python" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as stop, exit_on_user_error("x.py"):
+        raise KeyboardInterrupt
+    assert stop.value.code == 128 + signal.SIGINT
 
 
 def test_files_appear_complete(tmp_path):

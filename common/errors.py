@@ -67,6 +67,8 @@ def exit_on_user_error(command, debug=False):
         resume = shlex.join(["python", *sys.argv])
         print(f"{stop}\nResume with: {resume}", file=sys.stderr)
         sys.exit(128 + stop.signal_number)
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
 
 
 @contextlib.contextmanager

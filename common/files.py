@@ -61,9 +61,9 @@ def refuse_existing(path):
         raise UserError(f"{path} already exists; choose another path")
 
 
-def remove_partial(folder):
-    """Removes what killed processes left in a folder."""
-    for path in pathlib.Path(folder).glob(".*.partial"):
+def remove_partial(folder, name="*"):
+    """Removes what killed processes left of the files of a name, or of all."""
+    for path in pathlib.Path(folder).glob(f".{name}.*.partial"):
         shutil.rmtree(path, ignore_errors=True)
 
 

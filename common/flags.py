@@ -142,7 +142,7 @@ def define(settings_class, names=None, flag_values=flags.FLAGS):
 
 
 def settings_of(settings_class, flag_values=flags.FLAGS, **others):
-    """The settings that the parsed flags give; `others` go first."""
+    """The settings that the parsed flags give; `others` take precedence."""
     given = {
         name: flag_values[name].value
         for name in flag_specs(settings_class)
@@ -169,7 +169,7 @@ def _require_separate(flag_values, words):
         name = before.lstrip("-")
         if before != name in flag_values and not flag_values[name].boolean:
             word = f"{before}={word}"
-        # Not "all --seed=1", the value of a flag that takes flags.
+        # --settings="all --seed=1" is allowed: its value has flags.
         for name in re.findall(r"^-.*[^\s-]--(\w+)(?:=|$)", word):
             if name.removeprefix("no") in flag_values:
                 raise UserError(f"{word}: no space or value before --{name}")

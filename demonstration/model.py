@@ -21,8 +21,6 @@ from training.scores import predicted_classes
 from visualisation.drawing import covered_part, to_rgb, two_colors
 from visualisation.trained_model import TrainedModel
 
-# Of a request, such as an image file.
-MAX_BODY_BYTES = 2**28
 _COUPLINGS = "couplings"
 
 
@@ -97,7 +95,6 @@ class DemoModel:
             "decoder": model.decoder is not None,
             "test_images": pipeline is not None,
             "digit_size": self._digit_size,
-            "max_bytes": MAX_BODY_BYTES,
             "map": coupling_map,
         }
         # Compiles everything, so that the first request need not wait.
@@ -146,7 +143,7 @@ class DemoModel:
         """
         if self._trained.pipeline is None:
             raise UserError("for test images start demo.py with --data_dir")
-        # A search that fails is not continued.
+        # A generator that raised an error cannot continue.
         search = self._searches.pop(correct, None) or self._search(correct)
         searched, example = next(search)
         self._searches[correct] = search
@@ -155,7 +152,7 @@ class DemoModel:
         return {**self.predict(example.image), "labels": example.labels}
 
     def _search(self, correct):
-        """Yields images searched since the last, and an `Example` or None."""
+        """Yields the number of images searched and an `Example`, or None."""
         searched = 0
         num_examples = self._trained.pipeline.spec.num_examples
         while searched < num_examples:

@@ -1,8 +1,8 @@
 """Serves the demo page to browsers on this machine.
 
 Nothing in a request is stored. Requests of other web pages in the same browser
-are refused. They have the other page's address in the header Origin or, if its
-name resolves to this machine (DNS rebinding), that name in the header Host.
+are refused: the header Origin has the address of the other page or, if its name
+resolves to this machine (DNS rebinding), the header Host has that name.
 """
 
 import asyncio
@@ -25,9 +25,10 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from common.errors import UserError, reading
-from demonstration.model import MAX_BODY_BYTES
 
 _PAGE = pathlib.Path(__file__).parent / "page"
+# Of a request, such as an image file.
+MAX_BODY_BYTES = 2**28
 # Seconds in which the body of a request must arrive.
 BODY_TIMEOUT = 60
 _HEADERS = {
@@ -80,7 +81,9 @@ def make_app(model, host="127.0.0.1"):
     async def guard(request, call_next):
         name, origin = map(request.headers.get, ("host", "origin"))
         if not _is_own(name, host):
-            reason = "open the page by its number, as in http://127.0.0.1:7860/"
+            reason = (
+                "open the page by IP address, such as http://127.0.0.1:7860/"
+            )
             response = _error(reason, 403)
         elif origin not in (None, f"http://{name}"):
             response = _error("other web pages must not use this server", 403)

@@ -13,7 +13,7 @@ from models.registry import MODELS, is_external
 from runs import runner
 
 # With --minutes the speed is measured over at least so many steps and seconds,
-# and at least a tenth of the time, as other programs disturb shorter ones.
+# and at least a tenth of the time, as shorter measurements are less exact.
 _MEASURED_STEPS, _MEASURED_SECONDS = 30, 15
 
 
@@ -42,7 +42,7 @@ class Settings:
 
 
 def compare(settings, config, lines=()):
-    """Does the runs that are missing, prints the table and draws pictures.
+    """Runs what is missing, prints the table and draws pictures.
 
     Args:
       settings: `Settings`.

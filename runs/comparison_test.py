@@ -1,10 +1,9 @@
 import json
 import re
-import signal
-import time
 
 import pytest
 
+import experiment
 from common.errors import UserError
 from config import Config
 from models.registry import MODELS
@@ -154,25 +153,29 @@ def test_the_page_shows_the_results(name):
 
 @pytest.mark.slow
 def test_an_interrupted_comparison_goes_on(tmp_path):
-    small = overrides("baseline")
-    arguments = (
-        *("compare.py", "--dataset=digits", "--eval_size=20", "--steps=1200"),
-        *("--models=baseline", "--points=4", f"--output_dir={tmp_path}"),
-        f"--settings=all --batch_size=4 --hparams_override={small}",
+    settings = {
+        "batch_size": 4,
+        "hparams_override": overrides("baseline"),
+        "eval_size": 20,
+        "save_step": 10,
+    }
+    folder = str(tmp_path / "baseline" / "0")
+    # As an interruption at step 15 leaves it.
+    config = Config(
+        model="baseline", summary_dir=folder, max_steps=15, **settings
     )
-    process = commands.start(*arguments)
-    while not (tmp_path / "baseline/0/train/model.ckpt-300").is_dir():
-        assert process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
-    code, _, errors = commands.finish(process)
-    assert code == 128 + signal.SIGTERM, errors
-    code, output, errors = commands.run(*arguments)
+    experiment.run(config)
+    code, output, errors = commands.run(
+        *("compare.py", "--dataset=digits", "--eval_size=20", "--steps=40"),
+        *("--models=baseline", "--points=4", f"--output_dir={tmp_path}"),
+        "--settings=all --batch_size=4 "
+        f"--hparams_override={settings['hparams_override']}",
+    )
     assert code == 0, errors
-    assert re.search(r"Resuming from .*model.ckpt-\d+", output)
+    assert re.search(r"Resuming from .*model.ckpt-15", output)
     content = json.loads((tmp_path / "comparison.json").read_text())
     run = content["models"]["baseline"]["runs"]["0"]
-    assert [p["step"] for p in run["points"]] == [300, 600, 900, 1200]
+    assert [p["step"] for p in run["points"]] == [10, 20, 30, 40]
     seconds = [point["seconds"] for point in run["points"]]
     assert seconds == sorted(seconds)
     assert 0 < seconds[0] < run["training_seconds"]

@@ -63,7 +63,7 @@ def replace_between(text, name, content):
 
 
 def plot_errors(draw, title, xlabel, ylabel="test error in %"):
-    """A PNG file of the lines that the function `draw` plots into the axes."""
+    """A PNG file of a plot of errors; `draw(axes)` adds its lines."""
     figure = Figure(figsize=(6.2, 3.4), layout="constrained")
     axes = figure.subplots()
     draw(axes)

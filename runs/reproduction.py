@@ -35,7 +35,7 @@ class Experiment:
     steps: int
     hparams: str  # --hparams_override
     flags: str  # other flags of experiment.py
-    members: int  # networks of a published ensemble, with the seeds from 0
+    members: int  # size of the published ensemble; its seeds are 0, 1, ..
     other_test: str  # a key of OTHER_TESTS, or ""
     other_published: str
     in_short: str  # whether the README shows it, yes or no

@@ -35,24 +35,23 @@ def run(config, temporary=False):
       Interrupted: after a signal.
     """
     signals = []
-    process = None
 
     def stop(number, frame):
         signals.append(number)
-        if process is not None and len(signals) == 1:
+        if len(signals) == 1:
             process.kill() if temporary else process.terminate()
 
     def end_with_parent():
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
     stdout = subprocess.DEVNULL if temporary else None
+    process = subprocess.Popen(
+        [*_COMMAND, *shlex.split(flags.command_line(config))],
+        stdout=subprocess.PIPE if config.format == "json" else stdout,
+        process_group=0,
+        preexec_fn=end_with_parent,
+    )
     with handling_signals(stop):
-        process = subprocess.Popen(
-            [*_COMMAND, *shlex.split(flags.command_line(config))],
-            stdout=subprocess.PIPE if config.format == "json" else stdout,
-            process_group=0,
-            preexec_fn=end_with_parent,
-        )
         output, _ = process.communicate()
     if signals:
         raise Interrupted("Stopped", signals[0])

@@ -158,7 +158,7 @@ class Checkpoint:
         if names and self.class_names:
             required["class_names"] = names
         if recorded.get("dataset") != config.dataset_name:
-            # Other data may have other classes, but not the same reordered.
+            # It may have other classes, but not the same in another order.
             if sorted(names) == sorted(recorded["class_names"]):
                 self._require(recorded, required)
             return

@@ -22,9 +22,9 @@ import tensorflow as tf
 from common.errors import UserError, reading
 from layers.convolution import KeptSpectra
 
-# Seconds without a sign of life after which a process counts as dead, and
-# that a process waits at its end for the others.
+# Seconds without a heartbeat after which a process counts as dead.
 _HEARTBEAT_TIMEOUT = 30
+# Seconds that a process waits at its end for the others.
 _SHUTDOWN_TIMEOUT = 60
 
 

@@ -185,7 +185,7 @@ def training_for_long(summary_dir):
 def test_a_killed_process_ends_the_other(tmp_path, killed):
     with training_for_long(tmp_path) as (processes, flags):
         processes[killed].kill()
-        processes[1 - killed].communicate(timeout=120)
+        commands.finish(processes[1 - killed])
         assert processes[1 - killed].returncode != 0
     step, path = checkpoint.find_all(tmp_path / "train")[-1]
     output = output_of(*start_two(*flags, f"--max_steps={step + 2}"))
@@ -197,7 +197,7 @@ def test_a_killed_process_ends_the_other(tmp_path, killed):
 def test_a_signal_to_one_process_stops_both(tmp_path):
     with training_for_long(tmp_path) as (processes, _):
         processes[1].send_signal(signal.SIGTERM)
-        errors = [p.communicate(timeout=120)[1] for p in processes]
+        errors = [commands.finish(process)[2] for process in processes]
     assert [p.returncode for p in processes] == [128 + signal.SIGTERM] * 2
     saved = re.findall(r"Stopped at step \d+, saved (\S+)", "".join(errors))
     assert len(saved) == 2

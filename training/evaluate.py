@@ -108,8 +108,8 @@ class Evaluator:
 
     def _predict(self, pipeline):
         """Labels, logits and losses of all examples."""
-        count = self._strategy.count
-        batch_size = -(-EVAL_BATCH_SIZE // count) * count
+        devices = self._strategy.count
+        batch_size = -(-EVAL_BATCH_SIZE // devices) * devices
         predict_batch = self._begin()
         parts = []
         with tqdm(
@@ -156,7 +156,7 @@ def evaluate_checkpoints(config, strategy):
     with Results(config, strategy) as results:
         for path, member in zip(paths, members, strict=True):
             predictions.append(evaluator.predict(member))
-            # Lengths of capsules have one scale, logits of others have not.
+            # Lengths of capsules have the same scale, other logits do not.
             scale = evaluator.model.has_class_capsules or evaluator.model.name
             kinds.add((predictions[-1].pipeline, scale))
             if len(kinds) > 1:
@@ -213,7 +213,8 @@ def evaluate_continuously(config, strategy):
       UserError: if there is no checkpoint.
     """
     directory = pathlib.Path(config.summary_dir) / "train"
-    seen, last, last_time = set(), None, time.monotonic()
+    seen, last = set(), None
+    last_time = stop_time = time.monotonic()
     with evaluations(config, strategy) as evaluate:
         while True:
             is_running = is_training(directory)
@@ -234,10 +235,14 @@ def evaluate_continuously(config, strategy):
                     # --keep may have removed it.
                     print(f"Warning: {error}; not evaluated", flush=True)
             is_done = last and last.step == last.training["max_steps"]
-            timeout = config.eval_timeout
-            if not is_running:
-                timeout = min(_START_TIMEOUT, timeout)
-            left = last_time + timeout - time.monotonic()
+            now = time.monotonic()
+            left = last_time + config.eval_timeout - now
+            if is_running:
+                stop_time = None
+            else:
+                stop_time = stop_time or now
+                since = max(last_time, stop_time)
+                left = min(left, since + _START_TIMEOUT - now)
             if left <= 0 or (is_done and not is_running):
                 break
             time.sleep(min(config.eval_interval if is_running else 1, left))

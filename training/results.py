@@ -122,7 +122,7 @@ class Results(contextlib.ExitStack):
         drawn = {
             "confusion_matrix": _confusion_matrix(predictions, title),
             "wrong_predictions": pictures.wrong_predictions_png(
-                predictions, predictions.wrong, title
+                predictions, title
             ),
         }
         for tag, png in drawn.items():
@@ -132,8 +132,8 @@ class Results(contextlib.ExitStack):
             return
         if opened.architecture is not None:
             self._writer.hparams(opened)
-        curves = pictures.learning_curve_png(self._config.summary_dir)
         summary_dir = pathlib.Path(self._config.summary_dir)
+        curves = pictures.learning_curve_png(summary_dir)
         write_file(summary_dir / "learning_curve.png", curves)
 
 

@@ -1,7 +1,7 @@
 """Right and wrong predictions.
 
-A prediction is the `num_targets` classes with the largest logits; of equal
-logits the lower class counts. Logits that are not finite predict nothing.
+A prediction is the `num_targets` classes with the largest logits; ties go to
+the lower class. Logits that are not finite predict nothing.
 """
 
 import dataclasses

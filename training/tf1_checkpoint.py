@@ -16,8 +16,6 @@ import dataclasses
 import pathlib
 import types
 
-from absl import flags as absl_flags
-
 from common import flags, load_backend
 from common.errors import UserError, reading
 from common.flags import field
@@ -190,8 +188,7 @@ def main(arguments):
     if len(arguments) != 2:
         raise UserError("name a TF1 checkpoint and an output folder")
     load_backend()
-    network = flags.settings_of(Network, absl_flags.FLAGS)
-    print(convert(*arguments, network))
+    print(convert(*arguments, flags.settings_of(Network)))
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ class Training(keras.callbacks.Callback):
     Attributes:
       start: int, steps done before this run.
       step: int, steps done.
-      seconds: float, training time, that of earlier runs too, without
+      seconds: float, training time including earlier runs; without
         checkpoints, evaluations and the first step of a run, which compiles.
       images_per_second: float, in this run, or None before it has steps.
     """
@@ -146,7 +146,7 @@ class Training(keras.callbacks.Callback):
                 self._initialize(model)
         self.start = self.step
         if self._is_evaluated() and self._latest and not self._is_last():
-            self._evaluate(self.path)  # in case that this was interrupted
+            self._evaluate(self.path)  # it may have been interrupted
         if not self._is_last():
             batches = self.pipeline.training_batches(
                 config.batch_size, config.seed, self.start, config.max_steps
@@ -270,7 +270,7 @@ class Training(keras.callbacks.Callback):
         is_saved = is_last or is_evaluated or self.step % config.save_step == 0
         if not config.allow_nonfinite:
             self._require_finite(logs, is_saved)
-        now = time.monotonic()  # reading the loss waits for the device
+        now = time.monotonic()  # the device is done: the loss was read
         if self.step == self.start + 1 and not self._is_last():
             self._restart_clock()
         else:

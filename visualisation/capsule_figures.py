@@ -183,7 +183,7 @@ def mean_entropy(couplings):
     and 0 where all of it goes to one.
 
     Takes [iterations, ..., classes] and returns float64 [iterations], in nats.
-    What is missing to a sum of 1 counts as one more class (leaky routing).
+    If couplings sum to less than 1 (leaky routing), the rest is another class.
     """
     shares = couplings.astype("float64")
     leak = np.maximum(1 - shares.sum(axis=-1), 0)

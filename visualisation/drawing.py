@@ -7,15 +7,16 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-_STYLE = {
-    "axes.titlesize": 8,
-    "figure.dpi": 200,
-    "figure.titlesize": 10,
-    "font.size": 8,
-    "savefig.bbox": "tight",
-    "text.parse_math": False,  # class names may contain a $
-}
-matplotlib.rcParams.update(_STYLE)
+matplotlib.rcParams.update(
+    {
+        "axes.titlesize": 8,
+        "figure.dpi": 200,
+        "figure.titlesize": 10,
+        "font.size": 8,
+        "savefig.bbox": "tight",
+        "text.parse_math": False,  # class names may contain a $
+    }
+)
 _CELL_INCHES = 0.62
 _CHARACTER_INCHES = 0.065  # of text at 8 points
 _LINE_INCHES = 0.15

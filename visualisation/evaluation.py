@@ -1,7 +1,6 @@
 """What evaluations draw: errors of a network and the learning curve."""
 
 import itertools
-import pathlib
 
 import numpy as np
 from matplotlib.colors import PowerNorm
@@ -53,11 +52,9 @@ def confusion_matrix_png(matrix, names, title):
     return png(figure)
 
 
-def wrong_predictions_png(predictions, wrong, title):
-    """A PNG file of the first wrongly predicted images; None without any.
-
-    `wrong` are the ascending indices of the wrong examples.
-    """
+def wrong_predictions_png(predictions, title):
+    """A PNG file of the first wrongly predicted images; None without any."""
+    wrong = predictions.wrong
     if not len(wrong):
         return None
     shown = wrong[:_NUM_IMAGES]
@@ -90,7 +87,6 @@ def verdict(predictions, number):
 
 def learning_curve_png(summary_dir):
     """A PNG file of loss and accuracy by step, from files `curve.csv`."""
-    summary_dir = pathlib.Path(summary_dir)
     figure = Figure(figsize=(8, 3.2), layout="constrained")
     figure.suptitle(summary_dir.resolve().name)
     both = figure.subplots(1, 2)
@@ -102,6 +98,8 @@ def learning_curve_png(summary_dir):
             lines = path.read_text().splitlines()[1:]
             # A running training may have written half of the last line.
             rows = [line for line in lines if line.count(",") == 2]
+            if not rows:
+                continue
             steps, *values = np.genfromtxt(rows, delimiter=",", ndmin=2).T
         for axes, numbers in zip(both, values, strict=True):
             marker = "" if part == "train" else "o"

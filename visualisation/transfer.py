@@ -10,7 +10,7 @@ from scipy import stats
 from visualisation.drawing import image_grid, png
 from visualisation.evaluation import images_at, verdict
 
-# The bars: images, and a count of `training.scores.Score`.
+# Label of each bar: its images, and a count of `training.scores.Score`.
 MEASURES = {
     "one object": ("single", "correct"),
     "both of two": ("pairs", "correct"),
@@ -65,8 +65,8 @@ def confidence_interval(right, total):
     """Ends of the 95% confidence interval of an accuracy.
 
     `right` are the correct predictions of each run of `total`. Wilson's for
-    one run; Student's for the mean of several, as runs differ by more than
-    chance in the images.
+    one run; Student's for the mean of several, as runs vary by more than the
+    choice of the images explains.
     """
     if len(right) == 1:
         return stats.binomtest(*right, total).proportion_ci(method="wilson")

@@ -133,10 +133,6 @@ function startDrawing() {
 function predictFile(file) {
   if (!file) return;
   ask("predict", async () => {
-    if (file.size > network.max_bytes) {
-      const most = network.max_bytes.toLocaleString("en");
-      throw new Error(`${file.name} has more than ${most} bytes`);
-    }
     const invert = $("invert").checked;
     const asked = new URLSearchParams({ name: file.name, invert });
     const found = await post(`file?${asked}`, file);

@@ -31,7 +31,7 @@ def generate(dataset, data_dir, split, output_dir, copies, seed):
     path = pathlib.Path(output_dir) / file_name(split)
     refuse_existing(path)
     data = read_digits(dataset, split, data_dir)
-    remove_partial(make_folder(output_dir))
+    remove_partial(make_folder(output_dir), path.name)
     transformed = transform(data, copies, seed)
     write_file(path, transformed)
     print(f"{path}: {len(transformed)} images")

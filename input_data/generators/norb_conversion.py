@@ -46,8 +46,8 @@ def convert(data_dir, output_dir, novel=None):
     for folder, training, is_familiar in outputs:
         meta = data[training][-1]
         chosen = np.isin(meta[:, column], familiar_values) == is_familiar
-        remove_partial(make_folder(folder))
         path = folder / file_name(training)
+        remove_partial(make_folder(folder), path.name)
         arrays = (array[chosen] for array in data[training])
         write_records(path, map(_encode, *arrays))
         print(f"{path}: {chosen.sum()} records")

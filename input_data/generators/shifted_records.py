@@ -87,7 +87,8 @@ def prepare(job):
         total = num_images * (2 * job.shift + 1) ** 2
         names = mnist.single_names(split, job.shift)[:1]
     folder = make_folder(job.data_dir)
-    remove_partial(folder)
+    for name in names:
+        remove_partial(folder, name)
     ends = [number * total // len(names) for number in range(len(names) + 1)]
     paths = [folder / name for name in names]
     shards = list(zip(paths, ends, ends[1:], strict=False))

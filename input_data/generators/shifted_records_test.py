@@ -148,7 +148,7 @@ def test_workers_end_with_the_command(tmp_path, number):
             time.sleep(0.01)
         process.send_signal(number)
         # The output ends with the last process that has it open.
-        process.communicate(timeout=30)
+        process.communicate(timeout=400)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -170,8 +170,9 @@ class Checkpoint:
         required |= spec.split_fingerprints
         # A split found by hashing must not become a split by folders.
         purposes = ("test", "validation") if config.validate else ("test",)
-        hashed = {f"divided_for_{purpose}" for purpose in purposes}
-        required = dict.fromkeys(hashed & recorded.keys()) | required
+        for hashed in (f"divided_for_{purpose}" for purpose in purposes):
+            if hashed in recorded:
+                required.setdefault(hashed, None)
         self._require(recorded, required)
 
     def _require(self, recorded, required):

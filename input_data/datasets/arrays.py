@@ -55,6 +55,8 @@ def read_arrays(data_dir, training):
             lines = names_path.read_text("utf-8-sig").rstrip().splitlines()
         names = tuple(map(str.strip, lines))
         num_classes = len(names)
+        if len(set(names)) < num_classes:
+            raise UserError(f"{names_path} has the same name twice")
     else:
         num_classes = 1 + max(
             int(_read_labels(folder, part).max(initial=0))

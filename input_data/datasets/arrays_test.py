@@ -105,3 +105,10 @@ def test_unsuitable_arrays_are_named(tmp_path, changed):
     (tmp_path / "class_names.txt").write_text("only one\n")
     with pytest.raises(UserError, match="_train.npy"):
         load(tmp_path, Split.TRAIN)
+
+
+def test_classes_need_different_names(tmp_path):
+    write(tmp_path)
+    (tmp_path / "class_names.txt").write_text("a\nb\nc\na\n")
+    with pytest.raises(UserError, match=r"class_names\.txt"):
+        load(tmp_path, Split.TRAIN)

@@ -242,6 +242,18 @@ def test_layers_are_saved_under_mixed_precision(
         np.testing.assert_array_equal(ours, theirs)
 
 
+@all_layers
+def test_frozen_layers_are_wholly_frozen(layer, shapes):
+    frozen = type(layer).from_config(layer.get_config())
+    frozen.trainable = False
+    loaded = type(layer).from_config(frozen.get_config())
+    for each in (layer, loaded):
+        call(each, batch(shapes))
+    assert not loaded.trainable_weights
+    loaded.trainable = True
+    assert len(loaded.trainable_weights) == len(layer.trainable_weights)
+
+
 @pytest.fixture
 def floatx_float64():
     keras.config.set_floatx("float64")

@@ -165,6 +165,7 @@ class ConvReconstruction(Layer):
                 keras.layers.ReLU(**dtype),
             ]
         )
+        self.network.trainable = self.trainable
 
     def build(self, capsules_shape, labels_shape=None):
         self.network.build((None, capsules_shape[-1]))

@@ -20,7 +20,7 @@ import functools
 from keras import ops
 
 from .routing import softmax
-from .utils import Tensor, is_on_cpu, largest
+from .utils import Tensor, is_on_cpu, largest, require_shape
 
 POSE_SIZE = 4
 POSE_ENTRIES = POSE_SIZE**2
@@ -133,6 +133,7 @@ def _route_formed(votes, activations, beta_u, beta_a, options):
             '`normalise` must be "parents" or "types" for votes without '
             "positions. Received: 'positions'"
         )
+    require_shape("activations", activations, votes.shape[:-2])
     children, types, entries = votes.shape[-3:]
     votes = ops.reshape(
         ops.cast(votes, "float32"), (-1, children, types, entries)

@@ -73,6 +73,8 @@ def test_routing_takes_any_leading_axes():
             rtol=1e-5,
             atol=1e-6,
         )
+    with pytest.raises(ValueError, match="`activations` must have the shape"):
+        layers.em_routing(votes, activations[0], BETA_U, BETA_A)
 
 
 @pytest.mark.parametrize("min_variance", [5e-4, 1e-9])

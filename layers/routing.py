@@ -17,7 +17,7 @@ from typing import Literal
 import keras
 from keras import ops
 
-from .utils import EPSILON, Tensor, largest
+from .utils import EPSILON, Tensor, largest, require_shape
 from .votes import FormedVotes, Votes
 
 
@@ -242,7 +242,9 @@ def dynamic_routing(
     Returns:
       Tensor [..., O, A] of the dtype of `votes`.
     """
-    return route(FormedVotes(votes), biases, num_routing, RoutingRule(leaky))
+    votes = FormedVotes(votes)
+    require_shape("biases", biases, votes.outputs)
+    return route(votes, biases, num_routing, RoutingRule(leaky))
 
 
 def routing_couplings(
@@ -250,4 +252,5 @@ def routing_couplings(
 ) -> Tensor:
     """Couplings of `dynamic_routing`: float32 [num_routing, ..., I, O]."""
     votes = FormedVotes(votes)
+    require_shape("biases", biases, votes.outputs)
     return couplings_of(votes, biases, num_routing, RoutingRule(leaky))

@@ -45,6 +45,17 @@ def test_routing_equals_loops(num_routing, leaky):
     np.testing.assert_allclose(to_numpy(ours), couplings[:, 0], atol=1e-5)
 
 
+def test_integer_votes_and_wrong_biases():
+    votes = np.arange(30).reshape(5, 2, 3)
+    biases = np.zeros((2, 3), "float32")
+    ours = layers.dynamic_routing(votes, biases)
+    expected = layers.dynamic_routing(votes.astype("float32"), biases)
+    np.testing.assert_array_equal(to_numpy(ours), to_numpy(expected))
+    for function in (layers.dynamic_routing, layers.routing_couplings):
+        with pytest.raises(ValueError, match="`biases` must have the shape"):
+            function(votes, biases[0])
+
+
 def test_many_bfloat16_votes_are_summed_in_float32():
     # In bfloat16 256 + 1 is 256.
     votes = FormedVotes(ops.ones((1, 1153, 1, 1), "bfloat16"))

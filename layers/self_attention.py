@@ -11,7 +11,7 @@ https://arxiv.org/abs/2101.12491.
 import math
 
 import keras
-from keras import ops
+from keras import backend, ops
 
 from .utils import EPSILON, Layer, Tensor, is_exporting, mask_out, slice_axis
 
@@ -53,7 +53,8 @@ def self_attention_routing(votes: Tensor, biases: Tensor) -> Tensor:
     couplings = self_attention(votes) + ops.cast(biases, "float32")
     u = ops.cast(votes, "float32")
     routed = ops.sum(ops.expand_dims(couplings, -1) * u, axis=2)
-    return ops.cast(exponential_squash(routed), votes.dtype)
+    dtype = backend.result_type(votes.dtype, float)
+    return ops.cast(exponential_squash(routed), dtype)
 
 
 @keras.saving.register_keras_serializable(package="capsules")

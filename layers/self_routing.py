@@ -77,7 +77,9 @@ class SelfRoutingCapsules(PoseLayer, WindowLayer):
                 keras.initializers.RandomUniform(-limit, limit),
                 name="pose_weights",
             )
-            self.norm = batch_normalization("norm", dtype="float32")
+            self.norm = batch_normalization(
+                "norm", dtype="float32", trainable=self.trainable
+            )
             self.norm.build((None, outputs * self.num_atoms))
 
     def _route(self, inputs):

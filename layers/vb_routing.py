@@ -66,7 +66,7 @@ class _Normalized:
     """Mixin: batch normalization of poses and of logits of activations."""
 
     def _build_normalizations(self, input_shape, **options):
-        options["dtype"] = "float32"
+        options |= {"dtype": "float32", "trainable": self.trainable}
         poses_shape, shape = self.compute_output_shape(input_shape)
         self.of_poses = batch_normalization("of_poses", -2, **options)
         self.of_poses.build(poses_shape)

@@ -28,7 +28,8 @@ class FormedVotes:
 
     def __init__(self, votes: Tensor):
         self.outputs = tuple(votes.shape[-2:])
-        self.dtype = votes.dtype
+        self.dtype = backend.result_type(votes.dtype, float)
+        votes = ops.cast(votes, self.dtype)
         self._votes = ops.swapaxes(votes, -3, -2)  # [..., O, I, A]
 
     def sum(self):

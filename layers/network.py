@@ -25,7 +25,7 @@ class CapsuleStack:
     """The layers from images to class capsules: figure 1 of the paper.
 
     A 9x9 convolution with relu; 9x9 primary capsules with stride 2 and one
-    routing iteration; one class capsule per class. It is no layer itself: a
+    routing iteration; one class capsule per class. It is not a layer: a
     subclass of `keras.Model` needs its layers as attributes, too.
 
     Args:

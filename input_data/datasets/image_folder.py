@@ -85,8 +85,8 @@ def divide(files, seed, purpose):
     The hash of its name decides for each file, whatever other files there are.
     Names that differ only in their Unicode normal form have one hash.
     A part that would have no file of a class gets the one whose hash is nearest
-    to the bound. The digest is a hash of the names of the files
-    that moved: if it is equal, every file is in the same part as before.
+    to the bound. The digest is a hash of the names of the files that moved: if
+    it is equal, every file is in the same part as before.
 
     Takes a list of (path, class); returns lists of those that stay and of
     those held out, and the digest. `purpose` is part of the hashed text.

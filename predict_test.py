@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import subprocess
 import sys
@@ -155,6 +156,19 @@ def test_the_pretrained_network_is_the_default(capsys):
     for name, values in layers.pretrained("mnist")(images).items():
         np.testing.assert_allclose(network(images)[name], values, atol=1e-6)
     assert opened.training["dataset"] == "mnist"
+
+
+def test_an_export_needs_no_images(tmp_path):
+    architecture = dataclasses.replace(
+        ARCHITECTURE, shape=ImageShape(16, 16, 4, 3)
+    )
+    model = untrained.compiled(architecture, seed=4)
+    path = untrained.save(tmp_path, model, architecture)
+    code, output, errors = run(
+        f"--checkpoint={path}", f"--export={tmp_path / 'network.keras'}"
+    )
+    assert (code, output) == (0, ""), errors
+    assert (tmp_path / "network.keras").exists()
 
 
 def test_an_export_as_float16(network, tmp_path, monkeypatch):

@@ -11,7 +11,12 @@ from common.errors import (
     exit_on_user_error,
     reading,
 )
-from common.files import atomic_write, make_folder, write_file
+from common.files import (
+    atomic_write,
+    make_folder,
+    remove_partial,
+    write_file,
+)
 from common.flags import field
 
 
@@ -101,6 +106,13 @@ def test_how_a_command_ends(capsys):
     with pytest.raises(SystemExit) as stop, exit_on_user_error("x.py"):
         raise KeyboardInterrupt
     assert stop.value.code == 128 + signal.SIGINT
+
+
+def test_partial_files_of_other_jobs_stay(tmp_path):
+    for name in (".a.txt.1.partial", ".b.txt.2.partial"):
+        (tmp_path / name).mkdir()
+    remove_partial(tmp_path, "a.txt")
+    assert [p.name for p in tmp_path.iterdir()] == [".b.txt.2.partial"]
 
 
 def test_files_appear_complete(tmp_path):

@@ -190,7 +190,7 @@ class Classifier(keras.Model):
 
     def example_losses(self, x, y, outputs):
         """Classification loss [B] and reconstruction loss [B] or None."""
-        # Of the batch: JAX would trace `optimizer.iterations` as a constant.
+        # From the batch: JAX would trace `optimizer.iterations` as a constant.
         step = x.get(keys.STEP)
         cost = self.classification_loss(y[keys.LOGITS], outputs, step)
         if self.decoder is None:

@@ -36,7 +36,7 @@ def make_schedule(hparams, max_steps=None, **options):
 
     Exponential is max(1e-6, learning_rate * decay_rate^(step / decay_steps)),
     as in the reference; it has `options` of `FlooredExponentialDecay`. Cosine
-    and linear reach 0 at `max_steps`.
+    and linear need `max_steps`, where they reach 0.
     """
     if hparams.schedule == "exponential":
         return FlooredExponentialDecay(

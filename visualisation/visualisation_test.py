@@ -187,8 +187,11 @@ def test_grids_and_colors():
     assert drawing.truncate("a" * 20) == "a" * 13 + "…"
 
 
-def test_pictures_of_evaluations(run):
+def test_pictures_of_evaluations(run, tmp_path):
     folder, _ = run
+    (tmp_path / "test").mkdir()  # a file that another process has begun
+    (tmp_path / "test" / "curve.csv").write_text("step,loss,accuracy\n")
+    assert min(size_of(evaluation.learning_curve_png(tmp_path))) > 50
     assert evaluation.confusion_matrix_png(np.eye(101), ["a"] * 101, "") is None
     png = evaluation.confusion_matrix_png(np.eye(3), ["a", "b", "c"], "title")
     assert min(size_of(png)) > 50

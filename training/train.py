@@ -305,8 +305,9 @@ class Training(keras.callbacks.Callback):
 
     def _require_finite(self, logs, is_saved):
         # The loss is that of the weights before the step.
-        model, values = self.model, [logs["loss"]]
-        if is_saved:
+        values = [logs["loss"]]
+        if is_saved:  # on JAX `self.model` copies all weights
+            model = self.model
             values += [*model.variables, *model.optimizer.variables]
         to_numpy = keras.ops.convert_to_numpy
         if not all(np.isfinite(to_numpy(value)).all() for value in values):

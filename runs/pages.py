@@ -245,7 +245,7 @@ def _steps(runs):
 def _machine(run):
     machine = run["machine"]
     place = (
-        f"{machine['cores']} cores of {machine['device']}, {machine['backend']}"
+        f"{machine['device']}, {machine['cores']} cores, {machine['backend']}"
     )
     return f"{place}, {_policy(run)}"
 

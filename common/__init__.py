@@ -11,6 +11,8 @@ from common.errors import reading
 def load_backend():
     """Imports Keras before anything that imports TensorFlow.
 
+    Models are channels-last, whatever ~/.keras/keras.json says.
+
     Raises:
       UserError: if the chosen backend is not installed.
     """
@@ -20,7 +22,8 @@ def load_backend():
     # training step there.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     with reading("the backend of Keras"):
-        importlib.import_module("keras")
+        keras = importlib.import_module("keras")
+    keras.config.set_image_data_format("channels_last")
 
 
 def commit():

@@ -105,14 +105,6 @@ def flag_specs(settings_class):
     }
 
 
-def require_allowed(settings):
-    """Raises UserError for the first value that is out of range."""
-    for name, (_, _, spec) in flag_specs(settings).items():
-        value = getattr(settings, name)
-        if not spec.allows(value):
-            raise UserError(f"{name}={value} must be {spec.allowed}")
-
-
 def require_known(kind, name, names):
     """Raises UserError for a name that is not among `names`."""
     if name not in names:

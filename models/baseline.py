@@ -45,7 +45,6 @@ class BaselineModel(Classifier):
                 KERNEL_SIZE,
                 padding=hparams.padding.lower(),
                 activation="relu",
-                data_format="channels_last",
                 name=name,
                 **reference_initializers(stddev=0.05),
             )
@@ -54,10 +53,8 @@ class BaselineModel(Classifier):
                 ("conv2", hparams.second_channels),
             )
         ]
-        self.pool = keras.layers.MaxPooling2D(
-            POOL_SIZE, padding="same", data_format="channels_last"
-        )
-        self.flatten = keras.layers.Flatten(data_format="channels_last")
+        self.pool = keras.layers.MaxPooling2D(POOL_SIZE, padding="same")
+        self.flatten = keras.layers.Flatten()
         self.fc1 = keras.layers.Dense(
             hparams.dense_units, "relu", name="fc1", **reference_initializers()
         )

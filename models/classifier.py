@@ -46,7 +46,6 @@ def convolution_block(
         strides,
         padding.lower(),
         use_bias=False,
-        data_format="channels_last",
         kernel_initializer="he_uniform",
         name="convolution",
     )
@@ -88,6 +87,7 @@ class Classifier(keras.Model):
       compile_with_xla: bool, whether TensorFlow compiles steps by XLA on CPUs
         too: faster for many small operations.
       adam_epsilon: float, epsilon of Adam.
+      schedule_options: dict, options of `optimizer.make_schedule`.
 
     Args:
       shape: `features.ImageShape`.
@@ -100,6 +100,7 @@ class Classifier(keras.Model):
     has_class_capsules = False
     compile_with_xla = False
     adam_epsilon = 1e-8
+    schedule_options: typing.ClassVar = {}
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(**kwargs)
@@ -155,17 +156,14 @@ class Classifier(keras.Model):
         logits = layers.lengths(capsules)
         outputs = {keys.LOGITS: logits, keys.CAPSULES: capsules}
         if self.decoder is not None:
-            labels = self._labels(x, logits)
+            names = keys.LABEL_BY_TARGET[: self.num_targets]
+            labels = [x.get(name) for name in names]
+            if any(label is None for label in labels):
+                longest = ops.argsort(-logits, axis=-1)
+                labels = [longest[:, n] for n in range(self.num_targets)]
             for name, label in zip(keys.RECONS_BY_TARGET, labels, strict=False):
                 outputs[name] = self.decoder(capsules, label)
         return outputs
-
-    def _labels(self, x, logits):
-        names = keys.LABEL_BY_TARGET[: self.num_targets]
-        if all(x.get(name) is not None for name in names):
-            return [x[name] for name in names]
-        longest = ops.argsort(-logits, axis=-1)
-        return [longest[:, target] for target in range(self.num_targets)]
 
     def classification_loss(self, labels, outputs, step):
         """The loss [B] without reconstruction.
@@ -229,7 +227,8 @@ class Classifier(keras.Model):
     @classmethod
     def make_schedule(cls, hparams, max_steps=None):
         """The learning rate by step, see `optimizer.make_schedule`."""
-        return optimizer.make_schedule(hparams, max_steps)
+        options = cls.schedule_options
+        return optimizer.make_schedule(hparams, max_steps, **options)
 
     @classmethod
     def make_optimizer(cls, hparams, max_steps=None):

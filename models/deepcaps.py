@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import ClassVar
 
 import keras
 from keras import ops
@@ -11,7 +12,6 @@ from common.flags import field
 from input_data import features as keys
 from layers.deepcaps import COUPLING_AXES, SQUASH_AXES
 from layers.utils import is_mirrored
-from models import optimizer
 from models.classifier import Classifier, Routing, on_grid
 from models.hparams import DecoderHParams, size
 
@@ -65,17 +65,13 @@ class DeepCapsModel(Classifier):
     HParams = HParams
     has_class_capsules = True
     adam_epsilon = 1e-7  # the default of Keras, which the authors use
+    schedule_options: ClassVar = {"staircase": True}
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)
         types, class_atoms = hparams.types, hparams.class_atoms
         self.conv1 = layers.Conv2D(
-            4 * types,
-            3,
-            padding="same",
-            activation="relu",
-            data_format="channels_last",
-            name="conv1",
+            4 * types, 3, padding="same", activation="relu", name="conv1"
         )
         self.norm = keras.layers.BatchNormalization(
             synchronized=is_mirrored(), name="norm"
@@ -153,10 +149,6 @@ class DeepCapsModel(Classifier):
         """`remake_weight` * mean squared error."""
         loss = super().reconstruction_loss(images, reconstructions)
         return loss / math.prod(images.shape[1:])
-
-    @classmethod
-    def make_schedule(cls, hparams, max_steps=None):
-        return optimizer.make_schedule(hparams, max_steps, staircase=True)
 
     @classmethod
     def receptive_field(cls, hparams):

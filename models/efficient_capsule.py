@@ -7,6 +7,7 @@ https://arxiv.org/abs/2101.12491, and the authors' code.
 
 import dataclasses
 import math
+from typing import ClassVar
 
 import keras
 
@@ -14,7 +15,6 @@ import layers
 from common.flags import field
 from input_data import features as keys
 from layers.utils import is_mirrored
-from models import optimizer
 from models.classifier import Classifier, Routing
 from models.hparams import DecoderHParams, size
 
@@ -82,6 +82,7 @@ class EfficientCapsuleModel(Classifier):
     has_class_capsules = True
     # The default of Keras, which the authors use.
     adam_epsilon = 1e-7
+    schedule_options: ClassVar = {"smallest": 5e-5, "staircase": True}
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)
@@ -97,7 +98,6 @@ class EfficientCapsuleModel(Classifier):
                 strides=strides[i],
                 activation="relu" if is_batch else keras.layers.LeakyReLU(0.3),
                 kernel_initializer="he_normal",
-                data_format="channels_last",
                 name=f"conv{i + 1}",
             )
             for i in range(4)
@@ -151,12 +151,6 @@ class EfficientCapsuleModel(Classifier):
         """784 * `remake_weight` (the authors' 0.392) * mean squared error."""
         scale = 28 * 28 / math.prod(images.shape[1:])
         return scale * super().reconstruction_loss(images, reconstructions)
-
-    @classmethod
-    def make_schedule(cls, hparams, max_steps=None):
-        return optimizer.make_schedule(
-            hparams, max_steps, smallest=5e-5, staircase=True
-        )
 
     @classmethod
     def smallest_image(cls, hparams):

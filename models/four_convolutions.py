@@ -50,17 +50,11 @@ class FourConvolutions(Classifier):
         first, second = hparams.first_channels, hparams.second_channels
         self.convolutions = [
             keras.layers.Conv2D(
-                channels,
-                KERNEL_SIZE,
-                activation="relu",
-                data_format="channels_last",
-                name=f"conv{number}",
+                channels, KERNEL_SIZE, activation="relu", name=f"conv{number}"
             )
             for number, channels in enumerate((first, first, second, second), 1)
         ]
-        self.pool = keras.layers.AveragePooling2D(
-            POOL_SIZE, data_format="channels_last"
-        )
+        self.pool = keras.layers.AveragePooling2D(POOL_SIZE)
 
     @classmethod
     def receptive_field(cls, hparams):

@@ -4,13 +4,7 @@ import dataclasses
 from typing import ClassVar
 
 from common.errors import UserError
-from common.flags import (
-    field,
-    flag_specs,
-    parse_value,
-    require_allowed,
-    require_known,
-)
+from common.flags import field, flag_specs, parse_value, require_known
 from layers.losses import CLASSIFICATION_LOSSES, RECONSTRUCTION_WEIGHT
 from models.optimizer import OPTIMIZERS
 
@@ -50,7 +44,10 @@ class BaseHParams:
     )
 
     def __post_init__(self):
-        require_allowed(self)
+        for name, (_, _, spec) in flag_specs(self).items():
+            value = getattr(self, name)
+            if not spec.allows(value):
+                raise UserError(f"{name}={value} must be {spec.allowed}")
 
 
 # Fields that several models have.

@@ -48,7 +48,6 @@ class AttentionModel(Classifier):
             2,
             "same",
             activation="relu",
-            data_format="channels_last",
             kernel_initializer=uniform,
             bias_initializer=keras.initializers.RandomUniform(-limit, limit),
             name="conv1",

@@ -95,7 +95,6 @@ class HParams(MatrixHParams):
         "padding of the convolution; that of the capsules is VALID"
     )
     primary_types: int = size(32, "B, types of primary capsules")
-    routing: int = size(3, "iterations of EM routing")
     second_types: int = size(32, "D, types of the second routed capsules")
     weight_decay: float = weight_decay(2e-7)
 
@@ -203,7 +202,6 @@ class MatrixCapsuleModel(PoseModel):
             strides=CONV_STRIDES,
             padding=hparams.padding.lower(),
             activation="relu",
-            data_format="channels_last",
             kernel_initializer=TruncatedNormal(stddev=hparams.conv_stddev),
             name="conv1",
         )

@@ -42,7 +42,7 @@ class SelfRoutingModel(PoseModel):
         super().__init__(shape, num_targets, hparams, **kwargs)
         # The authors pad both sides by one; SAME with a stride of 2 pads only
         # after an even size.
-        self.pad = keras.layers.ZeroPadding2D(1, data_format="channels_last")
+        self.pad = keras.layers.ZeroPadding2D(1)
         self.convolutions = [
             convolution_block(n * hparams.channels, 3, strides, f"conv{i}")
             for i, (n, strides) in enumerate(CONVOLUTIONS, 1)

@@ -346,13 +346,8 @@ class ShardedDevices(OneDevice):
             )
 
         def predict(x, y):
-            weights = [
-                [variable.value for variable in variables]
-                for variables in (
-                    model.trainable_variables,
-                    model.non_trainable_variables,
-                )
-            ]
+            groups = model.trainable_variables, model.non_trainable_variables
+            weights = [[v.value for v in group] for group in groups]
             x, y = jax.tree.map(distribute, (x, y))
             # Every process gets the logits of all.
             return multihost_utils.process_allgather(

@@ -303,9 +303,10 @@ def test_evaluation_waits_after_a_training_has_stopped(done, monkeypatch):
     assert clock == 1060
 
 
-def test_evaluation_without_a_checkpoint(tmp_path):
+def test_evaluation_without_a_checkpoint(tmp_path, capsys):
     with pytest.raises(UserError, match=str(tmp_path)):
         experiment.run(evaluating(tmp_path))
+    assert capsys.readouterr().err.count(f"Waiting for {tmp_path}") == 1
 
 
 def labels_of(pipeline):

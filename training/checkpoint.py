@@ -231,8 +231,8 @@ def open_checkpoint(path, model=None):
     if not _NAME.fullmatch(path.name):
         found = find_all(path / "train") or find_all(path) or [(0, path)]
         _, path = found[-1]
-    if not path.exists():
-        raise DamagedError(f"{path} does not exist")
+    if not (path / JSON_FILE).exists():
+        raise DamagedError(f"{path} does not exist or is not a checkpoint")
     try:
         values = json.loads((path / JSON_FILE).read_text())
         json_digest = values.pop("sha256_of_this")

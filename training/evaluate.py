@@ -213,8 +213,8 @@ def evaluate_continuously(config, strategy):
       UserError: if there is no checkpoint.
     """
     directory = pathlib.Path(config.summary_dir) / "train"
-    seen, last = set(), None
-    last_time = stop_time = time.monotonic()
+    seen, last, stop_time = set(), None, None
+    last_time = time.monotonic()
     with evaluations(config, strategy) as evaluate:
         while True:
             is_running = is_training(directory)
@@ -240,6 +240,8 @@ def evaluate_continuously(config, strategy):
             if is_running:
                 stop_time = None
             else:
+                if not (stop_time or is_done):
+                    print(f"Waiting for {directory}", file=sys.stderr)
                 stop_time = stop_time or now
                 since = max(last_time, stop_time)
                 left = min(left, since + _START_TIMEOUT - now)

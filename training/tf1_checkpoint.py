@@ -49,7 +49,11 @@ class Tf1Checkpoint:
 
         self.path = pathlib.Path(path)
         with reading(path):
-            self._reader = tf.train.load_checkpoint(str(path))
+            try:
+                self._reader = tf.train.load_checkpoint(str(path))
+            except tf.errors.DataLossError as error:
+                message = f"{path} is damaged or is not a checkpoint"
+                raise UserError(message) from error
             self._shapes = self._reader.get_variable_to_shape_map()
             self.step = int(self._reader.get_tensor(STEP))
         self.has_slots = any(n.endswith(_SLOTS) for n in self._shapes)

@@ -243,3 +243,10 @@ def test_damaged_files_are_refused(tmp_path):
     data.write_bytes(data.read_bytes()[:1000])
     with pytest.raises(UserError, match="model.ckpt-7"):
         Tf1Checkpoint(prefix).load(architecture.build(), architecture)
+
+
+def test_another_file_is_refused(tmp_path):
+    path = tmp_path / "network.keras"
+    path.write_bytes(bytes(1000))
+    with pytest.raises(UserError, match="network.keras .* not a checkpoint"):
+        checkpoint.open_checkpoint(path)

@@ -61,9 +61,8 @@ def load(split, config):
     files = train if split.is_training else test
     if not files:
         folder = parts[part] if parts and not split.is_training else root
-        raise UserError(
-            f"{folder} needs a folder for each class, with two images or more"
-        )
+        least = "images" if parts else "two images or more"
+        raise UserError(f"{folder} needs a folder for each class, with {least}")
     # The first part of the files, with a small eval_size, has all classes.
     np.random.default_rng(0).shuffle(files)
     images = _read(root, files, config)
@@ -162,7 +161,7 @@ def _files(root, classes):
         if not paths:
             raise UserError(
                 f"{folder} has no images ({' '.join(_SUFFIXES)}) directly in "
-                "it; docs/data.md has the layouts of folders"
+                "it; a split needs folders train and test, see docs/data.md"
             )
         if len(paths) < len(visible):
             ignored = len(visible) - len(paths)

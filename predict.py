@@ -17,7 +17,6 @@ import sys
 
 import numpy as np
 from absl import flags as absl_flags
-from absl import logging
 from tqdm import tqdm
 
 from common import flags, load_backend
@@ -144,7 +143,6 @@ def main(arguments):
         raise UserError(
             f"--export={path} is not NAME.keras, NAME.npz or a folder"
         )
-    logging.set_verbosity(logging.WARNING)  # TensorFlow reports exports
     load_backend()
     # Imported here, so that --help does not wait for TensorFlow.
     from training import devices, inference

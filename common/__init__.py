@@ -1,9 +1,12 @@
 """Start-up of commands, and what all parts share: errors, files, flags."""
 
+import contextlib
 import importlib
 import os
 import pathlib
 import subprocess
+
+from absl import logging
 
 from common.errors import reading
 
@@ -16,14 +19,30 @@ def load_backend():
     Raises:
       UserError: if the chosen backend is not installed.
     """
-    # TensorFlow reports processor features and missing GPUs at start-up.
+    # TensorFlow reports processor features and missing GPUs, some already
+    # when it is imported, whatever the level; also exports.
+    logging.set_verbosity(logging.WARNING)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # Without AVX-512 TensorFlow disables oneDNN, which halves the time of a
     # training step there.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
-    with reading("the backend of Keras"):
+    with reading("the backend of Keras"), _stderr_closed():
         keras = importlib.import_module("keras")
+        importlib.import_module("tensorflow")
     keras.config.set_image_data_format("channels_last")
+
+
+@contextlib.contextmanager
+def _stderr_closed():
+    """Hides what this process, C++ code included, writes to stderr."""
+    stderr = os.dup(2)
+    with open(os.devnull, "w") as null:
+        os.dup2(null.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
 
 
 def commit():

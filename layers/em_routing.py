@@ -133,8 +133,11 @@ def _route_formed(votes, activations, beta_u, beta_a, options):
             '`normalise` must be "parents" or "types" for votes without '
             "positions. Received: 'positions'"
         )
-    require_shape("activations", activations, votes.shape[:-2])
     children, types, entries = votes.shape[-3:]
+    require_shape("votes", votes, (*votes.shape[:-1], 16))
+    require_shape("activations", activations, votes.shape[:-2])
+    require_shape("beta_u", beta_u, (types,))
+    require_shape("beta_a", beta_a, (types,))
     votes = ops.reshape(
         ops.cast(votes, "float32"), (-1, children, types, entries)
     )

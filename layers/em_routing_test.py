@@ -75,6 +75,10 @@ def test_routing_takes_any_leading_axes():
         )
     with pytest.raises(ValueError, match="`activations` must have the shape"):
         layers.em_routing(votes, activations[0], BETA_U, BETA_A)
+    with pytest.raises(ValueError, match="`beta_u` must have the shape"):
+        layers.em_routing(votes, activations, BETA_U[:1], BETA_A)
+    with pytest.raises(ValueError, match="`votes` must have the shape"):
+        layers.em_routing(votes[..., :9], activations, BETA_U, BETA_A)
 
 
 @pytest.mark.parametrize("min_variance", [5e-4, 1e-9])

@@ -308,6 +308,8 @@ class CapsuleNetwork(keras.Model):
         loss = super().compute_loss(x, y, lengths, sample_weight, training)
         if self.decoder is None:
             return loss
+        if len(y.shape) == 3:  # [B, O, 1], which Keras' loss accepts
+            y = ops.squeeze(y, -1)
         is_sparse = len(y.shape) == 1 or y.shape[-1] != lengths.shape[-1]
         labels = ops.reshape(y, (-1,)) if is_sparse else ops.argmax(y, axis=-1)
         reconstructions = self.decoder(y_pred["capsules"], labels)

@@ -182,6 +182,7 @@ SPARSE, DENSE = "sparse_categorical_crossentropy", "categorical_crossentropy"
     [
         ({"lengths": DENSE}, DENSE, GRAY[..., 0], {"lengths": ONE_HOT}),
         (SPARSE, DENSE, GRAY, (LABELS[:, None],)),
+        (DENSE, DENSE, GRAY, ONE_HOT[..., None]),
     ],
 )
 def test_images_and_labels_may_have_other_forms(

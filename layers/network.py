@@ -335,15 +335,9 @@ class CapsuleNetwork(keras.Model):
     @classmethod
     def from_config(cls, config):
         config = dict(config)
-        # Older files have one flag for each weight.
-        trainable = config.pop("trainable", None)
         if "_graph" in config:
             config["_graph"] = keras.Model.from_config(config["_graph"])
-        network = cls(**config)
-        if trainable is not None:
-            for weight, value in zip(network.weights, trainable, strict=True):
-                weight.trainable = value
-        return network
+        return cls(**config)
 
 
 def _of_lengths(argument):

@@ -206,7 +206,7 @@ class Config(DataConfig):
     eval_all: bool = field(
         False,
         "With --train=false and no running training: evaluate every "
-        "checkpoint instead of the newest.",
+        "checkpoint; pictures are drawn of the newest.",
     )
     eval_every: int | None = _count(
         None,

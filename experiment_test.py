@@ -271,8 +271,12 @@ def test_continuous_evaluation(done, capsys):
     with sole_trainer(done / "train"):
         experiment.run(evaluating(done, eval_size=9))
     assert reported_steps(capsys.readouterr().out) == ["2", "4", "6"]
-    experiment.run(evaluating(done, eval_size=9, eval_all=True))
+    config = evaluating(done, eval_size=9, eval_all=True)
+    experiment.run(config)
     assert reported_steps(capsys.readouterr().out) == ["2", "4", "6"]
+    experiment.run(dataclasses.replace(config, format="json"))
+    names = [path.name for path in (done / "test").glob("*.png")]
+    assert names == ["model.ckpt-6.confusion_matrix.png"]
     tags = scalars(done / "test")
     for step in (2, 4, 6):
         wrong = tags["wrong_prediction"][step]

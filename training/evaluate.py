@@ -191,10 +191,11 @@ def evaluations(config, strategy):
     evaluator = Evaluator(config, strategy)
     with Results(config, strategy) as results:
 
-        def evaluate(path):
+        def evaluate(path, draws=True):
             opened = checkpoint.open_checkpoint(path, config.model)
             predictions = evaluator.predict(opened)
-            results.report(f"{path}:\n", predictions, opened, opened.step)
+            step = opened.step
+            results.report(f"{path}:\n", predictions, opened, step, draws)
             return opened
 
         yield evaluate
@@ -226,7 +227,7 @@ def evaluate_continuously(config, strategy):
                 new = [latest.path] if latest else []
             for path in new:
                 try:
-                    last = evaluate(path)
+                    last = evaluate(path, draws=path == new[-1])
                     last_time = time.monotonic()
                 except UserError as error:
                     is_damaged = isinstance(error, checkpoint.DamagedError)

@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from common.files import make_folder, write_file, write_files
+from common.files import make_folder, write_file
 from training.summaries import SummaryWriter
 from visualisation import evaluation as pictures
 
@@ -35,11 +35,12 @@ class Results(contextlib.ExitStack):
         if self._is_json:
             self.enter_context(contextlib.redirect_stdout(sys.stderr))
 
-    def report(self, title, predictions, opened=None, step=None):
+    def report(self, title, predictions, opened=None, step=None, draws=True):
         """Reports `Predictions`, with a title before the counts.
 
         `opened` is their `Checkpoint`, None for an ensemble; `step` is that of
-        the summaries, None to write no files.
+        the summaries, None to write no files. Unless it `draws`, it makes no
+        pictures, which can take longer than the evaluation.
         """
         spec = predictions.pipeline.spec
         kind = "held-out" if self._config.validate else "test"
@@ -48,18 +49,21 @@ class Results(contextlib.ExitStack):
         noun = "pairs" if spec.num_targets == 2 else "images"
         images = f"{kind} {noun} of {predictions.dataset}"
         score = predictions.score
-        writes_files = step is not None and self._folder is not None
         if self._is_json:
             document = json.dumps(self._document(images, predictions, opened))
             print(document, file=self._output, flush=True)
-            if writes_files:
-                self._write_document(document, predictions, opened)
         else:
             print(f"{title}{score} ({score.num_examples} {images})", flush=True)
             if self._config.pairs != "overlap":
                 print(score.pairs_text, flush=True)
-        if writes_files:
-            self._write_summaries(predictions, opened, step)
+        if step is None or self._folder is None:
+            return
+        name = opened.path.name if opened else "ensemble"
+        if self._is_json:
+            write_file(self._folder / f"{name}.json", f"{document}\n")
+        self._write_summaries(predictions, opened, step)
+        if draws:
+            self._draw(predictions, opened, step, name)
 
     def _document(self, images, predictions, opened):
         score, matrix = predictions.score, predictions.confusion_matrix
@@ -96,14 +100,6 @@ class Results(contextlib.ExitStack):
             "images_per_second": predictions.images_per_second,
         }
 
-    def _write_document(self, document, predictions, opened):
-        name = opened.path.name if opened else "ensemble"
-        files = {f"{name}.json": f"{document}\n"}
-        picture = _confusion_matrix(predictions, name)
-        if picture is not None:
-            files[f"{name}.confusion_matrix.png"] = picture
-        write_files(self._folder, files)
-
     def _write_summaries(self, predictions, opened, step):
         if self._writer is None:
             self._writer = SummaryWriter(self._folder)
@@ -118,29 +114,26 @@ class Results(contextlib.ExitStack):
             },
             step,
         )
-        title = f"Step {step}" if opened else "Ensemble"
-        drawn = {
-            "confusion_matrix": _confusion_matrix(predictions, title),
-            "wrong_predictions": pictures.wrong_predictions_png(
-                predictions, title
-            ),
-        }
-        for tag, png in drawn.items():
-            if png is not None:
-                self._writer.image(tag, png, step)
-        if opened is None:  # an ensemble has no settings and no curve
-            return
-        if opened.architecture is not None:
+        if opened and opened.architecture is not None:
             self._writer.hparams(opened)
-        summary_dir = pathlib.Path(self._config.summary_dir)
-        curves = pictures.learning_curve_png(summary_dir)
-        write_file(summary_dir / "learning_curve.png", curves)
 
-
-def _confusion_matrix(predictions, title):
-    score = predictions.score
-    return pictures.confusion_matrix_png(
-        predictions.confusion_matrix,
-        predictions.pipeline.spec.names,
-        f"{title}: {score.wrong} of {score.num_examples} wrong",
-    )
+    def _draw(self, predictions, opened, step, name):
+        score = predictions.score
+        title = f"Step {step}" if opened else "Ensemble"
+        matrix = pictures.confusion_matrix_png(
+            predictions.confusion_matrix,
+            predictions.pipeline.spec.names,
+            f"{title}: {score.wrong} of {score.num_examples} wrong",
+        )
+        if matrix is not None:
+            self._writer.image("confusion_matrix", matrix, step)
+            if self._is_json:
+                path = self._folder / f"{name}.confusion_matrix.png"
+                write_file(path, matrix)
+        wrong = pictures.wrong_predictions_png(predictions, title)
+        if wrong is not None:
+            self._writer.image("wrong_predictions", wrong, step)
+        if opened:  # an ensemble has no curve
+            summary_dir = pathlib.Path(self._config.summary_dir)
+            curves = pictures.learning_curve_png(summary_dir)
+            write_file(summary_dir / "learning_curve.png", curves)

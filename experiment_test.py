@@ -310,7 +310,7 @@ def test_evaluation_waits_after_a_training_has_stopped(done, monkeypatch):
 def test_evaluation_without_a_checkpoint(tmp_path, capsys):
     with pytest.raises(UserError, match=str(tmp_path)):
         experiment.run(evaluating(tmp_path))
-    assert capsys.readouterr().err.count(f"Waiting for {tmp_path}") == 1
+    assert capsys.readouterr().err.count(f"training in {tmp_path}") == 1
 
 
 def labels_of(pipeline):

@@ -23,7 +23,7 @@ def main(names):
     if settings.list:
         for experiment in EXPERIMENTS.values():
             published = experiment.published_text(experiment.published)
-            print(f"{experiment.name:24}{experiment.title}: {published}")
+            print(f"{experiment.name:26}{experiment.title}: {published}")
     if names:
         reproduce(names, settings)
     if settings.table:

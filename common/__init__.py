@@ -19,21 +19,21 @@ def load_backend():
     Raises:
       UserError: if the chosen backend is not installed.
     """
-    # TensorFlow reports processor features and missing GPUs, some already
-    # when it is imported, whatever the level; also exports.
+    # TensorFlow reports processor features, missing GPUs and exports, some of
+    # it while it is imported, whatever the log level.
     logging.set_verbosity(logging.WARNING)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # Without AVX-512 TensorFlow disables oneDNN, which halves the time of a
     # training step there.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
-    with reading("the backend of Keras"), _stderr_closed():
+    with reading("the backend of Keras"), _hidden_stderr():
         keras = importlib.import_module("keras")
         importlib.import_module("tensorflow")
     keras.config.set_image_data_format("channels_last")
 
 
 @contextlib.contextmanager
-def _stderr_closed():
+def _hidden_stderr():
     """Hides what this process, C++ code included, writes to stderr."""
     stderr = os.dup(2)
     with open(os.devnull, "w") as null:

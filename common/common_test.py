@@ -2,9 +2,10 @@ import dataclasses
 import errno
 import signal
 
+import keras
 import pytest
 
-from common import flags
+from common import flags, load_backend
 from common.errors import (
     Interrupted,
     UserError,
@@ -113,6 +114,12 @@ def test_partial_files_of_other_jobs_stay(tmp_path):
         (tmp_path / name).mkdir()
     remove_partial(tmp_path, "a.txt")
     assert [p.name for p in tmp_path.iterdir()] == [".b.txt.2.partial"]
+
+
+def test_models_are_channels_last():
+    keras.config.set_image_data_format("channels_first")
+    load_backend()
+    assert keras.config.image_data_format() == "channels_last"
 
 
 def test_files_appear_complete(tmp_path):

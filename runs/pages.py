@@ -244,9 +244,8 @@ def _steps(runs):
 
 def _machine(run):
     machine = run["machine"]
-    place = (
-        f"{machine['device']}, {machine['cores']} cores, {machine['backend']}"
-    )
+    cores = f"{machine['cores']} core{'s' * (machine['cores'] > 1)}"
+    place = f"{machine['device']}, {cores}, {machine['backend']}"
     return f"{place}, {_policy(run)}"
 
 

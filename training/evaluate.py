@@ -242,7 +242,8 @@ def evaluate_continuously(config, strategy):
                 stop_time = None
             else:
                 if not (stop_time or is_done):
-                    print(f"Waiting for {directory}", file=sys.stderr)
+                    message = f"Waiting for a training in {directory}"
+                    print(message, file=sys.stderr)
                 stop_time = stop_time or now
                 since = max(last_time, stop_time)
                 left = min(left, since + _START_TIMEOUT - now)

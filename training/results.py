@@ -39,7 +39,7 @@ class Results(contextlib.ExitStack):
         """Reports `Predictions`, with a title before the counts.
 
         `opened` is their `Checkpoint`, None for an ensemble; `step` is that of
-        the summaries, None to write no files. Unless it `draws`, it makes no
+        the summaries, None to write no files. `draws` is whether to draw
         pictures, which can take longer than the evaluation.
         """
         spec = predictions.pipeline.spec

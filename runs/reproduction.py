@@ -19,7 +19,7 @@ _MOST_TESTS = 40
 # Flags of evaluations on other images than those of the training.
 OTHER_TESTS = {
     "pairs below each other": "--num_targets=2 --pairs=below",
-    "affNIST": "--dataset=affnist --eval_size=320000",
+    "affNIST": "--dataset=affnist --eval_size=10000",
 }
 
 
@@ -126,7 +126,7 @@ def _reproduce(experiment, settings):
         ensemble = Config(
             eval_size=training.eval_size, num_trials=experiment.members
         )
-        counts = _evaluate(ensemble, training, settings)
+        counts = _evaluate(ensemble, training, training.max_steps, settings)
         runner.write_json(path, {"commit": commit(), **counts})
 
 
@@ -143,8 +143,15 @@ def _run(experiment, seed, settings):
     }
     if experiment.other_test:
         other = shlex.split(OTHER_TESTS[experiment.other_test])
-        counts = _evaluate(flags.parse(Config, other), training, settings)
-        result["others"][experiment.other_test] = counts
+        config = flags.parse(Config, other)
+        steps = [point["step"] for point in result["points"]]
+        counts = [_evaluate(config, training, n, settings) for n in steps]
+        points = [
+            {"step": step, "wrong": count["wrong"]}
+            for step, count in zip(steps, counts, strict=True)
+        ]
+        name = experiment.other_test
+        result["others"][name] = {**counts[-1], "points": points}
     return result
 
 
@@ -189,15 +196,14 @@ def _scaled(model, overrides, factor):
     return ",".join([overrides, *scaled])
 
 
-def _evaluate(config, training, settings):
-    """Evaluates the last checkpoint of a training, or of its ensemble."""
+def _evaluate(config, training, step, settings):
+    """Evaluates a checkpoint of a training, or of its ensemble."""
     dataset = config.dataset or training.dataset
-    name = f"model.ckpt-{training.max_steps}"
     config = dataclasses.replace(
         config,
         train=False,
         format="json",
-        checkpoint=f"{training.summary_dir}/train/{name}",
+        checkpoint=f"{training.summary_dir}/train/model.ckpt-{step}",
         dataset=dataset,
         data_dir=f"{settings.data_dir}/{dataset}",
         dtype_policy=training.dtype_policy,

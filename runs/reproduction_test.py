@@ -35,13 +35,14 @@ def test_every_experiment_is_a_training(name):
 
 def test_results_are_written_once(tmp_path, monkeypatch, capsys):
     configs = []
+    trained = {"wrong": 7, "points": [{"step": 938}, {"step": 5628}]}
 
     def run(config):
         configs.append(config)
         return [TEST, {**TEST, "wrong": 8}]
 
     monkeypatch.setattr(runner, "run", run)
-    monkeypatch.setattr(runner, "train_and_evaluate", lambda c: {"wrong": 7})
+    monkeypatch.setattr(runner, "train_and_evaluate", lambda c: trained)
     experiment = dataclasses.replace(EXPERIMENTS["shared-capsule"], members=2)
     monkeypatch.setitem(EXPERIMENTS, "shared-capsule", experiment)
     (tmp_path / "data" / "mnist").mkdir(parents=True)
@@ -58,16 +59,17 @@ def test_results_are_written_once(tmp_path, monkeypatch, capsys):
         assert (hint in capsys.readouterr().out) == is_done
     results = reproduction.read(settings.output_dir, experiment)
     assert list(results) == ["0", "1", "ensemble"]
-    assert len(configs) == 3  # pairs of each seed, the ensemble
+    assert len(configs) == 5  # pairs, two checkpoints of each; the ensemble
     assert results["ensemble"]["wrong"] == 8
     folder = "$WORK_DIR/shared-capsule/mixed_bfloat16"
     first = results["0"]
     assert f"--summary_dir={folder}/0 " in first["command"]
     assert first["wrong"] == 7
     pairs = first["others"]["pairs below each other"]
+    assert pairs["points"][0] == {"step": 938, "wrong": 8}
     assert "--pairs=below" in pairs["command"]
     assert "--data_dir=$DATA_DIR/mnist" in pairs["command"]
-    assert configs[2].checkpoint.endswith("16/{}/train/model.ckpt-5628")
+    assert configs[-1].checkpoint.endswith("16/{}/train/model.ckpt-5628")
     assert str(tmp_path) not in json.dumps(results)
     monkeypatch.setattr(reproduction, "_reproduce", lambda *_: None)
     reproduce(["all"], settings)

@@ -10,7 +10,6 @@ import importlib
 import sys
 
 from common.errors import UserError
-from common.flags import require_known
 
 
 class Split(enum.Enum):
@@ -96,16 +95,10 @@ TFDS_PREFIX = "tfds:"
 
 
 def find(name):
-    """The `DataSet` of a name; raises UserError for an unknown name.
-
-    Whether TFDS has a NAME is not checked.
-    """
+    """The `DataSet` of a name; whether TFDS has a NAME is not checked."""
     if name in DATASETS:
         return DATASETS[name]
-    tfds_name = name.removeprefix(TFDS_PREFIX)
-    if tfds_name in ("", name):
-        require_known("data set", name, (*DATASETS, f"{TFDS_PREFIX}NAME"))
-    size = 20 if tfds_name.partition(":")[0] == "mnist" else None
+    size = 20 if name.split(":")[1:2] == ["mnist"] else None
     return DataSet("tfds_images", resizes=True, digit_size=size)
 
 

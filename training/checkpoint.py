@@ -80,16 +80,6 @@ class Architecture:
         hparams = dataclasses.replace(hparams, **overrides)
         return cls(model, shape, num_targets, hparams)
 
-    @classmethod
-    def from_json(cls, values):
-        """The inverse of `dataclasses.asdict`."""
-        return cls(
-            values["model"],
-            ImageShape(**values["shape"]),
-            values["num_targets"],
-            model_class(values["model"]).HParams(**values["hparams"]),
-        )
-
     def build(self, seed=0):
         """The `keras.Model` with initial weights of the seed."""
         return build_model(
@@ -139,10 +129,6 @@ class Checkpoint:
           UserError: if `architecture` is of another network.
         """
         self._require(self.architecture.network(), architecture.network())
-        optimizer = getattr(model, "optimizer", None)
-        if optimizer is not None:
-            # Keras skips the state of an optimizer that is not built.
-            optimizer.build(model.trainable_variables)
         with reading(self.path):
             model.load_weights(self.path / WEIGHTS_FILE)
 
@@ -241,22 +227,20 @@ def open_checkpoint(path, model=None):
             raise ValueError("a checksum differs")
     except Exception as error:
         raise DamagedError(f"{path}: no valid checkpoint: {error}") from error
-    name = values["architecture"]["model"]
+    saved = values["architecture"]
+    name, shape = saved["model"], ImageShape(**saved["shape"])
     if is_external(name) and name != model:
         raise UserError(f"{path} needs a class to import: add --model={name}")
     training = values["training"]
     if training.get("image_size") is not None:
         training.setdefault("resize", "stretch")  # as earlier versions did
     try:
-        architecture = Architecture.from_json(values["architecture"])
+        hparams = model_class(name).HParams(**saved["hparams"])
     except TypeError as error:  # the model has other hyper-parameters now
         raise UserError(f"{path} does not fit {name}: {error}") from error
+    architecture = Architecture(name, shape, saved["num_targets"], hparams)
     return Checkpoint(
-        values["step"],
-        architecture,
-        training,
-        values["class_names"],
-        path,
+        values["step"], architecture, training, values["class_names"], path
     )
 
 
@@ -298,7 +282,11 @@ def save(directory, model, checkpoint, keep=0):
     with atomic_write(path) as partial:
         partial.mkdir()
         weights = partial / WEIGHTS_FILE
-        _reserve_space(weights, model)
+        # HDF5 may end the process when the disk is full: reserve space.
+        variables = [*model.variables, *model.optimizer.variables]
+        size = 4 * sum(math.prod(v.shape) for v in variables) + _HDF5_OVERHEAD
+        with open(weights, "wb") as file:
+            os.posix_fallocate(file.fileno(), 0, size)
         model.save_weights(weights, overwrite=True)
         values = {
             "format": 1,
@@ -322,17 +310,6 @@ def save(directory, model, checkpoint, keep=0):
             old.rename(removed)
             shutil.rmtree(removed, ignore_errors=True)
     return path
-
-
-def _reserve_space(path, model):
-    """Raises OSError if the weights do not fit on the disk.
-
-    HDF5 may end the process when the disk is full.
-    """
-    variables = [*model.variables, *model.optimizer.variables]
-    size = 4 * sum(math.prod(v.shape) for v in variables)
-    with open(path, "wb") as file:
-        os.posix_fallocate(file.fileno(), 0, size + _HDF5_OVERHEAD)
 
 
 def _file_digest(path):

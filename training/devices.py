@@ -22,11 +22,6 @@ import tensorflow as tf
 from common.errors import UserError, reading
 from layers.convolution import KeptSpectra
 
-# Seconds without a heartbeat after which a process counts as dead.
-_HEARTBEAT_TIMEOUT = 30
-# Seconds that a process waits at its end for the others.
-_SHUTDOWN_TIMEOUT = 60
-
 
 @contextlib.contextmanager
 def use(config):
@@ -154,8 +149,8 @@ def _join(config, num_processes):
         address.split(",")[0],
         num_processes,
         index,
-        heartbeat_timeout_seconds=_HEARTBEAT_TIMEOUT,
-        shutdown_timeout_seconds=_SHUTDOWN_TIMEOUT,
+        heartbeat_timeout_seconds=30,
+        shutdown_timeout_seconds=60,
         # Cluster managers would choose GPUs against --device.
         cluster_detection_method="deactivate",
     )

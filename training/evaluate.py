@@ -235,7 +235,7 @@ def evaluate_continuously(config, strategy):
                         raise
                     # --keep may have removed it.
                     print(f"Warning: {error}; not evaluated", flush=True)
-            is_done = last and last.step == last.training["max_steps"]
+            is_done = last and last.step == last.training.get("max_steps")
             now = time.monotonic()
             left = last_time + config.eval_timeout - now
             if is_running:

@@ -96,7 +96,6 @@ class Predictions:
 
     @functools.cached_property
     def score(self):
-        """The `Score`."""
         hits = self._num_hits
         correct, almost = hits >= self._num_targets, hits >= 1
         is_long = self.logits > PRESENT_LENGTH

@@ -144,7 +144,6 @@ class Curve:
         write_file(self._path, "".join(f"{line}\n" for line in lines))
 
     def add(self, step, loss, accuracy):
-        """Writes a row."""
         is_next = step > next(reversed(self._rows), -1)
         self._rows[step] = f"{step},{loss:.6g},{accuracy:.6g}"
         if is_next:
@@ -169,16 +168,3 @@ def _write_histogram(tag, values, step):
 
 def _to_numpy(tensor):
     return keras.ops.convert_to_numpy(keras.ops.cast(tensor, "float32"))
-
-
-def training_scalars(logs, batch_size):
-    """The reference's tags for the running means that `fit` reports.
-
-    `loss` is the reference's total_loss, under the name that evaluations use.
-    """
-    scalars = {**logs, "total_loss": logs["loss"]}
-    # The reference counts per batch.
-    scalars["correct_prediction_batch"] = logs["accuracy"] * batch_size
-    almost = scalars.pop("almost_accuracy")
-    scalars["almost_correct_batch"] = almost * batch_size
-    return scalars

@@ -75,7 +75,6 @@ class Tf1Checkpoint:
         parts = {"": variables}
         optimizer = getattr(model, "optimizer", None)
         if optimizer is not None and self.has_slots:
-            optimizer.build(variables)
             optimizer.iterations.assign(self.step)
             moments = optimizer._momentums, optimizer._velocities
             parts |= dict(zip(_SLOTS, moments, strict=True))
@@ -157,34 +156,29 @@ class Network:
 def convert(source, directory, network):
     """Converts a TF1 checkpoint; returns the path of the new one.
 
-    Its data set and settings are recorded as None. Without Adam's moments a
+    Its data set and settings are not recorded. Without Adam's moments a
     training can start from it but not resume.
     """
     from common.files import make_folder
     from input_data.features import ImageShape
     from models.optimizer import compile_model
-    from training import checkpoint
+    from training.checkpoint import Architecture, Checkpoint, save
 
-    architecture = checkpoint.Architecture.from_config(
-        network,
-        ImageShape(
-            network.height, network.width, network.depth, network.num_classes
-        ),
-        network.num_targets,
+    shape = ImageShape(
+        network.height, network.width, network.depth, network.num_classes
     )
+    architecture = Architecture.from_config(network, shape, network.num_targets)
     tf1 = Tf1Checkpoint(source)
     model = architecture.build()
     compile_model(model, max_steps=1)
     tf1.load(model, architecture)
     model.optimizer.iterations.assign(tf1.step)
     training = {
-        "dataset": None,
-        "max_steps": None,
         "converted_from": str(source),
         "optimizer_state": tf1.has_slots,
     }
-    converted = checkpoint.Checkpoint(tf1.step, architecture, training)
-    return checkpoint.save(make_folder(directory), model, converted)
+    converted = Checkpoint(tf1.step, architecture, training)
+    return save(make_folder(directory), model, converted)
 
 
 def main(arguments):

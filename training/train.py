@@ -18,7 +18,7 @@ from input_data import registry
 from models.optimizer import compile_model
 from models.registry import model_class
 from training import checkpoint
-from training.summaries import SummaryWriter, training_scalars
+from training.summaries import SummaryWriter
 
 # Verbose summaries are written with every tenth point of the curves.
 _VERBOSE_EVERY = 10
@@ -37,13 +37,19 @@ def train(config, strategy, evaluate=None):
       Interrupted: after a signal.
     """
     directory = make_folder(pathlib.Path(config.summary_dir) / "train")
-    stop = StopSignal()
+    signals = []
+
+    def stop(number, frame):
+        if signals:
+            raise Interrupted("Stopped without saving", number)
+        signals.append(number)
+
     with contextlib.ExitStack() as contexts:
         if strategy.is_first:
             contexts.enter_context(sole_trainer(directory))
             remove_partial(directory)
         contexts.enter_context(handling_signals(stop))
-        training = Training(config, strategy, directory, stop, evaluate)
+        training = Training(config, strategy, directory, signals, evaluate)
         training.run()
     print(f"Trained to step {training.step}: {training.path}")
     if training.step > training.start:
@@ -58,21 +64,6 @@ def train(config, strategy, evaluate=None):
             print(training.pipeline.spec.note)
 
 
-class StopSignal:
-    """Notes the first signal; the second one raises.
-
-    Attributes:
-      number: int, the signal, or None.
-    """
-
-    number = None
-
-    def __call__(self, number, frame):
-        if self.number is not None:
-            raise Interrupted("Stopped without saving", number)
-        self.number = number
-
-
 class Training(keras.callbacks.Callback):
     """One training: its settings and data, and what follows each step.
 
@@ -84,10 +75,10 @@ class Training(keras.callbacks.Callback):
       images_per_second: float, in this run, or None before it has steps.
     """
 
-    def __init__(self, config, strategy, directory, stop, evaluate):
+    def __init__(self, config, strategy, directory, signals, evaluate):
         super().__init__()
         self._directory, self._strategy = directory, strategy
-        self._stop, self._evaluate = stop, evaluate
+        self._signals, self._evaluate = signals, evaluate
         self._latest = checkpoint.latest_valid(
             directory, config.model, quarantine=strategy.is_first
         )
@@ -118,11 +109,9 @@ class Training(keras.callbacks.Callback):
 
     @property
     def path(self):
-        """The path of the checkpoint of this step."""
         return checkpoint.checkpoint_path(self._directory, self.step)
 
     def _checkpoint(self):
-        """The `Checkpoint` of this step."""
         spec = self.pipeline.spec
         training = {
             **self._config.recorded(),
@@ -161,7 +150,7 @@ class Training(keras.callbacks.Callback):
         if not self._is_last():
             raise Interrupted(
                 f"Stopped at step {self.step}, saved {self.path}",
-                self._stop.number,
+                self._signals[0],
             )
         if self._strategy.is_first:
             from training import record
@@ -184,7 +173,6 @@ class Training(keras.callbacks.Callback):
         return every is not None and self.step % every == 0
 
     def _resume(self, model):
-        """Loads the newest checkpoint."""
         config, latest = self._config, self._latest
         dataset = latest.training.get("dataset") or config.dataset_name
         before = dataset, latest.architecture.num_targets, latest.has_slots
@@ -264,7 +252,7 @@ class Training(keras.callbacks.Callback):
         config = self._config
         self.step += 1
         # All processes of a cluster stop after the same step.
-        signal = self._strategy.largest(self._stop.number or 0)
+        signal = self._strategy.largest(next(iter(self._signals), 0))
         is_last = signal or self._is_last()
         is_evaluated = self._is_evaluated()
         is_saved = is_last or is_evaluated or self.step % config.save_step == 0
@@ -296,7 +284,7 @@ class Training(keras.callbacks.Callback):
         if self.step % config.summary_step == 0:
             self.model.reset_metrics()
         if signal:
-            self._stop.number = signal
+            self._signals[:] = [signal]
             self.model.stop_training = True
         if is_evaluated and not is_last:  # the last one is, after `fit`
             self._evaluate(self.path)
@@ -319,12 +307,17 @@ class Training(keras.callbacks.Callback):
 
     def _write_summaries(self, logs):
         config, step = self._config, self.step
-        scalars = training_scalars(logs, config.batch_size)
+        batch_size = config.batch_size
+        # The reference's tags; `loss`, its total_loss, is evaluations' name.
+        scalars = {**logs, "total_loss": logs["loss"]}
+        almost = scalars.pop("almost_accuracy") * batch_size
+        scalars["almost_correct_batch"] = almost
+        scalars["correct_prediction_batch"] = logs["accuracy"] * batch_size
         # Not from the optimizer: asking the model copies all weights on JAX.
         scalars["learning_rate"] = float(self._schedule(step))
         last_step, last_seconds = self._last_point
         if step > last_step:
-            images = (step - last_step) * config.batch_size
+            images = (step - last_step) * batch_size
             seconds = self.seconds - last_seconds
             scalars["images_per_second"] = images / seconds
         self._last_point = step, self.seconds

@@ -17,7 +17,7 @@ from config import Config
 from demonstration import server
 from demonstration.model import DemoModel
 from testing import untrained
-from testing.commands import served
+from testing.commands import start
 from visualisation.drawing import covered_part
 
 
@@ -179,9 +179,18 @@ def browser(tmp_path):
     driver.quit()
 
 
+@pytest.fixture
+def address(tmp_path):
+    """That of the page of demo.py."""
+    flags = f"--checkpoint={save(tmp_path)}", "--port=0"
+    with start("demo.py", *flags) as process:
+        yield re.search(r"http://\S+:\d+/", process.stdout.readline())[0]
+        process.kill()
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not HAS_BROWSER, reason="needs Chromium and its driver")
-def test_the_page_in_a_browser(browser, tmp_path):
+def test_the_page_in_a_browser(browser, address, tmp_path):
     from selenium.webdriver import ActionChains
     from selenium.webdriver.common.by import By
     from selenium.webdriver.support.ui import WebDriverWait
@@ -200,37 +209,33 @@ def test_the_page_in_a_browser(browser, tmp_path):
             "return !isBusy && !!document.querySelector('.atom input')"
         )
 
-    with served(save(tmp_path)) as address:
-        browser.get(address)
-        wait_until(lambda: find("#name").text)
-        assert not find("#seen").is_displayed()
-        canvas = find("#drawing")
-        ActionChains(browser).move_to_element_with_offset(
-            canvas, 0, -80
-        ).click_and_hold().move_by_offset(0, 150).release().perform()
-        wait_until(is_done)
-        assert find("#seen").is_displayed()
-        assert re.fullmatch(
-            r"This (is|may be) an? \d, probability 0\.\d\d",
-            find("#message").text,
-        )
-        drawn = find("#seen").get_attribute("src")
-        assert picture(drawn).max() > 128
-        before = reconstruction()
-        browser.execute_script(
-            "const s = document.querySelector('.atom input');"
-            "s.value = s.max; s.dispatchEvent(new Event('input'));"
-        )
-        wait_until(is_done)
-        assert reconstruction() != before
-        (tmp_path / "file.png").write_bytes(digit())
-        find("#file").send_keys(str(tmp_path / "file.png"))
-        wait_until(lambda: find("#message").text.startswith("file.png: "))
-        find("#clear").click()
-        wait_until(lambda: not find("#seen").is_displayed())
-        assert not find("#message").text
-        assert not [
-            line
-            for line in browser.get_log("browser")
-            if line["level"] == "SEVERE"
-        ]
+    browser.get(address)
+    wait_until(lambda: find("#name").text)
+    assert not find("#seen").is_displayed()
+    canvas = find("#drawing")
+    ActionChains(browser).move_to_element_with_offset(
+        canvas, 0, -80
+    ).click_and_hold().move_by_offset(0, 150).release().perform()
+    wait_until(is_done)
+    assert find("#seen").is_displayed()
+    assert re.fullmatch(
+        r"This (is|may be) an? \d, probability 0\.\d\d", find("#message").text
+    )
+    drawn = find("#seen").get_attribute("src")
+    assert picture(drawn).max() > 128
+    before = reconstruction()
+    browser.execute_script(
+        "const s = document.querySelector('.atom input');"
+        "s.value = s.max; s.dispatchEvent(new Event('input'));"
+    )
+    wait_until(is_done)
+    assert reconstruction() != before
+    (tmp_path / "file.png").write_bytes(digit())
+    find("#file").send_keys(str(tmp_path / "file.png"))
+    wait_until(lambda: find("#message").text.startswith("file.png: "))
+    find("#clear").click()
+    wait_until(lambda: not find("#seen").is_displayed())
+    assert not find("#message").text
+    assert not [
+        line for line in browser.get_log("browser") if line["level"] == "SEVERE"
+    ]

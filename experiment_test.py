@@ -29,9 +29,9 @@ from input_data.registry import Split
 from testing import untrained
 from testing.commands import finish, run, start
 from testing.events import scalars
-from testing.mnist_files import write_mnist
-from testing.saved_arrays import saved
+from testing.saved_arrays import assert_same_state, saved
 from testing.small_models import overrides
+from testing.tiny_files import write_mnist
 from training import checkpoint, evaluate, train
 from training.checkpoint import JSON_FILE, WEIGHTS_FILE
 from training.evaluate import Evaluator
@@ -72,14 +72,6 @@ def at(folder, step):
 
 def steps_in(folder):
     return [step for step, _ in checkpoint.find_all(folder / "train")]
-
-
-def assert_same_state(path, other):
-    first, second = saved(path), saved(other)
-    assert first.keys() == second.keys()
-    assert len(first) > 8
-    for name in first:
-        np.testing.assert_array_equal(first[name], second[name])
 
 
 def reported_steps(text):

@@ -6,8 +6,8 @@ import experiment
 from common.errors import exit_on_user_error
 from config import Config
 from testing import untrained
-from testing.commands import run
-from testing.tiny_files import write_cifar10, write_idx
+from testing.commands import ROOT, run
+from testing.tiny_files import write_cifar10, write_mnist
 
 
 def message_of(capsys, **settings):
@@ -48,48 +48,39 @@ def test_wrong_settings(tmp_path, capsys, settings, name):
 
 
 @pytest.mark.parametrize(
-    "change", ["size", "truncated", "foreign", "tf1", "text"]
+    "settings",
+    [{"dataset": "cifar10"}, {"dataset": "mnist", "model": "baseline"}],
 )
-def test_wrong_files(tmp_path, capsys, change):
-    write_idx(tmp_path)
-    network, architecture = untrained.small()
-    path = untrained.save(tmp_path, network, architecture)
-    settings = {"train": False, "checkpoint": path, "data_dir": str(tmp_path)}
-    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
-    name = "model.ckpt-0"
-    if change == "size":
-        write_cifar10(tmp_path)
-        settings["dataset"] = "cifar10"
-    elif change == "truncated":
-        images = next(tmp_path.glob("t10k-images*"))
-        before[images] = b"\0" * 20
-        images.write_bytes(before[images])
-        name = images.name
-    elif change == "foreign":
-        settings |= {"model": "baseline", "dataset": "mnist"}
-    elif change == "tf1":
-        for suffix in (".index", ".data-00000-of-00001"):
-            (tmp_path / f"tf1{suffix}").write_bytes(b"none")
-        settings["checkpoint"] = str(tmp_path / "tf1")
-        name = "tf1"
-    else:
-        settings["checkpoint"] = str(next(tmp_path.glob("t10k-labels*")))
-        name = "t10k-labels"
-    message = message_of(capsys, **settings)
-    assert name in message
+def test_other_images_and_another_network(tmp_path, capsys, settings):
+    write_mnist(tmp_path)
+    write_cifar10(tmp_path)
+    path = untrained.save(tmp_path, *untrained.small())
+    settings = {**settings, "checkpoint": path, "data_dir": str(tmp_path)}
+    message = message_of(capsys, train=False, **settings)
+    assert "model.ckpt-0" in message
     assert "\n" not in message
-    assert all(p.read_bytes() == content for p, content in before.items())
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [["--max_stepps=3"], ["--max_steps=0"], ["--format=xml"], ["word"]],
+    ("command", "name"),
+    [
+        ("experiment.py --max_stepps=3", "max_stepps"),
+        ("experiment.py --max_steps=0", "max_steps"),
+        ("experiment.py word", "word"),
+        ("predict.py", "--export"),
+        ("predict.py --export=mnist.onnx", "mnist.onnx"),
+        ("input_data/mnist/mnist_shift.py --shift=-1 --data_dir=.", "shift"),
+        ("input_data/norb/norb_convert.py --novel=x --data_dir=.", "novel"),
+        ("input_data/affnist/affnist_generate.py --copies=0", "copies"),
+    ],
 )
-def test_wrong_flags(arguments):
-    code, output, errors = run("experiment.py", *arguments)
+def test_wrong_commands(tmp_path, command, name):
+    script, *arguments = command.split()
+    code, output, errors = run(ROOT / script, *arguments, cwd=tmp_path)
     assert (code, output) == (1, "")
     (line,) = errors.splitlines()
-    assert arguments[0].strip("-").partition("=")[0] in line
+    assert line.startswith(f"{script.rpartition('/')[2]}: ")
+    assert name in line
 
 
 def test_debug_shows_the_traceback():

@@ -6,18 +6,8 @@ import keras
 import pytest
 
 from common import flags, load_backend
-from common.errors import (
-    Interrupted,
-    UserError,
-    exit_on_user_error,
-    reading,
-)
-from common.files import (
-    atomic_write,
-    make_folder,
-    remove_partial,
-    write_file,
-)
+from common.errors import Interrupted, UserError, exit_on_user_error, reading
+from common.files import atomic_write, make_folder, remove_partial, write_file
 from common.flags import field
 
 

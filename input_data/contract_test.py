@@ -26,7 +26,7 @@ CASES = {
     ),
     "digits": (None, (28, 28, 1, 10), None, {}),
     "fashion_mnist": (
-        tiny_files.write_idx,
+        tiny_files.write_mnist,
         (28, 28, 1, 10),
         ("T-shirt/top", "Ankle boot"),
         {},
@@ -37,7 +37,7 @@ CASES = {
         ("class0", "class2"),
         {"image_size": 18},
     ),
-    "mnist": (tiny_files.write_idx, (28, 28, 1, 10), None, {}),
+    "mnist": (tiny_files.write_mnist, (28, 28, 1, 10), None, {}),
     "norb": (tiny_files.write_norb, (32, 32, 2, 5), ("animal", "car"), {}),
     "svhn": (tiny_files.write_svhn, (32, 32, 3, 10), None, {}),
     "tfds:tiny_photos": (

@@ -5,11 +5,13 @@ import shutil
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from common.errors import UserError
 from config import Config
 from input_data import features as keys
 from input_data import registry
+from input_data.datasets import cifar10, norb
 from input_data.registry import Split
 from testing import tiny_files
 
@@ -19,15 +21,16 @@ FILES = {
     "arrays": (tiny_files.write_arrays, "x_train.npy"),
     "cifar10": (tiny_files.write_cifar10, "data_batch_3.bin"),
     "images": (tiny_files.write_images, "train/class0/0.png"),
-    "mnist": (tiny_files.write_idx, "train-images-idx3-ubyte.gz"),
+    "mnist": (tiny_files.write_mnist, "train-images-idx3-ubyte.gz"),
     "norb": (tiny_files.write_norb, "trainduo.tfrecords"),
     "svhn": (tiny_files.write_svhn, "train_32x32.mat"),
 }
 
 
-def load(name, folder, split=Split.TRAIN):
-    pipeline = registry.load(name, split, Config(data_dir=str(folder)))
-    return list(pipeline.evaluation_batches(100))
+def load(name, folder, split=Split.TRAIN, **settings):
+    config = Config(data_dir=str(folder), **settings)
+    pipeline = registry.load(name, split, config)
+    return list(pipeline.evaluation_batches(50_000))
 
 
 def check_error(name, folder, expected):
@@ -81,6 +84,7 @@ def test_a_folder_is_required(name):
         ("cifar10", "data_batch_3.bin", b"\x0a" + bytes(3072)),
         ("mnist", "train-labels-idx1-ubyte", bytes([0, 0, 8, 1, 0, 0, 0, 0])),
     ],
+    ids=["cifar10", "mnist"],
 )
 def test_unsuitable_values_are_named(name, file, content, tmp_path):
     FILES[name][0](tmp_path)
@@ -102,3 +106,150 @@ def test_gzipped_files_are_unpacked(name, file, tmp_path):
     ((after, _),) = load(name, tmp_path, Split.TEST)
     for key in (keys.IMAGES, keys.RECONS_LABEL):
         np.testing.assert_array_equal(before[key], after[key])
+
+
+@pytest.mark.parametrize("eval_size", [100, 5])
+def test_mnist_is_read_in_order(tmp_path, eval_size):
+    images, labels = tiny_files.write_mnist(tmp_path, 20, 13)["t10k"]
+    ((x, _),) = load("mnist", tmp_path, Split.TEST, eval_size=eval_size)
+    np.testing.assert_allclose(
+        x[keys.IMAGES][..., 0], images[:eval_size] / 255, atol=1e-7
+    )
+    np.testing.assert_array_equal(x[keys.RECONS_LABEL], labels[:eval_size])
+
+
+def test_validation_on_mnist_is_the_last_10000_training_images(tmp_path):
+    images, _ = tiny_files.write_mnist(tmp_path, 50_007, 3, size=2)["train"]
+    for split, expected in (
+        (Split.VALID_TRAIN, images[:40_007]),
+        (Split.VALID_TEST, images[40_007:]),
+    ):
+        ((x, _),) = load("mnist", tmp_path, split, eval_size=50_000)
+        np.testing.assert_allclose(
+            x[keys.IMAGES][..., 0], expected / 255, atol=1e-7
+        )
+
+
+def test_label_ten_of_svhn_is_the_digit_zero(tmp_path):
+    images = tiny_files.random_images(10, 32, 32, 3)
+    content = tiny_files.svhn_bytes(images, np.arange(1, 11, dtype=np.uint8))
+    (tmp_path / "test_32x32.mat").write_bytes(content)
+    ((x, _),) = load("svhn", tmp_path, Split.TEST)
+    np.testing.assert_allclose(x[keys.IMAGES], images / 255, atol=1e-6)
+    assert x[keys.RECONS_LABEL].tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]
+
+
+def test_a_folder_of_batches_of_affnist_is_read(tmp_path):
+    images = tiny_files.random_images(6, 40, 40)
+    labels = np.array([7, 0, 9, 1, 2, 3], np.uint8)
+    (tmp_path / "test_batches").mkdir()
+    for number in range(2):
+        part = slice(3 * number, 3 * number + 3)
+        content = tiny_files.affnist_bytes(images[part], labels[part])
+        (tmp_path / "test_batches" / f"{number}.mat").write_bytes(content)
+    ((x, _),) = load("affnist", tmp_path, Split.TEST)
+    np.testing.assert_allclose(x[keys.IMAGES][..., 0], images / 255, atol=1e-6)
+    np.testing.assert_array_equal(x[keys.RECONS_LABEL], labels)
+
+
+def standardize(image):
+    """(x - mean) / max(deviation, 1 / sqrt(n)), in float64."""
+    image = image.astype(np.float64)
+    deviation = max(image.std(), 1 / np.sqrt(image.size))
+    return (image - image.mean()) / deviation
+
+
+def write_training(folder, images, labels):
+    for number in range(5):
+        part = slice(number, None, 5)
+        content = tiny_files.cifar10_bytes(images[part], labels[part])
+        (folder / f"data_batch_{number + 1}.bin").write_bytes(content)
+
+
+def test_images_are_planes_of_red_green_and_blue(tmp_path):
+    images = tiny_files.random_images(10, 32, 32, 3)
+    write_training(tmp_path, images, range(10))
+    order = [0, 5, 1, 6, 2, 7, 3, 8, 4, 9]  # file by file
+    data = cifar10.read_files(tmp_path, training=True)
+    np.testing.assert_array_equal(data.images, images[order])
+    assert data.labels.tolist() == order
+    ((x, _),) = load("cifar10", tmp_path, Split.VALID_TEST)
+    assert x[keys.RECONS_LABEL].tolist() == order[-2:]
+
+
+def test_evaluation_standardizes_the_center(tmp_path):
+    images = tiny_files.random_images(3, 32, 32, 3)
+    images[1] = 0
+    # The folder may hold the folder of the published archive.
+    folder = tmp_path / "cifar-10-batches-bin"
+    folder.mkdir()
+    content = tiny_files.cifar10_bytes(images, [4, 0, 9])
+    (folder / "test_batch.bin").write_bytes(content)
+    for data_dir in (tmp_path, folder):
+        ((x, _),) = load("cifar10", data_dir, Split.TEST)
+        expected = [standardize(image[4:28, 4:28]) for image in images]
+        np.testing.assert_allclose(x[keys.IMAGES], expected, atol=1e-5)
+        assert x[keys.RECONS_LABEL].tolist() == [4, 0, 9]
+
+
+def test_training_images_are_standardized_crops_some_flipped(tmp_path):
+    # Brightness vanishes when an image is standardized, and so does contrast
+    # if all channels have the same mean.
+    gray = tiny_files.random_images(5, 32, 32, 1).repeat(3, axis=3)
+    write_training(tmp_path, gray, range(5))
+    pipeline = cifar10.load(Split.TRAIN, Config(data_dir=tmp_path))
+    ((x, _),) = pipeline.training_batches(12, 0, 0, 1).as_numpy_iterator()
+    numbers = []
+    for image, label in zip(x[keys.IMAGES], x[keys.RECONS_LABEL], strict=True):
+        crops = np.lib.stride_tricks.sliding_window_view(
+            gray[label, ..., 0], (24, 24)
+        ).reshape(-1, 24, 24)
+        crops = np.concatenate([crops, crops[:, :, ::-1]])
+        expected = np.stack([standardize(crop) for crop in crops])
+        distances = abs(expected - image[..., 0]).max(axis=(1, 2))
+        numbers.append(distances.argmin())
+        assert distances.min() < 1e-4
+    assert 0 < sum(number >= 81 for number in numbers) < 12
+    assert len(set(numbers)) > 6
+
+
+def test_evaluation_on_norb_standardizes_the_center_of_every_second_pixel(
+    tmp_path,
+):
+    images = tiny_files.random_images(3, 2, 96, 96)
+    records = map(tiny_files.norb_example, images, [4, 0, 2])
+    path = tiny_files.write_records(tmp_path / "testduo.tfrecords", records)
+    stored, labels = norb.read_records(path)
+    shrunk = images[:, :, ::2, ::2].transpose(0, 2, 3, 1)
+    np.testing.assert_array_equal(stored, shrunk)
+    assert labels.tolist() == [4, 0, 2]
+    ((x, _),) = load("norb", tmp_path, Split.TEST)
+    assert x[keys.RECONS_LABEL].tolist() == [4, 0, 2]
+    for image, original in zip(x[keys.IMAGES], images, strict=True):
+        crop = original[:, 16:80:2, 16:80:2].transpose(1, 2, 0)
+        np.testing.assert_allclose(image, standardize(crop), atol=1e-5)
+
+
+def test_distort_crops_after_contrast_about_the_mean_of_the_whole_image():
+    images = tiny_files.random_images(6, 48, 48, 2)
+    images[:, :, 24:] //= 4  # so that crops have other means
+    crops = norb.distort(tf.constant(images), tf.constant(5, tf.int64), 1)
+    for image, crop in zip(images.astype(np.float64), crops, strict=True):
+        windows = np.lib.stride_tricks.sliding_window_view(
+            image, (32, 32, 2)
+        ).reshape(-1, 32, 32, 2)
+        mean = image.mean(axis=(0, 1))
+        # crop = (window - mean) * contrast + mean + brightness
+        for window in windows:
+            deviation = window - mean
+            changed = crop.numpy() - mean
+            contrast = (deviation * (changed - changed.mean())).sum() / (
+                deviation * (deviation - deviation.mean())
+            ).sum()
+            brightness = changed - contrast * deviation
+            if np.ptp(brightness) < 0.01:
+                assert 0.2 <= contrast <= 1.8
+                assert abs(brightness).max() <= 63.01
+                break
+        else:
+            pytest.fail("not a distorted crop")

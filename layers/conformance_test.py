@@ -11,14 +11,10 @@ from keras.src.testing import TestCase
 import layers
 
 RULE = layers.RoutingRule(logits="replace", squash_constant=0.5)
-ROUTED = {"num_capsules", "num_atoms", "num_routing", "leaky", "rule"} | {
-    "use_bias",
-    "kernel_initializer",
-}
-EM = {"num_capsules", "num_routing", "final_lambda", "min_variance"} | {
-    "damping",
-    "kernel_stddev",
-}
+ROUTED = {"num_capsules", "num_atoms", "num_routing", "leaky", "rule"}
+ROUTED |= {"use_bias", "kernel_initializer"}
+EM = {"num_capsules", "num_routing", "final_lambda", "min_variance", "damping"}
+EM |= {"kernel_stddev"}
 POSES = (3, 2, 2, 16)
 MOVING = {"moving_mean": 6, "moving_variance": 6}
 # A layer, its input shapes without the batch, the names of its weights, their
@@ -291,9 +287,7 @@ def test_numbers_of_any_dtype_and_empty_batches(layer, shapes, request):
     call(double, x)
     double.set_weights(layer.get_weights())
     for ours, theirs in zip(
-        to_numpy(call(double, cast("float64"))),
-        to_numpy(expected),
-        strict=True,
+        to_numpy(call(double, cast("float64"))), to_numpy(expected), strict=True
     ):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 

@@ -10,23 +10,13 @@ from testing import gradients, numpy_oracle
 RNG = np.random.default_rng(8)
 
 
-def convolve(inputs, kernel, strides=1):
-    """[P, H, W, c], [P, 3, 3, c, d] -> [P, h, w, d], padded SAME."""
-    padded = numpy_oracle.padded(inputs, 3, strides, "SAME")
-    grid = [-(-n // strides) for n in inputs.shape[1:3]]
-    out = np.zeros((len(inputs), *grid, kernel.shape[-1]))
-    for y, x, row, column in itertools.product(*map(range, (*grid, 3, 3))):
-        pixels = padded[:, strides * y + row, strides * x + column]
-        out[:, y, x] += np.einsum("pc,pcd->pd", pixels, kernel[:, row, column])
-    return out
-
-
 @pytest.mark.parametrize(
     ("strides", "sides"), [(1, (3, 2)), (2, (4, 3)), (2, (1, 5))]
 )
 def test_convolutional_capsules_equal_loops(strides, sides):
     def oracle(inputs, kernel):
-        s = convolve(inputs.reshape(*inputs.shape[:3], 4), kernel, strides)
+        images = inputs.reshape(*inputs.shape[:3], 4)
+        s = numpy_oracle.convolution(images, kernel, strides, "SAME")
         capsules = s.reshape(*s.shape[:3], 3, 2)
         for place in np.ndindex(*capsules.shape[1:4]):
             squared = (capsules[:, *place] ** 2).sum(axis=1, keepdims=True)
@@ -45,7 +35,10 @@ def routed_map(inputs, weights, biases, num_routing, joint, by_map):
     shape = (*map_shape, *biases.shape[1:])
     places = list(np.ndindex(height, width, biases.shape[1]))
     by_type = np.moveaxis(inputs, 3, 0)
-    votes = [convolve(x, weights).reshape(shape) for x in by_type]
+    votes = [
+        numpy_oracle.convolution(x, weights, 1, "SAME").reshape(shape)
+        for x in by_type
+    ]
     logits = np.zeros((types, *shape[:-1]))
     for _ in range(num_routing):
         s, v = np.zeros(shape) + biases[:, None, None], np.zeros(shape)

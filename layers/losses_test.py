@@ -39,8 +39,7 @@ def test_gradients(name):
     )
     np.testing.assert_allclose(value, oracle(logits), rtol=1e-5)
     assert_gradients_close(
-        gradients,
-        numpy_oracle.numerical_gradients(oracle, [logits], cotangent),
+        gradients, numpy_oracle.numerical_gradients(oracle, [logits], cotangent)
     )
 
 

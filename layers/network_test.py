@@ -7,15 +7,10 @@ from keras import ops
 import layers
 from input_data.features import IMAGES, ImageShape
 from models.registry import build_model
-from testing.small_models import small_hparams
+from testing import small_models
 
 SHAPE = (18, 20, 2)
-SIZES = {
-    "conv_channels": 3,
-    "num_prime_capsules": 2,
-    "primary_atoms": 4,
-    "class_atoms": 5,
-}
+SIZES = small_models.SIZES["capsule"]
 RNG = np.random.default_rng(3)
 X = RNG.uniform(size=(6, *SHAPE)).astype("float32")
 LABELS = np.array([2, 0, 1, 1, 0, 2])
@@ -72,7 +67,10 @@ def test_the_default_is_the_papers_network():
 
 def test_it_is_the_model_of_the_experiments():
     model = build_model(
-        "capsule", ImageShape(*SHAPE, 3), 1, small_hparams("capsule")
+        "capsule",
+        ImageShape(*SHAPE, 3),
+        1,
+        small_models.small_hparams("capsule"),
     )
     network = small_network()
     network.set_weights(model.get_weights())

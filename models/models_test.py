@@ -18,6 +18,7 @@ from models import (
     vb_capsule,
 )
 from models.capsule import HParams
+from models.optimizer import compile_model
 from models.registry import MODELS, build_model, model_class
 from testing import numpy_oracle
 from testing.small_models import small_hparams
@@ -98,7 +99,7 @@ WEIGHT_COUNTS = {
     # 25*64+2*64 + 64*8*17+32 + 9*8*16*16 + 9*16*16*16 + 16*10*16, and moving
     # statistics
     "vb_capsule": [
-        (MNIST, vb_capsule.HParams(), 68_320 + 2 * (64 + 16 + 32 + 32 + 20)),
+        (MNIST, vb_capsule.HParams(), 68_320 + 2 * (64 + 16 + 32 + 32 + 20))
     ],
     # With moving statistics, two for each channel that is normalized.
     "self_routing": [
@@ -271,3 +272,24 @@ def test_couplings_are_by_position_and_sum_to_1(name, couplings):
     assert not routing.leaky
     sums = ops.convert_to_numpy(routing.couplings).sum(axis=-1)
     np.testing.assert_allclose(sums, 1, rtol=1e-5)
+
+
+def test_self_routing_starts_with_equal_classes_and_all_weights_decay():
+    hparams = small_hparams("self_routing", weight_decay=0.1)
+    model = build_model("self_routing", MNIST, 1, hparams)
+    compile_model(model, max_steps=4)
+    x, y = example_batch(MNIST, 1)
+    outputs = model(x)
+    squares = sum(
+        np.square(ops.convert_to_numpy(w)).sum()
+        for w in model.trainable_weights
+    )
+    loss = float(model.compute_loss(x, y, outputs))
+    assert loss == pytest.approx(np.log(10) + 0.05 * squares, rel=1e-5)
+    capsules = ops.convert_to_numpy(outputs[keys.CAPSULES])
+    np.testing.assert_allclose(capsules, np.full((4, 10, 1), 0.1), rtol=1e-5)
+    before = model.get_weights()
+    for _ in range(3):  # of zero routing weights the inputs have no gradient
+        model.train_on_batch(x, y)
+    pairs = zip(before, model.get_weights(), strict=True)
+    assert all((a != b).any() for a, b in pairs)

@@ -3,7 +3,6 @@
 import dataclasses
 
 import keras
-import numpy as np
 import pytest
 
 import experiment
@@ -18,7 +17,7 @@ from models.models_test import example_batch
 from models.optimizer import compile_model
 from models.registry import build_model, model_class
 from testing.events import scalars
-from testing.saved_arrays import saved
+from testing.saved_arrays import assert_same_state
 from training.checkpoint import checkpoint_path, open_checkpoint
 
 TOY = f"{__name__}:ToyModel"
@@ -89,10 +88,7 @@ def test_a_model_trains_and_resumes(tmp_path):
             step: step - 1 for step in range(1, 6)
         }
     # A resumed training ends with the same bits.
-    one, two = (saved(at(folder, 5)) for folder in (whole, parts))
-    assert one.keys() == two.keys()
-    for name in one:
-        np.testing.assert_array_equal(one[name], two[name])
+    assert_same_state(at(whole, 5), at(parts, 5))
     hparams = open_checkpoint(at(whole, 5), TOY).architecture.hparams
     assert hparams == ToyHParams(units=3, momentum=0.5)
 

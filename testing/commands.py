@@ -1,8 +1,6 @@
 """The commands as processes."""
 
-import contextlib
 import pathlib
-import re
 import subprocess
 import sys
 
@@ -32,17 +30,3 @@ def finish(process, timeout=600):
 def run(*arguments, **keywords):
     """Starts and finishes a process."""
     return finish(start(*arguments, **keywords))
-
-
-@contextlib.contextmanager
-def served(checkpoint, *flags):
-    """Runs demo.py; yields the address of the page."""
-    arguments = f"--checkpoint={checkpoint}", "--port=0", *flags
-    with start("demo.py", *arguments) as process:
-        try:
-            line = process.stdout.readline()
-            address = re.search(r"http://\S+:\d+/", line)
-            assert address, line or process.stderr.read()
-            yield address[0]
-        finally:
-            process.kill()

@@ -93,14 +93,7 @@ def em_routing(
 
 def vote(pose, weights):
     """[P, 16], as 4x4 row by row, times [P, 4, 4]: [P, 16]."""
-    out = np.zeros_like(pose)
-    for row in range(4):
-        for column in range(4):
-            for inner in range(4):
-                out[:, 4 * row + column] += (
-                    pose[:, 4 * row + inner] * weights[:, inner, column]
-                )
-    return out
+    return (pose.reshape(-1, 4, 4) @ weights).reshape(-1, 16)
 
 
 def conv_votes(poses, weights, strides, padding):

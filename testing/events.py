@@ -4,7 +4,6 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import (
     EventAccumulator,
 )
-from tensorboard.plugins.hparams import metadata
 
 
 def events_of(folder):
@@ -24,14 +23,3 @@ def scalars(folder):
         for tag in events.Tags()["tensors"]
         if events.SummaryMetadata(tag).plugin_data.plugin_name == "scalars"
     }
-
-
-def hparams_row(folder):
-    """Row and settings that TensorBoard's HParams page finds in a folder."""
-    content = (
-        events_of(folder)
-        .SummaryMetadata(metadata.SESSION_START_INFO_TAG)
-        .plugin_data.content
-    )
-    info = metadata.parse_session_start_info_plugin_data(content)
-    return info.group_name, dict(info.hparams)

@@ -2,15 +2,26 @@
 
 import keras
 import numpy as np
+from keras import ops
 
 from testing import numpy_oracle
 
 
+def to_numpy(tensor):
+    """A float32 array."""
+    return ops.convert_to_numpy(ops.cast(tensor, "float32"))
+
+
 def value_and_gradients(function, arguments, cotangent):
-    """Arrays: f(*arguments), and a list of gradients of sum(f * cotangent)."""
+    """Arrays: f(*arguments), and a list of gradients of sum(f * cotangent).
+
+    All must be finite.
+    """
     arguments = [np.asarray(argument, "float32") for argument in arguments]
     backend = keras.backend.backend()
-    return _BACKENDS[backend](function, arguments, cotangent)
+    value, gradients = _BACKENDS[backend](function, arguments, cotangent)
+    assert all(np.isfinite(array).all() for array in (value, *gradients))
+    return value, gradients
 
 
 def _tensorflow(function, arguments, cotangent):
@@ -87,3 +98,16 @@ def check_layer(layer, inputs, oracle, seed=11):
     np.testing.assert_allclose(value, oracle(inputs, *copies), atol=1e-5)
     expected = oracle_gradients(oracle, [inputs], weights, cotangent)
     assert_gradients_close(gradients, expected)
+
+
+def poses_and_activations(layer, **options):
+    """A function of poses, activations and weights; returns [..., A + 1]."""
+    state = [ops.convert_to_tensor(v) for v in layer.non_trainable_variables]
+
+    def function(poses, activations, *weights):
+        outputs, _ = layer.stateless_call(
+            list(weights), state, (poses, activations), **options
+        )
+        return ops.concatenate([outputs[0], outputs[1][..., None]], axis=-1)
+
+    return function

@@ -76,16 +76,12 @@ def capsule(inputs, weights, biases, num_routing, leaky, **rule):
     Weights of a single input capsule are shared by all.
     """
     copies, num_inputs, input_atoms = inputs.shape
-    _, outputs, atoms = biases.shape
-    weights = [weights[:, i % weights.shape[1]] for i in range(num_inputs)]
-    votes = np.zeros((copies, num_inputs, outputs, atoms))
+    weights = weights.reshape(*weights.shape[:3], *biases.shape[1:])
+    votes = np.zeros((copies, num_inputs, *biases.shape[1:]))
     for i in range(num_inputs):
-        for o in range(outputs):
-            for atom in range(atoms):
-                for k in range(input_atoms):
-                    votes[:, i, o, atom] += (
-                        inputs[:, i, k] * weights[i][:, k, o * atoms + atom]
-                    )
+        for k in range(input_atoms):
+            w = weights[:, i % weights.shape[1], k]
+            votes[:, i] += inputs[:, i, k, None, None] * w
     return routing(votes, biases, num_routing, leaky, **rule)
 
 
@@ -93,30 +89,13 @@ def conv_slim_capsule(
     inputs, weights, biases, strides, padding, num_routing, leaky
 ):
     """[P, H, W, I, a], [P, k, k, a, O * A], [P, O, A] -> [P, h, w, O, A]."""
-    size = weights.shape[1]
-    inputs = padded(inputs, size, strides, padding)
-    copies, height, width, types, _ = inputs.shape
-    _, outputs, atoms = biases.shape
-    rows = range(0, height - size + 1, strides)
-    columns = range(0, width - size + 1, strides)
-    out = np.zeros((copies, len(rows), len(columns), outputs, atoms))
-    for y, top in enumerate(rows):
-        for x, left in enumerate(columns):
-            votes = np.zeros((copies, types, outputs * atoms))
-            for i in range(types):
-                for row in range(size):
-                    for column in range(size):
-                        votes[:, i] += np.einsum(
-                            "pa,pak->pk",
-                            inputs[:, top + row, left + column, i],
-                            weights[:, row, column],
-                        )
-            out[:, y, x] = routing(
-                votes.reshape(copies, types, outputs, atoms),
-                biases,
-                num_routing,
-                leaky,
-            )
+    by_type = np.moveaxis(inputs, 3, 0)
+    votes = [convolution(x, weights, strides, padding) for x in by_type]
+    votes = np.stack(votes, axis=3)
+    votes = votes.reshape(*votes.shape[:4], *biases.shape[1:])
+    out = np.zeros((*votes.shape[:3], *biases.shape[1:]))
+    for y, x in np.ndindex(*votes.shape[1:3]):
+        out[:, y, x] = routing(votes[:, y, x], biases, num_routing, leaky)
     return out
 
 
@@ -160,13 +139,14 @@ def _pixels(y, x, shape, strides):
 
 
 def convolution(images, kernel, strides, padding):
-    """[B, H, W, C], [k, k, C, O] -> [B, h, w, O], tap by tap."""
-    size = kernel.shape[0]
+    """[B, H, W, C], [k, k, C, O] or B of them -> [B, h, w, O], tap by tap."""
+    size = kernel.shape[-3]
     images = padded(images, size, strides, padding)
     shape = tuple((n - size) // strides + 1 for n in images.shape[1:3])
     out = np.zeros((len(images), *shape, kernel.shape[-1]))
     for y, x in np.ndindex(size, size):
-        out += images[:, *_pixels(y, x, shape, strides)] @ kernel[y, x]
+        tap = kernel[..., None, y, x, :, :]
+        out += images[:, *_pixels(y, x, shape, strides)] @ tap
     return out
 
 

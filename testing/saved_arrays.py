@@ -3,6 +3,7 @@
 import pathlib
 
 import h5py
+import numpy as np
 
 
 def saved(path):
@@ -16,3 +17,12 @@ def saved(path):
     with h5py.File(pathlib.Path(path) / "model.weights.h5") as file:
         file.visititems(collect)
     return arrays
+
+
+def assert_same_state(path, other):
+    """Compares all arrays of two checkpoints, bit by bit."""
+    first, second = saved(path), saved(other)
+    assert first
+    assert first.keys() == second.keys()
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name])

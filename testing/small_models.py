@@ -2,6 +2,12 @@
 
 from models.registry import model_class
 
+_MATRIX_CAPSULES = {
+    "conv_channels": 4,
+    "primary_types": 2,
+    "first_types": 2,
+    "second_types": 2,
+}
 SIZES = {
     "baseline": {"first_channels": 4, "second_channels": 3, "dense_units": 8},
     "capsule": {
@@ -10,11 +16,7 @@ SIZES = {
         "primary_atoms": 4,
         "class_atoms": 5,
     },
-    "pooling": {
-        "first_channels": 4,
-        "second_channels": 6,
-        "dense_units": 8,
-    },
+    "pooling": {"first_channels": 4, "second_channels": 6, "dense_units": 8},
     "shared_capsule": {
         "first_channels": 4,
         "second_channels": 6,
@@ -28,26 +30,10 @@ SIZES = {
         "primary_atoms": 2,
         "class_atoms": 4,
     },
-    "inverted_attention": {
-        "conv_channels": 4,
-        "primary_types": 2,
-        "first_types": 2,
-        "second_types": 2,
-    },
-    "matrix_capsule": {
-        "conv_channels": 4,
-        "primary_types": 2,
-        "first_types": 2,
-        "second_types": 2,
-        "routing": 1,  # TensorFlow traces more for many seconds
-    },
-    "vb_capsule": {
-        "conv_channels": 4,
-        "primary_types": 2,
-        "first_types": 2,
-        "second_types": 2,
-        "routing": 1,
-    },
+    "inverted_attention": _MATRIX_CAPSULES,
+    # TensorFlow traces more iterations for many seconds.
+    "matrix_capsule": {**_MATRIX_CAPSULES, "routing": 1},
+    "vb_capsule": {**_MATRIX_CAPSULES, "routing": 1},
     "self_routing": {"channels": 2, "types": 3, "atoms": 4, "depth": 2},
 }
 

@@ -1,13 +1,13 @@
 """Tiny data sets for tests, written without the code that reads them."""
 
+import gzip
 import io
+import struct
 
 import numpy as np
 import scipy.io
 import tensorflow as tf
 import tensorflow_datasets as tfds
-
-from testing.mnist_files import write_mnist
 
 NUM_TRAIN = 15
 NUM_TEST = 7
@@ -32,9 +32,30 @@ def cycling_labels(count, num_classes):
     return (np.arange(count) % num_classes).astype(np.uint8)
 
 
-def write_idx(folder):
-    """MNIST's four files."""
-    write_mnist(folder, NUM_TRAIN, NUM_TEST)
+def write_mnist(folder, num_train=NUM_TRAIN, num_test=NUM_TEST, size=28):
+    """Writes the four files of MNIST, the images gzipped, the labels plain.
+
+    Images are random, but their first pixel is the label. Returns a dict from
+    "train" and "t10k" to (images, labels).
+    """
+    generator = np.random.default_rng(0)
+    written = {}
+    for prefix, count in (("train", num_train), ("t10k", num_test)):
+        labels = np.arange(count, dtype=np.uint8) % 10
+        images = generator.integers(0, 256, (count, size, size))
+        images = images.astype(np.uint8)
+        images[:, 0, 0] = labels
+        content = gzip.compress(_idx(images), 1)
+        (folder / f"{prefix}-images-idx3-ubyte.gz").write_bytes(content)
+        content = _idx(labels)
+        (folder / f"{prefix}-labels-idx1-ubyte").write_bytes(content)
+        written[prefix] = (images, labels)
+    return written
+
+
+def _idx(array):
+    shape = struct.pack(f">{array.ndim}I", *array.shape)
+    return bytes([0, 0, 8, array.ndim]) + shape + array.tobytes()
 
 
 def write_arrays(folder):

@@ -132,15 +132,6 @@ def test_other_splits_are_refused(
         opened.check_same_data(config, spec)
 
 
-def test_another_seed_is_the_reason_for_another_split(trained, tmp_path):
-    recorded = {"dataset": "images", "seed": 1, "divided_for_test": "x"}
-    opened = checkpoint.open_checkpoint(save(tmp_path, trained, **recorded))
-    split = {"split_seed": 0, "split_fingerprints": {"divided_for_test": "y"}}
-    spec = Spec(ImageShape(28, 28, 1, 10), 1, 9, 9, **split)
-    with pytest.raises(UserError, match="add --seed=1"):
-        opened.check_same_data(Config(dataset="images"), spec)
-
-
 @pytest.mark.parametrize(
     ("settings", "resize"),
     [

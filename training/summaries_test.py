@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorboard.plugins.hparams import metadata
 
 from input_data import features as keys
 from input_data.features import ImageShape
 from models.capsule import HParams
-from testing.events import events_of, hparams_row
+from testing.events import events_of
 from training import summaries
 from training.checkpoint import Architecture, Checkpoint
 
@@ -62,8 +63,11 @@ def test_settings_are_on_the_hparams_page(tmp_path):
     )
     writer = summaries.SummaryWriter(directory)
     writer.hparams(Checkpoint(0, architecture, {"seed": 7, "pad": None}))
-    row, settings = hparams_row(directory)
-    assert row == "run/train"
+    tag = metadata.SESSION_START_INFO_TAG
+    content = events_of(directory).SummaryMetadata(tag).plugin_data.content
+    info = metadata.parse_session_start_info_plugin_data(content)
+    settings = info.hparams
+    assert info.group_name == "run/train"
     assert settings["learning_rate"].number_value == 0.01
     assert settings["seed"].number_value == 7
     assert "pad" not in settings

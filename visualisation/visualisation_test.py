@@ -1,3 +1,4 @@
+import functools
 import io
 import json
 
@@ -9,10 +10,46 @@ import experiment
 import figures
 from common.errors import UserError
 from config import Config
-from testing import untrained
-from testing.small_models import overrides
-from testing.tiny_subject import NUM_EXAMPLES, decoder_in_numpy, make_subject
+from input_data import registry
+from input_data.registry import Split
+from models.registry import build_model
+from testing import numpy_oracle, untrained
+from testing.small_models import overrides, small_hparams
 from visualisation import capsule_figures, drawing, evaluation, transfer
+from visualisation.trained_model import TrainedModel
+
+NUM_EXAMPLES = 130
+
+
+@functools.cache
+def make_subject(num_targets=1, model="capsule", **hparams):
+    """A `TrainedModel` with `NUM_EXAMPLES` examples, more than a batch.
+
+    Tests share it, as its functions take long to trace: one that changes
+    weights asks for hyper-parameters that no other does.
+    """
+    pipeline = registry.load(
+        "digits",
+        Split.TEST,
+        Config(num_targets=num_targets, eval_size=NUM_EXAMPLES),
+    )
+    network = build_model(
+        model,
+        pipeline.spec.shape,
+        num_targets,
+        small_hparams(model, **hparams),
+        seed=3,
+    )
+    return TrainedModel(network, pipeline, "digits, tiny", pipeline.spec.names)
+
+
+def decoder_in_numpy(subject, capsule, label):
+    """The image [H, W, C] of one class capsule [A], all others zeroed."""
+    shape = subject.pipeline.spec.shape
+    capsules = np.tile(capsule, (1, shape.num_classes, 1))
+    weights = subject.model.recons.get_weights()
+    image = numpy_oracle.decoder(capsules, [label], weights)
+    return image.reshape(shape.height, shape.width, shape.depth)
 
 
 def size_of(png):
@@ -161,8 +198,7 @@ def test_entropy_of_couplings():
     couplings = np.array([[[0.25, 0.25]], [[0.5, 0.0]]], "float32")
     quarter, half = (p * np.log(1 / p) for p in (0.25, 0.5))
     np.testing.assert_allclose(
-        capsule_figures.mean_entropy(couplings),
-        [2 * quarter + half, 2 * half],
+        capsule_figures.mean_entropy(couplings), [2 * quarter + half, 2 * half]
     )
 
 

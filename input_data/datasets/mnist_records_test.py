@@ -7,8 +7,12 @@ from config import Config
 from input_data import features as keys
 from input_data import registry
 from input_data.registry import Split
-from testing.mnist_files import write_mnist
-from testing.tiny_files import mnist_example, random_images, write_records
+from testing.tiny_files import (
+    mnist_example,
+    random_images,
+    write_mnist,
+    write_records,
+)
 
 TEST_PAIRS = "multitest_4shifted_mnist.tfrecords"
 

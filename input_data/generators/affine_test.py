@@ -7,7 +7,7 @@ from config import Config
 from input_data import registry
 from input_data.generators import affine
 from input_data.registry import Split
-from testing import tiny_files
+from testing import commands, tiny_files
 
 
 @pytest.mark.parametrize("split", list(Split))
@@ -20,7 +20,7 @@ def test_generated_files_are_found_and_read(tmp_path, split):
 
 
 def test_generates_from_mnist_in_its_order_with_its_labels(tmp_path):
-    tiny_files.write_idx(tmp_path)
+    tiny_files.write_mnist(tmp_path)
     affine.generate("mnist", str(tmp_path), Split.TEST, str(tmp_path), 3, 0)
     fields = scipy.io.loadmat(tmp_path / "test.mat")["affNISTdata"][0, 0]
     np.testing.assert_array_equal(fields["label_int"][0], [*range(7)] * 3)
@@ -97,3 +97,13 @@ def test_all_ink_stays_on_the_canvas_at_every_place():
     columns = (warped.sum(axis=1) * np.arange(40)).sum(axis=1) / ink
     counts, _ = np.histogram(columns, 5, (5, 34))
     assert counts.min() > 0.7 * counts.max()
+
+
+@pytest.mark.slow
+def test_the_command(tmp_path):
+    script = commands.ROOT / "input_data" / "affnist" / "affnist_generate.py"
+    flags = "--dataset=digits", "--copies=1", "--output_dir=out"
+    code, output, errors = commands.run(script, *flags, cwd=tmp_path)
+    assert code == 0, errors
+    assert "test.mat: 360 images" in output
+    assert (tmp_path / "out" / "test.mat").is_file()

@@ -3,8 +3,6 @@ import dataclasses
 import os
 import pathlib
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -135,11 +133,8 @@ def test_command_with_workers(tmp_path):
 def test_workers_end_with_the_command(tmp_path, number):
     flags = ["--dataset=digits", "--split=test", "--multi_targets"]
     flags += ["--num_pairs=20000", "--max_shard=1000000", "--num_workers=2"]
-    process = subprocess.Popen(
-        [sys.executable, str(COMMAND), f"--data_dir={tmp_path}", *flags],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
+    process = commands.start(
+        COMMAND, f"--data_dir={tmp_path}", *flags, start_new_session=True
     )
     try:
         deadline = time.monotonic() + 400
@@ -230,12 +225,3 @@ def test_pairs_are_exact_in_number_and_different_in_class():
     assert (np.abs(seconds - expected) < 5 * np.sqrt(expected)).all()
     mean = 23 * 40 / 25
     assert np.abs(offsets - mean).max() < 5 * np.sqrt(mean)
-
-
-def test_a_record_depends_on_seed_and_number_alone():
-    data = some_images()
-    records = list(digit_pairs(data, JOB, 0, 700))
-    assert list(digit_pairs(data, JOB, 491, 530)) == records[491:530]
-    for changes in ({"seed": 6}, {"split": Split.TRAIN.value}):
-        job = dataclasses.replace(JOB, **changes)
-        assert list(digit_pairs(data, job, 0, 700)) != records

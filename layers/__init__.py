@@ -3,102 +3,53 @@
 They run on TensorFlow, JAX and torch.
 """
 
-from .capsule import Capsule, ConvSlimCapsule, Length
-from .convolution import Conv2D
-from .deepcaps import ConvCapsules, ConvReconstruction, MapRoutingRule
-from .em_routing import EMOptions, em_assignments, em_routing
-from .inverted_attention import InvertedAttentionCapsules
-from .losses import (
-    CLASSIFICATION_LOSSES,
-    MARGIN_SCHEDULES,
-    almost_correct,
-    correct,
-    margin_loss,
-    reconstruction_loss,
-    sigmoid_loss,
-    softmax_loss,
-    spread_loss,
-    spread_margin,
+from .capsule import Capsule as Capsule
+from .capsule import ConvSlimCapsule as ConvSlimCapsule
+from .capsule import Length as Length
+from .convolution import Conv2D as Conv2D
+from .deepcaps import ConvCapsules as ConvCapsules
+from .deepcaps import ConvReconstruction as ConvReconstruction
+from .deepcaps import MapRoutingRule as MapRoutingRule
+from .em_routing import EMOptions as EMOptions
+from .em_routing import em_assignments as em_assignments
+from .em_routing import em_routing as em_routing
+from .inverted_attention import (
+    InvertedAttentionCapsules as InvertedAttentionCapsules,
 )
-from .matrix_capsule import (
-    ClassMatrixCapsules,
-    ConvMatrixCapsules,
-    PrimaryMatrixCapsules,
-)
-from .network import (
-    CapsuleNetwork,
-    CapsuleStack,
-    Reconstruction,
-    mask_capsules,
-    pretrained,
-)
-from .routing import (
-    RoutingRule,
-    dynamic_routing,
-    leaky_softmax,
-    lengths,
-    route,
-    routing_couplings,
-    squash,
-)
-from .self_attention import (
-    DepthwiseCapsule,
-    SelfAttentionCapsule,
-    exponential_squash,
-    self_attention,
-    self_attention_routing,
-)
-from .self_routing import SelfRoutingCapsules
-from .vb_routing import ClassVBCapsules, ConvVBCapsules, PrimaryVBCapsules
-from .votes import FormedVotes
+from .losses import CLASSIFICATION_LOSSES as CLASSIFICATION_LOSSES
+from .losses import MARGIN_SCHEDULES as MARGIN_SCHEDULES
+from .losses import almost_correct as almost_correct
+from .losses import correct as correct
+from .losses import margin_loss as margin_loss
+from .losses import reconstruction_loss as reconstruction_loss
+from .losses import sigmoid_loss as sigmoid_loss
+from .losses import softmax_loss as softmax_loss
+from .losses import spread_loss as spread_loss
+from .losses import spread_margin as spread_margin
+from .matrix_capsule import ClassMatrixCapsules as ClassMatrixCapsules
+from .matrix_capsule import ConvMatrixCapsules as ConvMatrixCapsules
+from .matrix_capsule import PrimaryMatrixCapsules as PrimaryMatrixCapsules
+from .network import CapsuleNetwork as CapsuleNetwork
+from .network import CapsuleStack as CapsuleStack
+from .network import Reconstruction as Reconstruction
+from .network import mask_capsules as mask_capsules
+from .network import pretrained as pretrained
+from .routing import RoutingRule as RoutingRule
+from .routing import dynamic_routing as dynamic_routing
+from .routing import leaky_softmax as leaky_softmax
+from .routing import lengths as lengths
+from .routing import route as route
+from .routing import routing_couplings as routing_couplings
+from .routing import squash as squash
+from .self_attention import DepthwiseCapsule as DepthwiseCapsule
+from .self_attention import SelfAttentionCapsule as SelfAttentionCapsule
+from .self_attention import exponential_squash as exponential_squash
+from .self_attention import self_attention as self_attention
+from .self_attention import self_attention_routing as self_attention_routing
+from .self_routing import SelfRoutingCapsules as SelfRoutingCapsules
+from .vb_routing import ClassVBCapsules as ClassVBCapsules
+from .vb_routing import ConvVBCapsules as ConvVBCapsules
+from .vb_routing import PrimaryVBCapsules as PrimaryVBCapsules
+from .votes import FormedVotes as FormedVotes
 
 __version__ = "1.0.0"
-
-__all__ = [
-    "CLASSIFICATION_LOSSES",
-    "MARGIN_SCHEDULES",
-    "Capsule",
-    "CapsuleNetwork",
-    "CapsuleStack",
-    "ClassMatrixCapsules",
-    "ClassVBCapsules",
-    "Conv2D",
-    "ConvCapsules",
-    "ConvMatrixCapsules",
-    "ConvReconstruction",
-    "ConvSlimCapsule",
-    "ConvVBCapsules",
-    "DepthwiseCapsule",
-    "EMOptions",
-    "FormedVotes",
-    "InvertedAttentionCapsules",
-    "Length",
-    "MapRoutingRule",
-    "PrimaryMatrixCapsules",
-    "PrimaryVBCapsules",
-    "Reconstruction",
-    "RoutingRule",
-    "SelfAttentionCapsule",
-    "SelfRoutingCapsules",
-    "almost_correct",
-    "correct",
-    "dynamic_routing",
-    "em_assignments",
-    "em_routing",
-    "exponential_squash",
-    "leaky_softmax",
-    "lengths",
-    "margin_loss",
-    "mask_capsules",
-    "pretrained",
-    "reconstruction_loss",
-    "route",
-    "routing_couplings",
-    "self_attention",
-    "self_attention_routing",
-    "sigmoid_loss",
-    "softmax_loss",
-    "spread_loss",
-    "spread_margin",
-    "squash",
-]

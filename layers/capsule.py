@@ -61,10 +61,8 @@ class _RoutedLayer(Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if isinstance(rule, dict) and "class_name" in rule:
+        if isinstance(rule, dict):
             rule = keras.saving.deserialize_keras_object(rule)
-        elif isinstance(rule, dict):
-            rule = RoutingRule(**rule)
         self.num_capsules = num_capsules
         self.num_atoms = num_atoms
         self.num_routing = num_routing
@@ -93,11 +91,9 @@ class _RoutedLayer(Layer):
         )
         self.biases = None
         if self.use_bias:
-            self.biases = self.add_weight(
-                name="biases",
-                shape=(self.num_capsules, self.num_atoms),
-                initializer=keras.initializers.Constant(BIAS),
-            )
+            shape = self.num_capsules, self.num_atoms
+            constant = keras.initializers.Constant(BIAS)
+            self.biases = self.add_weight(shape, constant, name="biases")
 
     def get_config(self):
         return {
@@ -138,8 +134,7 @@ class Capsule(_RoutedLayer):
       num_routing: int, number of routing iterations.
       leaky: bool, whether couplings come from `leaky_softmax`.
       share_weights: bool, whether all input capsules share their weights.
-      rule: `RoutingRule`, or a dict of its attributes, in place of the
-        paper's routing and of `leaky`.
+      rule: `RoutingRule` in place of the paper's routing and of `leaky`.
       use_bias: bool, whether the layer has `biases`.
       kernel_initializer: of `weights`.
 
@@ -164,10 +159,9 @@ class Capsule(_RoutedLayer):
     def build(self, input_shape):
         _, inputs, atoms = input_shape
         output_size = self.num_capsules * self.num_atoms
-        kernels = 1 if self.share_weights else inputs
-        self._add_weights((kernels, atoms, output_size))
         if self.share_weights:
             inputs = None
+        self._add_weights((inputs or 1, atoms, output_size))
         self.input_spec = keras.layers.InputSpec(shape=(None, inputs, atoms))
 
     def _votes(self, inputs):

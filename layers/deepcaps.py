@@ -6,6 +6,7 @@ Networks", CVPR 2019, https://arxiv.org/abs/1904.09546, and the authors' code.
 
 import dataclasses
 import math
+from typing import Literal
 
 import keras
 from keras import ops
@@ -94,17 +95,8 @@ class MapRoutingRule(RoutingRule):
         authors' code).
     """
 
-    couple_over: str = "positions_and_types"
-    squash_over: str = "atoms"
-
-    def __post_init__(self):
-        super().__post_init__()
-        is_known = self.couple_over in COUPLING_AXES
-        if not is_known or self.squash_over not in SQUASH_AXES:
-            raise ValueError(
-                f"`couple_over` must be one of {', '.join(COUPLING_AXES)} and "
-                f"`squash_over` of {', '.join(SQUASH_AXES)}. Received: {self}"
-            )
+    couple_over: Literal["positions_and_types", "types"] = "positions_and_types"
+    squash_over: Literal["atoms", "map"] = "atoms"
 
     def couplings(self, logits, axis):
         return super().couplings(logits, COUPLING_AXES[self.couple_over])

@@ -59,7 +59,7 @@ def routed_map(inputs, weights, biases, num_routing, joint, by_map):
 
 
 def test_unknown_axes_are_errors():
-    with pytest.raises(ValueError, match="positions_and_types, types"):
+    with pytest.raises(ValueError, match="squash_over"):
         layers.MapRoutingRule(squash_over="capsules")
 
 

@@ -99,9 +99,7 @@ def em_routing(
     Returns:
       Pair of float32 tensors: poses [..., O, 16] and activations [..., O].
     """
-    poses, logits, _ = _route_formed(
-        votes, activations, beta_u, beta_a, options
-    )
+    poses, logits, _ = _route_votes(votes, activations, beta_u, beta_a, options)
     *leading, _, types, entries = ops.shape(votes)
     poses = ops.transpose(poses, (1, 0, 2))  # [N, O, 16]
     activations = ops.sigmoid(ops.transpose(logits))  # [N, O]
@@ -119,14 +117,14 @@ def em_assignments(
     options: EMOptions | None = None,
 ) -> Tensor:
     """Assignments R of `em_routing`: float32 [num_routing, ..., K, O]."""
-    _, _, assignments = _route_formed(
+    _, _, assignments = _route_votes(
         votes, activations, beta_u, beta_a, options
     )
     stacked = ops.moveaxis(ops.stack(assignments), 1, -1)  # [T, N, K, O]
     return ops.reshape(stacked, (len(assignments), *ops.shape(votes)[:-1]))
 
 
-def _route_formed(votes, activations, beta_u, beta_a, options):
+def _route_votes(votes, activations, beta_u, beta_a, options):
     options = options or EMOptions()
     if options.normalise == "positions":
         raise ValueError(
@@ -146,7 +144,7 @@ def _route_formed(votes, activations, beta_u, beta_a, options):
         ops.reshape(activations, (-1, children)),
         functools.partial(em_fit, beta_u, beta_a, options),
         options,
-        OverTypes(types),
+        OverTypes(),
     )
 
 
@@ -262,8 +260,9 @@ def route(votes, activations, fit, options, parents, prior_weight=_EPSILON):
     """
     types, _, _, children = votes.shape
     activations = ops.cast(activations, "float32")
+    uniform = ops.full_like(activations, 1 / types)[None]
     assignments = ops.broadcast_to(
-        parents.start(activations), (types, ops.shape(votes)[1], children)
+        parents.start(uniform), (types, ops.shape(votes)[1], children)
     )
     weights = assignments * activations
     center = ops.stop_gradient(
@@ -315,12 +314,9 @@ def over_entries(votes, weights):
 class OverTypes:
     """Assignments that sum to 1 over the types at each parent position."""
 
-    def __init__(self, types):
-        self._types = types
-
-    def start(self, activations):
-        """The initial assignments, [N, K] -> [1, N, K]."""
-        return ops.full_like(activations, 1 / self._types)[None]
+    def start(self, uniform):
+        """The initial assignments [1, N, K], given 1 / O in this shape."""
+        return uniform
 
     def normalise(self, log_densities):
         """log(a_j p_ij) -> R_ij, both float32 [O, N, K]."""
@@ -334,15 +330,13 @@ class OverPositions:
     together. Unless `divide` they are initially 1 / O.
     """
 
-    def __init__(self, types, window, by_type=False, divide=True):
-        self._types = types
+    def __init__(self, window, by_type=False, divide=True):
         self._window = window
         self._by_type = by_type
         self._divide = divide and not by_type
 
-    def start(self, activations):
-        """The initial assignments, [N, K] -> [1, N, K]."""
-        uniform = ops.full_like(activations, 1 / self._types)[None]
+    def start(self, uniform):
+        """The initial assignments [1, N, K], given 1 / O in this shape."""
         if not self._divide:
             return uniform
         # The same numbers of parents for each image of the batch.

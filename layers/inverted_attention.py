@@ -63,10 +63,7 @@ class InvertedAttentionCapsules(VotingLayer):
     def build(self, input_shape):
         super().build(input_shape)
         self.norm = keras.layers.LayerNormalization(
-            epsilon=1e-5,
-            dtype="float32",
-            name="norm",
-            trainable=self.trainable,
+            epsilon=1e-5, dtype="float32", name="norm", trainable=self.trainable
         )
         self.norm.build((POSE_ENTRIES,))
 

@@ -39,9 +39,6 @@ from .utils import (
 # changes a weight only by about the learning rate at each step.
 BETA_A_UNIT = 1000.0
 KERNEL_STDDEV = 0.3
-# The entries of a vote to which `ClassMatrixCapsules` adds the row and the
-# column of the child: the first two of the matrix's last column.
-ROW_ENTRY, COLUMN_ENTRY = 3, 7
 
 
 @keras.saving.register_keras_serializable(package="capsules")
@@ -74,14 +71,10 @@ class PrimaryMatrixCapsules(PoseLayer):
             ("pose", self.num_capsules * POSE_ENTRIES),
             ("activation", self.num_capsules),
         ):
-            weights = self.add_weight(
-                name=f"{name}_weights",
-                shape=(input_shape[-1], size),
-                initializer=TruncatedNormal(stddev=0.5),
-            )
-            biases = self.add_weight(
-                name=f"{name}_biases", shape=(size,), initializer="zeros"
-            )
+            shape = input_shape[-1], size
+            normal = TruncatedNormal(stddev=0.5)
+            weights = self.add_weight(shape, normal, name=f"{name}_weights")
+            biases = self.add_weight((size,), "zeros", name=f"{name}_biases")
             setattr(self, f"{name}_weights", weights)
             setattr(self, f"{name}_biases", biases)
 
@@ -191,14 +184,7 @@ class _EMRoutedLayer(PoseLayer, VotingLayer):
     _betas: ClassVar = {"beta_u": 1.0, "beta_a": BETA_A_UNIT}
     _offsets = None  # [16, K], added to the votes
 
-    def __init__(
-        self,
-        num_capsules: int,
-        options: EMOptions,
-        kernel_stddev,
-        *window,
-        **kwargs,
-    ):
+    def __init__(self, num_capsules, options, kernel_stddev, *window, **kwargs):
         super().__init__(num_capsules, *window, **kwargs)
         self.options = options
         self.kernel_stddev = kernel_stddev
@@ -334,9 +320,9 @@ class ConvMatrixCapsules(_EMRoutedLayer):
 
     def _make_parents(self):
         if self.options.normalise == "types":
-            return OverTypes(self.num_capsules)
+            return OverTypes()
         by_type = self.options.normalise == "positions"
-        return OverPositions(self.num_capsules, self._window, by_type)
+        return OverPositions(self._window, by_type)
 
 
 @keras.saving.register_keras_serializable(package="capsules")
@@ -387,12 +373,12 @@ class ClassMatrixCapsules(_EMRoutedLayer):
             sizes = input_shape[0][1:4]
             offsets = np.zeros((POSE_ENTRIES, *sizes), "float32")
             rows, columns = map(self._coordinates_along, sizes[:2])
-            offsets[ROW_ENTRY] = rows[:, None, None]
-            offsets[COLUMN_ENTRY] = columns[:, None]
+            # The first two entries of the matrix's last column.
+            offsets[3], offsets[7] = rows[:, None, None], columns[:, None]
             self._offsets = offsets.reshape(POSE_ENTRIES, -1)
 
     def _make_parents(self):
-        return OverTypes(self.num_capsules)
+        return OverTypes()
 
     def _coordinates_along(self, size):
         return (np.arange(size) + 0.5) / size

@@ -12,7 +12,7 @@ NIPS 2017, https://arxiv.org/abs/1710.09829 ("the paper" in this package).
 """
 
 import dataclasses
-from typing import Literal
+from typing import Literal, get_args, get_origin
 
 import keras
 from keras import ops
@@ -115,12 +115,13 @@ class RoutingRule:
     squash_epsilon: float = 0.0
 
     def __post_init__(self):
-        is_known = self.logits in ("add", "replace")
-        if not is_known or self.compare not in ("squashed", "direction"):
-            raise ValueError(
-                '`logits` must be "add" or "replace" and `compare` "squashed" '
-                f'or "direction". Received: {self}'
-            )
+        for field in dataclasses.fields(self):
+            choices = get_args(field.type)
+            is_literal = get_origin(field.type) is Literal
+            if is_literal and getattr(self, field.name) not in choices:
+                raise ValueError(
+                    f"`{field.name}` must be one of {choices}. Received: {self}"
+                )
 
     def get_config(self):
         return dataclasses.asdict(self)

@@ -103,15 +103,11 @@ class DepthwiseCapsule(Layer):
         # is drawn with the shape that it has in Keras, [k, l, C, 1].
         glorot = keras.initializers.GlorotUniform()
         self.kernel = self.add_weight(
+            (*kernel_size, channels),
+            lambda shape, dtype: ops.squeeze(glorot((*shape, 1), dtype), -1),
             name="kernel",
-            shape=(*kernel_size, channels),
-            initializer=lambda shape, dtype: ops.reshape(
-                glorot((*shape, 1), dtype=dtype), shape
-            ),
         )
-        self.bias = self.add_weight(
-            name="bias", shape=(channels,), initializer="zeros"
-        )
+        self.bias = self.add_weight((channels,), "zeros", name="bias")
         self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
 
     def call(self, inputs):
@@ -159,16 +155,9 @@ class SelfAttentionCapsule(Layer):
 
     def build(self, input_shape):
         _, inputs, input_atoms = input_shape
-        self.kernel = self.add_weight(
-            name="weights",
-            shape=(self.num_capsules, inputs, input_atoms, self.num_atoms),
-            initializer="he_normal",
-        )
-        self.biases = self.add_weight(
-            name="biases",
-            shape=(self.num_capsules, inputs),
-            initializer="zeros",
-        )
+        shape = self.num_capsules, inputs, input_atoms, self.num_atoms
+        self.kernel = self.add_weight(shape, "he_normal", name="weights")
+        self.biases = self.add_weight(shape[:2], "zeros", name="biases")
         self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
 
     def call(self, inputs, mask=None):

@@ -135,7 +135,7 @@ class ConvVBCapsules(_VBRouted, matrix_capsule.ConvMatrixCapsules):
     """
 
     def _make_parents(self):
-        return OverPositions(self.num_capsules, self._window, divide=False)
+        return OverPositions(self._window, divide=False)
 
 
 @keras.saving.register_keras_serializable(package="capsules")

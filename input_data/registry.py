@@ -98,7 +98,7 @@ def find(name):
     """The `DataSet` of a name; whether TFDS has a NAME is not checked."""
     if name in DATASETS:
         return DATASETS[name]
-    size = 20 if name.split(":")[1:2] == ["mnist"] else None
+    size = 20 if name.split(":")[1] == "mnist" else None
     return DataSet("tfds_images", resizes=True, digit_size=size)
 
 

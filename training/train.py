@@ -252,7 +252,7 @@ class Training(keras.callbacks.Callback):
         config = self._config
         self.step += 1
         # All processes of a cluster stop after the same step.
-        signal = self._strategy.largest(next(iter(self._signals), 0))
+        signal = self._strategy.largest(max(self._signals, default=0))
         is_last = signal or self._is_last()
         is_evaluated = self._is_evaluated()
         is_saved = is_last or is_evaluated or self.step % config.save_step == 0

@@ -282,10 +282,10 @@ class Config(DataConfig):
         return Split.TRAIN if train else Split.TEST
 
     def with_defaults_from(self, training):
-        """A `Config` with what was not given from `training`.
+        """This `Config`; settings that were not given come from `training`.
 
-        That is the dict that a checkpoint records. Nothing is taken from one
-        of another data set.
+        `training` is the dict of settings in a checkpoint. If that is of
+        another data set, nothing is taken from it.
         """
         dataset = training.get("dataset")
         is_other = self.dataset not in (None, dataset) or (

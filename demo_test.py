@@ -139,6 +139,13 @@ def test_networks_without_capsules_or_decoder(tmp_path):
     assert bare.description["decoder"] is False
 
 
+def test_the_number_of_targets_without_data(tmp_path):
+    network = untrained.small(remake=False)
+    path = untrained.save(tmp_path, *network, dataset="mnist")
+    two = DemoModel(Config(train=False, checkpoint=path, num_targets=2))
+    assert two.description["targets"] == 2
+
+
 @pytest.mark.parametrize(
     ("fields", "size", "expected"),
     [

@@ -386,6 +386,8 @@ def test_an_ensemble_sums_the_logits(tmp_path, capsys, num_targets):
         )
         assert [one["wrong"] for one in documents] == [*wrong, score.wrong]
         assert [len(one["wrong_examples"]) for one in documents[:3]] == wrong
+        speeds = [one["images_per_second"] for one in documents]
+        assert speeds[3] < min(speeds[:3])  # all members predict each image
         return
     assert not list(folder.glob("*.json"))
     printed = re.findall(r"ckpt-0: Total wrong predictions: (\d+)", output)

@@ -107,7 +107,9 @@ def draw_transfer(arguments, config, num_examples=None):
             runs[name].append({"checkpoint": path, **counts})
             first.setdefault(name, run["pairs"])
             if run["pairs"].pipeline != next(iter(first.values())).pipeline:
-                raise UserError(f"{path} was trained on other images")
+                raise UserError(
+                    f"{path} needs other test images than the first checkpoint"
+                )
     return transfer.make(runs, first, pairs, config.seed, num_examples or 8)
 
 

@@ -44,7 +44,7 @@ class FlagSpec:
       above: exclusive lower bound of a number.
       choices: tuple of the allowed values.
       pattern: regular expression of the allowed strings.
-      network: bool, whether weights depend on the hyper-parameter.
+      network: bool, whether checkpoints fit only networks with the same value.
     """
 
     help: str
@@ -114,11 +114,6 @@ def require_known(kind, name, names):
             f"unknown {kind} {name!r}{suggestion}; valid names: "
             f"{', '.join(names)}"
         )
-
-
-def parse_value(kind, text):
-    """Reads a bool, int, float or str; raises ValueError."""
-    return flags.BooleanParser().parse(text) if kind is bool else kind(text)
 
 
 def define(settings_class, names=None, flag_values=flags.FLAGS):

@@ -1,1 +1,1 @@
-"""The page of demo.py: a capsule network to draw for, and to move atoms of."""
+"""The page of demo.py: draw digits, see their capsules, change the atoms."""

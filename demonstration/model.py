@@ -15,6 +15,7 @@ from input_data import features as keys
 from input_data import registry
 from input_data.images import PAIR_SHIFT
 from input_data.transforms import center, center_of_mass
+from training.checkpoint import Architecture
 from training.evaluate import Evaluator
 from training.inference import class_names, open_or_pretrained, preparation
 from training.scores import predicted_classes
@@ -59,7 +60,10 @@ class DemoModel:
             model, pipeline = evaluator.load(checkpoint)
             shape, names = pipeline.spec.shape, pipeline.spec.names
         else:
-            architecture = checkpoint.architecture
+            saved = checkpoint.architecture
+            architecture = Architecture.from_config(
+                settings, saved.shape, settings.num_targets, saved
+            )
             model, pipeline = architecture.build(), None
             checkpoint.load(model, architecture)
             shape, names = architecture.shape, class_names(checkpoint)

@@ -170,7 +170,7 @@ class StandardizedCrops(Pipeline):
         return self._standardized(tf.cast(crops, tf.float32), labels)
 
     def moved(self, offset):
-        """The same images; tests crop `offset` pixels down and right."""
+        """A copy whose evaluation crops are `offset` pixels down and right."""
         other = copy.copy(self)
         other._offset = offset
         return other

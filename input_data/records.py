@@ -124,7 +124,7 @@ class RecordFiles:
         return labels, images
 
     def take(self, indices):
-        """Images uint8 [B, H, W, C] and labels int32 [B], the first of each."""
+        """Images uint8 [B, H, W, C] and labels int32 [B], one per record."""
         labels, images = self.take_all(indices)
         return images[0], labels[0]
 

@@ -10,10 +10,9 @@ import keras
 from keras import ops
 
 import layers
-from common.flags import field
 from input_data import features as keys
 from models.classifier import Classifier
-from models.hparams import BaseHParams, size
+from models.hparams import BaseHParams, decay_rate, size
 
 KERNEL_SIZE = 3
 POOL_SIZE = 2
@@ -24,7 +23,7 @@ class HParams(BaseHParams):
     """Hyper-parameters of both networks."""
 
     # Su's rate does not decay.
-    decay_rate: float = field(1.0, "factor per `decay_steps`", above=0)
+    decay_rate: float = decay_rate(1.0)
     first_channels: int = size(64, "channels of the first two convolutions")
     second_channels: int = size(128, "channels of the other two convolutions")
 

@@ -17,7 +17,14 @@ from layers.losses import CLASSIFICATION_LOSSES
 from layers.matrix_capsule import KERNEL_STDDEV
 from layers.utils import TruncatedNormal, use_full_float32
 from models.classifier import Classifier, Routing, on_grid
-from models.hparams import MatrixHParams, padding, size, weight_decay
+from models.hparams import (
+    MatrixHParams,
+    decay_steps,
+    learning_rate,
+    padding,
+    size,
+    weight_decay,
+)
 
 CONV_SIZE, CONV_STRIDES = 5, 2
 CAPSULE_SIZE = 3
@@ -40,11 +47,18 @@ class HParams(MatrixHParams):
     }
 
     class_lambda: float = field(
-        0.01, "final lambda of the class capsules", above=0, network=True
+        0.01,
+        "limit of the inverse temperature lambda of EM routing, class capsules",
+        above=0,
+        network=True,
     )
     conv_channels: int = size(32, "A, channels of the convolution")
     conv_lambda: float = field(
-        0.01, "final lambda of convolutional capsules", above=0, network=True
+        0.01,
+        "limit of the inverse temperature lambda of EM routing, convolutional "
+        "capsules",
+        above=0,
+        network=True,
     )
     conv_stddev: float = field(
         0.05, "standard deviation of the convolution's initial kernel", above=0
@@ -60,12 +74,12 @@ class HParams(MatrixHParams):
         at_most=0.99,
         network=True,
     )
-    decay_steps: int = field(20_000, "steps per `decay_rate`", at_least=1)
+    decay_steps: int = decay_steps(20_000)
     first_types: int = size(32, "C, types of the first routed capsules")
     kernel_stddev: float = field(
         KERNEL_STDDEV, "standard deviation of initial transformations", above=0
     )
-    learning_rate: float = field(0.003, "learning rate at step 0", above=0)
+    learning_rate: float = learning_rate(0.003)
     loss_type: str = field(
         "spread",
         "classification loss",

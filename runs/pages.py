@@ -98,7 +98,6 @@ def _comparison_row(name, model):
     runs = list(model["runs"].values())
     network = runs[0]["network"]
     errors = [_error_curve(run)[-1] for run in runs]
-    peaks = [run["peak_megabytes"] for run in runs if run["peak_megabytes"]]
 
     def median(key):
         return statistics.median(run[key] for run in runs)
@@ -112,7 +111,7 @@ def _comparison_row(name, model):
         "training minutes": median("training_seconds") / 60,
         "training images/s": median("training_images_per_second"),
         "inference images/s": median("inference_images_per_second"),
-        "peak MB": max(peaks, default=None),
+        "peak MB": max(run["peak_megabytes"] for run in runs),
         "error %": statistics.mean(errors),
         "+-": statistics.stdev(errors) if len(errors) > 1 else None,
         "seeds": len(runs),
@@ -128,10 +127,8 @@ def paired_table(models):
     rows = []
     for one, other in itertools.combinations(models, 2):
         runs = models[one]["runs"], models[other]["runs"]
-        seed = next((seed for seed in runs[0] if seed in runs[1]), None)
-        a, b = (run.get(seed, {}) for run in runs)
-        if not ("wrong_examples" in a and "wrong_examples" in b):
-            return "Paired comparison: not recorded"
+        seed = next(seed for seed in runs[0] if seed in runs[1])
+        a, b = (run[seed] for run in runs)
         if a["examples"] != b["examples"]:  # other test images
             continue
         a, b = set(a["wrong_examples"]), set(b["wrong_examples"])

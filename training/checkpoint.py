@@ -35,6 +35,7 @@ _CHANGED = "files or folders were added, removed or renamed"
 _OTHER_SPLIT = {
     "divided_for_test": _CHANGED,
     "divided_for_validation": _CHANGED,
+    "of_files": "training and evaluation both need --data_dir, or neither",
     "normalized_names": "an earlier version hashed other forms of accents",
     "seed": "add --seed={}",
     "validate": "training and evaluation both need --validate",
@@ -86,7 +87,7 @@ class Architecture:
             self.model, self.shape, self.num_targets, self.hparams, seed
         )
 
-    def network(self):
+    def settings(self):
         """Dict of all settings that define the network."""
         shape = dataclasses.asdict(self.shape)
         if model_class(self.model).takes_any_size(self.hparams):
@@ -118,7 +119,7 @@ class Checkpoint:
     path: pathlib.Path | None = None
 
     @property
-    def has_slots(self):
+    def has_optimizer_state(self):
         """Whether it holds the optimizer's state."""
         return self.training.get("optimizer_state", True)
 
@@ -128,7 +129,7 @@ class Checkpoint:
         Raises:
           UserError: if `architecture` is of another network.
         """
-        self._require(self.architecture.network(), architecture.network())
+        self._require(self.architecture.settings(), architecture.settings())
         with reading(self.path):
             model.load_weights(self.path / WEIGHTS_FILE)
 

@@ -33,7 +33,7 @@ class H5Weights(Checkpoint):
 
     def load(self, model, architecture):
         """Loads the weights; raises UserError for another network."""
-        self._require(self.architecture.network(), architecture.network())
+        self._require(self.architecture.settings(), architecture.settings())
         with reading(self.path):
             pairs = zip(model.weights, self.arrays, strict=True)
             for variable, array in pairs:

@@ -1,4 +1,4 @@
-"""Networks on images outside of any data set."""
+"""Trained networks for predict.py, demo.py and exports, without a data set."""
 
 import pathlib
 import sys
@@ -19,7 +19,7 @@ class Pretrained(Checkpoint):
     """The network of `layers.pretrained("mnist")`."""
 
     def load(self, model, architecture):
-        self._require(self.architecture.network(), architecture.network())
+        self._require(self.architecture.settings(), architecture.settings())
         weights = layers.pretrained("mnist").get_weights()
         functional(model, architecture.shape).set_weights(weights)
 

@@ -65,7 +65,8 @@ def multiply_adds(model, shape):
 
 def _multiply_adds(layer):
     if isinstance(layer, keras.Sequential):
-        return sum(_multiply_adds(part) for part in layer.layers)
+        counts = [_multiply_adds(part) for part in layer.layers]
+        return None if None in counts else sum(counts)
     input_shape = keras.tree.map_structure(
         lambda tensor: tuple(tensor.shape), layer.input
     )

@@ -62,11 +62,14 @@ def test_types_of_input_capsules_share_a_kernel():
     assert layer.multiply_adds(shape) == 3 * 2 * 4 * 9 * 6 * 6
 
 
-def test_a_layer_without_a_rule_gives_none():
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_a_layer_without_a_rule_gives_none(is_nested):
     class Unknown(Classifier):
         def __init__(self):
             super().__init__(MNIST, 1, BaseHParams())
             self.layer = keras.layers.PReLU()
+            if is_nested:
+                self.layer = keras.Sequential([self.layer])
 
         def call(self, x):
             return {keys.LOGITS: self.layer(x[keys.IMAGES])}

@@ -57,7 +57,7 @@ class Score:
 
     @property
     def pairs_text(self):
-        """Both counts of pairs that do not overlap, as text."""
+        """`correct` and `confident` as text, for pairs that do not overlap."""
         correct, confident = (
             f"{count} of {self.num_examples} ({count / self.num_examples:.2%})"
             for count in (self.correct, self.confident)

@@ -33,7 +33,7 @@ class Tf1Checkpoint:
     Attributes:
       path: `pathlib.Path`, the prefix of its files.
       step: int, the training steps taken.
-      has_slots: bool, whether it holds Adam's moments.
+      has_optimizer_state: bool, whether it holds Adam's moments.
       architecture, training, class_names: None, {} and None: not recorded.
 
     Raises:
@@ -56,7 +56,7 @@ class Tf1Checkpoint:
                 raise UserError(message) from error
             self._shapes = self._reader.get_variable_to_shape_map()
             self.step = int(self._reader.get_tensor(STEP))
-        self.has_slots = any(n.endswith(_SLOTS) for n in self._shapes)
+        self.has_optimizer_state = any(n.endswith(_SLOTS) for n in self._shapes)
 
     def check_same_data(self, config, spec):
         """Does nothing: the data set is not recorded."""
@@ -74,7 +74,7 @@ class Tf1Checkpoint:
         layouts = _layouts(model, architecture)
         parts = {"": variables}
         optimizer = getattr(model, "optimizer", None)
-        if optimizer is not None and self.has_slots:
+        if optimizer is not None and self.has_optimizer_state:
             optimizer.iterations.assign(self.step)
             moments = optimizer._momentums, optimizer._velocities
             parts |= dict(zip(_SLOTS, moments, strict=True))
@@ -175,7 +175,7 @@ def convert(source, directory, network):
     model.optimizer.iterations.assign(tf1.step)
     training = {
         "converted_from": str(source),
-        "optimizer_state": tf1.has_slots,
+        "optimizer_state": tf1.has_optimizer_state,
     }
     converted = Checkpoint(tf1.step, architecture, training)
     return save(make_folder(directory), model, converted)

@@ -297,7 +297,7 @@ def test_conversion_keeps_weights_moments_and_step(tmp_path, slots):
     path = convert(prefix, tmp_path / "converted", architecture)
     assert path.name == "model.ckpt-7"
     opened = checkpoint.open_checkpoint(path)
-    assert opened.has_slots == slots
+    assert opened.has_optimizer_state == slots
     assert opened.architecture == architecture
     model = architecture.build()
     compile_model(model, max_steps=1)

@@ -16,7 +16,6 @@ from common.files import make_folder, remove_partial, sole_trainer
 from input_data import features as keys
 from input_data import registry
 from models.optimizer import compile_model
-from models.registry import model_class
 from training import checkpoint
 from training.summaries import SummaryWriter
 
@@ -175,9 +174,9 @@ class Training(keras.callbacks.Callback):
     def _resume(self, model):
         config, latest = self._config, self._latest
         dataset = latest.training.get("dataset") or config.dataset_name
-        before = dataset, latest.architecture.num_targets, latest.has_slots
-        now = config.dataset_name, self._architecture.num_targets, True
-        if before != now:
+        before = dataset, latest.architecture.num_targets
+        now = config.dataset_name, self._architecture.num_targets
+        if before != now or not latest.has_optimizer_state:
             raise UserError(
                 f"{latest.path} is of another --dataset or --num_targets, or "
                 "has no optimizer state; choose another --summary_dir, and "
@@ -185,7 +184,9 @@ class Training(keras.callbacks.Callback):
             )
         latest.check_same_data(config, self.pipeline.spec)
         if latest.step > config.max_steps:
-            raise UserError(f"{latest.path} is beyond --max_steps")
+            raise UserError(
+                f"{latest.path} is beyond --max_steps={config.max_steps}"
+            )
         latest.load(model, self._architecture)
         print(f"Resuming from {latest.path}")
         self.step = latest.step
@@ -215,11 +216,14 @@ class Training(keras.callbacks.Callback):
         source.load(model, self._architecture)
         if config.init_weights_only:
             compile_model(model, config.max_steps)  # a new optimizer
-        elif source.has_slots:
+        elif source.has_optimizer_state:
             self.step = source.step
         model.optimizer.iterations.assign(self.step)
         if self._is_last() or self.step > config.max_steps:
-            raise UserError(f"{source.path} is not before --max_steps")
+            raise UserError(
+                f"{source.path} starts at step {self.step}; give a larger "
+                "--max_steps or --init_weights_only"
+            )
         print(f"Starting from {source.path} at step {self.step}")
 
     def _restart_clock(self):
@@ -231,8 +235,7 @@ class Training(keras.callbacks.Callback):
         self._restart_clock()
         if not self._strategy.is_first:
             return
-        cls = model_class(self._architecture.model)
-        self._schedule = cls.make_schedule(
+        self._schedule = self.model.make_schedule(
             self._architecture.hparams, self._config.max_steps
         )
         self._writer = SummaryWriter(self._directory)

@@ -410,21 +410,6 @@ def test_members_of_an_ensemble_need_the_same_images(tmp_path):
         experiment.run(config)
 
 
-def test_the_printed_command_evaluates_the_same_images(tmp_path, capsys):
-    experiment.run(small(tmp_path, num_targets=2, shift=6, eval_size=150))
-    last = capsys.readouterr().out.splitlines()[-1]
-    command = shlex.split(last.removeprefix("Evaluate by: "))
-    config = flags.parse(Config, command[2:])
-    opened = checkpoint.open_checkpoint(tmp_path)
-    _, pipeline = Evaluator(config).load(opened)
-    expected = registry.load(
-        "digits", Split.TEST, Config(num_targets=2, shift=6, eval_size=150)
-    )
-    batches = [p.evaluation_batches(150) for p in (pipeline, expected)]
-    ((x, _),), ((expected_x, _),) = batches
-    np.testing.assert_array_equal(x[keys.IMAGES], expected_x[keys.IMAGES])
-
-
 @pytest.mark.slow
 def test_training_learns(tmp_path):
     override = "conv_channels=32,num_prime_capsules=4,remake=false"

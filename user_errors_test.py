@@ -23,8 +23,6 @@ def message_of(capsys, **settings):
     [
         ({}, "--summary_dir"),
         ({"checkpoint": "x"}, "--checkpoint"),
-        ({"train": False, "num_trials": 2}, "--num_trials"),
-        ({"train": False, "num_trials": 2, "checkpoint": "x"}, "--num_trials"),
         ({"train": False, "checkpoint": "none/model.ckpt-1"}, "none"),
         ({"data_dir": "none"}, "none"),
         ({"dataset": "norb", "num_targets": 2}, "norb"),
@@ -65,8 +63,6 @@ def test_other_images_and_another_network(tmp_path, capsys, settings):
     ("command", "name"),
     [
         ("experiment.py --max_stepps=3", "max_stepps"),
-        ("experiment.py --max_steps=0", "max_steps"),
-        ("experiment.py word", "word"),
         ("predict.py", "--export"),
         ("predict.py --export=mnist.onnx", "mnist.onnx"),
         ("input_data/mnist/mnist_shift.py --shift=-1 --data_dir=.", "shift"),

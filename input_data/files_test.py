@@ -78,21 +78,6 @@ def test_a_folder_is_required(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "file", "content"),
-    [
-        # Labels out of range, and fewer labels than images.
-        ("cifar10", "data_batch_3.bin", b"\x0a" + bytes(3072)),
-        ("mnist", "train-labels-idx1-ubyte", bytes([0, 0, 8, 1, 0, 0, 0, 0])),
-    ],
-    ids=["cifar10", "mnist"],
-)
-def test_unsuitable_values_are_named(name, file, content, tmp_path):
-    FILES[name][0](tmp_path)
-    (tmp_path / file).write_bytes(content)
-    check_error(name, tmp_path, str(tmp_path))
-
-
-@pytest.mark.parametrize(
     ("name", "file"),
     [("arrays", "x_test.npy"), ("mnist", "t10k-labels-idx1-ubyte")],
 )

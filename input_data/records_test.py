@@ -1,9 +1,7 @@
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from common.errors import UserError
-from input_data import records
 from input_data.datasets.mnist import PAIR, SINGLE
 from input_data.records import FRAME_OVERHEAD, RecordFiles
 from testing import tiny_files
@@ -17,24 +15,6 @@ def single(label, seed=0, shape=(6, 5, 1)):
 def pair(*labels):
     images = tiny_files.random_images(3, 6, 5, 1)
     return tiny_files.mnist_example(labels, images)
-
-
-def test_the_encoder_writes_tensorflow_examples():
-    features = {"label": 7, "meta": [1, 2, 300], "image_raw": b"pixels"}
-    encoded = records.encode_example(features)
-    parsed = tf.train.Example.FromString(encoded).features.feature
-    assert parsed["label"].int64_list.value == [7]
-    assert parsed["meta"].int64_list.value == [1, 2, 300]
-    assert parsed["image_raw"].bytes_list.value == [b"pixels"]
-    reordered = dict(reversed(features.items()))
-    assert records.encode_example(reordered) == encoded
-
-
-def test_written_records_are_read_by_tensorflow(tmp_path):
-    contents = [b"one", b"", b"three" * 99]
-    records.write_records(tmp_path / "x", contents)
-    dataset = tf.data.TFRecordDataset(str(tmp_path / "x"))
-    assert list(dataset.as_numpy_iterator()) == contents
 
 
 @pytest.mark.parametrize("keys", [SINGLE, PAIR])

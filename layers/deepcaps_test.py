@@ -58,11 +58,6 @@ def routed_map(inputs, weights, biases, num_routing, joint, by_map):
     return v
 
 
-def test_unknown_axes_are_errors():
-    with pytest.raises(ValueError, match="squash_over"):
-        layers.MapRoutingRule(squash_over="capsules")
-
-
 @pytest.mark.parametrize("squash", ["atoms", "map"])
 @pytest.mark.parametrize("couple", ["positions_and_types", "types"])
 @pytest.mark.parametrize("num_routing", [1, 2, 3])

@@ -11,19 +11,6 @@ LABELS = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]], "float32")
 LOGITS = np.array([[0.5, 0.3, 0.05], [0.0, 0.95, 0.2]], "float32")
 
 
-def test_reconstruction_loss_by_hand():
-    images = np.zeros((2, 2, 2, 1), "float32")
-    drawn = np.zeros((2, 2, 2, 1), "float32")
-    drawn[0, 0, 1] = 0.5
-    drawn[0, 1, 1] = 1.0
-    images[1] = 1.0
-    np.testing.assert_allclose(
-        ops.convert_to_numpy(layers.reconstruction_loss(images, drawn)),
-        [0.0005 * 1.25, 0.0005 * 4],
-        rtol=1e-6,
-    )
-
-
 @pytest.mark.parametrize("name", list(layers.CLASSIFICATION_LOSSES))
 def test_gradients(name):
     loss = layers.CLASSIFICATION_LOSSES[name]
@@ -81,14 +68,6 @@ def test_spread_loss_by_hand():
 def test_labels_that_are_not_one_hot_are_refused(loss, shape):
     with pytest.raises(ValueError, match="one-hot"):
         loss(np.zeros(shape, "int32"), LOGITS)
-
-
-def test_the_default_margin_is_the_last_of_the_papers_schedule():
-    last = layers.spread_margin(np.array([9]), 9)
-    np.testing.assert_array_equal(
-        ops.convert_to_numpy(layers.spread_loss(LABELS, LOGITS)),
-        ops.convert_to_numpy(layers.spread_loss(LABELS, LOGITS, last)),
-    )
 
 
 @pytest.mark.parametrize("margin", [0.2, 0.9])

@@ -62,15 +62,6 @@ def test_many_bfloat16_votes_are_summed_in_float32():
     assert to_numpy(votes.sum()).tolist() == [[[1153]]]
 
 
-def test_routing_takes_any_leading_axes():
-    votes = RNG.normal(size=(2, 3, 5, 3, 4)).astype("float32")
-    biases = BIASES.astype("float32")
-    out = to_numpy(layers.dynamic_routing(votes, biases))
-    assert out.shape == (2, 3, 3, 4)
-    one = to_numpy(layers.dynamic_routing(votes[1, 2], biases))
-    np.testing.assert_allclose(out[1, 2], one, atol=1e-6)
-
-
 @pytest.mark.parametrize("rule", [{"logits": "sum"}, {"compare": "s"}])
 def test_invalid_rules_are_errors(rule):
     with pytest.raises(ValueError, match="Received"):
@@ -108,14 +99,6 @@ def test_zero_and_tiny_capsules(function):
     value, gradients = value_and_gradients(function, [s], np.ones(shape))
     np.testing.assert_array_equal(value[0], 0.0)
     np.testing.assert_array_equal(gradients[0][0], 0.0)
-
-
-@pytest.mark.parametrize("axis", [0, -1])
-def test_leaky_softmax_along_an_axis(axis):
-    logits = RNG.normal(size=(6, 4)) * 3
-    value = to_numpy(layers.leaky_softmax(logits.astype("float32"), axis))
-    expected = numpy_oracle.softmax(np.moveaxis(logits, axis, 1), leaky=True)
-    np.testing.assert_allclose(np.moveaxis(value, axis, 1), expected, 1e-5)
 
 
 @pytest.mark.parametrize("scale", [-1e4, 1e4])

@@ -69,25 +69,6 @@ def test_attention_is_that_of_the_layer(policy):
     )
 
 
-@pytest.mark.parametrize(
-    ("layer", "shape"),
-    [
-        (layers.DepthwiseCapsule(2), (2, 3, 3, 4)),
-        (layers.SelfAttentionCapsule(3, 4), (2, 5, 2)),
-    ],
-)
-def test_zero_input_has_finite_gradients(layer, shape):
-    layer.build(shape)
-    cotangent = RNG.normal(size=layer.compute_output_shape(shape))
-    value, gradients = value_and_gradients(
-        lambda x, *weights: layer.stateless_call(list(weights), [], x)[0],
-        [np.zeros(shape), *layer.get_weights()],
-        cotangent,
-    )
-    np.testing.assert_array_equal(value, 0.0)
-    assert np.abs(gradients[0]).max() > 0  # training can leave zero
-
-
 def test_initial_weights():
     keras.utils.set_random_seed(3)
     primary = layers.DepthwiseCapsule(8)

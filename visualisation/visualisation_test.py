@@ -119,11 +119,6 @@ def test_confidence_intervals(counts, total, expected):
     np.testing.assert_allclose(tuple(interval), expected, atol=1e-4)
 
 
-def test_a_model_without_capsules_is_refused():
-    with pytest.raises(UserError, match="digits, tiny"):
-        make_subject(model="pooling")
-
-
 @pytest.mark.parametrize("num_targets", [1, 2])
 def test_examples_and_their_predictions(num_targets):
     subject = make_subject(num_targets)

@@ -5,11 +5,11 @@
 
 Varies one number at a time of a convolution that has the first numbers of all
 flags, by default the primary capsules'. "measured" is the time of the direct
-convolution divided by that of Toom and Cook's; "expected" is the same ratio by
-the cost model with which layers/convolution.py decides. --tiles
-measures all square tiles: for each size the row with the largest "expected", if
-above 1, should be the fastest. The overhead of a step, about 2 ms, hides the
-difference of small convolutions.
+convolution divided by that of Toom and Cook's; "expected" is this ratio by the
+cost model of layers/convolution.py. --tiles measures all square tiles: for each
+size the row with the largest "expected", if above 1, should have the smallest
+"toom_cook ms". The overhead of a step, about 2 ms, hides the difference of
+small convolutions.
 """
 
 import functools

@@ -10,8 +10,10 @@ took no time. The others are models, with decoder, losses, metrics and Adam.
 
 Blocks of --steps steps of all networks and dtype policies alternate in one
 process. The column "of convolutions" is the speed relative to the network
-"convolutions" in the same round, the median over --rounds. Peak memory is that
-of a process (on a GPU, of the device) by itself.
+"convolutions" in the same round, the median over --rounds. Peak memory, of the
+process or of the GPU, is measured in a separate process for each row. On GPUs
+matrix_capsule and vb_capsule disable TF32 for the whole process: measure them
+by a command of their own.
 """
 
 import keras

@@ -89,19 +89,29 @@ def field(default, help_text, **spec):
     )
 
 
-def flag_specs(settings_class):
+def flag_specs(settings):
     """Dict from field name to (type, default, `FlagSpec`).
 
-    The type of an optional field is that of its values other than None.
+    `settings` is a class or its instance. The type of an optional field is that
+    of its values other than None. A plain default, such as `size: int = 3`,
+    keeps the `FlagSpec` that the field has in a base class.
     """
+    cls = settings if isinstance(settings, type) else type(settings)
+    specs = {
+        f.name: f.metadata["spec"]
+        for base in reversed(cls.__mro__)
+        if dataclasses.is_dataclass(base)
+        for f in dataclasses.fields(base)
+        if "spec" in f.metadata
+    }
     return {
         f.name: (
             (typing.get_args(f.type) or (f.type,))[0],
             f.default,
-            f.metadata["spec"],
+            specs[f.name],
         )
-        for f in dataclasses.fields(settings_class)
-        if "spec" in f.metadata
+        for f in dataclasses.fields(cls)
+        if f.name in specs
     }
 
 

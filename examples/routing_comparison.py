@@ -3,8 +3,10 @@
 All models have the same convolutions and, at each of the 7x7 positions of an
 image of 28x28, 8 types of primary capsules of 16 atoms. One routed layer turns
 them into class capsules; there is no decoder and no weight decay. As lengths,
-scores and probabilities need different losses, each model has the loss of its
-authors, and their squash, relu or normalization of primary capsules.
+scores and probabilities need different losses, each model has the kind of loss
+of its authors, and their squash, relu or normalization of primary capsules.
+Exceptions: shared weights have Sabour's weight of absent classes, EM routing
+has normalized primary capsules, and self-routing normalizes poses by type.
 """
 
 from functools import partial
@@ -14,6 +16,7 @@ from keras import initializers, ops
 
 import layers
 from input_data import features as keys
+from layers.utils import use_full_float32
 from models.classifier import Classifier
 
 TYPES, ATOMS = 8, 16
@@ -111,6 +114,7 @@ class _WithActivations(_Comparison):
     """Base class: primary capsules with activations, normalized by type."""
 
     def add_classes(self, num_classes):
+        use_full_float32()  # variances are small differences
         self.norm2 = normalization(axis=-2)
         self.conv3, self.norm3 = convolution(TYPES, 5), normalization()
         self.classes = self.class_layer(num_classes)

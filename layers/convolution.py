@@ -64,8 +64,8 @@ def convolution(images, kernel, strides, padding: str):
     def directly():
         taps = ops.cast(kernel, dtype)
         has_small_patches = math.prod(taps.shape[:-1]) <= taps.shape[-1]
-        # XLA on CPUs takes up to three times as long directly; oneDNN returns
-        # an empty batch as it is.
+        # On CPUs XLA's convolution takes up to three times as long; oneDNN
+        # returns an empty batch unchanged.
         by_patches = is_on_cpu("jax") and has_small_patches
         if is_size_known and (by_patches or images.shape[0] == 0):
             return _by_patches(images, taps, strides, padding)

@@ -28,7 +28,7 @@ class ConvCapsules(Layer):
 
     Weights: `kernel` [3, 3, I * a, O * A], initially uniform in
     +-sqrt(3 / sqrt(n)), where n is the number of its entries: the authors'
-    "glorot_uniform" in Keras 2.2.4. With smaller kernels deep capsules vanish,
+    "glorot_uniform" in Keras 2.2.4. With smaller weights deep capsules vanish,
     since a squash makes short capsules much shorter.
 
     Args:

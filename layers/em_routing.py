@@ -326,8 +326,8 @@ class OverTypes:
 class OverPositions:
     """Assignments of a child that sum to 1 over all windows that contain it.
 
-    With `by_type` they do so for each type of parents, otherwise over all types
-    together. Unless `divide` they are initially 1 / O.
+    With `by_type` each sum is over one type of parents, else over all types.
+    Initially they are 1 / O; `divide` divides that by the number of windows.
     """
 
     def __init__(self, window, by_type=False, divide=True):

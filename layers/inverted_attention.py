@@ -18,10 +18,13 @@ from .utils import require_shape
 
 
 def route_together(layers, primary, num_routing):
-    """The poses of the children `primary` and of all layers, by iteration.
+    """Routes a stack of `InvertedAttentionCapsules`.
 
     The first iteration goes from layer to layer. Each further one updates all
     layers at once, from the poses of the iteration before.
+
+    Returns:
+      For each iteration the list [primary, poses of layer 1, of layer 2, ...].
     """
     poses = [primary]
     for layer in layers:

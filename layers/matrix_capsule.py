@@ -226,9 +226,8 @@ class _EMRoutedLayer(PoseLayer, VotingLayer):
     def _route_blocks(self, function, inputs):
         """Calls a function of the arguments of `_route` on blocks of images."""
         poses, activations = inputs
-        activations = ops.cast(activations, "float32")[..., None]
         activations = ops.reshape(  # [B, n, K]
-            self._window.patches(activations),
+            self._window.patches(ops.cast(activations, "float32")),
             (-1, math.prod(self._positions), math.prod(self._field)),
         )
         constants = [

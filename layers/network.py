@@ -26,7 +26,7 @@ class CapsuleStack:
 
     A 9x9 convolution with relu; 9x9 primary capsules with stride 2 and one
     routing iteration; one class capsule per class. It is not a layer: a
-    subclass of `keras.Model` needs its layers as attributes, too.
+    `keras.Model` must store these layers as attributes, to find their weights.
 
     Args:
       num_classes: int, O.
@@ -261,7 +261,11 @@ class CapsuleNetwork(keras.Model):
         dtype = keras.dtype_policies.get(dtype)
         if _graph is None:
             if input_shape[0] in (1, 3) and input_shape[2] > 4:
-                warnings.warn("Images are (H, W, channels)", stacklevel=2)
+                warnings.warn(
+                    "`input_shape` should be (height, width, channels). "
+                    f"Received: {input_shape}",
+                    stacklevel=2,
+                )
             images = keras.Input(input_shape, name="images")
             stack = CapsuleStack(num_classes, dtype=dtype, **sizes)
             # Batches of `tf.data` may have an unknown size of images.
@@ -346,8 +350,8 @@ def _of_lengths(argument):
         return argument
     if list(argument) != ["lengths"]:
         raise ValueError(
-            "Losses, metrics, labels and weights are those of the lengths: one "
-            f'value, or a dict with the key "lengths". Received: {argument}'
+            "Losses, metrics, labels and weights belong to the lengths: pass "
+            f'one value, or {{"lengths": value}}. Received: {list(argument)}'
         )
     return argument["lengths"]
 

@@ -70,7 +70,7 @@ def leaky_softmax(logits: Tensor, axis: int = -1) -> Tensor:
 
 
 def softmax(logits, axis, leaky=False):
-    """Softmax; three times as fast as TensorFlow's over axes but the last."""
+    """Softmax, three times as fast as TensorFlow's unless the axis is last."""
     # The largest logit, including the additional 0, is subtracted for
     # numerical stability.
     maxima = largest(logits, axis)

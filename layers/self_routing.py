@@ -27,7 +27,7 @@ class SelfRoutingCapsules(PoseLayer, WindowLayer):
       u_j = sum over i of a_i c_ij W_ij u_i / sum over i of a_i c_ij
 
     Only the authors' code has the b_ij. Children in the padding have a_i = 0.
-    Batch normalization of each channel, type and atom, follows the poses u_j.
+    Each atom of each type of the poses u_j is then batch-normalized.
 
     Weights, for the K = k * k * I children of a parent: `routing_weights` w
     [K, a, O] and `routing_biases` b [K, O], initially 0, `pose_weights` W

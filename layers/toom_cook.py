@@ -90,7 +90,7 @@ class Axis:
 
     @property
     def taps(self) -> int:
-        """Number of kernel values of a phase on an axis, 1 in `strides`."""
+        """Kernel values of a phase along an axis: every `strides`-th one."""
         return math.ceil(self.kernel / self.strides)
 
     @property
@@ -232,7 +232,7 @@ def convolution_by_spectrum(images, spectrum, plan: Plan):
 
 
 def _cache_padding(batch, channels):
-    """Numbers of images and of channels of zeros to add.
+    """How many all-zero images and channels to append.
 
     Rows of a spectrum that are a power of two apart in memory share few cache
     sets, which nearly doubles the time of a product on CPUs with small caches.

@@ -19,7 +19,7 @@ EPSILON = 1e-16
 
 
 def is_on_cpu(backend_name: str | None = None) -> bool:
-    """Whether the backend, which must be the named one, computes on CPUs."""
+    """Whether computations run on CPUs, with the named backend if given."""
     if backend_name not in (None, backend.backend()):
         return False
     if backend.backend() == "tensorflow":
@@ -93,7 +93,8 @@ def cpu_has_bfloat16_products() -> bool:
     return not {"avx512_bf16", "amx_bf16"}.isdisjoint(words)
 
 
-# Of capsule and dense layers in the reference; other convolutions have 0.05.
+# Initial weights of the reference's capsule and dense layers; plain
+# convolutions have a standard deviation of 0.05.
 WEIGHT_STDDEV = 0.1
 BIAS = 0.1
 
@@ -263,10 +264,11 @@ class Window:
                 yield grid[(*leading, rows, columns)]
 
     def over_windows(self, entries, combine):
-        """Replaces each entry by the sum or maximum of its child's entries.
+        """Sums, or takes the maximum, over all windows that contain a child.
 
         Entries are [G, N, K], N = B * h * w, K = k * k * I: a child has one in
-        each window that contains it. `combine` is `ops.add` or `ops.maximum`.
+        each such window, and all are replaced by the result. `combine` is
+        `ops.add` or `ops.maximum`.
         """
         empty = 0.0 if combine is ops.add else _LOG_ZERO
         groups, _, num_children = entries.shape

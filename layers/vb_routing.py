@@ -118,7 +118,9 @@ class _VBRouted(_Normalized):
 
     def _route_votes(self, votes, activations):
         options = EMOptions(self.options.num_routing)  # no damping
-        return route(votes, activations, vb_fit, options, self._parents, 1.0)
+        return route(
+            votes, activations, vb_fit, options, self._parents, prior_weight=1.0
+        )
 
     def get_config(self):
         of_em = "final_lambda min_variance damping normalise kernel_stddev"

@@ -13,7 +13,7 @@ from input_data import features as keys
 from layers.deepcaps import COUPLING_AXES, SQUASH_AXES
 from layers.utils import is_mirrored
 from models.classifier import Classifier, Routing, on_grid
-from models.hparams import DecoderHParams, decay_rate, decay_steps, size
+from models.hparams import DecoderHParams, size
 
 # Atoms of the capsules of each cell.
 CELL_ATOMS = (4, 8, 8, 8)
@@ -32,8 +32,8 @@ class HParams(DecoderHParams):
         choices=tuple(COUPLING_AXES),
         network=True,
     )
-    decay_rate: float = decay_rate(0.5)
-    decay_steps: int = decay_steps(4690)  # 10 epochs of MNIST
+    decay_rate: float = 0.5
+    decay_steps: int = 4690  # 10 epochs of MNIST
     hard_margins: bool = field(
         False, "the authors' second training: margins 0.95, 0.05, weight 0.8"
     )

@@ -16,13 +16,7 @@ from common.flags import field
 from input_data import features as keys
 from layers.utils import is_mirrored
 from models.classifier import Classifier, Routing
-from models.hparams import (
-    DecoderHParams,
-    decay_rate,
-    decay_steps,
-    learning_rate,
-    size,
-)
+from models.hparams import DecoderHParams, size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,11 +24,11 @@ class HParams(DecoderHParams):
     """Hyper-parameters of Efficient-CapsNet, with the authors' values."""
 
     class_atoms: int = size(16, "atoms of a class capsule")
-    decay_rate: float = decay_rate(0.97)
+    decay_rate: float = 0.97
     # An epoch of 60,000 images in batches of 16.
-    decay_steps: int = decay_steps(3750)
+    decay_steps: int = 3750
     first_channels: int = size(32, "channels of the first convolution")
-    learning_rate: float = learning_rate(5e-4)
+    learning_rate: float = 5e-4
     middle_channels: int = size(
         64, "channels of the second and third convolution"
     )

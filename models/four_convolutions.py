@@ -12,7 +12,7 @@ from keras import ops
 import layers
 from input_data import features as keys
 from models.classifier import Classifier
-from models.hparams import BaseHParams, decay_rate, size
+from models.hparams import BaseHParams, size
 
 KERNEL_SIZE = 3
 POOL_SIZE = 2
@@ -23,7 +23,7 @@ class HParams(BaseHParams):
     """Hyper-parameters of both networks."""
 
     # Su's rate does not decay.
-    decay_rate: float = decay_rate(1.0)
+    decay_rate: float = 1.0
     first_channels: int = size(64, "channels of the first two convolutions")
     second_channels: int = size(128, "channels of the other two convolutions")
 

@@ -10,24 +10,53 @@ from common.flags import field, flag_specs, require_known
 from layers.losses import CLASSIFICATION_LOSSES, RECONSTRUCTION_WEIGHT
 from models.optimizer import OPTIMIZERS
 
+
+@dataclasses.dataclass(frozen=True)
+class BaseHParams:
+    """Hyper-parameters of every model; each model adds its own.
+
+    Attributes:
+      PRESETS: dict from name to a dict of values, for preset=NAME.
+      UNUSED: names of the reference's hyper-parameters that this model
+        ignores.
+      loss_type: the classification loss, None or a field.
+    """
+
+    PRESETS: ClassVar = {}
+    UNUSED: ClassVar = ()
+    loss_type: ClassVar = None
+
+    decay_rate: float = field(
+        0.96, "factor of the learning rate per `decay_steps` steps", above=0
+    )
+    decay_steps: int = field(
+        2000, "steps per factor `decay_rate` of the learning rate", at_least=1
+    )
+    learning_rate: float = field(0.001, "learning rate at step 0", above=0)
+    optimizer: str = field(
+        "adam",
+        "adam, as in the reference, or muon: Muon for kernels with three or "
+        "more axes, those of convolutions and capsules, Adam for all others",
+        choices=tuple(OPTIMIZERS),
+    )
+    schedule: str = field(
+        "exponential",
+        "learning rate: exponential decays by decay_rate each decay_steps down "
+        "to a floor, as in the reference; cosine and linear end at 0",
+        choices=("exponential", "cosine", "linear"),
+    )
+    verbose: bool = field(
+        False, "more summaries: weights, activations, reconstructions"
+    )
+
+    def __post_init__(self):
+        for name, (_, _, spec) in flag_specs(self).items():
+            value = getattr(self, name)
+            if not spec.allows(value):
+                raise UserError(f"{name}={value} must be {spec.allowed}")
+
+
 # Fields that several models have.
-
-
-def decay_rate(default):
-    """The base of the exponential schedule."""
-    help_text = "factor of the learning rate per `decay_steps` steps"
-    return field(default, help_text, above=0)
-
-
-def decay_steps(default):
-    """The steps of one factor of the exponential schedule."""
-    help_text = "steps that multiply the learning rate by `decay_rate`"
-    return field(default, help_text, at_least=1)
-
-
-def learning_rate(default):
-    """The start of every schedule."""
-    return field(default, "learning rate at step 0", above=0)
 
 
 def size(default, help_text):
@@ -51,47 +80,6 @@ def loss_type(default="margin"):
     return field(
         default, "classification loss", choices=tuple(CLASSIFICATION_LOSSES)
     )
-
-
-@dataclasses.dataclass(frozen=True)
-class BaseHParams:
-    """Hyper-parameters of every model; each model adds its own.
-
-    Attributes:
-      PRESETS: dict from name to a dict of values, for preset=NAME.
-      UNUSED: names of the reference's hyper-parameters that this model
-        ignores.
-      loss_type: the classification loss, None or a field.
-    """
-
-    PRESETS: ClassVar = {}
-    UNUSED: ClassVar = ()
-    loss_type: ClassVar = None
-
-    decay_rate: float = decay_rate(0.96)
-    decay_steps: int = decay_steps(2000)
-    learning_rate: float = learning_rate(0.001)
-    optimizer: str = field(
-        "adam",
-        "adam, as in the reference, or muon: Muon for kernels with three or "
-        "more axes, those of convolutions and capsules, Adam for all others",
-        choices=tuple(OPTIMIZERS),
-    )
-    schedule: str = field(
-        "exponential",
-        "learning rate: exponential decays by decay_rate each decay_steps down "
-        "to a floor, as in the reference; cosine and linear end at 0",
-        choices=("exponential", "cosine", "linear"),
-    )
-    verbose: bool = field(
-        False, "more summaries: weights, activations, reconstructions"
-    )
-
-    def __post_init__(self):
-        for name, (_, _, spec) in flag_specs(self).items():
-            value = getattr(self, name)
-            if not spec.allows(value):
-                raise UserError(f"{name}={value} must be {spec.allowed}")
 
 
 @dataclasses.dataclass(frozen=True)

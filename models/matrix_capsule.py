@@ -17,14 +17,7 @@ from layers.losses import CLASSIFICATION_LOSSES
 from layers.matrix_capsule import KERNEL_STDDEV
 from layers.utils import TruncatedNormal, use_full_float32
 from models.classifier import Classifier, Routing, on_grid
-from models.hparams import (
-    MatrixHParams,
-    decay_steps,
-    learning_rate,
-    padding,
-    size,
-    weight_decay,
-)
+from models.hparams import MatrixHParams, padding, size, weight_decay
 
 CONV_SIZE, CONV_STRIDES = 5, 2
 CAPSULE_SIZE = 3
@@ -74,12 +67,12 @@ class HParams(MatrixHParams):
         at_most=0.99,
         network=True,
     )
-    decay_steps: int = decay_steps(20_000)
+    decay_steps: int = 20_000
     first_types: int = size(32, "C, types of the first routed capsules")
     kernel_stddev: float = field(
         KERNEL_STDDEV, "standard deviation of initial transformations", above=0
     )
-    learning_rate: float = learning_rate(0.003)
+    learning_rate: float = 0.003
     loss_type: str = field(
         "spread",
         "classification loss",

@@ -7,7 +7,7 @@ from keras import ops
 
 import layers
 from models.classifier import convolution_block
-from models.hparams import BaseHParams, learning_rate, size, weight_decay
+from models.hparams import BaseHParams, size, weight_decay
 from models.matrix_capsule import PoseModel
 
 # Channels, in units of `channels`, and strides of the convolutions.
@@ -21,7 +21,7 @@ class HParams(BaseHParams):
     atoms: int = size(16, "atoms of a pose")
     channels: int = size(16, "channels of the first convolution")
     depth: int = size(1, "layers of capsules after the primary ones")
-    learning_rate: float = learning_rate(3e-3)
+    learning_rate: float = 3e-3
     types: int = size(16, "types of capsules; 32 in the authors' code")
     weight_decay: float = weight_decay(1e-4, "weights")
 

@@ -7,13 +7,7 @@ import dataclasses
 
 import layers
 from models.classifier import convolution_block
-from models.hparams import (
-    MatrixHParams,
-    decay_rate,
-    loss_type,
-    padding,
-    weight_decay,
-)
+from models.hparams import MatrixHParams, loss_type, padding, weight_decay
 from models.matrix_capsule import CONV_SIZE, CONV_STRIDES, MatrixCapsuleModel
 
 
@@ -21,7 +15,7 @@ from models.matrix_capsule import CONV_SIZE, CONV_STRIDES, MatrixCapsuleModel
 class HParams(MatrixHParams):
     """Hyper-parameters with the authors' values."""
 
-    decay_rate: float = decay_rate(1.0)
+    decay_rate: float = 1.0
     loss_type: str = loss_type("softmax")
     padding: str = padding(
         "padding of the convolution; the authors' is VALID, for 32x32", "SAME"

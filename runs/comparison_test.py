@@ -142,7 +142,7 @@ def test_pairs_of_models():
     ]
 
 
-@pytest.mark.parametrize("name", ["digits", "mnist"])
+@pytest.mark.parametrize("name", ["digits", "fashion", "mnist"])
 def test_the_page_shows_the_results(name):
     docs = runner.ROOT / "docs"
     content = json.loads((docs / "comparison" / f"{name}.json").read_text())

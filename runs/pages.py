@@ -129,6 +129,8 @@ def paired_table(models):
         runs = models[one]["runs"], models[other]["runs"]
         seed = next(seed for seed in runs[0] if seed in runs[1])
         a, b = (run[seed] for run in runs)
+        if not ("wrong_examples" in a and "wrong_examples" in b):
+            return ""  # of an earlier version
         if a["examples"] != b["examples"]:  # other test images
             continue
         a, b = set(a["wrong_examples"]), set(b["wrong_examples"])

@@ -140,6 +140,7 @@ def label_lines(axes):
             va="center",
             color=line.get_color(),
             bbox={"color": "white", "pad": 0, "alpha": 0.85},
+            zorder=1.9,  # above the grid, below the lines
         )
         while text.get_window_extent().count_overlaps(taken):
             text.xyann = 6, text.xyann[1] + 1

@@ -30,7 +30,9 @@ class BaseHParams:
         0.96, "factor of the learning rate per `decay_steps` steps", above=0
     )
     decay_steps: int = field(
-        2000, "steps per factor `decay_rate` of the learning rate", at_least=1
+        2000,
+        "steps in which the learning rate is multiplied by `decay_rate`",
+        at_least=1,
     )
     learning_rate: float = field(0.001, "learning rate at step 0", above=0)
     optimizer: str = field(

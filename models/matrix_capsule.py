@@ -41,15 +41,14 @@ class HParams(MatrixHParams):
 
     class_lambda: float = field(
         0.01,
-        "limit of the inverse temperature lambda of EM routing, class capsules",
+        "class capsules: limit of lambda, EM routing's inverse temperature",
         above=0,
         network=True,
     )
     conv_channels: int = size(32, "A, channels of the convolution")
     conv_lambda: float = field(
         0.01,
-        "limit of the inverse temperature lambda of EM routing, convolutional "
-        "capsules",
+        "convolutional capsules: limit of lambda",
         above=0,
         network=True,
     )

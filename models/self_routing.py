@@ -1,4 +1,4 @@
-"""Self-routing network, its authors' for smallNORB: layers/self_routing.py."""
+"""The self-routing authors' network for smallNORB: layers/self_routing.py."""
 
 import dataclasses
 

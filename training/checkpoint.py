@@ -120,7 +120,6 @@ class Checkpoint:
 
     @property
     def has_optimizer_state(self):
-        """Whether it holds the optimizer's state."""
         return self.training.get("optimizer_state", True)
 
     def load(self, model, architecture):

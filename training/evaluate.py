@@ -177,12 +177,12 @@ def evaluate_checkpoints(config, strategy):
             f"{statistics.mean(errors):.2f} ± {statistics.stdev(errors):.2f}%"
         )
         logits = sum(member.logits for member in predictions) / len(members)
-        seconds = sum(1 / member.images_per_second for member in predictions)
+        seconds_per_image = sum(1 / m.images_per_second for m in predictions)
         ensemble = dataclasses.replace(
             predictions[-1],
             logits=logits,
             losses=None,
-            images_per_second=1 / seconds,
+            images_per_second=1 / seconds_per_image,
         )
         step = max(member.step for member in members)
         results.report(f"Ensemble of {len(members)}:\n", ensemble, None, step)

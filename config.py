@@ -135,7 +135,10 @@ class DataConfig:
 
 DATA_FLAGS = tuple(flag_specs(DataConfig))
 # Repeated in the printed command that evaluates a training.
-EVALUATED = {*DATA_FLAGS, "dtype_policy", "summary_dir"} - {"augment", "flip"}
+_EVALUATION_FLAGS = {*DATA_FLAGS, "dtype_policy", "summary_dir"} - {
+    "augment",
+    "flip",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -330,5 +333,5 @@ class Config(DataConfig):
     def evaluation_command(self):
         """The command that evaluates what these settings train."""
         model = {"model"} if is_external(self.model) else set()
-        flags = command_line(self, EVALUATED | model)
+        flags = command_line(self, _EVALUATION_FLAGS | model)
         return f"python experiment.py --train=false {flags}"

@@ -8,21 +8,15 @@ prints the address to open in a browser; Ctrl-C ends it. With --data_dir the
 page shows test images, too. --help lists the flags.
 """
 
-import importlib.util
-
 from absl import flags
 
 import common.flags
 from common import load_backend
-from common.errors import UserError
 from config import DATA_FLAGS, Config
 
 
 def main(_):
     """Serves the page until it is interrupted."""
-    packages = ("starlette", "uvicorn")
-    if not all(map(importlib.util.find_spec, packages)):
-        raise UserError(f"the demo needs: pip install {' '.join(packages)}")
     load_backend()
     from demonstration import server
     from demonstration.model import DemoModel

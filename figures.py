@@ -131,7 +131,9 @@ def write_summaries(summary_dir, files, step):
 def main(arguments):
     """Draws the figures of the arguments and prints the paths of the files."""
     if not arguments:
-        raise UserError(f"name figures: {', '.join((*FIGURES, 'transfer'))}")
+        raise UserError(
+            f"give names of figures: {', '.join((*FIGURES, 'transfer'))}"
+        )
     output_dir = make_folder(absl_flags.FLAGS.output_dir)
     num_examples = absl_flags.FLAGS.num_examples
     config = flags.settings_of(Config, train=False, num_processes=1)

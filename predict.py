@@ -137,7 +137,7 @@ def main(arguments):
     """Exports the network, and predicts the files of the arguments."""
     values = absl_flags.FLAGS
     if not (arguments or values.export):
-        raise UserError("name images, folders of images or -, or use --export")
+        raise UserError("give images, folders of images or -, or use --export")
     path = pathlib.Path(values.export or "")
     if path.suffix not in (".keras", ".npz", ""):
         raise UserError(

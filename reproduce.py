@@ -19,7 +19,7 @@ def main(names):
     """Does what the arguments and flags say."""
     settings = flags.settings_of(Settings)
     if not (names or settings.list or settings.table):
-        raise UserError("name experiments, or give --list or --table")
+        raise UserError("give names of experiments, --list or --table")
     if settings.list:
         for experiment in EXPERIMENTS.values():
             published = experiment.published_text(experiment.published)

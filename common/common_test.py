@@ -38,20 +38,11 @@ def test_flags_give_settings_and_settings_give_flags():
         (["--epochs", "3"], "--max_steps"),
         (["--learning-rate=0.1"], "--hparams_override=learning_rate="),
         (["--even-x=3"], "even_x"),
-        (["--folder=x--nofast"], "--nofast"),
-        (["--folder", "--size=3"], "--size"),
     ],
 )
-def test_hints_for_other_and_swallowed_flags(arguments, hint):
+def test_hints_for_other_flags(arguments, hint):
     with pytest.raises(UserError, match=hint):
         flags.parse(Settings, arguments)
-
-
-@pytest.mark.parametrize(
-    "folder", ["x --size=3", "x--other=3", "x--size.png", "--", "x--size/y=2"]
-)
-def test_values_that_swallowed_no_flag(folder):
-    assert flags.parse(Settings, ["--folder", folder]).folder == folder
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ come from these fields.
 
 import dataclasses
 import difflib
-import itertools
 import re
 import shlex
 import sys
@@ -160,20 +159,7 @@ def parse(settings_class, arguments):
     return settings_of(settings_class, flag_values)
 
 
-def _require_separate(flag_values, words):
-    """Raises UserError if the value of a flag swallowed the next flag."""
-    for before, word in itertools.pairwise(["", *words]):
-        name = before.lstrip("-")
-        if before != name in flag_values and not flag_values[name].boolean:
-            word = f"{before}={word}"
-        # --settings="all --seed=1" is allowed: its value has flags.
-        for name in re.findall(r"^-.*[^\s-]--(\w+)(?:=|$)", word):
-            if name.removeprefix("no") in flag_values:
-                raise UserError(f"{word}: no space or value before --{name}")
-
-
 def _parse(flag_values, argv, takes_arguments=False):
-    _require_separate(flag_values, argv[1:])
     try:
         words = flag_values(argv)
     except flags.Error as error:

@@ -107,7 +107,9 @@ def make_app(model, host="127.0.0.1"):
                 error.detail, error.status_code
             ),
             # Starlette also prints its traceback.
-            Exception: lambda *_: _error("demo.py printed an error", 500),
+            Exception: lambda *_: _error(
+                "internal error, printed by demo.py", 500
+            ),
         },
     )
 

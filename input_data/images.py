@@ -131,8 +131,8 @@ class SingleObjects(Pipeline):
 
     def _evaluation_batch(self, indices):
         images, labels = self._source.take(indices)
-        size = self.spec.shape.height, self.spec.shape.width
-        images = central_crop(pad_images(images, self._config.pad), size)
+        padded = pad_images(images, self._config.pad)
+        images = central_crop(padded, self._size)
         images = unit_range(images)
         return self._batch(images, [images], [labels])
 
@@ -156,7 +156,6 @@ class StandardizedCrops(Pipeline):
     def __init__(self, data, crop_size, distort, eval_size):
         num_examples = min(eval_size, len(data))
         super().__init__(ImageTensors(data), crop_size, 1, num_examples)
-        self._crop_size = crop_size
         self._offset = (0, 0)
         self._distort = distort
 
@@ -166,7 +165,7 @@ class StandardizedCrops(Pipeline):
 
     def _evaluation_batch(self, indices):
         images, labels = self._source.take(indices)
-        crops = central_crop(images, self._crop_size, self._offset)
+        crops = central_crop(images, self._size, self._offset)
         return self._standardized(tf.cast(crops, tf.float32), labels)
 
     def moved(self, offset):

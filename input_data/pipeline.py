@@ -109,7 +109,7 @@ class Pipeline:
             class_names=source.class_names,
             **spec,
         )
-        self._source = source
+        self._source, self._size = source, size
 
     def training_batches(self, batch_size, seed, start, stop):
         """Shuffled, augmented batches of the steps from `start` to `stop` - 1.

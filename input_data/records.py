@@ -156,9 +156,10 @@ class RecordFiles:
             is_wrong |= labels[0] == labels[1]
         if is_wrong.any():
             file, number = self._locate(indices[np.argmax(is_wrong)])
+            kind = "two different labels" if len(labels) == 2 else "a label"
             raise UserError(
                 f"{file.name}: record {number}: expected images of size "
-                f"{self.shape} and labels from 0 to {last_class} that differ"
+                f"{self.shape} and {kind} from 0 to {last_class}"
             )
         images = images.reshape(*images.shape[:2], *self.shape)
         return labels.astype(np.int32), images

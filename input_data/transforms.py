@@ -120,7 +120,7 @@ def resize(image, size, method="stretch"):
     return np.stack(channels, axis=-1)
 
 
-def fit(image, shape, data_set, method=None, pad=0, cropped=False):
+def prepare_image(image, shape, data_set, method=None, pad=0, cropped=False):
     """Prepares an image of any size as the network's evaluation would.
 
     Unless training images were resized, the image keeps its proportions: it is

@@ -13,7 +13,7 @@ from input_data.transforms import (
     central_crop,
     crop_at,
     enlarge,
-    fit,
+    prepare_image,
     resize,
     rotate,
     shift_images,
@@ -95,7 +95,7 @@ def test_fit_pads_to_a_square_and_shrinks(height, width):
     square = np.zeros((64, 64))
     top, left = (64 - height) // 2, (64 - width) // 2
     square[top : top + height, left : left + width] = image[..., 0]
-    fitted = fit(image, ImageShape(16, 16, 1, 10), WHOLE)
+    fitted = prepare_image(image, ImageShape(16, 16, 1, 10), WHOLE)
     assert fitted.shape == (16, 16, 1)
     assert fitted.dtype == np.float32
     np.testing.assert_allclose(
@@ -141,7 +141,7 @@ def test_fit_crops_and_standardizes_photographs(
     expected = (middle - middle.mean()) / middle.std()
     expected = np.broadcast_to(expected, (crop, crop, network_depth))
     shape = ImageShape(crop, crop, network_depth, 10)
-    fitted = fit(image, shape, registry.find(name))
+    fitted = prepare_image(image, shape, registry.find(name))
     np.testing.assert_allclose(fitted, expected, atol=1e-5)
 
 
@@ -150,9 +150,13 @@ def test_fit_pads_and_crops_as_training_did(method):
     image = random_images(1, 28, 28, 1)[0]
     padded = np.zeros((40, 40, 1), np.float32)
     padded[6:34, 6:34] = image.astype("float32") / 255
-    fitted = fit(image, ImageShape(40, 40, 1, 10), WHOLE, method, pad=6)
+    fitted = prepare_image(
+        image, ImageShape(40, 40, 1, 10), WHOLE, method, pad=6
+    )
     np.testing.assert_array_equal(fitted, padded)
-    cropped = fit(image, ImageShape(24, 24, 1, 10), WHOLE, method, 0, True)
+    cropped = prepare_image(
+        image, ImageShape(24, 24, 1, 10), WHOLE, method, 0, True
+    )
     np.testing.assert_array_equal(cropped, padded[8:32, 8:32])
 
 

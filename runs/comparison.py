@@ -135,7 +135,7 @@ def _read(path, settings, trainings):
         is_same = sorted(model["flags"].split()) == sorted(text.split())
         if not is_same or content["budget"] != budget:
             raise UserError(
-                f"{path} was begun with {content['budget']} and {name} with "
+                f"{path} has other settings: {content['budget']}, {name}: "
                 f"{model['flags']}; choose another --output_dir"
             )
     return content

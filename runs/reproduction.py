@@ -94,19 +94,12 @@ def reproduce(names, settings):
         require_known("experiment", name, ["all", *EXPERIMENTS])
     if not (settings.data_dir and settings.work_dir):
         raise UserError("--data_dir and --work_dir are required")
-    results = pathlib.Path(settings.output_dir)
-    before = set(results.glob("*/*.json"))
     for name in EXPERIMENTS if "all" in names else names:
         data = pathlib.Path(settings.data_dir, EXPERIMENTS[name].dataset)
         if "all" in names and not data.is_dir():
             print(f"{name}: skipped, {data} does not exist")
         else:
             _reproduce(EXPERIMENTS[name], settings)
-    if before == set(results.glob("*/*.json")):
-        print(
-            "Nothing was run; add --seeds=N,N for other seeds, --output_dir="
-            "FOLDER to repeat what exists, or --data_dir=FOLDER with its data"
-        )
 
 
 def _reproduce(experiment, settings):
@@ -114,7 +107,7 @@ def _reproduce(experiment, settings):
     for seed in map(int, settings.seeds.split(",")):
         path = folder / f"{seed}.json"
         if path.exists():
-            print(f"{path}: skipped, it exists")
+            print(f"{path} exists; another --output_dir repeats the run")
         else:
             print(f"{experiment.name}, seed {seed}:", flush=True)
             runner.write_json(path, _run(experiment, seed, settings))

@@ -36,7 +36,7 @@ _OTHER_SPLIT = {
     "divided_for_test": _CHANGED,
     "divided_for_validation": _CHANGED,
     "of_files": "training and evaluation both need --data_dir, or neither",
-    "normalized_names": "an earlier version hashed other forms of accents",
+    "normalized_names": "an earlier version hashed accents differently",
     "seed": "add --seed={}",
     "validate": "training and evaluation both need --validate",
 }
@@ -130,7 +130,10 @@ class Checkpoint:
         """
         self._require(self.architecture.settings(), architecture.settings())
         with reading(self.path):
-            model.load_weights(self.path / WEIGHTS_FILE)
+            self._load_weights(model)
+
+    def _load_weights(self, model):
+        model.load_weights(self.path / WEIGHTS_FILE)
 
     def check_same_data(self, config, spec):
         """Refuses evaluation on images that may have been trained on.

@@ -211,7 +211,7 @@ class OneDevice:
         """The rows of each batch of a dataset that this process computes."""
         return batches
 
-    def largest(self, value):
+    def max_over_processes(self, value):
         """The largest of the ints of all processes."""
         return value
 
@@ -320,7 +320,7 @@ class ShardedDevices(OneDevice):
             lambda *batch: tf.nest.map_structure(_own_rows, batch)
         ).prefetch(tf.data.AUTOTUNE)
 
-    def largest(self, value):
+    def max_over_processes(self, value):
         from jax.experimental import multihost_utils
 
         return int(multihost_utils.process_allgather(np.int32(value)).max())

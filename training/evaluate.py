@@ -21,7 +21,6 @@ from training.devices import OneDevice
 from training.results import Results
 from training.scores import Predictions
 
-_ONE_DEVICE = OneDevice()
 # Seconds to wait for a training to start or to be resumed.
 _START_TIMEOUT = 60
 
@@ -37,9 +36,9 @@ class Evaluator:
       model: `keras.Model` of the last checkpoint.
     """
 
-    def __init__(self, config, strategy=_ONE_DEVICE):
+    def __init__(self, config, strategy=None):
         self._config = config
-        self._strategy = strategy
+        self._strategy = strategy or OneDevice()
         self._pipelines = {}
         self._architecture = None
         self.model = None
@@ -92,19 +91,16 @@ class Evaluator:
         if self._config.crops > 1:
             # Hinton, Sabour, Frosst 2018, section 5: the mean activations of
             # all crops. The loss is that of the central crop.
-            total = _shares(logits)
+            total = _normalized(logits)
             for pixels, down, right in itertools.product(
                 (1, 2, 3), (-1, 1), (-1, 1)
             ):
                 moved = pipeline.moved((down * pixels, right * pixels))
                 _, moved_logits, _ = self._predict(moved)
-                total += _shares(moved_logits)
+                total += _normalized(moved_logits)
             logits = total / self._config.crops
-        seconds = time.perf_counter() - start
-        return Predictions(
-            *(labels, logits, losses, pipeline, dataset),
-            images_per_second=len(labels) / seconds,
-        )
+        speed = len(labels) / (time.perf_counter() - start)
+        return Predictions(labels, logits, losses, pipeline, dataset, speed)
 
     def _predict(self, pipeline):
         """Labels, logits and losses of all examples."""
@@ -132,7 +128,7 @@ class Evaluator:
         return map(np.concatenate, zip(*parts, strict=True))
 
 
-def _shares(activations):
+def _normalized(activations):
     sums = activations.sum(axis=-1, keepdims=True)
     return activations / np.maximum(sums, np.finfo("float32").tiny)
 

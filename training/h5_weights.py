@@ -10,7 +10,6 @@ The names and shapes of the weights determine the network.
 
 import dataclasses
 import math
-import pathlib
 import re
 
 import h5py
@@ -31,13 +30,9 @@ class H5Weights(Checkpoint):
 
     arrays: tuple = ()
 
-    def load(self, model, architecture):
-        """Loads the weights; raises UserError for another network."""
-        self._require(self.architecture.settings(), architecture.settings())
-        with reading(self.path):
-            pairs = zip(model.weights, self.arrays, strict=True)
-            for variable, array in pairs:
-                variable.assign(array)
+    def _load_weights(self, model):
+        for variable, array in zip(model.weights, self.arrays, strict=True):
+            variable.assign(array)
 
 
 def open_weights(path):
@@ -64,9 +59,8 @@ def open_weights(path):
         name, shape, num_targets, hparams, arrays = describe(layers)
     hparams = model_class(name).HParams(**hparams)
     architecture = Architecture(name, shape, num_targets, hparams)
-    training = {"optimizer_state": False}
     return H5Weights(
-        *(0, architecture, training, None, pathlib.Path(path), tuple(arrays))
+        0, architecture, {"optimizer_state": False}, None, path, tuple(arrays)
     )
 
 

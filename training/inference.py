@@ -10,7 +10,7 @@ from common.errors import UserError
 from input_data import features as keys
 from input_data.features import ImageShape
 from input_data.files import decode_image
-from input_data.transforms import fit
+from input_data.transforms import prepare_image
 from models.registry import model_class
 from training.checkpoint import Architecture, Checkpoint, open_checkpoint
 
@@ -18,10 +18,9 @@ from training.checkpoint import Architecture, Checkpoint, open_checkpoint
 class Pretrained(Checkpoint):
     """The network of `layers.pretrained("mnist")`."""
 
-    def load(self, model, architecture):
-        self._require(self.architecture.settings(), architecture.settings())
+    def _load_weights(self, model):
         weights = layers.pretrained("mnist").get_weights()
-        functional(model, architecture.shape).set_weights(weights)
+        functional(model, self.architecture.shape).set_weights(weights)
 
 
 def open_or_pretrained(path, model=None):
@@ -29,8 +28,8 @@ def open_or_pretrained(path, model=None):
     if path:
         return open_checkpoint(path, model)
     print("No --checkpoint: the pretrained MNIST network", file=sys.stderr)
-    shape, model = ImageShape(28, 28, 1, 10), "efficient_capsule"
-    architecture = Architecture(model, shape, 1, model_class(model).HParams())
+    name, shape = "efficient_capsule", ImageShape(28, 28, 1, 10)
+    architecture = Architecture(name, shape, 1, model_class(name).HParams())
     path = pathlib.Path("pretrained network")
     return Pretrained(0, architecture, {"dataset": "mnist"}, path=path)
 
@@ -100,6 +99,6 @@ def preparation(training, shape, data_set, num_targets):
 
     def prepare(content, name, invert):
         image = decode_image(content, name, shape.depth == 3, invert)
-        return fit(image, shape, data_set, method, pad, is_cropped)
+        return prepare_image(image, shape, data_set, method, pad, is_cropped)
 
     return prepare

@@ -49,11 +49,7 @@ class Tf1Checkpoint:
 
         self.path = pathlib.Path(path)
         with reading(path):
-            try:
-                self._reader = tf.train.load_checkpoint(str(path))
-            except tf.errors.DataLossError as error:
-                message = f"{path} is damaged or is not a checkpoint"
-                raise UserError(message) from error
+            self._reader = tf.train.load_checkpoint(str(path))
             self._shapes = self._reader.get_variable_to_shape_map()
             self.step = int(self._reader.get_tensor(STEP))
         self.has_optimizer_state = any(n.endswith(_SLOTS) for n in self._shapes)
@@ -184,7 +180,7 @@ def convert(source, directory, network):
 def main(arguments):
     """Converts the checkpoint that the arguments name."""
     if len(arguments) != 2:
-        raise UserError("name a TF1 checkpoint and an output folder")
+        raise UserError("give a TF1 checkpoint and an output folder")
     load_backend()
     print(convert(*arguments, flags.settings_of(Network)))
 

@@ -356,5 +356,5 @@ def test_damaged_files_are_refused(tmp_path):
 def test_another_file_is_refused(tmp_path):
     path = tmp_path / "network.keras"
     path.write_bytes(bytes(1000))
-    with pytest.raises(UserError, match="network.keras .* not a checkpoint"):
+    with pytest.raises(UserError, match="network.keras"):
         checkpoint.open_checkpoint(path)

@@ -43,11 +43,10 @@ def train(config, strategy, evaluate=None):
             raise Interrupted("Stopped without saving", number)
         signals.append(number)
 
-    with contextlib.ExitStack() as contexts:
+    lock = sole_trainer if strategy.is_first else contextlib.nullcontext
+    with lock(directory), handling_signals(stop):
         if strategy.is_first:
-            contexts.enter_context(sole_trainer(directory))
             remove_partial(directory)
-        contexts.enter_context(handling_signals(stop))
         training = Training(config, strategy, directory, signals, evaluate)
         training.run()
     print(f"Trained to step {training.step}: {training.path}")
@@ -64,7 +63,7 @@ def train(config, strategy, evaluate=None):
 
 
 class Training(keras.callbacks.Callback):
-    """One training: its settings and data, and what follows each step.
+    """The state of a training, and the callback that runs after each step.
 
     Attributes:
       start: int, steps done before this run.
@@ -157,10 +156,9 @@ class Training(keras.callbacks.Callback):
             # An earlier run may have been killed before it wrote the record.
             path = self._directory.with_name("run.json")
             if self.step > self.start or not path.exists():
-                record.write(
-                    *(path, config, model, self._architecture.shape),
-                    *(self.seconds, self.images_per_second),
-                )
+                shape = self._architecture.shape
+                timing = self.seconds, self.images_per_second
+                record.write(path, config, model, shape, *timing)
         if config.eval_every:
             self._evaluate(self.path)
 
@@ -219,20 +217,17 @@ class Training(keras.callbacks.Callback):
         elif source.has_optimizer_state:
             self.step = source.step
         model.optimizer.iterations.assign(self.step)
-        if self._is_last() or self.step > config.max_steps:
+        if self.step >= config.max_steps:
             raise UserError(
                 f"{source.path} starts at step {self.step}; give a larger "
                 "--max_steps or --init_weights_only"
             )
         print(f"Starting from {source.path} at step {self.step}")
 
-    def _restart_clock(self):
-        self._seconds_before = self.seconds
-        self._timed_from, self._began = self.step, time.monotonic()
-        self._last_point = self.step, self.seconds
-
     def on_train_begin(self, logs=None):
-        self._restart_clock()
+        self._timed_steps, self._seconds_before = 0, self.seconds
+        self._last_point = 0, self.seconds
+        self._clock = time.monotonic()
         if not self._strategy.is_first:
             return
         self._schedule = self.model.make_schedule(
@@ -255,19 +250,20 @@ class Training(keras.callbacks.Callback):
         config = self._config
         self.step += 1
         # All processes of a cluster stop after the same step.
-        signal = self._strategy.largest(max(self._signals, default=0))
+        signal = self._strategy.max_over_processes(
+            max(self._signals, default=0)
+        )
         is_last = signal or self._is_last()
         is_evaluated = self._is_evaluated()
         is_saved = is_last or is_evaluated or self.step % config.save_step == 0
         if not config.allow_nonfinite:
             self._require_finite(logs, is_saved)
         now = time.monotonic()  # the device is done: the loss was read
-        if self.step == self.start + 1 and not self._is_last():
-            self._restart_clock()
-        else:
-            elapsed = now - self._began
-            self.seconds = self._seconds_before + elapsed
-            images = (self.step - self._timed_from) * config.batch_size
+        if self.step > self.start + 1 or self._is_last():  # the first compiles
+            self.seconds += now - self._clock
+            self._timed_steps += 1
+            images = self._timed_steps * config.batch_size
+            elapsed = self.seconds - self._seconds_before
             self.images_per_second = images / elapsed
         if self._strategy.is_first:
             self._progress.set_postfix(
@@ -291,8 +287,7 @@ class Training(keras.callbacks.Callback):
             self.model.stop_training = True
         if is_evaluated and not is_last:  # the last one is, after `fit`
             self._evaluate(self.path)
-        if is_saved:
-            self._began += time.monotonic() - now
+        self._clock = time.monotonic() if is_saved else now
 
     def _require_finite(self, logs, is_saved):
         # The loss is that of the weights before the step.
@@ -318,12 +313,12 @@ class Training(keras.callbacks.Callback):
         scalars["correct_prediction_batch"] = logs["accuracy"] * batch_size
         # Not from the optimizer: asking the model copies all weights on JAX.
         scalars["learning_rate"] = float(self._schedule(step))
-        last_step, last_seconds = self._last_point
-        if step > last_step:
-            images = (step - last_step) * batch_size
+        last_steps, last_seconds = self._last_point
+        if self._timed_steps > last_steps:
+            images = (self._timed_steps - last_steps) * batch_size
             seconds = self.seconds - last_seconds
             scalars["images_per_second"] = images / seconds
-        self._last_point = step, self.seconds
+        self._last_point = self._timed_steps, self.seconds
         self._writer.scalars(scalars, step)
         is_verbose = self._architecture.hparams.verbose
         if is_verbose and step % (_VERBOSE_EVERY * config.summary_step) == 0:

@@ -20,6 +20,7 @@ from common.errors import UserError
 from config import EVAL_BATCH_SIZE
 from visualisation import drawing
 from visualisation.drawing import image_grid, png, to_rgb, two_colors
+from visualisation.trained_model import covered_part
 
 # From -0.25 to 0.25 by 0.05.
 OFFSETS = np.arange(-5, 6) * 0.05
@@ -38,7 +39,7 @@ def reconstructions(trained, num_examples):
 
 
 def reconstruction_column(trained, example):
-    """Classes to name, and a dict from row label to image or None.
+    """Lists of classes to print above a column, and images by row label.
 
     Reconstructions come from the capsules of the labels and, for wrong
     predictions, also from those of the predicted classes.
@@ -216,7 +217,7 @@ def _draw_maps(trained, examples, maps, equal):
     furthest = max(float(abs(maps - equal).max()), 0.01 * equal)
     norm = CenteredNorm(equal, furthest)
     height, width = examples[0].image.shape[:2]
-    area = drawing.covered_part(trained.model, (height, width))
+    area = covered_part(trained.model, (height, width))
     # Coordinates of pixels are those of their centers.
     top, left = area["top"] - 0.5, area["left"] - 0.5
     bottom, right = top + area["height"], left + area["width"]

@@ -48,34 +48,6 @@ def two_colors(first, second):
     return np.stack([magenta, green, magenta], axis=-1)
 
 
-def covered_part(model, size):
-    """The part of an image that a map of couplings covers.
-
-    Each value covers as many pixels as there are from one position to the
-    next, around the center of its capsules' receptive field. `size` is the
-    (height, width) of the image.
-
-    Returns:
-      Dict with top, left, height and width in pixels.
-    """
-    receptive_field = model.receptive_field(model.hparams)
-    if not receptive_field:
-        return {"top": 0, "left": 0, "height": size[0], "width": size[1]}
-    grid, step = np.array(size), 1
-    first = np.full(2, 0.5)  # the center of the first position
-    for kernel, strides, padding in receptive_field:
-        before, positions = 0, -(-(grid - kernel + 1) // strides)
-        if padding == "SAME":
-            positions = -(-grid // strides)
-            covered = (positions - 1) * strides + kernel
-            before = np.maximum(covered - grid, 0) // 2
-        first += step * ((kernel - 1) / 2 - before)
-        step *= strides
-        grid = positions
-    values = [*(first - step / 2).tolist(), *(step * grid).tolist()]
-    return dict(zip(("top", "left", "height", "width"), values, strict=True))
-
-
 def make_grid(images, columns, title, titles, labels=(), wrong=()):
     """A `Figure` of images in rows, and the array of their `Axes`.
 

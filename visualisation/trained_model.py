@@ -11,6 +11,7 @@ from common.errors import UserError
 from config import EVAL_BATCH_SIZE
 from input_data import features as keys
 from input_data.pipeline import Pipeline
+from layers.utils import positions_of, zeros_around
 from visualisation.drawing import truncate
 
 
@@ -114,3 +115,26 @@ class TrainedModel:
             rows.astype("float32"), np.asarray(labels, "int32")
         )
         return keras.ops.convert_to_numpy(images)
+
+
+def covered_part(model, size):
+    """The part of an image that a map of couplings covers.
+
+    Each value covers as many pixels as there are from one position to the
+    next, around the center of its capsules' receptive field. `size` is the
+    (height, width) of the image.
+
+    Returns:
+      Dict with top, left, height and width in pixels.
+    """
+    part = []
+    for length in size:
+        first, step = 0.5, 1  # the center of the first position
+        for kernel, strides, padding in model.receptive_field(model.hparams):
+            before, _ = zeros_around(length, kernel, strides, padding)
+            length = positions_of(length, kernel, strides, padding)
+            first += step * ((kernel - 1) / 2 - before)
+            step *= strides
+        part.append((first - step / 2, step * length))
+    (top, height), (left, width) = part
+    return {"top": top, "left": left, "height": height, "width": width}

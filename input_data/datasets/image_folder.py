@@ -32,8 +32,7 @@ def load(split, config):
     """
     root, seed, fingerprints = pathlib.Path(config.data_dir), config.seed, {}
     folders = _folders(root)
-    parts = {folder.name.lower(): folder for folder in folders}
-    parts = {_PARTS.get(name, name): folder for name, folder in parts.items()}
+    parts = {_PARTS.get(f.name.lower(), f.name.lower()): f for f in folders}
     is_split = {"train"} < parts.keys() <= {"train", "val", "test"}
     if not is_split or len(parts) < len(folders):
         parts = {}
@@ -165,7 +164,7 @@ def _files(root, classes):
             )
         if len(paths) < len(visible):
             ignored = len(visible) - len(paths)
-            print(f"Warning: {folder}: files that are not images: {ignored}")
+            print(f"Warning: {folder}: {ignored} files are not images")
         files += [(path, label) for path in paths]
     return files
 

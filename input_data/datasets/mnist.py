@@ -103,11 +103,10 @@ def _read_idx(path, num_axes):
 def single_names(split, shift):
     """File names of single digits; the first is the one that we write."""
     base = "train" if split.is_training else "test"
-    names = (
+    return (
         f"{base}_{shift}shifted_mnist{'_valid' * split.is_held_out}.tfrecords",
         f"{split.value}_{shift}shifted_mnist.tfrecords",
     )
-    return list(dict.fromkeys(names))
 
 
 def shard_names(name, count):
@@ -131,8 +130,8 @@ def _load_pairs(split, config, prefix, count):
     is_padded = config.pad in (None, _padding(source))
     if config.num_targets != 2 or config.shift is not None or not is_padded:
         raise UserError(
-            f"--data_dir={config.data_dir} needs --num_targets=2, and no "
-            "--shift or another --pad"
+            f"--data_dir={config.data_dir} needs --num_targets=2; its images "
+            "are shifted and padded: leave out --shift and --pad"
         )
     return _PairRecords(
         source,

@@ -3,8 +3,9 @@
 import dataclasses
 
 from common.errors import UserError
-from common.flags import command_line, field, flag_specs
-from input_data.registry import DATASETS, EMBEDDED, TFDS_PREFIX, Split
+from common.flags import command_line, field, flag_specs, require_known
+from input_data import registry
+from input_data.registry import DATASETS, EMBEDDED, Split
 from models.registry import MODELS, is_external
 
 # Images in an evaluation batch, as in the reference.
@@ -67,7 +68,6 @@ class DataConfig:
         f"Data set: {', '.join(DATASETS)}, or tfds:NAME of TensorFlow "
         "Datasets. images is a folder with a sub-folder for each class. "
         "Default: the checkpoint's, else mnist with --data_dir, else digits.",
-        pattern="|".join([*DATASETS, f"{TFDS_PREFIX}.+"]),
     )
     distort: bool | None = field(
         None,
@@ -152,7 +152,6 @@ class Config(DataConfig):
         "of your own in the working directory or on PYTHONPATH. Evaluations "
         "of such a model need the flag, too: a checkpoint alone imports "
         "nothing. Default: capsule; in evaluation the checkpoint's.",
-        pattern="|".join([*sorted(MODELS), r"\w+(\.\w+)*:\w+"]),
     )
     hparams_override: str = field(
         "",
@@ -268,6 +267,12 @@ class Config(DataConfig):
         "With --num_processes: HOST:PORT of the first process. "
         "Default: $KERAS_DISTRIBUTION_JOB_ADDRESSES.",
     )
+
+    def __post_init__(self):
+        if self.dataset is not None:
+            registry.find(self.dataset)
+        if not (self.model is None or is_external(self.model)):
+            require_known("--model", self.model, sorted(MODELS))
 
     @property
     def dataset_name(self):

@@ -63,7 +63,9 @@ def _require_consistent(config):
             "--train=false. A training starts from --init_checkpoint"
         )
     if not config.summary_dir and (config.train or config.checkpoint is None):
-        raise UserError("--summary_dir is required")
+        raise UserError(
+            "--summary_dir is required, in evaluation that or --checkpoint"
+        )
 
 
 def main(arguments):

@@ -58,9 +58,19 @@ class LabelledImages:
 def labelled_images(path, images, labels, num_classes, class_names=None):
     """Creates `LabelledImages` from the arrays of a file.
 
-    Raises UserError if there are no images, another number of labels, or
-    labels out of [0, num_classes).
+    `images` are uint8 [N, H, W] or [N, H, W, C].
+
+    Raises UserError for other images, if there are none, another number of
+    labels, or labels out of [0, num_classes).
     """
+    images = np.asarray(images)
+    if images.dtype != np.uint8 or images.ndim not in (3, 4):
+        raise UserError(
+            f"{path} has {images.dtype} values of shape {images.shape}, "
+            "expected uint8 [N, H, W] or [N, H, W, C]"
+        )
+    if images.ndim == 3:
+        images = images[..., np.newaxis]
     labels = np.asarray(labels, np.int64).reshape(-1)
     is_wrong = (labels < 0) | (labels >= num_classes)
     if not len(images) or len(images) != len(labels) or is_wrong.any():

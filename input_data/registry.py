@@ -10,6 +10,7 @@ import importlib
 import sys
 
 from common.errors import UserError
+from common.flags import require_known
 
 
 class Split(enum.Enum):
@@ -95,9 +96,11 @@ TFDS_PREFIX = "tfds:"
 
 
 def find(name):
-    """The `DataSet` of a name; whether TFDS has a NAME is not checked."""
+    """The `DataSet` of a name; UserError for another, unless of TFDS."""
     if name in DATASETS:
         return DATASETS[name]
+    if not name.startswith(TFDS_PREFIX) or name == TFDS_PREFIX:
+        require_known("--dataset", name, [*DATASETS, f"{TFDS_PREFIX}NAME"])
     size = 20 if name.split(":")[1] == "mnist" else None
     return DataSet("tfds_images", resizes=True, digit_size=size)
 

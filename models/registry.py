@@ -57,6 +57,8 @@ def _external_class(name):
     try:
         found = getattr(importlib.import_module(module), class_name, None)
     except ModuleNotFoundError as error:
+        if not f"{module}.".startswith(f"{error.name}."):
+            raise  # a module that the user's own imports
         raise UserError(
             f"--model={name}: {error}; start in the folder of {module}, or put "
             "the folder on PYTHONPATH"
@@ -69,11 +71,11 @@ def _external_class(name):
     return found
 
 
-def build_model(name, shape, num_targets, hparams, seed=0):
+def build_model(name, shape, num_targets, hparams, seed=None):
     """Creates a model with all its weights; see `classifier.Classifier`.
 
-    Seeds the global random generators of Python, NumPy and the backend, from
-    which Keras draws the weights.
+    A `seed` sets the global random generators of Python, NumPy and the backend,
+    from which Keras draws the weights.
 
     Raises:
       UserError: for an unknown name, or images too small for the network.
@@ -87,7 +89,8 @@ def build_model(name, shape, num_targets, hparams, seed=0):
         )
     import keras
 
-    keras.utils.set_random_seed(seed)
+    if seed is not None:
+        keras.utils.set_random_seed(seed)
     # TensorFlow allows no colon in names.
     model = cls(shape, num_targets, hparams, name=name.rpartition(":")[2])
     model.create_weights(shape)

@@ -81,8 +81,8 @@ class Architecture:
         hparams = dataclasses.replace(hparams, **overrides)
         return cls(model, shape, num_targets, hparams)
 
-    def build(self, seed=0):
-        """The `keras.Model` with initial weights of the seed."""
+    def build(self, seed=None):
+        """The `keras.Model`; for `seed` see `build_model`."""
         return build_model(
             self.model, self.shape, self.num_targets, self.hparams, seed
         )

@@ -41,13 +41,6 @@ def read_arrays(data_dir, training):
     """
     folder, part = pathlib.Path(data_dir), "train" if training else "test"
     path, images = _read(folder, f"x_{part}")
-    if images.dtype != np.uint8 or images.ndim not in (3, 4):
-        raise UserError(
-            f"{path} has {images.dtype} values of shape {images.shape}, "
-            "expected uint8 [N, H, W] or [N, H, W, C]"
-        )
-    if images.ndim == 3:
-        images = images[..., np.newaxis]
     labels = _read_labels(folder, part)
     names_path, names = folder / "class_names.txt", None
     if names_path.exists():

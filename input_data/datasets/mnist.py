@@ -79,14 +79,12 @@ def read_split(split, data_dir, tfds_name="mnist"):
     prefix = "train" if training else "t10k"
     names = (f"{prefix}-images-idx3-ubyte", f"{prefix}-labels-idx1-ubyte")
     hint = (
-        " nor record files with this --shift and --pad; a folder of images "
-        "needs --dataset=images"
+        " nor record files with this --shift and --pad; other images need "
+        "--dataset=images (a folder) or --dataset=arrays (.npy files)"
     )
     paths = [find(data_dir, name, f"{name}.gz", hint=hint) for name in names]
     images, labels = _read_idx(paths[0], 3), _read_idx(paths[1], 1)
-    return select(
-        split, labelled_images(paths[0], images[..., None], labels, NUM_CLASSES)
-    )
+    return select(split, labelled_images(paths[0], images, labels, NUM_CLASSES))
 
 
 def _read_idx(path, num_axes):

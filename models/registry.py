@@ -71,11 +71,11 @@ def _external_class(name):
     return found
 
 
-def build_model(name, shape, num_targets, hparams, seed=None):
+def build_model(name, shape, num_targets, hparams, seed=0):
     """Creates a model with all its weights; see `classifier.Classifier`.
 
-    A `seed` sets the global random generators of Python, NumPy and the backend,
-    from which Keras draws the weights.
+    Seeds the global random generators of Python, NumPy and the backend, from
+    which Keras draws the weights: processes of a cluster need the same.
 
     Raises:
       UserError: for an unknown name, or images too small for the network.
@@ -89,8 +89,7 @@ def build_model(name, shape, num_targets, hparams, seed=None):
         )
     import keras
 
-    if seed is not None:
-        keras.utils.set_random_seed(seed)
+    keras.utils.set_random_seed(seed)
     # TensorFlow allows no colon in names.
     model = cls(shape, num_targets, hparams, name=name.rpartition(":")[2])
     model.create_weights(shape)

@@ -98,7 +98,7 @@ def test_regularizers_count_in_the_loss():
     x, y = example_batch(shape, 1)
     losses = {}
     for penalty in ("none", "kernel", "activity"):
-        model = build_model(TOY, shape, 1, ToyHParams(penalty=penalty), seed=0)
+        model = build_model(TOY, shape, 1, ToyHParams(penalty=penalty))
         compile_model(model)
         losses[penalty] = model.test_on_batch(x, y, return_dict=True)
     for logs in losses.values():

@@ -81,7 +81,7 @@ class Architecture:
         hparams = dataclasses.replace(hparams, **overrides)
         return cls(model, shape, num_targets, hparams)
 
-    def build(self, seed=None):
+    def build(self, seed=0):
         """The `keras.Model`; for `seed` see `build_model`."""
         return build_model(
             self.model, self.shape, self.num_targets, self.hparams, seed

@@ -257,7 +257,9 @@ def result_picture(output_dir):
 
     def draw(axes):
         for experiment in experiments:
-            for seed, run in read(output_dir, experiment).items():
+            results = read(output_dir, experiment)
+            results.pop("ensemble", None)
+            for seed, run in results.items():
                 scale = run["batch_size"] / EPOCH
                 epochs = [point["step"] * scale for point in run["points"]]
                 label = f"{experiment.name}, seed {seed}"

@@ -64,7 +64,8 @@ def _require_consistent(config):
         )
     if not config.summary_dir and (config.train or config.checkpoint is None):
         raise UserError(
-            "--summary_dir is required, in evaluation that or --checkpoint"
+            "--summary_dir is required; an evaluation can have --checkpoint "
+            "instead"
         )
 
 

@@ -108,7 +108,7 @@ def make_app(model, host="127.0.0.1"):
             ),
             # Starlette also prints its traceback.
             Exception: lambda *_: _error(
-                "internal error, printed by demo.py", 500
+                "internal error: see the output of demo.py", 500
             ),
         },
     )

@@ -96,7 +96,7 @@ TFDS_PREFIX = "tfds:"
 
 
 def find(name):
-    """The `DataSet` of a name; UserError for another, unless of TFDS."""
+    """The `DataSet` of a name; raises UserError for an unknown one."""
     if name in DATASETS:
         return DATASETS[name]
     if not name.startswith(TFDS_PREFIX) or name == TFDS_PREFIX:

@@ -114,3 +114,10 @@ def test_regularizers_count_in_the_loss():
 def test_unusable_names(name):
     with pytest.raises(UserError, match=name.rpartition(":")[2]):
         model_class(name)
+
+
+def test_a_module_that_the_users_own_imports_is_missing(tmp_path, monkeypatch):
+    (tmp_path / "own_model.py").write_text("import no_such_module")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+        model_class("own_model:Model")

@@ -84,3 +84,8 @@ def test_the_pages_are_up_to_date():
         assert replace_between(page, "results", text) == page
     text = flags_page.PAGE.read_text()
     assert flags_page.updated(text) == text, "python -m runs.flags_page"
+
+
+def test_the_picture_of_the_results_is_drawn():
+    picture = pages.result_picture(pages.PAGE.parent / "results")
+    assert picture.startswith(b"\x89PNG")

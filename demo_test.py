@@ -18,7 +18,7 @@ from demonstration import server
 from demonstration.model import DemoModel
 from testing import untrained
 from testing.commands import start
-from visualisation.trained_model import covered_part
+from visualization.trained_model import covered_part
 
 
 def save(folder, model="capsule", **hparams):

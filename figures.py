@@ -38,7 +38,7 @@ from common.errors import UserError
 from common.files import make_folder, write_files
 from config import DATA_FLAGS, Config
 
-# Functions of visualisation.capsule_figures, and how many examples they show.
+# Functions of visualization.capsule_figures, and how many examples they show.
 FIGURES = {
     "reconstructions": 6,
     "perturbations": 10,
@@ -62,8 +62,8 @@ def draw(names, config, num_examples=None):
         raise UserError("--checkpoint is required")
     from training.checkpoint import open_checkpoint
     from training.evaluate import Evaluator
-    from visualisation import capsule_figures
-    from visualisation.trained_model import TrainedModel
+    from visualization import capsule_figures
+    from visualization.trained_model import TrainedModel
 
     checkpoint = open_checkpoint(config.checkpoint, config.model)
     evaluator = Evaluator(config)
@@ -86,7 +86,7 @@ def draw_transfer(arguments, config, num_examples=None):
     """
     from training.checkpoint import open_checkpoint
     from training.evaluate import Evaluator
-    from visualisation import transfer
+    from visualization import transfer
 
     pairs = "below" if config.pairs == "overlap" else config.pairs
     evaluators = {

@@ -19,8 +19,8 @@ from training.checkpoint import Architecture
 from training.evaluate import Evaluator
 from training.inference import class_names, open_or_pretrained, preparation
 from training.scores import predicted_classes
-from visualisation.drawing import to_rgb, two_colors
-from visualisation.trained_model import TrainedModel, covered_part
+from visualization.drawing import to_rgb, two_colors
+from visualization.trained_model import TrainedModel, covered_part
 
 _COUPLINGS = "couplings"
 

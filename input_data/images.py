@@ -1,4 +1,4 @@
-"""Labelled images, and pipelines of images of one object."""
+"""Labeled images, and pipelines of images of one object."""
 
 import copy
 import dataclasses
@@ -30,7 +30,7 @@ PAIR_SHIFT = 4
 
 
 @dataclasses.dataclass(frozen=True)
-class LabelledImages:
+class LabeledImages:
     """Images of one object each, and their classes.
 
     Attributes:
@@ -46,7 +46,7 @@ class LabelledImages:
     class_names: tuple[str, ...] | None = None
 
     def __getitem__(self, part):
-        """The images of a slice or at some indices, as `LabelledImages`."""
+        """The images of a slice or at some indices, as `LabeledImages`."""
         return dataclasses.replace(
             self, images=self.images[part], labels=self.labels[part]
         )
@@ -55,8 +55,8 @@ class LabelledImages:
         return len(self.images)
 
 
-def labelled_images(path, images, labels, num_classes, class_names=None):
-    """Creates `LabelledImages` from the arrays of a file.
+def labeled_images(path, images, labels, num_classes, class_names=None):
+    """Creates `LabeledImages` from the arrays of a file.
 
     `images` are uint8 [N, H, W] or [N, H, W, C].
 
@@ -78,11 +78,11 @@ def labelled_images(path, images, labels, num_classes, class_names=None):
             f"{path} has {len(images)} images and {len(labels)} labels; "
             f"expected one label from 0 to {num_classes - 1} for each image"
         )
-    return LabelledImages(images, labels, num_classes, class_names)
+    return LabeledImages(images, labels, num_classes, class_names)
 
 
 def make_pipeline(data, config, default_shift=0, **spec):
-    """Creates the pipeline of `LabelledImages` for one or two targets.
+    """Creates the pipeline of `LabeledImages` for one or two targets.
 
     `default_shift` is the default of `config.shift` for one target; `spec` has
     further attributes of the `Spec`.
@@ -156,7 +156,7 @@ class StandardizedCrops(Pipeline):
     target, of which its sigmoid can reconstruct only the part in [0, 1].
 
     Args:
-      data: `LabelledImages`.
+      data: `LabeledImages`.
       crop_size: (height, width).
       distort: function of images uint8 [B, H, W, C], the step and the seed
         that returns float32 [B, *crop_size, C].

@@ -9,7 +9,7 @@ from input_data import augmentation, registry
 from input_data import features as keys
 from input_data.images import (
     SINGLE_SHIFT,
-    LabelledImages,
+    LabeledImages,
     StandardizedCrops,
     make_pipeline,
 )
@@ -38,7 +38,7 @@ def single_pixels(size=9, copies=30):
     labels = np.repeat(np.arange(10), copies)
     images = np.zeros((len(labels), size, size, 1), "uint8")
     images[:, size // 2, size // 2, 0] = 10 * (labels + 1)
-    return LabelledImages(images, labels, 10)
+    return LabeledImages(images, labels, 10)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_crops_are_standardized_and_move_for_evaluation():
     generator = np.random.default_rng(0)
     images = generator.integers(0, 256, (7, 9, 8, 3), np.uint8)
     pipeline = StandardizedCrops(
-        LabelledImages(images, np.arange(7), 7),
+        LabeledImages(images, np.arange(7), 7),
         (5, 4),
         lambda images, step, seed: tf.cast(images[:, 1:6, :4], tf.float32),
         eval_size=6,

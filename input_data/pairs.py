@@ -27,7 +27,7 @@ class OverlappingPairs(Pipeline):
     of a shuffled epoch, and the second is uniform among the images of other
     classes. The pairs for evaluation are fixed by the seed.
 
-    `data` are `LabelledImages`, `spec` more attributes of the `Spec`.
+    `data` are `LabeledImages`, `spec` more attributes of the `Spec`.
     """
 
     def __init__(self, data, config, **spec):
@@ -87,7 +87,7 @@ class OverlappingPairs(Pipeline):
 
 
 def group_by_class(data):
-    """Sorts `LabelledImages` by class.
+    """Sorts `LabeledImages` by class.
 
     Returns the order, int64 [N], and for each class its start in the order and
     its number of images, both int64 [num_classes].

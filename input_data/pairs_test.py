@@ -6,7 +6,7 @@ import pytest
 from common.errors import UserError
 from config import Config
 from input_data import features as keys
-from input_data.images import LabelledImages, make_pipeline
+from input_data.images import LabeledImages, make_pipeline
 from input_data.images_test import batches, images_of, single_pixels
 from input_data.pairs import SeparatePairs
 from input_data.registry import Split, load
@@ -71,7 +71,7 @@ def test_the_seed_fixes_the_pairs_of_evaluation_and_nothing_else():
 
 def test_bright_overlaps_are_cut_at_white():
     images = np.full((2, 6, 6, 1), 200, "uint8")
-    data = LabelledImages(images, np.array([0, 1]), 2)
+    data = LabeledImages(images, np.array([0, 1]), 2)
     pipeline = make_pipeline(data, Config(num_targets=2, eval_size=50))
     ((x, y),) = pipeline.evaluation_batches(50)
     both = (y[keys.RECONS] > 0) & (y[keys.SPARE_RECONS] > 0)
@@ -155,7 +155,7 @@ def test_pairs_depend_on_the_seed_alone():
 
 
 def test_images_of_one_class_make_no_pairs():
-    data = LabelledImages(np.zeros((5, 4, 4, 1), np.uint8), np.ones(5, int), 3)
+    data = LabeledImages(np.zeros((5, 4, 4, 1), np.uint8), np.ones(5, int), 3)
     with pytest.raises(UserError):
         make_pipeline(data, Config(num_targets=2))
     singles = make_pipeline(data, Config(num_targets=1))

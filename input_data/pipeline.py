@@ -62,7 +62,7 @@ def random_offsets(seed, batch_size, max_shift):
 
 
 class ImageTensors:
-    """`LabelledImages` in memory, as a source of pipelines."""
+    """`LabeledImages` in memory, as a source of pipelines."""
 
     error = None
 

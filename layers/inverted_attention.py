@@ -3,7 +3,7 @@
 Source: Y.-H. H. Tsai, N. Srivastava, H. Goh, R. Salakhutdinov, "Capsules with
 Inverted Dot-Product Attention Routing", ICLR 2020,
 https://arxiv.org/abs/2002.04764. Unlike in the authors' first code the entries
-of neighbouring poses are not mixed.
+of neighboring poses are not mixed.
 """
 
 import math

@@ -134,7 +134,7 @@ def batch_normalization(name: str, axis: int = -1, **options):
 
 
 class Layer(keras.layers.Layer):
-    """Base of layers that honour masks in `call`, or else refuse them."""
+    """Base of layers that honor masks in `call`, or else refuse them."""
 
     # Arguments of the constructor that `get_config` saves, and the attributes
     # that hold them.

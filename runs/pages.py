@@ -13,7 +13,7 @@ from scipy.stats import binomtest
 from common.files import write_file
 from runs.reproduction import EPOCH, EXPERIMENTS, read
 from runs.runner import ROOT
-from visualisation.drawing import label_lines, make_logarithmic, png
+from visualization.drawing import label_lines, make_logarithmic, png
 
 PAGE = ROOT / "docs" / "results.md"
 README = ROOT / "README.md"

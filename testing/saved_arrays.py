@@ -7,7 +7,7 @@ import numpy as np
 
 
 def saved(path):
-    """Every array of a checkpoint, by name: weights, the optimiser's state."""
+    """Every array of a checkpoint, by name: weights, the optimizer's state."""
     arrays = {}
 
     def collect(name, item):

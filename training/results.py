@@ -11,7 +11,7 @@ import numpy as np
 
 from common.files import make_folder, write_file
 from training.summaries import SummaryWriter
-from visualisation import evaluation as pictures
+from visualization import evaluation_figures as pictures
 
 
 class Results(contextlib.ExitStack):

@@ -92,7 +92,7 @@ class SummaryWriter:
 
         The second target stands beside the first.
         """
-        from visualisation.drawing import to_rgb
+        from visualization.drawing import to_rgb
 
         outputs = model(x)
         columns = [

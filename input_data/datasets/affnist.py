@@ -13,7 +13,7 @@ import scipy.io
 from common.errors import reading
 from common.files import atomic_write
 from input_data.files import find
-from input_data.images import labelled_images, make_pipeline
+from input_data.images import labeled_images, make_pipeline
 from input_data.registry import Split
 
 NUM_CLASSES = 10
@@ -40,7 +40,7 @@ def load(split, config):
     batches = sorted(folder.glob(f"{_NAMES[split]}_batches/*.mat"))
     paths = batches or [find(folder, file_name(split))]
     images, labels = zip(*map(_read_file, paths), strict=True)
-    data = labelled_images(
+    data = labeled_images(
         paths[0], np.concatenate(images), np.concatenate(labels), NUM_CLASSES
     )
     return make_pipeline(data, config)
@@ -60,7 +60,7 @@ def _read_file(path):
 
 
 def write_file(path, data):
-    """Writes `LabelledImages`, uint8 [N, 40, 40, 1], as an affNIST file."""
+    """Writes `LabeledImages`, uint8 [N, 40, 40, 1], as an affNIST file."""
     labels = np.asarray(data.labels, np.uint8)
     fields = {
         "image": data.images.reshape(len(data), -1).T,

@@ -7,7 +7,7 @@ import numpy as np
 
 from common.errors import UserError, reading
 from input_data.files import find, open_file
-from input_data.images import labelled_images, make_pipeline
+from input_data.images import labeled_images, make_pipeline
 from input_data.registry import Split, select
 
 
@@ -37,7 +37,7 @@ def read_arrays(data_dir, training):
     the largest label tells the number of classes.
 
     Returns:
-      `LabelledImages`.
+      `LabeledImages`.
     """
     folder, part = pathlib.Path(data_dir), "train" if training else "test"
     path, images = _read(folder, f"x_{part}")
@@ -56,7 +56,7 @@ def read_arrays(data_dir, training):
             for part in ("train", "test")
             if any(folder.glob(f"y_{part}.npy*"))
         )
-    return labelled_images(path, images, labels, num_classes, names)
+    return labeled_images(path, images, labels, num_classes, names)
 
 
 def _read(folder, name):

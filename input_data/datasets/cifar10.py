@@ -13,7 +13,7 @@ from common.errors import reading
 from input_data.augmentation import distort_colors, random_crop, random_flip
 from input_data.datasets import tfds_images
 from input_data.files import find
-from input_data.images import StandardizedCrops, labelled_images
+from input_data.images import StandardizedCrops, labeled_images
 from input_data.pipeline import Stream, step_seed
 from input_data.registry import Split, select
 
@@ -57,7 +57,7 @@ def distort(images, step, seed):
 
 
 def read_files(folder, training):
-    """Reads the five training batches or the test batch as `LabelledImages`.
+    """Reads the five training batches or the test batch as `LabeledImages`.
 
     `folder` has the batches or their folder cifar-10-batches-bin.
     """
@@ -73,6 +73,6 @@ def read_files(folder, training):
             batches.append(content.reshape(-1, _RECORD_BYTES))
     records = np.concatenate(batches)
     images = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-    return labelled_images(
+    return labeled_images(
         folder, images, records[:, 0], NUM_CLASSES, CLASS_NAMES
     )

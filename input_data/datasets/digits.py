@@ -4,7 +4,7 @@ import pathlib
 
 import numpy as np
 
-from input_data.images import SINGLE_SHIFT, LabelledImages, make_pipeline
+from input_data.images import SINGLE_SHIFT, LabeledImages, make_pipeline
 from input_data.registry import Split, select
 from input_data.transforms import enlarge
 
@@ -20,7 +20,7 @@ def load(split, config):
 
 
 def read_split(split):
-    """The images and labels of one split, as `LabelledImages`."""
+    """The images and labels of one split, as `LabeledImages`."""
     with np.load(FILE, allow_pickle=False) as arrays:
         # [N, 8, 8], gray levels 0 to 16.
         pixels = arrays["images"][..., np.newaxis] * (255.0 / 16)
@@ -28,6 +28,6 @@ def read_split(split):
     # As in MNIST, a digit fills the central 20x20 of 28x28 pixels.
     border = ((0, 0), (4, 4), (4, 4), (0, 0))
     images = np.pad(np.rint(enlarge(pixels)).astype(np.uint8), border)
-    data = LabelledImages(images, labels, NUM_CLASSES)
+    data = LabeledImages(images, labels, NUM_CLASSES)
     data = data[-NUM_TEST:] if split is Split.TEST else data[:-NUM_TEST]
     return select(split, data, NUM_TEST)

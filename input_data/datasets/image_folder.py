@@ -11,7 +11,7 @@ import numpy as np
 
 from common.errors import UserError, reading
 from input_data.files import decode_image
-from input_data.images import labelled_images, make_pipeline
+from input_data.images import labeled_images, make_pipeline
 from input_data.transforms import resize
 
 # An image is held out for testing or validation with probability 1 / this.
@@ -68,7 +68,7 @@ def load(split, config):
     labels = [label for _, label in files]
     # Names that are not UTF-8 cannot be drawn.
     names = tuple(name.encode(errors="replace").decode() for name in classes)
-    data = labelled_images(root, images, labels, len(classes), names)
+    data = labeled_images(root, images, labels, len(classes), names)
     return make_pipeline(
         data,
         config,

@@ -34,7 +34,7 @@ from input_data.files import find, open_file
 from input_data.images import (
     SINGLE_SHIFT,
     SingleObjects,
-    labelled_images,
+    labeled_images,
     make_pipeline,
     shift_of,
 )
@@ -72,7 +72,7 @@ def load(split, config):
 
 
 def read_split(split, data_dir, tfds_name="mnist"):
-    """The `LabelledImages` of one split, from idx files or else TFDS."""
+    """The `LabeledImages` of one split, from idx files or else TFDS."""
     training = split is not Split.TEST
     if data_dir is None:
         return select(split, tfds_images.read(tfds_name, training))
@@ -84,7 +84,7 @@ def read_split(split, data_dir, tfds_name="mnist"):
     )
     paths = [find(data_dir, name, f"{name}.gz", hint=hint) for name in names]
     images, labels = _read_idx(paths[0], 3), _read_idx(paths[1], 1)
-    return select(split, labelled_images(paths[0], images, labels, NUM_CLASSES))
+    return select(split, labeled_images(paths[0], images, labels, NUM_CLASSES))
 
 
 def _read_idx(path, num_axes):

@@ -15,7 +15,7 @@ import tensorflow as tf
 from input_data.augmentation import distort_colors, random_crop
 from input_data.datasets import tfds_images
 from input_data.files import find
-from input_data.images import LabelledImages, StandardizedCrops
+from input_data.images import LabeledImages, StandardizedCrops
 from input_data.pipeline import Stream, step_seed
 from input_data.records import RecordFiles
 from input_data.registry import Split, select
@@ -42,7 +42,7 @@ def load(split, config):
         hint = " (input_data/norb/norb_convert.py writes it)"
         path = find(config.data_dir, file_name(training), hint=hint)
         images, labels = read_records(path)
-    data = LabelledImages(images, labels, NUM_CLASSES, CLASS_NAMES)
+    data = LabeledImages(images, labels, NUM_CLASSES, CLASS_NAMES)
     part = select(split, data)
     return StandardizedCrops(part, CROP_SIZE, distort, config.eval_size)
 

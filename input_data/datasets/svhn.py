@@ -12,7 +12,7 @@ import scipy.io
 from common.errors import reading
 from input_data.datasets import tfds_images
 from input_data.files import find
-from input_data.images import labelled_images, make_pipeline
+from input_data.images import labeled_images, make_pipeline
 from input_data.registry import Split, select
 
 NUM_CLASSES = 10
@@ -30,5 +30,5 @@ def load(split, config):
             variables = scipy.io.loadmat(path, variable_names=("X", "y"))
             images = variables["X"].transpose(3, 0, 1, 2)
             labels = variables["y"] % NUM_CLASSES
-        data = labelled_images(path, images, labels, NUM_CLASSES)
+        data = labeled_images(path, images, labels, NUM_CLASSES)
     return make_pipeline(select(split, data), config)

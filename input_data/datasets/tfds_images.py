@@ -9,7 +9,7 @@ import tensorflow as tf
 from absl import logging
 
 from common.errors import UserError, reading
-from input_data.images import labelled_images, make_pipeline
+from input_data.images import labeled_images, make_pipeline
 from input_data.registry import TFDS_PREFIX, Split, select
 from input_data.transforms import resize
 
@@ -43,7 +43,7 @@ def load(split, config):
 
 
 def read(name, training):
-    """The `LabelledImages` of train or test of a set, all of one size."""
+    """The `LabeledImages` of train or test of a set, all of one size."""
     return _read(_open(name), "train" if training else "test")
 
 
@@ -90,7 +90,7 @@ def _open(name, data_dir=None):
 
 
 def _read(builder, split_name, image_size=None, method=None):
-    """The `LabelledImages` of a split, resized if there is a size."""
+    """The `LabeledImages` of a split, resized if there is a size."""
 
     def resize_image(image):
         return resize(image, size, method or "pad")
@@ -114,7 +114,7 @@ def _read(builder, split_name, image_size=None, method=None):
         dataset = builder.as_dataset(split=split_name)
         arrays = _arrays(dataset.map(prepare, tf.data.AUTOTUNE))
         classes = (label.num_classes, tuple(label.names))
-    return labelled_images(builder.data_dir, *arrays, *classes)
+    return labeled_images(builder.data_dir, *arrays, *classes)
 
 
 def _arrays(dataset):

@@ -13,7 +13,7 @@ import tensorflow as tf
 from common.files import make_folder, refuse_existing, remove_partial
 from input_data.datasets.affnist import IMAGE_SIZE, file_name, write_file
 from input_data.generators.shifted_records import read_digits
-from input_data.images import LabelledImages
+from input_data.images import LabeledImages
 from input_data.transforms import project
 
 MAX_ROTATION = np.deg2rad(20.0)
@@ -40,7 +40,7 @@ def generate(dataset, data_dir, split, output_dir, copies, seed):
 def transform(data, copies, seed):
     """Transforms each image [H, W, 1] `copies` times.
 
-    Returns `LabelledImages` [copies * N, 40, 40, 1]: one copy of every image,
+    Returns `LabeledImages` [copies * N, 40, 40, 1]: one copy of every image,
     then the next, so that any first part is a fair sample.
     """
     generator = np.random.default_rng(seed)
@@ -54,7 +54,7 @@ def transform(data, copies, seed):
             offsets = draw_offsets(generator, batch, matrices)
             copy[part] = warp(batch, matrices, offsets)
     labels = np.tile(data.labels, copies)
-    return LabelledImages(images.reshape(-1, *shape), labels, data.num_classes)
+    return LabeledImages(images.reshape(-1, *shape), labels, data.num_classes)
 
 
 def draw_matrices(generator, count):

@@ -123,7 +123,7 @@ def _exists(job, path, start, stop):
 
 @functools.lru_cache(maxsize=1)
 def read_digits(dataset, split, data_dir):
-    """The `LabelledImages` of a `Split` of "digits" or "mnist", read once."""
+    """The `LabeledImages` of a `Split` of "digits" or "mnist", read once."""
     if dataset == "digits":
         return digits.read_split(split)
     return mnist.read_split(split, data_dir)
@@ -140,7 +140,7 @@ def shifted_digits(data, job, start, stop):
     """Yields records of every image at every offset.
 
     Records are ordered by image, then by row offset, then by column offset.
-    `data` are `LabelledImages` of one channel.
+    `data` are `LabeledImages` of one channel.
     """
     num_offsets = 2 * job.shift + 1
     shape = (len(data), num_offsets, num_offsets)
@@ -153,7 +153,7 @@ def shifted_digits(data, job, start, stop):
 def digit_pairs(data, job, start, stop):
     """Yields records of two overlapping digits of different classes.
 
-    The first digit of record k is image k modulo N of `data`, `LabelledImages`
+    The first digit of record k is image k modulo N of `data`, `LabeledImages`
     of one channel. The second is uniform among the images of other classes,
     all offsets are uniform, and the two are merged by min(255, a + b) (section
     6 of the paper). Each seed and split has its own pairs.

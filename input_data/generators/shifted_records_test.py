@@ -17,7 +17,7 @@ from input_data import registry
 from input_data.datasets import digits
 from input_data.generators import shifted_records
 from input_data.generators.shifted_records import digit_pairs, shifted_digits
-from input_data.images import LabelledImages
+from input_data.images import LabeledImages
 from input_data.mnist.mnist_shift import Job
 from input_data.registry import Split
 from testing import commands
@@ -158,7 +158,7 @@ def some_images(count=23, size=7):
     generator = np.random.default_rng(0)
     images = np.zeros((count, size, size, 1), np.uint8)
     images[:, 2:-2, 2:-2] = generator.integers(1, 256, (count, 3, 3, 1))
-    return LabelledImages(images, generator.integers(0, 4, count), 10)
+    return LabeledImages(images, generator.integers(0, 4, count), 10)
 
 
 def parse(records):

@@ -15,8 +15,8 @@ from input_data.registry import Split
 from models.registry import build_model
 from testing import numpy_oracle, untrained
 from testing.small_models import overrides, small_hparams
-from visualisation import capsule_figures, drawing, evaluation, transfer
-from visualisation.trained_model import TrainedModel
+from visualization import capsule_figures, drawing, evaluation_figures, transfer
+from visualization.trained_model import TrainedModel
 
 NUM_EXAMPLES = 130
 
@@ -222,8 +222,13 @@ def test_pictures_of_evaluations(run, tmp_path):
     folder, _ = run
     (tmp_path / "test").mkdir()  # a file that another process has begun
     (tmp_path / "test" / "curve.csv").write_text("step,loss,accuracy\n")
-    assert min(size_of(evaluation.learning_curve_png(tmp_path))) > 50
-    assert evaluation.confusion_matrix_png(np.eye(101), ["a"] * 101, "") is None
-    png = evaluation.confusion_matrix_png(np.eye(3), ["a", "b", "c"], "title")
+    assert min(size_of(evaluation_figures.learning_curve_png(tmp_path))) > 50
+    assert (
+        evaluation_figures.confusion_matrix_png(np.eye(101), ["a"] * 101, "")
+        is None
+    )
+    png = evaluation_figures.confusion_matrix_png(
+        np.eye(3), ["a", "b", "c"], "title"
+    )
     assert min(size_of(png)) > 50
-    assert min(size_of(evaluation.learning_curve_png(folder))) > 50
+    assert min(size_of(evaluation_figures.learning_curve_png(folder))) > 50

@@ -7,8 +7,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy import stats
 
-from visualisation.drawing import image_grid, png
-from visualisation.evaluation import images_at, verdict
+from visualization.drawing import image_grid, png
+from visualization.evaluation_figures import images_at, verdict
 
 # Label of each bar: its images, and a count of `training.scores.Score`.
 MEASURES = {

@@ -12,7 +12,7 @@ from config import EVAL_BATCH_SIZE
 from input_data import features as keys
 from input_data.pipeline import Pipeline
 from layers.utils import positions_of, zeros_around
-from visualisation.drawing import truncate
+from visualization.drawing import truncate
 
 
 @dataclasses.dataclass(frozen=True)

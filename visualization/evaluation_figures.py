@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from common.errors import reading
 from config import EVAL_BATCH_SIZE
 from input_data import features as keys
-from visualisation.drawing import image_grid, make_logarithmic, png, truncate
+from visualization.drawing import image_grid, make_logarithmic, png, truncate
 
 # Counts of more classes would be too small to read.
 MAX_CLASSES = 100

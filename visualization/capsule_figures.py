@@ -18,9 +18,9 @@ from tensorboard.plugins.projector import ProjectorConfig
 
 from common.errors import UserError
 from config import EVAL_BATCH_SIZE
-from visualisation import drawing
-from visualisation.drawing import image_grid, png, to_rgb, two_colors
-from visualisation.trained_model import covered_part
+from visualization import drawing
+from visualization.drawing import image_grid, png, to_rgb, two_colors
+from visualization.trained_model import covered_part
 
 # From -0.25 to 0.25 by 0.05.
 OFFSETS = np.arange(-5, 6) * 0.05

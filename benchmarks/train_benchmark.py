@@ -25,7 +25,7 @@ from layers.network import KERNEL_SIZE, PRIMARY_STRIDES
 from models.hparams import parse_overrides
 from models.optimizer import compile_model
 from models.registry import build_model, model_class
-from training.devices import OneDevice
+from training.strategies import OneDevice
 
 NUM_CLASSES = 10
 FLAGS = {

@@ -1,8 +1,7 @@
-"""Devices of a job: choice, memory, and data parallelism.
+"""Selects the devices of a job, their memory and the processes.
 
-`use` yields a strategy, one of three classes with the same methods: every
-device holds all weights and computes a part of each batch. TensorFlow reads
-the data under every Keras backend, without GPUs if the backend is another.
+TensorFlow reads the data under every Keras backend, without GPUs if the
+backend is another.
 
 On JAX several processes, on one machine or more, can train together. The first
 writes checkpoints and summaries and prints; all read data and checkpoints.
@@ -16,11 +15,12 @@ import subprocess
 import sys
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from common.errors import UserError, reading
-from layers.convolution import KeptSpectra
+from training.strategies import MirroredDevices, OneDevice, ShardedDevices
+
+# JAX and torch are imported in functions: other backends work without them.
 
 
 @contextlib.contextmanager
@@ -186,175 +186,3 @@ def _keep_freed_memory():
         set_option(arena_max, 1)  # other arenas cannot exceed 64 MB
         set_option(mmap_threshold, 2**30)
         set_option(trim_threshold, 2**31 - 1)
-
-
-class OneDevice:
-    """One device, and what the other strategies share.
-
-    Attributes:
-      count: int, devices in all, of every process; divides batch sizes.
-      is_first: bool, whether this process writes files.
-    """
-
-    count = 1
-    is_first = True
-
-    def scope(self):
-        """A context in which models are built, compiled and loaded."""
-        return contextlib.nullcontext()
-
-    def undistributed(self):
-        """A context in which this process saves without the others."""
-        return contextlib.nullcontext()
-
-    def shard(self, batches):
-        """The rows of each batch of a dataset that this process computes."""
-        return batches
-
-    def max_over_processes(self, value):
-        """The largest of the ints of all processes."""
-        return value
-
-    def make_predict_fn(self, model):
-        """Compiles the prediction of a batch by a `Classifier`.
-
-        Returns:
-          Function `begin()`, to be called whenever the weights have changed.
-          It returns a function of x and y, dicts of NumPy arrays [B, ...] with
-          B divisible by `count`, that returns logits [B, classes] and losses
-          [B] as NumPy arrays.
-        """
-        if keras.backend.backend() == "tensorflow":
-            return _predict_fn_on_tensorflow(model)
-
-        def predict(x, y):
-            outputs = model.predict_on_batch(x)
-            return [
-                keras.ops.convert_to_numpy(values)
-                for values in model.logits_and_losses(x, y, outputs)
-            ]
-
-        return lambda: predict
-
-
-def _predict_fn_on_tensorflow(model):
-    spectra = KeptSpectra()
-    if model.xla != "auto":
-        model.jit_compile = model.xla
-
-    @tf.function(jit_compile=model.jit_compile)
-    def compiled(x, y):
-        with spectra.in_use():
-            return model.logits_and_losses(x, y, model(x, training=False))
-
-    def predict(x, y):
-        return [values.numpy() for values in compiled(x, y)]
-
-    def begin():
-        spectra.update()
-        return predict
-
-    return begin
-
-
-class MirroredDevices(OneDevice):
-    """Several logical devices of one machine, on TensorFlow."""
-
-    def __init__(self, devices):
-        tf.get_logger().setLevel("WARNING")  # it logs every collective
-        self._strategy = tf.distribute.MirroredStrategy(
-            [device.name for device in devices]
-        )
-        self.count = len(devices)
-
-    def scope(self):
-        return self._strategy.scope()
-
-    def make_predict_fn(self, model):
-        strategy = self._strategy
-
-        def own_rows(tensor):
-            parts = tf.stack(tf.split(tensor, self.count))
-            context = tf.distribute.get_replica_context()
-            return parts[context.replica_id_in_sync_group]
-
-        def compute(x, y):
-            x, y = tf.nest.map_structure(own_rows, (x, y))
-            return model.logits_and_losses(x, y, model(x))
-
-        @tf.function
-        def compiled(x, y):
-            return [
-                tf.concat(strategy.experimental_local_results(values), 0)
-                for values in strategy.run(compute, args=(x, y))
-            ]
-
-        return lambda: lambda x, y: [v.numpy() for v in compiled(x, y)]
-
-
-class ShardedDevices(OneDevice):
-    """All devices of all processes, on JAX."""
-
-    def __init__(self):
-        import jax
-
-        self.count = jax.device_count()
-        self.is_first = jax.process_index() == 0
-        self._distribution = keras.distribution.DataParallel(
-            auto_shard_dataset=False  # `shard` does, and keeps the length
-        )
-        keras.distribution.set_distribution(self._distribution)
-
-    @contextlib.contextmanager
-    def undistributed(self):
-        # Keras creates an optimizer when it saves, whose variables would wait
-        # for the other processes.
-        keras.distribution.set_distribution(None)
-        try:
-            yield
-        finally:
-            keras.distribution.set_distribution(self._distribution)
-
-    def shard(self, batches):
-        return batches.map(
-            lambda *batch: tf.nest.map_structure(_own_rows, batch)
-        ).prefetch(tf.data.AUTOTUNE)
-
-    def max_over_processes(self, value):
-        from jax.experimental import multihost_utils
-
-        return int(multihost_utils.process_allgather(np.int32(value)).max())
-
-    def make_predict_fn(self, model):
-        import jax
-        from jax.experimental import multihost_utils
-
-        @jax.jit
-        def compiled(weights, x, y):
-            outputs, _ = model.stateless_call(*weights, x)
-            return model.logits_and_losses(x, y, outputs)
-
-        def distribute(array):
-            layout = self._distribution.get_data_layout(array.shape)
-            return jax.make_array_from_process_local_data(
-                layout.backend_layout, _own_rows(array)
-            )
-
-        def predict(x, y):
-            groups = model.trainable_variables, model.non_trainable_variables
-            weights = [[v.value for v in group] for group in groups]
-            x, y = jax.tree.map(distribute, (x, y))
-            # Every process gets the logits of all.
-            return multihost_utils.process_allgather(
-                compiled(weights, x, y), tiled=True
-            )
-
-        return lambda: predict
-
-
-def _own_rows(batch):
-    """The rows of an array [B, ...] that this process computes."""
-    import jax
-
-    size = batch.shape[0] // jax.process_count()
-    return batch[size * jax.process_index() :][:size]

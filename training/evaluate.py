@@ -17,9 +17,9 @@ from config import EVAL_BATCH_SIZE
 from input_data import features as keys
 from input_data import registry
 from training import checkpoint
-from training.devices import OneDevice
 from training.results import Results
 from training.scores import Predictions
+from training.strategies import OneDevice
 
 # Seconds to wait for a training to start or to be resumed.
 _START_TIMEOUT = 60

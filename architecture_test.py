@@ -1,0 +1,96 @@
+"""Imports follow the rows of the picture in docs/architecture.md."""
+
+import ast
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent
+PICTURE = ROOT / "docs" / "figures" / "architecture.svg"
+# Beside config.py in the picture, and the one exception of the page.
+ALLOWED = {("visualization", "config")}
+
+
+def rows():
+    """Name of a package or of config.py -> vertical position of its row."""
+    heading = r'y="(\d+)" text-anchor="middle" font-weight="bold">([a-z_]+)'
+    found = re.findall(heading, PICTURE.read_text())
+    return {name: int(position) for position, name in found}
+
+
+ROWS = rows()
+PACKAGES = sorted(set(ROWS) - {"commands", "config"})
+COMMANDS = sorted(
+    path.stem
+    for path in ROOT.glob("*.py")
+    if path.stem not in ("config", "conftest", "setup")
+    and not path.stem.endswith("_test")
+)
+
+
+def project_imports(source):
+    """The first names of the project's modules that a file imports."""
+    names = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        # Relative imports stay within their package.
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names.add(node.module)
+    first = {name.partition(".")[0] for name in names}
+    return {
+        name
+        for name in first
+        if (ROOT / name).is_dir() or (ROOT / f"{name}.py").is_file()
+    }
+
+
+def violations(name, source):
+    """Imports of a file of a package that are not from the rows below it."""
+    row = ROWS.get(name, ROWS["commands"])
+    return [
+        imported
+        for imported in sorted(project_imports(source) - {name})
+        if (name, imported) not in ALLOWED
+        and (imported not in ROWS or ROWS[imported] <= row)
+    ]
+
+
+def product_files(name):
+    """The files of a package, or the one of a command or of config.py."""
+    paths = [*(ROOT / name).rglob("*.py")] or [ROOT / f"{name}.py"]
+    return [path for path in paths if not path.stem.endswith("_test")]
+
+
+@pytest.mark.parametrize("name", [*PACKAGES, "config", *COMMANDS])
+def test_imports_come_from_rows_below(name):
+    wrong = {
+        str(path.relative_to(ROOT)): found
+        for path in product_files(name)
+        if (found := violations(name, path.read_text()))
+    }
+    assert wrong == {}
+
+
+def test_layers_import_nothing_of_the_project():
+    for path in product_files("layers"):
+        assert project_imports(path.read_text()) <= {"layers"}, path
+
+
+def test_upward_and_sideward_imports_are_found():
+    assert violations("training", "from runs.runner import ROOT") == ["runs"]
+    assert violations("layers", "def f():\n    import common.files") == []
+    assert violations("models", "import input_data, testing.commands") == [
+        "testing"
+    ]
+    assert violations("runs", "from demonstration import server") == [
+        "demonstration"
+    ]
+
+
+def test_the_picture_has_every_package():
+    unlisted = {"benchmarks", "examples", "testing"}
+    packages = {path.parent.name for path in ROOT.glob("*/*.py")}
+    assert packages - unlisted == set(PACKAGES)
+    assert ROWS["commands"] < min(ROWS[name] for name in PACKAGES)

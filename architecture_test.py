@@ -73,11 +73,6 @@ def test_imports_come_from_rows_below(name):
     assert wrong == {}
 
 
-def test_layers_import_nothing_of_the_project():
-    for path in product_files("layers"):
-        assert project_imports(path.read_text()) <= {"layers"}, path
-
-
 def test_upward_and_sideward_imports_are_found():
     assert violations("training", "from runs.runner import ROOT") == ["runs"]
     assert violations("layers", "def f():\n    import common.files") == []

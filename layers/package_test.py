@@ -70,7 +70,7 @@ def test_capsule_layers_loads_files_of_layers(tmp_path, request):
 def test_the_wheel_contains_the_modules_and_no_tests(tmp_path):
     source = tmp_path / "source"
     shutil.copytree(FOLDER, source / "layers")
-    for name in ("pyproject.toml", "setup.py"):
+    for name in ("pyproject.toml", "setup.py", "README.md"):
         shutil.copy(ROOT / name, source)
     pip = [sys.executable, "-m", "pip", "wheel", f"--wheel-dir={tmp_path}"]
     subprocess.run(

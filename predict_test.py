@@ -143,7 +143,7 @@ def test_an_export_needs_no_images(tmp_path):
 def test_an_export_as_float16(network, tmp_path, monkeypatch):
     exportable = functional(network[0], ARCHITECTURE.shape)
     predict.export(tmp_path / "mnist.npz", exportable)
-    module = sys.modules["layers.network"]
+    module = sys.modules["layers.pretrained"]
     monkeypatch.setattr(module, "__file__", str(tmp_path / "file"))
     read = layers.pretrained("mnist")
     for ours, theirs in zip(read.weights, exportable.weights, strict=True):

@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks import utils
 from input_data import features as keys
-from layers.network import KERNEL_SIZE, PRIMARY_STRIDES
+from layers.capsule_stack import KERNEL_SIZE, PRIMARY_STRIDES
 from models.hparams import parse_overrides
 from models.optimizer import compile_model
 from models.registry import build_model, model_class

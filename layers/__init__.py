@@ -6,6 +6,7 @@ They run on TensorFlow, JAX and torch.
 from .capsule import Capsule as Capsule
 from .capsule import ConvSlimCapsule as ConvSlimCapsule
 from .capsule import Length as Length
+from .capsule_stack import CapsuleStack as CapsuleStack
 from .convolution import Conv2D as Conv2D
 from .deepcaps import ConvCapsules as ConvCapsules
 from .deepcaps import ConvReconstruction as ConvReconstruction
@@ -30,10 +31,9 @@ from .matrix_capsule import ClassMatrixCapsules as ClassMatrixCapsules
 from .matrix_capsule import ConvMatrixCapsules as ConvMatrixCapsules
 from .matrix_capsule import PrimaryMatrixCapsules as PrimaryMatrixCapsules
 from .network import CapsuleNetwork as CapsuleNetwork
-from .network import CapsuleStack as CapsuleStack
-from .network import Reconstruction as Reconstruction
-from .network import mask_capsules as mask_capsules
-from .network import pretrained as pretrained
+from .pretrained import pretrained as pretrained
+from .reconstruction import Reconstruction as Reconstruction
+from .reconstruction import mask_capsules as mask_capsules
 from .routing import RoutingRule as RoutingRule
 from .routing import dynamic_routing as dynamic_routing
 from .routing import leaky_softmax as leaky_softmax

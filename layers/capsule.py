@@ -5,18 +5,13 @@ import math
 import keras
 from keras import ops
 
+from .base_layers import Layer
 from .convolution import convolution
+from .initializers import BIAS, WEIGHT_STDDEV, TruncatedNormal
 from .routing import RoutingRule, couplings_of, lengths, route
-from .utils import (
-    BIAS,
-    WEIGHT_STDDEV,
-    Layer,
-    Tensor,
-    TruncatedNormal,
-    mask_out,
-    positions_of,
-)
+from .tensors import Tensor, mask_out
 from .votes import FormedVotes, SharedVotes, linear_votes
+from .windows import positions_of
 
 
 @keras.saving.register_keras_serializable(package="capsules")

@@ -13,15 +13,10 @@ import math
 import keras
 from keras import backend, ops
 
+from .backends import cpu_has_bfloat16_products, is_exporting, is_on_cpu
+from .base_layers import Layer
 from .toom_cook import Plan, axes, convolution_by_spectrum, kernel_spectrum
-from .utils import (
-    Layer,
-    cpu_has_bfloat16_products,
-    is_exporting,
-    is_on_cpu,
-    positions_of,
-    zeros_around,
-)
+from .windows import positions_of, zeros_around
 
 # Costs relative to one multiply-add of a matrix product: a multiply-add of the
 # direct convolution, a multiply-add of a transform, and writing and reading

@@ -5,7 +5,7 @@ from keras import ops
 
 import layers
 from layers import convolution as module
-from layers.utils import is_on_cpu
+from layers.backends import is_on_cpu
 from testing import numpy_oracle
 from testing.gradients import value_and_gradients
 

@@ -11,10 +11,12 @@ from typing import Literal
 import keras
 from keras import ops
 
+from .backends import is_mirrored
+from .base_layers import Layer
 from .convolution import convolution
-from .network import mask_capsules
+from .reconstruction import mask_capsules
 from .routing import RoutingRule, squash
-from .utils import Layer, is_mirrored, positions_of
+from .windows import positions_of
 
 
 @keras.saving.register_keras_serializable(package="capsules")

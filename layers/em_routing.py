@@ -19,8 +19,9 @@ import functools
 
 from keras import ops
 
+from .backends import is_on_cpu
 from .routing import softmax
-from .utils import Tensor, is_on_cpu, largest, require_shape
+from .tensors import Tensor, largest, require_shape
 
 POSE_SIZE = 4
 POSE_ENTRIES = POSE_SIZE**2

@@ -14,7 +14,7 @@ from keras import ops
 from .em_routing import POSE_ENTRIES, over_children, over_entries
 from .matrix_capsule import VotingLayer
 from .routing import softmax
-from .utils import require_shape
+from .tensors import require_shape
 
 
 def route_together(layers, primary, num_routing):

@@ -8,7 +8,7 @@ return a float32 tensor [B]; the training loss is its mean over the batch.
 import keras
 from keras import ops
 
-from .utils import Tensor, require_shape
+from .tensors import Tensor, require_shape
 
 # Section 4.1 of the paper.
 RECONSTRUCTION_WEIGHT = 0.0005

@@ -16,6 +16,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from .base_layers import PoseLayer, pair_specs
+from .blocks import block_size, by_blocks
 from .em_routing import (
     POSE_ENTRIES,
     POSE_SIZE,
@@ -26,14 +28,8 @@ from .em_routing import (
     matrix_votes,
     route,
 )
-from .utils import (
-    PoseLayer,
-    TruncatedNormal,
-    WindowLayer,
-    block_size,
-    by_blocks,
-    pair_specs,
-)
+from .initializers import TruncatedNormal
+from .windows import WindowLayer
 
 # The weight `beta_a` is in thousands: costs are in the hundreds, but Adam
 # changes a weight only by about the learning rate at each step.

@@ -17,7 +17,7 @@ from typing import Literal, get_args, get_origin
 import keras
 from keras import ops
 
-from .utils import EPSILON, Tensor, largest, require_shape
+from .tensors import EPSILON, Tensor, largest, require_shape
 from .votes import FormedVotes, Votes
 
 

@@ -13,7 +13,9 @@ import math
 import keras
 from keras import backend, ops
 
-from .utils import EPSILON, Layer, Tensor, is_exporting, mask_out, slice_axis
+from .backends import is_exporting
+from .base_layers import Layer
+from .tensors import EPSILON, Tensor, mask_out, slice_axis
 
 
 def exponential_squash(capsules: Tensor) -> Tensor:

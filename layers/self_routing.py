@@ -9,8 +9,9 @@ import math
 import keras
 from keras import ops
 
-from .utils import PoseLayer, WindowLayer, batch_normalization, pair_specs
+from .base_layers import PoseLayer, batch_normalization, pair_specs
 from .votes import linear_votes
+from .windows import WindowLayer
 
 # Below the rounding error of a sum of activations.
 _EPSILON = 1e-12

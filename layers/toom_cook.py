@@ -66,12 +66,9 @@ import math
 import numpy as np
 from keras import ops
 
-from .utils import (
-    cpu_has_bfloat16_products,
-    positions_of,
-    slice_axis,
-    zeros_around,
-)
+from .backends import cpu_has_bfloat16_products
+from .tensors import slice_axis
+from .windows import positions_of, zeros_around
 
 # Multiples of this are padded, see `_cache_padding`.
 _ALIGNMENT = 32

@@ -27,8 +27,8 @@ import numpy as np
 from keras import ops
 
 from . import matrix_capsule
+from .base_layers import batch_normalization
 from .em_routing import POSE_ENTRIES, EMOptions, OverPositions, route
-from .utils import batch_normalization
 
 
 def digamma(x):

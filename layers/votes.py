@@ -10,7 +10,8 @@ import math
 
 from keras import backend, ops
 
-from .utils import Tensor, is_on_cpu
+from .backends import is_on_cpu
+from .tensors import Tensor
 
 # `LinearVotes` splits the outputs into at most this many blocks, so that the
 # graph stays small for many classes.

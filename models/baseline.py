@@ -7,7 +7,7 @@ import keras
 
 import layers
 from input_data import features as keys
-from layers.utils import reference_initializers
+from layers.initializers import reference_initializers
 from models.classifier import Classifier
 from models.hparams import BaseHParams, loss_type, padding, size
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import layers
 from common.flags import field
 from input_data import features as keys
-from layers.network import KERNEL_SIZE, PRIMARY_STRIDES
+from layers.capsule_stack import KERNEL_SIZE, PRIMARY_STRIDES
 from models.classifier import Classifier, Routing, on_grid
 from models.hparams import DecoderHParams, loss_type, padding, size
 

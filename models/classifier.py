@@ -7,8 +7,9 @@ from keras import backend, ops
 
 import layers
 from input_data import features as keys
+from layers.backends import is_mirrored, is_on_cpu
+from layers.base_layers import batch_normalization
 from layers.losses import MeanOverBatch
-from layers.utils import batch_normalization, is_mirrored, is_on_cpu
 from models import optimizer
 from models.hparams import BaseHParams
 

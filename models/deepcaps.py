@@ -10,8 +10,8 @@ from keras import ops
 import layers
 from common.flags import field
 from input_data import features as keys
+from layers.backends import is_mirrored
 from layers.deepcaps import COUPLING_AXES, SQUASH_AXES
-from layers.utils import is_mirrored
 from models.classifier import Classifier, Routing, on_grid
 from models.hparams import DecoderHParams, size
 

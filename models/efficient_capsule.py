@@ -14,7 +14,7 @@ import keras
 import layers
 from common.flags import field
 from input_data import features as keys
-from layers.utils import is_mirrored
+from layers.backends import is_mirrored
 from models.classifier import Classifier, Routing
 from models.hparams import DecoderHParams, size
 

@@ -12,10 +12,11 @@ import keras
 import layers
 from common.flags import field
 from input_data import features as keys
+from layers.backends import use_full_float32
 from layers.em_routing import NORMALISATIONS
+from layers.initializers import TruncatedNormal
 from layers.losses import CLASSIFICATION_LOSSES
 from layers.matrix_capsule import KERNEL_STDDEV
-from layers.utils import TruncatedNormal, use_full_float32
 from models.classifier import Classifier, Routing, on_grid
 from models.hparams import MatrixHParams, padding, size, weight_decay
 

@@ -6,7 +6,7 @@ import keras
 from keras import backend, ops
 from keras.optimizers import schedules
 
-from layers.utils import is_mirrored, use_full_float32
+from layers.backends import is_mirrored, use_full_float32
 
 MUON_MOMENTUM = 0.95
 # Root mean square of Adam's updates; Muon's are scaled to it.

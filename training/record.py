@@ -13,7 +13,7 @@ import keras
 
 from common import commit
 from common.files import write_file
-from layers.utils import is_on_cpu
+from layers.backends import is_on_cpu
 from training.inference import functional
 
 

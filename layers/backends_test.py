@@ -1,7 +1,7 @@
 import numpy as np
 from keras import backend, ops
 
-from layers.utils import use_full_float32
+from layers.backends import use_full_float32
 
 
 def test_full_float32_on_gpus():

@@ -1,0 +1,82 @@
+"""The backend and its devices: what they are and what they can do."""
+
+import functools
+import pathlib
+import traceback
+
+from keras import backend, ops
+
+
+def is_on_cpu(backend_name: str | None = None) -> bool:
+    """Whether computations run on CPUs, with the named backend if given."""
+    if backend_name not in (None, backend.backend()):
+        return False
+    if backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        return not tf.config.list_logical_devices("GPU")
+    if backend.backend() == "jax":
+        import jax
+
+        return jax.default_backend() == "cpu"
+    import torch
+
+    # `keras.device` can select the CPU of a machine that has a GPU.
+    return (
+        not torch.cuda.is_available()
+        or ops.convert_to_tensor(0.0).device.type == "cpu"
+    )
+
+
+def is_exporting() -> bool:
+    """Whether Keras traces an export, whatever its format.
+
+    TFLite and ONNX lack operations of the Toom-Cook algorithm and expm1. Keras
+    has no flag for an export, but its code is on the call stack.
+    """
+    return any(
+        frame.f_globals.get("__name__", "").startswith("keras.src.export.")
+        for frame, _ in traceback.walk_stack(None)
+    )
+
+
+def is_mirrored() -> bool:
+    """Whether TensorFlow distributes each batch over several devices."""
+    if backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return tf.distribute.has_strategy()
+
+
+def use_full_float32() -> None:
+    """Disables TF32 for the rest of the process.
+
+    By default GPUs round the factors of float32 products to 10 bits.
+    """
+    if backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        tf.config.experimental.enable_tensor_float_32_execution(False)
+    elif backend.backend() == "jax":
+        import jax
+
+        jax.config.update("jax_default_matmul_precision", "highest")
+    else:
+        import torch
+
+        torch.set_float32_matmul_precision("highest")
+        torch.backends.cudnn.allow_tf32 = False
+
+
+@functools.cache
+def cpu_has_bfloat16_products() -> bool:
+    """Whether the CPU multiplies bfloat16 and accumulates in float32.
+
+    Reads the flags of /proc/cpuinfo; False on systems without that file.
+    """
+    try:
+        words = pathlib.Path("/proc/cpuinfo").read_text().split()
+    except OSError:
+        return False
+    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(words)

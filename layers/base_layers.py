@@ -1,0 +1,62 @@
+"""Base classes of the layers, and batch normalization."""
+
+import keras
+
+from .backends import is_mirrored
+
+
+def batch_normalization(name: str, axis: int = -1, **options):
+    """Batch normalization with PyTorch's constants, over all devices."""
+    return keras.layers.BatchNormalization(
+        axis,
+        momentum=0.9,
+        epsilon=1e-5,
+        synchronized=is_mirrored(),
+        name=name,
+        **options,
+    )
+
+
+class Layer(keras.layers.Layer):
+    """Base of layers that honor masks in `call`, or else refuse them."""
+
+    # Arguments of the constructor that `get_config` saves, and the attributes
+    # that hold them.
+    arguments = ()
+
+    def get_config(self):
+        saved = {name: getattr(self, name) for name in self.arguments}
+        return {**super().get_config(), **saved}
+
+    def compute_mask(self, inputs, previous_mask):
+        masks = keras.tree.flatten(previous_mask)
+        has_masks = any(mask is not None for mask in masks)
+        if has_masks and "mask" not in self.call_signature_parameters:
+            raise ValueError(f"The layer {self.name!r} does not support masks")
+
+
+class PoseLayer(Layer):
+    """Base of layers that return poses and float32 activations."""
+
+    def compute_output_spec(self, inputs, training=None):
+        # Keras cannot infer shapes through blocks of an unknown batch, and
+        # would give both the same dtype.
+        shapes = keras.tree.map_structure(lambda tensor: tensor.shape, inputs)
+        dtypes = self.compute_dtype, "float32"
+        return tuple(
+            map(keras.KerasTensor, self.compute_output_shape(shapes), dtypes)
+        )
+
+
+def pair_specs(shapes):
+    """The `input_spec` of poses [B, H, W, I, a], activations [B, H, W, I]."""
+    is_pair = len(shapes) == 2 and isinstance(shapes[0], (tuple, list))
+    poses = shapes[0] if is_pair else ()
+    if len(poses) != 5 or tuple(poses[:-1]) != tuple(shapes[1]):
+        raise ValueError(
+            "The inputs must be a pair: poses [B, H, W, I, a] and activations "
+            f"[B, H, W, I] with the same axes B, H, W, I. Received: {shapes}"
+        )
+    return [
+        keras.layers.InputSpec(shape=(None, *shape[1:])) for shape in shapes
+    ]

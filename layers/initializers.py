@@ -1,0 +1,31 @@
+"""Initial weights of the reference's layers."""
+
+import keras
+from keras import ops
+
+# Initial weights of the reference's capsule and dense layers; plain
+# convolutions have a standard deviation of 0.05.
+WEIGHT_STDDEV = 0.1
+BIAS = 0.1
+
+
+@keras.saving.register_keras_serializable(package="capsules")
+class TruncatedNormal(keras.initializers.TruncatedNormal):
+    """Normal distribution truncated at two standard deviations.
+
+    On torch Keras' own initializer draws four candidates for each number and
+    keeps the first if all four are outside the range, four times in a million.
+    """
+
+    def __call__(self, shape, dtype=None):
+        values = super().__call__(shape, dtype)
+        limit = 2 * self.stddev
+        return ops.clip(values, self.mean - limit, self.mean + limit)
+
+
+def reference_initializers(stddev: float = WEIGHT_STDDEV) -> dict:
+    """Keyword arguments of a Keras layer: the reference's initializers."""
+    return {
+        "kernel_initializer": TruncatedNormal(stddev=stddev),
+        "bias_initializer": keras.initializers.Constant(BIAS),
+    }

@@ -1,0 +1,113 @@
+"""The paper's decoder."""
+
+import keras
+from keras import ops
+
+from .base_layers import Layer
+from .initializers import reference_initializers
+from .tensors import Tensor, require_shape
+
+# Units of the two hidden layers: section 4.1 of the paper.
+HIDDEN_UNITS = (512, 1024)
+
+
+def mask_capsules(capsules: Tensor, labels: Tensor) -> Tensor:
+    """Sets all capsules [B, O, A] to zero except those of the labels [B].
+
+    Raises ValueError for labels of another shape.
+    """
+    capsules, labels = map(ops.convert_to_tensor, (capsules, labels))
+    require_shape("labels", labels, capsules.shape[:1])
+    labels = ops.cast(labels, "int32")
+    mask = ops.one_hot(labels, capsules.shape[1], dtype=capsules.dtype)
+    return capsules * ops.expand_dims(mask, -1)
+
+
+@keras.saving.register_keras_serializable(package="capsules")
+class Reconstruction(Layer):
+    """Decoder: the labeled capsule through three dense layers.
+
+    All other capsules are set to zero. Then follow Dense 512 relu, Dense 1024
+    relu and Dense height * width * depth sigmoid (section 4.1 and figure 2 of
+    the paper). With two digits the layer is called once for each label.
+
+    Args:
+      height, width, depth: int, rows, columns and channels of the images.
+      he_normal: bool, whether the initial weights are those of
+        Efficient-CapsNet: he-normal, Glorot normal before the sigmoid, and
+        biases 0. Otherwise they are those of the reference.
+
+    Call arguments:
+      capsules: tensor [B, O, A].
+      labels: integer tensor [B], the class to reconstruct.
+
+    Output shape: [B, height, width, depth], values in [0, 1].
+    """
+
+    arguments = ("height", "width", "depth", "he_normal")
+
+    def __init__(
+        self,
+        height: int,
+        width: int,
+        depth: int,
+        he_normal: bool = False,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.height = height
+        self.width = width
+        self.depth = depth
+        self.he_normal = he_normal
+        self.input_spec = keras.layers.InputSpec(ndim=3)
+        units = (*HIDDEN_UNITS, height * width * depth)
+        activations = ("relu", "relu", "sigmoid")
+        self.dense = []
+        for size, activation in zip(units, activations, strict=True):
+            initializers = reference_initializers()
+            if he_normal:
+                name = "he_normal" if activation == "relu" else "glorot_normal"
+                initializers = {"kernel_initializer": name}
+            layer = keras.layers.Dense(
+                size,
+                activation=activation,
+                **initializers,
+                dtype=self.dtype_policy,
+                name=f"recons_{len(self.dense) + 1}",
+            )
+            self.dense.append(layer)
+
+    def build(self, capsules_shape, labels_shape=None):
+        units = capsules_shape[1] * capsules_shape[2]
+        for layer in self.dense:
+            layer.build((None, units))
+            units = layer.units
+
+    def call(self, capsules, labels):
+        capsules = ops.cast(capsules, self.compute_dtype)
+        masked = mask_capsules(capsules, labels)
+        _, num_capsules, num_atoms = capsules.shape
+        pixels = ops.reshape(masked, (-1, num_capsules * num_atoms))
+        for layer in self.dense:
+            pixels = layer(pixels)
+        return ops.reshape(pixels, (-1, self.height, self.width, self.depth))
+
+    def compute_output_shape(self, capsules_shape, labels_shape=None):
+        return (capsules_shape[0], self.height, self.width, self.depth)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            # With their adapters, quantization and frozen weights.
+            "dense": [layer.get_config() for layer in self.dense],
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        config = dict(config)
+        dense = config.pop("dense", None)
+        layer = super().from_config(config)
+        if dense is not None:
+            layer.dense.clear()
+            layer.dense.extend(map(keras.layers.Dense.from_config, dense))
+        return layer

@@ -1,0 +1,162 @@
+"""Windows that slide over a grid, and the base of layers that have them."""
+
+from keras import ops
+
+from .base_layers import Layer
+
+
+def positions_of(size: int, kernel: int, strides: int, padding: str) -> int:
+    """Number of positions of a kernel along one axis."""
+    if padding.upper() not in ("VALID", "SAME"):
+        raise ValueError(
+            f'`padding` must be "VALID" or "SAME". Received: {padding!r}'
+        )
+    if size is None:
+        raise ValueError("The height and width of the input must be known")
+    overlap = kernel - 1 if padding.upper() == "VALID" else 0
+    if overlap >= size:
+        raise ValueError(f"The kernel exceeds the input: {kernel} > {size}")
+    return -(-(size - overlap) // strides)
+
+
+def zeros_around(
+    size: int, kernel: int, strides: int, padding: str
+) -> tuple[int, int]:
+    """Padding before and after an axis; with SAME an odd zero goes after."""
+    positions = positions_of(size, kernel, strides, padding)
+    missing = max((positions - 1) * strides + kernel - size, 0)
+    return missing // 2, missing - missing // 2
+
+
+# Smaller than any log density; finite, so that differences stay finite.
+_LOG_ZERO = -1e30
+
+
+class Window:
+    """A k x k window that slides over a grid [H, W] of child capsules.
+
+    With k = None the window is as large as the grid.
+
+    Attributes:
+      shape: (rows, columns) of the window.
+      positions: (h, w), the grid of parents, one for each window position.
+    """
+
+    def __init__(self, height, width, size, strides, padding):
+        self.shape = (size or height, size or width)
+        self._strides = strides
+        grid = zip((height, width), self.shape, strict=True)
+        axes = [(*lengths, strides, padding) for lengths in grid]
+        self.positions = tuple(positions_of(*axis) for axis in axes)
+        self._pads = [zeros_around(*axis) for axis in axes]
+
+    def patches(self, grid):
+        """[B, H, W, ...] -> [B, h, w, k * k, ...], with zero padding."""
+        _, height, width, *axes = grid.shape
+        if (height, width) == self.shape and self.positions == (1, 1):
+            return ops.reshape(grid, (-1, 1, 1, height * width, *axes))
+        pads = [(0, 0), *self._pads, *[(0, 0)] * len(axes)]
+        return ops.stack(list(self._shifted(ops.pad(grid, pads), 1)), axis=3)
+
+    def _shifted(self, grid, axis):
+        """Yields the children at each of the k * k places in the windows.
+
+        The axes of the grid are `axis` and `axis + 1`.
+        """
+        height, width = ((p - 1) * self._strides + 1 for p in self.positions)
+        leading = (slice(None),) * axis
+        for row in range(self.shape[0]):
+            for column in range(self.shape[1]):
+                rows = slice(row, row + height, self._strides)
+                columns = slice(column, column + width, self._strides)
+                yield grid[(*leading, rows, columns)]
+
+    def over_windows(self, entries, combine):
+        """Sums, or takes the maximum, over all windows that contain a child.
+
+        Entries are [G, N, K], N = B * h * w, K = k * k * I: a child has one in
+        each such window, and all are replaced by the result. `combine` is
+        `ops.add` or `ops.maximum`.
+        """
+        empty = 0.0 if combine is ops.add else _LOG_ZERO
+        groups, _, num_children = entries.shape
+        height, width = self.positions
+        size, stride = self.shape[0], self._strides
+        last = size - 1
+        types = num_children // size**2
+        windows = ops.reshape(
+            entries, (groups, -1, height, width, size, size, types)
+        )
+        grid = None
+        for row in range(size):
+            for column in range(size):
+                # Moves the entries to the positions of their children: with
+                # gaps of `stride` and shifted by (row, column).
+                children = ops.reshape(
+                    windows[:, :, :, :, row, column],
+                    (groups, -1, height, 1, width, 1, types),
+                )
+                gap, none = (0, stride - 1), (0, 0)
+                if stride > 1:
+                    children = ops.pad(
+                        children,
+                        (none, none, none, gap, none, gap, none),
+                        constant_values=empty,
+                    )
+                children = ops.reshape(
+                    children,
+                    (groups, -1, height * stride, width * stride, types),
+                )
+                shifts = (row, last - row), (column, last - column)
+                children = ops.pad(
+                    children, (none, none, *shifts, none), constant_values=empty
+                )
+                grid = children if grid is None else combine(grid, children)
+        combined = ops.stack(list(self._shifted(grid, 2)), axis=4)
+        return ops.reshape(combined, ops.shape(entries))
+
+
+class WindowLayer(Layer):
+    """Base of layers whose parents have the children in a `Window`.
+
+    Args:
+      num_capsules: int, O, number of parent types.
+      kernel_size: int, k, height and width of the window. None is the whole
+        grid, for class capsules: their outputs are without the axes h, w.
+      strides: int, the stride in both directions.
+      padding: "VALID" or "SAME", in upper or lower case.
+
+    Input: pair of poses [B, H, W, I, a] and activations [B, H, W, I].
+    Output: pair of poses [B, h, w, O, A] and activations [B, h, w, O].
+    """
+
+    arguments = ("num_capsules", "kernel_size", "strides", "padding")
+    num_atoms = None  # A; None stands for 1
+
+    def __init__(
+        self,
+        num_capsules: int,
+        kernel_size: int | None = None,
+        strides: int = 1,
+        padding: str = "VALID",
+        **kwargs,
+    ):
+        # Without autocast activations stay float32 under mixed precision.
+        super().__init__(autocast=False, **kwargs)
+        self.num_capsules = num_capsules
+        self.kernel_size = kernel_size
+        self.strides = strides
+        self.padding = padding.upper()
+
+    def window(self, shape):
+        """The `Window` of children [B, H, W, ...]."""
+        return Window(*shape[1:3], self.kernel_size, self.strides, self.padding)
+
+    def grid(self, shape):
+        """(h, w) of the parents of [B, H, W, ...]; () for classes."""
+        return self.window(shape).positions if self.kernel_size else ()
+
+    def compute_output_shape(self, input_shape):
+        _, shape = input_shape
+        shape = (shape[0], *self.grid(shape), self.num_capsules)
+        return (*shape, self.num_atoms or 1), shape

@@ -35,6 +35,7 @@ from testing.tiny_files import write_mnist
 from training import checkpoint, evaluate, train
 from training.checkpoint import JSON_FILE, WEIGHTS_FILE
 from training.evaluate import Evaluator
+from training.formats import open_checkpoint
 
 SMALL = overrides("capsule", routing=1, remake=False)
 
@@ -313,7 +314,7 @@ def labels_of(pipeline):
 def test_validation_uses_exactly_the_held_out_images(tmp_path, capsys):
     experiment.run(small(tmp_path, validate=True))
     assert "1077 images" in capsys.readouterr().out
-    opened = checkpoint.open_checkpoint(tmp_path)
+    opened = open_checkpoint(tmp_path)
     _, pipeline = Evaluator(evaluating(validate=True)).load(opened)
     held_out = registry.load("digits", Split.VALID_TEST, Config())
     np.testing.assert_array_equal(labels_of(pipeline), labels_of(held_out))

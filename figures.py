@@ -60,8 +60,8 @@ def draw(names, config, num_examples=None):
         flags.require_known("figure", name, FIGURES)
     if config.checkpoint is None:
         raise UserError("--checkpoint is required")
-    from training.checkpoint import open_checkpoint
     from training.evaluate import Evaluator
+    from training.formats import open_checkpoint
     from visualization import capsule_figures
     from visualization.trained_model import TrainedModel
 
@@ -84,8 +84,8 @@ def draw_transfer(arguments, config, num_examples=None):
     Takes a list of strings NAME=CHECKPOINT; returns a dict from file name to
     content.
     """
-    from training.checkpoint import open_checkpoint
     from training.evaluate import Evaluator
+    from training.formats import open_checkpoint
     from visualization import transfer
 
     pairs = "below" if config.pairs == "overlap" else config.pairs

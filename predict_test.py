@@ -15,7 +15,8 @@ from input_data.features import ImageShape
 from models.capsule import HParams
 from testing import untrained
 from testing.commands import run
-from training.checkpoint import Architecture, open_checkpoint
+from training.checkpoint import Architecture
+from training.formats import open_checkpoint
 from training.inference import class_names, functional, load_network
 
 ARCHITECTURE = Architecture(

@@ -18,7 +18,8 @@ from models.optimizer import compile_model
 from models.registry import build_model, model_class
 from testing.events import scalars
 from testing.saved_arrays import assert_same_state
-from training.checkpoint import checkpoint_path, open_checkpoint
+from training.checkpoint import checkpoint_path
+from training.formats import open_checkpoint
 
 TOY = f"{__name__}:ToyModel"
 

@@ -192,31 +192,12 @@ def find_all(directory):
     )
 
 
-def open_checkpoint(path, model=None):
-    """Opens a checkpoint and verifies its checksums.
+def read_checkpoint(path, model=None):
+    """Reads a checkpoint of our format and verifies its checksums.
 
-    The path is that of a checkpoint; of the --summary_dir of a training or its
-    folder train, for the newest; the prefix of a TF1 checkpoint; or an HDF5
-    file of weights, see `h5_weights`. A class outside this project is imported
-    only if it is `model`, the user's --model, so that no checkpoint makes the
-    program run code that the user did not name.
-
-    Returns:
-      `Checkpoint`, or `tf1_checkpoint.Tf1Checkpoint` with the same methods.
-
-    Raises:
-      DamagedError: if files are missing or damaged.
-      UserError: if its class is outside this project and not `model`.
+    `formats.open_checkpoint` describes the arguments and the errors.
     """
     path = pathlib.Path(path)
-    if path.suffix in (".h5", ".hdf5") and path.is_file():
-        from training.h5_weights import open_weights
-
-        return open_weights(path)
-    if path.is_file() or pathlib.Path(f"{path}.index").is_file():
-        from training.tf1_checkpoint import Tf1Checkpoint
-
-        return Tf1Checkpoint(path)
     if not _NAME.fullmatch(path.name):
         found = find_all(path / "train") or find_all(path) or [(0, path)]
         _, path = found[-1]
@@ -250,14 +231,14 @@ def open_checkpoint(path, model=None):
 def latest_valid(directory, model=None, quarantine=False):
     """The newest `Checkpoint` that is not damaged, or None.
 
-    For `model` see `open_checkpoint`. With `quarantine` it renames damaged
-    newer ones, so that their steps can be saved again, and raises UserError if
-    all are damaged.
+    For `model` see `formats.open_checkpoint`. With `quarantine` it renames
+    damaged newer ones, so that their steps can be saved again, and raises
+    UserError if all are damaged.
     """
     damaged = []
     for _, path in reversed(find_all(directory)):
         try:
-            checkpoint = open_checkpoint(path, model)
+            checkpoint = read_checkpoint(path, model)
         except DamagedError as error:
             print(f"Warning: {error}", flush=True)
             damaged.append(path)

@@ -10,6 +10,7 @@ from models.optimizer import compile_model
 from testing import untrained
 from training import checkpoint
 from training.checkpoint import JSON_FILE, WEIGHTS_FILE
+from training.formats import open_checkpoint
 
 FIXTURE = pathlib.Path(__file__).parents[1] / "testing" / "checkpoint"
 
@@ -54,10 +55,10 @@ def test_a_folder_stands_for_its_newest_checkpoint(trained, tmp_path):
     for step in (9, 10):
         save(folder, trained, step)
     for path in (tmp_path, folder, folder / "model.ckpt-10"):
-        assert checkpoint.open_checkpoint(path).step == 10
+        assert open_checkpoint(path).step == 10
     for missing in (tmp_path / "none", folder / "model.ckpt-8"):
         with pytest.raises(UserError, match=missing.name):
-            checkpoint.open_checkpoint(missing)
+            open_checkpoint(missing)
 
 
 @pytest.mark.parametrize("name", [WEIGHTS_FILE, JSON_FILE])
@@ -73,7 +74,7 @@ def test_damage_is_found(saved, name, damage):
     else:
         path.write_bytes(content[:100] if damage == "truncate" else b"")
     with pytest.raises(checkpoint.DamagedError, match=saved.name):
-        checkpoint.open_checkpoint(saved)
+        open_checkpoint(saved)
 
 
 def test_a_folder_without_a_valid_checkpoint_is_an_error(saved):
@@ -122,7 +123,7 @@ def test_other_splits_are_refused(
 ):
     training = {"dataset": "mnist", "of_files": False, **training}
     path = save(tmp_path, trained, **training)
-    opened = checkpoint.open_checkpoint(path)
+    opened = open_checkpoint(path)
     spec = Spec(ImageShape(28, 28, 1, 10), 1, 9, 9, **spec)
     config = Config(dataset="mnist", **config)
     if is_refused:
@@ -143,13 +144,13 @@ def test_other_splits_are_refused(
 )
 def test_earlier_versions_stretched(trained, tmp_path, settings, resize):
     path = save(tmp_path, trained, dataset="images", **settings)
-    opened = checkpoint.open_checkpoint(path)
+    opened = open_checkpoint(path)
     config = Config().with_defaults_from(opened.training)
     assert config.resize == resize
 
 
 def test_the_first_version_of_the_format_is_read():
-    opened = checkpoint.open_checkpoint(FIXTURE / "model.ckpt-200")
+    opened = open_checkpoint(FIXTURE / "model.ckpt-200")
     network = opened.architecture.build()
     compile_model(network)
     opened.load(network, opened.architecture)

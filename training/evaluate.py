@@ -17,6 +17,7 @@ from config import EVAL_BATCH_SIZE
 from input_data import features as keys
 from input_data import registry
 from training import checkpoint
+from training.formats import open_checkpoint
 from training.results import Results
 from training.scores import Predictions
 from training.strategies import OneDevice
@@ -145,7 +146,7 @@ def evaluate_checkpoints(config, strategy):
       UserError: if a checkpoint is missing, or they are incompatible.
     """
     paths = config.members
-    members = [checkpoint.open_checkpoint(path, config.model) for path in paths]
+    members = [open_checkpoint(path, config.model) for path in paths]
     is_ensemble = len(members) > 1
     evaluator = Evaluator(config, strategy)
     kinds, predictions = set(), []
@@ -192,7 +193,7 @@ def evaluations(config, strategy):
     with Results(config, strategy) as results:
 
         def evaluate(path, draws=True):
-            opened = checkpoint.open_checkpoint(path, config.model)
+            opened = open_checkpoint(path, config.model)
             predictions = evaluator.predict(opened)
             step = opened.step
             results.report(f"{path}:\n", predictions, opened, step, draws)

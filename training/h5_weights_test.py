@@ -10,8 +10,8 @@ import pytest
 from common.errors import UserError
 from config import Config
 from testing import numpy_oracle
-from training import checkpoint
 from training.evaluate import Evaluator
+from training.formats import open_checkpoint
 
 DATA = pathlib.Path(os.environ.get("DATA_DIR", ""))
 PUBLISHED = {
@@ -46,7 +46,7 @@ def write(path, arrays):
 
 def load(path):
     """The architecture in a file, and our network with its weights."""
-    opened = checkpoint.open_checkpoint(path)
+    opened = open_checkpoint(path)
     model = opened.architecture.build()
     opened.load(model, opened.architecture)
     return opened.architecture, model
@@ -156,23 +156,23 @@ def test_files_of_other_networks_are_refused(tmp_path):
     path = tmp_path / "other.h5"
     write(path, {"dense/dense/kernel": random_array(2, 3)})
     with pytest.raises(UserError, match=f"{path} is neither"):
-        checkpoint.open_checkpoint(path)
+        open_checkpoint(path)
     path.write_bytes(b"no HDF5")
     with pytest.raises(UserError, match=str(path)):
-        checkpoint.open_checkpoint(path)
+        open_checkpoint(path)
 
 
 @needs(PUBLISHED["capsule"], DATA / "mnist")
 def test_published_weights_on_mnist_have_the_published_error():
     config = Config(data_dir=str(DATA / "mnist"))
-    opened = checkpoint.open_checkpoint(PUBLISHED["capsule"])
+    opened = open_checkpoint(PUBLISHED["capsule"])
     score = Evaluator(config).predict(opened).score
     assert (score.wrong, score.num_examples) == (99, 10_000)
 
 
 @needs(PUBLISHED["efficient_capsule"])
 def test_published_weights_for_smallnorb_load():
-    opened = checkpoint.open_checkpoint(PUBLISHED["efficient_capsule"])
+    opened = open_checkpoint(PUBLISHED["efficient_capsule"])
     architecture = opened.architecture
     model = architecture.build()
     opened.load(model, architecture)

@@ -12,7 +12,8 @@ from input_data.features import ImageShape
 from input_data.files import decode_image
 from input_data.transforms import prepare_image
 from models.registry import model_class
-from training.checkpoint import Architecture, Checkpoint, open_checkpoint
+from training.checkpoint import Architecture, Checkpoint
+from training.formats import open_checkpoint
 
 
 class Pretrained(Checkpoint):

@@ -13,12 +13,11 @@ from tensorboard.plugins.hparams import api as hparams_api
 from common.errors import reading, writing
 from common.files import write_file
 from input_data import features as keys
+from training.tf1_checkpoint import tf1_name
 
 _NUM_BUCKETS = 30
 # Images in one `reconstruction` summary.
 _NUM_IMAGES = 10
-# Names of the weights of Keras' layers, and the reference's.
-_LEAVES = {"kernel": "weights", "bias": "biases"}
 
 
 class SummaryWriter:
@@ -113,12 +112,6 @@ class SummaryWriter:
             tf.summary.image(
                 "reconstruction", np.stack(pictures), step, _NUM_IMAGES
             )
-
-
-def tf1_name(variable):
-    """The reference's name of a trainable `keras.Variable` of a model."""
-    _, *scopes, leaf = variable.path.split("/")
-    return "/".join([*scopes, _LEAVES.get(leaf, leaf)])
 
 
 class Curve:

@@ -18,13 +18,19 @@ import types
 
 from common import flags, load_backend
 from common.errors import UserError, reading
+from common.files import make_folder
 from common.flags import field
+from input_data.features import ImageShape
 from models.registry import MODELS
-from training.summaries import tf1_name
+
+# Modules that import TensorFlow or Keras are imported in functions, so that
+# --help is answered at once.
 
 STEP = "global_step"
 # Suffixes of the names of Adam's moments.
 _SLOTS = ("/Adam", "/Adam_1")
+# Names of the weights of Keras' layers, and the reference's.
+_LEAVES = {"kernel": "weights", "bias": "biases"}
 
 
 class Tf1Checkpoint:
@@ -106,6 +112,12 @@ class Tf1Checkpoint:
             )
 
 
+def tf1_name(variable):
+    """The reference's name of a trainable `keras.Variable` of a model."""
+    _, *scopes, leaf = variable.path.split("/")
+    return "/".join([*scopes, _LEAVES.get(leaf, leaf)])
+
+
 def _layouts(model, architecture):
     """How to permute weights whose rows or columns are flattened positions.
 
@@ -137,7 +149,7 @@ def _layouts(model, architecture):
 
 
 @dataclasses.dataclass(frozen=True)
-class Network:
+class NetworkFlags:
     """What a TF1 checkpoint does not record; the defaults are MNIST's."""
 
     model: str = field("capsule", "The model.", choices=tuple(sorted(MODELS)))
@@ -155,8 +167,6 @@ def convert(source, directory, network):
     Its data set and settings are not recorded. Without Adam's moments a
     training can start from it but not resume.
     """
-    from common.files import make_folder
-    from input_data.features import ImageShape
     from models.optimizer import compile_model
     from training.checkpoint import Architecture, Checkpoint, save
 
@@ -182,9 +192,9 @@ def main(arguments):
     if len(arguments) != 2:
         raise UserError("give a TF1 checkpoint and an output folder")
     load_backend()
-    print(convert(*arguments, flags.settings_of(Network)))
+    print(convert(*arguments, flags.settings_of(NetworkFlags)))
 
 
 if __name__ == "__main__":
-    flags.define(Network)
+    flags.define(NetworkFlags)
     flags.run(main, takes_arguments=True)

@@ -18,8 +18,9 @@ from input_data.features import ImageShape
 from models.optimizer import compile_model
 from models.registry import model_class
 from testing import numpy_oracle
-from training import checkpoint, tf1_checkpoint
+from training import tf1_checkpoint
 from training.checkpoint import Architecture
+from training.formats import open_checkpoint
 from training.tf1_checkpoint import Tf1Checkpoint
 
 v1 = tf.compat.v1
@@ -277,7 +278,7 @@ def moment_of(model, variable, slot):
 
 
 def convert(prefix, folder, architecture):
-    network = tf1_checkpoint.Network(
+    network = tf1_checkpoint.NetworkFlags(
         architecture.model,
         ",".join(
             f"{name}={value}"
@@ -296,7 +297,7 @@ def test_conversion_keeps_weights_moments_and_step(tmp_path, slots):
     prefix = write(tmp_path / "model.ckpt-7", values)
     path = convert(prefix, tmp_path / "converted", architecture)
     assert path.name == "model.ckpt-7"
-    opened = checkpoint.open_checkpoint(path)
+    opened = open_checkpoint(path)
     assert opened.has_optimizer_state == slots
     assert opened.architecture == architecture
     model = architecture.build()
@@ -357,4 +358,4 @@ def test_another_file_is_refused(tmp_path):
     path = tmp_path / "network.keras"
     path.write_bytes(bytes(1000))
     with pytest.raises(UserError, match="network.keras"):
-        checkpoint.open_checkpoint(path)
+        open_checkpoint(path)

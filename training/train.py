@@ -17,6 +17,7 @@ from input_data import features as keys
 from input_data import registry
 from models.optimizer import compile_model
 from training import checkpoint
+from training.formats import open_checkpoint
 from training.summaries import SummaryWriter
 
 # Verbose summaries are written with every tenth point of the curves.
@@ -207,9 +208,7 @@ class Training(keras.callbacks.Callback):
         its moments for the number of steps.
         """
         config = self._config
-        source = checkpoint.open_checkpoint(
-            config.init_checkpoint, config.model
-        )
+        source = open_checkpoint(config.init_checkpoint, config.model)
         source.check_same_data(config, self.pipeline.spec)
         source.load(model, self._architecture)
         if config.init_weights_only:

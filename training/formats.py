@@ -1,0 +1,31 @@
+"""Opens checkpoints of all formats: ours, TF1's and HDF5 files of Keras 2."""
+
+import pathlib
+
+from training.checkpoint import read_checkpoint
+from training.h5_weights import open_weights
+from training.tf1_checkpoint import Tf1Checkpoint
+
+
+def open_checkpoint(path, model=None):
+    """Opens a checkpoint and verifies its checksums.
+
+    The path is that of a checkpoint; of the --summary_dir of a training or its
+    folder train, for the newest; the prefix of a TF1 checkpoint; or an HDF5
+    file of weights, see `h5_weights`. A class outside this project is imported
+    only if it is `model`, the user's --model, so that no checkpoint makes the
+    program run code that the user did not name.
+
+    Returns:
+      `Checkpoint`, or `tf1_checkpoint.Tf1Checkpoint` with the same methods.
+
+    Raises:
+      DamagedError: if files are missing or damaged.
+      UserError: if its class is outside this project and not `model`.
+    """
+    path = pathlib.Path(path)
+    if path.suffix in (".h5", ".hdf5") and path.is_file():
+        return open_weights(path)
+    if path.is_file() or pathlib.Path(f"{path}.index").is_file():
+        return Tf1Checkpoint(path)
+    return read_checkpoint(path, model)

@@ -142,7 +142,7 @@ def test_a_killed_training_equals_an_uninterrupted_one(tmp_path):
 @contextlib.contextmanager
 def signal_at(monkeypatch, step, *numbers):
     """Sends this process signals during a training step."""
-    on_train_batch_end = train.Training.on_train_batch_end
+    on_train_batch_end = train.Trainer.on_train_batch_end
 
     def send(self, batch, logs=None):
         if self.step + 1 == step:
@@ -151,7 +151,7 @@ def signal_at(monkeypatch, step, *numbers):
         on_train_batch_end(self, batch, logs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(train.Training, "on_train_batch_end", send)
+        patch.setattr(train.Trainer, "on_train_batch_end", send)
         yield
 
 

@@ -17,12 +17,8 @@ from layers.backends import is_on_cpu
 from training.inference import functional
 
 
-def write(path, config, model, shape, seconds, images_per_second):
-    """Writes run.json.
-
-    `seconds` include those before resumes; `images_per_second` are those of the
-    last run, None if it had no steps.
-    """
+def write(path, config, model, shape, clock):
+    """Writes run.json; `clock` is the `Clock` of the last run."""
     weights, weights_of_decoder = (
         sum(math.prod(w.shape) for w in part.trainable_weights) if part else 0
         for part in (model, model.decoder)
@@ -37,8 +33,8 @@ def write(path, config, model, shape, seconds, images_per_second):
         "multiply_adds": multiply_adds(model, shape),
         "steps": config.max_steps,
         "batch_size": config.batch_size,
-        "seconds": seconds,
-        "images_per_second": images_per_second,
+        "seconds": clock.seconds,
+        "images_per_second": clock.images_per_second,
     }
     write_file(path, json.dumps(values, indent=1) + "\n")
 

@@ -5,7 +5,6 @@ import dataclasses
 import pathlib
 import shlex
 import sys
-import time
 
 import keras
 import numpy as np
@@ -16,7 +15,8 @@ from common.files import make_folder, remove_partial, sole_trainer
 from input_data import features as keys
 from input_data import registry
 from models.optimizer import compile_model
-from training import checkpoint
+from training import checkpoint, record
+from training.clock import Clock
 from training.formats import open_checkpoint
 from training.summaries import SummaryWriter
 
@@ -48,30 +48,30 @@ def train(config, strategy, evaluate=None):
     with lock(directory), handling_signals(stop):
         if strategy.is_first:
             remove_partial(directory)
-        training = Training(config, strategy, directory, signals, evaluate)
-        training.run()
-    print(f"Trained to step {training.step}: {training.path}")
-    if training.step > training.start:
+        trainer = Trainer(config, strategy, directory, signals, evaluate)
+        trainer.run()
+    print(f"Trained to step {trainer.step}: {trainer.path}")
+    if trainer.step > trainer.start:
         print(
-            f"{training.step - training.start} steps in "
-            f"{training.seconds:.0f} s, "
-            f"{training.images_per_second:,.0f} images/s\n"
+            f"{trainer.step - trainer.start} steps in "
+            f"{trainer.clock.seconds:.0f} s, "
+            f"{trainer.clock.images_per_second:,.0f} images/s\n"
             f"Curves: tensorboard --logdir={shlex.quote(config.summary_dir)}\n"
             f"Evaluate by: {config.evaluation_command()}"
         )
-        if training.pipeline.spec.note is not None:
-            print(training.pipeline.spec.note)
+        if trainer.pipeline.spec.note is not None:
+            print(trainer.pipeline.spec.note)
 
 
-class Training(keras.callbacks.Callback):
-    """The state of a training, and the callback that runs after each step.
+class Trainer(keras.callbacks.Callback):
+    """A training, and the callback that follows each call of its function.
 
     Attributes:
+      pipeline: `Pipeline` of the training images.
       start: int, steps done before this run.
       step: int, steps done.
-      seconds: float, training time including earlier runs; without
-        checkpoints, evaluations and the first step of a run, which compiles.
-      images_per_second: float, in this run, or None before it has steps.
+      clock: `Clock` of the steps, without checkpoints, evaluations and the
+        first call of a run, which compiles.
     """
 
     def __init__(self, config, strategy, directory, signals, evaluate):
@@ -104,7 +104,20 @@ class Training(keras.callbacks.Callback):
             f"Training {self._architecture.model} on {config.dataset_name}: "
             f"{spec.num_images} images"
         )
-        self.step, self.seconds, self.images_per_second = 0, 0.0, None
+        self.step, self.clock = 0, Clock(config.batch_size)
+        with strategy.scope():
+            model = self._architecture.build(config.seed)
+            compile_model(model, config.max_steps)
+            if self._latest:
+                self._resume(model)
+            elif config.init_checkpoint:
+                self._initialize(model)
+        self.set_model(model)
+        self.start = self.step
+        self._schedule = model.make_schedule(
+            self._architecture.hparams, config.max_steps
+        )
+        self._writer = self._progress = None
 
     @property
     def path(self):
@@ -116,7 +129,7 @@ class Training(keras.callbacks.Callback):
             **self._config.recorded(),
             **spec.split_fingerprints,
             "num_images": spec.num_images,
-            "seconds": self.seconds,
+            "seconds": self.clock.seconds,
         }
         return checkpoint.Checkpoint(
             self.step, self._architecture, training, spec.class_names
@@ -125,49 +138,41 @@ class Training(keras.callbacks.Callback):
     def run(self):
         """Trains the remaining steps; see `train`."""
         config = self._config
-        with self._strategy.scope():
-            model = self._architecture.build(config.seed)
-            compile_model(model, config.max_steps)
-            if self._latest:
-                self._resume(model)
-            elif config.init_checkpoint:
-                self._initialize(model)
-        self.start = self.step
-        if self._is_evaluated() and self._latest and not self._is_last():
-            self._evaluate(self.path)  # it may have been interrupted
         if not self._is_last():
-            batches = self.pipeline.training_batches(
-                config.batch_size, config.seed, self.start, config.max_steps
-            )
-            with self.pipeline.user_errors():
-                model.fit(
-                    self._strategy.shard(batches),
-                    callbacks=[self],
-                    shuffle=False,  # the pipeline shuffles
-                    verbose=0,
-                )
+            if self._latest and self._is_due(config.eval_every):
+                self._evaluate(self.path)  # it may have been interrupted
+            self._fit()
         if not self._is_last():
             raise Interrupted(
                 f"Stopped at step {self.step}, saved {self.path}",
                 self._signals[0],
             )
         if self._strategy.is_first:
-            from training import record
-
             # An earlier run may have been killed before it wrote the record.
             path = self._directory.with_name("run.json")
             if self.step > self.start or not path.exists():
                 shape = self._architecture.shape
-                timing = self.seconds, self.images_per_second
-                record.write(path, config, model, shape, *timing)
+                record.write(path, config, self.model, shape, self.clock)
         if config.eval_every:
             self._evaluate(self.path)
+
+    def _fit(self):
+        config = self._config
+        batches = self.pipeline.training_batches(
+            config.batch_size, config.seed, self.start, config.max_steps
+        )
+        with self.pipeline.user_errors():
+            self.model.fit(
+                self._strategy.shard(batches),
+                callbacks=[self],
+                shuffle=False,  # the pipeline shuffles
+                verbose=0,
+            )
 
     def _is_last(self):
         return self.step == self._config.max_steps
 
-    def _is_evaluated(self):
-        every = self._config.eval_every
+    def _is_due(self, every):
         return every is not None and self.step % every == 0
 
     def _resume(self, model):
@@ -189,7 +194,8 @@ class Training(keras.callbacks.Callback):
         latest.load(model, self._architecture)
         print(f"Resuming from {latest.path}")
         self.step = latest.step
-        self.seconds = latest.training.get("seconds", 0.0)
+        seconds = latest.training.get("seconds", 0.0)
+        self.clock = Clock(config.batch_size, seconds)
         before = dataclasses.asdict(latest.architecture.hparams)
         now = dataclasses.asdict(self._architecture.hparams)
         if "converted_from" not in latest.training:
@@ -224,69 +230,70 @@ class Training(keras.callbacks.Callback):
         print(f"Starting from {source.path} at step {self.step}")
 
     def on_train_begin(self, logs=None):
-        self._timed_steps, self._seconds_before = 0, self.seconds
-        self._last_point = 0, self.seconds
-        self._clock = time.monotonic()
-        if not self._strategy.is_first:
-            return
-        self._schedule = self.model.make_schedule(
-            self._architecture.hparams, self._config.max_steps
-        )
-        self._writer = SummaryWriter(self._directory)
-        self._writer.hparams(self._checkpoint())
-        self._progress = tqdm(
-            total=self._config.max_steps,
-            initial=self.start,
-            unit="step",
-            mininterval=0.1 if sys.stderr.isatty() else 10,
-        )
-
-    def on_train_end(self, logs=None):
         if self._strategy.is_first:
-            self._progress.close()
+            self._writer = SummaryWriter(self._directory)
+            self._writer.hparams(self._checkpoint())
+            self._progress = tqdm(
+                total=self._config.max_steps,
+                initial=self.start,
+                unit="step",
+                mininterval=0.1 if sys.stderr.isatty() else 10,
+            )
+        self.clock.restart()
 
     def on_train_batch_end(self, batch, logs=None):
-        config = self._config
-        self.step += 1
+        config, steps = self._config, 1  # a call takes one step
+        is_first_call = self.step == self.start
+        self.step += steps
         # All processes of a cluster stop after the same step.
         signal = self._strategy.max_over_processes(
             max(self._signals, default=0)
         )
         is_last = signal or self._is_last()
-        is_evaluated = self._is_evaluated()
-        is_saved = is_last or is_evaluated or self.step % config.save_step == 0
+        is_summarized = self._is_due(config.summary_step)
+        is_evaluated = self._is_due(config.eval_every)
+        is_saved = is_last or is_evaluated or self._is_due(config.save_step)
         if not config.allow_nonfinite:
             self._require_finite(logs, is_saved)
-        now = time.monotonic()  # the device is done: the loss was read
-        if self.step > self.start + 1 or self._is_last():  # the first compiles
-            self.seconds += now - self._clock
-            self._timed_steps += 1
-            images = self._timed_steps * config.batch_size
-            elapsed = self.seconds - self._seconds_before
-            self.images_per_second = images / elapsed
+        # The device is done: the loss was read.
+        if is_first_call and not self._is_last():
+            self.clock.restart()
+        else:
+            self.clock.lap(steps)
         if self._strategy.is_first:
-            self._progress.set_postfix(
-                loss=logs["loss"], accuracy=logs["accuracy"], refresh=False
-            )
-            self._progress.update()
-            if self.step % config.summary_step == 0:
+            self._show_progress(logs, steps)
+            if is_summarized:
                 self._write_summaries(logs)
             if is_saved:
-                with self._strategy.undistributed():
-                    checkpoint.save(
-                        self._directory,
-                        self.model,
-                        self._checkpoint(),
-                        config.keep,
-                    )
-        if self.step % config.summary_step == 0:
+                self._save()
+        if is_summarized:
             self.model.reset_metrics()
+        if is_evaluated and not is_last:  # the last one is, after `fit`
+            self._evaluate(self.path)
+        if is_saved:
+            self.clock.restart()
         if signal:
             self._signals[:] = [signal]
             self.model.stop_training = True
-        if is_evaluated and not is_last:  # the last one is, after `fit`
-            self._evaluate(self.path)
-        self._clock = time.monotonic() if is_saved else now
+
+    def on_train_end(self, logs=None):
+        if self._strategy.is_first:
+            self._progress.close()
+
+    def _show_progress(self, logs, steps):
+        self._progress.set_postfix(
+            loss=logs["loss"], accuracy=logs["accuracy"], refresh=False
+        )
+        self._progress.update(steps)
+
+    def _save(self):
+        with self._strategy.undistributed():
+            checkpoint.save(
+                self._directory,
+                self.model,
+                self._checkpoint(),
+                self._config.keep,
+            )
 
     def _require_finite(self, logs, is_saved):
         # The loss is that of the weights before the step.
@@ -312,12 +319,9 @@ class Training(keras.callbacks.Callback):
         scalars["correct_prediction_batch"] = logs["accuracy"] * batch_size
         # Not from the optimizer: asking the model copies all weights on JAX.
         scalars["learning_rate"] = float(self._schedule(step))
-        last_steps, last_seconds = self._last_point
-        if self._timed_steps > last_steps:
-            images = (self._timed_steps - last_steps) * batch_size
-            seconds = self.seconds - last_seconds
-            scalars["images_per_second"] = images / seconds
-        self._last_point = self._timed_steps, self.seconds
+        images_per_second = self.clock.point()
+        if images_per_second is not None:
+            scalars["images_per_second"] = images_per_second
         self._writer.scalars(scalars, step)
         is_verbose = self._architecture.hparams.verbose
         if is_verbose and step % (_VERBOSE_EVERY * config.summary_step) == 0:

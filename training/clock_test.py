@@ -1,0 +1,32 @@
+import pytest
+
+from training import clock
+
+
+@pytest.fixture
+def now(monkeypatch):
+    """A list of one number, the time."""
+    time = [100.0]
+    monkeypatch.setattr(clock.time, "monotonic", lambda: time[0])
+    return time
+
+
+def test_only_laps_count(now):
+    timer = clock.Clock(batch_size=8, seconds=5.0)
+    now[0] += 30
+    timer.restart()
+    assert timer.images_per_second is timer.point() is None
+    now[0] += 2
+    timer.lap(1)
+    assert timer.seconds == 7
+    assert timer.point() == timer.images_per_second == 4
+    now[0] += 1
+    timer.lap(3)
+    now[0] += 50  # a checkpoint
+    timer.restart()
+    now[0] += 1
+    timer.lap(1)
+    assert timer.seconds == 9
+    assert timer.point() == 4 * 8 / 2
+    assert timer.images_per_second == 5 * 8 / 4
+    assert timer.point() is None

@@ -51,11 +51,13 @@ def predict_files(files, network, prepare, num_targets, unreadable):
     """
 
     def read(file):
-        path = "/dev/stdin" if file == "-" else file
         try:
-            with reading(path):
-                content = pathlib.Path(path).read_bytes()
-            return file, prepare(content, path)
+            with reading(file):
+                if file == "-":
+                    content = sys.stdin.buffer.read()
+                else:
+                    content = pathlib.Path(file).read_bytes()
+            return file, prepare(content, file)
         except UserError as error:
             return file, error
 

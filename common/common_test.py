@@ -1,12 +1,21 @@
 import dataclasses
 import errno
+import os
 import signal
+import stat
+import threading
 
 import keras
 import pytest
 
-from common import flags, load_backend
-from common.errors import Interrupted, UserError, exit_on_user_error, reading
+from common import files, flags, load_backend
+from common.errors import (
+    Interrupted,
+    UserError,
+    exit_on_user_error,
+    handling_signals,
+    reading,
+)
 from common.files import atomic_write, make_folder, remove_partial, write_file
 from common.flags import field
 
@@ -129,3 +138,42 @@ def test_folders(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="file"):
         make_folder(tmp_path / "file" / "b")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="of POSIX")
+def test_file_systems_without_locks_or_flushed_folders(
+    tmp_path, monkeypatch, capsys
+):
+    def fsync(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, "x")
+
+    def flock(*_):
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    number = errno.EINVAL
+    write_file(tmp_path / "x", "")
+    number = errno.EIO
+    with pytest.raises(UserError, match="x: cannot write"):
+        write_file(tmp_path / "x", "")
+    monkeypatch.setattr(files.fcntl, "flock", flock)
+    for _ in range(2):
+        with files.sole_trainer(tmp_path):
+            assert not files.is_training(tmp_path)
+    assert capsys.readouterr().err.count("Warning") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_signals_are_handled_in_the_main_thread_alone():
+    def enter():
+        with handling_signals(print):
+            handlers.append(signal.getsignal(signal.SIGTERM))
+
+    before, handlers = signal.getsignal(signal.SIGTERM), []
+    enter()
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert handlers == [print, before]
+    assert signal.getsignal(signal.SIGTERM) is before

@@ -4,11 +4,17 @@ import contextlib
 import os
 import shlex
 import signal
+import subprocess
 import sys
+import threading
 
 _LONGEST_REASON = 300
-# SIGHUP arrives when a terminal is closed.
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+# SIGHUP, on Windows SIGBREAK, arrives when a terminal is closed.
+_SIGNALS = [
+    getattr(signal, name)
+    for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK")
+    if hasattr(signal, name)
+]
 
 
 class UserError(Exception):
@@ -50,6 +56,12 @@ def writing(path):
     return reading(f"{path}: cannot write")
 
 
+def shell_command(words):
+    """Words as one line for the system's shell."""
+    join = subprocess.list2cmdline if sys.platform == "win32" else shlex.join
+    return join(words)
+
+
 @contextlib.contextmanager
 def exit_on_user_error(command, debug=False):
     """Prints a `UserError` as one line and exits with status 1.
@@ -64,7 +76,7 @@ def exit_on_user_error(command, debug=False):
             raise
         sys.exit(f"{command}: {error}")
     except Interrupted as stop:
-        resume = shlex.join(["python", *sys.argv])
+        resume = shell_command(["python", *sys.argv])
         print(f"{stop}\nResume with: {resume}", file=sys.stderr)
         sys.exit(128 + stop.signal_number)
     except KeyboardInterrupt:
@@ -75,12 +87,14 @@ def exit_on_user_error(command, debug=False):
 def handling_signals(handler):
     """Calls `handler(number, frame)` for SIGTERM, Ctrl-C and SIGHUP.
 
-    Under nohup, which ignores SIGHUP, it stays ignored.
+    Under nohup, which ignores SIGHUP, it stays ignored. Only the main thread
+    can handle signals.
     """
+    is_main = threading.current_thread() is threading.main_thread()
     before = {
         number: signal.signal(number, handler)
-        for number in _SIGNALS
-        if number != signal.SIGHUP
+        for number in (_SIGNALS if is_main else ())
+        if number in (signal.SIGTERM, signal.SIGINT)
         or signal.getsignal(number) is not signal.SIG_IGN
     }
     try:

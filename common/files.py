@@ -1,14 +1,25 @@
 """Atomic writes of files and folders, and the lock of a training's folder."""
 
 import contextlib
-import fcntl
+import errno
+import functools
 import os
 import pathlib
 import shutil
+import sys
 import tempfile
 import time
 
 from common.errors import UserError, writing
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+_LOCK_FILE = ".lock"
+# Windows opens no folders, and some file systems flush none.
+_NO_FLUSH = (errno.EACCES, errno.EINVAL, errno.ENOTSUP)
 
 
 @contextlib.contextmanager
@@ -77,50 +88,85 @@ def make_folder(path):
 
 
 def _flush(path):
-    with _opened(path) as descriptor:
-        os.fsync(descriptor)
+    is_folder = path.is_dir()
+    # Windows flushes only what is open for writing.
+    flags = os.O_RDONLY if is_folder else os.O_RDWR
+    try:
+        with _opened(path, flags) as descriptor:
+            os.fsync(descriptor)
+    except OSError as error:
+        if not (is_folder and error.errno in _NO_FLUSH):
+            raise
 
 
 @contextlib.contextmanager
 def sole_trainer(directory):
     """Locks a folder, so that no other process trains in it.
 
-    The lock leaves no file and ends with the process.
+    The lock ends with the process. Only a killed one leaves its file.
 
     Raises:
       UserError: if another process holds it.
     """
-    with _opened(directory) as descriptor:
-        # `is_training` in other processes locks the folder for an instant.
-        for _ in range(10):
-            if _lock(descriptor, fcntl.LOCK_EX):
-                break
-            time.sleep(0.05)
-        else:
-            raise UserError(f"another process is training in {directory}")
-        yield
+    path = pathlib.Path(directory, _LOCK_FILE)
+    is_locked = False
+    while not is_locked:
+        with _opened(path, os.O_RDWR | os.O_CREAT) as descriptor:
+            if not _lock(descriptor, path):
+                raise UserError(f"another process is training in {directory}")
+            # The process that held it before may have removed this file.
+            is_locked = os.fstat(descriptor).st_nlink > 0
+            if is_locked:
+                try:
+                    yield
+                finally:
+                    with contextlib.suppress(OSError):  # open on Windows
+                        path.unlink()
 
 
 def is_training(directory):
     """Whether a process trains in a folder, which may not exist."""
-    if not os.path.exists(directory):
+    path = pathlib.Path(directory, _LOCK_FILE)
+    if not path.exists():
         return False
-    with _opened(directory) as descriptor:
-        return not _lock(descriptor, fcntl.LOCK_SH)
+    # Other hosts see a lock on NFS only if the file is open for writing.
+    flags = os.O_RDWR if os.access(path, os.W_OK) else os.O_RDONLY
+    with _opened(path, flags) as descriptor:
+        return not _lock(descriptor, path)
 
 
 @contextlib.contextmanager
-def _opened(path):
-    descriptor = os.open(path, os.O_RDONLY)
+def _opened(path, flags):
+    descriptor = os.open(path, flags, 0o666)
     try:
         yield descriptor
     finally:
         os.close(descriptor)
 
 
-def _lock(descriptor, kind):
-    try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+def _lock(descriptor, path):
+    """Whether no other process has locked the file, as far as is known."""
+    # `is_training` in other processes locks it for an instant.
+    for _ in range(10):
+        try:
+            if sys.platform == "win32":
+                msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+            else:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            time.sleep(0.02)
+        except OSError as error:
+            _warn_that_nothing_locks(path.parent, error.strerror)
+            return True
+        else:
+            return True
+    return False
+
+
+@functools.cache
+def _warn_that_nothing_locks(directory, reason):
+    print(
+        f"Warning: {directory} cannot be locked ({reason}): start no second "
+        "training there; an evaluation waits only a minute for a checkpoint",
+        file=sys.stderr,
+    )

@@ -4,16 +4,17 @@ Flags, hyper-parameters, their bounds and the tables of the documentation all
 come from these fields.
 """
 
+import contextlib
 import dataclasses
 import difflib
+import os
 import re
-import shlex
 import sys
 import typing
 
 from absl import app, flags
 
-from common.errors import UserError, exit_on_user_error
+from common.errors import UserError, exit_on_user_error, shell_command
 
 # Flags belong to the command that defines them, for its --help.
 flags.disclaim_key_flags()
@@ -171,17 +172,22 @@ def _parse(flag_values, argv, takes_arguments=False):
     return words
 
 
-def command_line(settings, names=None):
-    """The flags that give these settings, without those at their defaults.
+def arguments(settings, names=None):
+    """List of the flags that give these settings, without the defaults.
 
     With `names` only those of the given names.
     """
-    return shlex.join(
+    return [
         f"--{name}={getattr(settings, name)}"
         for name, (_, default, _) in flag_specs(settings).items()
         if (names is None or name in names)
         and getattr(settings, name) != default
-    )
+    ]
+
+
+def command_line(settings, names=None):
+    """`arguments` as one line for a shell."""
+    return shell_command(arguments(settings, names))
 
 
 def run(main, takes_arguments=False):
@@ -189,8 +195,9 @@ def run(main, takes_arguments=False):
 
     `main` takes the list of arguments that are not flags.
     """
-    command = sys.argv[0].rpartition("/")[2]
-    sys.stdout.reconfigure(errors="backslashreplace")  # odd file names
+    command = os.path.basename(sys.argv[0])
+    with contextlib.suppress(AttributeError):  # notebooks
+        sys.stdout.reconfigure(errors="backslashreplace")  # odd file names
     flags.DEFINE_bool("debug", False, "Whether errors show their traceback.")
 
     def parse_flags(argv):
@@ -201,4 +208,8 @@ def run(main, takes_arguments=False):
         with exit_on_user_error(command, flags.FLAGS.debug):
             return main(argv[1:])
 
-    app.run(run_main, flags_parser=parse_flags)
+    try:
+        app.run(run_main, flags_parser=parse_flags)
+    finally:  # a notebook may run the command again
+        for flag in flags.FLAGS.get_flags_for_module(sys.argv[0]):
+            delattr(flags.FLAGS, flag.name)

@@ -8,9 +8,9 @@ A record is a `tf.train.Example` with height, width, depth, labels and images.
 """
 
 import contextlib
+import functools
 import math
 import os
-import resource
 
 import google_crc32c
 import numpy as np
@@ -80,18 +80,14 @@ class RecordFiles:
     shape = None
 
     def __init__(self, paths, label_keys, image_keys, num_classes):
-        # All files stay open; many systems allow 1,024 unless asked for more.
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         self.num_classes = num_classes
         self._label_keys, self._image_keys = label_keys, image_keys
-        self._files, sizes = [], []
+        self._paths, sizes = list(paths), []
         for path in paths:
             with reading(path):
-                self._files.append(open(path, "rb", buffering=0))  # noqa: SIM115
                 sizes.append(os.path.getsize(path))
-        self._header = os.pread(self._files[0].fileno(), _HEADER_BYTES, 0)
+        with reading(paths[0]), open(paths[0], "rb") as file:
+            self._header = file.read(_HEADER_BYTES)
         length = int.from_bytes(self._header[:_LENGTH_BYTES], "little")
         self._frame_bytes = length + FRAME_OVERHEAD
         for path, size in zip(paths, sizes, strict=True):
@@ -138,8 +134,13 @@ class RecordFiles:
         pixels = tf.io.FixedLenFeature((), tf.string)
         spec = dict.fromkeys((*_SIZE_KEYS, *self._label_keys), integer)
         spec |= dict.fromkeys(self._image_keys, pixels)
-        records = [self._record(index) for index in indices]
-        with reading(self._locate(indices[0])[0].name):
+        # Not all files stay open: macOS allows 256.
+        with contextlib.ExitStack() as stack:
+            opened = functools.cache(
+                lambda path: stack.enter_context(open(path, "rb", buffering=0))
+            )
+            records = [self._record(index, opened) for index in indices]
+        with reading(self._locate(indices[0])[0]):
             features = tf.io.parse_example(records, spec)
             sizes = np.stack([features[key] for key in _SIZE_KEYS], axis=-1)
             labels = np.stack([features[key] for key in self._label_keys])
@@ -155,10 +156,10 @@ class RecordFiles:
         if len(labels) == 2:
             is_wrong |= labels[0] == labels[1]
         if is_wrong.any():
-            file, number = self._locate(indices[np.argmax(is_wrong)])
+            path, number = self._locate(indices[np.argmax(is_wrong)])
             kind = "two different labels" if len(labels) == 2 else "a label"
             raise UserError(
-                f"{file.name}: record {number}: expected images of size "
+                f"{path}: record {number}: expected images of size "
                 f"{self.shape} and {kind} from 0 to {last_class}"
             )
         images = images.reshape(*images.shape[:2], *self.shape)
@@ -167,20 +168,21 @@ class RecordFiles:
     def _locate(self, index):
         """The file of record `index`, and its number there."""
         place = np.searchsorted(self._ends, index, side="right") - 1
-        return self._files[place], int(index - self._ends[place])
+        return self._paths[place], int(index - self._ends[place])
 
-    def _record(self, index):
-        file, number = self._locate(index)
-        offset = number * self._frame_bytes
-        with reading(file.name):
-            frame = os.pread(file.fileno(), self._frame_bytes, offset)
+    def _record(self, index, opened):
+        path, number = self._locate(index)
+        with reading(path):
+            file = opened(path)
+            file.seek(number * self._frame_bytes)
+            frame = file.read(self._frame_bytes)
         record = frame[_HEADER_BYTES:-_CRC_BYTES]
         crc = google_crc32c.value(record)
         masked_crc = ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
         expected = (self._header, masked_crc.to_bytes(_CRC_BYTES, "little"))
         if (frame[:_HEADER_BYTES], frame[-_CRC_BYTES:]) != expected:
             raise UserError(
-                f"{file.name}: record {number} is damaged, cut off or of "
+                f"{path}: record {number} is damaged, cut off or of "
                 "another length than the first one"
             )
         return record

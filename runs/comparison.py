@@ -110,9 +110,8 @@ def _trainings(names, common, lines):
         model, _, label = name.partition("-")
         if label or not is_external(model):
             require_known("name", name, known)
-        arguments = shlex.split(flags.command_line(common))
-        arguments += [*for_all, *own.get(name, ()), f"--model={model}"]
-        training = flags.parse(Config, arguments)
+        arguments = [*for_all, *own.get(name, ()), f"--model={model}"]
+        training = flags.parse(Config, [*flags.arguments(common), *arguments])
         row = name.rpartition(":")[2]  # CLASS-LABEL, also the folder's name
         if trainings.setdefault(row, training) != training:
             raise UserError(f"two models to compare have the name {row}")

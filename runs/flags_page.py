@@ -61,4 +61,4 @@ def _text(default):
 
 
 if __name__ == "__main__":
-    write_file(PAGE, updated(PAGE.read_text()))
+    write_file(PAGE, updated(PAGE.read_text("utf-8")))

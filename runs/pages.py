@@ -182,7 +182,7 @@ def comparison_pictures(models, title, kind):
 def write_results(output_dir):
     """Writes the tables of the documents and the picture."""
     for document, text in result_tables(output_dir).items():
-        text = replace_between(document.read_text(), "results", text)
+        text = replace_between(document.read_text("utf-8"), "results", text)
         write_file(document, text)
     write_file(_PICTURE, result_picture(output_dir))
 

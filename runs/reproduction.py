@@ -47,7 +47,7 @@ class Experiment:
 
 def _experiments():
     path = pathlib.Path(__file__).with_name("experiments.csv")
-    with path.open(newline="") as file:
+    with path.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             numbers = {name: int(row[name]) for name in ("steps", "members")}
             yield Experiment(**{**row, **numbers})

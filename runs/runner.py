@@ -5,7 +5,6 @@ import dataclasses
 import json
 import pathlib
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -18,14 +17,16 @@ from common.files import write_file
 ROOT = pathlib.Path(__file__).parents[1]
 _COMMAND = (sys.executable, str(ROOT / "experiment.py"))
 _PR_SET_PDEATHSIG = 1
+_TERMINATE = getattr(signal, "CTRL_BREAK_EVENT", signal.SIGTERM)
 
 
 def run(config, temporary=False):
     """Runs experiment.py with the settings of a `Config`.
 
     Ctrl-C or SIGTERM here sends the process one SIGTERM, and it saves before
-    it ends. It also gets SIGTERM if this process is killed. If `temporary`, it
-    prints only progress and errors, and a signal kills it without saving.
+    it ends. On Linux it also gets SIGTERM if this process is killed. If
+    `temporary`, it prints only progress and errors, and a signal kills it
+    without saving.
 
     Returns:
       List of the documents that --format=json prints.
@@ -39,17 +40,25 @@ def run(config, temporary=False):
     def stop(number, frame):
         signals.append(number)
         if len(signals) == 1:
-            process.kill() if temporary else process.terminate()
+            if temporary:
+                process.kill()
+            else:  # `terminate` would not save on Windows
+                process.send_signal(_TERMINATE)
 
     def end_with_parent():
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
+    if sys.platform == "win32":
+        group = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    else:
+        is_linux = sys.platform == "linux"
+        group = {"preexec_fn": end_with_parent} if is_linux else {}
+        group["start_new_session"] = True
     stdout = subprocess.DEVNULL if temporary else None
     process = subprocess.Popen(
-        [*_COMMAND, *shlex.split(flags.command_line(config))],
+        [*_COMMAND, *flags.arguments(config)],
         stdout=subprocess.PIPE if config.format == "json" else stdout,
-        process_group=0,
-        preexec_fn=end_with_parent,
+        **group,
     )
     with handling_signals(stop):
         output, _ = process.communicate()

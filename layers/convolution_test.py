@@ -1,3 +1,6 @@
+import contextlib
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -20,20 +23,18 @@ def convolution(images, kernel, stride, padding):
 
 
 # With strides larger than the kernel, rows are left out and SAME crops.
-@pytest.mark.parametrize("by_patches", [False, True])
+@pytest.mark.parametrize("name", ["convolution", "_by_patches", "_by_phases"])
 @pytest.mark.parametrize("padding", ["valid", "same"])
 @pytest.mark.parametrize("stride", [1, 2, 3, 4])
 @pytest.mark.parametrize("kernel_size", [1, 2, 3])
-def test_value_and_gradients_equal_loops(
-    padding, stride, kernel_size, by_patches
-):
+def test_value_and_gradients_equal_loops(padding, stride, kernel_size, name):
     place = stride + kernel_size + (padding == "same")
     size = [(7, 7), (8, 6), (3, 5)][place % 3]
     images = RNG.normal(size=(2, *size, 2))
     kernel = RNG.normal(size=(kernel_size, kernel_size, 2, 3))
     expected = numpy_oracle.convolution(images, kernel, stride, padding)
     cotangent = RNG.normal(size=expected.shape)
-    function = module._by_patches if by_patches else module.convolution
+    function = getattr(module, name)
     value, gradients = value_and_gradients(
         lambda *arguments: function(*arguments, (stride, stride), padding),
         [images, kernel],
@@ -45,6 +46,63 @@ def test_value_and_gradients_equal_loops(
     )
     for ours, theirs in zip(gradients, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+@contextlib.contextmanager
+def jax_float64():
+    if keras.backend.backend() != "jax":
+        yield
+        return
+    import jax
+
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("padding", ["valid", "same"])
+@pytest.mark.parametrize("stride", [1, 2, 3, 4])
+def test_phases_equal_loops_in_float64(padding, stride):
+    # Rows and columns have sizes from 9 to 28.
+    for size, kernel_size in itertools.product(range(9, 19, 3), range(3, 10)):
+        images = RNG.normal(size=(1, size, 37 - size, 2))
+        kernel = RNG.normal(size=(kernel_size, kernel_size, 2, 3))
+        expected = numpy_oracle.convolution(images, kernel, stride, padding)
+        cotangent = RNG.normal(size=expected.shape)
+        with jax_float64():
+            value, gradients = value_and_gradients(
+                lambda *arguments: module._by_phases(
+                    *arguments, (stride, stride), padding
+                ),
+                [images, kernel],
+                cotangent,
+                "float64",
+            )
+        expected = (
+            expected,
+            *numpy_oracle.convolution_gradients(
+                images, kernel, cotangent, stride, padding
+            ),
+        )
+        for ours, theirs in zip((value, *gradients), expected, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12)
+
+
+def test_phases_where_xla_would_multiply_zeros(monkeypatch):
+    def is_by_phases(size, kernel_size, stride, padding="valid"):
+        sizes = (size, size), (kernel_size, kernel_size), (stride, stride)
+        return module._has_slow_gradients(*sizes, padding)
+
+    # As compiled for an H100 by JAX 0.10.
+    assert is_by_phases(20, 9, 2)
+    assert is_by_phases(24, 9, 2)
+    assert is_by_phases(32, 7, 4)
+    assert is_by_phases(12, 4, 3, "same")
+    assert not is_by_phases(28, 9, 2)
+    assert not is_by_phases(24, 9, 2, "same")
+    assert not is_by_phases(24, 5, 2)
+    assert not is_by_phases(16, 9, 1)
+    assert not is_by_phases(9, 9, 2)
 
 
 @pytest.fixture

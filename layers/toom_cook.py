@@ -185,9 +185,15 @@ def toom_cook_convolution(images, kernel, plan: Plan):
 
 def kernel_spectrum(kernel, plan: Plan):
     """The spectra of a kernel, [k, k, C, O] -> [products, s * s * C, O]."""
-    rows, columns = plan.rows, plan.columns
+    _, channel_padding = _cache_padding(None, kernel.shape[2])
+    phases = kernel_phases(kernel, plan.rows, plan.columns, channel_padding)
+    _, kernel_matrix, _ = _matrices(plan)
+    return _transform(kernel_matrix, phases)
+
+
+def kernel_phases(kernel, rows: Axis, columns: Axis, channel_padding: int = 0):
+    """[k, k, C, O] -> [taps * taps, s * s * (C + channel_padding), O]."""
     channels, filters = kernel.shape[2:]
-    _, channel_padding = _cache_padding(None, channels)
     pads = [(0, a.taps * a.strides - a.kernel) for a in (rows, columns)]
     kernel = ops.reshape(  # [taps, s, taps, s, C, O]
         ops.pad(kernel, [*pads, (0, channel_padding), (0, 0)]),
@@ -196,12 +202,10 @@ def kernel_spectrum(kernel, plan: Plan):
             *(channels + channel_padding, filters),
         ),
     )
-    phases = ops.reshape(  # [taps * taps, s * s * C, O]
+    return ops.reshape(
         ops.transpose(kernel, (0, 2, 1, 3, 4, 5)),
         (rows.taps * columns.taps, -1, filters),
     )
-    _, kernel_matrix, _ = _matrices(plan)
-    return _transform(kernel_matrix, phases)
 
 
 def convolution_by_spectrum(images, spectrum, plan: Plan):

@@ -60,3 +60,9 @@ def pair_specs(shapes):
     return [
         keras.layers.InputSpec(shape=(None, *shape[1:])) for shape in shapes
     ]
+
+
+def with_mask(function, inputs, mask):
+    """Calls `function(inputs, mask)`, by default with Keras' mask of inputs."""
+    layer = keras.layers.Lambda(function, mask=lambda *_: None, autocast=False)
+    return layer(inputs, mask=mask)

@@ -5,7 +5,7 @@ import math
 import keras
 from keras import ops
 
-from .base_layers import Layer
+from .base_layers import Layer, with_mask
 from .convolution import convolution
 from .initializers import BIAS, WEIGHT_STDDEV, TruncatedNormal
 from .routing import RoutingRule, couplings_of, lengths, route
@@ -74,9 +74,16 @@ class _RoutedLayer(Layer):
         votes = self._votes(mask_out(inputs, mask))
         return route(votes, self.biases, self.num_routing, self.rule)
 
-    def couplings(self, inputs: Tensor) -> Tensor:
-        """Couplings of all iterations: float32 [num_routing, ..., I, O]."""
-        votes = self._votes(ops.cast(inputs, self.compute_dtype))
+    def couplings(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Couplings of all iterations: float32 [num_routing, ..., I, O].
+
+        A mask, by default Keras' mask of the inputs, acts as in `call`.
+        """
+        return with_mask(self._couplings, inputs, mask)
+
+    def _couplings(self, inputs, mask):
+        inputs = ops.cast(inputs, self.compute_dtype)
+        votes = self._votes(mask_out(inputs, mask))
         return couplings_of(votes, self.biases, self.num_routing, self.rule)
 
     def _add_weights(self, shape):
@@ -154,6 +161,11 @@ class Capsule(_RoutedLayer):
     def build(self, input_shape):
         _, inputs, atoms = input_shape
         output_size = self.num_capsules * self.num_atoms
+        if inputs is None and not self.share_weights:
+            raise ValueError(
+                "The number of input capsules must be known, unless "
+                f"`share_weights=True`. Received: {tuple(input_shape)}"
+            )
         if self.share_weights:
             inputs = None
         self._add_weights((inputs or 1, atoms, output_size))
@@ -163,6 +175,12 @@ class Capsule(_RoutedLayer):
         votes = SharedVotes if self.share_weights else linear_votes
         kernel = ops.cast(self.kernel, self.compute_dtype)
         return votes(inputs, kernel, self.num_capsules)
+
+    def _couplings(self, inputs, mask):
+        couplings = super()._couplings(inputs, mask)
+        if mask is None:
+            return couplings
+        return ops.where(ops.expand_dims(mask, -1), couplings, 0)
 
     def multiply_adds(self, input_shape):
         return input_shape[1] * math.prod(self.kernel.shape[1:])
@@ -221,14 +239,15 @@ class ConvSlimCapsule(_RoutedLayer):
         self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
 
     def _votes(self, inputs):
-        _, height, width, types, atoms = inputs.shape
+        _, height, width, types, atoms = ops.shape(inputs)
         images = ops.reshape(  # [B * I, H, W, a]
             ops.transpose(inputs, (0, 3, 1, 2, 4)), (-1, height, width, atoms)
         )
         strides = (self.strides, self.strides)
         votes = convolution(images, self.kernel, strides, self.padding.lower())
         outputs = (self.num_capsules, self.num_atoms)
-        votes = ops.reshape(votes, (-1, types, *votes.shape[1:3], *outputs))
+        sizes = ops.shape(votes)[1:3]
+        votes = ops.reshape(votes, (-1, types, *sizes, *outputs))
         votes = ops.transpose(votes, (0, 2, 3, 1, 4, 5))  # [B, h, w, I, O, A]
         return FormedVotes(votes)
 
@@ -239,6 +258,6 @@ class ConvSlimCapsule(_RoutedLayer):
 
     def compute_output_shape(self, input_shape):
         window = self.kernel_size, self.strides, self.padding
-        positions = (positions_of(n, *window) for n in input_shape[1:3])
+        positions = (n and positions_of(n, *window) for n in input_shape[1:3])
         outputs = self.num_capsules, self.num_atoms
         return (input_shape[0], *positions, *outputs)

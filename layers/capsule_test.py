@@ -108,6 +108,27 @@ def test_shared_weights_accept_any_number_of_input_capsules():
         )
 
 
+def test_weights_of_an_unknown_number_of_capsules_are_refused():
+    with pytest.raises(ValueError, match="share_weights=True"):
+        layers.Capsule(3, 4)(keras.Input((None, 2)))
+
+
+@pytest.mark.parametrize("types", [2, None])
+def test_convolution_takes_images_of_unknown_size(types):
+    images = keras.Input((None, None, types, 3))
+    layer = layers.ConvSlimCapsule(3, 4, 3, strides=2, padding="SAME")
+    model = keras.Model(images, layer(images))
+    assert model.output_shape == (None, None, None, 3, 4)
+    for size in ((6, 5), (9, 7)):
+        inputs = RNG.normal(size=(2, *size, 2, 3)).astype("float32")
+        fixed = layers.ConvSlimCapsule(3, 4, 3, strides=2, padding="SAME")
+        fixed.build(inputs.shape)
+        fixed.set_weights(layer.get_weights())
+        np.testing.assert_allclose(
+            model.predict_on_batch(inputs), to_numpy(fixed(inputs)), atol=1e-5
+        )
+
+
 @pytest.mark.parametrize("rule", sorted(RULES))
 def test_zero_capsules_are_finite(rule):
     layer = su_capsule(rule)

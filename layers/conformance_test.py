@@ -326,3 +326,10 @@ def test_masked_capsules_cast_no_votes(layer, shapes):
         ours = layer(masked)
         assert keras.src.backend.get_keras_mask(ours) is None
         np.testing.assert_array_equal(*to_numpy([ours, layer(x)]))
+        is_attention = isinstance(layer, layers.SelfAttentionCapsule)
+        inside = layer.attention if is_attention else layer.couplings
+        for found in (inside(masked), inside(x, mask=mask)):
+            expected = inside(x)
+            if mask.ndim == 2:  # padding has no couplings
+                expected = ops.where(mask[..., None], expected, 0)
+            np.testing.assert_array_equal(*to_numpy([found, expected]))

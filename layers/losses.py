@@ -3,6 +3,7 @@
 Losses and metrics take k-hot labels [B, O] and logits [B, O], which are the
 capsule lengths of capsule networks and the raw outputs of the baseline. They
 return a float32 tensor [B]; the training loss is its mean over the batch.
+There may be axes between B and O, as with a label for each pixel: [B, H, W, O].
 """
 
 import keras
@@ -117,12 +118,13 @@ def spread_loss(
       margin: float, or tensor [B]; see `spread_margin`.
     """
     labels, activations = _float32(labels, activations)
-    margin = ops.reshape(ops.cast(margin, "float32"), (-1, 1, 1))
-    # [B, present, absent]
-    difference = activations[:, :, None] - activations[:, None, :]
-    pairs = labels[:, :, None] * (1.0 - labels[:, None, :])
+    ones = (1,) * len(activations.shape)
+    margin = ops.reshape(ops.cast(margin, "float32"), (-1, *ones))
+    # [B, ..., present, absent]
+    difference = activations[..., None] - activations[..., None, :]
+    pairs = labels[..., None] * (1.0 - labels[..., None, :])
     cost = pairs * ops.square(ops.relu(margin - difference))
-    return ops.sum(cost, axis=(1, 2))
+    return ops.sum(cost, axis=(-2, -1))
 
 
 # Functions from the fraction of `margin_steps` to the margin.
@@ -180,9 +182,9 @@ def _num_hits(labels, logits, num_targets):
     # backends; top_k does not.
     order = ops.argsort(-logits, axis=-1)
     predicted = ops.one_hot(
-        order[:, :num_targets], logits.shape[-1], dtype="float32"
+        order[..., :num_targets], logits.shape[-1], dtype="float32"
     )
-    hits = ops.sum(predicted, axis=1) * labels
+    hits = ops.sum(predicted, axis=-2) * labels
     finite = ops.all(ops.isfinite(logits), axis=-1)
     return ops.sum(hits, axis=-1) * ops.cast(finite, "float32")
 

@@ -70,6 +70,40 @@ def test_labels_that_are_not_one_hot_are_refused(loss, shape):
         loss(np.zeros(shape, "int32"), LOGITS)
 
 
+@pytest.mark.parametrize("shape", [(2, 4, 5), (2, 5, 5, 5), (2, 6, 7, 3)])
+@pytest.mark.parametrize(
+    "function",
+    [
+        *layers.CLASSIFICATION_LOSSES.values(),
+        layers.spread_loss,
+        layers.correct,
+        layers.almost_correct,
+        lambda *both: layers.correct(*both, 2),
+    ],
+)
+def test_labels_for_each_pixel_equal_a_flat_batch(function, shape):
+    rng = np.random.default_rng(0)
+    logits = rng.random(shape).astype("float32")
+    labels = (rng.random(shape) < 0.6).astype("float32")
+    flat = (values.reshape(-1, shape[-1]) for values in (labels, logits))
+    expected = ops.convert_to_numpy(function(*flat))
+    found = ops.convert_to_numpy(function(labels, logits))
+    np.testing.assert_allclose(found, expected.reshape(shape[:-1]), rtol=1e-6)
+    assert len(set(expected)) > 1
+
+
+def test_each_example_has_its_margin_of_the_spread_loss():
+    rng = np.random.default_rng(0)
+    activations = rng.random((2, 3, 4)).astype("float32")
+    labels = np.eye(4, dtype="float32")[[[0, 1, 2], [3, 0, 1]]]
+    both = layers.spread_loss(labels, activations, np.float32([0.3, 0.8]))
+    for index, margin in enumerate((0.3, 0.8)):
+        one = layers.spread_loss(labels[index], activations[index], margin)
+        np.testing.assert_allclose(
+            *map(ops.convert_to_numpy, (both[index], one)), rtol=1e-6
+        )
+
+
 @pytest.mark.parametrize("margin", [0.2, 0.9])
 def test_gradients_of_the_spread_loss(margin):
     generator = np.random.default_rng(17)

@@ -14,7 +14,7 @@ import keras
 from keras import backend, ops
 
 from .backends import is_exporting
-from .base_layers import Layer
+from .base_layers import Layer, with_mask
 from .tensors import EPSILON, Tensor, mask_out, slice_axis
 
 
@@ -166,9 +166,16 @@ class SelfAttentionCapsule(Layer):
         votes = self._votes(mask_out(inputs, mask))
         return self_attention_routing(votes, self.biases)
 
-    def attention(self, inputs):
-        """Couplings without their biases, [B, I, a] -> float32 [B, I, O]."""
-        return ops.transpose(self_attention(self._votes(inputs)), (0, 2, 1))
+    def attention(self, inputs, mask=None):
+        """Couplings without their biases, [B, I, a] -> float32 [B, I, O].
+
+        A mask, by default Keras' mask of the inputs, acts as in `call`.
+        """
+        return with_mask(self._attention, inputs, mask)
+
+    def _attention(self, inputs, mask):
+        attention = self_attention(self._votes(mask_out(inputs, mask)))
+        return mask_out(ops.transpose(attention, (0, 2, 1)), mask)
 
     def _votes(self, inputs):
         # Keras casts only floats, and only in `__call__`.

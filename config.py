@@ -156,7 +156,8 @@ class Config(DataConfig):
     hparams_override: str = field(
         "",
         "Hyper-parameters as name=value,name=value. preset=NAME sets several: "
-        "svhn for capsule, small for matrix_capsule; other values override it.",
+        "svhn for capsule, long for homogeneous_capsule, small for "
+        "matrix_capsule; other values override it.",
     )
     dtype_policy: str = field(
         "float32",

@@ -16,6 +16,7 @@ import types
 
 import numpy as np
 import pytest
+from keras import ops
 
 import experiment
 from common import flags
@@ -26,6 +27,7 @@ from input_data import features as keys
 from input_data import registry
 from input_data.features import ImageShape
 from input_data.registry import Split
+from models.optimizer import compile_model
 from testing import untrained
 from testing.commands import finish, run, start
 from testing.events import scalars
@@ -489,6 +491,45 @@ def test_init_weights_only_starts_at_step_0(done, tmp_path):
             after[f"optimizer/vars/{n}"] for n in (number, number + 1)
         )
         np.testing.assert_allclose(first**2, 10 * second, rtol=0.01, atol=1e-30)
+
+
+def weights_at(folder, step, compiled=False):
+    """The trained weights that a checkpoint gives a network."""
+    opened = checkpoint.open_checkpoint(at(folder, step))
+    network = opened.architecture.build()
+    if compiled:
+        compile_model(network, max_steps=9)
+    opened.load(network, opened.architecture)
+    return [ops.convert_to_numpy(v) for v in network.trainable_variables]
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_evaluations_use_the_average_of_the_weights(tmp_path, optimizer):
+    averaged = f"{SMALL},ema=0.75,optimizer={optimizer}"
+    config = small(tmp_path / "run", hparams_override=averaged, save_step=1)
+    experiment.run(dataclasses.replace(config, max_steps=2))
+    experiment.run(dataclasses.replace(config, max_steps=4))
+    expected = weights_at(tmp_path / "run", 1, compiled=True)
+    for step in range(1, 5):
+        weights = weights_at(tmp_path / "run", step, compiled=True)
+        pairs = zip(expected, weights, strict=True)
+        expected = [0.75 * before + 0.25 * now for before, now in pairs]
+        averages = weights_at(tmp_path / "run", step)
+        for average, wanted in zip(averages, expected, strict=True):
+            np.testing.assert_allclose(average, wanted, rtol=1e-5, atol=1e-7)
+    assert np.abs(averages[0] - weights[0]).max() > 1e-4
+    whole = small(tmp_path / "whole", hparams_override=averaged, max_steps=4)
+    experiment.run(whole)
+    assert_same_state(at(tmp_path / "run", 4), at(tmp_path / "whole", 4))
+    with pytest.raises(UserError, match="only one has `ema`"):
+        experiment.run(small(tmp_path / "run", max_steps=5))
+    # Without its optimizer's state, from the average.
+    source = {"init_checkpoint": str(at(tmp_path / "run", 4)), "max_steps": 1}
+    still = f"{SMALL},learning_rate=1e-6"
+    experiment.run(small(tmp_path / "new", hparams_override=still, **source))
+    started = weights_at(tmp_path / "new", 1)
+    for weight, average in zip(started, averages, strict=True):
+        np.testing.assert_allclose(weight, average, atol=2e-6)
 
 
 @contextlib.contextmanager

@@ -5,12 +5,18 @@ import keras
 from .backends import is_mirrored
 
 
-def batch_normalization(name: str, axis: int = -1, **options):
-    """Batch normalization with PyTorch's constants, over all devices."""
+def batch_normalization(
+    name: str,
+    axis: int = -1,
+    momentum: float = 0.9,
+    epsilon: float = 1e-5,
+    **options,
+):
+    """Batch normalization over all devices; the defaults are PyTorch's."""
     return keras.layers.BatchNormalization(
         axis,
-        momentum=0.9,
-        epsilon=1e-5,
+        momentum=momentum,
+        epsilon=epsilon,
         synchronized=is_mirrored(),
         name=name,
         **options,

@@ -38,20 +38,30 @@ def on_grid(couplings, grid):
 
 
 def convolution_block(
-    channels, size, strides, name, padding="VALID", relu=True
+    channels,
+    size,
+    strides,
+    name,
+    padding="VALID",
+    relu=True,
+    kernel_initializer="he_uniform",
+    **options,
 ):
-    """Convolution without biases, batch normalization and perhaps relu."""
+    """Convolution without biases, batch normalization and perhaps relu.
+
+    The normalization has the options of `batch_normalization`.
+    """
     convolution = keras.layers.Conv2D(
         channels,
         size,
         strides,
         padding.lower(),
         use_bias=False,
-        kernel_initializer="he_uniform",
+        kernel_initializer=kernel_initializer,
         name="convolution",
     )
     relus = [keras.layers.ReLU()] * relu
-    block = [convolution, batch_normalization("norm"), *relus]
+    block = [convolution, batch_normalization("norm", **options), *relus]
     return keras.Sequential(block, name=name)
 
 

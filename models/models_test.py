@@ -11,6 +11,7 @@ from models import (
     deepcaps,
     efficient_capsule,
     four_convolutions,
+    homogeneous_capsule,
     inverted_attention,
     matrix_capsule,
     self_routing,
@@ -87,6 +88,36 @@ WEIGHT_COUNTS = {
             ImageShape(36, 36, 1, 10),
             efficient_capsule.HParams(remake=False),
             155_232,
+        ),
+    ],
+    # Trained weights, and twice the normalized channels: 864 of convolutions,
+    # 336 atoms of capsules (zxy 840), three branches.
+    "homogeneous_capsule": [
+        (MNIST, homogeneous_capsule.HParams(), 1_513_686 + 2 * 1203),
+        (
+            MNIST,
+            homogeneous_capsule.HParams(order="zxy", merge="equal"),
+            1_514_187 + 2 * 1707,
+        ),
+        (
+            MNIST,
+            homogeneous_capsule.HParams(branches=1),
+            917_026 + 2 * (864 + 160 + 1),
+        ),
+        (
+            MNIST,
+            homogeneous_capsule.HParams(capsules=False),
+            1_513_380 + 2 * (864 + 30 + 3),
+        ),
+        (
+            ImageShape(32, 32, 3, 100),
+            homogeneous_capsule.HParams(),
+            12_700_182 + 2 * 1203,
+        ),
+        (
+            ImageShape(32, 32, 1, 5),
+            homogeneous_capsule.HParams(convolutions=11),
+            1_827_878 + 2 * (1232 + 96 + 144 + 192 + 3),
         ),
     ],
     # 9*64+64 + 64*8*16 + 4*32 + 9*8*16*16 + 9*16*16*16 + 4*4*16*10*16 + 16+1
@@ -208,6 +239,7 @@ def test_the_loss_is_classification_plus_reconstruction(
         ("deepcaps", {}, 1),
         ("efficient_capsule", {}, 11),
         ("self_routing", {}, 1),
+        ("homogeneous_capsule", {}, 9),
     ],
 )
 def test_the_smallest_image(name, hparams, smallest):

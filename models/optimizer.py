@@ -150,6 +150,8 @@ OPTIMIZERS = {"adam": Adam, "muon": Muon}
 def compile_model(model, max_steps=None):
     """Compiles a model with its optimizer and creates the optimizer's state."""
     optimizer = model.make_optimizer(model.hparams, max_steps)
+    optimizer.use_ema = model.hparams.ema > 0
+    optimizer.ema_momentum = model.hparams.ema
     # The optimizer scales the loss itself where necessary.
     model.compile(
         optimizer=optimizer, auto_scale_loss=False, jit_compile=model.xla

@@ -18,6 +18,10 @@ MODELS = {
     "shared_capsule": ("models.shared_capsule", "SharedCapsuleModel"),
     "deepcaps": ("models.deepcaps", "DeepCapsModel"),
     "efficient_capsule": ("models.efficient_capsule", "EfficientCapsuleModel"),
+    "homogeneous_capsule": (
+        "models.homogeneous_capsule",
+        "HomogeneousCapsuleModel",
+    ),
     "inverted_attention": ("models.inverted_attention", "AttentionModel"),
     "matrix_capsule": ("models.matrix_capsule", "MatrixCapsuleModel"),
     "vb_capsule": ("models.vb_capsule", "VBCapsuleModel"),

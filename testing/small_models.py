@@ -30,6 +30,12 @@ SIZES = {
         "primary_atoms": 2,
         "class_atoms": 4,
     },
+    "homogeneous_capsule": {
+        "branches": 2,
+        "convolutions": 4,
+        "first_channels": 3,
+        "more_channels": 1,
+    },
     "inverted_attention": _MATRIX_CAPSULES,
     # TensorFlow traces more iterations for many seconds.
     "matrix_capsule": {**_MATRIX_CAPSULES, "routing": 1},

@@ -20,6 +20,7 @@ import re
 import shutil
 import unicodedata
 
+import h5py
 import keras
 
 from common.errors import UserError, reading
@@ -125,6 +126,8 @@ class Checkpoint:
     def load(self, model, architecture):
         """Loads the weights and, into a compiled model, the optimizer's state.
 
+        Other models get the moving average of the weights, if there is one.
+
         Raises:
           UserError: if `architecture` is of another network.
         """
@@ -133,7 +136,18 @@ class Checkpoint:
             self._load_weights(model)
 
     def _load_weights(self, model):
-        model.load_weights(self.path / WEIGHTS_FILE)
+        path = self.path / WEIGHTS_FILE
+        model.load_weights(path)
+        if self.architecture.hparams.ema and not model.compiled:
+            # After the counters that a new optimizer has.
+            optimizer = model.make_optimizer(model.hparams, max_steps=1)
+            first = len(optimizer.variables)
+            with h5py.File(path) as file:
+                averages = file["optimizer/vars"]
+                for index, weight in enumerate(
+                    model.trainable_variables, first
+                ):
+                    weight.assign(averages[str(index)][()])
 
     def check_same_data(self, config, spec):
         """Refuses evaluation on images that may have been trained on.

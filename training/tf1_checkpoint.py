@@ -174,6 +174,8 @@ def convert(source, directory, network):
         network.height, network.width, network.depth, network.num_classes
     )
     architecture = Architecture.from_config(network, shape, network.num_targets)
+    if architecture.hparams.ema:
+        raise UserError("ema: a TF1 checkpoint has no average of the weights")
     tf1 = Tf1Checkpoint(source)
     model = architecture.build()
     compile_model(model, max_steps=1)

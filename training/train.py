@@ -107,11 +107,12 @@ class Trainer(keras.callbacks.Callback):
         self.step, self.clock = 0, Clock(config.batch_size)
         with strategy.scope():
             model = self._architecture.build(config.seed)
-            compile_model(model, config.max_steps)
+            if config.init_checkpoint and not self._latest:
+                self._initialize(model)
+            else:
+                compile_model(model, config.max_steps)
             if self._latest:
                 self._resume(model)
-            elif config.init_checkpoint:
-                self._initialize(model)
         self.set_model(model)
         self.start = self.step
         self._schedule = model.make_schedule(
@@ -180,11 +181,11 @@ class Trainer(keras.callbacks.Callback):
         dataset = latest.training.get("dataset") or config.dataset_name
         before = dataset, latest.architecture.num_targets
         now = config.dataset_name, self._architecture.num_targets
-        if before != now or not latest.has_optimizer_state:
+        if before != now or not self._has_state(latest):
             raise UserError(
                 f"{latest.path} is of another --dataset or --num_targets, or "
-                "has no optimizer state; choose another --summary_dir, and "
-                "--init_checkpoint to start from its weights"
+                "has no optimizer state, or only one has `ema`; choose another "
+                "--summary_dir, and --init_checkpoint to start from its weights"
             )
         latest.check_same_data(config, self.pipeline.spec)
         if latest.step > config.max_steps:
@@ -207,8 +208,14 @@ class Trainer(keras.callbacks.Callback):
             if before.get(name, value) != value:
                 print(f"Note: {name} was {before[name]} and is now {value}")
 
+    def _has_state(self, source):
+        """Whether a checkpoint has the optimizer's state, with `ema` or not."""
+        architectures = self._architecture, source.architecture
+        averages = [bool(a and a.hparams.ema) for a in architectures]
+        return source.has_optimizer_state and averages[0] == averages[1]
+
     def _initialize(self, model):
-        """Loads `init_checkpoint`, and takes its step.
+        """Compiles the model, loads `init_checkpoint`, and takes its step.
 
         Without optimizer state the training starts at step 0, as Adam corrects
         its moments for the number of steps.
@@ -216,10 +223,12 @@ class Trainer(keras.callbacks.Callback):
         config = self._config
         source = open_checkpoint(config.init_checkpoint, config.model)
         source.check_same_data(config, self.pipeline.spec)
-        source.load(model, self._architecture)
-        if config.init_weights_only:
-            compile_model(model, config.max_steps)  # a new optimizer
-        elif source.has_optimizer_state:
+        if config.init_weights_only or not self._has_state(source):
+            source.load(model, self._architecture)
+            compile_model(model, config.max_steps)
+        else:
+            compile_model(model, config.max_steps)
+            source.load(model, self._architecture)
             self.step = source.step
         model.optimizer.iterations.assign(self.step)
         if self.step >= config.max_steps:

@@ -6,9 +6,9 @@
     --settings="capsule-r1 --hparams_override=routing=1" \
     --settings="capsule-leaky --hparams_override=leaky=true"
 
---settings "MODEL FLAGS" gives flags of experiment.py to one model, --settings
-"all FLAGS" to all. MODEL-LABEL is the same model with flags of its own. The
-same command resumes a comparison. docs/comparison.md explains the results.
+--settings="MODEL FLAGS" gives flags of experiment.py to one model,
+--settings="all FLAGS" to all. MODEL-LABEL is the same model with other flags.
+Repeat the command to resume a comparison. docs/comparison.md explains results.
 """
 
 from absl.flags import DEFINE_multi_string

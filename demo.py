@@ -4,8 +4,8 @@
   python demo.py --checkpoint=/tmp/mnist/train/model.ckpt-1000
   python demo.py --checkpoint=... --data_dir=$DATA_DIR/mnist_data
 
-prints the address to open in a browser; Ctrl-C ends it. With --data_dir the
-page shows test images, too. --help lists the flags.
+Each command prints the address to open in a browser; Ctrl-C ends it. With
+--data_dir the page shows test images, too. --help lists the flags.
 """
 
 from absl import flags
@@ -37,7 +37,7 @@ if __name__ == "__main__":
         "Address to listen on. Any but 127.0.0.1 and ::1 lets other machines "
         "use the page; 0.0.0.0 is all addresses of this machine.",
     )
-    # An empty string, as of an unset variable, would mean all addresses.
+    # An empty string, from an unset variable, would mean all addresses.
     flags.register_validator("host", bool, "must not be empty")
     flags.DEFINE_integer(
         "port",

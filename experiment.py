@@ -10,8 +10,8 @@ from common import flags, load_backend
 from common.errors import UserError
 from config import Config
 
-# Modules that import TensorFlow are imported in functions, so that --help and
-# a wrong flag are answered at once.
+# Functions import the modules that need TensorFlow, so that --help and a wrong
+# flag are answered at once.
 
 
 def run(config):

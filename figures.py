@@ -20,7 +20,7 @@ transfer takes arguments NAME=CHECKPOINT instead of --checkpoint. With
     --output_dir=/tmp/transfer \
     shared_capsule=/tmp/shared{} pooling=/tmp/pooling{}
 
-NAME of a model of your own is its MODULE:CLASS, as for --model.
+For a model of your own NAME is MODULE:CLASS, as for --model.
 
 All models see the same test images and the same pairs. One image of a pair is
 below the other, or beside it with --pairs=beside.
@@ -38,7 +38,7 @@ from common.errors import UserError
 from common.files import make_folder, write_files
 from config import DATA_FLAGS, Config
 
-# Functions of visualization.capsule_figures, and how many examples they show.
+# Functions of visualization.capsule_figures: default number of examples.
 FIGURES = {
     "reconstructions": 6,
     "perturbations": 10,

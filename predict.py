@@ -29,12 +29,12 @@ from training.scores import PRESENT_LENGTH, predicted_classes
 
 
 def list_files(arguments):
-    """Files, those in folders included, but not the hidden ones."""
+    """The given files, and all files in given folders except hidden ones."""
     files = []
     for argument in arguments:
         pattern = os.path.join(glob.escape(argument), "**")
         paths = filter(os.path.isfile, glob.glob(pattern, recursive=True))
-        # Reading a missing file or an empty folder reports it.
+        # A missing file or an empty folder is reported when it is read.
         files += sorted(paths) or [argument]
     return files
 

@@ -1,12 +1,12 @@
-"""Reproduces published results: trains, tests and writes each result down.
+"""Reproduces published results: trains, tests, and stores each result.
 
   python reproduce.py --list
   python reproduce.py mnist-3 --seeds=0,1,2 --data_dir=DATA --work_dir=WORK
   python reproduce.py --table
 
 The arguments are names of experiments; `all` stands for every experiment whose
-data are in --data_dir, which has a folder for each data set, named as
---dataset names it (mnist, cifar10, norb, svhn, affnist). A run whose result
+data are in --data_dir. This folder has a sub-folder for each data set, with its
+name in --dataset (mnist, cifar10, norb, svhn, affnist). A run whose result
 exists is skipped; the same command resumes an interrupted run.
 """
 
@@ -16,7 +16,7 @@ from runs.reproduction import EXPERIMENTS, Settings, reproduce
 
 
 def main(names):
-    """Does what the arguments and flags say."""
+    """Lists, reproduces or tabulates experiments, as the flags say."""
     settings = flags.settings_of(Settings)
     if not (names or settings.list or settings.table):
         raise UserError("give names of experiments, --list or --table")

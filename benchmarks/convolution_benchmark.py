@@ -1,15 +1,15 @@
-"""Compares the direct convolution with Toom and Cook's by size.
+"""Compares direct and Toom-Cook convolutions of several sizes.
 
   python -m benchmarks.convolution_benchmark --kernel=3,9 --inference
   python -m benchmarks.convolution_benchmark --kernel=9,3,5 --tiles
 
-Varies one number at a time of a convolution that has the first numbers of all
-flags, by default the primary capsules'. "measured" is the time of the direct
-convolution divided by that of Toom and Cook's; "expected" is this ratio by the
-cost model of layers/convolution.py. --tiles measures all square tiles: for each
-size the row with the largest "expected", if above 1, should have the smallest
-"toom_cook ms". The overhead of a step, about 2 ms, hides the difference of
-small convolutions.
+The first numbers of all flags describe a convolution, by default that of the
+primary capsules; the other numbers replace them one at a time. "measured" is
+the time of the direct convolution divided by that of the Toom-Cook convolution;
+"expected" is this ratio by the cost model of layers/convolution.py. --tiles
+measures all square tiles: if the model is right, the row with the largest
+"expected" above 1 has the smallest "toom_cook ms". A step takes about 2 ms more
+than its convolution, which hides differences of small ones.
 """
 
 import functools
@@ -38,7 +38,7 @@ FLAGS = {
 
 
 class Case(typing.NamedTuple):
-    """A convolution, by a plan of Toom and Cook's algorithm or directly."""
+    """A convolution, by a plan of the Toom-Cook algorithm or directly."""
 
     size: int
     channels: int
@@ -50,7 +50,7 @@ class Case(typing.NamedTuple):
 
 
 class LayerAlone(keras.Model):
-    """A layer after a factor, which makes the images' gradient necessary."""
+    """A layer alone. The factor before it needs the gradient of its input."""
 
     def __init__(self, layer):
         super().__init__()

@@ -3,17 +3,17 @@
   python -m benchmarks.train_benchmark --inference --json=inference.json
   python -m benchmarks.train_benchmark --networks=capsule,shared_capsule,pooling
 
-Networks: "convolutions" are only the two convolutions of the capsule model,
-with a mean square as loss and plain gradient descent: the speed if all else
-took no time. The others are models, with decoder, losses, metrics and Adam.
---inference compares predictions instead.
+The network "convolutions" has only the two convolutions of the capsule model,
+a mean square as loss, and plain gradient descent: its speed is what the model
+would have if everything else took no time. The other networks are models, with
+decoder, losses, metrics and Adam. --inference compares predictions instead.
 
 Blocks of --steps steps of all networks and dtype policies alternate in one
-process. The column "of convolutions" is the speed relative to the network
-"convolutions" in the same round, the median over --rounds. Peak memory, of the
-process or of the GPU, is measured in a separate process for each row. On GPUs
+process. The column "of convolutions" is the median over --rounds of the speed
+divided by that of the network "convolutions" in the same round. Peak memory, of
+the process or GPU, is measured in a separate process for each row. On GPUs
 matrix_capsule and vb_capsule disable TF32 for the whole process: measure them
-by a command of their own.
+by a separate command.
 """
 
 import keras

@@ -19,7 +19,7 @@ from training.record import machine, peak_megabytes
 def run(measure, defaults, description, arguments=None):
     """Prints the rows of `measure(flags)` as a table; --json=FILE writes them.
 
-    Defaults are numbers, strings, False or tuples, which --flag=1,2 replaces.
+    The flags' defaults are numbers, strings, False or tuples (--flag=1,2).
     """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawTextHelpFormatter
@@ -60,7 +60,7 @@ def _call(function, arguments):
 
 
 def alternate(make_step, cases, flags):
-    """Dict from case to the seconds of a step, an array [flags.rounds].
+    """Measures steps: a dict from case to seconds per step [flags.rounds].
 
     `make_step(case, flags)` returns a function that computes one step. Blocks
     of `flags.steps` steps alternate, so that all cases meet the same load.
@@ -77,13 +77,13 @@ def alternate(make_step, cases, flags):
 
 
 def peak(make_step, case, flags):
-    """Megabytes that this process has needed after a few steps of a case."""
+    """Peak memory of this process in megabytes, after a few steps of a case."""
     timeit.timeit(make_step(case, flags), number=3)
     return peak_megabytes()
 
 
 def speed_ratio(seconds, case, other):
-    """Median speed of a case relative to another, if it ran, else None."""
+    """Median speed relative to another case; None if that did not run."""
     if other not in seconds:
         return None
     return np.median(seconds[other] / seconds[case])

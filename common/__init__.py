@@ -19,12 +19,12 @@ def load_backend():
     Raises:
       UserError: if the chosen backend is not installed.
     """
-    # TensorFlow reports processor features, missing GPUs and exports, some of
-    # it while it is imported, whatever the log level.
+    # TensorFlow reports processor features, missing GPUs and exports. Some
+    # lines come while it is imported, at any log level.
     logging.set_verbosity(logging.WARNING)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    # Without AVX-512 TensorFlow disables oneDNN, which halves the time of a
-    # training step there.
+    # Without AVX-512 TensorFlow disables oneDNN, although it halves the time of
+    # a training step there, too.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     with reading("the backend of Keras"), _hidden_stderr():
         keras = importlib.import_module("keras")
@@ -46,7 +46,7 @@ def _hidden_stderr():
 
 
 def commit():
-    """The commit of this program, with + if files differ; None if unknown."""
+    """The commit of this project, plus "+" if files differ; None if unknown."""
     command = "git --git-dir=.git describe --always --abbrev=40 --dirty=+"
     try:
         return subprocess.run(

@@ -87,8 +87,8 @@ def exit_on_user_error(command, debug=False):
 def handling_signals(handler):
     """Calls `handler(number, frame)` for SIGTERM, Ctrl-C and SIGHUP.
 
-    Under nohup, which ignores SIGHUP, it stays ignored. Only the main thread
-    can handle signals.
+    SIGHUP stays ignored if it is, as under nohup. Only the main thread can
+    handle signals.
     """
     is_main = threading.current_thread() is threading.main_thread()
     before = {

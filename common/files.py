@@ -41,7 +41,7 @@ def atomic_write(path, replace=False):
         writing(path),
         tempfile.TemporaryDirectory(dir=path.parent, **names) as hidden,
     ):
-        # Its own name inside, as its suffix tells libraries the format.
+        # The file keeps its suffix, which tells libraries the format.
         partial = pathlib.Path(hidden, path.name)
         yield partial
         for item in (*partial.rglob("*"), partial):
@@ -73,13 +73,13 @@ def refuse_existing(path):
 
 
 def remove_partial(folder, name="*"):
-    """Removes what killed processes left of the files of a name, or of all."""
+    """Removes temporary files that killed processes left, by default all."""
     for path in pathlib.Path(folder).glob(f".{name}.*.partial"):
         shutil.rmtree(path, ignore_errors=True)
 
 
 def make_folder(path):
-    """Creates a folder, if it does not exist, for writing; returns its path."""
+    """Creates a folder if needed, checks that it is writable; returns it."""
     folder = pathlib.Path(path)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -125,7 +125,7 @@ def sole_trainer(directory):
 
 
 def is_training(directory):
-    """Whether a process trains in a folder, which may not exist."""
+    """Whether a process trains in a folder; False if it does not exist."""
     path = pathlib.Path(directory, _LOCK_FILE)
     if not path.exists():
         return False

@@ -35,7 +35,7 @@ _HINTS = {
 
 @dataclasses.dataclass(frozen=True)
 class FlagSpec:
-    """Metadata of a field beside its name, type and default.
+    """Metadata of a field: all but its name, type and default.
 
     Attributes:
       help: string, what it is. "Default: ..." at the end describes a default
@@ -44,7 +44,7 @@ class FlagSpec:
       above: exclusive lower bound of a number.
       choices: tuple of the allowed values.
       pattern: regular expression of the allowed strings.
-      network: bool, whether checkpoints fit only networks with the same value.
+      network: bool, whether a network can load only checkpoints with its value.
     """
 
     help: str
@@ -67,7 +67,7 @@ class FlagSpec:
 
     @property
     def allowed(self):
-        """What is allowed, after "must be"; empty for any value."""
+        """The allowed values, as text after "must be"; empty if all are."""
         rules = {
             "at least": self.at_least,
             "greater than": self.above,
@@ -92,9 +92,9 @@ def field(default, help_text, **spec):
 def flag_specs(settings):
     """Dict from field name to (type, default, `FlagSpec`).
 
-    `settings` is a class or its instance. The type of an optional field is that
-    of its values other than None. A plain default, such as `size: int = 3`,
-    keeps the `FlagSpec` that the field has in a base class.
+    `settings` is a class or its instance. The type of `int | None` is int. A
+    subclass may change only the default, as in `size: int = 3`: the field keeps
+    the `FlagSpec` of its base class.
     """
     cls = settings if isinstance(settings, type) else type(settings)
     specs = {
@@ -152,7 +152,7 @@ def parse(settings_class, arguments):
     """The settings of a list of command-line arguments.
 
     Raises:
-      UserError: for an unknown flag, a bad value or a word that is no flag.
+      UserError: for an unknown flag, a bad value, or other arguments.
     """
     flag_values = flags.FlagValues()
     define(settings_class, flag_values=flag_values)
@@ -173,9 +173,9 @@ def _parse(flag_values, argv, takes_arguments=False):
 
 
 def arguments(settings, names=None):
-    """List of the flags that give these settings, without the defaults.
+    """List of the flags that give these settings; defaults are left out.
 
-    With `names` only those of the given names.
+    With `names`, only flags of these names.
     """
     return [
         f"--{name}={getattr(settings, name)}"

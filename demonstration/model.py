@@ -26,7 +26,7 @@ _COUPLINGS = "couplings"
 
 
 class Predictor(keras.Model):
-    """Capsules, their lengths and couplings as one compiled function."""
+    """Computes capsules, lengths and couplings by one compiled function."""
 
     def __init__(self, model):
         super().__init__()
@@ -43,12 +43,12 @@ class Predictor(keras.Model):
 
 
 class DemoModel:
-    """A trained capsule network, with test images if its data set is there.
+    """A trained capsule network, and its test images if they can be read.
 
     Without `dataset` and `data_dir` only the embedded digits have test images.
 
     Attributes:
-      description: dict that tells the page what the network is.
+      description: dict that describes the network to the page.
     """
 
     def __init__(self, config):
@@ -77,7 +77,7 @@ class DemoModel:
         self._prepare = preparation(
             dataclasses.asdict(settings), shape, data_set, model.num_targets
         )
-        # Pixels from the center to each of two objects, at most.
+        # Largest distance of each of two objects from the center, in pixels.
         self._max_offset = (
             PAIR_SHIFT if settings.pairs == "overlap" else max(self._size)
         )
@@ -107,8 +107,8 @@ class DemoModel:
     def predict_drawing(self, content):
         """Predicts a drawing, see `predict`; returns None if it is empty.
 
-        It is a PNG file, drawn on black: one object in white; of two the first
-        in magenta, the second in green.
+        `content` is a PNG file, drawn on black: a single object is white; of
+        two objects the first is magenta and the second green.
         """
         with reading("the drawing"):
             image = Image.open(io.BytesIO(content), formats=["PNG"])
@@ -139,11 +139,11 @@ class DemoModel:
         return self.predict(self._prepare(content, name, invert))
 
     def next_test_image(self, correct):
-        """Predicts the next test image with a correct or wrong prediction.
+        """Finds the next test image that is predicted correctly, or wrongly.
 
         Returns:
-          Dict: what `predict` returns, and `labels`, the true classes. If a
-          batch has no such image, only `searched`, how many it searched.
+          Dict: what `predict` returns, and `labels`, the true classes. If the
+          next batch has no such image, only `searched`, its size.
         """
         if self._trained.pipeline is None:
             raise UserError("for test images start demo.py with --data_dir")
@@ -156,7 +156,7 @@ class DemoModel:
         return {**self.predict(example.image), "labels": example.labels}
 
     def _search(self, correct):
-        """Yields the number of images searched and an `Example`, or None."""
+        """Yields the number of searched images, and an `Example` or None."""
         searched = 0
         num_examples = self._trained.pipeline.spec.num_examples
         while searched < num_examples:
@@ -173,14 +173,14 @@ class DemoModel:
         )
 
     def predict(self, image):
-        """What the page shows of an image.
+        """Predicts an image: the values that the page shows.
 
         Args:
           image: float32 [H, W, C], prepared as in training.
 
         Returns:
           Dict for JSON: `image`, a data URI; `lengths` and `capsules` by class;
-          `predicted`, as many classes as an image has objects, the longest
+          `predicted`, a class for each object in the image, the longest
           capsule first; `couplings` [iterations][h][w][class], summed over
           types, or None; `reconstruction`, see `reconstruct`.
         """
@@ -203,8 +203,8 @@ class DemoModel:
     def reconstruct(self, classes, capsules):
         """Data URI of the decoder's image; None without a decoder.
 
-        Two objects are in two colors. `classes` are one or two ints, `capsules`
-        their capsules, floats [len(classes)][atoms].
+        Two objects have two colors. `classes` are one or two ints; `capsules`,
+        floats [len(classes)][atoms], are their capsules.
         """
         if self._trained.model.decoder is None:
             return None

@@ -1,8 +1,8 @@
 """Serves the demo page to browsers on this machine.
 
 Nothing in a request is stored. Requests of other web pages in the same browser
-are refused: the header Origin has the address of the other page or, if its name
-resolves to this machine (DNS rebinding), the header Host has that name.
+are refused by their headers: Origin has the address of the other page. If the
+other page's name resolves to this machine (DNS rebinding), Host has this name.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ from starlette.staticfiles import StaticFiles
 from common.errors import UserError, reading
 
 _PAGE = pathlib.Path(__file__).parent / "page"
-# Of a request, such as an image file.
+# Largest size of a request, such as an image file.
 MAX_BODY_BYTES = 2**28
-# Seconds in which the body of a request must arrive.
+# Seconds within which the body of a request must arrive.
 BODY_TIMEOUT = 60
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -46,8 +46,8 @@ _HEADERS = {
 
 def make_app(model, host="127.0.0.1"):
     """The `Starlette` application of a `DemoModel` on a host."""
-    # One request at a time reads its body and computes, so that memory holds
-    # one upload only.
+    # Requests are read and computed one at a time, so that memory holds only
+    # one upload.
     lock = asyncio.Lock()
 
     def post(answer):
@@ -119,7 +119,7 @@ def _error(message, status):
 
 
 def _is_own(host, listening_on):
-    """Whether a Host header is an IP address, localhost or that in --host."""
+    """Whether a Host header is an IP address, localhost or `listening_on`."""
     try:
         name = urllib.parse.urlsplit(f"//{host}").hostname
         if name not in ("localhost", listening_on.lower()):
@@ -133,7 +133,7 @@ def serve(model, host, port):
     """Serves the page of a `DemoModel` until Ctrl-C.
 
     Raises:
-      UserError: if the host and port cannot be listened on.
+      UserError: if the server cannot listen on the host and port.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with reading(f"--host={host} --port={port}"):

@@ -2,11 +2,11 @@
 
 All models have the same convolutions and, at each of the 7x7 positions of an
 image of 28x28, 8 types of primary capsules of 16 atoms. One routed layer turns
-them into class capsules; there is no decoder and no weight decay. As lengths,
-scores and probabilities need different losses, each model has the kind of loss
-of its authors, and their squash, relu or normalization of primary capsules.
-Exceptions: shared weights have Sabour's weight of absent classes, EM routing
-has normalized primary capsules, and self-routing normalizes poses by type.
+them into class capsules; there is no decoder and no weight decay. Each model
+has its authors' kind of loss (lengths, scores and probabilities need different
+losses), and their squash, relu or normalization of primary capsules. There are
+three exceptions: shared weights have Sabour's weight of absent classes, EM
+routing normalizes primary capsules, and self-routing normalizes poses by type.
 """
 
 from functools import partial
@@ -67,11 +67,11 @@ class DynamicRouting(_VectorCapsules):
 
 
 class SharedWeights(_VectorCapsules):
-    """Su's routing (2018): all capsules share their transformation."""
+    """Su's routing (2018): all capsules share one transformation."""
 
     def add_classes(self, num_classes):
         self.activation = ops.relu
-        # Glorot-uniform for 392 kernels; that of one makes all lengths near 1.
+        # Glorot-uniform for 392 kernels; for one, all lengths would be near 1.
         uniform = initializers.VarianceScaling(1 / 392, "fan_avg", "uniform")
         self.classes = layers.Capsule(
             num_classes,

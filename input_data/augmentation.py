@@ -1,7 +1,7 @@
 """Random changes of training images, fixed by a seed.
 
-Efficient-CapsNet's augmentation (`augment`), the reference's `distort`, and
-the reference's distortions of photographs. Each image has its own draw.
+Efficient-CapsNet's augmentation (`augment`), the reference's `distort`, and its
+distortions of photographs. Each image has random numbers of its own.
 """
 
 import math
@@ -16,9 +16,9 @@ AUGMENT_ANGLE = math.radians(30)
 # Largest share of the width by which an image shrinks.
 MAX_SQUEEZE = 0.25
 ERASED = 4
-# Distance of the first pixel of the erased square from all borders.
+# Smallest distance of the erased square's first pixel from all borders.
 _MARGIN = 4
-# Amounts are normal numbers of this deviation, clipped at 1.
+# Amounts are normally distributed with this deviation, and clipped at 1.
 _DEVIATION = 0.33
 _LARGEST = 0.9999
 # Lobes of the Lanczos kernel on each side.
@@ -34,7 +34,7 @@ CONTRAST_RANGE = (0.2, 1.8)
 def random_changes(images, config, seed, step):
     """Changes uint8 images by the `flip`, `augment` and `distort` of `Config`.
 
-    The first mirrors each image with probability 1/2.
+    `flip` mirrors each image with probability 1/2.
     """
     if config.flip:
         images = random_flip(images, step_seed(seed, Stream.FLIP, step))
@@ -79,7 +79,7 @@ def rotate_half(images, seed):
 
 
 def move_within_margins(images, seed):
-    """Moves images by a share of the black margin of the drawn direction."""
+    """Moves each image by a random share of its black margin on one side."""
     amounts = _signed_amounts(images, seed)
     for axis in (1, 2):
         bright = tf.reduce_any(images > 0, axis=(3 - axis, 3))  # [B, H or W]
@@ -87,7 +87,7 @@ def move_within_margins(images, seed):
         amount = amounts[:, axis - 1]
         margin = tf.where(amount < 0, before, after)
         offset = tf.cast(amount * tf.cast(margin + 1, tf.float32), tf.int32)
-        # Only black pixels leave at one border and enter at the other.
+        # Rolling moves only black pixels from one border to the other.
         size = images.shape[axis]
         places = (tf.range(size) - offset[:, None]) % size
         images = tf.gather(images, places, axis=axis, batch_dims=1)
@@ -149,8 +149,8 @@ def erase_square(images, seed):
 def distort(images, seed, step):
     """Crops uint8 images at random to [B, H - 4, W - 4, C] and rotates them.
 
-    Unlike the reference, which draws one angle at its start, each image has
-    its own, of up to 15 degrees.
+    Each image has its own angle of up to 15 degrees. (The reference draws one
+    angle at its start.)
     """
     _, height, width, _ = images.shape
     crop_seed = step_seed(seed, Stream.CROP, step)
@@ -161,7 +161,7 @@ def distort(images, seed, step):
 
 
 def random_crop(images, size, seed):
-    """Cuts `size` (height, width) out of each image at a uniform place."""
+    """Cuts `size` (height, width) out of each image at a random place."""
     starts = []
     for axis in (0, 1):
         places = images.shape[1 + axis] - size[axis] + 1

@@ -24,10 +24,10 @@ STEP = "step"
 LOGITS = "logits"
 RECONS = "recons"
 SPARE_RECONS = "spare_recons"
-# An output of capsule models that has no counterpart in y.
+# Key of an output of capsule models that y does not have.
 CAPSULES = "capsules"
 
-# First target, second target.
+# Of the first target and of the second.
 LABEL_BY_TARGET = (RECONS_LABEL, SPARE_LABEL)
 RECONS_BY_TARGET = (RECONS, SPARE_RECONS)
 
@@ -52,12 +52,12 @@ class Spec:
       num_examples: int, examples of an evaluation.
       num_images: int, images (or stored pairs) that training draws from.
       class_names: tuple of strings, or None if the classes are numbers.
-      split_seed: int, the seed of the split, or None if it has none.
+      split_seed: int, the seed of the split, or None if the seed has no effect.
       split_fingerprints: dict with digests "divided_for_test" and
-        "divided_for_validation", as checkpoints record them. As long as they
-        stay the same, no image has moved between training and evaluation.
+        "divided_for_validation", which checkpoints record. While they are
+        equal, no image has moved between training and evaluation.
       pad: int, pixels added on each side before images were stored, or None.
-      note: string to print with the evaluation command, or None.
+      note: string, advice to print with the evaluation command, or None.
     """
 
     shape: ImageShape

@@ -10,7 +10,7 @@ from PIL import Image, ImageOps, PngImagePlugin, UnidentifiedImageError
 from common.errors import UserError, reading
 
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")
-# Editors store more metadata than Pillow's limits (1 and 64 MiB) allow.
+# Some editors store more metadata than Pillow allows (1 and 64 MiB).
 PngImagePlugin.MAX_TEXT_CHUNK = PngImagePlugin.MAX_TEXT_MEMORY = 2**28
 # ITU-R BT.601, as in tf.image.rgb_to_grayscale.
 _GRAY_WEIGHTS = np.array([[0.2989], [0.5870], [0.1140]], np.float32)
@@ -34,9 +34,9 @@ def open_file(path):
 
 
 def decode_image(content, name, color, invert=False):
-    """Decodes an image, of an animation its first frame.
+    """Decodes an image; of an animation, the first frame.
 
-    Transparent pixels become black, with or without `invert`.
+    Transparent pixels become black, even with `invert`.
 
     Args:
       content: bytes.

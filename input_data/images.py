@@ -60,8 +60,8 @@ def labeled_images(path, images, labels, num_classes, class_names=None):
 
     `images` are uint8 [N, H, W] or [N, H, W, C].
 
-    Raises UserError for other images, if there are none, another number of
-    labels, or labels out of [0, num_classes).
+    Raises UserError if there are no images, if images or labels have another
+    type or shape, or if a label is not in [0, num_classes).
     """
     images = np.asarray(images)
     if images.dtype != np.uint8 or images.ndim not in (3, 4):
@@ -109,9 +109,9 @@ class SingleObjects(Pipeline):
     """Images of one object with pixels in [0, 1].
 
     Images are padded. Training images are then shifted by row and column
-    offsets, each uniform in [-shift, shift]: for a shift of 2 the distribution
-    of the reference's 25 copies of each image. Last come mirroring (`flip`),
-    Efficient-CapsNet's augmentation (`augment`) and the reference's `distort`.
+    offsets, each uniform in [-shift, shift]: for a shift of 2 this is the
+    distribution of the reference's 25 copies of each image. Then `flip`,
+    `augment` and `distort` follow, see `augmentation`.
 
     `source` is `ImageTensors` or `RecordFiles`, `config` a `Config` with shift
     and pad, and `spec` other attributes of the `Spec`.
@@ -152,8 +152,8 @@ class StandardizedCrops(Pipeline):
 
     Training takes the crop from `distort`, evaluation the center. Each crop
     becomes (x - mean) / max(deviation, 1 / sqrt(number of values)), over all
-    its pixels and channels. As in the reference, that is also the decoder's
-    target, of which its sigmoid can reconstruct only the part in [0, 1].
+    its pixels and channels. As in the reference, the standardized crop is also
+    the decoder's target, although its sigmoid reaches only values in [0, 1].
 
     Args:
       data: `LabeledImages`.

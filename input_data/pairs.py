@@ -1,4 +1,4 @@
-"""Pipelines of two objects in each image: overlapping, or side by side."""
+"""Pipelines of images of two objects that overlap, or lie side by side."""
 
 import numpy as np
 import tensorflow as tf
@@ -23,9 +23,9 @@ class OverlappingPairs(Pipeline):
     """MultiMNIST made on the fly: two overlapping objects of two classes.
 
     Each image is padded and shifted; the two are merged by min(255, a + b)
-    (section 6 of the paper). In training the first image of a pair is the next
-    of a shuffled epoch, and the second is uniform among the images of other
-    classes. The pairs for evaluation are fixed by the seed.
+    (section 6 of the paper). In training the first images of the pairs are a
+    shuffled epoch; the second image is uniform among the images of other
+    classes. The pairs for evaluation depend on the seed alone.
 
     `data` are `LabeledImages`, `spec` more attributes of the `Spec`.
     """
@@ -102,12 +102,12 @@ def group_by_class(data):
 class SeparatePairs(Pipeline):
     """Two images of different classes, one below or beside the other.
 
-    A test of transfer for networks that were trained on single objects, by
-    J. Su (https://kexue.fm/archives/4819, 2018).
+    J. Su's test of networks that were trained on single objects
+    (https://kexue.fm/archives/4819, 2018).
 
-    Image n is paired with image order[n], where the order is random and
-    depends on the seed alone; pairs of one class are left out. The target of
-    each object is the pair with the other half black. `singles` is the
+    Image n is paired with image order[n]. The order is random and depends on
+    the seed alone; pairs of one class are left out. The target of each object
+    is the pair's image with the other object's half black. `singles` is the
     `Pipeline` of images of one object.
     """
 

@@ -9,7 +9,7 @@ from input_data import features as keys
 
 
 class Stream(enum.IntEnum):
-    """Uses of random numbers; each has a stream of its own."""
+    """Purposes of random numbers; each has its own stream."""
 
     ORDER = 0
     SHIFT = 1
@@ -41,7 +41,7 @@ def shuffled_indices(step, batch_size, num_examples, seed):
     positions = step * batch_size + tf.range(batch_size, dtype=tf.int64)
     epochs = positions // num_examples
     places = positions % num_examples
-    # `index_shuffle` takes one seed for all its indices: one call per epoch.
+    # One call per epoch: `index_shuffle` has one seed for all its indices.
     indices = places
     for number in range((batch_size - 2) // num_examples + 2):
         epoch = epochs[0] + number
@@ -86,7 +86,7 @@ class Pipeline:
 
     A subclass defines `_training_batch` and `_evaluation_batch`, which return
     a batch (x, y) of the images at `indices`, int64 [B]; with two targets
-    they are the first of each pair.
+    `indices` are those of the first image of each pair.
 
     Args:
       source: the stored images, such as `ImageTensors`. Its `error` is the
@@ -143,7 +143,7 @@ class Pipeline:
 
     @contextlib.contextmanager
     def user_errors(self):
-        """Raises the source's `UserError`, which tf.data makes an OpError."""
+        """Raises the source's `UserError` in place of tf.data's OpError."""
         try:
             yield
         except tf.errors.OpError:

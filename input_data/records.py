@@ -3,7 +3,7 @@
 A TFRecord file is a sequence of frames, each the length of a record (uint64),
 the masked CRC-32C of those 8 bytes, the record, and its masked CRC-32C, all
 little-endian (tensorflow.org/tutorials/load_data/tfrecord). Here all records
-of a file have one length, so that any of them can be read without the others.
+of a file have equal length, so that each can be read without the others.
 A record is a `tf.train.Example` with height, width, depth, labels and images.
 """
 
@@ -71,8 +71,8 @@ class RecordFiles:
       error: the `UserError` that ended reading, or None.
 
     Raises:
-      UserError: if a file cannot be read, is empty, cut off or damaged, or
-        its records have other features or image sizes than the first one.
+      UserError: if a file cannot be read, is empty, truncated or damaged, or if
+        its records differ from the first in their features or image sizes.
     """
 
     class_names = None
@@ -166,7 +166,7 @@ class RecordFiles:
         return labels.astype(np.int32), images
 
     def _locate(self, index):
-        """The file of record `index`, and its number there."""
+        """The file of record `index`, and the record's number in it."""
         place = np.searchsorted(self._ends, index, side="right") - 1
         return self._paths[place], int(index - self._ends[place])
 

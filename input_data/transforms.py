@@ -43,7 +43,7 @@ def crop_at(images, starts, size):
 
 
 def central_crop(images, size, offset=(0, 0)):
-    """Cuts `size` out of the center, or `offset` pixels down and right."""
+    """Cuts `size` out at `offset` (pixels down and right) from the center."""
     _, height, width, _ = images.shape
     top = (height - size[0]) // 2 + offset[0]
     left = (width - size[1]) // 2 + offset[1]
@@ -123,11 +123,11 @@ def resize(image, size, method="stretch"):
 def prepare_image(image, shape, data_set, method=None, pad=0, cropped=False):
     """Prepares an image of any size as the network's evaluation would.
 
-    Unless training images were resized, the image keeps its proportions: it is
-    resized to the largest size that fits and padded with black. An image that
-    already has the network's size is not resized. For networks trained on crops
-    of photographs the image replaces the photograph, whose center is cropped
-    and standardized.
+    If training images were resized (`method`), the image is resized in the same
+    way. Otherwise it is resized to the largest size that fits and padded with
+    black. For networks trained on crops of photographs, the image is resized to
+    the photographs' size; its center is then cropped and standardized. Without
+    `method`, an image of the network's size stays as it is.
 
     Args:
       image: uint8 array [H, W, 1 or 3]. One channel is repeated for networks
@@ -162,9 +162,9 @@ def center(ink, size, offset=(0, 0), digit_size=DIGIT_SIZE):
 
     MNIST (http://yann.lecun.com/exdb/mnist) scales each digit to fit into
     20x20 pixels, keeping its proportions, and moves its center of mass to the
-    center of the image; here to `offset` (rows, columns) from it, as far as
-    the digit stays inside. With a smaller `digit_size` it is reduced to that
-    and enlarged again, as the embedded digits were.
+    center of the image. Here it moves to `offset` (rows, columns) from the
+    center, but not across the border. With a smaller `digit_size` the digit is
+    reduced to it and enlarged again, as the embedded digits were.
 
     Takes uint8 [H, W], 0 where nothing is drawn, and returns uint8 [*size, 1].
     """

@@ -1,1 +1,1 @@
-"""Comparisons and published results: runs of experiment.py and their tables."""
+"""Comparisons and reproductions: runs of experiment.py and their tables."""

@@ -13,7 +13,7 @@ from models.registry import MODELS, is_external
 from runs import runner
 
 # With --minutes the speed is measured over at least so many steps and seconds,
-# and at least a tenth of the time, as shorter measurements are less exact.
+# and at least a tenth of the minutes: shorter measurements are less exact.
 _MEASURED_STEPS, _MEASURED_SECONDS = 30, 15
 
 
@@ -42,7 +42,7 @@ class Settings:
 
 
 def compare(settings, config, lines=()):
-    """Runs what is missing, prints the table and draws pictures.
+    """Runs missing trainings, prints the tables and draws the pictures.
 
     Args:
       settings: `Settings`.
@@ -56,7 +56,7 @@ def compare(settings, config, lines=()):
     trainings = _trainings(settings.models, config, lines)
     path = make_folder(settings.output_dir) / "comparison.json"
     content = _read(path, settings, trainings)
-    # Seed by seed, so that an early look compares all models.
+    # Seed by seed, so that all models soon have a first result.
     for seed in range(config.seed, config.seed + settings.seeds):
         for name, training in trainings.items():
             new = {"flags": _text(training), "steps": settings.steps}

@@ -37,7 +37,7 @@ def _hparams_tables():
 
 
 def _table(title, prefix, settings_class, shared=(), more_rows=()):
-    """A table of those fields of a class that are not in `shared`."""
+    """A table of the fields of a class that are not in `shared`."""
     rows = []
     for name, specs in sorted(flag_specs(settings_class).items()):
         if (name, specs) in shared:

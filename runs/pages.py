@@ -24,7 +24,7 @@ _COLUMNS = (*_SHORT_COLUMNS, "seeds", "steps", "minutes", "machine")
 
 
 def markdown(head, rows, padded=False):
-    """A table in Markdown of strings, numbers and None.
+    """A table of strings, numbers and None, in Markdown.
 
     Missing cells at the end of a row are empty. If `padded`, all cells of a
     column have the same width.
@@ -51,7 +51,7 @@ def _text(value):
 
 
 def replace_between(text, name, content):
-    """Replaces what stands between the marks of a name in a document."""
+    """Replaces the text between the begin and end marks of a name."""
     return re.sub(
         rf"(<!-- {name}: begin -->).*(<!-- {name}: end -->)",
         lambda marks: f"{marks[1]}\n\n{content}\n\n{marks[2]}",
@@ -117,10 +117,10 @@ def _comparison_row(name, model):
 
 
 def paired_table(models):
-    """McNemar's exact test of each pair of models, as `comparison_table`.
+    """A table of McNemar's exact test of each pair of models.
 
-    It compares their runs of the first seed that both have, as other seeds may
-    have other test images.
+    It compares the runs of the first seed that both models have: other seeds
+    may have other test images.
     """
     rows = []
     for one, other in itertools.combinations(models, 2):
@@ -180,7 +180,7 @@ def comparison_pictures(models, title, kind):
 
 
 def write_results(output_dir):
-    """Writes the tables of the documents and the picture."""
+    """Writes the tables into the documents, and the picture."""
     for document, text in result_tables(output_dir).items():
         text = replace_between(document.read_text("utf-8"), "results", text)
         write_file(document, text)

@@ -1,4 +1,4 @@
-"""Published results, the trainings that reproduce them, and their results."""
+"""Experiments that reproduce published results, and their trainings."""
 
 import csv
 import dataclasses
@@ -13,10 +13,10 @@ from common.flags import field, flag_specs, require_known
 from config import Config
 from runs import runner
 
-# Training images between two tests: an epoch of MNIST.
+# Training images between two tested checkpoints: an epoch of MNIST.
 EPOCH = 60_000
 _MOST_TESTS = 40
-# Flags of evaluations on other images than those of the training.
+# Flags of evaluations on images that differ from the training images.
 OTHER_TESTS = {
     "pairs below each other": "--num_targets=2 --pairs=below",
     "affNIST": "--dataset=affnist --eval_size=10000",
@@ -86,9 +86,9 @@ class Settings:
 
 
 def reproduce(names, settings):
-    """Does the runs of experiments that have no result yet.
+    """Runs experiments that have no result yet.
 
-    The name all stands for every experiment with data.
+    The name "all" stands for every experiment whose data exist.
     """
     for name in names:
         require_known("experiment", name, ["all", *EXPERIMENTS])
@@ -173,7 +173,7 @@ def training_config(experiment, seed, settings):
 
 
 def _scaled(model, overrides, factor):
-    """The overrides, and hyper-parameters that count steps, times a factor."""
+    """The overrides, in which hyper-parameters that count steps are scaled."""
     if factor == 1:
         return overrides
     from models.hparams import parse_overrides

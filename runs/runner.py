@@ -23,10 +23,9 @@ _TERMINATE = getattr(signal, "CTRL_BREAK_EVENT", signal.SIGTERM)
 def run(config, temporary=False):
     """Runs experiment.py with the settings of a `Config`.
 
-    Ctrl-C or SIGTERM here sends the process one SIGTERM, and it saves before
-    it ends. On Linux it also gets SIGTERM if this process is killed. If
-    `temporary`, it prints only progress and errors, and a signal kills it
-    without saving.
+    Ctrl-C or SIGTERM here sends one SIGTERM to the command, which then saves
+    and ends; on Linux so does killing this process. If `temporary`, the command
+    prints only progress and errors, and a signal kills it without saving.
 
     Returns:
       List of the documents that --format=json prints.
@@ -73,8 +72,8 @@ def train_and_evaluate(config):
     """Trains, or resumes a training, and evaluates its checkpoints.
 
     Returns:
-      dict for JSON; `wrong` is that of the last checkpoint, `points` are those
-      of all.
+      dict for JSON: `wrong` counts the errors of the last checkpoint, `points`
+      those of each checkpoint.
     """
     run(config)
     training = read_json(pathlib.Path(config.summary_dir, "run.json"))
@@ -97,7 +96,7 @@ def train_and_evaluate(config):
         "points": [
             {name: document[name] for name in ("step", "wrong", "seconds")}
             for document in documents
-            # Checkpoints at other steps come from interruptions.
+            # Interruptions leave checkpoints at other steps.
             if document["step"] % config.save_step == 0 or document is last
         ],
     }

@@ -1,7 +1,7 @@
 """Figures of a trained capsule network.
 
-Each takes a `TrainedModel` and a number of examples and returns a dict from
-file name to content. It raises UserError if the network lacks what it shows.
+Each function takes a `TrainedModel` and a number of examples and returns a dict
+from file name to content. Raises UserError if the network lacks a needed layer.
 """
 
 import io
@@ -29,7 +29,7 @@ OFFSETS = np.arange(-5, 6) * 0.05
 def reconstructions(trained, num_examples):
     """Inputs and reconstructions, as in the paper's figure 3.
 
-    Right predictions on the left and as many wrong ones on the right.
+    It shows right predictions on the left, as many wrong ones on the right.
     """
     title, classes = "Reconstructions", "true, predicted"
     picture = _draw_columns(
@@ -39,10 +39,10 @@ def reconstructions(trained, num_examples):
 
 
 def reconstruction_column(trained, example):
-    """Lists of classes to print above a column, and images by row label.
+    """The lists of classes above a column, and a dict from row label to image.
 
-    Reconstructions come from the capsules of the labels and, for wrong
-    predictions, also from those of the predicted classes.
+    Reconstructions come from the capsules of the labels and, if the prediction
+    is wrong, also from the capsules of the predicted classes.
     """
     rows = {"input": example.image}
     numbers = [""] if len(example.labels) == 1 else [" 1", " 2"]
@@ -76,9 +76,9 @@ def multimnist(trained, num_examples):
 
 
 def multimnist_column(trained, example):
-    """As `reconstruction_column`, of pairs in two colors."""
+    """Like `reconstruction_column`, for pairs, in two colors."""
     labels, predictions = example.labels, example.predictions
-    # The class with the longest capsule that is no label and not predicted.
+    # The longest capsule of the classes that are neither label nor predicted.
     absent = next(c for c in example.ranking if c not in labels + predictions)
     classes = [*labels, *predictions, absent]
     images = trained.reconstruct(example.capsules[classes], classes)
@@ -152,8 +152,8 @@ def _draw_perturbed(trained, example, label):
 def routing(trained, num_examples):
     """Couplings by position, and their mean entropy by iteration.
 
-    Couplings of a few examples to the predicted classes and to the class with
-    the longest capsule of the others; the entropy is that of a batch.
+    The couplings of a few examples are those to the predicted classes and to
+    the class with the next longest capsule. The entropy is that of a batch.
     """
     examples = list(itertools.islice(trained.examples(), EVAL_BATCH_SIZE))
     images = np.stack([example.image for example in examples])
@@ -180,11 +180,11 @@ def routing(trained, num_examples):
 def mean_entropy(couplings):
     """Mean entropy of the couplings of an input capsule, by iteration.
 
-    It is log(classes) where a capsule is shared equally among the classes,
-    and 0 where all of it goes to one.
+    It is log(classes) if a capsule is shared equally among the classes, and 0
+    if one class gets all of it.
 
     Takes [iterations, ..., classes] and returns float64 [iterations], in nats.
-    If couplings sum to less than 1 (leaky routing), the rest is another class.
+    If couplings sum to less than 1 (leaky routing), the rest counts as a class.
     """
     shares = couplings.astype("float64")
     leak = np.maximum(1 - shares.sum(axis=-1), 0)
@@ -256,8 +256,8 @@ def _draw_entropy(title, entropy, equal):
 def embedding(trained, num_examples):
     """Class capsules for the projector of TensorBoard.
 
-    A vector holds all class capsules of an example: capsules of different
-    classes do not lie in one space.
+    A vector holds all class capsules of an example, because capsules of
+    different classes have no common space.
     """
     examples = list(itertools.islice(trained.examples(), num_examples))
     images = np.stack([to_rgb(example.image) for example in examples])

@@ -1,4 +1,4 @@
-"""What all figures share: style, colors, grids of images and PNG files."""
+"""Style, colors, grids of images and PNG files for all figures."""
 
 import io
 
@@ -26,8 +26,8 @@ _LONGEST_NAME = 14
 def to_rgb(image):
     """Converts an image [H, W, C] to RGB [H, W or W * C, 3] in [0, 1].
 
-    One channel becomes gray, three are colors, any other number is shown side
-    by side. Standardized images are scaled to [0, 1].
+    One channel becomes gray and three become colors; other numbers of channels
+    are shown side by side. Standardized images are scaled to [0, 1].
     """
     lowest, highest = image.min(), image.max()
     if lowest < 0 or highest > 1:

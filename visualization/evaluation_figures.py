@@ -1,4 +1,4 @@
-"""What evaluations draw: errors of a network and the learning curve."""
+"""Figures of an evaluation: a network's errors and learning curve."""
 
 import itertools
 

@@ -21,7 +21,7 @@ class Example:
 
     Attributes:
       image: float32 [H, W, C].
-      targets: list of T float32 [H, W, C], each of its T objects alone.
+      targets: list of T float32 [H, W, C], each object alone.
       labels: list of T ints, their classes.
       capsules: float32 [O, A], the class capsules.
       lengths: float32 [O], their lengths.
@@ -97,19 +97,19 @@ class TrainedModel:
                 )
 
     def first(self, count, is_right):
-        """The first `count` examples whose prediction is right, or wrong."""
+        """The first `count` examples with a right (or wrong) prediction."""
         found = (e for e in self.examples() if e.is_right == is_right)
         return list(itertools.islice(found, count))
 
     def reconstruct(self, capsules, labels):
-        """Images [N, H, W, C] of capsules [N, A] of the classes [N].
+        """Decodes capsules [N, A] of the classes [N] to images [N, H, W, C].
 
         Raises:
           UserError: if the network has no decoder.
         """
         if self.model.decoder is None:
             raise UserError(f"{self.name} has no decoder")
-        # The decoder masks all capsules of a row but that of its class.
+        # The decoder masks the capsules of all other classes.
         rows = np.repeat(capsules[:, None], len(self.class_names), axis=1)
         images = self.model.decoder(
             rows.astype("float32"), np.asarray(labels, "int32")
@@ -120,8 +120,8 @@ class TrainedModel:
 def covered_part(model, size):
     """The part of an image that a map of couplings covers.
 
-    Each value covers as many pixels as there are from one position to the
-    next, around the center of its capsules' receptive field. `size` is the
+    Each value covers a square around the center of its capsules' receptive
+    field, as wide as the distance between two positions. `size` is the
     (height, width) of the image.
 
     Returns:

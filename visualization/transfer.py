@@ -1,4 +1,4 @@
-"""Models that were trained on one object, tested on two."""
+"""Figures of models that are trained on one object and tested on two."""
 
 import dataclasses
 import json
@@ -10,7 +10,7 @@ from scipy import stats
 from visualization.drawing import image_grid, png
 from visualization.evaluation_figures import images_at, verdict
 
-# Label of each bar: its images, and a count of `training.scores.Score`.
+# Dict from label of a bar to its images and a count of `training.scores.Score`.
 MEASURES = {
     "one object": ("single", "correct"),
     "both of two": ("pairs", "correct"),
@@ -21,10 +21,10 @@ MEASURES = {
 def make(runs, first, pairs, seed, num_examples):
     """Draws accuracies, and the predictions for the first pairs.
 
-    `runs` and `first` are dicts by the name of a model: `runs` has lists of
-    dicts with the `counts` of "single" images and "pairs", `first` the
-    `training.scores.Predictions` of pairs by the first run. `pairs` and `seed`
-    are the flags; `num_examples` is the number of pairs to draw.
+    `runs` and `first` are dicts from the name of a model: in `runs` to a list
+    of dicts, with the `counts` of "single" images and "pairs" of each run; in
+    `first` to the `training.scores.Predictions` of pairs by the first run.
+    `pairs` and `seed` are the flags; `num_examples` pairs are drawn.
 
     Returns a dict from file name to content.
     """
@@ -64,9 +64,9 @@ def counts(predictions):
 def confidence_interval(right, total):
     """Ends of the 95% confidence interval of an accuracy.
 
-    `right` are the correct predictions of each run of `total`. Wilson's for
-    one run; Student's for the mean of several, as runs vary by more than the
-    choice of the images explains.
+    `right` has the number of correct predictions, of `total`, for each run. The
+    interval is Wilson's for one run and Student's for the mean of several runs,
+    which vary by more than the choice of the images explains.
     """
     if len(right) == 1:
         return stats.binomtest(*right, total).proportion_ci(method="wilson")

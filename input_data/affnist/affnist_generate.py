@@ -4,8 +4,8 @@ r"""Makes affNIST files from MNIST: random affine transformations on 40x40.
       --data_dir=MNIST_FOLDER --output_dir=OUT --copies=32 --seed=0
 
 writes OUT/test.mat with 32 transformed copies of each test image, as many as
-the official file has, for --dataset=affnist --data_dir=OUT. --split=train,
-valid_train or valid_test transform training images. Without --data_dir MNIST
+in the official file, for --dataset=affnist --data_dir=OUT. The splits train,
+valid_train and valid_test transform training images. Without --data_dir MNIST
 comes from TensorFlow Datasets; --dataset=digits needs no files.
 """
 

@@ -19,7 +19,7 @@ from input_data.registry import Split
 NUM_CLASSES = 10
 IMAGE_SIZE = 40
 _STRUCT = "affNISTdata"
-# The official names, each a file .mat or a folder _batches of such files.
+# The official names of a .mat file, or of a folder NAME_batches of such files.
 _NAMES = {
     Split.TRAIN: "training_and_validation",
     Split.TEST: "test",
@@ -69,6 +69,6 @@ def write_file(path, data):
     }
     with atomic_write(path) as partial:
         scipy.io.savemat(partial, {_STRUCT: fields})
-        # SciPy's header has the time, which would make every file different.
+        # Replaces the time in SciPy's header: equal data give equal files.
         with open(partial, "r+b") as file:
             file.write(_HEADER)

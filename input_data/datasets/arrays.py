@@ -16,7 +16,7 @@ def load(split, config):
     data = read_arrays(config.data_dir, split is not Split.TEST)
     is_part = split is Split.TEST and len(data) > config.eval_size
     if split.is_held_out or is_part:
-        # Arrays are often sorted by class: a part of them has all classes.
+        # Arrays are often sorted by class; shuffled, any part has all classes.
         data = data[np.random.default_rng(0).permutation(len(data))]
     fingerprints = {}
     if split.is_held_out:
@@ -32,9 +32,9 @@ def read_arrays(data_dir, training):
 
     `data_dir` has x_train.npy and x_test.npy, uint8 [N, H, W] or [N, H, W, C],
     and y_train.npy and y_test.npy, integers [N] or [N, 1] from 0; each may be
-    gzipped, .npy.gz. To evaluate, those of the test are enough.
-    class_names.txt, if it exists, has the name of each class on a line; else
-    the largest label tells the number of classes.
+    gzipped, .npy.gz. An evaluation needs only the test files. class_names.txt,
+    if it exists, has the name of each class on a line. Without it the largest
+    label determines the number of classes.
 
     Returns:
       `LabeledImages`.

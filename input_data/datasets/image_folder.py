@@ -14,7 +14,7 @@ from input_data.files import decode_image
 from input_data.images import labeled_images, make_pipeline
 from input_data.transforms import resize
 
-# An image is held out for testing or validation with probability 1 / this.
+# Of so many images one is held out on average, for testing or validation.
 HELD_OUT_SHARE = 5
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".gif", ".webp")
 _PARTS = {"valid": "val", "validation": "val"}
@@ -24,11 +24,11 @@ def load(split, config):
     """The pipeline of one split.
 
     The sub-folders of `data_dir` are the classes, in the order of their names.
-    If they are two or three named train, val (valid, validation) and test, in
-    any case, those hold the classes. Without test, val is used for testing;
-    without val, `divide` holds out training images for validation. Without
-    these folders it also holds out images for testing. Hidden files, __MACOSX
-    and files without an image's suffix are ignored.
+    If they are train, val (or valid, validation) and test, in upper or lower
+    case, or two of these, then their sub-folders are the classes. Without test,
+    val is used for testing. `divide` holds out the images for validation if
+    there is no val, and those for testing if there is neither. Hidden files,
+    __MACOSX and files without an image's suffix are ignored.
     """
     root, seed, fingerprints = pathlib.Path(config.data_dir), config.seed, {}
     folders = _folders(root)
@@ -62,7 +62,7 @@ def load(split, config):
         folder = parts[part] if parts and not split.is_training else root
         least = "images" if parts else "two images or more"
         raise UserError(f"{folder} needs a folder for each class, with {least}")
-    # The first part of the files, with a small eval_size, has all classes.
+    # Shuffled, so that the first files (a small eval_size) have all classes.
     np.random.default_rng(0).shuffle(files)
     images = _read(root, files, config)
     labels = [label for _, label in files]
@@ -80,14 +80,14 @@ def load(split, config):
 def divide(files, seed, purpose):
     """Holds out each file with probability 1/5, at least one of two or more.
 
-    The hash of its name decides for each file, whatever other files there are.
-    Names that differ only in their Unicode normal form have one hash.
-    A part that would have no file of a class gets the one whose hash is nearest
-    to the bound. The digest is a hash of the names of the files that moved: if
-    it is equal, every file is in the same part as before.
+    Whether a file is held out depends on the hash of its name, not on other
+    files. Names that differ only in their Unicode normal form have one hash.
+    A part that would have no file of a class gets the file whose hash is
+    nearest to the bound, as an exception. The digest is a hash of the names of
+    these exceptions: while it is equal, no file changes parts.
 
-    Takes a list of (path, class); returns lists of those that stay and of
-    those held out, and the digest. `purpose` is part of the hashed text.
+    `files` is a list of (path, class); `purpose` is part of the hashed text.
+    Returns a list of the files that stay, a list of those held out, the digest.
     """
     bound = 2**64 // HELD_OUT_SHARE
 
@@ -148,7 +148,7 @@ def _folders(root):
 
 
 def _files(root, classes):
-    """All (path, class) in the sub-folders, sorted."""
+    """List of (path, class) of all images in the sub-folders, sorted."""
     files = []
     for folder in _folders(root):
         with reading(folder):

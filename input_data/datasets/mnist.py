@@ -3,7 +3,7 @@
 The idx format: http://yann.lecun.com/exdb/mnist/ (two zero bytes, the type of
 the values, the number of axes, each axis as a big-endian uint32, the values).
 
-Record files of one digit: `data_dir` is a folder, and its file for the split is
+Record files of single digits: `data_dir` is a folder. The file of each split is
 
   TRAIN        train_{shift}shifted_mnist.tfrecords
   TEST         test_0shifted_mnist.tfrecords
@@ -12,13 +12,13 @@ Record files of one digit: `data_dir` is a folder, and its file for the split is
   VALID_TEST   test_0shifted_mnist_valid.tfrecords,
                else valid_test_0shifted_mnist.tfrecords
 
-For validation the reference's reader opens the first name, and its
-mnist_shift writes the second. Images are shifted and padded in the file.
+In validation, the reference's reader opens the first name; its mnist_shift
+writes the second. The images in the files are shifted and padded.
 
 Two digits: `data_dir` is PREFIX.tfrecords@10 for the files
 PREFIX.tfrecords-00000-of-00010 and so on, for training and evaluation alike.
-Validation needs the files of multivalid_train and multivalid_test, as two pairs
-may share an image.
+Validation needs separate files, multivalid_train and multivalid_test: pairs of
+one file may share images, so that no part of them can be held out.
 """
 
 import dataclasses
@@ -53,7 +53,7 @@ _SIZE = 28
 
 
 def load(split, config):
-    """The pipeline of one split: of record files, else of idx files or TFDS."""
+    """The pipeline of one split, from record files, idx files or TFDS."""
     shards = re.fullmatch("(.+)@([1-9][0-9]*)", str(config.data_dir))
     if shards:
         return _load_pairs(split, config, shards[1], int(shards[2]))
@@ -72,7 +72,7 @@ def load(split, config):
 
 
 def read_split(split, data_dir, tfds_name="mnist"):
-    """The `LabeledImages` of one split, from idx files or else TFDS."""
+    """The `LabeledImages` of one split, from idx files or TFDS."""
     training = split is not Split.TEST
     if data_dir is None:
         return select(split, tfds_images.read(tfds_name, training))
@@ -99,7 +99,7 @@ def _read_idx(path, num_axes):
 
 
 def single_names(split, shift):
-    """File names of single digits; the first is the one that we write."""
+    """Possible file names of single digits; generators write the first."""
     base = "train" if split.is_training else "test"
     return (
         f"{base}_{shift}shifted_mnist{'_valid' * split.is_held_out}.tfrecords",
@@ -142,7 +142,7 @@ def _load_pairs(split, config, prefix, count):
 
 
 class _PairRecords(Pipeline):
-    """Records of two digits and of both merged."""
+    """Records of two digits and their merged image."""
 
     def _training_batch(self, indices, step, seed):
         return self._evaluation_batch(indices)

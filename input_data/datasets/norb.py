@@ -66,7 +66,7 @@ def read_records(path):
     for start in range(0, len(records), _BATCH_SIZE):
         stop = min(start + _BATCH_SIZE, len(records))
         batch_labels, batch = records.read(np.arange(start, stop))
-        # Depth comes last in the shape but first in the pixels.
+        # The shape names the depth last; the pixels have it first.
         images.append(shrink(batch.reshape(-1, depth, height, width)))
         labels.append(batch_labels[0])
     return np.concatenate(images), np.concatenate(labels)
@@ -75,7 +75,7 @@ def read_records(path):
 def shrink(images):
     """Resizes uint8 [N, 2, 96, 96] to [N, 48, 48, 2] as TensorFlow 1 does.
 
-    Its bilinear resize takes samples at output position times scale, without
-    half-pixel centers: here every second pixel.
+    TensorFlow 1 samples at the output position times the scale, without
+    half-pixel centers: with a scale of 2 it takes every second pixel.
     """
     return np.ascontiguousarray(images[:, :, ::2, ::2].transpose(0, 2, 3, 1))

@@ -21,8 +21,8 @@ _BATCH_SIZE = 256
 def load(split, config):
     """The pipeline of one split of the set `config.dataset`, tfds:NAME.
 
-    Evaluation uses the split test, or else validation, or else the last fifth
-    of train, at most 10,000 images.
+    Evaluation uses the split test. A set without test uses validation; a set
+    without both uses the last fifth of train, at most 10,000 images.
     """
     builder = _open(config.dataset.removeprefix(TFDS_PREFIX), config.data_dir)
     splits = builder.info.splits
@@ -30,7 +30,7 @@ def load(split, config):
     is_test = split is Split.TEST
     name = test_name if is_test and test_name else "train"
     data = _read(builder, name, config.image_size, config.resize)
-    # Another version of the set may have other last images.
+    # Another version of the set may end with other images.
     fingerprints, digest = {}, f"{builder.info.full_name}:{len(data)}"
     if test_name is None:
         fingerprints["divided_for_test"] = digest
@@ -43,7 +43,7 @@ def load(split, config):
 
 
 def read(name, training):
-    """The `LabeledImages` of train or test of a set, all of one size."""
+    """The training or test images of a set whose images have one size."""
     return _read(_open(name), "train" if training else "test")
 
 
@@ -82,7 +82,7 @@ def _open(name, data_dir=None):
         if builder.is_prepared():
             return builder
     with reading(f"TFDS cannot download {name} (add --data_dir?)"):
-        # Without a network TFDS tries for minutes. Any answer shows one.
+        # Without a network TFDS tries for minutes. Any answer proves a network.
         with contextlib.suppress(urllib.error.HTTPError):
             urllib.request.urlopen(_PROBE_URL, timeout=_PROBE_SECONDS).close()
         builder.download_and_prepare()

@@ -1,8 +1,8 @@
 """Makes affNIST files from MNIST: random affine transformations on 40x40.
 
 The transformations are those of https://www.cs.toronto.edu/~tijmen/affNIST/:
-rotation, shear, scale in each direction, each uniform, then a uniform position
-on the canvas that keeps the whole digit on it. The random numbers differ.
+rotation, shear and scales, each uniform, then a uniform position on the canvas
+where the whole digit is visible. The random numbers differ.
 """
 
 import pathlib
@@ -40,8 +40,8 @@ def generate(dataset, data_dir, split, output_dir, copies, seed):
 def transform(data, copies, seed):
     """Transforms each image [H, W, 1] `copies` times.
 
-    Returns `LabeledImages` [copies * N, 40, 40, 1]: one copy of every image,
-    then the next, so that any first part is a fair sample.
+    Returns `LabeledImages` [copies * N, 40, 40, 1]: first one copy of every
+    image, then the next, so that the first K images are a fair sample.
     """
     generator = np.random.default_rng(seed)
     shape = (IMAGE_SIZE, IMAGE_SIZE, 1)
@@ -60,7 +60,7 @@ def transform(data, copies, seed):
 def draw_matrices(generator, count):
     """Draws linear maps [count, 2, 2]: rotation x shear x scale.
 
-    They take (x, y) of the digit, right and down, to (x, y) on the canvas.
+    They map (x, y) in the digit to (x, y) on the canvas, right and down.
     """
     angle = generator.uniform(-MAX_ROTATION, MAX_ROTATION, count)
     shear = generator.uniform(-MAX_SHEAR, MAX_SHEAR, count)
@@ -74,16 +74,16 @@ def draw_matrices(generator, count):
 def draw_offsets(generator, images, matrices):
     """Draws uniform positions that keep all ink on the canvas, float [B, 2].
 
-    They are those of the image's (x, y) = (0, 0). Ink larger than the canvas is
-    centered.
+    An offset is where the image's (x, y) = (0, 0) goes. Ink larger than the
+    canvas is centered.
     """
     _, height, width, _ = images.shape
     y, x = np.mgrid[:height, :width].reshape(2, -1)
     ink = images.reshape(len(images), 1, -1) > 0  # [B, 1, H * W]
-    # An image without ink has its corner as its only point.
+    # Without ink, the image's corner stands for it.
     ink[..., 0] |= ~ink.any(axis=-1)
     places = matrices[..., :1] * x + matrices[..., 1:] * y  # [B, 2, H * W]
-    # Interpolation reaches one pixel of the image around each.
+    # Interpolation spreads a pixel of the image to its neighbors.
     reach = np.abs(matrices).sum(axis=-1)
     first = places.min(axis=-1, where=ink, initial=np.inf) - reach
     last = places.max(axis=-1, where=ink, initial=-np.inf) + reach
@@ -97,8 +97,8 @@ def draw_offsets(generator, images, matrices):
 def warp(images, matrices, offsets):
     """Transforms images onto the canvas with bilinear interpolation.
 
-    The pixel at position p is the image at inverse(matrix) (p - offset), or 0
-    outside. Takes uint8 [B, H, W, 1] and returns uint8 [B, 40, 40, 1].
+    The pixel at p is the image at inverse(matrix) (p - offset), or 0 outside of
+    the image. Takes uint8 [B, H, W, 1] and returns uint8 [B, 40, 40, 1].
     """
     inverse = np.linalg.inv(matrices)
     origin = -(inverse @ offsets[..., np.newaxis])  # [B, 2, 1]

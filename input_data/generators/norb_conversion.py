@@ -1,8 +1,8 @@
 """Writes the reference's smallNORB records from the original files or TFDS.
 
-All images, or those of some viewpoints, to test a network on viewpoints that
-it was not trained on: "Matrix capsules with EM routing" (Hinton, Sabour,
-Frosst 2018), section 6.1.
+By default all images; or the images of some viewpoints, to test a network on
+viewpoints that it has not seen: "Matrix capsules with EM routing" (Hinton,
+Sabour, Frosst 2018), section 6.1.
 """
 
 import pathlib
@@ -16,8 +16,8 @@ from input_data.datasets.norb import file_name
 from input_data.files import open_file
 from input_data.records import encode_example, write_records
 
-# For each kind of viewpoint its column of meta (instance, elevation, azimuth,
-# lighting) and the familiar values, a third of all (None: all instances).
+# For each kind of viewpoint: its column of meta (instance, elevation, azimuth,
+# lighting), and the familiar third of its values. None keeps all images.
 # Azimuths are in tens of degrees.
 _FAMILIAR = {
     "azimuth": (2, (30, 32, 34, 0, 2, 4)),
@@ -32,8 +32,8 @@ def convert(data_dir, output_dir, novel=None):
     """Writes the records of the training and the test images.
 
     The original files are in `data_dir`; None means TFDS. If `novel` is
-    "azimuth" or "elevation", they are the images of a third of the viewpoints,
-    and the test images of the others go to the folder "novel" of `output_dir`.
+    "azimuth" or "elevation", only images of a third of the viewpoints are
+    written; test images of the others go to the folder novel in `output_dir`.
     """
     column, familiar_values = _FAMILIAR[novel]
     folder = pathlib.Path(output_dir)

@@ -1,8 +1,8 @@
 """Writes MNIST and MultiMNIST as the reference's record files.
 
 Existing files are kept, so that the same job continues after an interruption.
-A record depends on the seed and its number alone: the files are the same with
-any number of workers.
+A record depends only on the seed and its number, so that the files are the same
+with any number of workers.
 """
 
 import concurrent.futures
@@ -104,7 +104,7 @@ def write_shard(job, shard):
 def _exists(job, path, start, stop):
     """Whether a file exists; raises UserError if it has other records.
 
-    The name of a file does not tell its padding, seed and number of pairs.
+    The name does not tell the padding, the seed and the number of pairs.
     """
     if not path.exists():
         return False
@@ -123,7 +123,7 @@ def _exists(job, path, start, stop):
 
 @functools.lru_cache(maxsize=1)
 def read_digits(dataset, split, data_dir):
-    """The `LabeledImages` of a `Split` of "digits" or "mnist", read once."""
+    """The `LabeledImages` of a `Split` of "digits" or "mnist", cached."""
     if dataset == "digits":
         return digits.read_split(split)
     return mnist.read_split(split, data_dir)
@@ -164,8 +164,8 @@ def digit_pairs(data, job, start, stop):
     for numbers in _chunks(start, stop):
         first = numbers % len(data)
         label = data.labels[first]
-        # Philox's raw numbers are the same in every version of NumPy, and
-        # those of a record do not depend on the records before it.
+        # Philox's raw numbers are the same in every version of NumPy. Those of
+        # a record do not depend on the records before it.
         generator = np.random.Philox(key=key)
         generator.advance(int(numbers[0]) * _DRAWS // 4)
         raw = generator.random_raw(len(numbers) * _DRAWS) >> np.uint64(32)

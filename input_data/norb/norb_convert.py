@@ -9,9 +9,9 @@ or, without --data_dir, from the smallnorb of TensorFlow Datasets. It writes
 OUT/trainduo.tfrecords and OUT/testduo.tfrecords, each 24,300 records in the
 order of the source, for --dataset=norb --data_dir=OUT.
 
---novel=azimuth or elevation writes only the images of a third of the
-viewpoints, 8,100 and 8,100, and the 16,200 test images of the others to
-OUT/novel/testduo.tfrecords.
+--novel=azimuth (or elevation) writes only the images of a third of the
+viewpoints, 8,100 for training and 8,100 for testing. It writes the 16,200 test
+images of the other viewpoints to OUT/novel/testduo.tfrecords.
 """
 
 import pathlib

@@ -5,7 +5,13 @@ import dataclasses
 from common.errors import UserError
 from common.flags import command_line, field, flag_specs, require_known
 from input_data import registry
-from input_data.registry import DATASETS, EMBEDDED, Split
+from input_data.registry import (
+    DATASETS,
+    EMBEDDED,
+    PAIR_PAD,
+    PAIR_SHIFT,
+    Split,
+)
 from models.registry import MODELS, is_external
 
 # Images in an evaluation batch, as in the reference.
@@ -13,7 +19,7 @@ EVAL_BATCH_SIZE = 100
 
 # Taken from a checkpoint of the same data set unless given on the command
 # line. In evaluation also the model, the number of targets and the network's
-# hyper-parameters, see `training.evaluate`.
+# hyper-parameters, see `Config.for_evaluation`.
 INHERITED = ("color", "dataset", "distort", "image_size", "pad", "resize")
 # Recorded in a checkpoint.
 RECORDED = (
@@ -271,7 +277,7 @@ class Config(DataConfig):
 
     def __post_init__(self):
         if self.dataset is not None:
-            registry.find(self.dataset)
+            registry.find_data_set(self.dataset)
         if not (self.model is None or is_external(self.model)):
             require_known("--model", self.model, sorted(MODELS))
 
@@ -283,6 +289,27 @@ class Config(DataConfig):
         """
         without_name = EMBEDDED if self.data_dir is None else "mnist"
         return self.dataset or without_name
+
+    @property
+    def data_set(self):
+        """The `DataSet` of `dataset_name`."""
+        return registry.find_data_set(self.dataset_name)
+
+    @property
+    def largest_shift(self):
+        """`shift` or its default."""
+        if self.shift is not None:
+            return self.shift
+        if self.num_targets == 2:
+            return PAIR_SHIFT
+        return 0 if self.augment else self.data_set.shift
+
+    @property
+    def border(self):
+        """`pad` or its default."""
+        if self.pad is not None:
+            return self.pad
+        return PAIR_PAD if self.num_targets == 2 else 0
 
     def split(self, train):
         """The `Split` to read: for training if `train`, else for evaluation."""
@@ -308,6 +335,22 @@ class Config(DataConfig):
             if getattr(self, name) is None
         }
         return dataclasses.replace(self, **missing)
+
+    def for_evaluation(self, checkpoint):
+        """The settings to evaluate a `Checkpoint`, with its defaults.
+
+        Raises:
+          UserError: if neither has a data set.
+        """
+        config = self.with_defaults_from(checkpoint.training)
+        if config.dataset is None and config.data_dir is None:
+            raise UserError(
+                f"{checkpoint.path} does not record its data set; add --dataset"
+            )
+        if config.num_targets is None and checkpoint.architecture is not None:
+            num_targets = checkpoint.architecture.num_targets
+            config = dataclasses.replace(config, num_targets=num_targets)
+        return config
 
     def recorded(self):
         """Dict of the settings that a checkpoint records."""

@@ -24,11 +24,10 @@ from common.errors import Interrupted, UserError
 from common.files import is_training, sole_trainer
 from config import Config
 from input_data import features as keys
-from input_data import registry
 from input_data.features import ImageShape
 from input_data.registry import Split
 from models.optimizer import compile_model
-from testing import untrained
+from testing import splits, untrained
 from testing.commands import finish, run, start
 from testing.events import scalars
 from testing.saved_arrays import assert_same_state, saved
@@ -317,8 +316,8 @@ def test_validation_uses_exactly_the_held_out_images(tmp_path, capsys):
     experiment.run(small(tmp_path, validate=True))
     assert "1077 images" in capsys.readouterr().out
     opened = open_checkpoint(tmp_path)
-    _, pipeline = Evaluator(evaluating(validate=True)).load(opened)
-    held_out = registry.load("digits", Split.VALID_TEST, Config())
+    *_, pipeline = Evaluator(evaluating(validate=True)).load(opened)
+    held_out = splits.load("digits", Split.VALID_TEST, Config())
     np.testing.assert_array_equal(labels_of(pipeline), labels_of(held_out))
 
 
@@ -364,7 +363,7 @@ def test_an_ensemble_sums_the_logits(tmp_path, capsys, num_targets):
     )
     output = capsys.readouterr().out
     config = Config(num_targets=num_targets, eval_size=250)
-    pipeline = registry.load("digits", Split.TEST, config)
+    pipeline = splits.load("digits", Split.TEST, config)
     ((x, y),) = pipeline.evaluation_batches(250)
 
     def largest(values):
@@ -495,7 +494,7 @@ def test_init_weights_only_starts_at_step_0(done, tmp_path):
 
 def weights_at(folder, step, compiled=False):
     """The trained weights that a checkpoint gives a network."""
-    opened = checkpoint.open_checkpoint(at(folder, step))
+    opened = open_checkpoint(at(folder, step))
     network = opened.architecture.build()
     if compiled:
         compile_model(network, max_steps=9)

@@ -66,10 +66,8 @@ def draw(names, config, num_examples=None):
     from visualization.trained_model import TrainedModel
 
     checkpoint = open_checkpoint(config.checkpoint, config.model)
-    evaluator = Evaluator(config)
-    dataset = evaluator.settings_for(checkpoint).dataset_name
-    model, pipeline = evaluator.load(checkpoint)
-    title = f"{dataset}, {checkpoint.path.name}"
+    config, model, pipeline = Evaluator(config).load(checkpoint)
+    title = f"{config.dataset_name}, {checkpoint.path.name}"
     trained = TrainedModel(model, pipeline, title, pipeline.spec.names)
     files = {}
     for name in names:

@@ -24,7 +24,6 @@ from common.errors import UserError, reading
 from common.files import atomic_write
 from config import EVAL_BATCH_SIZE, Config
 from input_data import features as keys
-from input_data import registry
 from training.scores import PRESENT_LENGTH, predicted_classes
 
 
@@ -150,22 +149,21 @@ def main(arguments):
     from training import devices, inference
 
     with devices.use(Config(num_processes=1)):
-        network, opened = inference.load_network(
-            values.checkpoint, values.model
+        opened = inference.open_or_pretrained(values.checkpoint, values.model)
+        architecture = opened.architecture
+        network = inference.functional(
+            inference.load_network(opened, Config()), architecture.shape
         )
         if values.export:
             export(values.export, network)
         if not arguments:
             return 0
-        architecture = opened.architecture
         dataset = opened.training.get("dataset") or values.dataset
         if dataset is None:
             raise UserError(f"{opened.path} records no data set; add --dataset")
+        config = Config(dataset=dataset, num_targets=architecture.num_targets)
         prepare = inference.preparation(
-            opened.training,
-            architecture.shape,
-            registry.find(dataset),
-            architecture.num_targets,
+            config.with_defaults_from(opened.training), architecture.shape
         )
         names = inference.class_names(opened, values.class_names)
         files, unreadable = list_files(arguments), []

@@ -10,6 +10,7 @@ from PIL import Image
 import layers
 import predict
 from common.errors import UserError
+from config import Config
 from input_data import features as keys
 from input_data.features import ImageShape
 from models.capsule import HParams
@@ -17,7 +18,12 @@ from testing import untrained
 from testing.commands import run
 from training.checkpoint import Architecture
 from training.formats import open_checkpoint
-from training.inference import class_names, functional, load_network
+from training.inference import (
+    class_names,
+    functional,
+    load_network,
+    open_or_pretrained,
+)
 
 ARCHITECTURE = Architecture(
     "capsule",
@@ -119,7 +125,9 @@ def test_an_export_replaces_nothing(network, tmp_path):
 
 
 def test_the_pretrained_network_is_the_default(capsys):
-    network, opened = load_network(None)
+    opened = open_or_pretrained(None)
+    model = load_network(opened, Config())
+    network = functional(model, opened.architecture.shape)
     assert "pretrained" in capsys.readouterr().err
     images = np.random.default_rng(3).uniform(size=(2, 28, 28, 1))
     for name, values in layers.pretrained("mnist")(images).items():

@@ -1,7 +1,6 @@
 """The network behind the demo page: images in, values for JSON out."""
 
 import base64
-import dataclasses
 import io
 
 import keras
@@ -12,12 +11,15 @@ from PIL import Image
 from common.errors import UserError, reading
 from config import EVAL_BATCH_SIZE
 from input_data import features as keys
-from input_data import registry
-from input_data.images import PAIR_SHIFT
+from input_data.registry import EMBEDDED, PAIR_SHIFT
 from input_data.transforms import center, center_of_mass
-from training.checkpoint import Architecture
 from training.evaluate import Evaluator
-from training.inference import class_names, open_or_pretrained, preparation
+from training.inference import (
+    class_names,
+    load_network,
+    open_or_pretrained,
+    preparation,
+)
 from training.scores import predicted_classes
 from visualization.drawing import to_rgb, two_colors
 from visualization.trained_model import TrainedModel, covered_part
@@ -53,33 +55,26 @@ class DemoModel:
 
     def __init__(self, config):
         checkpoint = open_or_pretrained(config.checkpoint, config.model)
-        evaluator = Evaluator(config)
-        settings = evaluator.settings_for(checkpoint)
-        dataset = settings.dataset_name
-        if config.dataset or config.data_dir or dataset == registry.EMBEDDED:
-            model, pipeline = evaluator.load(checkpoint)
+        is_embedded = checkpoint.training.get("dataset") == EMBEDDED
+        if config.dataset or config.data_dir or is_embedded:
+            config, model, pipeline = Evaluator(config).load(checkpoint)
             shape, names = pipeline.spec.shape, pipeline.spec.names
         else:
-            saved = checkpoint.architecture
-            architecture = Architecture.from_config(
-                settings, saved.shape, settings.num_targets, saved
-            )
-            model, pipeline = architecture.build(), None
-            checkpoint.load(model, architecture)
-            shape, names = architecture.shape, class_names(checkpoint)
-        name = f"{dataset}, {checkpoint.path.name}"
+            config = config.for_evaluation(checkpoint)
+            model, pipeline = load_network(checkpoint, config), None
+            shape = checkpoint.architecture.shape
+            names = class_names(checkpoint)
+        name = f"{config.dataset_name}, {checkpoint.path.name}"
         self._trained = TrainedModel(model, pipeline, name, names)
         self._predictor = Predictor(model)
         self._num_targets = model.num_targets
         self._size = shape.height, shape.width
-        data_set = registry.find(dataset)
-        self._digit_size = data_set.digit_size if shape.depth == 1 else None
-        self._prepare = preparation(
-            dataclasses.asdict(settings), shape, data_set, model.num_targets
-        )
+        is_gray = shape.depth == 1
+        self._digit_size = config.data_set.digit_size if is_gray else None
+        self._prepare = preparation(config, shape)
         # Largest distance of each of two objects from the center, in pixels.
         self._max_offset = (
-            PAIR_SHIFT if settings.pairs == "overlap" else max(self._size)
+            PAIR_SHIFT if config.pairs == "overlap" else max(self._size)
         )
         self._searches = {}
         image = np.zeros((*self._size, shape.depth), "float32")

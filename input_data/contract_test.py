@@ -10,8 +10,9 @@ from common.errors import UserError
 from common.flags import parse
 from config import Config
 from input_data import features as keys
-from input_data.registry import DATASETS, Split, load
+from input_data.registry import DATASETS, Split
 from testing import tiny_files
+from testing.splits import load
 
 # For each data set: the function that writes its files, the shape and number of
 # classes, the names of the first and last class, and other settings.

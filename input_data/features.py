@@ -56,7 +56,7 @@ class Spec:
       split_fingerprints: dict with digests "divided_for_test" and
         "divided_for_validation", which checkpoints record. While they are
         equal, no image has moved between training and evaluation.
-      pad: int, pixels added on each side before images were stored, or None.
+      settings: dict, settings of the stored images for checkpoints to record.
       note: string, advice to print with the evaluation command, or None.
     """
 
@@ -67,7 +67,7 @@ class Spec:
     class_names: tuple[str, ...] | None = None
     split_seed: int | None = None
     split_fingerprints: dict[str, str] = dataclasses.field(default_factory=dict)
-    pad: int | None = None
+    settings: dict[str, int] = dataclasses.field(default_factory=dict)
     note: str | None = None
 
     @property

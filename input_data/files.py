@@ -16,7 +16,7 @@ PngImagePlugin.MAX_TEXT_CHUNK = PngImagePlugin.MAX_TEXT_MEMORY = 2**28
 _GRAY_WEIGHTS = np.array([[0.2989], [0.5870], [0.1140]], np.float32)
 
 
-def find(data_dir, *names, hint=""):
+def find_file(data_dir, *names, hint=""):
     """The path of the first of `names` that is a file in a folder.
 
     Raises UserError, with `hint`, if there is none.

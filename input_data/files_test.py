@@ -10,10 +10,9 @@ import tensorflow as tf
 from common.errors import UserError
 from config import Config
 from input_data import features as keys
-from input_data import registry
 from input_data.datasets import cifar10, norb
 from input_data.registry import Split
-from testing import tiny_files
+from testing import splits, tiny_files
 
 # For each data set the function that writes its files, and one of them.
 FILES = {
@@ -29,7 +28,7 @@ FILES = {
 
 def load(name, folder, split=Split.TRAIN, **settings):
     config = Config(data_dir=str(folder), **settings)
-    pipeline = registry.load(name, split, config)
+    pipeline = splits.load(name, split, config)
     return list(pipeline.evaluation_batches(50_000))
 
 
@@ -74,7 +73,7 @@ def test_missing_files_are_named(name, tmp_path):
 @pytest.mark.parametrize("name", ["affnist", "arrays", "images"])
 def test_a_folder_is_required(name):
     with pytest.raises(UserError, match="--data_dir"):
-        registry.load(name, Split.TRAIN, Config())
+        splits.load(name, Split.TRAIN, Config())
 
 
 @pytest.mark.parametrize(

@@ -22,12 +22,6 @@ from input_data.transforms import (
     unit_range,
 )
 
-# The reference's MNIST records: training digits shifted by up to 2 pixels.
-SINGLE_SHIFT = 2
-# Section 6 of the paper: digits on 36x36, shifted by up to 4 pixels.
-PAIR_PAD = 4
-PAIR_SHIFT = 4
-
 
 @dataclasses.dataclass(frozen=True)
 class LabeledImages:
@@ -81,28 +75,17 @@ def labeled_images(path, images, labels, num_classes, class_names=None):
     return LabeledImages(images, labels, num_classes, class_names)
 
 
-def make_pipeline(data, config, default_shift=0, **spec):
+def make_pipeline(data, config, **spec):
     """Creates the pipeline of `LabeledImages` for one or two targets.
 
-    `default_shift` is the default of `config.shift` for one target; `spec` has
-    further attributes of the `Spec`.
+    `spec` has further attributes of the `Spec`.
     """
-    has_pairs = config.num_targets == 2
-    shift = shift_of(config, PAIR_SHIFT if has_pairs else default_shift)
-    pad = PAIR_PAD if has_pairs and config.pad is None else config.pad
-    config = dataclasses.replace(config, shift=shift, pad=pad or 0)
-    if has_pairs:
-        from input_data.pairs import OverlappingPairs
+    if config.num_targets == 2:
+        from input_data.pairs import OverlappingPairs  # it imports this module
 
         return OverlappingPairs(data, config, **spec)
-    return SingleObjects(ImageTensors(data), config, **spec)
-
-
-def shift_of(config, default):
-    """Largest shift of training images, see `--shift`."""
-    if config.shift is not None:
-        return config.shift
-    return 0 if config.augment else default
+    shift, pad = config.largest_shift, config.border
+    return SingleObjects(ImageTensors(data), config, shift, pad, **spec)
 
 
 class SingleObjects(Pipeline):
@@ -113,25 +96,24 @@ class SingleObjects(Pipeline):
     distribution of the reference's 25 copies of each image. Then `flip`,
     `augment` and `distort` follow, see `augmentation`.
 
-    `source` is `ImageTensors` or `RecordFiles`, `config` a `Config` with shift
-    and pad, and `spec` other attributes of the `Spec`.
+    `source` is `ImageTensors` or `RecordFiles`, `config` a `Config`, `shift`
+    and `pad` are in pixels, and `spec` has other attributes of the `Spec`.
     """
 
-    def __init__(self, source, config, **spec):
-        self._config = config
-        border = 2 * config.pad - CROP * bool(config.distort)
+    def __init__(self, source, config, shift, pad, **spec):
+        self._config, self._shift, self._pad = config, shift, pad
+        border = 2 * pad - CROP * bool(config.distort)
         size = [side + border for side in source.shape[:2]]
         num_examples = min(config.eval_size, len(source))
         super().__init__(source, size, 1, num_examples, **spec)
 
     def _training_batch(self, indices, step, seed):
         images, labels = self._source.take(indices)
-        images = pad_images(images, self._config.pad)
-        if self._config.shift:
-            shift = self._config.shift
+        images = pad_images(images, self._pad)
+        if self._shift:
             shift_seed = step_seed(seed, Stream.SHIFT, step)
-            offsets = random_offsets(shift_seed, indices.shape[0], shift)
-            images = shift_images(images, offsets, shift)
+            offsets = random_offsets(shift_seed, indices.shape[0], self._shift)
+            images = shift_images(images, offsets, self._shift)
         if self._config.flip or self._config.augment or self._config.distort:
             from input_data.augmentation import random_changes
 
@@ -141,7 +123,7 @@ class SingleObjects(Pipeline):
 
     def _evaluation_batch(self, indices):
         images, labels = self._source.take(indices)
-        padded = pad_images(images, self._config.pad)
+        padded = pad_images(images, self._pad)
         images = central_crop(padded, self._size)
         images = unit_range(images)
         return self._batch(images, [images], [labels])

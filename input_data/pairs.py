@@ -31,8 +31,8 @@ class OverlappingPairs(Pipeline):
     """
 
     def __init__(self, data, config, **spec):
-        self._config = config
-        size = [side + 2 * config.pad for side in data.images.shape[1:3]]
+        self._shift, self._pad = config.largest_shift, config.border
+        size = [side + 2 * self._pad for side in data.images.shape[1:3]]
         super().__init__(ImageTensors(data), size, 2, config.eval_size, **spec)
         self._order, self._starts, self._counts = map(
             tf.constant, group_by_class(data)
@@ -46,7 +46,7 @@ class OverlappingPairs(Pipeline):
             (count,), partner_seed, dtype=tf.float64
         )
         offsets = (
-            random_offsets(offset_seed + target, count, self._config.shift)
+            random_offsets(offset_seed + target, count, self._shift)
             for target in (0, 1)
         )
         return partner_draws, *offsets
@@ -68,8 +68,8 @@ class OverlappingPairs(Pipeline):
         shifted, labels = [], []
         for indices, offset in zip((first, second), offsets, strict=True):
             images, label = self._source.take(indices)
-            padded = pad_images(images, self._config.pad)
-            shifted.append(shift_images(padded, offset, self._config.shift))
+            padded = pad_images(images, self._pad)
+            shifted.append(shift_images(padded, offset, self._shift))
             labels.append(label)
         total = sum(tf.cast(images, tf.int32) for images in shifted)
         targets = [unit_range(images) for images in shifted]

@@ -9,7 +9,8 @@ from input_data import features as keys
 from input_data.images import LabeledImages, make_pipeline
 from input_data.images_test import batches, images_of, single_pixels
 from input_data.pairs import SeparatePairs
-from input_data.registry import Split, load
+from input_data.registry import Split
+from testing.splits import load
 
 CONFIG = Config(num_targets=2, pairs="below")
 

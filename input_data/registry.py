@@ -12,6 +12,10 @@ import sys
 from common.errors import UserError
 from common.flags import require_known
 
+# Section 6 of the paper: digits on 36x36, shifted by up to 4 pixels.
+PAIR_PAD = 4
+PAIR_SHIFT = 4
+
 
 class Split(enum.Enum):
     """Named as in the reference's mnist_shift."""
@@ -53,6 +57,8 @@ class DataSet:
       module: string, the file in `input_data/datasets` with its function
         `load(split, config)`, which returns a `Pipeline`.
       needs_data_dir: bool, whether there are no images without `data_dir`.
+      shift: int, pixels by which training images of one object move at most,
+        the default of `--shift`.
       two_targets: bool, whether two of its images can overlap. Photographs
         have no black background, and affNIST's digits fill their image.
       resizes: bool, whether `image_size` and `resize` apply.
@@ -67,6 +73,7 @@ class DataSet:
 
     module: str
     needs_data_dir: bool = False
+    shift: int = 0
     two_targets: bool = True
     resizes: bool = False
     colors: bool = False
@@ -74,18 +81,21 @@ class DataSet:
     digit_size: int | None = None
 
 
+# The reference's MNIST records: training digits shifted by up to 2 pixels.
+_MNIST_SHIFT = 2
+
 DATASETS = {
     "affnist": DataSet(
         "affnist", needs_data_dir=True, two_targets=False, digit_size=20
     ),
     "arrays": DataSet("arrays", needs_data_dir=True),
     "cifar10": DataSet("cifar10", two_targets=False, photograph_size=(32, 32)),
-    "digits": DataSet("digits", digit_size=8),
-    "fashion_mnist": DataSet("fashion_mnist"),
+    "digits": DataSet("digits", shift=_MNIST_SHIFT, digit_size=8),
+    "fashion_mnist": DataSet("fashion_mnist", shift=_MNIST_SHIFT),
     "images": DataSet(
         "image_folder", needs_data_dir=True, resizes=True, colors=True
     ),
-    "mnist": DataSet("mnist", digit_size=20),
+    "mnist": DataSet("mnist", shift=_MNIST_SHIFT, digit_size=20),
     "norb": DataSet("norb", two_targets=False, photograph_size=(48, 48)),
     "svhn": DataSet("svhn", two_targets=False),
 }
@@ -95,7 +105,7 @@ EMBEDDED = "digits"
 TFDS_PREFIX = "tfds:"
 
 
-def find(name):
+def find_data_set(name):
     """The `DataSet` of a name; raises UserError for an unknown one."""
     if name in DATASETS:
         return DATASETS[name]
@@ -105,30 +115,29 @@ def find(name):
     return DataSet("tfds_images", resizes=True, digit_size=size)
 
 
-def load(name, split, config):
-    """Loads the `Pipeline` of one `Split` of the data set `name`.
+def load(config, train):
+    """Loads the `Pipeline` of a `Config`, for training or for evaluation.
 
     Raises:
       UserError: for settings that do not apply to the data set, or files that
         are missing or damaged.
     """
+    # Imported here, so that flags are parsed without TensorFlow.
     import tensorflow as tf
 
-    config = dataclasses.replace(config, dataset=name)
     # Even beside a GPU, tf.data reads the images in memory on the CPU.
     with tf.device("CPU:0"):
         if config.pairs != "overlap":
-            return _load_separate_pairs(split, config)
-        data_set = find(name)
-        _check(data_set, config)
-        module = f"input_data.datasets.{data_set.module}"
-        return importlib.import_module(module).load(split, config)
+            return _load_separate_pairs(config, train)
+        _check(config)
+        module = f"input_data.datasets.{config.data_set.module}"
+        return importlib.import_module(module).load(config.split(train), config)
 
 
-def _load_separate_pairs(split, config):
-    from input_data.pairs import SeparatePairs
+def _load_separate_pairs(config, train):
+    from input_data.pairs import SeparatePairs  # it imports TensorFlow
 
-    if config.num_targets != 2 or split.is_training or config.crops > 1:
+    if config.num_targets != 2 or train or config.crops > 1:
         raise UserError(
             f"--pairs={config.pairs} needs --num_targets=2 and --train=false, "
             "and does not go with --crops"
@@ -136,15 +145,16 @@ def _load_separate_pairs(split, config):
     singles = dataclasses.replace(
         config, num_targets=1, pairs="overlap", eval_size=sys.maxsize
     )
-    return SeparatePairs(load(config.dataset, split, singles), config)
+    return SeparatePairs(load(singles, train), config)
 
 
-def _check(data_set, config):
-    """Raises UserError for settings that do not apply to a data set."""
+def _check(config):
+    """Raises UserError for settings that do not apply to the data set."""
+    data_set, name = config.data_set, config.dataset_name
     photographs = data_set.photograph_size is not None
     two_targets = config.num_targets == 2
     refused = {
-        "data_dir": config.data_dir and config.dataset == EMBEDDED,
+        "data_dir": config.data_dir and name == EMBEDDED,
         "num_targets": two_targets and not data_set.two_targets,
         "image_size": config.image_size and not data_set.resizes,
         "resize": config.resize and not data_set.resizes,
@@ -160,10 +170,8 @@ def _check(data_set, config):
         if is_refused:
             raise UserError(
                 f"--{flag}={getattr(config, flag)} does not apply to "
-                f"--dataset={config.dataset} with "
+                f"--dataset={name} with "
                 f"--num_targets={config.num_targets or 1}"
             )
     if data_set.needs_data_dir and config.data_dir is None:
-        raise UserError(
-            f"--dataset={config.dataset} needs --data_dir, see docs/data.md"
-        )
+        raise UserError(f"--dataset={name} needs --data_dir, see docs/data.md")

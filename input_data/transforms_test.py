@@ -20,7 +20,7 @@ from input_data.transforms import (
 )
 from testing.tiny_files import random_images
 
-WHOLE = registry.find("digits")
+WHOLE = registry.find_data_set("digits")
 
 
 def test_shift_equals_scipy():
@@ -141,7 +141,7 @@ def test_fit_crops_and_standardizes_photographs(
     expected = (middle - middle.mean()) / middle.std()
     expected = np.broadcast_to(expected, (crop, crop, network_depth))
     shape = ImageShape(crop, crop, network_depth, 10)
-    fitted = prepare_image(image, shape, registry.find(name))
+    fitted = prepare_image(image, shape, registry.find_data_set(name))
     np.testing.assert_allclose(fitted, expected, atol=1e-5)
 
 

@@ -7,8 +7,8 @@ from PIL import Image, ImageDraw
 
 import layers
 from config import Config
-from input_data import registry
 from input_data.registry import Split
+from testing import splits
 
 MNIST = pathlib.Path(os.environ.get("DATA_DIR", "missing"), "mnist")
 # At most 0.40 % of the 10,000 test images.
@@ -45,7 +45,7 @@ def test_drawn_digits(network):
 
 @pytest.mark.skipif(not MNIST.exists(), reason="needs $DATA_DIR/mnist")
 def test_errors_on_mnist(network):
-    test = registry.load("mnist", Split.TEST, Config(data_dir=str(MNIST)))
+    test = splits.load("mnist", Split.TEST, Config(data_dir=str(MNIST)))
     predictions = [
         network.predict_on_batch(x["images"])["logits"].argmax(axis=-1)
         == y["logits"].argmax(axis=-1)

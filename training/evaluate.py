@@ -44,29 +44,15 @@ class Evaluator:
         self._architecture = None
         self.model = None
 
-    def settings_for(self, opened):
-        """The `Config` for a checkpoint; UserError if it has no data set."""
-        config = self._config.with_defaults_from(opened.training)
-        if config.dataset is None and config.data_dir is None:
-            raise UserError(
-                f"{opened.path} does not record its data set; add --dataset"
-            )
-        if config.num_targets is None and opened.architecture is not None:
-            num_targets = opened.architecture.num_targets
-            config = dataclasses.replace(config, num_targets=num_targets)
-        return config
-
     def load(self, opened):
-        """The network and the `Pipeline` of a checkpoint.
+        """The `Config`, the network and the `Pipeline` of a checkpoint.
 
         The next call may change the weights. Raises UserError if the checkpoint
         does not fit the settings or the data.
         """
-        config = self.settings_for(opened)
+        config = self._config.for_evaluation(opened)
         if config not in self._pipelines:
-            self._pipelines[config] = registry.load(
-                config.dataset_name, config.split(train=False), config
-            )
+            self._pipelines[config] = registry.load(config, train=False)
         pipeline = self._pipelines[config]
         spec = pipeline.spec
         opened.check_same_data(config, spec)
@@ -81,15 +67,14 @@ class Evaluator:
             self._begin = self._strategy.make_predict_fn(self.model)
             self._architecture = architecture
         opened.load(self.model, architecture)
-        return self.model, pipeline
+        return config, self.model, pipeline
 
     def predict(self, opened):
         """The `Predictions` of a checkpoint; raises as `load`."""
-        _, pipeline = self.load(opened)
-        dataset = self.settings_for(opened).dataset_name
+        config, _, pipeline = self.load(opened)
         start = time.perf_counter()
         labels, logits, losses = self._predict(pipeline)
-        if self._config.crops > 1:
+        if config.crops > 1:
             # Hinton, Sabour, Frosst 2018, section 5: the mean activations of
             # all crops. The loss is that of the central crop.
             total = _normalized(logits)
@@ -99,9 +84,11 @@ class Evaluator:
                 moved = pipeline.moved((down * pixels, right * pixels))
                 _, moved_logits, _ = self._predict(moved)
                 total += _normalized(moved_logits)
-            logits = total / self._config.crops
+            logits = total / config.crops
         speed = len(labels) / (time.perf_counter() - start)
-        return Predictions(labels, logits, losses, pipeline, dataset, speed)
+        return Predictions(
+            labels, logits, losses, pipeline, config.dataset_name, speed
+        )
 
     def _predict(self, pipeline):
         """Labels, logits and losses of all examples."""

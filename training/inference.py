@@ -35,17 +35,25 @@ def open_or_pretrained(path, model=None):
     return Pretrained(0, architecture, {"dataset": "mnist"}, path=path)
 
 
-def load_network(path, model=None):
-    """The `functional` network and the `Checkpoint` at a path, not of TF1."""
-    opened = open_or_pretrained(path, model)
-    architecture = opened.architecture
-    if architecture is None:
+def load_network(checkpoint, config):
+    """The model of a checkpoint, without a data set.
+
+    Raises UserError for a TF1 checkpoint, or if the network of the `Config` is
+    another.
+    """
+    saved = checkpoint.architecture
+    if saved is None:
         raise UserError(
-            f"{path}: convert it by python -m training.tf1_checkpoint"
+            f"{checkpoint.path}: convert it by python -m "
+            "training.tf1_checkpoint"
         )
+    num_targets = config.num_targets or saved.num_targets
+    architecture = Architecture.from_config(
+        config, saved.shape, num_targets, saved
+    )
     model = architecture.build()
-    opened.load(model, architecture)
-    return functional(model, architecture.shape), opened
+    checkpoint.load(model, architecture)
+    return model
 
 
 def class_names(opened, names=None):
@@ -73,12 +81,10 @@ def functional(model, shape):
     return keras.Model(images, model.call({keys.IMAGES: images}), name="export")
 
 
-def preparation(training, shape, data_set, num_targets):
+def preparation(config, shape):
     """Returns a function that turns image files into inputs of a network.
 
-    `training` is a dict with the `image_size`, `resize`, `pad` and `distort` of
-    the training, as checkpoints record them; each may be missing or None.
-    `shape`, `data_set` and `num_targets` are those of the network.
+    `config` is the `Config` of an evaluation, `shape` that of the network.
 
     Returns:
       Function of the content of a file (bytes), its name, and whether to turn
@@ -92,11 +98,11 @@ def preparation(training, shape, data_set, num_targets):
         raise UserError(
             f"image files cannot give the network's {shape.depth} channels"
         )
-    is_resized = training.get("image_size") is not None
-    method = (training.get("resize") or "pad") if is_resized else None
-    is_cropped = bool(training.get("distort"))
+    is_resized = config.image_size is not None
+    method = (config.resize or "pad") if is_resized else None
     # The two objects of an image were padded before they were merged.
-    pad = (training.get("pad") or 0) if num_targets == 1 else 0
+    pad = 0 if config.num_targets == 2 else config.border
+    data_set, is_cropped = config.data_set, bool(config.distort)
 
     def prepare(content, name, invert):
         image = decode_image(content, name, shape.depth == 3, invert)

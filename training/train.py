@@ -90,13 +90,9 @@ class Trainer(keras.callbacks.Callback):
                 f"--batch_size={config.batch_size} cannot be split over "
                 f"{strategy.count} devices"
             )
-        self.pipeline = registry.load(
-            config.dataset_name, config.split(train=True), config
-        )
-        spec = self.pipeline.spec
-        if config.pad is None:  # record files know their padding
-            config = dataclasses.replace(config, pad=spec.pad)
         self._config = config
+        self.pipeline = registry.load(config, train=True)
+        spec = self.pipeline.spec
         self._architecture = checkpoint.Architecture.from_config(
             config, spec.shape, spec.num_targets
         )
@@ -128,6 +124,7 @@ class Trainer(keras.callbacks.Callback):
         spec = self.pipeline.spec
         training = {
             **self._config.recorded(),
+            **spec.settings,
             **spec.split_fingerprints,
             "num_images": spec.num_images,
             "seconds": self.clock.seconds,

@@ -10,10 +10,9 @@ import experiment
 import figures
 from common.errors import UserError
 from config import Config
-from input_data import registry
 from input_data.registry import Split
 from models.registry import build_model
-from testing import numpy_oracle, untrained
+from testing import numpy_oracle, splits, untrained
 from testing.small_models import overrides, small_hparams
 from visualization import capsule_figures, drawing, evaluation_figures, transfer
 from visualization.trained_model import TrainedModel
@@ -28,7 +27,7 @@ def make_subject(num_targets=1, model="capsule", **hparams):
     Tests share it, as its functions take long to trace: one that changes
     weights asks for hyper-parameters that no other does.
     """
-    pipeline = registry.load(
+    pipeline = splits.load(
         "digits",
         Split.TEST,
         Config(num_targets=num_targets, eval_size=NUM_EXAMPLES),

@@ -12,7 +12,7 @@ import scipy.io
 
 from common.errors import reading
 from common.files import atomic_write
-from input_data.files import find
+from input_data.files import find_file
 from input_data.images import labeled_images, make_pipeline
 from input_data.registry import Split
 
@@ -38,7 +38,7 @@ def load(split, config):
     """
     folder = pathlib.Path(config.data_dir)
     batches = sorted(folder.glob(f"{_NAMES[split]}_batches/*.mat"))
-    paths = batches or [find(folder, file_name(split))]
+    paths = batches or [find_file(folder, file_name(split))]
     images, labels = zip(*map(_read_file, paths), strict=True)
     data = labeled_images(
         paths[0], np.concatenate(images), np.concatenate(labels), NUM_CLASSES

@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 
 from common.errors import UserError, reading
-from input_data.files import find, open_file
+from input_data.files import find_file, open_file
 from input_data.images import labeled_images, make_pipeline
 from input_data.registry import Split, select
 
@@ -60,7 +60,7 @@ def read_arrays(data_dir, training):
 
 
 def _read(folder, name):
-    path = find(folder, f"{name}.npy", f"{name}.npy.gz")
+    path = find_file(folder, f"{name}.npy", f"{name}.npy.gz")
     with reading(path), open_file(path) as file:
         return path, np.lib.format.read_array(file, allow_pickle=False)
 

@@ -4,10 +4,9 @@ import pytest
 from common.errors import UserError
 from config import Config
 from input_data import features as keys
-from input_data import registry
 from input_data.datasets import arrays
 from input_data.registry import Split
-from testing import tiny_files
+from testing import splits, tiny_files
 
 IMAGES = tiny_files.random_images(6, 12, 14)
 LABELS = np.array([0, 0, 1, 1, 3, 3])
@@ -29,7 +28,7 @@ def write(folder, **changed):
 
 def load(folder, split, **settings):
     config = Config(data_dir=str(folder), **settings)
-    return registry.load("arrays", split, config)
+    return splits.load("arrays", split, config)
 
 
 @pytest.mark.parametrize("images", [IMAGES, IMAGES[..., None].repeat(3, -1)])

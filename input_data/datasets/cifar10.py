@@ -12,7 +12,7 @@ import tensorflow as tf
 from common.errors import reading
 from input_data.augmentation import distort_colors, random_crop, random_flip
 from input_data.datasets import tfds_images
-from input_data.files import find
+from input_data.files import find_file
 from input_data.images import StandardizedCrops, labeled_images
 from input_data.pipeline import Stream, step_seed
 from input_data.registry import Split, select
@@ -66,7 +66,7 @@ def read_files(folder, training):
     names = [f"data_batch_{number}" for number in range(1, 6)]
     batches = []
     for name in names if training else ["test_batch"]:
-        path = find(folder, f"{name}.bin")
+        path = find_file(folder, f"{name}.bin")
         with reading(path):
             # Unlike `np.fromfile`, it refuses an empty file.
             content = np.memmap(path, np.uint8, "r")

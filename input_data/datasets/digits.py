@@ -4,7 +4,7 @@ import pathlib
 
 import numpy as np
 
-from input_data.images import SINGLE_SHIFT, LabeledImages, make_pipeline
+from input_data.images import LabeledImages, make_pipeline
 from input_data.registry import Split, select
 from input_data.transforms import enlarge
 
@@ -16,7 +16,7 @@ FILE = pathlib.Path(__file__).parents[1] / "digits" / "digits.npz"
 
 def load(split, config):
     """The pipeline of one split."""
-    return make_pipeline(read_split(split), config, SINGLE_SHIFT)
+    return make_pipeline(read_split(split), config)
 
 
 def read_split(split):

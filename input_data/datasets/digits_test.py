@@ -3,9 +3,9 @@ import pytest
 
 from config import Config
 from input_data import features as keys
-from input_data import registry
 from input_data.datasets import digits
 from input_data.registry import Split
+from testing.splits import load
 
 
 @pytest.fixture(scope="module")
@@ -13,7 +13,7 @@ def splits():
     """Images and labels of every split."""
     contents = {}
     for split in Split:
-        pipeline = registry.load("digits", split, Config())
+        pipeline = load("digits", split, Config())
         ((x, _),) = pipeline.evaluation_batches(2000)
         contents[split] = (x[keys.IMAGES], x[keys.RECONS_LABEL])
     return contents

@@ -7,7 +7,7 @@ for benchmarking machine learning algorithms", 2017.
 import dataclasses
 
 from input_data.datasets.mnist import read_split
-from input_data.images import SINGLE_SHIFT, make_pipeline
+from input_data.images import make_pipeline
 
 CLASS_NAMES = (
     "T-shirt/top",
@@ -27,4 +27,4 @@ def load(split, config):
     """The pipeline of one split."""
     data = read_split(split, config.data_dir, "fashion_mnist")
     data = dataclasses.replace(data, class_names=CLASS_NAMES)
-    return make_pipeline(data, config, SINGLE_SHIFT)
+    return make_pipeline(data, config)

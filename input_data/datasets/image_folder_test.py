@@ -8,9 +8,9 @@ import pytest
 from common.errors import UserError
 from config import Config
 from input_data import features as keys
-from input_data import registry
 from input_data.datasets.image_folder import divide
 from input_data.registry import Split
+from testing import splits
 from testing.tiny_files import random_images, write_png
 from training.inference import preparation
 
@@ -27,7 +27,7 @@ def write_classes(root, counts):
 
 def load(root, split=Split.TRAIN, **settings):
     config = Config(data_dir=str(root), **settings)
-    return registry.load("images", split, config)
+    return splits.load("images", split, config)
 
 
 def contents(pipeline):
@@ -190,14 +190,14 @@ def test_size_and_color(tmp_path, color, resize):
     assert abs(x[keys.IMAGES][:, rows, 2:3] * 255 - 15.5).max() < 8
     assert abs(x[keys.IMAGES][:, rows, 5:6] * 255 - 215.5).max() < 8
     # Predictions prepare single images in the same way.
-    data_set, shape = registry.find("images"), pipeline.spec.shape
-    prepare = preparation(settings, shape, data_set, num_targets=1)
+    config = Config(dataset="images", **settings)
+    prepare = preparation(config, pipeline.spec.shape)
     for label, image in zip(x[keys.RECONS_LABEL], x[keys.IMAGES], strict=True):
         path = tmp_path / "test" / "ab"[label] / "1.png"
         single = prepare(path.read_bytes(), path, False)
         np.testing.assert_array_equal(single, image)
     with pytest.raises(UserError, match="4 channels"):
-        preparation(settings, keys.ImageShape(8, 8, 4, 2), data_set, 1)
+        preparation(config, keys.ImageShape(8, 8, 4, 2))
     with pytest.raises(UserError, match="--image_size"):
         pipeline = load(tmp_path)
 

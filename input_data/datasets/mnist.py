@@ -21,7 +21,6 @@ Validation needs separate files, multivalid_train and multivalid_test: pairs of
 one file may share images, so that no part of them can be held out.
 """
 
-import dataclasses
 import pathlib
 import re
 
@@ -30,14 +29,8 @@ import tensorflow as tf
 
 from common.errors import UserError, reading
 from input_data.datasets import tfds_images
-from input_data.files import find, open_file
-from input_data.images import (
-    SINGLE_SHIFT,
-    SingleObjects,
-    labeled_images,
-    make_pipeline,
-    shift_of,
-)
+from input_data.files import find_file, open_file
+from input_data.images import SingleObjects, labeled_images, make_pipeline
 from input_data.pipeline import Pipeline
 from input_data.records import RecordFiles
 from input_data.registry import Split, select
@@ -58,17 +51,17 @@ def load(split, config):
     if shards:
         return _load_pairs(split, config, shards[1], int(shards[2]))
     if config.data_dir is not None and config.num_targets != 2:
-        shift = shift_of(config, SINGLE_SHIFT) if split.is_training else 0
+        shift = config.largest_shift if split.is_training else 0
         for name in single_names(split, shift):
             path = pathlib.Path(config.data_dir, name)
             if path.is_file():
                 source = RecordFiles([path], *SINGLE, NUM_CLASSES)
                 pad = _padding(source)
                 if config.pad in (None, pad):
-                    unpadded = dataclasses.replace(config, shift=0, pad=0)
-                    return SingleObjects(source, unpadded, pad=pad or None)
+                    stored = {"pad": pad} if pad else {}
+                    return SingleObjects(source, config, 0, 0, settings=stored)
     data = read_split(split, config.data_dir)
-    return make_pipeline(data, config, SINGLE_SHIFT)
+    return make_pipeline(data, config)
 
 
 def read_split(split, data_dir, tfds_name="mnist"):
@@ -82,7 +75,9 @@ def read_split(split, data_dir, tfds_name="mnist"):
         " nor record files with this --shift and --pad; other images need "
         "--dataset=images (a folder) or --dataset=arrays (.npy files)"
     )
-    paths = [find(data_dir, name, f"{name}.gz", hint=hint) for name in names]
+    paths = [
+        find_file(data_dir, name, f"{name}.gz", hint=hint) for name in names
+    ]
     images, labels = _read_idx(paths[0], 3), _read_idx(paths[1], 1)
     return select(split, labeled_images(paths[0], images, labels, NUM_CLASSES))
 

@@ -5,8 +5,8 @@ import tensorflow as tf
 from common.errors import UserError
 from config import Config
 from input_data import features as keys
-from input_data import registry
 from input_data.registry import Split
+from testing import splits
 from testing.tiny_files import (
     mnist_example,
     random_images,
@@ -39,7 +39,7 @@ def write_pairs(prefix, num_shards, shard_size, shape=(13, 11, 1)):
 
 def load(split, data_dir, **settings):
     config = Config(data_dir=str(data_dir), **settings)
-    return registry.load("mnist", split, config)
+    return splits.load("mnist", split, config)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_padded_records(tmp_path):
     for pad in (None, 6):
         spec = load(Split.TRAIN, tmp_path, shift=6, pad=pad).spec
         assert spec.shape == keys.ImageShape(40, 40, 1, 10)
-        assert spec.pad == 6
+        assert spec.settings == {"pad": 6}
     with pytest.raises(UserError, match="--pad"):
         load(Split.TRAIN, tmp_path, shift=6, pad=0)
     spec = load(Split.TRAIN, tmp_path, shift=6, distort=True).spec

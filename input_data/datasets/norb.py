@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from input_data.augmentation import distort_colors, random_crop
 from input_data.datasets import tfds_images
-from input_data.files import find
+from input_data.files import find_file
 from input_data.images import LabeledImages, StandardizedCrops
 from input_data.pipeline import Stream, step_seed
 from input_data.records import RecordFiles
@@ -40,7 +40,7 @@ def load(split, config):
         images = shrink(images)
     else:
         hint = " (input_data/norb/norb_convert.py writes it)"
-        path = find(config.data_dir, file_name(training), hint=hint)
+        path = find_file(config.data_dir, file_name(training), hint=hint)
         images, labels = read_records(path)
     data = LabeledImages(images, labels, NUM_CLASSES, CLASS_NAMES)
     part = select(split, data)

@@ -11,7 +11,7 @@ import scipy.io
 
 from common.errors import reading
 from input_data.datasets import tfds_images
-from input_data.files import find
+from input_data.files import find_file
 from input_data.images import labeled_images, make_pipeline
 from input_data.registry import Split, select
 
@@ -25,7 +25,7 @@ def load(split, config):
         data = tfds_images.read("svhn_cropped", training)
     else:
         name = "train_32x32.mat" if training else "test_32x32.mat"
-        path = find(config.data_dir, name)
+        path = find_file(config.data_dir, name)
         with reading(path):
             variables = scipy.io.loadmat(path, variable_names=("X", "y"))
             images = variables["X"].transpose(3, 0, 1, 2)

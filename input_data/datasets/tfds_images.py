@@ -19,12 +19,14 @@ _BATCH_SIZE = 256
 
 
 def load(split, config):
-    """The pipeline of one split of the set `config.dataset`, tfds:NAME.
+    """The pipeline of one split of the set tfds:NAME.
 
     Evaluation uses the split test. A set without test uses validation; a set
     without both uses the last fifth of train, at most 10,000 images.
     """
-    builder = _open(config.dataset.removeprefix(TFDS_PREFIX), config.data_dir)
+    builder = _open(
+        config.dataset_name.removeprefix(TFDS_PREFIX), config.data_dir
+    )
     splits = builder.info.splits
     test_name = next((n for n in ("test", "validation") if n in splits), None)
     is_test = split is Split.TEST

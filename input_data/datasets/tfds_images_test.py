@@ -8,8 +8,9 @@ import tensorflow_datasets as tfds
 from common.errors import UserError
 from config import Config
 from input_data import features as keys
-from input_data.registry import Split, load
+from input_data.registry import Split
 from testing import tiny_files
+from testing.splits import load
 
 FROM_TFDS = ["mnist", "fashion_mnist", "cifar10", "norb", "svhn"]
 

@@ -4,17 +4,16 @@ import scipy.io
 import scipy.ndimage
 
 from config import Config
-from input_data import registry
 from input_data.generators import affine
 from input_data.registry import Split
-from testing import commands, tiny_files
+from testing import commands, splits, tiny_files
 
 
 @pytest.mark.parametrize("split", list(Split))
 def test_generated_files_are_found_and_read(tmp_path, split):
     affine.generate("digits", None, split, str(tmp_path / "new"), 1, 0)
     config = Config(data_dir=str(tmp_path / "new"))
-    pipeline = registry.load("affnist", split, config)
+    pipeline = splits.load("affnist", split, config)
     assert pipeline.spec.num_examples > 300
     assert (pipeline.spec.shape.height, pipeline.spec.shape.width) == (40, 40)
 

@@ -13,14 +13,13 @@ import tensorflow as tf
 from common.errors import UserError
 from config import Config
 from input_data import features as keys
-from input_data import registry
 from input_data.datasets import digits
 from input_data.generators import shifted_records
 from input_data.generators.shifted_records import digit_pairs, shifted_digits
 from input_data.images import LabeledImages
 from input_data.mnist.mnist_shift import Job
 from input_data.registry import Split
-from testing import commands
+from testing import commands, splits
 
 COMMAND = pathlib.Path(__file__).parents[1] / "mnist" / "mnist_shift.py"
 
@@ -51,7 +50,7 @@ def test_reader_finds_single_digits(tmp_path, split):
     shifted_records.generate(job)
     source = digits.read_split(split)
     config = Config(data_dir=str(tmp_path), shift=1, eval_size=10**6)
-    pipeline = registry.load("mnist", split, config)
+    pipeline = splits.load("mnist", split, config)
     copies = (2 * shift + 1) ** 2
     assert pipeline.spec.num_examples == len(source) * copies
     x, _ = next(pipeline.evaluation_batches(copies))
@@ -76,7 +75,7 @@ def test_reader_finds_shards_of_pairs(tmp_path):
     joined = b"".join(path.read_bytes() for path in paths)
     assert [joined] == list(contents_of(whole).values())
     config = Config(data_dir=f"{prefix}@3", num_targets=2, eval_size=10**6)
-    spec = registry.load("mnist", Split.VALID_TRAIN, config).spec
+    spec = splits.load("mnist", Split.VALID_TRAIN, config).spec
     assert spec.num_examples == 2 * len(digits.read_split(Split.VALID_TRAIN))
     assert spec.shape == keys.ImageShape(30, 30, 1, 10)
 

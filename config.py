@@ -83,8 +83,8 @@ class DataConfig:
     )
     eval_size: int = _count(
         10000,
-        "Examples to evaluate, at most all images or records; pairs made on "
-        "the fly have no limit.",
+        "Number of examples to evaluate, at most all images or records; pairs "
+        "made on the fly have no limit.",
     )
     flip: bool = field(
         False,
@@ -135,7 +135,7 @@ class DataConfig:
     validate: bool = field(
         False,
         "Whether training holds out a part of the training images, and "
-        "evaluation uses exactly that part.",
+        "evaluation uses exactly this part.",
     )
 
 
@@ -176,8 +176,8 @@ class Config(DataConfig):
     train: bool = field(True, "Whether to train; else to evaluate.")
     summary_dir: str | None = field(
         None,
-        "Folder of the experiment: checkpoints and TensorBoard files of the "
-        "training are in train, of evaluations in test or validation.",
+        "Folder of the experiment: train has checkpoints and TensorBoard files "
+        "of the training, test and validation have files of evaluations.",
     )
     batch_size: int = _count(128, "Images in a training batch over all GPUs.")
     max_steps: int = _count(1000, "Training steps in all, resumes included.")
@@ -185,12 +185,12 @@ class Config(DataConfig):
         1500, "Steps between checkpoints; the last step is always saved."
     )
     summary_step: int = _count(
-        10, "Steps between points of the training curves; each is a mean."
+        10, "Steps per point of the training curves, which is their mean."
     )
     keep: int = field(0, "Newest checkpoints to keep; 0 keeps all.", at_least=0)
     init_checkpoint: str | None = field(
         None,
-        "Checkpoint, also a TF1 one, from which a new training takes weights, "
+        "Checkpoint, also of TF1, from which a new training takes weights, "
         "step and Adam's moments; without moments only weights, at step 0.",
     )
     init_weights_only: bool = field(
@@ -203,25 +203,25 @@ class Config(DataConfig):
     # Evaluation.
     checkpoint: str | None = field(
         None,
-        "With --train=false: the checkpoint to evaluate once, or the "
-        "--summary_dir of a training for its newest; for {} see --num_trials. "
+        "With --train=false: the checkpoint to evaluate once, or a training's "
+        "--summary_dir to evaluate its newest. For {} see --num_trials. "
         "A TF1 checkpoint is named by the prefix of its files, such as "
-        "DIR/model.ckpt-1, and described by --model, --hparams_override and "
-        "the data flags.",
+        "DIR/model.ckpt-1; describe its network by --model, --hparams_override "
+        "and the data flags.",
     )
     num_trials: int = _count(
-        1, "Checkpoints in an ensemble: 0, 1, ... replace {} in --checkpoint."
+        1, "Checkpoints in an ensemble; 0, 1, ... replace {} in --checkpoint."
     )
     eval_all: bool = field(
         False,
-        "With --train=false and no running training: evaluate every "
-        "checkpoint; pictures are drawn of the newest.",
+        "With --train=false, if no training runs: whether to evaluate every "
+        "checkpoint. Pictures are drawn of the newest alone.",
     )
     eval_every: int | None = _count(
         None,
-        "Steps between evaluations during the training, each of a new "
-        "checkpoint: on the held-out images with --validate, else on the test "
-        "images. It needs one device. Default: never.",
+        "Steps between evaluations during the training. Each saves a "
+        "checkpoint and uses the held-out images with --validate, else the "
+        "test images. Only on one device. Default: never.",
     )
     eval_interval: float = field(
         60.0, "Seconds between checks for a new checkpoint.", at_least=0
@@ -234,8 +234,8 @@ class Config(DataConfig):
     format: str = field(
         "text",
         "With --train=false, what to print: text, or one JSON document per "
-        "line, which is also stored in --summary_dir, with a picture of the "
-        "confusion matrix.",
+        "line. With --summary_dir the document and a picture of the confusion "
+        "matrix are also stored.",
         choices=("text", "json"),
     )
 
@@ -283,9 +283,9 @@ class Config(DataConfig):
 
     @property
     def dataset_name(self):
-        """The data set; without a name MNIST's files, else the digits.
+        """The data set. Without --dataset: mnist with --data_dir, else digits.
 
-        So the reference's commands, whose default is MNIST, work unchanged.
+        The reference's commands, which have no --dataset for MNIST, thus work.
         """
         without_name = EMBEDDED if self.data_dir is None else "mnist"
         return self.dataset or without_name

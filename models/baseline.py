@@ -31,8 +31,8 @@ class HParams(BaseHParams):
 class BaselineModel(Classifier):
     """Two convolutions with max pooling, then two dense layers.
 
-    conv 5x5 to `first_channels` and to `second_channels`, each relu and 2x2 max
-    pool with stride 2; dense `dense_units`, relu; dense `num_classes`, linear.
+    Each convolution is 5x5, to `first_channels` and `second_channels`, with
+    relu and 2x2 max pooling; dense `dense_units`, relu; dense `num_classes`.
     """
 
     HParams = HParams

@@ -14,8 +14,8 @@ from models import optimizer
 from models.hparams import BaseHParams
 
 # Keeps gradients from vanishing under mixed_float16: those of the default
-# network have medians of 2e-7 to 7e-4. It is constant, so that the optimizer's
-# state is the same under every policy.
+# network's weights have medians of 2e-7 to 7e-4. The scale is constant, so that
+# the optimizer's state is the same under every policy.
 FLOAT16_LOSS_SCALE = 2.0**10
 
 
@@ -47,9 +47,9 @@ def convolution_block(
     kernel_initializer="he_uniform",
     **options,
 ):
-    """Convolution without biases, batch normalization and perhaps relu.
+    """A convolution, which has no biases, batch normalization, and relu if set.
 
-    The normalization has the options of `batch_normalization`.
+    `options` are those of `batch_normalization`.
     """
     convolution = keras.layers.Conv2D(
         channels,
@@ -73,19 +73,19 @@ def cross_entropy(labels, probabilities):
 
 
 class Classifier(keras.Model):
-    """A model with `logits`, and perhaps reconstructions, trained by `fit`.
+    """A model with logits and, if it has a decoder, reconstructions.
 
-    The loss is `classification_loss`, plus one `reconstruction_loss` for each
-    target if there is a decoder, plus regularizers and `add_loss` of layers.
+    The loss is the sum of `classification_loss`, with a decoder one
+    `reconstruction_loss` for each target, regularizers and layers' `add_loss`.
     `fit` reports running means: loss, batch_classification_cost,
     reconstruction_error (with a decoder), accuracy and almost_accuracy.
 
     A subclass defines `call` and, for verbose summaries, `activations`.
 
     Call arguments:
-      x: dict with `images` [B, H, W, C] and, for the decoder, `recons_label`
-        [B] and with two targets `spare_label` [B]. Without labels the longest
-        capsules are reconstructed.
+      x: dict with `images` [B, H, W, C]. The decoder takes the capsules of
+        `recons_label` [B] and, with two targets, of `spare_label` [B]. Without
+        these labels it takes the longest capsules.
 
     Returns (from a call) a dict:
       logits: float32 [B, classes].
@@ -148,7 +148,7 @@ class Classifier(keras.Model):
         # XLA does not compile mirrored variables.
         if self.compile_with_xla and not is_mirrored():
             return True
-        # Keras' "auto" considers GPUs that are hidden.
+        # Keras' "auto" would also consider hidden GPUs.
         return False if is_on_cpu() else "auto"
 
     def create_weights(self, shape):
@@ -163,7 +163,7 @@ class Classifier(keras.Model):
         return {}
 
     def capsule_outputs(self, x, capsules):
-        """The outputs of a call on x: logits are the capsules' lengths."""
+        """The outputs of a call on x; logits are the lengths of `capsules`."""
         logits = layers.lengths(capsules)
         outputs = {keys.LOGITS: logits, keys.CAPSULES: capsules}
         if self.decoder is not None:
@@ -199,7 +199,7 @@ class Classifier(keras.Model):
 
     def example_losses(self, x, y, outputs):
         """Classification loss [B] and reconstruction loss [B] or None."""
-        # From the batch: JAX would trace `optimizer.iterations` as a constant.
+        # The batch has the step: JAX would trace `iterations` as a constant.
         step = x.get(keys.STEP)
         cost = self.classification_loss(y[keys.LOGITS], outputs, step)
         if self.decoder is None:
@@ -255,8 +255,8 @@ class Classifier(keras.Model):
     def receptive_field(cls, hparams):
         """The layers from the image to the positions of `Routing`.
 
-        A tuple of (size, strides, padding); empty if there is one position,
-        which sees the whole image.
+        A tuple of (size, strides, padding) for each layer; empty if the only
+        position sees the whole image.
         """
         return ()
 

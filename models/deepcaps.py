@@ -54,9 +54,9 @@ class DeepCapsModel(Classifier):
     """A convolution, four cells of convolutional capsules, class capsules.
 
     conv 3x3 to 4 * `types` channels, relu, batch normalization; each channel is
-    a capsule type of one atom. In a cell, capsules of stride 2 give x, and the
-    output is second(first(x)) + skip(x). All are layers of capsules; the skip
-    of cell 4 is routed. The capsules of cells 4 and 3 are routed to class
+    a capsule type of one atom. A cell has four layers of capsules: one of
+    stride 2 gives x, and the output is second(first(x)) + skip(x). Only the
+    skip of cell 4 is routed. The capsules of cells 4 and 3 are routed to class
     capsules, whose lengths are the logits.
     """
 
@@ -127,7 +127,7 @@ class DeepCapsModel(Classifier):
         return outputs
 
     def routing_of(self, images):
-        """Couplings of cell 3's capsules; its map is larger than cell 4's."""
+        """Couplings of cell 3's capsules, whose map is larger than cell 4's."""
         outputs = self.activations(images)
         couplings = self.classes.couplings(outputs["primary"])
         grid = outputs["cell3"].shape[1:-1]  # rows, columns, types

@@ -47,11 +47,11 @@ def layout(height, width):
     """Kernel sizes, strides and the primary capsules' kernel (rows, columns).
 
     The first convolution is 5x5, or 7x7 with stride 2 for images of at least
-    48x48. Three 3x3 convolutions follow; the last one, two or three of them
-    have stride 2: as few as leave at most 9 pixels along the shorter side.
-    None has padding. The primary capsules' kernel covers the whole map;
-    after a 5x5 convolution its sides are odd, as 5x5 on MultiMNIST's 6x6 map.
-    For the paper's image sizes these are the published networks.
+    48x48. Three 3x3 convolutions follow. The last one, two or three have stride
+    2: the smallest number for which the map's shorter side has at most 9
+    pixels. There is no padding. The primary capsules' kernel covers the whole
+    map; but after a 5x5 convolution its sides are odd, so that it is 5x5 on
+    MultiMNIST's 6x6 map. For the paper's image sizes these are its networks.
     """
     is_large = min(height, width) >= 48
     kernels = (7 if is_large else 5, 3, 3, 3)
@@ -74,8 +74,8 @@ class EfficientCapsuleModel(Classifier):
     Normalization follows each convolution; `layout` gives their sizes. A
     depthwise convolution as large as the map makes `num_prime_capsules`
     primary capsules; self-attention routes them to one class capsule of
-    `class_atoms` atoms per class. Logits are the capsules' lengths
-    (the authors add 1e-7 under the root). There is a decoder if `remake`.
+    `class_atoms` atoms per class. Logits are the capsules' lengths (without the
+    1e-7 that the authors add under the root). There is a decoder if `remake`.
     """
 
     HParams = HParams
@@ -107,7 +107,7 @@ class EfficientCapsuleModel(Classifier):
                 synchronized=is_mirrored(), name=f"norm{i + 1}"
             )
             if is_batch
-            # Instance normalization has one channel per group.
+            # Group normalization with a group for each channel.
             else keras.layers.GroupNormalization(-1, name=f"norm{i + 1}")
             for i in range(4)
         ]

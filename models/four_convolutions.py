@@ -1,4 +1,4 @@
-"""J. Su's convolutions and loss, and his baseline, which pools over positions.
+"""J. Su's convolutions and loss, and his baseline with pooling.
 
 Sources: J. Su, https://kexue.fm/archives/4819 and 5112 (2018), and his code,
 https://github.com/bojone/Capsule.

@@ -49,8 +49,8 @@ class BaseHParams:
     learning_rate: float = field(0.001, "learning rate at step 0", above=0)
     optimizer: str = field(
         "adam",
-        "adam, as in the reference, or muon: Muon for kernels with three or "
-        "more axes, those of convolutions and capsules, Adam for all others",
+        "adam, as in the reference, or muon: Muon for the kernels of "
+        "convolutions and capsules (three or more axes), Adam for the others",
         choices=tuple(OPTIMIZERS),
     )
     schedule: str = field(
@@ -79,18 +79,18 @@ def size(default, help_text):
 
 
 def padding(help_text="padding of the convolutions", default="VALID"):
-    """The padding of convolutions."""
+    """A field for the padding of convolutions."""
     return field(default, help_text, choices=("VALID", "SAME"), network=True)
 
 
 def weight_decay(default, weights="kernels"):
-    """The factor of the L2 regularizer, see `PoseModel.decays`."""
+    """A field for the factor of an L2 regularizer."""
     help_text = f"weight of half the sum of squared {weights}"
     return field(default, help_text, at_least=0)
 
 
 def loss_type(default="margin"):
-    """One of the reference's losses."""
+    """A field for one of the reference's losses."""
     return field(
         default, "classification loss", choices=tuple(CLASSIFICATION_LOSSES)
     )
@@ -125,8 +125,8 @@ class DecoderHParams(BaseHParams):
 def parse_overrides(hparams_class, overrides):
     """Reads a string such as "routing=1,leaky=true,loss_type=softmax".
 
-    preset=NAME stands for a set of values. A value that is also given by its
-    own name replaces the preset's, in any order.
+    preset=NAME stands for a set of values. A value that the string also gives
+    by name replaces that of the preset, wherever it stands.
 
     Returns:
       dict from name to value, of the types that `hparams_class` declares.

@@ -21,16 +21,16 @@ from models.hparams import MatrixHParams, size
 class HParams(MatrixHParams):
     """Hyper-parameters for images like those of MNIST."""
 
-    routing: int = size(2, "iterations; a single one is without attention")
+    routing: int = size(2, "iterations; the first has no attention")
 
 
 class AttentionModel(Classifier):
     """A convolution and four layers of capsules.
 
     conv 3x3 stride 2, relu; primary capsules, linear in the channels and
-    normalized; capsules 3x3 stride 2 and 3x3 stride 1; class capsules. Logits
-    are the probabilities of the classes, the softmax of a linear map of their
-    poses that all classes share; the loss is the cross-entropy.
+    normalized; capsules 3x3 stride 2 and 3x3 stride 1; class capsules. A linear
+    map, shared by all classes, gives each class capsule's score. The logits are
+    the softmax of the scores; the loss is the cross-entropy.
     """
 
     HParams = HParams

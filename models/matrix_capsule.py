@@ -92,14 +92,14 @@ class HParams(MatrixHParams):
     )
     normalise: str = field(
         "parents",
-        "where the assignments of a capsule sum to 1: over all its parents "
-        "(parents), over those at one position (types), or over those of one "
-        "type (positions)",
+        "over which parents the assignments of a capsule sum to 1: all "
+        "(parents), those at one position (types), or those of one type "
+        "(positions)",
         choices=NORMALISATIONS,
         network=True,
     )
     padding: str = padding(
-        "padding of the convolution; that of the capsules is VALID"
+        "padding of the convolution; capsule layers have VALID"
     )
     primary_types: int = size(32, "B, types of primary capsules")
     second_types: int = size(32, "D, types of the second routed capsules")
@@ -109,16 +109,16 @@ class HParams(MatrixHParams):
 class PoseModel(Classifier):
     """Primary capsules, layers of routed capsules, and class capsules.
 
-    All have poses and activations. Logits are the activations of the class
-    capsules, `capsules` their poses. A subclass sets the layers `conv1` and
-    `primary`, or defines `primary_capsules`, and sets `routed`, a list of
-    layers, and `classes`, named "class_capsules".
+    All capsules have poses and activations. Logits are the activations of the
+    class capsules, `capsules` their poses. A subclass sets `routed`, a list of
+    layers, and `classes`, a layer named "class_capsules". It also sets the
+    layers `conv1` and `primary`, unless it overrides `primary_capsules`.
     """
 
     has_class_capsules = True
 
     def primary_capsules(self, images):
-        """Dict of the layers before, and a pair of poses and activations."""
+        """Dict of the outputs of earlier layers; pair of poses, activations."""
         features = self.conv1(images)
         return {"conv1": features}, self.primary(features)
 
@@ -155,7 +155,7 @@ class PoseModel(Classifier):
                 weight.regularizer = decay
 
     def decays(self, weight):
-        """Whether `weight_decay` applies: neither to biases nor to betas."""
+        """Whether `weight_decay` applies, as to all but biases and betas."""
         return len(weight.shape) > 1
 
 

@@ -83,11 +83,11 @@ class Adam(keras.optimizers.Adam):
 def orthogonalize(matrix, scale):
     """Approximates the nearest orthogonal matrix, times a scale.
 
-    For a float32 matrix U S V' the result is scale * U f(S) V', where f maps
-    all but the smallest values in (0, 1] to between 0.7 and 1.2: five
+    For a float32 matrix U S V' the result is scale * U f(S) V'. Five
     Newton-Schulz iterations (Jordan 2024,
-    https://kellerjordan.github.io/posts/muon). They run on the product of the
-    matrix and its transpose along the shorter side, so that a long matrix is
+    https://kellerjordan.github.io/posts/muon) compute f, which maps all but the
+    smallest values in (0, 1] to between 0.7 and 1.2. They run on the smaller
+    of the matrix's products with its transpose, so that a long matrix is
     multiplied twice instead of ten times. This needs full float32: TF32 makes
     an error of a tenth.
     """
@@ -112,8 +112,8 @@ def orthogonalize(matrix, scale):
 class Muon(Adam):
     """Muon for kernels with three or more axes, Adam for all others.
 
-    Muon orthogonalizes the momentum of a kernel, taken as a matrix whose
-    columns are its last axis (Jordan 2024). Updates are scaled as by Liu et
+    Muon orthogonalizes the momentum of a kernel as a matrix, whose columns are
+    the kernel's last axis (Jordan 2024). Updates are scaled as by Liu et
     al. 2025 (https://arxiv.org/abs/2502.16982), so that Adam's learning rates
     fit. Each optimizer can continue from the other's state.
 
@@ -135,7 +135,7 @@ class Muon(Adam):
         share, change = 1 - MUON_MOMENTUM, ops.square(gradient) - velocity
         self.assign_add(velocity, (1 - self.beta_2) * change)
         self.assign_add(momentum, share * (gradient - momentum))
-        # Nesterov momentum: the momentum after one more such step.
+        # Nesterov momentum: the momentum after another step of this gradient.
         direction = momentum + share * (gradient - momentum)
         matrix = ops.reshape(direction, (-1, variable.shape[-1]))
         rate = ops.cast(learning_rate, variable.dtype)

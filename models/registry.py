@@ -1,6 +1,6 @@
 """Models by the name that `--model` takes.
 
-This file imports none of them, so that flags are parsed without TensorFlow.
+This file imports no model, so that flags are parsed without TensorFlow.
 """
 
 import importlib
@@ -56,7 +56,7 @@ def _external_class(name):
 
     module, _, class_name = name.partition(":")
     if os.getcwd() not in sys.path:
-        # At the end, so that no file there hides a module of this project.
+        # The last place: no file there then hides a module of this project.
         sys.path.append(os.getcwd())
     try:
         found = getattr(importlib.import_module(module), class_name, None)
@@ -78,8 +78,8 @@ def _external_class(name):
 def build_model(name, shape, num_targets, hparams, seed=0):
     """Creates a model with all its weights; see `classifier.Classifier`.
 
-    Seeds the global random generators of Python, NumPy and the backend, from
-    which Keras draws the weights: processes of a cluster need the same.
+    It seeds the global random generators of Python, NumPy and the backend, from
+    which Keras draws the weights: processes of a cluster need equal weights.
 
     Raises:
       UserError: for an unknown name, or images too small for the network.

@@ -1,4 +1,4 @@
-"""The self-routing authors' network for smallNORB: layers/self_routing.py."""
+"""The network for smallNORB of self-routing's authors."""
 
 import dataclasses
 
@@ -20,7 +20,7 @@ class HParams(BaseHParams):
 
     atoms: int = size(16, "atoms of a pose")
     channels: int = size(16, "channels of the first convolution")
-    depth: int = size(1, "layers of capsules after the primary ones")
+    depth: int = size(1, "layers of capsules after the primary capsules")
     learning_rate: float = 3e-3
     types: int = size(16, "types of capsules; 32 in the authors' code")
     weight_decay: float = weight_decay(1e-4, "weights")
@@ -29,9 +29,9 @@ class HParams(BaseHParams):
 class SelfRoutingModel(PoseModel):
     """Seven convolutions and capsules with self-routing, SR-`depth`.
 
-    `CONVOLUTIONS` 3x3 with batch normalization and relu; another, without relu,
-    to the poses and the logits of primary capsules; `depth` - 1 layers 3x3 of
-    capsules, of `types` types as the primary ones; class capsules, whose
+    `CONVOLUTIONS` 3x3 with batch normalization and relu; another convolution,
+    without relu, to the poses and the logits of primary capsules of `types`
+    types; `depth` - 1 layers 3x3 of as many types; class capsules, whose
     activations sum to 1.
     """
 
@@ -39,8 +39,8 @@ class SelfRoutingModel(PoseModel):
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)
-        # The authors pad both sides by one; SAME with a stride of 2 pads only
-        # after an even size.
+        # The authors pad both sides by one. SAME with a stride of 2 would pad
+        # only the end of an even size.
         self.pad = keras.layers.ZeroPadding2D(1)
         self.convolutions = [
             convolution_block(n * hparams.channels, 3, strides, f"conv{i}")
@@ -71,5 +71,5 @@ class SelfRoutingModel(PoseModel):
 
     @classmethod
     def receptive_field(cls, hparams):
-        # With a zero on both sides kernels are centered as those of one pixel.
+        # A zero on each side: kernels are centered like those of one pixel.
         return tuple((1, strides, "VALID") for _, strides in CONVOLUTIONS)

@@ -26,9 +26,9 @@ class HParams(MatrixHParams):
 class VBCapsuleModel(MatrixCapsuleModel):
     """`MatrixCapsuleModel` with variational Bayes routing.
 
-    Batch normalization follows the convolution and, by type, every layer of
-    capsules. There are no biases. Unlike in the authors' code there are no
-    betas, as batch normalization cancels them, and coordinates differ.
+    Batch normalization follows the convolution and every layer of capsules, by
+    type. There are no biases. The authors' code also has betas, which batch
+    normalization cancels, and other coordinates.
     """
 
     HParams = HParams

@@ -6,6 +6,8 @@
 README.md and docs/ show more commands; --help lists the flags.
 """
 
+import contextlib
+
 from common import flags, load_backend
 from common.errors import UserError
 from config import Config
@@ -31,7 +33,9 @@ def run(config):
 
     from training import devices
 
-    with devices.use(config) as strategy:
+    with devices.use(config) as strategy, contextlib.ExitStack() as stack:
+        before = keras.config.dtype_policy()
+        stack.callback(keras.config.set_dtype_policy, before)
         keras.config.set_dtype_policy(config.dtype_policy)
         if config.train:
             _train(config, strategy)

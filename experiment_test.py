@@ -13,7 +13,9 @@ import signal
 import statistics
 import time
 import types
+from concurrent.futures import ThreadPoolExecutor
 
+import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -37,6 +39,7 @@ from training import checkpoint, evaluate, train
 from training.checkpoint import JSON_FILE, WEIGHTS_FILE
 from training.evaluate import Evaluator
 from training.formats import open_checkpoint
+from visualization import evaluation_figures as pictures
 
 SMALL = overrides("capsule", routing=1, remake=False)
 
@@ -299,6 +302,20 @@ def test_evaluation_waits_after_a_training_has_stopped(done, monkeypatch):
         training.enter_context(sole_trainer(done / "train"))
         experiment.run(dataclasses.replace(config, **waiting))
     assert clock == 1060
+
+
+def test_a_picture_that_fails_ends_nothing(done, capsys, monkeypatch):
+    monkeypatch.setattr(pictures, "learning_curve_png", lambda _: 1 / 0)
+    experiment.run(evaluating(done, eval_size=9))
+    assert "not drawn: ZeroDivisionError" in capsys.readouterr().out
+
+
+def test_a_run_in_a_thread_leaves_the_dtype_policy(done):
+    config = small(done, max_steps=7, dtype_policy="mixed_bfloat16")
+    with ThreadPoolExecutor() as executor:
+        executor.submit(experiment.run, config).result()
+    assert steps_in(done) == [2, 4, 6, 7]
+    assert keras.config.dtype_policy().name == "float32"
 
 
 def test_evaluation_without_a_checkpoint(tmp_path, capsys):

@@ -13,7 +13,7 @@ from scipy.stats import binomtest
 from common.files import write_file
 from runs.reproduction import EPOCH, EXPERIMENTS, read
 from runs.runner import ROOT
-from visualization.drawing import label_lines, make_logarithmic, png
+from visualization.drawing import label_lines, make_logarithmic, png, styled
 
 PAGE = ROOT / "docs" / "results.md"
 README = ROOT / "README.md"
@@ -60,6 +60,7 @@ def replace_between(text, name, content):
     )
 
 
+@styled
 def plot_errors(draw, title, xlabel, ylabel="test error in %"):
     """A PNG file of a plot of errors; `draw(axes)` adds its lines."""
     figure = Figure(figsize=(6.2, 3.4), layout="constrained")

@@ -9,6 +9,7 @@ A checkpoint is written under a temporary name, flushed to disk and renamed, so
 that a killed process never leaves a partial one.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -284,7 +285,11 @@ def save(directory, model, checkpoint, keep=0):
         variables = [*model.variables, *model.optimizer.variables]
         size = 4 * sum(math.prod(v.shape) for v in variables) + _HDF5_OVERHEAD
         with open(weights, "wb") as file:
-            os.posix_fallocate(file.fileno(), 0, size)
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)
+            else:  # macOS and Windows
+                for _ in range(0, size, 2**20):
+                    file.write(bytes(2**20))
         model.save_weights(weights, overwrite=True)
         values = {
             "format": 1,
@@ -305,14 +310,18 @@ def save(directory, model, checkpoint, keep=0):
         for _, old in find_all(directory)[:-keep]:
             # Renamed first: readers see all of it or nothing.
             removed = old.with_name(f".{old.name}.removed.partial")
-            old.rename(removed)
-            shutil.rmtree(removed, ignore_errors=True)
+            with contextlib.suppress(PermissionError):  # Windows, if it is read
+                old.rename(removed)
+                shutil.rmtree(removed, ignore_errors=True)
     return path
 
 
 def _file_digest(path):
+    digest = hashlib.sha256()
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _json_digest(values):

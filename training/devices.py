@@ -180,7 +180,8 @@ def _keep_freed_memory():
     JAX and torch return it to Linux, which clears every page: on a CPU a
     quarter of a training step of JAX. TensorFlow keeps its own.
     """
-    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    library = ctypes.CDLL(None) if os.name == "posix" else None
+    set_option = getattr(library, "mallopt", None)
     if set_option is not None:  # glibc, see malloc.h
         trim_threshold, mmap_threshold, arena_max = -1, -3, -8
         set_option(arena_max, 1)  # other arenas cannot exceed 64 MB

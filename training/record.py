@@ -2,17 +2,16 @@
 
 import json
 import math
-import os
 import pathlib
 import platform
 import re
-import shlex
-import sys
 
 import keras
+import psutil
 
 from common import commit
 from common.files import write_file
+from common.flags import command_line
 from layers.backends import is_on_cpu
 from training.inference import functional
 
@@ -24,7 +23,7 @@ def write(path, config, model, shape, clock):
         for part in (model, model.decoder)
     )
     values = {
-        "command": shlex.join(["python", *sys.argv]),
+        "command": f"python experiment.py {command_line(config)}",
         "commit": commit(),
         "machine": machine(),
         "weights": weights,
@@ -76,26 +75,40 @@ def _multiply_adds(layer):
 
 
 def peak_megabytes():
-    """Peak memory of the GPU in use, else of this process (VmHWM)."""
+    """Peak memory of the GPU in use, else of this process.
+
+    On macOS the memory that the process has now.
+    """
     gpu = _gpu()
     if gpu is not None:
         return gpu[1] / 1e6
-    status = pathlib.Path("/proc/self/status").read_text()
-    return int(_value(status, "VmHWM").split()[0]) * 1024 / 1e6
+    if peak := _value(_read("/proc/self/status"), "VmHWM"):
+        return int(peak.split()[0]) * 1024 / 1e6
+    memory = psutil.Process().memory_info()
+    return getattr(memory, "peak_wset", memory.rss) / 1e6  # of Windows
 
 
 def machine():
     """Dict of the backend, device, cores and versions."""
     backend = keras.backend.backend()
     gpu = _gpu()
-    info = pathlib.Path("/proc/cpuinfo").read_text()
-    cpu = _value(info, "model name") or platform.processor()
+    cpu = _value(_read("/proc/cpuinfo"), "model name") or platform.processor()
+    process = psutil.Process()
+    usable = getattr(process, "cpu_affinity", lambda: None)()  # not on macOS
     return {
         "backend": f"{backend} {__import__(backend).__version__}",
         "keras": keras.__version__,
         "device": cpu if gpu is None else gpu[0],
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": len(usable) if usable else psutil.cpu_count(),
     }
+
+
+def _read(path):
+    """The text of a file of Linux; empty on other systems."""
+    try:
+        return pathlib.Path(path).read_text()
+    except OSError:
+        return ""
 
 
 def _gpu():

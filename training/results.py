@@ -63,7 +63,10 @@ class Results(contextlib.ExitStack):
             write_file(self._folder / f"{name}.json", f"{document}\n")
         self._write_summaries(predictions, opened, step)
         if draws:
-            self._draw(predictions, opened, step, name)
+            try:
+                self._draw(predictions, opened, step, name)
+            except Exception as error:  # the numbers are complete
+                print(f"Warning: {name}: not drawn: {error!r}", flush=True)
 
     def _document(self, images, predictions, opened):
         score, matrix = predictions.score, predictions.confusion_matrix

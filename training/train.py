@@ -3,14 +3,18 @@
 import contextlib
 import dataclasses
 import pathlib
-import shlex
 import sys
 
 import keras
 import numpy as np
 from tqdm import tqdm
 
-from common.errors import Interrupted, UserError, handling_signals
+from common.errors import (
+    Interrupted,
+    UserError,
+    handling_signals,
+    shell_command,
+)
 from common.files import make_folder, remove_partial, sole_trainer
 from input_data import features as keys
 from input_data import registry
@@ -52,11 +56,12 @@ def train(config, strategy, evaluate=None):
         trainer.run()
     print(f"Trained to step {trainer.step}: {trainer.path}")
     if trainer.step > trainer.start:
+        logdir = shell_command([f"--logdir={config.summary_dir}"])
         print(
             f"{trainer.step - trainer.start} steps in "
             f"{trainer.clock.seconds:.0f} s, "
             f"{trainer.clock.images_per_second:,.0f} images/s\n"
-            f"Curves: tensorboard --logdir={shlex.quote(config.summary_dir)}\n"
+            f"Curves: tensorboard {logdir}\n"
             f"Evaluate by: {config.evaluation_command()}"
         )
         if trainer.pipeline.spec.note is not None:

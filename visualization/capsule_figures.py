@@ -192,6 +192,7 @@ def mean_entropy(couplings):
     return entropy.reshape(len(entropy), -1).mean(axis=1)
 
 
+@drawing.styled
 def _draw_maps(trained, examples, maps, equal):
     """Draws maps [iterations, N, h, w, classes] over the images."""
     images, labels, tiles = [], [], []
@@ -235,6 +236,7 @@ def _draw_maps(trained, examples, maps, equal):
     return png(figure)
 
 
+@drawing.styled
 def _draw_entropy(title, entropy, equal):
     figure = Figure(figsize=(4.5, 3), layout="constrained")
     axes = figure.subplots()

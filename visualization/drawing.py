@@ -2,21 +2,21 @@
 
 import io
 
-import matplotlib
 import numpy as np
+from matplotlib import style
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-matplotlib.rcParams.update(
-    {
-        "axes.titlesize": 8,
-        "figure.dpi": 200,
-        "figure.titlesize": 10,
-        "font.size": 8,
-        "savefig.bbox": "tight",
-        "text.parse_math": False,  # class names may contain a $
-    }
-)
+_STYLE = {
+    "axes.titlesize": 8,
+    "figure.dpi": 200,
+    "figure.titlesize": 10,
+    "font.size": 8,
+    "savefig.bbox": "tight",
+    "text.parse_math": False,  # class names may contain a $
+}
+# Decorates what draws: the user's settings change nothing, nor are changed.
+styled = style.context(["default", _STYLE])
 _CELL_INCHES = 0.62
 _CHARACTER_INCHES = 0.065  # of text at 8 points
 _LINE_INCHES = 0.15
@@ -86,6 +86,7 @@ def make_grid(images, columns, title, titles, labels=(), wrong=()):
     return figure, grid
 
 
+@styled
 def image_grid(*arguments, **keywords):
     """A PNG file of images in rows, see `make_grid`."""
     return png(make_grid(*arguments, **keywords)[0])

@@ -9,7 +9,13 @@ from matplotlib.figure import Figure
 from common.errors import reading
 from config import EVAL_BATCH_SIZE
 from input_data import features as keys
-from visualization.drawing import image_grid, make_logarithmic, png, truncate
+from visualization.drawing import (
+    image_grid,
+    make_logarithmic,
+    png,
+    styled,
+    truncate,
+)
 
 # Counts of more classes would be too small to read.
 MAX_CLASSES = 100
@@ -19,6 +25,7 @@ _NUM_IMAGES = 25
 _COLUMNS = 5
 
 
+@styled
 def confusion_matrix_png(matrix, names, title):
     """A PNG file of a confusion matrix; None above `MAX_CLASSES` classes.
 
@@ -85,6 +92,7 @@ def verdict(predictions, number):
     return f"true {' and '.join(names[c] for c in true)}\npredicted {predicted}"
 
 
+@styled
 def learning_curve_png(summary_dir):
     """A PNG file of loss and accuracy by step, from files `curve.csv`."""
     figure = Figure(figsize=(8, 3.2), layout="constrained")

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy import stats
 
-from visualization.drawing import image_grid, png
+from visualization.drawing import image_grid, png, styled
 from visualization.evaluation_figures import images_at, verdict
 
 # Dict from label of a bar to its images and a count of `training.scores.Score`.
@@ -75,6 +75,7 @@ def confidence_interval(right, total):
     return np.clip([shares.mean() - half, shares.mean() + half], 0, 1)
 
 
+@styled
 def _draw_accuracy(runs, title):
     width = 0.8 / len(MEASURES)
     figure = Figure(figsize=(2 + 1.5 * len(runs), 3), layout="constrained")

@@ -2,6 +2,7 @@ import functools
 import io
 import json
 
+import matplotlib
 import numpy as np
 import pytest
 from PIL import Image
@@ -215,6 +216,15 @@ def test_grids_and_colors():
     png = drawing.image_grid([gray, None, gray], 2, "title", ["a", "b"])
     assert min(size_of(png)) > 50
     assert drawing.truncate("a" * 20) == "a" * 13 + "…"
+
+
+def test_pictures_do_not_depend_on_the_users_settings():
+    images = [np.zeros((2, 3, 1))]
+    expected = drawing.image_grid(images, 1, "title", ["$a_b"])
+    with matplotlib.rc_context({"text.usetex": True, "font.size": 30}):
+        before = dict(matplotlib.rcParams)
+        assert drawing.image_grid(images, 1, "title", ["$a_b"]) == expected
+        assert dict(matplotlib.rcParams) == before
 
 
 def test_pictures_of_evaluations(run, tmp_path):

@@ -12,15 +12,21 @@ from absl import flags
 
 import common.flags
 from common import load_backend
+from common.errors import UserError
 from config import DATA_FLAGS, Config
 
 
 def main(_):
     """Serves the page until it is interrupted."""
     load_backend()
-    from demonstration import server
     from demonstration.model import DemoModel
     from training import devices
+
+    try:
+        from demonstration import server
+    except ModuleNotFoundError as error:
+        hint = "pip install -r requirements-dev.txt"
+        raise UserError(f"{error}: {hint}") from error
 
     config = common.flags.settings_of(Config, train=False, num_processes=1)
     with devices.use(config):

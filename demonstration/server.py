@@ -50,17 +50,20 @@ def make_app(model, host="127.0.0.1"):
     # one upload.
     lock = asyncio.Lock()
 
+    async def read(request):
+        body = bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_BODY_BYTES:
+                raise HTTPException(413, "the file is too large")
+        return bytes(body)
+
     def post(answer):
         async def endpoint(request):
-            body = bytearray()
             async with lock:
-                async with asyncio.timeout(BODY_TIMEOUT):
-                    async for chunk in request.stream():
-                        body += chunk
-                        if len(body) > MAX_BODY_BYTES:
-                            raise HTTPException(413, "the file is too large")
+                body = await asyncio.wait_for(read(request), BODY_TIMEOUT)
                 result = await run_in_threadpool(
-                    answer, bytes(body), **request.query_params
+                    answer, body, **request.query_params
                 )
             return JSONResponse(result)
 
@@ -102,7 +105,9 @@ def make_app(model, host="127.0.0.1"):
         exception_handlers={
             UserError: lambda _, error: _error(str(error), 400),
             ClientDisconnect: lambda *_: _error("the request ended early", 400),
-            TimeoutError: lambda *_: _error("the request took too long", 408),
+            asyncio.TimeoutError: lambda *_: _error(
+                "the request took too long", 408
+            ),
             HTTPException: lambda _, error: _error(
                 error.detail, error.status_code
             ),

@@ -198,7 +198,7 @@ def _by_patches(images, kernel, strides, padding):
         images = ops.pad(images, pads)
         leading = (slice(None),) * (1 + number)
         shifted = [
-            images[*leading, slice(tap, tap + span, stride)]
+            images[(*leading, slice(tap, tap + span, stride))]
             for tap in range(taps[number])
         ]
         images = ops.concatenate(shifted, axis=-1)

@@ -19,9 +19,11 @@ def test_convolutional_capsules_equal_loops(strides, sides):
         s = numpy_oracle.convolution(images, kernel, strides, "SAME")
         capsules = s.reshape(*s.shape[:3], 3, 2)
         for place in np.ndindex(*capsules.shape[1:4]):
-            squared = (capsules[:, *place] ** 2).sum(axis=1, keepdims=True)
-            capsules[:, *place] *= squared / (1 + squared)
-            capsules[:, *place] /= np.sqrt(squared + 1e-7)
+            squared = (capsules[(slice(None), *place)] ** 2).sum(
+                axis=1, keepdims=True
+            )
+            capsules[(slice(None), *place)] *= squared / (1 + squared)
+            capsules[(slice(None), *place)] /= np.sqrt(squared + 1e-7)
         return capsules
 
     layer = layers.ConvCapsules(3, 2, strides=strides)
@@ -81,7 +83,7 @@ def transpose_convolve(x, kernel, bias, strides):
     out = np.zeros((len(x), *sides, len(bias)))
     for i, j, row, column in itertools.product(*map(range, (*grid, 3, 3))):
         place = strides * i + row, strides * j + column
-        out[:, *place] += x[:, i, j] @ kernel[row, column].T
+        out[(slice(None), *place)] += x[:, i, j] @ kernel[row, column].T
     first = 2 - strides
     height, width = (first + strides * n for n in grid)
     return out[:, first:height, first:width] + bias

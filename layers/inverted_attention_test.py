@@ -159,7 +159,9 @@ def test_poses_couplings_and_gradients_equal_loops(case, num_routing):
         for (child, (position, kind)), share in shares.items():
             children = sorted({i for i, (at, _) in shares if at == position})
             place = positions.index(position), children.index(child), kind
-            np.testing.assert_allclose(ours[:, *place], share, atol=1e-5)
+            np.testing.assert_allclose(
+                ours[(slice(None), *place)], share, atol=1e-5
+            )
 
 
 @pytest.mark.parametrize("size", [0.0, 1e-20, 1e4])

@@ -146,7 +146,7 @@ def convolution(images, kernel, strides, padding):
     out = np.zeros((len(images), *shape, kernel.shape[-1]))
     for y, x in np.ndindex(size, size):
         tap = kernel[..., None, y, x, :, :]
-        out += images[:, *_pixels(y, x, shape, strides)] @ tap
+        out += images[(slice(None), *_pixels(y, x, shape, strides))] @ tap
     return out
 
 

@@ -143,7 +143,7 @@ def _draw_perturbed(trained, example, label):
         f"around its value (in parentheses)\n{trained.name}",
         titles=[f"{offset:+.2f}" if offset else "0" for offset in OFFSETS],
         labels=[
-            f"dimension {number} ({value:z.2f})"
+            f"dimension {number} ({round(value, 2) + 0.0:.2f})"  # no -0.00
             for number, value in enumerate(example.capsules[label])
         ],
     )

@@ -318,10 +318,10 @@ class Config(DataConfig):
         return Split.TRAIN if train else Split.TEST
 
     def with_defaults_from(self, training):
-        """This `Config`; settings that were not given come from `training`.
+        """A `Config` in which settings that were not given are `training`'s.
 
-        `training` is the dict of settings in a checkpoint. If that is of
-        another data set, nothing is taken from it.
+        `training` is the dict of settings in a checkpoint. It is ignored if it
+        is of another data set.
         """
         dataset = training.get("dataset")
         is_other = self.dataset not in (None, dataset) or (
@@ -337,7 +337,7 @@ class Config(DataConfig):
         return dataclasses.replace(self, **missing)
 
     def for_evaluation(self, checkpoint):
-        """The settings to evaluate a `Checkpoint`, with its defaults.
+        """The settings to evaluate a `Checkpoint`, which supplies defaults.
 
         Raises:
           UserError: if neither has a data set.

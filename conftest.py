@@ -1,4 +1,4 @@
-"""Options of the tests."""
+"""Settings of all tests."""
 
 import os
 import random

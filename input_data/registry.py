@@ -18,7 +18,7 @@ PAIR_SHIFT = 4
 
 
 class Split(enum.Enum):
-    """Named as in the reference's mnist_shift."""
+    """Parts of a data set, named as in the reference's mnist_shift."""
 
     TRAIN = "train"
     TEST = "test"
@@ -40,8 +40,8 @@ def select(split, images, num_held_out=None):
     """The images of a split.
 
     `images` are the test images for TEST, else the training images. Validation
-    holds out the last `num_held_out` of them, by default a fifth, at least 1
-    and at most 10,000, the reference's number for MNIST and CIFAR-10.
+    holds out the last `num_held_out` of them. The default is a fifth, at least
+    1 and at most 10,000 (the reference's number for MNIST and CIFAR-10).
     """
     count = num_held_out or min(10_000, max(1, len(images) // 5))
     if split.is_held_out:
@@ -57,8 +57,8 @@ class DataSet:
       module: string, the file in `input_data/datasets` with its function
         `load(split, config)`, which returns a `Pipeline`.
       needs_data_dir: bool, whether there are no images without `data_dir`.
-      shift: int, pixels by which training images of one object move at most,
-        the default of `--shift`.
+      shift: int, the default of `--shift` for images of one object, in
+        pixels.
       two_targets: bool, whether two of its images can overlap. Photographs
         have no black background, and affNIST's digits fill their image.
       resizes: bool, whether `image_size` and `resize` apply.
@@ -66,9 +66,9 @@ class DataSet:
       photograph_size: (height, width) of the photographs of which networks
         see standardized crops. None for whole images with pixels in [0, 1],
         to which `shift`, `pad`, `distort`, `augment` and `flip` apply.
-      digit_size: int, height and width of a digit, for sets of single white
-        digits on black: drawings are reduced to it, and brought to MNIST's size
-        and place. None for other images.
+      digit_size: int, height and width of a digit if images are single white
+        digits on black, else None. Drawings are reduced to this size, then
+        brought to MNIST's size and place.
     """
 
     module: str
@@ -125,7 +125,7 @@ def load(config, train):
     # Imported here, so that flags are parsed without TensorFlow.
     import tensorflow as tf
 
-    # Even beside a GPU, tf.data reads the images in memory on the CPU.
+    # tf.data reads the images from the CPU's memory, even if there is a GPU.
     with tf.device("CPU:0"):
         if config.pairs != "overlap":
             return _load_separate_pairs(config, train)

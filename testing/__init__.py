@@ -1,1 +1,1 @@
-"""What tests share: tiny data, oracles, gradients."""
+"""Helpers of tests: tiny data, oracles, gradients."""

@@ -1,4 +1,4 @@
-"""The commands as processes."""
+"""Runs commands as processes."""
 
 import pathlib
 import subprocess
@@ -8,7 +8,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 
 def start(*arguments, **keywords):
-    """Starts Python, in the project's folder, with its output in pipes."""
+    """Starts Python in the project's folder, with pipes for its output."""
     return subprocess.Popen(
         [sys.executable, *map(str, arguments)],
         stdout=subprocess.PIPE,
@@ -19,7 +19,7 @@ def start(*arguments, **keywords):
 
 
 def finish(process, timeout=600):
-    """Returns exit status, output and errors; kills it after the timeout."""
+    """Returns exit status, output and errors; kills it at the timeout."""
     try:
         output, errors = process.communicate(timeout=timeout)
     finally:

@@ -1,7 +1,7 @@
 """EM routing in NumPy float64 with explicit loops: for tests only.
 
-Written from the paper's equations, edge by edge of a graph of children and
-parents, without code of the layers. As in numpy_oracle.py, axis 0 of all
+They follow the paper's equations edge by edge of a graph of children and
+parents, and share no code with the layers. As in numpy_oracle.py, axis 0 of all
 arguments runs over P independent copies.
 """
 

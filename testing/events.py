@@ -1,4 +1,4 @@
-"""What TensorBoard finds in event files: for tests only."""
+"""Reads event files as TensorBoard does: for tests only."""
 
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import (

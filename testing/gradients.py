@@ -1,4 +1,4 @@
-"""Values and gradients on any Keras backend, and their checks: for tests."""
+"""Computes and checks gradients on any Keras backend: for tests only."""
 
 import keras
 import numpy as np
@@ -13,9 +13,9 @@ def to_numpy(tensor):
 
 
 def value_and_gradients(function, arguments, cotangent, dtype="float32"):
-    """Arrays: f(*arguments), and a list of gradients of sum(f * cotangent).
+    """Returns f(*arguments) and the list of gradients of sum(f * cotangent).
 
-    All must be finite.
+    It checks that all are finite.
     """
     arguments = [np.asarray(argument, dtype) for argument in arguments]
     backend = keras.backend.backend()
@@ -64,10 +64,10 @@ def assert_gradients_close(actual, expected):
 
 
 def oracle_gradients(oracle, inputs, weights, cotangent):
-    """Numerical gradients, those of weights summed over the examples.
+    """Numerical gradients; those of weights are sums over the examples.
 
-    The oracle takes one example of each of the inputs, and the weights, with
-    an axis of copies in front.
+    The oracle takes one example of each input, and the weights; all have an
+    axis of copies in front.
     """
     by_example = [
         numpy_oracle.numerical_gradients(oracle, [*example, *weights], c)

@@ -1,8 +1,8 @@
 """The layers in NumPy float64 with explicit loops: for tests only.
 
-Written from the formulas, without code of the layers. Axis 0 of all arguments
-runs over P independent copies, with which `numerical_gradients` perturbs all
-entries of an argument at once.
+It follows the formulas and shares no code with the layers. Axis 0 of all
+arguments runs over P independent copies, so that `numerical_gradients` can
+perturb each entry of an argument in one call.
 """
 
 import numpy as np
@@ -40,8 +40,8 @@ def routing_steps(
 ):
     """[P, I, O, A], [P, O, A] -> [P, O, A] and couplings [R, P, I, O].
 
-    With `replace`, agreements replace the logits; with `direction`, they are
-    with s / |s| and not with squash(s).
+    With `replace`, agreements replace the logits. With `direction`, votes are
+    compared with s / |s| instead of squash(s).
     """
     copies, inputs, outputs, atoms = votes.shape
     logits = np.zeros((copies, inputs, outputs))
@@ -100,7 +100,7 @@ def conv_slim_capsule(
 
 
 def classification_loss(name, labels, logits):
-    """[..., B, classes] -> [..., B]: the reference's margin, and two others."""
+    """[..., B, classes] -> [..., B]: margin, softmax, sigmoid."""
     target = labels.astype("float64")
     if name == "margin":
         present = np.maximum(0, 0.9 - logits) ** 2
@@ -151,7 +151,7 @@ def convolution(images, kernel, strides, padding):
 
 
 def convolution_gradients(images, kernel, cotangent, strides, padding):
-    """Those of sum(convolution(images, kernel) * cotangent), tap by tap."""
+    """Gradients of sum(convolution(images, kernel) * cotangent), tap by tap."""
     size = kernel.shape[0]
     height, width = images.shape[1:3]
     top, left = (
@@ -231,8 +231,8 @@ def self_attention_capsule(inputs, weights, biases):
 def numerical_gradients(function, arguments, cotangent, step=1e-5):
     """Gradients of sum(function(*arguments) * cotangent), entry by entry.
 
-    Central differences: each entry of each argument is moved by `step` both
-    ways, all entries of one argument as copies of one call.
+    Central differences: each entry of an argument is moved by `step` in both
+    directions; all moved copies of the argument are computed by one call.
     """
     gradients = []
     for moved, argument in enumerate(arguments):

@@ -1,4 +1,4 @@
-"""What a checkpoint of this project holds."""
+"""The arrays in a checkpoint of this project."""
 
 import pathlib
 

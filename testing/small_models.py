@@ -1,4 +1,4 @@
-"""Sizes of each model with which a training step takes milliseconds."""
+"""Sizes of each model for training steps that take milliseconds."""
 
 from models.registry import model_class
 
@@ -37,7 +37,7 @@ SIZES = {
         "more_channels": 1,
     },
     "inverted_attention": _MATRIX_CAPSULES,
-    # TensorFlow traces more iterations for many seconds.
+    # With more iterations TensorFlow takes many seconds for tracing.
     "matrix_capsule": {**_MATRIX_CAPSULES, "routing": 1},
     "vb_capsule": {**_MATRIX_CAPSULES, "routing": 1},
     "self_routing": {"channels": 2, "types": 3, "atoms": 4, "depth": 2},
@@ -45,11 +45,11 @@ SIZES = {
 
 
 def small_hparams(name, **values):
-    """The hyper-parameters of a small network of a model, and others."""
+    """The hyper-parameters of a small network; `values` replace some."""
     return model_class(name).HParams(**{**SIZES[name], **values})
 
 
 def overrides(name, **values):
-    """The same as a string for --hparams_override."""
+    """`small_hparams` as a string for --hparams_override."""
     pairs = {**SIZES[name], **values}.items()
     return ",".join(f"{key}={str(value).lower()}" for key, value in pairs)

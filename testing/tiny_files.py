@@ -14,13 +14,13 @@ NUM_TEST = 7
 
 
 def random_images(count, *shape, seed=0):
-    """uint8 array [count, *shape] of all values."""
+    """uint8 array [count, *shape], uniform in 0 to 255."""
     generator = np.random.default_rng(seed)
     return generator.integers(0, 256, (count, *shape), np.uint8)
 
 
 def write_records(path, records):
-    """Writes bytes objects as a TFRecord file; gives its path."""
+    """Writes bytes objects as a TFRecord file; returns its path."""
     with tf.io.TFRecordWriter(str(path)) as writer:
         for record in records:
             writer.write(record)
@@ -85,7 +85,7 @@ def write_cifar10(folder):
 
 
 def example(**features):
-    """A serialized `tf.train.Example` of integers, lists of them and bytes."""
+    """A serialized `tf.train.Example` of integers, lists of ints and bytes."""
     message = tf.train.Example()
     for name, value in features.items():
         feature = message.features.feature[name]
@@ -155,7 +155,7 @@ def affnist_bytes(images, labels):
 
 
 def write_affnist(folder):
-    """The four .mat files; with validation's as many images as the rest's."""
+    """The four .mat files of affNIST's official names."""
     for name, count in (
         ("training_and_validation", NUM_TRAIN),
         ("training", NUM_TRAIN - 3),
@@ -211,7 +211,7 @@ class TinyPhotos(tfds.core.GeneratorBasedBuilder):
 
 
 class TinyAnySize(TinyPhotos):
-    """Images of many sizes, and no split but train."""
+    """A set of images of many sizes, with the only split train."""
 
     SHAPE = (None, None, 1)
 

@@ -25,7 +25,7 @@ def small(model="capsule", shape=DIGITS, num_targets=1, seed=3, **hparams):
 
 
 def save(folder, network, architecture, **settings):
-    """Saves it at step 0 with the settings; returns the path as a string."""
+    """Saves a network at step 0 with settings; returns the path, a string."""
     training = Config(**settings).recorded()
     described = checkpoint.Checkpoint(0, architecture, training)
     return str(checkpoint.save(folder, network, described))

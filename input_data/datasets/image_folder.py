@@ -78,11 +78,11 @@ def load(split, config):
 
 
 def divide(files, seed, purpose):
-    """Holds out each file with probability 1/5, at least one of two or more.
+    """Holds out each file with probability 1/5, but at least one per class.
 
     Whether a file is held out depends on the hash of its name, not on other
     files. Names that differ only in their Unicode normal form have one hash.
-    A part that would have no file of a class gets the file whose hash is
+    A part without files of a class (of two or more) gets the file whose hash is
     nearest to the bound, as an exception. The digest is a hash of the names of
     these exceptions: while it is equal, no file changes parts.
 

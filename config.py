@@ -21,8 +21,8 @@ EVAL_BATCH_SIZE = 100
 # line. In evaluation also the model, the number of targets and the network's
 # hyper-parameters, see `Config.for_evaluation`.
 INHERITED = ("color", "dataset", "distort", "image_size", "pad", "resize")
-# Recorded in a checkpoint.
-RECORDED = (
+# Stored in a checkpoint.
+RUN_SETTINGS = (
     *INHERITED,
     "augment",
     "batch_size",
@@ -317,20 +317,19 @@ class Config(DataConfig):
             return Split.VALID_TRAIN if train else Split.VALID_TEST
         return Split.TRAIN if train else Split.TEST
 
-    def with_defaults_from(self, training):
-        """A `Config` in which settings that were not given are `training`'s.
+    def with_defaults_from(self, run_settings):
+        """A `Config` in which settings that were not given are a checkpoint's.
 
-        `training` is the dict of settings in a checkpoint. It is ignored if it
-        is of another data set.
+        Its dict `run_settings` is ignored if it is of another data set.
         """
-        dataset = training.get("dataset")
+        dataset = run_settings.get("dataset")
         is_other = self.dataset not in (None, dataset) or (
             dataset == EMBEDDED and self.data_dir is not None
         )
         if is_other:
             return self
         missing = {
-            name: training.get(name)
+            name: run_settings.get(name)
             for name in INHERITED
             if getattr(self, name) is None
         }
@@ -342,7 +341,7 @@ class Config(DataConfig):
         Raises:
           UserError: if neither has a data set.
         """
-        config = self.with_defaults_from(checkpoint.training)
+        config = self.with_defaults_from(checkpoint.run_settings)
         if config.dataset is None and config.data_dir is None:
             raise UserError(
                 f"{checkpoint.path} does not record its data set; add --dataset"
@@ -352,10 +351,10 @@ class Config(DataConfig):
             config = dataclasses.replace(config, num_targets=num_targets)
         return config
 
-    def recorded(self):
-        """Dict of the settings that a checkpoint records."""
+    def run_settings(self):
+        """Dict of the settings that a checkpoint stores."""
         return {
-            **{name: getattr(self, name) for name in RECORDED},
+            **{name: getattr(self, name) for name in RUN_SETTINGS},
             "dataset": self.dataset_name,
             # Earlier versions hashed names without normalizing accents.
             "normalized_names": True,

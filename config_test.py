@@ -31,7 +31,7 @@ def test_a_checkpoint_of_the_digits_supplies_nothing_for_files():
 
 
 def test_a_checkpoint_records_how_it_was_trained():
-    recorded = Config(data_dir="x", shift=3, validate=True).recorded()
+    recorded = Config(data_dir="x", shift=3, validate=True).run_settings()
     assert recorded["dataset"] == "mnist"
     assert recorded["of_files"]
     assert (recorded["shift"], recorded["validate"]) == (3, True)

@@ -19,6 +19,7 @@ from config import DATA_FLAGS, Config
 def main(_):
     """Serves the page until it is interrupted."""
     load_backend()
+    # Imported here, so that --help does not wait for TensorFlow.
     from demonstration.model import DemoModel
     from training import devices
 

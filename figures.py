@@ -60,6 +60,7 @@ def draw(names, config, num_examples=None):
         flags.require_known("figure", name, FIGURES)
     if config.checkpoint is None:
         raise UserError("--checkpoint is required")
+    # Imported here, as in `main`, so that --help does not wait for TensorFlow.
     from training.evaluate import Evaluator
     from training.formats import open_checkpoint
     from visualization import capsule_figures

@@ -149,25 +149,22 @@ def main(arguments):
     from training import devices, inference
 
     with devices.use(Config(num_processes=1)):
-        opened = inference.open_or_pretrained(values.checkpoint, values.model)
-        architecture = opened.architecture
-        network = inference.functional(
-            inference.load_network(opened, Config()), architecture.shape
+        checkpoint = inference.open_or_pretrained(
+            values.checkpoint, values.model
         )
+        model = inference.load_network(checkpoint, Config())
+        shape = checkpoint.architecture.shape
+        network = inference.functional(model, shape)
         if values.export:
             export(values.export, network)
         if not arguments:
             return 0
-        dataset = opened.training.get("dataset") or values.dataset
-        if dataset is None:
-            raise UserError(f"{opened.path} records no data set; add --dataset")
-        config = Config(dataset=dataset, num_targets=architecture.num_targets)
-        prepare = inference.preparation(
-            config.with_defaults_from(opened.training), architecture.shape
-        )
-        names = inference.class_names(opened, values.class_names)
+        dataset = checkpoint.run_settings.get("dataset") or values.dataset
+        config = Config(dataset=dataset).for_evaluation(checkpoint)
+        prepare = inference.preparation(config, shape)
+        names = inference.class_names(checkpoint, values.class_names)
         files, unreadable = list_files(arguments), []
-        num_targets = values.num_targets or architecture.num_targets
+        num_targets = values.num_targets or config.num_targets
         prepare = functools.partial(prepare, invert=values.invert)
         predictions = predict_files(
             files, network, prepare, num_targets, unreadable

@@ -132,7 +132,7 @@ def test_the_pretrained_network_is_the_default(capsys):
     images = np.random.default_rng(3).uniform(size=(2, 28, 28, 1))
     for name, values in layers.pretrained("mnist")(images).items():
         np.testing.assert_allclose(network(images)[name], values, atol=1e-6)
-    assert opened.training["dataset"] == "mnist"
+    assert opened.run_settings["dataset"] == "mnist"
 
 
 def test_an_export_needs_no_images(tmp_path):

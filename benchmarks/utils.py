@@ -13,7 +13,7 @@ from keras import ops
 from config import Config
 from runs.pages import markdown
 from training import devices
-from training.record import machine, peak_megabytes
+from training.run_report import machine, peak_megabytes
 
 
 def run(measure, defaults, description, arguments=None):

@@ -35,9 +35,11 @@ _HINTS = {
 
 @dataclasses.dataclass(frozen=True)
 class FlagSpec:
-    """Metadata of a field: all but its name, type and default.
+    """Metadata of a field.
 
     Attributes:
+      kind: type of the values other than None.
+      default: that of the field.
       help: string, what it is. "Default: ..." at the end describes a default
         that depends on other settings.
       at_least, at_most: inclusive bounds of a number.
@@ -54,6 +56,8 @@ class FlagSpec:
     choices: tuple = ()
     pattern: str | None = None
     network: bool = False
+    kind: typing.Any = None
+    default: typing.Any = None
 
     def allows(self, value):
         """Whether a value is allowed; None always is."""
@@ -90,11 +94,11 @@ def field(default, help_text, **spec):
 
 
 def flag_specs(settings):
-    """Dict from field name to (type, default, `FlagSpec`).
+    """Dict from field name to `FlagSpec`.
 
-    `settings` is a class or its instance. The type of `int | None` is int. A
+    `settings` is a class or its instance. The kind of `int | None` is int. A
     subclass may change only the default, as in `size: int = 3`: the field keeps
-    the `FlagSpec` of its base class.
+    the rest of the `FlagSpec` of its base class.
     """
     cls = settings if isinstance(settings, type) else type(settings)
     specs = {
@@ -105,10 +109,10 @@ def flag_specs(settings):
         if "spec" in f.metadata
     }
     return {
-        f.name: (
-            (typing.get_args(f.type) or (f.type,))[0],
-            f.default,
+        f.name: dataclasses.replace(
             specs[f.name],
+            kind=(typing.get_args(f.type) or (f.type,))[0],
+            default=f.default,
         )
         for f in dataclasses.fields(cls)
         if f.name in specs
@@ -128,12 +132,12 @@ def require_known(kind, name, names):
 
 def define(settings_class, names=None, flag_values=flags.FLAGS):
     """Defines a flag for each field, or for those with the given names."""
-    for name, (kind, default, spec) in flag_specs(settings_class).items():
+    for name, spec in flag_specs(settings_class).items():
         if names is None or name in names:
             text, options = spec.help, {"flag_values": flag_values}
             if spec.allowed and not spec.pattern:
                 text += f" ({spec.allowed})"
-            _DEFINE[kind](name, default, text, **options)
+            _DEFINE[spec.kind](name, spec.default, text, **options)
             message = f"must be {spec.allowed}"
             flags.register_validator(name, spec.allows, message, **options)
 
@@ -179,9 +183,9 @@ def arguments(settings, names=None):
     """
     return [
         f"--{name}={getattr(settings, name)}"
-        for name, (_, default, _) in flag_specs(settings).items()
+        for name, spec in flag_specs(settings).items()
         if (names is None or name in names)
-        and getattr(settings, name) != default
+        and getattr(settings, name) != spec.default
     ]
 
 

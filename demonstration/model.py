@@ -55,7 +55,7 @@ class DemoModel:
 
     def __init__(self, config):
         checkpoint = open_or_pretrained(config.checkpoint, config.model)
-        is_embedded = checkpoint.training.get("dataset") == EMBEDDED
+        is_embedded = checkpoint.run_settings.get("dataset") == EMBEDDED
         if config.dataset or config.data_dir or is_embedded:
             config, model, pipeline = Evaluator(config).load(checkpoint)
             shape, names = pipeline.spec.shape, pipeline.spec.names

@@ -7,6 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 from common.errors import UserError
+from input_data.augmentation import random_changes
+from input_data.pairs import OverlappingPairs
 from input_data.pipeline import (
     ImageTensors,
     Pipeline,
@@ -81,8 +83,6 @@ def make_pipeline(data, config, **spec):
     `spec` has further attributes of the `Spec`.
     """
     if config.num_targets == 2:
-        from input_data.pairs import OverlappingPairs  # it imports this module
-
         return OverlappingPairs(data, config, **spec)
     shift, pad = config.largest_shift, config.border
     return SingleObjects(ImageTensors(data), config, shift, pad, **spec)
@@ -114,18 +114,14 @@ class SingleObjects(Pipeline):
             shift_seed = step_seed(seed, Stream.SHIFT, step)
             offsets = random_offsets(shift_seed, indices.shape[0], self._shift)
             images = shift_images(images, offsets, self._shift)
-        if self._config.flip or self._config.augment or self._config.distort:
-            from input_data.augmentation import random_changes
-
-            images = random_changes(images, self._config, seed, step)
+        images = random_changes(images, self._config, seed, step)
         images = unit_range(images)
         return self._batch(images, [images], [labels])
 
     def _evaluation_batch(self, indices):
         images, labels = self._source.take(indices)
         padded = pad_images(images, self._pad)
-        images = central_crop(padded, self._size)
-        images = unit_range(images)
+        images = unit_range(central_crop(padded, self._size))
         return self._batch(images, [images], [labels])
 
 

@@ -64,7 +64,7 @@ class BaseHParams:
     )
 
     def __post_init__(self):
-        for name, (_, _, spec) in flag_specs(self).items():
+        for name, spec in flag_specs(self).items():
             value = getattr(self, name)
             if not spec.allows(value):
                 raise UserError(f"{name}={value} must be {spec.allowed}")
@@ -149,7 +149,7 @@ def parse_overrides(hparams_class, overrides):
             require_known("preset", text, sorted(presets))
             preset = presets[text]
         else:
-            kind, *_ = specs[name]
+            kind = specs[name].kind
             parse = BooleanParser().parse if kind is bool else kind
             try:
                 values[name] = parse(text)

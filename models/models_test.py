@@ -10,10 +10,10 @@ from models import (
     baseline,
     deepcaps,
     efficient_capsule,
-    four_convolutions,
     homogeneous_capsule,
     inverted_attention,
     matrix_capsule,
+    pooling,
     self_routing,
     shared_capsule,
     vb_capsule,
@@ -66,7 +66,7 @@ WEIGHT_COUNTS = {
             259_008 + 9 * 64 * 2 + 6 * 6 * 20_480,
         ),
     ],
-    "pooling": [(MNIST, four_convolutions.PoolingHParams(), 276_810)],
+    "pooling": [(MNIST, pooling.HParams(), 276_810)],
     # With moving statistics, of the convolution and of the decoder.
     "deepcaps": [
         (MNIST, deepcaps.HParams(), 8_500_337 + 2 * 128 + 32),

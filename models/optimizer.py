@@ -62,7 +62,7 @@ class Adam(keras.optimizers.Adam):
         if backend.backend() != "tensorflow" or is_mirrored():
             super().update_step(gradient, variable, learning_rate)
             return
-        import tensorflow as tf
+        import tensorflow as tf  # other backends do not need it
 
         index = self._get_variable_index(variable)
         step = ops.cast(self.iterations + 1, variable.dtype)

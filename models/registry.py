@@ -14,7 +14,7 @@ from common.flags import require_known
 MODELS = {
     "baseline": ("models.baseline", "BaselineModel"),
     "capsule": ("models.capsule", "CapsuleModel"),
-    "pooling": ("models.four_convolutions", "PoolingModel"),
+    "pooling": ("models.pooling", "PoolingModel"),
     "shared_capsule": ("models.shared_capsule", "SharedCapsuleModel"),
     "deepcaps": ("models.deepcaps", "DeepCapsModel"),
     "efficient_capsule": ("models.efficient_capsule", "EfficientCapsuleModel"),

@@ -11,14 +11,13 @@ from keras import ops
 import layers
 from common.flags import field
 from input_data import features as keys
-from models import four_convolutions
 from models.classifier import Routing, on_grid
-from models.four_convolutions import FourConvolutions
 from models.hparams import size
+from models.pooling import FourConvolutions, SuHParams
 
 
 @dataclasses.dataclass(frozen=True)
-class HParams(four_convolutions.HParams):
+class HParams(SuHParams):
     """Hyper-parameters of the network, with those of Su's current code."""
 
     class_atoms: int = size(16, "atoms of a class capsule")

@@ -39,15 +39,14 @@ def _hparams_tables():
 def _table(title, prefix, settings_class, shared=(), more_rows=()):
     """A table of the fields of a class that are not in `shared`."""
     rows = []
-    for name, specs in sorted(flag_specs(settings_class).items()):
-        if (name, specs) in shared:
+    for name, spec in sorted(flag_specs(settings_class).items()):
+        if (name, spec) in shared:
             continue
-        _, default, spec = specs
         meaning, _, special_default = spec.help.partition(" Default: ")
         if spec.choices:
             choices = ", ".join(map(str, spec.choices))
             meaning = f"{meaning.rstrip('.')}. One of {choices}."
-        default = special_default.rstrip(".") or _text(default)
+        default = special_default.rstrip(".") or _text(spec.default)
         rows.append([f"`{prefix}{name}`", default, meaning])
     return markdown([title, "default", "meaning"], [*rows, *more_rows])
 

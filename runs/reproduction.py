@@ -70,7 +70,7 @@ class Settings:
     dtype_policy: str | None = field(
         None,
         "Precision of the layers. Default: the experiment's.",
-        choices=flag_specs(Config)["dtype_policy"][2].choices,
+        choices=flag_specs(Config)["dtype_policy"].choices,
     )
     list: bool = field(False, "Whether to list the experiments.")
     output_dir: str = field(

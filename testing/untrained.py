@@ -26,6 +26,6 @@ def small(model="capsule", shape=DIGITS, num_targets=1, seed=3, **hparams):
 
 def save(folder, network, architecture, **settings):
     """Saves a network at step 0 with settings; returns the path, a string."""
-    training = Config(**settings).recorded()
-    described = checkpoint.Checkpoint(0, architecture, training)
+    run_settings = Config(**settings).run_settings()
+    described = checkpoint.Checkpoint(0, architecture, run_settings)
     return str(checkpoint.save(folder, network, described))

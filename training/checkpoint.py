@@ -96,7 +96,7 @@ class Architecture:
             del shape["height"], shape["width"]
         hparams = {
             name: getattr(self.hparams, name)
-            for name, (_, _, spec) in flag_specs(self.hparams).items()
+            for name, spec in flag_specs(self.hparams).items()
             if spec.network
         }
         return {"model": self.model, **shape, **hparams}
@@ -109,20 +109,20 @@ class Checkpoint:
     Attributes:
       step: int, optimizer steps taken.
       architecture: `Architecture`.
-      training: dict of the settings of the run that wrote it.
+      run_settings: dict of the settings of the run that wrote it.
       class_names: sequence of strings, or None.
       path: `pathlib.Path`; None before it is saved.
     """
 
     step: int
     architecture: Architecture
-    training: dict
+    run_settings: dict
     class_names: tuple | None = None
     path: pathlib.Path | None = None
 
     @property
     def has_optimizer_state(self):
-        return self.training.get("optimizer_state", True)
+        return self.run_settings.get("optimizer_state", True)
 
     def load(self, model, architecture):
         """Loads the weights and, into a compiled model, the optimizer's state.
@@ -156,7 +156,7 @@ class Checkpoint:
         Raises UserError if the data set of `config` and `spec` is the same but
         split otherwise, or its classes have other names.
         """
-        recorded = {**self.training, "class_names": _nfc(self.class_names)}
+        recorded = {**self.run_settings, "class_names": _nfc(self.class_names)}
         names = _nfc(spec.class_names)
         required = {}
         if names and self.class_names:
@@ -230,16 +230,16 @@ def read_checkpoint(path, model=None):
     name, shape = saved["model"], ImageShape(**saved["shape"])
     if is_external(name) and name != model:
         raise UserError(f"{path} needs a class to import: add --model={name}")
-    training = values["training"]
-    if training.get("image_size") is not None:
-        training.setdefault("resize", "stretch")  # as earlier versions did
+    settings = values["training"]
+    if settings.get("image_size") is not None:
+        settings.setdefault("resize", "stretch")  # as earlier versions did
     try:
         hparams = model_class(name).HParams(**saved["hparams"])
     except TypeError as error:  # the model has other hyper-parameters now
         raise UserError(f"{path} does not fit {name}: {error}") from error
     architecture = Architecture(name, shape, saved["num_targets"], hparams)
     return Checkpoint(
-        values["step"], architecture, training, values["class_names"], path
+        values["step"], architecture, settings, values["class_names"], path
     )
 
 
@@ -295,7 +295,7 @@ def save(directory, model, checkpoint, keep=0):
             "format": 1,
             "step": checkpoint.step,
             "architecture": dataclasses.asdict(checkpoint.architecture),
-            "training": checkpoint.training,
+            "training": checkpoint.run_settings,
             "class_names": checkpoint.class_names,
             "versions": {
                 "keras": keras.__version__,

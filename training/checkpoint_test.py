@@ -145,7 +145,7 @@ def test_other_splits_are_refused(
 def test_earlier_versions_stretched(trained, tmp_path, settings, resize):
     path = save(tmp_path, trained, dataset="images", **settings)
     opened = open_checkpoint(path)
-    config = Config().with_defaults_from(opened.training)
+    config = Config().with_defaults_from(opened.run_settings)
     assert config.resize == resize
 
 

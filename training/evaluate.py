@@ -16,7 +16,12 @@ from common.files import is_training
 from config import EVAL_BATCH_SIZE
 from input_data import features as keys
 from input_data import registry
-from training import checkpoint
+from training.checkpoint import (
+    Architecture,
+    DamagedError,
+    find_all,
+    latest_valid,
+)
 from training.formats import open_checkpoint
 from training.results import Results
 from training.scores import Predictions
@@ -44,20 +49,20 @@ class Evaluator:
         self._architecture = None
         self.model = None
 
-    def load(self, opened):
+    def load(self, checkpoint):
         """The `Config`, the network and the `Pipeline` of a checkpoint.
 
         The next call may change the weights. Raises UserError if the checkpoint
         does not fit the settings or the data.
         """
-        config = self._config.for_evaluation(opened)
+        config = self._config.for_evaluation(checkpoint)
         if config not in self._pipelines:
             self._pipelines[config] = registry.load(config, train=False)
         pipeline = self._pipelines[config]
         spec = pipeline.spec
-        opened.check_same_data(config, spec)
-        architecture = checkpoint.Architecture.from_config(
-            config, spec.shape, spec.num_targets, opened.architecture
+        checkpoint.check_same_data(config, spec)
+        architecture = Architecture.from_config(
+            config, spec.shape, spec.num_targets, checkpoint.architecture
         )
         if self._architecture != architecture:
             with self._strategy.scope():
@@ -66,12 +71,12 @@ class Evaluator:
                 raise UserError("--crops is for models with class capsules")
             self._begin = self._strategy.make_predict_fn(self.model)
             self._architecture = architecture
-        opened.load(self.model, architecture)
+        checkpoint.load(self.model, architecture)
         return config, self.model, pipeline
 
-    def predict(self, opened):
+    def predict(self, checkpoint):
         """The `Predictions` of a checkpoint; raises as `load`."""
-        config, _, pipeline = self.load(opened)
+        config, _, pipeline = self.load(checkpoint)
         start = time.perf_counter()
         labels, logits, losses = self._predict(pipeline)
         if config.crops > 1:
@@ -86,8 +91,9 @@ class Evaluator:
                 total += _normalized(moved_logits)
             logits = total / config.crops
         speed = len(labels) / (time.perf_counter() - start)
+        name = config.dataset_name
         return Predictions(
-            labels, logits, losses, pipeline, config.dataset_name, speed
+            labels, logits, losses, pipeline, name, speed, checkpoint
         )
 
     def _predict(self, pipeline):
@@ -152,7 +158,7 @@ def evaluate_checkpoints(config, strategy):
             if not is_ensemble and member.path != pathlib.Path(path):
                 title = f"{member.path}:\n"  # a folder's newest
             step = None if is_ensemble else member.step
-            results.report(title, predictions[-1], member, step)
+            results.report(title, predictions[-1], step)
         if not is_ensemble:
             return predictions[0].score
         errors = [member.score.wrong_percent for member in predictions]
@@ -167,9 +173,10 @@ def evaluate_checkpoints(config, strategy):
             logits=logits,
             losses=None,
             images_per_second=1 / seconds_per_image,
+            checkpoint=None,
         )
         step = max(member.step for member in members)
-        results.report(f"Ensemble of {len(members)}:\n", ensemble, None, step)
+        results.report(f"Ensemble of {len(members)}:\n", ensemble, step)
     return ensemble.score
 
 
@@ -180,11 +187,11 @@ def evaluations(config, strategy):
     with Results(config, strategy) as results:
 
         def evaluate(path, draws=True):
-            opened = open_checkpoint(path, config.model)
-            predictions = evaluator.predict(opened)
-            step = opened.step
-            results.report(f"{path}:\n", predictions, opened, step, draws)
-            return opened
+            checkpoint = open_checkpoint(path, config.model)
+            predictions = evaluator.predict(checkpoint)
+            title = f"{path}:\n"
+            results.report(title, predictions, checkpoint.step, draws)
+            return checkpoint
 
         yield evaluate
 
@@ -207,23 +214,23 @@ def evaluate_continuously(config, strategy):
     with evaluations(config, strategy) as evaluate:
         while True:
             is_running = is_training(directory)
-            paths = [path for _, path in checkpoint.find_all(directory)]
+            paths = [path for _, path in find_all(directory)]
             new = [path for path in paths if path not in seen]
             seen.update(new)
             if new and not (last or is_running or config.eval_all):
-                latest = checkpoint.latest_valid(directory, config.model)
+                latest = latest_valid(directory, config.model)
                 new = [latest.path] if latest else []
             for path in new:
                 try:
                     last = evaluate(path, draws=path == new[-1])
                     last_time = time.monotonic()
                 except UserError as error:
-                    is_damaged = isinstance(error, checkpoint.DamagedError)
+                    is_damaged = isinstance(error, DamagedError)
                     if path.exists() and not is_damaged:
                         raise
                     # --keep may have removed it.
                     print(f"Warning: {error}; not evaluated", flush=True)
-            is_done = last and last.step == last.training.get("max_steps")
+            is_done = last and last.step == last.run_settings.get("max_steps")
             now = time.monotonic()
             left = last_time + config.eval_timeout - now
             if is_running:

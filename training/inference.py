@@ -56,12 +56,12 @@ def load_network(checkpoint, config):
     return model
 
 
-def class_names(opened, names=None):
+def class_names(checkpoint, names=None):
     """List of the names of the classes: given, the checkpoint's, or numbers."""
-    count = opened.architecture.shape.num_classes
+    count = checkpoint.architecture.shape.num_classes
     if names and not len(names) == len(set(names)) == count:
         raise UserError(f"--class_names needs {count} different names")
-    return list(names or opened.class_names or map(str, range(count)))
+    return list(names or checkpoint.class_names or map(str, range(count)))
 
 
 def functional(model, shape):

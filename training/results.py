@@ -35,12 +35,11 @@ class Results(contextlib.ExitStack):
         if self._is_json:
             self.enter_context(contextlib.redirect_stdout(sys.stderr))
 
-    def report(self, title, predictions, opened=None, step=None, draws=True):
+    def report(self, title, predictions, step=None, draws=True):
         """Reports `Predictions`, with a title before the counts.
 
-        `opened` is their `Checkpoint`, None for an ensemble; `step` is that of
-        the summaries, None to write no files. `draws` is whether to draw
-        pictures, which can take longer than the evaluation.
+        `step` is that of the summaries, None to write no files. `draws` is
+        whether to draw pictures, which can take longer than the evaluation.
         """
         spec = predictions.pipeline.spec
         kind = "held-out" if self._config.validate else "test"
@@ -50,7 +49,7 @@ class Results(contextlib.ExitStack):
         images = f"{kind} {noun} of {predictions.dataset}"
         score = predictions.score
         if self._is_json:
-            document = json.dumps(self._document(images, predictions, opened))
+            document = json.dumps(self._document(images, predictions))
             print(document, file=self._output, flush=True)
         else:
             print(f"{title}{score} ({score.num_examples} {images})", flush=True)
@@ -58,18 +57,21 @@ class Results(contextlib.ExitStack):
                 print(score.pairs_text, flush=True)
         if step is None or self._folder is None:
             return
-        name = opened.path.name if opened else "ensemble"
+        checkpoint = predictions.checkpoint
+        name = checkpoint.path.name if checkpoint else "ensemble"
         if self._is_json:
             write_file(self._folder / f"{name}.json", f"{document}\n")
-        self._write_summaries(predictions, opened, step)
+        self._write_summaries(predictions, step)
         if draws:
             try:
-                self._draw(predictions, opened, step, name)
+                self._draw(predictions, step, name)
             except Exception as error:  # the numbers are complete
                 print(f"Warning: {name}: not drawn: {error!r}", flush=True)
 
-    def _document(self, images, predictions, opened):
+    def _document(self, images, predictions):
         score, matrix = predictions.score, predictions.confusion_matrix
+        checkpoint = predictions.checkpoint
+        settings = checkpoint.run_settings if checkpoint else {}
         has_loss = score.loss is not None and math.isfinite(score.loss)
         by_class = zip(
             predictions.pipeline.spec.names,
@@ -80,9 +82,9 @@ class Results(contextlib.ExitStack):
         )
         return {
             "checkpoint": str(
-                opened.path if opened else self._config.checkpoint
+                checkpoint.path if checkpoint else self._config.checkpoint
             ),
-            "step": opened.step if opened else None,
+            "step": checkpoint.step if checkpoint else None,
             "images": images,
             **dataclasses.asdict(score),
             "loss": score.loss if has_loss else None,
@@ -99,30 +101,30 @@ class Results(contextlib.ExitStack):
                 for name, labels, found, predicted in by_class
             ],
             "confusion_matrix": matrix.tolist(),
-            "seconds": opened.training.get("seconds") if opened else None,
+            "seconds": settings.get("seconds"),
             "images_per_second": predictions.images_per_second,
         }
 
-    def _write_summaries(self, predictions, opened, step):
+    def _write_summaries(self, predictions, step):
         if self._writer is None:
             self._writer = SummaryWriter(self._folder)
-        score = predictions.score
+        score, checkpoint = predictions.score, predictions.checkpoint
         self._writer.scalars(
             {
                 "correct_prediction": score.correct,
                 "wrong_prediction": score.wrong,
                 "almost_wrong_prediction": score.almost_wrong,
                 "accuracy": score.correct / score.num_examples,
-                **({"loss": score.loss} if opened else {}),
+                **({"loss": score.loss} if checkpoint else {}),
             },
             step,
         )
-        if opened and opened.architecture is not None:
-            self._writer.hparams(opened)
+        if checkpoint and checkpoint.architecture is not None:
+            self._writer.hparams(checkpoint)
 
-    def _draw(self, predictions, opened, step, name):
+    def _draw(self, predictions, step, name):
         score = predictions.score
-        title = f"Step {step}" if opened else "Ensemble"
+        title = f"Step {step}" if predictions.checkpoint else "Ensemble"
         matrix = pictures.confusion_matrix_png(
             predictions.confusion_matrix,
             predictions.pipeline.spec.names,
@@ -136,7 +138,7 @@ class Results(contextlib.ExitStack):
         wrong = pictures.wrong_predictions_png(predictions, title)
         if wrong is not None:
             self._writer.image("wrong_predictions", wrong, step)
-        if opened:  # an ensemble has no curve
+        if predictions.checkpoint:  # an ensemble has no curve
             summary_dir = pathlib.Path(self._config.summary_dir)
             curves = pictures.learning_curve_png(summary_dir)
             write_file(summary_dir / "learning_curve.png", curves)

@@ -85,6 +85,7 @@ class Predictions:
       pipeline: `Pipeline` of the images.
       dataset: string, the name of the data set.
       images_per_second: float, of the evaluation.
+      checkpoint: `Checkpoint`; None for an ensemble.
     """
 
     labels: np.ndarray
@@ -93,6 +94,7 @@ class Predictions:
     pipeline: typing.Any
     dataset: str
     images_per_second: float
+    checkpoint: typing.Any = None
 
     @functools.cached_property
     def score(self):

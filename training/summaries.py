@@ -53,7 +53,7 @@ class SummaryWriter:
             "model": architecture.model,
             "num_targets": architecture.num_targets,
             **dataclasses.asdict(architecture.hparams),
-            **checkpoint.training,
+            **checkpoint.run_settings,
         }
         settings = {k: v for k, v in settings.items() if v is not None}
         folder = self._directory.resolve()
@@ -91,7 +91,7 @@ class SummaryWriter:
 
         The second target stands beside the first.
         """
-        from visualization.drawing import to_rgb
+        from visualization.drawing import to_rgb  # it imports Matplotlib
 
         outputs = model(x)
         columns = [

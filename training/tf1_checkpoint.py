@@ -40,14 +40,14 @@ class Tf1Checkpoint:
       path: `pathlib.Path`, the prefix of its files.
       step: int, the training steps taken.
       has_optimizer_state: bool, whether it holds Adam's moments.
-      architecture, training, class_names: None, {} and None: not recorded.
+      architecture, run_settings, class_names: None, {}, None: not stored.
 
     Raises:
       UserError: if it cannot be read or is not of the reference.
     """
 
     architecture = None
-    training = types.MappingProxyType({})
+    run_settings = types.MappingProxyType({})
     class_names = None
 
     def __init__(self, path):
@@ -61,7 +61,7 @@ class Tf1Checkpoint:
         self.has_optimizer_state = any(n.endswith(_SLOTS) for n in self._shapes)
 
     def check_same_data(self, config, spec):
-        """Does nothing: the data set is not recorded."""
+        """Does nothing: the data set is not stored."""
 
     def load(self, model, architecture):
         """Loads weights, and Adam's moments if the model is compiled.
@@ -150,7 +150,7 @@ def _layouts(model, architecture):
 
 @dataclasses.dataclass(frozen=True)
 class NetworkFlags:
-    """What a TF1 checkpoint does not record; the defaults are MNIST's."""
+    """What a TF1 checkpoint does not store; the defaults are MNIST's."""
 
     model: str = field("capsule", "The model.", choices=tuple(sorted(MODELS)))
     hparams_override: str = field("", "Hyper-parameters: name=value,...")
@@ -164,7 +164,7 @@ class NetworkFlags:
 def convert(source, directory, network):
     """Converts a TF1 checkpoint; returns the path of the new one.
 
-    Its data set and settings are not recorded. Without Adam's moments a
+    Its data set and settings are not stored. Without Adam's moments a
     training can start from it but not resume.
     """
     from models.optimizer import compile_model
@@ -181,11 +181,11 @@ def convert(source, directory, network):
     compile_model(model, max_steps=1)
     tf1.load(model, architecture)
     model.optimizer.iterations.assign(tf1.step)
-    training = {
+    run_settings = {
         "converted_from": str(source),
         "optimizer_state": tf1.has_optimizer_state,
     }
-    converted = Checkpoint(tf1.step, architecture, training)
+    converted = Checkpoint(tf1.step, architecture, run_settings)
     return save(make_folder(directory), model, converted)
 
 

@@ -19,7 +19,7 @@ from common.files import make_folder, remove_partial, sole_trainer
 from input_data import features as keys
 from input_data import registry
 from models.optimizer import compile_model
-from training import checkpoint, record
+from training import checkpoint, run_report
 from training.clock import Clock
 from training.formats import open_checkpoint
 from training.summaries import SummaryWriter
@@ -87,7 +87,7 @@ class Trainer(keras.callbacks.Callback):
             directory, config.model, quarantine=strategy.is_first
         )
         if self._latest is not None:
-            config = config.with_defaults_from(self._latest.training)
+            config = config.with_defaults_from(self._latest.run_settings)
         if config.eval_every and strategy.count > 1:
             raise UserError("--eval_every is for one device")
         if config.batch_size % strategy.count:
@@ -127,15 +127,15 @@ class Trainer(keras.callbacks.Callback):
 
     def _checkpoint(self):
         spec = self.pipeline.spec
-        training = {
-            **self._config.recorded(),
+        run_settings = {
+            **self._config.run_settings(),
             **spec.settings,
             **spec.split_fingerprints,
             "num_images": spec.num_images,
             "seconds": self.clock.seconds,
         }
         return checkpoint.Checkpoint(
-            self.step, self._architecture, training, spec.class_names
+            self.step, self._architecture, run_settings, spec.class_names
         )
 
     def run(self):
@@ -151,11 +151,11 @@ class Trainer(keras.callbacks.Callback):
                 self._signals[0],
             )
         if self._strategy.is_first:
-            # An earlier run may have been killed before it wrote the record.
+            # An earlier run may have been killed before it wrote run.json.
             path = self._directory.with_name("run.json")
             if self.step > self.start or not path.exists():
                 shape = self._architecture.shape
-                record.write(path, config, self.model, shape, self.clock)
+                run_report.write(path, config, self.model, shape, self.clock)
         if config.eval_every:
             self._evaluate(self.path)
 
@@ -180,7 +180,7 @@ class Trainer(keras.callbacks.Callback):
 
     def _resume(self, model):
         config, latest = self._config, self._latest
-        dataset = latest.training.get("dataset") or config.dataset_name
+        dataset = latest.run_settings.get("dataset") or config.dataset_name
         before = dataset, latest.architecture.num_targets
         now = config.dataset_name, self._architecture.num_targets
         if before != now or not self._has_state(latest):
@@ -197,13 +197,13 @@ class Trainer(keras.callbacks.Callback):
         latest.load(model, self._architecture)
         print(f"Resuming from {latest.path}")
         self.step = latest.step
-        seconds = latest.training.get("seconds", 0.0)
+        seconds = latest.run_settings.get("seconds", 0.0)
         self.clock = Clock(config.batch_size, seconds)
         before = dataclasses.asdict(latest.architecture.hparams)
         now = dataclasses.asdict(self._architecture.hparams)
-        if "converted_from" not in latest.training:
-            before |= latest.training
-            now |= self._checkpoint().training
+        if "converted_from" not in latest.run_settings:
+            before |= latest.run_settings
+            now |= self._checkpoint().run_settings
         if now["schedule"] == "exponential":  # it does not depend on max_steps
             before.pop("max_steps", None)
         for name, value in now.items():

@@ -153,7 +153,7 @@ def test_normal_forms_of_names_have_the_same_split(tmp_path):
         assert marks == [("normalized_names", True)] * (form == "NFD")
         splits.append((pipeline.spec.names, contents(pipeline), digest))
     assert splits[0] == splits[1]
-    assert Config().recorded()["normalized_names"] is True
+    assert Config().run_settings()["normalized_names"] is True
 
 
 def test_hidden_and_other_files_are_ignored(tmp_path):

@@ -71,7 +71,7 @@ class Job:
 
 def main(_):
     """Runs the command."""
-    from input_data.generators.shifted_records import generate
+    from input_data.generators.shifted_records import generate  # slow to import
 
     generate(settings_of(Job), flags.FLAGS.num_workers)
 

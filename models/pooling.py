@@ -1,4 +1,4 @@
-"""J. Su's convolutions and loss, and his baseline with pooling.
+"""J. Su's baseline with pooling, and the base of his other network.
 
 Sources: J. Su, https://kexue.fm/archives/4819 and 5112 (2018), and his code,
 https://github.com/bojone/Capsule.
@@ -19,7 +19,7 @@ POOL_SIZE = 2
 
 
 @dataclasses.dataclass(frozen=True)
-class HParams(BaseHParams):
+class SuHParams(BaseHParams):
     """Hyper-parameters of both networks."""
 
     # Su's rate does not decay.
@@ -40,7 +40,6 @@ class FourConvolutions(Classifier):
     the reference have 0.5 in place of 0.25.
     """
 
-    HParams = HParams
     # The default of Keras, which Su uses.
     adam_epsilon = 1e-7
 
@@ -78,7 +77,7 @@ class FourConvolutions(Classifier):
 
 
 @dataclasses.dataclass(frozen=True)
-class PoolingHParams(HParams):
+class HParams(SuHParams):
     """Hyper-parameters of the network, with Su's defaults."""
 
     dense_units: int = size(128, "units of the dense layer")
@@ -91,7 +90,7 @@ class PoolingModel(FourConvolutions):
     probability of one class.
     """
 
-    HParams = PoolingHParams
+    HParams = HParams
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)

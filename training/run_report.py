@@ -115,6 +115,7 @@ def _gpu():
     """Name of the first GPU and its peak memory in bytes, or None."""
     if is_on_cpu():
         return None
+    # The other backends may be missing.
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 

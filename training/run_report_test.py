@@ -7,7 +7,7 @@ from models.classifier import Classifier
 from models.hparams import BaseHParams
 from models.registry import MODELS, build_model, model_class
 from testing.small_models import small_hparams
-from training.record import multiply_adds
+from training.run_report import multiply_adds
 
 MNIST = ImageShape(28, 28, 1, 10)
 

@@ -120,23 +120,20 @@ def resize(image, size, method="stretch"):
     return np.stack(channels, axis=-1)
 
 
-def prepare_image(image, shape, data_set, method=None, pad=0, cropped=False):
+def prepare_image(image, shape, config):
     """Prepares an image of any size as the network's evaluation would.
 
-    If training images were resized (`method`), the image is resized in the same
-    way. Otherwise it is resized to the largest size that fits and padded with
-    black. For networks trained on crops of photographs, the image is resized to
-    the photographs' size; its center is then cropped and standardized. Without
-    `method`, an image of the network's size stays as it is.
+    If training images were resized (`image_size`), the image is resized in the
+    same way. Otherwise it is resized to the largest size that fits and padded
+    with black; one of the network's size stays as it is. For networks trained
+    on crops of photographs, the image is resized to the photographs' size; its
+    center is then cropped and standardized.
 
     Args:
       image: uint8 array [H, W, 1 or 3]. One channel is repeated for networks
         with more.
       shape: `features.ImageShape` of the network.
-      data_set: `DataSet` that the network was trained on.
-      method: how training images were resized, see `resize`, or None.
-      pad: int, black pixels added on each side of training images.
-      cropped: bool, whether training images were cropped (`distort`).
+      config: `Config` of the evaluation.
 
     Returns:
       float32 array [height, width, depth] of `shape`.
@@ -144,14 +141,19 @@ def prepare_image(image, shape, data_set, method=None, pad=0, cropped=False):
     if image.shape[-1] == 1:
         image = np.repeat(image, shape.depth, axis=-1)
     size = (shape.height, shape.width)
+    photograph_size = config.data_set.photograph_size
+    # The two objects of an image were padded before they were merged.
+    pad = 0 if config.num_targets == 2 else config.border
+    method = config.image_size and (config.resize or "pad")
     with tf.device("CPU:0"):
-        if data_set.photograph_size is not None:
-            photograph = resize(image, data_set.photograph_size, "pad")
+        if photograph_size is not None:
+            photograph = resize(image, photograph_size, "pad")
             crop = tf.cast(central_crop(photograph[None], size), tf.float32)
             return tf.image.per_image_standardization(crop)[0].numpy()
         if method or image.shape[:2] != size:
             # The size before padding and cropping.
-            before = [side + CROP * cropped - 2 * pad for side in size]
+            border = 2 * pad - CROP * bool(config.distort)
+            before = [side - border for side in size]
             image = resize(image, before, method or "pad")
             image = central_crop(pad_images(image[None], pad), size)[0]
         return unit_range(image).numpy()

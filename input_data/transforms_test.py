@@ -5,7 +5,7 @@ import pytest
 import scipy.ndimage
 import tensorflow as tf
 
-from input_data import registry
+from config import Config
 from input_data.features import ImageShape
 from input_data.transforms import (
     center,
@@ -20,7 +20,7 @@ from input_data.transforms import (
 )
 from testing.tiny_files import random_images
 
-WHOLE = registry.find_data_set("digits")
+WHOLE = Config(dataset="digits")
 
 
 def test_shift_equals_scipy():
@@ -141,7 +141,7 @@ def test_fit_crops_and_standardizes_photographs(
     expected = (middle - middle.mean()) / middle.std()
     expected = np.broadcast_to(expected, (crop, crop, network_depth))
     shape = ImageShape(crop, crop, network_depth, 10)
-    fitted = prepare_image(image, shape, registry.find_data_set(name))
+    fitted = prepare_image(image, shape, Config(dataset=name))
     np.testing.assert_allclose(fitted, expected, atol=1e-5)
 
 
@@ -150,13 +150,12 @@ def test_fit_pads_and_crops_as_training_did(method):
     image = random_images(1, 28, 28, 1)[0]
     padded = np.zeros((40, 40, 1), np.float32)
     padded[6:34, 6:34] = image.astype("float32") / 255
-    fitted = prepare_image(
-        image, ImageShape(40, 40, 1, 10), WHOLE, method, pad=6
-    )
+    resized = {"image_size": 28, "resize": method} if method else {}
+    config = Config(dataset="images", pad=6, **resized)
+    fitted = prepare_image(image, ImageShape(40, 40, 1, 10), config)
     np.testing.assert_array_equal(fitted, padded)
-    cropped = prepare_image(
-        image, ImageShape(24, 24, 1, 10), WHOLE, method, 0, True
-    )
+    config = Config(dataset="images", distort=True, **resized)
+    cropped = prepare_image(image, ImageShape(24, 24, 1, 10), config)
     np.testing.assert_array_equal(cropped, padded[8:32, 8:32])
 
 

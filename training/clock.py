@@ -12,8 +12,7 @@ class Clock:
 
     def __init__(self, batch_size, seconds=0.0):
         self.seconds = seconds
-        self._batch_size = batch_size
-        self._steps = 0
+        self._batch_size, self._images = batch_size, 0
         self._start = self._last_point = (0, seconds)
         self._lap_start = time.monotonic()
 
@@ -23,10 +22,9 @@ class Clock:
 
     def lap(self, steps):
         """Ends a lap of `steps` and begins the next."""
-        now = time.monotonic()
-        self.seconds += now - self._lap_start
-        self._steps += steps
-        self._lap_start = now
+        self.seconds += time.monotonic() - self._lap_start
+        self._images += steps * self._batch_size
+        self.restart()
 
     @property
     def images_per_second(self):
@@ -36,12 +34,9 @@ class Clock:
     def point(self):
         """The speed since the last point in images/s; None without a lap."""
         speed = self._speed_since(self._last_point)
-        self._last_point = self._steps, self.seconds
+        self._last_point = self._images, self.seconds
         return speed
 
     def _speed_since(self, place):
-        steps, seconds = place
-        if self._steps == steps:
-            return None
-        images = (self._steps - steps) * self._batch_size
-        return images / (self.seconds - seconds)
+        images, seconds = self._images - place[0], self.seconds - place[1]
+        return images / seconds if images else None

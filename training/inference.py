@@ -98,14 +98,9 @@ def preparation(config, shape):
         raise UserError(
             f"image files cannot give the network's {shape.depth} channels"
         )
-    is_resized = config.image_size is not None
-    method = (config.resize or "pad") if is_resized else None
-    # The two objects of an image were padded before they were merged.
-    pad = 0 if config.num_targets == 2 else config.border
-    data_set, is_cropped = config.data_set, bool(config.distort)
 
     def prepare(content, name, invert):
         image = decode_image(content, name, shape.depth == 3, invert)
-        return prepare_image(image, shape, data_set, method, pad, is_cropped)
+        return prepare_image(image, shape, config)
 
     return prepare

@@ -11,8 +11,12 @@ import math
 import keras
 from keras import ops
 
-from .em_routing import POSE_ENTRIES, over_children, over_entries
-from .matrix_capsule import VotingLayer
+from .matrix_votes import (
+    POSE_ENTRIES,
+    VotingLayer,
+    over_children,
+    over_entries,
+)
 from .routing import softmax
 from .tensors import require_shape
 

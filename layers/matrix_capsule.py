@@ -1,35 +1,21 @@
 """Matrix capsules: a 4x4 pose and an activation each, routed by EM.
 
-The layers take and return pairs of poses [B, H, W, types, 16], the matrices
-row by row, and activations [B, H, W, types] in [0, 1]. Activations are float32
-under every policy.
-
 Source: the paper of em_routing.py, section 4.
 """
 
 import dataclasses
 import functools
-import math
 from typing import ClassVar
 
 import keras
 import numpy as np
 from keras import ops
 
-from .base_layers import PoseLayer, pair_specs
-from .blocks import block_size, by_blocks
-from .em_routing import (
-    POSE_ENTRIES,
-    POSE_SIZE,
-    EMOptions,
-    OverPositions,
-    OverTypes,
-    em_fit,
-    matrix_votes,
-    route,
-)
+from .em_routing import EMOptions, em_fit
 from .initializers import TruncatedNormal
-from .windows import WindowLayer
+from .matrix_votes import POSE_ENTRIES
+from .mixture_layers import ClassMixtureLayer, MixtureLayer, PrimaryPoseLayer
+from .mixture_routing import OverPositions, OverTypes, fit_mixture
 
 # The weight `beta_a` is in thousands: costs are in the hundreds, but Adam
 # changes a weight only by about the learning rate at each step.
@@ -38,7 +24,7 @@ KERNEL_STDDEV = 0.3
 
 
 @keras.saving.register_keras_serializable(package="capsules")
-class PrimaryMatrixCapsules(PoseLayer):
+class PrimaryMatrixCapsules(PrimaryPoseLayer):
     """Primary capsules: a 1x1 convolution to poses and to activations.
 
     Poses are linear in the channels; activations are sigmoids of linear
@@ -54,15 +40,8 @@ class PrimaryMatrixCapsules(PoseLayer):
     Input shape: [B, H, W, C]. Output shapes: [B, H, W, I, 16], [B, H, W, I].
     """
 
-    arguments = ("num_capsules",)
-
-    def __init__(self, num_capsules: int, **kwargs):
-        super().__init__(**kwargs)
-        self.num_capsules = num_capsules
-        self.input_spec = keras.layers.InputSpec(ndim=4)
-
     def build(self, input_shape):
-        self._fix_channels(input_shape)
+        super().build(input_shape)
         for name, size in (
             ("pose", self.num_capsules * POSE_ENTRIES),
             ("activation", self.num_capsules),
@@ -74,10 +53,6 @@ class PrimaryMatrixCapsules(PoseLayer):
             setattr(self, f"{name}_weights", weights)
             setattr(self, f"{name}_biases", biases)
 
-    def _fix_channels(self, input_shape):
-        axes = {-1: input_shape[-1]}
-        self.input_spec = keras.layers.InputSpec(ndim=4, axes=axes)
-
     def call(self, inputs):
         inputs = ops.cast(inputs, self.compute_dtype)
         poses = ops.matmul(inputs, self.pose_weights) + self.pose_biases
@@ -88,97 +63,12 @@ class PrimaryMatrixCapsules(PoseLayer):
         activations = ops.sigmoid(ops.cast(logits, "float32"))
         return ops.reshape(poses, shape), activations
 
-    def compute_output_shape(self, input_shape):
-        shape = (*input_shape[:-1], self.num_capsules)
-        return (*shape, POSE_ENTRIES), shape
 
-    def multiply_adds(self, input_shape):
-        numbers = self.num_capsules * (POSE_ENTRIES + 1)
-        return math.prod(input_shape[1:]) * numbers
-
-
-class VotingLayer(WindowLayer):
-    """Base class of layers with matrix votes, computed in blocks of images.
-
-    `_kernel_initializer` of a subclass takes the shape of the weights.
-    """
-
-    num_atoms = POSE_ENTRIES
-    _shares_weights = False  # whether all places in the window share weights
-
-    def build(self, input_shape):
-        """Takes the shape [B, H, W, I, 16] of the children's poses."""
-        if len(input_shape) != 5 or input_shape[-1] != POSE_ENTRIES:
-            raise ValueError(
-                f"Poses must be [B, H, W, I, 16]. Received: {input_shape}"
-            )
-        self._window = self.window(input_shape)
-        self._positions = self.grid(input_shape)
-        window, types = self._window.shape, input_shape[3]
-        places = math.prod(window)
-        # (P, C) of `matrix_votes` and the axes of the weights before [O, 4, 4].
-        self._field, axes = (1, places * types), (*window, types)
-        if self._shares_weights:
-            self._field, axes = (places, types), (types,)
-        sizes = *self._positions, *self._field, self.num_capsules
-        self._num_votes = math.prod(sizes)
-        # About four tensors have the size of all votes.
-        self._block_size = block_size(4 * self._num_votes * POSE_ENTRIES)
-        shape = (*axes, self.num_capsules, POSE_SIZE, POSE_SIZE)
-        self.kernel = self.add_weight(
-            shape, self._kernel_initializer(shape), name="weights"
-        )
-        self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
-
-    def _by_blocks(self, function, poses, *examples, constants=()):
-        """Calls a function on blocks of images.
-
-        Its arguments are poses [b, n, 4, 4, P, C] of the children in the window
-        of each parent position, the examples [b, ...], the weights [O, 4, 4, C]
-        and the constants.
-        """
-        shape = (-1, math.prod(self._positions))  # [B, n]
-        poses = ops.reshape(
-            self._window.patches(ops.cast(poses, "float32")),
-            (*shape, *self._field, POSE_ENTRIES),
-        )
-        poses = ops.reshape(
-            ops.transpose(poses, (0, 1, 4, 2, 3)),
-            (*shape, POSE_SIZE, POSE_SIZE, *self._field),
-        )
-        # Rounded like all weights under mixed precision. As tensors, since
-        # blocks that are computed again would read variables again.
-        kernel = ops.cast(ops.cast(self.kernel, self.compute_dtype), "float32")
-        kernel = ops.reshape(kernel, (-1, *kernel.shape[-3:]))
-        constants = [ops.transpose(kernel, (1, 2, 3, 0)), *constants]
-        return by_blocks(
-            function, [poses, *examples], constants, self._block_size
-        )
-
-    def _votes(self, poses, kernel):
-        """Votes [O, b * n, 16, K] of the poses and weights of `_by_blocks`."""
-        return matrix_votes(ops.reshape(poses, (-1, *poses.shape[2:])), kernel)
-
-    def _by_image(self, tensor):
-        """[O, b * n, ...] -> [b, n, ..., O]."""
-        tensor = ops.moveaxis(tensor, 0, -1)
-        positions = math.prod(self._positions)
-        return ops.reshape(tensor, (-1, positions, *tensor.shape[1:]))
-
-    def multiply_adds(self, input_shape):
-        return self._num_votes * POSE_SIZE**3
-
-
-class _EMRoutedLayer(PoseLayer, VotingLayer):
-    """Base class of layers with EM routing.
-
-    `_make_parents` of a subclass returns the parents over which assignments sum
-    to 1.
-    """
+class _EMRoutedLayer(MixtureLayer):
+    """Base class of layers with EM routing."""
 
     # Names and units of the costs.
     _betas: ClassVar = {"beta_u": 1.0, "beta_a": BETA_A_UNIT}
-    _offsets = None  # [16, K], added to the votes
 
     def __init__(self, num_capsules, options, kernel_stddev, *window, **kwargs):
         super().__init__(num_capsules, *window, **kwargs)
@@ -186,13 +76,10 @@ class _EMRoutedLayer(PoseLayer, VotingLayer):
         self.kernel_stddev = kernel_stddev
 
     def build(self, input_shape):
-        specs = pair_specs(input_shape)
-        super().build(input_shape[0])
-        self._parents = self._make_parents()
+        super().build(input_shape)
         for name in self._betas:
             weight = self.add_weight((self.num_capsules,), "zeros", name=name)
             setattr(self, name, weight)
-        self.input_spec = specs
 
     def _kernel_initializer(self, shape):
         return TruncatedNormal(stddev=self.kernel_stddev)
@@ -201,62 +88,17 @@ class _EMRoutedLayer(PoseLayer, VotingLayer):
         poses, logits = self._capsules(inputs)
         return ops.cast(poses, self.compute_dtype), ops.sigmoid(logits)
 
-    def _capsules(self, inputs):
-        """Poses and logits of activations, both float32."""
-        poses, logits = self._route_blocks(self._capsules_of_block, inputs)
-        shape = (-1, *self._positions, self.num_capsules)
-        poses = ops.reshape(poses, (*shape, POSE_ENTRIES))
-        return poses, ops.reshape(logits, shape)
-
-    def assignments(self, inputs):
-        """Assignments R of all iterations: float32 [num_routing, B, n, K, O].
-
-        Axes n, K and O are the position of a parent, the child in its
-        receptive field, and the type of the parent.
-        """
-        (assignments,) = self._route_blocks(self._assignments_of_block, inputs)
-        return ops.moveaxis(assignments, 1, 0)
-
-    couplings = assignments  # the name in other layers
-
-    def _route_blocks(self, function, inputs):
-        """Calls a function of the arguments of `_route` on blocks of images."""
-        poses, activations = inputs
-        activations = ops.reshape(  # [B, n, K]
-            self._window.patches(ops.cast(activations, "float32")),
-            (-1, math.prod(self._positions), math.prod(self._field)),
-        )
-        constants = [
+    def _constants(self):
+        return [
             ops.cast(getattr(self, name), "float32") * unit
             for name, unit in self._betas.items()
         ]
-        return self._by_blocks(
-            function, poses, activations, constants=constants
-        )
-
-    def _capsules_of_block(self, *arguments):
-        """Poses [b, n, O, 16] and logits of activations [b, n, O]."""
-        poses, logits, _ = self._route(*arguments)
-        poses = ops.swapaxes(self._by_image(poses), -1, -2)
-        return poses, self._by_image(logits)
-
-    def _assignments_of_block(self, *arguments):
-        """Assignments [b, num_routing, n, K, O] in a tuple."""
-        _, _, assignments = self._route(*arguments)
-        by_image = [self._by_image(each) for each in assignments]
-        return (ops.stack(by_image, axis=1),)
-
-    def _route(self, poses, activations, kernel, *betas):
-        """Routes the votes at all positions of a block of images."""
-        votes = self._votes(poses, kernel)
-        if self._offsets is not None:
-            votes = votes + ops.convert_to_tensor(self._offsets)
-        activations = ops.reshape(activations, (-1, activations.shape[-1]))
-        return self._route_votes(votes, activations, *betas)
 
     def _route_votes(self, votes, activations, beta_u, beta_a):
-        fit = functools.partial(em_fit, beta_u, beta_a, self.options)
-        return route(votes, activations, fit, self.options, self._parents)
+        options = self.options
+        fit = functools.partial(em_fit, beta_u, beta_a, options)
+        steps = options.num_routing, options.damping
+        return fit_mixture(votes, activations, fit, self._parents, *steps)
 
     def get_config(self):
         return {
@@ -321,7 +163,7 @@ class ConvMatrixCapsules(_EMRoutedLayer):
 
 
 @keras.saving.register_keras_serializable(package="capsules")
-class ClassMatrixCapsules(_EMRoutedLayer):
+class ClassMatrixCapsules(_EMRoutedLayer, ClassMixtureLayer):
     """Class capsules, one for each class, which all children vote for.
 
     Children of a type share their transformation at all positions. With
@@ -344,9 +186,6 @@ class ClassMatrixCapsules(_EMRoutedLayer):
     Output: pair of poses [B, O, 16] and activations [B, O].
     """
 
-    arguments = ("num_capsules", "coordinates")
-    _shares_weights = True
-
     def __init__(
         self,
         num_capsules: int,
@@ -361,19 +200,6 @@ class ClassMatrixCapsules(_EMRoutedLayer):
         options = EMOptions(num_routing, final_lambda, min_variance, damping)
         super().__init__(num_capsules, options, kernel_stddev, **kwargs)
         self.coordinates = coordinates
-
-    def build(self, input_shape):
-        super().build(input_shape)
-        if self.coordinates:
-            sizes = input_shape[0][1:4]
-            offsets = np.zeros((POSE_ENTRIES, *sizes), "float32")
-            rows, columns = map(self._coordinates_along, sizes[:2])
-            # The first two entries of the matrix's last column.
-            offsets[3], offsets[7] = rows[:, None, None], columns[:, None]
-            self._offsets = offsets.reshape(POSE_ENTRIES, -1)
-
-    def _make_parents(self):
-        return OverTypes()
 
     def _coordinates_along(self, size):
         return (np.arange(size) + 0.5) / size

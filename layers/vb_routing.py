@@ -20,15 +20,16 @@ Bayes", AAAI 2020, https://arxiv.org/abs/1905.11455; scores as in their code.
 """
 
 import math
-from typing import ClassVar
 
 import keras
 import numpy as np
 from keras import ops
 
-from . import matrix_capsule
 from .base_layers import batch_normalization
-from .em_routing import POSE_ENTRIES, EMOptions, OverPositions, route
+from .matrix_votes import POSE_ENTRIES
+from .mixture_layers import ClassMixtureLayer, MixtureLayer, PrimaryPoseLayer
+from .mixture_routing import OverPositions, fit_mixture
+from .windows import WindowLayer
 
 
 def digamma(x):
@@ -45,7 +46,7 @@ def _series(x):
 
 
 def vb_fit(total, mean, scatter, iteration):
-    """The `fit` of variational Bayes routing, see `em_routing.route`."""
+    """The `fit` of variational Bayes routing, see `fit_mixture`."""
     kappa = total + 1  # [O, N, 1]
     scale = 1 + ops.square(mean) + scatter
     # By psi(x) + psi(x + 1/2) = 2 psi(2 x) - 2 ln 2 and psi(x + 1) = psi(x) +
@@ -81,7 +82,7 @@ class _Normalized:
 
 
 @keras.saving.register_keras_serializable(package="capsules")
-class PrimaryVBCapsules(_Normalized, matrix_capsule.PrimaryMatrixCapsules):
+class PrimaryVBCapsules(_Normalized, PrimaryPoseLayer):
     """Primary capsules with batch normalization by type, without biases.
 
     Weights, with C channels: `kernel` [C, I * 17], initially Glorot-uniform,
@@ -89,7 +90,7 @@ class PrimaryVBCapsules(_Normalized, matrix_capsule.PrimaryMatrixCapsules):
     """
 
     def build(self, input_shape):
-        self._fix_channels(input_shape)
+        super().build(input_shape)
         shape = input_shape[-1], self.num_capsules * (POSE_ENTRIES + 1)
         self.kernel = self.add_weight(shape, "glorot_uniform", name="kernel")
         self._build_normalizations(input_shape)
@@ -101,10 +102,16 @@ class PrimaryVBCapsules(_Normalized, matrix_capsule.PrimaryMatrixCapsules):
         return capsules[..., :POSE_ENTRIES], capsules[..., POSE_ENTRIES]
 
 
-class _VBRouted(_Normalized):
-    """Mixin: VB routing in place of EM; arguments of EM have no effect."""
+class _VBRouted(_Normalized, MixtureLayer):
+    """Base class of layers with VB routing."""
 
-    _betas: ClassVar = {}
+    def __init__(self, num_capsules, num_routing, *window, **kwargs):
+        if num_routing < 1:
+            raise ValueError(
+                f"`num_routing` must be at least 1. Received: {num_routing}"
+            )
+        super().__init__(num_capsules, *window, **kwargs)
+        self.num_routing = num_routing
 
     def build(self, input_shape):
         super().build(input_shape)
@@ -117,36 +124,65 @@ class _VBRouted(_Normalized):
         return keras.initializers.RandomUniform(-limit, limit)
 
     def _route_votes(self, votes, activations):
-        options = EMOptions(self.options.num_routing)  # no damping
-        return route(
-            votes, activations, vb_fit, options, self._parents, prior_weight=1.0
+        options = self._parents, self.num_routing
+        return fit_mixture(
+            votes, activations, vb_fit, *options, prior_weight=1.0
         )
-
-    def get_config(self):
-        of_em = "final_lambda min_variance damping normalise kernel_stddev"
-        config = super().get_config().items()
-        return {k: v for k, v in config if k not in of_em.split()}
 
 
 @keras.saving.register_keras_serializable(package="capsules")
-class ConvVBCapsules(_VBRouted, matrix_capsule.ConvMatrixCapsules):
-    """`ConvMatrixCapsules` with variational Bayes routing.
+class ConvVBCapsules(_VBRouted):
+    """Convolutional matrix capsules with variational Bayes routing.
 
-    Weights: `weights` [k, k, I, O, 4, 4]. Args: num_capsules, kernel_size,
-    strides, padding and num_routing.
+    Weights: `weights` [k, k, I, O, 4, 4], initially Glorot-uniform.
+
+    Args:
+      num_capsules, kernel_size, strides, padding: see `ConvMatrixCapsules`,
+        also for input and output.
+      num_routing: int, number of updates of the parents.
     """
+
+    arguments = (*WindowLayer.arguments, "num_routing")
+
+    def __init__(
+        self,
+        num_capsules: int,
+        kernel_size: int,
+        strides: int = 1,
+        padding: str = "VALID",
+        num_routing: int = 3,
+        **kwargs,
+    ):
+        window = kernel_size, strides, padding
+        super().__init__(num_capsules, num_routing, *window, **kwargs)
 
     def _make_parents(self):
         return OverPositions(self._window, divide=False)
 
 
 @keras.saving.register_keras_serializable(package="capsules")
-class ClassVBCapsules(_VBRouted, matrix_capsule.ClassMatrixCapsules):
-    """`ClassMatrixCapsules` with variational Bayes routing.
+class ClassVBCapsules(_VBRouted, ClassMixtureLayer):
+    """Matrix capsules of classes with variational Bayes routing.
 
-    Weights: `weights` [I, O, 4, 4]. Args: num_capsules, num_routing and
-    coordinates, which are in (0, 0.1].
+    Weights: `weights` [I, O, 4, 4], initially Glorot-uniform.
+
+    Args:
+      num_capsules, coordinates: see `ClassMatrixCapsules`, also for input and
+        output. The coordinates are in (0, 0.1].
+      num_routing: int, number of updates of the parents.
     """
+
+    arguments = (*ClassMixtureLayer.arguments, "num_routing")
+
+    def __init__(
+        self,
+        num_capsules: int,
+        num_routing: int = 3,
+        coordinates: bool = True,
+        **kwargs,
+    ):
+        super().__init__(num_capsules, num_routing, **kwargs)
+        self.coordinates = coordinates
 
     def _coordinates_along(self, size):
         return (np.arange(size) + 1) / (10 * size)

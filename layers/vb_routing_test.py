@@ -92,7 +92,7 @@ def check(layer, shape, votes_of):
     shape = (shape[0], *grid, layer.num_capsules, 17)
 
     def oracle(*arguments):
-        types, num_routing = layer.num_capsules, layer.options.num_routing
+        types, num_routing = layer.num_capsules, layer.num_routing
         out = normalized(*arguments, votes_of, types, num_routing)
         return out.reshape(-1, *shape)
 

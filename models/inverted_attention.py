@@ -11,8 +11,8 @@ from keras import ops
 
 import layers
 from input_data import features as keys
-from layers.em_routing import POSE_ENTRIES
 from layers.inverted_attention import route_together
+from layers.matrix_votes import POSE_ENTRIES
 from models.classifier import Classifier, Routing, on_grid
 from models.hparams import MatrixHParams, size
 

@@ -13,7 +13,7 @@ import layers
 from common.flags import field
 from input_data import features as keys
 from layers.backends import use_full_float32
-from layers.em_routing import NORMALISATIONS
+from layers.em_routing import NORMALIZATIONS
 from layers.initializers import TruncatedNormal
 from layers.losses import CLASSIFICATION_LOSSES
 from layers.matrix_capsule import KERNEL_STDDEV
@@ -95,7 +95,7 @@ class HParams(MatrixHParams):
         "over which parents the assignments of a capsule sum to 1: all "
         "(parents), those at one position (types), or those of one type "
         "(positions)",
-        choices=NORMALISATIONS,
+        choices=NORMALIZATIONS,
         network=True,
     )
     padding: str = padding(

@@ -1,0 +1,172 @@
+"""Votes of matrix capsules: the pose of a child times a 4x4 matrix.
+
+Axes have this order:
+
+  O  parent capsule types
+  N  parent positions of all images (any leading axes)
+  16 entries of a pose, a 4x4 matrix row by row
+  K  children in the receptive field of a parent position
+
+Votes are computed in float32.
+"""
+
+import math
+
+import keras
+from keras import ops
+
+from .backends import is_on_cpu
+from .blocks import block_size, by_blocks
+from .windows import WindowLayer
+
+POSE_SIZE = 4
+POSE_ENTRIES = POSE_SIZE**2
+
+
+def _materialize(tensor):
+    """Writes a tensor to memory once, by a product with the identity matrix.
+
+    On CPUs TensorFlow's XLA would compute it again in each operation that
+    reads it. The number of entries must be a multiple of 4.
+    """
+    if not is_on_cpu("tensorflow"):
+        return tensor
+    rows = ops.reshape(tensor, (-1, POSE_SIZE))
+    rows = ops.matmul(rows, ops.eye(POSE_SIZE, dtype="float32"))
+    return ops.reshape(rows, ops.shape(tensor))
+
+
+@ops.custom_gradient
+def matrix_votes(poses, kernel):
+    """Votes V = M W of children for every parent type.
+
+    Products of 4x4 matrices are too small to be vectorized. Each entry of the
+    votes is a sum of four products, each computed for all children at once, and
+    the gradients are one larger matrix product for each child.
+
+    Poses are [N, 4, 4, P, C], of C children at each of P places of a receptive
+    field; all places share the kernel [O, 4, 4, C]. The votes are
+    [O, N, 16, P * C]. All are float32.
+    """
+    places, children = poses.shape[3:]
+    types = kernel.shape[0]
+    poses = _materialize(poses)
+    votes = sum(  # [O, N, 4, 4, P, C]
+        poses[None, :, :, row, None] * kernel[:, None, None, row, :, None]
+        for row in range(POSE_SIZE)
+    )
+
+    def gradients(*arguments, upstream=None):
+        if upstream is None:
+            (upstream,) = arguments
+        vote_gradients = ops.reshape(
+            _materialize(upstream),
+            (types, -1, POSE_SIZE, POSE_SIZE, places, children),
+        )
+        vote_gradients = ops.reshape(  # [C, O * 4, 4 * N * P]
+            ops.transpose(vote_gradients, (5, 0, 3, 1, 2, 4)),
+            (children, types * POSE_SIZE, -1),
+        )
+        columns = ops.reshape(  # [C, 4, O * 4]
+            ops.transpose(kernel, (3, 1, 0, 2)), (children, POSE_SIZE, -1)
+        )
+        rows = ops.reshape(  # [C, 4 * N * P, 4]
+            ops.transpose(poses, (4, 0, 1, 3, 2)), (children, -1, POSE_SIZE)
+        )
+        pose_gradients = ops.reshape(
+            ops.matmul(columns, vote_gradients),
+            (children, POSE_SIZE, -1, POSE_SIZE, places),
+        )
+        kernel_gradients = ops.reshape(
+            ops.matmul(vote_gradients, rows),
+            (children, types, POSE_SIZE, POSE_SIZE),
+        )
+        return (
+            ops.transpose(pose_gradients, (2, 3, 1, 4, 0)),
+            ops.transpose(kernel_gradients, (1, 3, 2, 0)),
+        )
+
+    votes = ops.reshape(votes, (types, -1, POSE_ENTRIES, places * children))
+    return votes, gradients
+
+
+def over_children(votes, weights):
+    """Weighted sums, [O, N, 16, K] and [O, N, K] -> [O, N, 16]."""
+    return ops.matmul(votes, weights[..., None])[..., 0]
+
+
+def over_entries(votes, weights):
+    """Weighted sums, [O, N, 16, K] and [O, N, 16] -> [O, N, K]."""
+    return ops.matmul(weights[:, :, None], votes)[:, :, 0]
+
+
+class VotingLayer(WindowLayer):
+    """Base class of layers with matrix votes, computed in blocks of images.
+
+    `_kernel_initializer` of a subclass takes the shape of the weights.
+    """
+
+    num_atoms = POSE_ENTRIES
+    _shares_weights = False  # whether all places in the window share weights
+
+    def build(self, input_shape):
+        """Takes the shape [B, H, W, I, 16] of the children's poses."""
+        if len(input_shape) != 5 or input_shape[-1] != POSE_ENTRIES:
+            raise ValueError(
+                f"Poses must be [B, H, W, I, 16]. Received: {input_shape}"
+            )
+        self._window = self.window(input_shape)
+        self._positions = self.grid(input_shape)
+        window, types = self._window.shape, input_shape[3]
+        places = math.prod(window)
+        # (P, C) of `matrix_votes` and the axes of the weights before [O, 4, 4].
+        self._field, axes = (1, places * types), (*window, types)
+        if self._shares_weights:
+            self._field, axes = (places, types), (types,)
+        sizes = *self._positions, *self._field, self.num_capsules
+        self._num_votes = math.prod(sizes)
+        # About four tensors have the size of all votes.
+        self._block_size = block_size(4 * self._num_votes * POSE_ENTRIES)
+        shape = (*axes, self.num_capsules, POSE_SIZE, POSE_SIZE)
+        self.kernel = self.add_weight(
+            shape, self._kernel_initializer(shape), name="weights"
+        )
+        self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
+
+    def _by_blocks(self, function, poses, *examples, constants=()):
+        """Calls a function on blocks of images.
+
+        Its arguments are poses [b, n, 4, 4, P, C] of the children in the window
+        of each parent position, the examples [b, ...], the weights [O, 4, 4, C]
+        and the constants.
+        """
+        shape = (-1, math.prod(self._positions))  # [B, n]
+        poses = ops.reshape(
+            self._window.patches(ops.cast(poses, "float32")),
+            (*shape, *self._field, POSE_ENTRIES),
+        )
+        poses = ops.reshape(
+            ops.transpose(poses, (0, 1, 4, 2, 3)),
+            (*shape, POSE_SIZE, POSE_SIZE, *self._field),
+        )
+        # Rounded like all weights under mixed precision. As tensors, since
+        # blocks that are computed again would read variables again.
+        kernel = ops.cast(ops.cast(self.kernel, self.compute_dtype), "float32")
+        kernel = ops.reshape(kernel, (-1, *kernel.shape[-3:]))
+        constants = [ops.transpose(kernel, (1, 2, 3, 0)), *constants]
+        return by_blocks(
+            function, [poses, *examples], constants, self._block_size
+        )
+
+    def _votes(self, poses, kernel):
+        """Votes [O, b * n, 16, K] of the poses and weights of `_by_blocks`."""
+        return matrix_votes(ops.reshape(poses, (-1, *poses.shape[2:])), kernel)
+
+    def _by_image(self, tensor):
+        """[O, b * n, ...] -> [b, n, ..., O]."""
+        tensor = ops.moveaxis(tensor, 0, -1)
+        positions = math.prod(self._positions)
+        return ops.reshape(tensor, (-1, positions, *tensor.shape[1:]))
+
+    def multiply_adds(self, input_shape):
+        return self._num_votes * POSE_SIZE**3

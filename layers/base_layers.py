@@ -1,8 +1,12 @@
 """Base classes of the layers, and batch normalization."""
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
 import keras
 
 from .backends import is_mirrored
+from .tensors import Pair, Shape, Tensor
 
 
 def batch_normalization(
@@ -23,18 +27,37 @@ def batch_normalization(
     )
 
 
+T = TypeVar("T")
+
+
+def registered(item: T) -> T:
+    """Registers a class or function: saved networks find it by its name."""
+    return keras.saving.register_keras_serializable(package="capsules")(item)
+
+
+if TYPE_CHECKING:
+
+    class Model(keras.Model):
+        """A network that returns a dict of outputs."""
+
+        __call__: Callable[..., dict[str, Tensor]]
+else:
+    Model = keras.Model
+
+
 class Layer(keras.layers.Layer):
     """Base of layers that honor masks in `call`, or else refuse them."""
 
     # Arguments of the constructor that `get_config` saves, and the attributes
     # that hold them.
-    arguments = ()
+    arguments: tuple[str, ...] = ()
+    __call__: Callable[..., Tensor]  # Keras has no types
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         saved = {name: getattr(self, name) for name in self.arguments}
         return {**super().get_config(), **saved}
 
-    def compute_mask(self, inputs, previous_mask):
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         masks = keras.tree.flatten(previous_mask)
         has_masks = any(mask is not None for mask in masks)
         if has_masks and "mask" not in self.call_signature_parameters:
@@ -44,7 +67,11 @@ class Layer(keras.layers.Layer):
 class PoseLayer(Layer):
     """Base of layers that return poses and float32 activations."""
 
-    def compute_output_spec(self, inputs, training=None):
+    __call__: Callable[..., Pair]  # type: ignore[assignment]
+
+    def compute_output_spec(
+        self, inputs: Any, training: bool | None = None
+    ) -> Any:
         # Keras cannot infer shapes through blocks of an unknown batch, and
         # would give both the same dtype.
         shapes = keras.tree.map_structure(lambda tensor: tensor.shape, inputs)
@@ -54,7 +81,7 @@ class PoseLayer(Layer):
         )
 
 
-def pair_specs(shapes):
+def pair_specs(shapes: Shape) -> list[keras.layers.InputSpec]:
     """The `input_spec` of poses [B, H, W, I, a], activations [B, H, W, I]."""
     is_pair = len(shapes) == 2 and isinstance(shapes[0], (tuple, list))
     poses = shapes[0] if is_pair else ()

@@ -1,36 +1,37 @@
 """Capsule layers: fully connected, and convolutional with shared kernels."""
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
 
-from .base_layers import Layer, with_mask
+from .base_layers import Layer, registered, with_mask
 from .convolution import convolution
 from .initializers import BIAS, WEIGHT_STDDEV, TruncatedNormal
 from .routing import RoutingRule, couplings_of, lengths, route
-from .tensors import Tensor, mask_out
+from .tensors import Shape, Tensor, mask_out
 from .votes import FormedVotes, SharedVotes, linear_votes
 from .windows import positions_of
 
 
-@keras.saving.register_keras_serializable(package="capsules")
+@registered
 class Length(Layer):
     """The length of each capsule, the probability that its entity exists.
 
     Input shape: [..., A]. Output shape: [...], float32 under every policy.
     """
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         return lengths(inputs)
 
-    def compute_mask(self, inputs, previous_mask):
+    def compute_mask(self, inputs: Tensor, previous_mask: Any) -> Any:
         return previous_mask  # one value for each capsule
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return tuple(input_shape[:-1])
 
-    def compute_output_spec(self, inputs):
+    def compute_output_spec(self, inputs: Tensor) -> Any:
         shape = self.compute_output_shape(inputs.shape)
         return keras.KerasTensor(shape, "float32")
 
@@ -41,7 +42,9 @@ class _RoutedLayer(Layer):
     Capsules that a mask excludes cast no votes.
     """
 
-    arguments = "num_capsules", "num_atoms", "num_routing", "leaky", "use_bias"
+    arguments: tuple[str, ...] = (
+        *("num_capsules", "num_atoms", "num_routing", "leaky", "use_bias"),
+    )
 
     def __init__(
         self,
@@ -53,22 +56,23 @@ class _RoutedLayer(Layer):
         rule: RoutingRule | dict | None = None,
         use_bias: bool = True,
         kernel_initializer: str | keras.initializers.Initializer | None = None,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        if isinstance(rule, dict):
-            rule = keras.saving.deserialize_keras_object(rule)
         self.num_capsules = num_capsules
         self.num_atoms = num_atoms
         self.num_routing = num_routing
-        self.rule = rule or RoutingRule(leaky=leaky)
+        if isinstance(rule, dict):
+            self.rule: RoutingRule = keras.saving.deserialize_keras_object(rule)
+        else:
+            self.rule = rule or RoutingRule(leaky=leaky)
         self.leaky = self.rule.leaky
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(
             kernel_initializer or TruncatedNormal(stddev=WEIGHT_STDDEV)
         )
 
-    def call(self, inputs, mask=None):
+    def call(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         # Keras casts only floats, and only in `__call__`.
         inputs = ops.cast(inputs, self.compute_dtype)
         votes = self._votes(mask_out(inputs, mask))
@@ -97,7 +101,7 @@ class _RoutedLayer(Layer):
             constant = keras.initializers.Constant(BIAS)
             self.biases = self.add_weight(shape, constant, name="biases")
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "rule": keras.saving.serialize_keras_object(self.rule),
@@ -107,7 +111,7 @@ class _RoutedLayer(Layer):
         }
 
 
-@keras.saving.register_keras_serializable(package="capsules")
+@registered
 class Capsule(_RoutedLayer):
     """Fully connected capsules: every input capsule votes for every output.
 
@@ -152,13 +156,13 @@ class Capsule(_RoutedLayer):
         num_routing: int = 3,
         leaky: bool = False,
         share_weights: bool = False,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(num_capsules, num_atoms, num_routing, leaky, **kwargs)
         self.share_weights = share_weights
         self.input_spec = keras.layers.InputSpec(ndim=3)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         _, inputs, atoms = input_shape
         output_size = self.num_capsules * self.num_atoms
         if inputs is None and not self.share_weights:
@@ -182,14 +186,14 @@ class Capsule(_RoutedLayer):
             return couplings
         return ops.where(ops.expand_dims(mask, -1), couplings, 0)
 
-    def multiply_adds(self, input_shape):
+    def multiply_adds(self, input_shape: Shape) -> int:
         return input_shape[1] * math.prod(self.kernel.shape[1:])
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (input_shape[0], self.num_capsules, self.num_atoms)
 
 
-@keras.saving.register_keras_serializable(package="capsules")
+@registered
 class ConvSlimCapsule(_RoutedLayer):
     """Convolutional capsules whose kernel is shared by all input types.
 
@@ -224,7 +228,7 @@ class ConvSlimCapsule(_RoutedLayer):
         padding: str = "VALID",
         num_routing: int = 3,
         leaky: bool = False,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(num_capsules, num_atoms, num_routing, leaky, **kwargs)
         self.kernel_size = kernel_size
@@ -232,7 +236,7 @@ class ConvSlimCapsule(_RoutedLayer):
         self.padding = padding.upper()
         self.input_spec = keras.layers.InputSpec(ndim=5)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         size = self.kernel_size
         outputs = self.num_capsules * self.num_atoms
         self._add_weights((size, size, input_shape[-1], outputs))
@@ -251,12 +255,12 @@ class ConvSlimCapsule(_RoutedLayer):
         votes = ops.transpose(votes, (0, 2, 3, 1, 4, 5))  # [B, h, w, I, O, A]
         return FormedVotes(votes)
 
-    def multiply_adds(self, input_shape):
+    def multiply_adds(self, input_shape: Shape) -> int:
         _, rows, columns, *_ = self.compute_output_shape(input_shape)
         types = input_shape[3]
         return rows * columns * types * math.prod(self.kernel.shape)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         window = self.kernel_size, self.strides, self.padding
         positions = (n and positions_of(n, *window) for n in input_shape[1:3])
         outputs = self.num_capsules, self.num_atoms

@@ -10,12 +10,15 @@ import contextvars
 import functools
 import itertools
 import math
+from collections.abc import Iterator
+from typing import Any
 
 import keras
 from keras import backend, ops
 
 from .backends import cpu_has_bfloat16_products, is_exporting, is_on_cpu
-from .base_layers import Layer
+from .base_layers import Layer, registered
+from .tensors import Shape, Tensor
 from .toom_cook import (
     Plan,
     axes,
@@ -89,11 +92,11 @@ def convolution(images, kernel, strides, padding: str):
 def faster_plan(images, kernel, strides, padding, dtype="float32"):
     """The cheapest `Plan`, or None if the direct convolution is cheaper."""
     by_plan, direct = costs(images, kernel, strides, padding, dtype)
-    plan = min(by_plan, key=by_plan.get)
+    plan = min(by_plan, key=by_plan.__getitem__)
     return plan if by_plan[plan] < direct else None
 
 
-def least_batch(images, *sizes) -> int:
+def least_batch(images: Shape, *sizes: Any) -> int:
     """Smallest batch size for which the plan of `faster_plan` is cheaper."""
     plan = faster_plan(images, *sizes)
 
@@ -206,7 +209,9 @@ def _by_patches(images, kernel, strides, padding):
     return ops.matmul(images, ops.reshape(kernel, (-1, filters)))
 
 
-_spectra_in_use = contextvars.ContextVar("spectra_in_use", default=None)
+_spectra_in_use: contextvars.ContextVar["KeptSpectra | None"] = (
+    contextvars.ContextVar("spectra_in_use", default=None)
+)
 
 
 class KeptSpectra:
@@ -221,19 +226,19 @@ class KeptSpectra:
         self._spectra = {}  # (id of the kernel, its dtype, plan) -> variables
 
     @contextlib.contextmanager
-    def in_use(self):
+    def in_use(self) -> Iterator[None]:
         token = _spectra_in_use.set(self)
         try:
             yield
         finally:
             _spectra_in_use.reset(token)
 
-    def update(self):
+    def update(self) -> None:
         for (_, dtype, plan), (kernel, spectrum) in self._spectra.items():
             taps = ops.cast(ops.cast(kernel.value, dtype), plan.dtype)
             spectrum.assign(kernel_spectrum(taps, plan))
 
-    def get(self, kernel, plan):
+    def get(self, kernel: Any, plan: Plan) -> Tensor:
         """The spectrum of a `keras.Variable`, computed at the first call."""
         import tensorflow as tf
 
@@ -256,11 +261,11 @@ def _spectrum(kernel, plan):
     return kernel_spectrum(ops.cast(kernel, plan.dtype), plan)
 
 
-@keras.saving.register_keras_serializable(package="capsules")
+@registered
 class Conv2D(Layer, keras.layers.Conv2D):
     """`keras.layers.Conv2D`, computed by `convolution`."""
 
-    def convolution_op(self, inputs, kernel):
+    def convolution_op(self, inputs: Tensor, kernel: Tensor) -> Tensor:
         inputs = ops.cast(inputs, self.compute_dtype)
         if (
             self.data_format == "channels_last"

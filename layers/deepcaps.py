@@ -6,20 +6,21 @@ Networks", CVPR 2019, https://arxiv.org/abs/1904.09546, and the authors' code.
 
 import dataclasses
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import keras
 from keras import ops
 
 from .backends import is_mirrored
-from .base_layers import Layer
+from .base_layers import Layer, registered
 from .convolution import convolution
-from .reconstruction import mask_capsules
+from .reconstruction import Decoder, mask_capsules
 from .routing import RoutingRule, squash
+from .tensors import Shape, Tensor
 from .windows import positions_of
 
 
-@keras.saving.register_keras_serializable(package="capsules")
+@registered
 class ConvCapsules(Layer):
     """Convolutional capsules without routing: a 3x3 convolution and a squash.
 
@@ -44,7 +45,7 @@ class ConvCapsules(Layer):
     arguments = ("num_capsules", "num_atoms", "strides")
 
     def __init__(
-        self, num_capsules: int, num_atoms: int, strides: int = 1, **kwargs
+        self, num_capsules: int, num_atoms: int, strides: int = 1, **kwargs: Any
     ):
         super().__init__(**kwargs)
         self.num_capsules = num_capsules
@@ -52,7 +53,7 @@ class ConvCapsules(Layer):
         self.strides = strides
         self.input_spec = keras.layers.InputSpec(ndim=5)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
         *_, types, atoms = input_shape
         shape = (3, 3, types * atoms, self.num_capsules * self.num_atoms)
@@ -60,7 +61,7 @@ class ConvCapsules(Layer):
         uniform = keras.initializers.RandomUniform(-limit, limit)
         self.kernel = self.add_weight(shape, uniform, name="kernel")
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         inputs = ops.cast(inputs, self.compute_dtype)
         _, height, width, types, atoms = inputs.shape
         images = ops.reshape(inputs, (-1, height, width, types * atoms))
@@ -68,11 +69,11 @@ class ConvCapsules(Layer):
         _, *shape = self.compute_output_shape(inputs.shape)
         return squash(ops.reshape(s, (-1, *shape)), root_epsilon=1e-7)
 
-    def multiply_adds(self, input_shape):
+    def multiply_adds(self, input_shape: Shape) -> int:
         _, rows, columns, *_ = self.compute_output_shape(input_shape)
         return rows * columns * math.prod(self.kernel.shape)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         window = 3, self.strides, "SAME"
         positions = (positions_of(n, *window) for n in input_shape[1:3])
         return (input_shape[0], *positions, self.num_capsules, self.num_atoms)
@@ -83,7 +84,7 @@ COUPLING_AXES = {"positions_and_types": (1, 2, 3), "types": (3,)}
 SQUASH_AXES = {"atoms": (4,), "map": (1, 2, 4)}
 
 
-@keras.saving.register_keras_serializable(package="capsules")
+@registered
 @dataclasses.dataclass(frozen=True)
 class MapRoutingRule(RoutingRule):
     """Routing of `ConvSlimCapsule` over whole maps, as in DeepCaps.
@@ -100,20 +101,20 @@ class MapRoutingRule(RoutingRule):
     couple_over: Literal["positions_and_types", "types"] = "positions_and_types"
     squash_over: Literal["atoms", "map"] = "atoms"
 
-    def couplings(self, logits, axis):
+    def couplings(self, logits: Tensor, axis: int | tuple[int, ...]) -> Tensor:
         return super().couplings(logits, COUPLING_AXES[self.couple_over])
 
-    def first_coupling(self, shape):
+    def first_coupling(self, shape: Shape) -> float:
         axes = COUPLING_AXES[self.couple_over]
         return 1.0 / (math.prod(shape[axis] for axis in axes) + self.leaky)
 
-    def squash(self, s):
+    def squash(self, s: Tensor) -> Tensor:
         axes = SQUASH_AXES[self.squash_over]
         return squash(s, self.squash_constant, self.squash_epsilon, axis=axes)
 
 
-@keras.saving.register_keras_serializable(package="capsules")
-class ConvReconstruction(Layer):
+@registered
+class ConvReconstruction(Decoder):
     """The decoder of DeepCaps: one capsule through transposed convolutions.
 
     It gets the atoms of the labeled capsule but not its class, so that an atom
@@ -123,22 +124,11 @@ class ConvReconstruction(Layer):
     channels, to 32, 16, 8, 8, .. with stride 2 up to the size of the image, and
     to its channels. They are linear; a relu follows the last.
 
-    Args:
-      height, width, depth: int, rows, columns and channels of the images.
-
-    Call arguments:
-      capsules: tensor [B, O, A].
-      labels: integer tensor [B], the class to reconstruct.
-
-    Output shape: [B, height, width, depth], values of at least 0.
+    Args and call arguments: see `Decoder`. The outputs are at least 0.
     """
 
-    arguments = ("height", "width", "depth")
-
-    def __init__(self, height: int, width: int, depth: int, **kwargs):
-        super().__init__(**kwargs)
-        self.height, self.width, self.depth = height, width, depth
-        self.input_spec = keras.layers.InputSpec(ndim=3)
+    def __init__(self, height: int, width: int, depth: int, **kwargs: Any):
+        super().__init__(height, width, depth, **kwargs)
         halvings = max(math.ceil(math.log2(max(height, width) / 8)), 0)
         sides = [math.ceil(side / 2**halvings) for side in (height, width)]
         channels = [max(64 >> number, 8) for number in range(halvings + 1)]
@@ -161,14 +151,15 @@ class ConvReconstruction(Layer):
         )
         self.network.trainable = self.trainable
 
-    def build(self, capsules_shape, labels_shape=None):
+    def build(
+        self, capsules_shape: Shape, labels_shape: Shape | None = None
+    ) -> None:
         self.network.build((None, capsules_shape[-1]))
 
-    def call(self, capsules, labels, training=None):
+    def call(
+        self, capsules: Tensor, labels: Tensor, training: bool | None = None
+    ) -> Tensor:
         capsules = ops.cast(capsules, self.compute_dtype)
         capsule = ops.sum(mask_capsules(capsules, labels), axis=1)
         images = self.network(capsule, training=training)
         return images[:, : self.height, : self.width]
-
-    def compute_output_shape(self, capsules_shape, labels_shape=None):
-        return (capsules_shape[0], self.height, self.width, self.depth)

@@ -3,13 +3,15 @@
 import keras
 from keras import ops
 
+from .base_layers import registered
+
 # Initial weights of the reference's capsule and dense layers; plain
 # convolutions have a standard deviation of 0.05.
 WEIGHT_STDDEV = 0.1
 BIAS = 0.1
 
 
-@keras.saving.register_keras_serializable(package="capsules")
+@registered
 class TruncatedNormal(keras.initializers.TruncatedNormal):
     """Normal distribution truncated at two standard deviations.
 

@@ -7,10 +7,12 @@ of neighboring poses are not mixed.
 """
 
 import math
+from collections.abc import Callable, Sequence
 
 import keras
 from keras import ops
 
+from .base_layers import registered
 from .matrix_votes import (
     POSE_ENTRIES,
     VotingLayer,
@@ -18,10 +20,12 @@ from .matrix_votes import (
     over_entries,
 )
 from .routing import softmax
-from .tensors import require_shape
+from .tensors import Shape, Tensor, require_shape
 
 
-def route_together(layers, primary, num_routing):
+def route_together(
+    layers: Sequence[Callable[..., Tensor]], primary: Tensor, num_routing: int
+) -> list[list[Tensor]]:
     """Routes a stack of `InvertedAttentionCapsules`.
 
     The first iteration goes from layer to layer. Each further one updates all
@@ -41,7 +45,7 @@ def route_together(layers, primary, num_routing):
     return history
 
 
-@keras.saving.register_keras_serializable(package="capsules")
+@registered
 class InvertedAttentionCapsules(VotingLayer):
     """Matrix capsules without activations; one update of their poses.
 
@@ -67,7 +71,7 @@ class InvertedAttentionCapsules(VotingLayer):
     Output: poses p' [B, h, w, O, 16].
     """
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         super().build(input_shape)
         self.norm = keras.layers.LayerNormalization(
             epsilon=1e-5, dtype="float32", name="norm", trainable=self.trainable
@@ -79,13 +83,15 @@ class InvertedAttentionCapsules(VotingLayer):
         stddev = math.sqrt(types / (rows * math.prod(field)))
         return keras.initializers.RandomNormal(stddev=stddev)
 
-    def call(self, children, parents=None):
+    def call(self, children: Tensor, parents: Tensor | None = None) -> Tensor:
         sums, _ = self._update(children, parents)
         shape = self.compute_output_shape(children.shape)
         poses = self.norm(ops.reshape(sums, (-1, *shape[1:])))
         return ops.cast(poses, self.compute_dtype)
 
-    def couplings(self, children, parents=None):
+    def couplings(
+        self, children: Tensor, parents: Tensor | None = None
+    ) -> Tensor:
         """Couplings c of n positions with K children: float32 [B, n, K, O]."""
         return self._update(children, parents)[1]
 
@@ -110,6 +116,8 @@ class InvertedAttentionCapsules(VotingLayer):
         sums = self._by_image(over_children(votes, couplings))
         return ops.swapaxes(sums, -1, -2), self._by_image(couplings)
 
-    def compute_output_shape(self, children_shape, parents_shape=None):
+    def compute_output_shape(
+        self, children_shape: Shape, parents_shape: Shape | None = None
+    ) -> Shape:
         grid = self.grid(children_shape)
         return (children_shape[0], *grid, self.num_capsules, POSE_ENTRIES)

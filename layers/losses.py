@@ -6,17 +6,17 @@ return a float32 tensor [B]; the training loss is its mean over the batch.
 There may be axes between B and O, as with a label for each pixel: [B, H, W, O].
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import keras
 from keras import ops
 
+from .base_layers import registered
 from .tensors import Tensor, require_shape
 
 # Section 4.1 of the paper.
 RECONSTRUCTION_WEIGHT = 0.0005
-
-
-# Saved models that were compiled with a loss find it by its registered name.
-_registered = keras.saving.register_keras_serializable(package="capsules")
 
 
 def _float32(labels, logits):
@@ -27,7 +27,7 @@ def _float32(labels, logits):
     return labels, logits
 
 
-@_registered
+@registered
 def margin_loss(
     labels: Tensor,
     logits: Tensor,
@@ -56,7 +56,7 @@ def margin_loss(
     return 0.5 * ops.mean(cost, axis=-1)
 
 
-@_registered
+@registered
 def softmax_loss(labels: Tensor, logits: Tensor) -> Tensor:
     """Softmax cross-entropy: -sum over classes of labels * log softmax(logits).
 
@@ -69,7 +69,7 @@ def softmax_loss(labels: Tensor, logits: Tensor) -> Tensor:
     return -ops.sum(labels * ops.log_softmax(logits, axis=-1), axis=-1)
 
 
-@_registered
+@registered
 def sigmoid_loss(labels: Tensor, logits: Tensor) -> Tensor:
     """Sigmoid cross-entropy with the targets labels / 2, mean over classes.
 
@@ -82,7 +82,7 @@ def sigmoid_loss(labels: Tensor, logits: Tensor) -> Tensor:
     return ops.mean(cost, axis=-1)
 
 
-@_registered
+@registered
 def reconstruction_loss(
     images: Tensor,
     reconstructions: Tensor,
@@ -102,7 +102,7 @@ def reconstruction_loss(
     return weight * ops.sum(squared, axis=pixels)
 
 
-@_registered
+@registered
 def spread_loss(
     labels: Tensor, activations: Tensor, margin: Tensor | float = 0.9
 ) -> Tensor:
@@ -128,7 +128,7 @@ def spread_loss(
 
 
 # Functions from the fraction of `margin_steps` to the margin.
-MARGIN_SCHEDULES = {
+MARGIN_SCHEDULES: dict[str, Callable[[Tensor], Tensor]] = {
     # The paper: from 0.2 to 0.9.
     "linear": lambda progress: 0.2 + 0.7 * progress,
     # The authors' code, where 1 is step 700,000: from 0.21 to 0.99.
@@ -150,9 +150,8 @@ def spread_margin(
     Returns:
       float32 tensor of the shape of `step`, or [] for None.
     """
-    if step is None:
-        step = margin_steps
-    progress = ops.minimum(ops.cast(step, "float32") / margin_steps, 1.0)
+    steps = ops.cast(margin_steps if step is None else step, "float32")
+    progress = ops.minimum(steps / margin_steps, 1.0)
     return MARGIN_SCHEDULES[schedule](progress)
 
 
@@ -171,7 +170,7 @@ class MeanOverBatch(keras.losses.Loss):
     both arguments.
     """
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Any) -> Tensor:
         return y_pred
 
 
@@ -189,7 +188,7 @@ def _num_hits(labels, logits, num_targets):
     return ops.sum(hits, axis=-1) * ops.cast(finite, "float32")
 
 
-@_registered
+@registered
 def correct(labels: Tensor, logits: Tensor, num_targets: int = 1) -> Tensor:
     """1 where the predicted classes are exactly the labels, else 0.
 
@@ -201,7 +200,7 @@ def correct(labels: Tensor, logits: Tensor, num_targets: int = 1) -> Tensor:
     return ops.cast(hits > num_targets - 0.5, "float32")
 
 
-@_registered
+@registered
 def almost_correct(
     labels: Tensor, logits: Tensor, num_targets: int = 1
 ) -> Tensor:

@@ -5,17 +5,18 @@ Source: the paper of em_routing.py, section 4.
 
 import dataclasses
 import functools
-from typing import ClassVar
+from typing import Any, ClassVar
 
-import keras
 import numpy as np
 from keras import ops
 
+from .base_layers import registered
 from .em_routing import EMOptions, em_fit
 from .initializers import TruncatedNormal
 from .matrix_votes import POSE_ENTRIES
 from .mixture_layers import ClassMixtureLayer, MixtureLayer, PrimaryPoseLayer
 from .mixture_routing import OverPositions, OverTypes, fit_mixture
+from .tensors import Pair, Shape, Tensor
 
 # The weight `beta_a` is in thousands: costs are in the hundreds, but Adam
 # changes a weight only by about the learning rate at each step.
@@ -23,7 +24,7 @@ BETA_A_UNIT = 1000.0
 KERNEL_STDDEV = 0.3
 
 
-@keras.saving.register_keras_serializable(package="capsules")
+@registered
 class PrimaryMatrixCapsules(PrimaryPoseLayer):
     """Primary capsules: a 1x1 convolution to poses and to activations.
 
@@ -40,7 +41,7 @@ class PrimaryMatrixCapsules(PrimaryPoseLayer):
     Input shape: [B, H, W, C]. Output shapes: [B, H, W, I, 16], [B, H, W, I].
     """
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         super().build(input_shape)
         for name, size in (
             ("pose", self.num_capsules * POSE_ENTRIES),
@@ -53,7 +54,7 @@ class PrimaryMatrixCapsules(PrimaryPoseLayer):
             setattr(self, f"{name}_weights", weights)
             setattr(self, f"{name}_biases", biases)
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Pair:
         inputs = ops.cast(inputs, self.compute_dtype)
         poses = ops.matmul(inputs, self.pose_weights) + self.pose_biases
         logits = (
@@ -75,7 +76,7 @@ class _EMRoutedLayer(MixtureLayer):
         self.options = options
         self.kernel_stddev = kernel_stddev
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         super().build(input_shape)
         for name in self._betas:
             weight = self.add_weight((self.num_capsules,), "zeros", name=name)
@@ -84,7 +85,7 @@ class _EMRoutedLayer(MixtureLayer):
     def _kernel_initializer(self, shape):
         return TruncatedNormal(stddev=self.kernel_stddev)
 
-    def call(self, inputs):
+    def call(self, inputs: Pair) -> Pair:
         poses, logits = self._capsules(inputs)
         return ops.cast(poses, self.compute_dtype), ops.sigmoid(logits)
 
@@ -100,7 +101,7 @@ class _EMRoutedLayer(MixtureLayer):
         steps = options.num_routing, options.damping
         return fit_mixture(votes, activations, fit, self._parents, *steps)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             **dataclasses.asdict(self.options),
@@ -108,7 +109,7 @@ class _EMRoutedLayer(MixtureLayer):
         }
 
 
-@keras.saving.register_keras_serializable(package="capsules")
+@registered
 class ConvMatrixCapsules(_EMRoutedLayer):
     """Convolutional matrix capsules.
 
@@ -145,7 +146,7 @@ class ConvMatrixCapsules(_EMRoutedLayer):
         damping: float = EMOptions.damping,
         normalise: str = EMOptions.normalise,
         kernel_stddev: float = KERNEL_STDDEV,
-        **kwargs,
+        **kwargs: Any,
     ):
         options = EMOptions(
             num_routing, final_lambda, min_variance, damping, normalise
@@ -162,7 +163,7 @@ class ConvMatrixCapsules(_EMRoutedLayer):
         return OverPositions(self._window, by_type)
 
 
-@keras.saving.register_keras_serializable(package="capsules")
+@registered
 class ClassMatrixCapsules(_EMRoutedLayer, ClassMixtureLayer):
     """Class capsules, one for each class, which all children vote for.
 
@@ -195,7 +196,7 @@ class ClassMatrixCapsules(_EMRoutedLayer, ClassMixtureLayer):
         damping: float = EMOptions.damping,
         coordinates: bool = True,
         kernel_stddev: float = KERNEL_STDDEV,
-        **kwargs,
+        **kwargs: Any,
     ):
         options = EMOptions(num_routing, final_lambda, min_variance, damping)
         super().__init__(num_capsules, options, kernel_stddev, **kwargs)
@@ -204,7 +205,7 @@ class ClassMatrixCapsules(_EMRoutedLayer, ClassMixtureLayer):
     def _coordinates_along(self, size):
         return (np.arange(size) + 0.5) / size
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         config = super().get_config()
         del config["normalise"]
         return config

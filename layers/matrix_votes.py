@@ -11,12 +11,14 @@ Votes are computed in float32.
 """
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
 
 from .backends import is_on_cpu
 from .blocks import block_size, by_blocks
+from .tensors import Shape, Tensor
 from .windows import WindowLayer
 
 POSE_SIZE = 4
@@ -37,7 +39,7 @@ def _materialize(tensor):
 
 
 @ops.custom_gradient
-def matrix_votes(poses, kernel):
+def matrix_votes(poses: Tensor, kernel: Tensor) -> Any:
     """Votes V = M W of children for every parent type.
 
     Products of 4x4 matrices are too small to be vectorized. Each entry of the
@@ -90,12 +92,12 @@ def matrix_votes(poses, kernel):
     return votes, gradients
 
 
-def over_children(votes, weights):
+def over_children(votes: Tensor, weights: Tensor) -> Tensor:
     """Weighted sums, [O, N, 16, K] and [O, N, K] -> [O, N, 16]."""
     return ops.matmul(votes, weights[..., None])[..., 0]
 
 
-def over_entries(votes, weights):
+def over_entries(votes: Tensor, weights: Tensor) -> Tensor:
     """Weighted sums, [O, N, 16, K] and [O, N, 16] -> [O, N, K]."""
     return ops.matmul(weights[:, :, None], votes)[:, :, 0]
 
@@ -109,7 +111,7 @@ class VotingLayer(WindowLayer):
     num_atoms = POSE_ENTRIES
     _shares_weights = False  # whether all places in the window share weights
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         """Takes the shape [B, H, W, I, 16] of the children's poses."""
         if len(input_shape) != 5 or input_shape[-1] != POSE_ENTRIES:
             raise ValueError(
@@ -120,7 +122,8 @@ class VotingLayer(WindowLayer):
         window, types = self._window.shape, input_shape[3]
         places = math.prod(window)
         # (P, C) of `matrix_votes` and the axes of the weights before [O, 4, 4].
-        self._field, axes = (1, places * types), (*window, types)
+        axes: Shape = (*window, types)
+        self._field = 1, places * types
         if self._shares_weights:
             self._field, axes = (places, types), (types,)
         sizes = *self._positions, *self._field, self.num_capsules
@@ -168,5 +171,5 @@ class VotingLayer(WindowLayer):
         positions = math.prod(self._positions)
         return ops.reshape(tensor, (-1, positions, *tensor.shape[1:]))
 
-    def multiply_adds(self, input_shape):
+    def multiply_adds(self, input_shape: Shape) -> int:
         return self._num_votes * POSE_SIZE**3

@@ -6,6 +6,7 @@ under every policy. Routing fits a mixture to the votes, see mixture_routing.py.
 """
 
 import math
+from typing import Any
 
 import keras
 import numpy as np
@@ -14,6 +15,7 @@ from keras import ops
 from .base_layers import PoseLayer, pair_specs
 from .matrix_votes import POSE_ENTRIES, VotingLayer
 from .mixture_routing import OverTypes
+from .tensors import Pair, Shape, Tensor
 
 
 class PrimaryPoseLayer(PoseLayer):
@@ -27,20 +29,20 @@ class PrimaryPoseLayer(PoseLayer):
 
     arguments = ("num_capsules",)
 
-    def __init__(self, num_capsules: int, **kwargs):
+    def __init__(self, num_capsules: int, **kwargs: Any):
         super().__init__(**kwargs)
         self.num_capsules = num_capsules
         self.input_spec = keras.layers.InputSpec(ndim=4)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         axes = {-1: input_shape[-1]}
         self.input_spec = keras.layers.InputSpec(ndim=4, axes=axes)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         shape = (*input_shape[:-1], self.num_capsules)
         return (*shape, POSE_ENTRIES), shape
 
-    def multiply_adds(self, input_shape):
+    def multiply_adds(self, input_shape: Shape) -> int:
         numbers = self.num_capsules * (POSE_ENTRIES + 1)
         return math.prod(input_shape[1:]) * numbers
 
@@ -53,9 +55,9 @@ class MixtureLayer(PoseLayer, VotingLayer):
     and `call`.
     """
 
-    _offsets = None  # [16, K], added to the votes
+    _offsets: np.ndarray | None = None  # [16, K], added to the votes
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         specs = pair_specs(input_shape)
         super().build(input_shape[0])
         self._parents = self._make_parents()
@@ -68,7 +70,7 @@ class MixtureLayer(PoseLayer, VotingLayer):
         poses = ops.reshape(poses, (*shape, POSE_ENTRIES))
         return poses, ops.reshape(logits, shape)
 
-    def assignments(self, inputs):
+    def assignments(self, inputs: Pair) -> Tensor:
         """Assignments R of all iterations: float32 [num_routing, B, n, K, O].
 
         Axes n, K and O are the position of a parent, the child in its
@@ -124,10 +126,10 @@ class ClassMixtureLayer(MixtureLayer):
     the coordinates along an axis of a given size.
     """
 
-    arguments = ("num_capsules", "coordinates")
+    arguments: tuple[str, ...] = ("num_capsules", "coordinates")
     _shares_weights = True
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         super().build(input_shape)
         if self.coordinates:
             sizes = input_shape[0][1:4]

@@ -8,7 +8,7 @@ from keras import ops
 
 from .matrix_votes import over_children, over_entries
 from .routing import softmax
-from .tensors import largest
+from .tensors import Tensor, largest
 
 # Added to sums of assignments. A parent whose children are all inactive then
 # has mean 0 and the minimum variance.
@@ -96,11 +96,11 @@ def fit_mixture(
 class OverTypes:
     """Assignments that sum to 1 over the types at each parent position."""
 
-    def start(self, uniform):
+    def start(self, uniform: Tensor) -> Tensor:
         """The initial assignments [1, N, K], given 1 / O in this shape."""
         return uniform
 
-    def normalize(self, log_densities):
+    def normalize(self, log_densities: Tensor) -> Tensor:
         """log(a_j p_ij) -> R_ij, both float32 [O, N, K]."""
         return softmax(log_densities, axis=0)
 
@@ -117,7 +117,7 @@ class OverPositions:
         self._by_type = by_type
         self._divide = divide and not by_type
 
-    def start(self, uniform):
+    def start(self, uniform: Tensor) -> Tensor:
         """The initial assignments [1, N, K], given 1 / O in this shape."""
         if not self._divide:
             return uniform
@@ -128,7 +128,7 @@ class OverPositions:
         uniform_by_image = ops.reshape(uniform, (-1, *ones.shape[1:]))
         return ops.reshape(uniform_by_image * shares, ops.shape(uniform))
 
-    def normalize(self, log_densities):
+    def normalize(self, log_densities: Tensor) -> Tensor:
         """log(a_j p_ij) -> R_ij, both float32 [O, N, K]."""
         maxima = ops.stop_gradient(log_densities)
         if not self._by_type:

@@ -1,19 +1,21 @@
 """The paper's network with its decoder, for `fit`."""
 
 import warnings
+from typing import Any, Self
 
 import keras
 from keras import ops
 
+from .base_layers import Model, registered
 from .capsule import Length
 from .capsule_stack import CapsuleStack
 from .losses import MeanOverBatch, reconstruction_loss
 from .reconstruction import Reconstruction
-from .routing import RoutingRule
+from .tensors import Tensor
 
 
-@keras.saving.register_keras_serializable(package="capsules")
-class CapsuleNetwork(keras.Model):
+@registered
+class CapsuleNetwork(Model):
     """The paper's network with its decoder, for `fit` and `predict`.
 
       network = CapsuleNetwork((28, 28, 1), num_classes=10)
@@ -52,7 +54,7 @@ class CapsuleNetwork(keras.Model):
         dtype: str | keras.DTypePolicy | None = None,
         name: str = "capsule_network",
         _graph: keras.Model | None = None,
-        **sizes: int | bool | str | RoutingRule | dict,
+        **sizes: Any,
     ):
         dtype = keras.dtype_policies.get(dtype)
         if _graph is None:
@@ -90,18 +92,23 @@ class CapsuleNetwork(keras.Model):
             **sizes,
         }
 
-    def compile(self, *args, **options):
+    def compile(self, *args: Any, **options: Any) -> None:
         options = {name: _of_lengths(o) for name, o in options.items()}
         super().compile(*map(_of_lengths, args), **options)
 
-    def compile_from_config(self, config):
+    def compile_from_config(self, config: dict[str, Any]) -> None:
         # Keras does not call a `compile` that is overridden.
         self.compile(**keras.saving.deserialize_keras_object(config))
         self.optimizer.build(self.trainable_variables)
 
     def compute_loss(
-        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
-    ):
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Tensor:
         (y,) = keras.tree.flatten(_of_lengths(y))  # also of a tuple (y,)
         sample_weight = _of_lengths(sample_weight)
         lengths = y_pred["lengths"]
@@ -120,20 +127,22 @@ class CapsuleNetwork(keras.Model):
         error = reconstruction_loss(x, reconstructions)
         return loss + self._mean_over_batch(error, error, sample_weight)
 
-    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+    def compute_metrics(
+        self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
+    ) -> dict[str, Any]:
         (y,) = keras.tree.flatten(_of_lengths(y))  # also of a tuple (y,)
         sample_weight = _of_lengths(sample_weight)
         lengths = y_pred["lengths"]
         return super().compute_metrics(x, y, lengths, sample_weight)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         # The graph has the layers with their adapters, quantization and
         # frozen weights.
         graph = keras.Model(self.input, self.output, name=self.name)
         return {**self._config, "_graph": graph.get_config()}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         config = dict(config)
         if "_graph" in config:
             config["_graph"] = keras.Model.from_config(config["_graph"])

@@ -1,5 +1,6 @@
 import ast
 import importlib.util
+import inspect
 import pathlib
 import shutil
 import subprocess
@@ -30,6 +31,50 @@ def test_layers_import_only_keras_and_backends(path):
         else:
             continue
         assert {name.partition(".")[0] for name in names} <= allowed
+
+
+def public_functions():
+    """Functions of `layers`, and constructors and methods of its classes."""
+    for name, value in vars(layers).items():
+        members = {name: value}
+        if inspect.isclass(value):
+            public = [n for n in dir(value) if n[0] != "_" or n == "__init__"]
+            members = {f"{name}.{n}": getattr(value, n) for n in public}
+        for path, member in members.items():
+            function = inspect.unwrap(getattr(member, "__func__", member))
+            module = getattr(function, "__module__", None) or ""
+            if inspect.isfunction(function) and module.startswith("layers."):
+                yield path, function
+
+
+def test_public_functions_have_complete_types():
+    functions = dict(public_functions())
+    assert {"margin_loss", "Capsule.call", "Capsule.__init__"} <= set(functions)
+    for name, function in functions.items():
+        typed = set(inspect.get_annotations(function)) | {"self", "cls"}
+        if function.__name__ != "__init__":
+            assert "return" in typed, name
+        assert set(inspect.signature(function).parameters) <= typed, name
+
+
+@pytest.mark.slow
+def test_users_see_types(tmp_path):
+    api = pytest.importorskip("mypy.api")
+    (tmp_path / "user.py").write_text(
+        "import numpy as np\nimport layers\n"
+        "x = np.zeros((2, 5, 4))\n"
+        "reveal_type(layers.margin_loss(x, x))\n"
+        'reveal_type(layers.pretrained("mnist")(x))\n'
+        "reveal_type(layers.Capsule(10, 16)(x))\n"
+        "reveal_type(layers.ConvVBCapsules(2, 3)((x, x)))\n"
+    )
+    options = ["--config-file", str(ROOT / "pyproject.toml")]
+    output, _, _ = api.run([*options, str(tmp_path / "user.py")])
+    tensor = "layers.tensors.Tensor"
+    pair = f"tuple[{tensor}, {tensor}]"
+    types = [tensor, f"dict[str, {tensor}]", tensor, pair]
+    revealed = [line for line in output.splitlines() if "Revealed" in line]
+    assert [line.split('"')[1] for line in revealed] == types, output
 
 
 @pytest.fixture

@@ -5,8 +5,10 @@ import pathlib
 import keras
 import numpy as np
 
+from .base_layers import Model
 
-def pretrained(name: str) -> keras.Model:
+
+def pretrained(name: str) -> Model:
     """Loads a trained network.
 
     "mnist" is Efficient-CapsNet with its decoder, trained on MNIST, with 35 of

@@ -1,11 +1,13 @@
 """The paper's decoder."""
 
+from typing import Any, Self
+
 import keras
 from keras import ops
 
-from .base_layers import Layer
+from .base_layers import Layer, registered
 from .initializers import reference_initializers
-from .tensors import Tensor, require_shape
+from .tensors import Shape, Tensor, require_shape
 
 # Units of the two hidden layers: section 4.1 of the paper.
 HIDDEN_UNITS = (512, 1024)
@@ -23,28 +25,50 @@ def mask_capsules(capsules: Tensor, labels: Tensor) -> Tensor:
     return capsules * ops.expand_dims(mask, -1)
 
 
-@keras.saving.register_keras_serializable(package="capsules")
-class Reconstruction(Layer):
-    """Decoder: the labeled capsule through three dense layers.
+class Decoder(Layer):
+    """Base of decoders: from the capsule of a label to an image.
+
+    Args:
+      height, width, depth: int, rows, columns and channels of the images.
+
+    Call arguments:
+      capsules: tensor [B, O, A].
+      labels: integer tensor [B], the class to reconstruct.
+
+    Output shape: [B, height, width, depth].
+    """
+
+    arguments: tuple[str, ...] = ("height", "width", "depth")
+
+    def __init__(self, height: int, width: int, depth: int, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.height, self.width, self.depth = height, width, depth
+        self.input_spec = keras.layers.InputSpec(ndim=3)
+
+    def compute_output_shape(
+        self, capsules_shape: Shape, labels_shape: Shape | None = None
+    ) -> Shape:
+        return (capsules_shape[0], self.height, self.width, self.depth)
+
+
+@registered
+class Reconstruction(Decoder):
+    """The paper's decoder: the labeled capsule through three dense layers.
 
     All other capsules are set to zero. Then follow Dense 512 relu, Dense 1024
     relu and Dense height * width * depth sigmoid (section 4.1 and figure 2 of
     the paper). With two digits the layer is called once for each label.
 
     Args:
-      height, width, depth: int, rows, columns and channels of the images.
+      height, width, depth: see `Decoder`, also for the call and the output.
       he_normal: bool, whether the initial weights are those of
         Efficient-CapsNet: he-normal, Glorot normal before the sigmoid, and
         biases 0. Otherwise they are those of the reference.
 
-    Call arguments:
-      capsules: tensor [B, O, A].
-      labels: integer tensor [B], the class to reconstruct.
-
-    Output shape: [B, height, width, depth], values in [0, 1].
+    Pixels of the output are in [0, 1].
     """
 
-    arguments = ("height", "width", "depth", "he_normal")
+    arguments = (*Decoder.arguments, "he_normal")
 
     def __init__(
         self,
@@ -52,17 +76,13 @@ class Reconstruction(Layer):
         width: int,
         depth: int,
         he_normal: bool = False,
-        **kwargs,
+        **kwargs: Any,
     ):
-        super().__init__(**kwargs)
-        self.height = height
-        self.width = width
-        self.depth = depth
+        super().__init__(height, width, depth, **kwargs)
         self.he_normal = he_normal
-        self.input_spec = keras.layers.InputSpec(ndim=3)
         units = (*HIDDEN_UNITS, height * width * depth)
         activations = ("relu", "relu", "sigmoid")
-        self.dense = []
+        self.dense: list[keras.layers.Dense] = []
         for size, activation in zip(units, activations, strict=True):
             initializers = reference_initializers()
             if he_normal:
@@ -77,13 +97,15 @@ class Reconstruction(Layer):
             )
             self.dense.append(layer)
 
-    def build(self, capsules_shape, labels_shape=None):
+    def build(
+        self, capsules_shape: Shape, labels_shape: Shape | None = None
+    ) -> None:
         units = capsules_shape[1] * capsules_shape[2]
         for layer in self.dense:
             layer.build((None, units))
             units = layer.units
 
-    def call(self, capsules, labels):
+    def call(self, capsules: Tensor, labels: Tensor) -> Tensor:
         capsules = ops.cast(capsules, self.compute_dtype)
         masked = mask_capsules(capsules, labels)
         _, num_capsules, num_atoms = capsules.shape
@@ -92,10 +114,7 @@ class Reconstruction(Layer):
             pixels = layer(pixels)
         return ops.reshape(pixels, (-1, self.height, self.width, self.depth))
 
-    def compute_output_shape(self, capsules_shape, labels_shape=None):
-        return (capsules_shape[0], self.height, self.width, self.depth)
-
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             # With their adapters, quantization and frozen weights.
@@ -103,7 +122,7 @@ class Reconstruction(Layer):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         config = dict(config)
         dense = config.pop("dense", None)
         layer = super().from_config(config)

@@ -12,12 +12,13 @@ NIPS 2017, https://arxiv.org/abs/1710.09829 ("the paper" in this package).
 """
 
 import dataclasses
-from typing import Literal, get_args, get_origin
+from typing import Any, Literal, Self, get_args, get_origin
 
 import keras
 from keras import ops
 
-from .tensors import EPSILON, Tensor, largest, require_shape
+from .base_layers import registered
+from .tensors import EPSILON, Shape, Tensor, largest, require_shape
 from .votes import FormedVotes, Votes
 
 
@@ -84,7 +85,7 @@ def softmax(logits, axis, leaky=False):
     return exponentials / total
 
 
-@keras.saving.register_keras_serializable(package="capsules")
+@registered
 @dataclasses.dataclass(frozen=True)
 class RoutingRule:
     """Options of routing by agreement. The defaults are the paper's routing.
@@ -123,29 +124,29 @@ class RoutingRule:
                     f"`{field.name}` must be one of {choices}. Received: {self}"
                 )
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         return cls(**config)
 
-    def couplings(self, logits, axis):
+    def couplings(self, logits: Tensor, axis: int | tuple[int, ...]) -> Tensor:
         """Couplings of float32 logits; `axis` runs over the output capsules.
 
         Not called in the first iteration, which has `first_coupling`.
         """
         return softmax(logits, axis, self.leaky)
 
-    def first_coupling(self, shape):
+    def first_coupling(self, shape: Shape) -> float:
         """The coupling in iteration 1 for sums s of `shape` [..., O, A]."""
         return 1.0 / (shape[-2] + self.leaky)
 
-    def squash(self, s):
+    def squash(self, s: Tensor) -> Tensor:
         """Output capsules of the sums s [..., O, A]."""
         return squash(s, self.squash_constant, self.squash_epsilon)
 
-    def compared(self, s):
+    def compared(self, s: Tensor) -> Tensor:
         """The vectors that votes are compared with, given the sums s."""
         if self.compare == "squashed":
             return self.squash(s)
@@ -243,15 +244,15 @@ def dynamic_routing(
     Returns:
       Tensor [..., O, A] of the dtype of `votes`.
     """
-    votes = FormedVotes(votes)
-    require_shape("biases", biases, votes.outputs)
-    return route(votes, biases, num_routing, RoutingRule(leaky))
+    formed = FormedVotes(votes)
+    require_shape("biases", biases, formed.outputs)
+    return route(formed, biases, num_routing, RoutingRule(leaky))
 
 
 def routing_couplings(
     votes: Tensor, biases: Tensor, num_routing: int = 3, leaky: bool = False
 ) -> Tensor:
     """Couplings of `dynamic_routing`: float32 [num_routing, ..., I, O]."""
-    votes = FormedVotes(votes)
-    require_shape("biases", biases, votes.outputs)
-    return couplings_of(votes, biases, num_routing, RoutingRule(leaky))
+    formed = FormedVotes(votes)
+    require_shape("biases", biases, formed.outputs)
+    return couplings_of(formed, biases, num_routing, RoutingRule(leaky))

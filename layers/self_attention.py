@@ -9,13 +9,14 @@ https://arxiv.org/abs/2101.12491.
 """
 
 import math
+from typing import Any
 
 import keras
 from keras import backend, ops
 
 from .backends import is_exporting
-from .base_layers import Layer, with_mask
-from .tensors import EPSILON, Tensor, mask_out, slice_axis
+from .base_layers import Layer, registered, with_mask
+from .tensors import EPSILON, Shape, Tensor, mask_out, slice_axis
 
 
 def exponential_squash(capsules: Tensor) -> Tensor:
@@ -59,7 +60,7 @@ def self_attention_routing(votes: Tensor, biases: Tensor) -> Tensor:
     return ops.cast(exponential_squash(routed), dtype)
 
 
-@keras.saving.register_keras_serializable(package="capsules")
+@registered
 class DepthwiseCapsule(Layer):
     """Capsules from a whole feature map: one kernel for each channel.
 
@@ -84,7 +85,7 @@ class DepthwiseCapsule(Layer):
         self,
         num_atoms: int,
         kernel_size: int | tuple[int, int] | None = None,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         if isinstance(kernel_size, int):
@@ -93,7 +94,7 @@ class DepthwiseCapsule(Layer):
         self.kernel_size = kernel_size and tuple(kernel_size)
         self.input_spec = keras.layers.InputSpec(ndim=4)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         _, *map_size, channels = input_shape
         kernel_size = self.kernel_size or tuple(map_size)
         if channels % self.num_atoms:
@@ -112,7 +113,7 @@ class DepthwiseCapsule(Layer):
         self.bias = self.add_weight((channels,), "zeros", name="bias")
         self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         rows, columns, channels = self.kernel.shape
         field = slice_axis(slice_axis(inputs, 1, stop=rows), 2, stop=columns)
         field = ops.cast(field, self.compute_dtype)
@@ -120,15 +121,15 @@ class DepthwiseCapsule(Layer):
         shape = (-1, channels // self.num_atoms, self.num_atoms)
         return exponential_squash(ops.reshape(s, shape))
 
-    def multiply_adds(self, input_shape):
+    def multiply_adds(self, input_shape: Shape) -> int:
         return math.prod(self.kernel.shape)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         capsules = input_shape[-1] // self.num_atoms
         return (input_shape[0], capsules, self.num_atoms)
 
 
-@keras.saving.register_keras_serializable(package="capsules")
+@registered
 class SelfAttentionCapsule(Layer):
     """Fully connected capsules with self-attention routing.
 
@@ -149,24 +150,24 @@ class SelfAttentionCapsule(Layer):
 
     arguments = ("num_capsules", "num_atoms")
 
-    def __init__(self, num_capsules: int, num_atoms: int, **kwargs):
+    def __init__(self, num_capsules: int, num_atoms: int, **kwargs: Any):
         super().__init__(**kwargs)
         self.num_capsules = num_capsules
         self.num_atoms = num_atoms
         self.input_spec = keras.layers.InputSpec(ndim=3)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         _, inputs, input_atoms = input_shape
         shape = self.num_capsules, inputs, input_atoms, self.num_atoms
         self.kernel = self.add_weight(shape, "he_normal", name="weights")
         self.biases = self.add_weight(shape[:2], "zeros", name="biases")
         self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
 
-    def call(self, inputs, mask=None):
+    def call(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         votes = self._votes(mask_out(inputs, mask))
         return self_attention_routing(votes, self.biases)
 
-    def attention(self, inputs, mask=None):
+    def attention(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         """Couplings without their biases, [B, I, a] -> float32 [B, I, O].
 
         A mask, by default Keras' mask of the inputs, acts as in `call`.
@@ -183,8 +184,8 @@ class SelfAttentionCapsule(Layer):
         kernel = ops.cast(self.kernel, self.compute_dtype)
         return ops.einsum("bia,oiac->boic", inputs, kernel)
 
-    def multiply_adds(self, input_shape):
+    def multiply_adds(self, input_shape: Shape) -> int:
         return math.prod(self.kernel.shape)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (input_shape[0], self.num_capsules, self.num_atoms)

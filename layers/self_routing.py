@@ -5,11 +5,13 @@ There is neither agreement nor iteration. Source: T. Hahn, M. Pyeon, G. Kim,
 """
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
 
-from .base_layers import PoseLayer, batch_normalization, pair_specs
+from .base_layers import PoseLayer, batch_normalization, pair_specs, registered
+from .tensors import Pair, Shape, Tensor
 from .votes import linear_votes
 from .windows import WindowLayer
 
@@ -17,7 +19,7 @@ from .windows import WindowLayer
 _EPSILON = 1e-12
 
 
-@keras.saving.register_keras_serializable(package="capsules")
+@registered
 class SelfRoutingCapsules(PoseLayer, WindowLayer):
     """Convolutional capsules or class capsules with self-routing.
 
@@ -54,13 +56,13 @@ class SelfRoutingCapsules(PoseLayer, WindowLayer):
         kernel_size: int | None = None,
         strides: int = 1,
         padding: str = "VALID",
-        **kwargs,
+        **kwargs: Any,
     ):
         window = kernel_size, strides, padding
         super().__init__(num_capsules, *window, **kwargs)
         self.num_atoms = num_atoms
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         self.input_spec = pair_specs(input_shape)
         *_, types, atoms = input_shape[0]
         children = math.prod(self.window(input_shape[0]).shape) * types
@@ -98,16 +100,16 @@ class SelfRoutingCapsules(PoseLayer, WindowLayer):
         activations = ops.reshape(activations, (-1, children, 1))
         return poses, ops.cast(activations, "float32"), couplings
 
-    def couplings(self, inputs):
+    def couplings(self, inputs: Pair) -> Tensor:
         """Couplings c of the only iteration: float32 [1, B * h * w, K, O]."""
         return self._route(inputs)[2][None]
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: Pair, training: bool | None = None) -> Pair:
         poses, activations, couplings = self._route(inputs)
         shares = activations * couplings
         sums = ops.sum(shares, axis=1)
         parents = sums / (ops.sum(activations, axis=1) + _EPSILON)
-        shape, _ = self.compute_output_shape([x.shape for x in inputs])
+        shape, _ = self.compute_output_shape(tuple(x.shape for x in inputs))
         parents = ops.reshape(parents, (-1, *shape[1:-1]))
         if not self.num_atoms:
             return ops.cast(parents[..., None], self.compute_dtype), parents
@@ -120,7 +122,7 @@ class SelfRoutingCapsules(PoseLayer, WindowLayer):
         poses = ops.cast(poses, self.compute_dtype)
         return ops.reshape(poses, (-1, *shape[1:])), parents
 
-    def multiply_adds(self, input_shape):
+    def multiply_adds(self, input_shape: Shape) -> int:
         positions = math.prod(self.grid(input_shape[0]))
         numbers = self.num_capsules * (1 + (self.num_atoms or 0))
         return positions * math.prod(self.routing_weights.shape[:2]) * numbers

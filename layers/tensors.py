@@ -1,20 +1,40 @@
 """Tensors of any backend: their type, shapes, maxima and slices."""
 
 import math
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from keras import ops
 
-# A tensor of any backend, a NumPy array or a symbolic Keras tensor. These
-# types have no common base class.
-Tensor: TypeAlias = Any
+Shape: TypeAlias = tuple[Any, ...]  # of int or None, or shapes of a pair
 
 # Added to squared lengths of capsules, so that gradients are finite at zero.
 # For lengths >= 1e-4 it is below the rounding error of float32.
 EPSILON = 1e-16
 
 
-def mask_out(inputs, mask):
+class Tensor(Protocol):
+    """A tensor of any backend, a NumPy array or a symbolic Keras tensor."""
+
+    @property
+    def shape(self) -> Any: ...
+    @property
+    def dtype(self) -> Any: ...
+    def __getitem__(self, index: Any, /) -> Any: ...
+    def __neg__(self) -> Any: ...
+    def __add__(self, other: Any, /) -> Any: ...
+    def __radd__(self, other: Any, /) -> Any: ...
+    def __sub__(self, other: Any, /) -> Any: ...
+    def __rsub__(self, other: Any, /) -> Any: ...
+    def __mul__(self, other: Any, /) -> Any: ...
+    def __rmul__(self, other: Any, /) -> Any: ...
+    def __truediv__(self, other: Any, /) -> Any: ...
+    def __rtruediv__(self, other: Any, /) -> Any: ...
+
+
+Pair: TypeAlias = tuple[Tensor, Tensor]  # poses and activations
+
+
+def mask_out(inputs: Tensor, mask: Tensor | None) -> Tensor:
     """Sets masked capsules to zero, so that they cast no votes.
 
     Capsules are [..., a]. A mask is [...] and true for capsules that are kept.
@@ -36,7 +56,7 @@ def require_shape(name: str, tensor: Tensor, shape, hint: str = "") -> None:
         )
 
 
-def largest(tensor, axis: int | tuple[int, ...]):
+def largest(tensor: Tensor, axis: int | tuple[int, ...]) -> Tensor:
     """`ops.max` that keeps the axis and accepts an empty batch."""
     initial = -math.inf if 0 in tensor.shape else None
     return ops.max(tensor, axis=axis, keepdims=True, initial=initial)

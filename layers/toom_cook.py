@@ -67,7 +67,7 @@ import numpy as np
 from keras import ops
 
 from .backends import cpu_has_bfloat16_products
-from .tensors import slice_axis
+from .tensors import Tensor, slice_axis
 from .windows import positions_of, zeros_around
 
 # Multiples of this are padded, see `_cache_padding`.
@@ -178,12 +178,12 @@ class Plan:
         return real + 3 * (math.prod(lengths) - real) // 2
 
 
-def toom_cook_convolution(images, kernel, plan: Plan):
+def toom_cook_convolution(images: Tensor, kernel: Tensor, plan: Plan) -> Tensor:
     """[B, H, W, C], [k, k, C, O] -> [B, h, w, O], as `ops.conv`."""
     return convolution_by_spectrum(images, kernel_spectrum(kernel, plan), plan)
 
 
-def kernel_spectrum(kernel, plan: Plan):
+def kernel_spectrum(kernel: Tensor, plan: Plan) -> Tensor:
     """The spectra of a kernel, [k, k, C, O] -> [products, s * s * C, O]."""
     _, channel_padding = _cache_padding(None, kernel.shape[2])
     phases = kernel_phases(kernel, plan.rows, plan.columns, channel_padding)

@@ -20,19 +20,22 @@ Bayes", AAAI 2020, https://arxiv.org/abs/1905.11455; scores as in their code.
 """
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
-from .base_layers import batch_normalization
+from .base_layers import PoseLayer, batch_normalization, registered
 from .matrix_votes import POSE_ENTRIES
 from .mixture_layers import ClassMixtureLayer, MixtureLayer, PrimaryPoseLayer
 from .mixture_routing import OverPositions, fit_mixture
+from .tensors import Pair, Shape, Tensor
 from .windows import WindowLayer
 
 
-def digamma(x):
+def digamma(x: Tensor) -> Tensor:
     """The digamma function psi of x >= 1, with an error below 4e-8."""
     q = x * (x + 5)
     # The sum of 1 / (x + i), i = 0..5, as a single quotient.
@@ -63,8 +66,10 @@ def vb_fit(total, mean, scatter, iteration):
     return 0.5 * (kappa + 16) / scale, terms[..., 0], scores[..., 0]
 
 
-class _Normalized:
-    """Mixin: batch normalization of poses and of logits of activations."""
+class _Normalized(PoseLayer):
+    """Base of layers with batch-normalized poses and logits of activations."""
+
+    _capsules: Callable[..., Pair]  # poses and logits
 
     def _build_normalizations(self, input_shape, **options):
         options |= {"dtype": "float32", "trainable": self.trainable}
@@ -74,14 +79,14 @@ class _Normalized:
         self.of_logits = batch_normalization("of_logits", **options)
         self.of_logits.build(shape)
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: Any, training: bool | None = None) -> Pair:
         poses, logits = self._capsules(inputs)
         poses = self.of_poses(poses, training=training)
         logits = self.of_logits(logits, training=training)
         return ops.cast(poses, self.compute_dtype), ops.sigmoid(logits)
 
 
-@keras.saving.register_keras_serializable(package="capsules")
+@registered
 class PrimaryVBCapsules(_Normalized, PrimaryPoseLayer):
     """Primary capsules with batch normalization by type, without biases.
 
@@ -89,7 +94,7 @@ class PrimaryVBCapsules(_Normalized, PrimaryPoseLayer):
     and scales and shifts [I]. Args and shapes: see `PrimaryMatrixCapsules`.
     """
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         super().build(input_shape)
         shape = input_shape[-1], self.num_capsules * (POSE_ENTRIES + 1)
         self.kernel = self.add_weight(shape, "glorot_uniform", name="kernel")
@@ -113,7 +118,7 @@ class _VBRouted(_Normalized, MixtureLayer):
         super().__init__(num_capsules, *window, **kwargs)
         self.num_routing = num_routing
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         super().build(input_shape)
         self._build_normalizations(input_shape, center=False, scale=False)
 
@@ -130,7 +135,7 @@ class _VBRouted(_Normalized, MixtureLayer):
         )
 
 
-@keras.saving.register_keras_serializable(package="capsules")
+@registered
 class ConvVBCapsules(_VBRouted):
     """Convolutional matrix capsules with variational Bayes routing.
 
@@ -151,7 +156,7 @@ class ConvVBCapsules(_VBRouted):
         strides: int = 1,
         padding: str = "VALID",
         num_routing: int = 3,
-        **kwargs,
+        **kwargs: Any,
     ):
         window = kernel_size, strides, padding
         super().__init__(num_capsules, num_routing, *window, **kwargs)
@@ -160,7 +165,7 @@ class ConvVBCapsules(_VBRouted):
         return OverPositions(self._window, divide=False)
 
 
-@keras.saving.register_keras_serializable(package="capsules")
+@registered
 class ClassVBCapsules(_VBRouted, ClassMixtureLayer):
     """Matrix capsules of classes with variational Bayes routing.
 
@@ -179,7 +184,7 @@ class ClassVBCapsules(_VBRouted, ClassMixtureLayer):
         num_capsules: int,
         num_routing: int = 3,
         coordinates: bool = True,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(num_capsules, num_routing, **kwargs)
         self.coordinates = coordinates

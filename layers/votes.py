@@ -33,18 +33,18 @@ class FormedVotes:
         votes = ops.cast(votes, self.dtype)
         self._votes = ops.swapaxes(votes, -3, -2)  # [..., O, I, A]
 
-    def sum(self):
+    def sum(self) -> Tensor:
         """Sum over the input capsules: float32 [..., O, A]."""
         # A sum in bfloat16 would round every addition.
         return ops.sum(ops.cast(self._votes, "float32"), axis=-2)
 
-    def agreement(self, capsules):
+    def agreement(self, capsules: Tensor) -> Tensor:
         """<votes, v>: [..., O, A] -> float32 [..., O, I]."""
         v = ops.expand_dims(ops.cast(capsules, self.dtype), -1)
         product = ops.matmul(self._votes, v)  # [..., O, I, 1]
         return ops.cast(ops.squeeze(product, axis=-1), "float32")
 
-    def weighted_sum(self, couplings):
+    def weighted_sum(self, couplings: Tensor) -> Tensor:
         """sum_I c * votes: [..., O, I] -> float32 [..., O, A]."""
         c = ops.expand_dims(ops.cast(couplings, self.dtype), -2)
         product = ops.matmul(c, self._votes)  # [..., O, 1, A]
@@ -68,7 +68,7 @@ class LinearVotes:
 
     outputs_axis = -3
 
-    def __init__(self, inputs, weights, num_outputs: int):
+    def __init__(self, inputs: Tensor, weights: Tensor, num_outputs: int):
         _, self._num_inputs, self._num_atoms = inputs.shape
         self.outputs = num_outputs, weights.shape[-1] // num_outputs
         self.dtype = inputs.dtype
@@ -92,7 +92,7 @@ class LinearVotes:
         starts = range(self._block_size, self.outputs[0], self._block_size)
         return ops.split(by_output, list(starts)) if starts else [by_output]
 
-    def sum(self):
+    def sum(self) -> Tensor:
         """Sum over the input capsules: float32 [B, O, A]."""
         size = self._num_inputs * self._num_atoms
         product = ops.matmul(  # [B, O * A]
@@ -101,7 +101,7 @@ class LinearVotes:
         )
         return ops.cast(ops.reshape(product, (-1, *self.outputs)), "float32")
 
-    def agreement(self, capsules):
+    def agreement(self, capsules: Tensor) -> Tensor:
         """<inputs, weights @ v>: [B, O, A] -> float32 [O, B, I]."""
         v = ops.cast(ops.transpose(capsules, (1, 0, 2)), self.dtype)
         agreement = self._map_blocks(self._agreement_of_block, v)
@@ -114,7 +114,7 @@ class LinearVotes:
         )
         return ops.sum(product * inputs, axis=2)
 
-    def weighted_sum(self, couplings):
+    def weighted_sum(self, couplings: Tensor) -> Tensor:
         """(c * inputs) @ weights: [O, B, I] -> float32 [B, O, A]."""
         c = ops.expand_dims(ops.cast(couplings, self.dtype), 2)
         product = self._map_blocks(self._weighted_sum_of_block, c)
@@ -145,7 +145,7 @@ def _copies(tensor, count):
     return [ops.cast(tensor, dtype) for _ in range(count)]
 
 
-def linear_votes(inputs, weights, num_outputs: int):
+def linear_votes(inputs: Tensor, weights: Tensor, num_outputs: int) -> "Votes":
     """Votes inputs @ weights, formed only where that is faster.
 
     On CPUs XLA is slow at sums over a few atoms: with JAX the class capsules
@@ -174,14 +174,14 @@ class SharedVotes:
 
     outputs_axis = -2
 
-    def __init__(self, inputs, weights, num_outputs: int):
+    def __init__(self, inputs: Tensor, weights: Tensor, num_outputs: int):
         self.outputs = num_outputs, weights.shape[-1] // num_outputs
         self.dtype = inputs.dtype
         self._inputs = inputs
         by_output = ops.reshape(weights, (-1, *self.outputs))
         self._weights = ops.transpose(by_output, (1, 0, 2))  # [O, a, A]
 
-    def sum(self):
+    def sum(self) -> Tensor:
         """Sum over the input capsules: float32 [B, O, A]."""
         # A sum in bfloat16 would round every addition.
         total = ops.sum(ops.cast(self._inputs, "float32"), axis=1)
@@ -189,7 +189,7 @@ class SharedVotes:
         product = ops.matmul(total, self._weights)  # [O, B, A]
         return ops.cast(ops.transpose(product, (1, 0, 2)), "float32")
 
-    def agreement(self, capsules):
+    def agreement(self, capsules: Tensor) -> Tensor:
         """<inputs, weights @ v>: [B, O, A] -> float32 [B, O, I]."""
         v = ops.cast(ops.transpose(capsules, (1, 0, 2)), self.dtype)
         product = ops.matmul(v, ops.swapaxes(self._weights, 1, 2))
@@ -197,7 +197,7 @@ class SharedVotes:
         agreement = ops.matmul(product, ops.swapaxes(self._inputs, 1, 2))
         return ops.cast(agreement, "float32")
 
-    def weighted_sum(self, couplings):
+    def weighted_sum(self, couplings: Tensor) -> Tensor:
         """(c * inputs) @ weights: [B, O, I] -> float32 [B, O, A]."""
         c = ops.cast(couplings, self.dtype)
         weighted = ops.transpose(ops.matmul(c, self._inputs), (1, 0, 2))

@@ -1,8 +1,12 @@
 """Windows that slide over a grid, and the base of layers that have them."""
 
+from collections.abc import Callable
+from typing import Any
+
 from keras import ops
 
 from .base_layers import Layer
+from .tensors import Shape, Tensor
 
 
 def positions_of(size: int, kernel: int, strides: int, padding: str) -> int:
@@ -50,7 +54,7 @@ class Window:
         self.positions = tuple(positions_of(*axis) for axis in axes)
         self._pads = [zeros_around(*axis) for axis in axes]
 
-    def patches(self, grid):
+    def patches(self, grid: Tensor) -> Tensor:
         """[B, H, W, ...] -> [B, h, w, k * k, ...], with zero padding."""
         _, height, width, *axes = grid.shape
         if (height, width) == self.shape and self.positions == (1, 1):
@@ -71,7 +75,9 @@ class Window:
                 columns = slice(column, column + width, self._strides)
                 yield grid[(*leading, rows, columns)]
 
-    def over_windows(self, entries, combine):
+    def over_windows(
+        self, entries: Tensor, combine: Callable[..., Tensor]
+    ) -> Tensor:
         """Sums, or takes the maximum, over all windows that contain a child.
 
         Entries are [G, N, K], N = B * h * w, K = k * k * I: a child has one in
@@ -130,8 +136,13 @@ class WindowLayer(Layer):
     Output: pair of poses [B, h, w, O, A] and activations [B, h, w, O].
     """
 
-    arguments = ("num_capsules", "kernel_size", "strides", "padding")
-    num_atoms = None  # A; None stands for 1
+    arguments: tuple[str, ...] = (
+        "num_capsules",
+        "kernel_size",
+        "strides",
+        "padding",
+    )
+    num_atoms: int | None = None  # A; None stands for 1
 
     def __init__(
         self,
@@ -139,7 +150,7 @@ class WindowLayer(Layer):
         kernel_size: int | None = None,
         strides: int = 1,
         padding: str = "VALID",
-        **kwargs,
+        **kwargs: Any,
     ):
         # Without autocast activations stay float32 under mixed precision.
         super().__init__(autocast=False, **kwargs)
@@ -148,15 +159,16 @@ class WindowLayer(Layer):
         self.strides = strides
         self.padding = padding.upper()
 
-    def window(self, shape):
+    def window(self, shape: Shape) -> Window:
         """The `Window` of children [B, H, W, ...]."""
-        return Window(*shape[1:3], self.kernel_size, self.strides, self.padding)
+        window = self.kernel_size, self.strides, self.padding
+        return Window(shape[1], shape[2], *window)
 
-    def grid(self, shape):
+    def grid(self, shape: Shape) -> tuple[int, ...]:
         """(h, w) of the parents of [B, H, W, ...]; () for classes."""
         return self.window(shape).positions if self.kernel_size else ()
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         _, shape = input_shape
         shape = (shape[0], *self.grid(shape), self.num_capsules)
         return (*shape, self.num_atoms or 1), shape

@@ -1,4 +1,4 @@
-"""Base classes of the layers, and batch normalization."""
+"""Base classes of layers, their registration, and batch normalization."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import keras
 
 from .backends import is_mirrored
-from .tensors import Pair, Shape, Tensor
+from .tensors import Names, Pair, Shape, Tensor
 
 
 def batch_normalization(
@@ -46,11 +46,10 @@ else:
 
 
 class Layer(keras.layers.Layer):
-    """Base of layers that honor masks in `call`, or else refuse them."""
+    """Base of layers. Those whose `call` takes no mask refuse masks."""
 
-    # Arguments of the constructor that `get_config` saves, and the attributes
-    # that hold them.
-    arguments: tuple[str, ...] = ()
+    # Arguments of the constructor. `get_config` reads them from attributes.
+    arguments: Names = ()
     __call__: Callable[..., Tensor]  # Keras has no types
 
     def get_config(self) -> dict[str, Any]:
@@ -69,9 +68,7 @@ class PoseLayer(Layer):
 
     __call__: Callable[..., Pair]  # type: ignore[assignment]
 
-    def compute_output_spec(
-        self, inputs: Any, training: bool | None = None
-    ) -> Any:
+    def compute_output_spec(self, inputs: Any, training: Any = None) -> Any:
         # Keras cannot infer shapes through blocks of an unknown batch, and
         # would give both the same dtype.
         shapes = keras.tree.map_structure(lambda tensor: tensor.shape, inputs)

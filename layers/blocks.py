@@ -1,13 +1,13 @@
-"""Computes batches in blocks, for less memory and faster CPUs."""
+"""Computes a batch in blocks. This saves memory and, on CPUs, time."""
 
 import keras
 from keras import backend, ops
 
 from .backends import is_on_cpu
 
-# Numbers of the largest intermediate tensors of one block. On CPUs 16 MB: from
-# 32 MB on the allocator of TensorFlow requests and clears pages at each use,
-# which takes longer than the computation.
+# Entries of the largest intermediate tensors of a block: 16 MB on CPUs. From
+# 32 MB on, TensorFlow's allocator requests and clears pages at each use, which
+# takes longer than the computation.
 _CPU_NUMBERS = 2**22
 _OTHER_NUMBERS = 2**26
 
@@ -21,11 +21,11 @@ def block_size(numbers_per_example: int) -> int:
 def by_blocks(function, examples, constants, size):
     """Calls a function of a batch on one block after the other.
 
-    The function takes tensors [b, ...], `size` examples of each tensor
-    [B, ...], and the constants; it returns a tuple of tensors [b, ...]. The
-    last block is padded with zeros. Only the arguments are kept for the
-    gradients; each block is computed again then (`keras.remat`). On TensorFlow
-    there are therefore no second derivatives.
+    A block has `size` examples of each tensor [B, ...]; the last block is
+    padded with zeros. The function takes the tensors of a block and the
+    constants and returns a tuple of tensors [b, ...]. Gradients compute each
+    block again (`keras.remat`), so only the arguments are kept, and TensorFlow
+    has no second derivatives.
     """
     function = keras.remat(function)
     static_batch = examples[0].shape[0]

@@ -10,7 +10,7 @@ from .base_layers import Layer, registered, with_mask
 from .convolution import convolution
 from .initializers import BIAS, WEIGHT_STDDEV, TruncatedNormal
 from .routing import RoutingRule, couplings_of, lengths, route
-from .tensors import Shape, Tensor, mask_out
+from .tensors import Names, Shape, Tensor, mask_out
 from .votes import FormedVotes, SharedVotes, linear_votes
 from .windows import positions_of
 
@@ -42,7 +42,7 @@ class _RoutedLayer(Layer):
     Capsules that a mask excludes cast no votes.
     """
 
-    arguments: tuple[str, ...] = (
+    arguments: Names = (
         *("num_capsules", "num_atoms", "num_routing", "leaky", "use_bias"),
     )
 

@@ -19,9 +19,9 @@ PRIMARY_STRIDES = 2
 class CapsuleStack:
     """The layers from images to class capsules: figure 1 of the paper.
 
-    A 9x9 convolution with relu; 9x9 primary capsules with stride 2 and one
-    routing iteration; one class capsule per class. It is not a layer: a
-    `keras.Model` must store these layers as attributes, to find their weights.
+    They are a 9x9 convolution with relu, 9x9 primary capsules with stride 2 and
+    one routing iteration, and one capsule per class. The stack is not a layer:
+    a `keras.Model` must store the layers as attributes to find their weights.
 
     Args:
       num_classes: int, O.

@@ -43,12 +43,12 @@ _USUAL_BATCH = 128  # assumed where the batch size is unknown
 def convolution(images, kernel, strides, padding: str):
     """Convolves images with a kernel; same result as `ops.conv`.
 
-    On CPUs float16, and bfloat16 on CPUs without bfloat16 products, are
-    computed in float32. If the batch size is unknown when TensorFlow traces
-    the graph, the graph contains both algorithms and selects one at run time.
+    CPUs compute float16 in float32, and bfloat16 too if they have no bfloat16
+    products. If the batch size is unknown when TensorFlow traces the graph, the
+    graph contains both algorithms and selects an algorithm at run time.
 
-    Takes images [B, H, W, C], a kernel [k, k, C, O], which may be a variable, a
-    pair of strides, and "valid" or "same"; returns a tensor [B, h, w, O].
+    Images are [B, H, W, C], the kernel [k, k, C, O] may be a variable, strides
+    are a pair, padding is "valid" or "same", and the result is [B, h, w, O].
     """
     if not is_on_cpu():
         sizes = images.shape[1:3], kernel.shape[:2], strides, padding
@@ -218,8 +218,8 @@ class KeptSpectra:
     """Spectra of a network's kernels, computed once for inference.
 
     In TensorFlow functions that run within `in_use`, `convolution` reads the
-    spectra from variables, which `update` has to compute again when weights
-    have changed. No gradient reaches the kernels.
+    spectra from variables. Call `update` after a change of the weights. No
+    gradient reaches the kernels.
     """
 
     def __init__(self):

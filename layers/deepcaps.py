@@ -117,12 +117,12 @@ class MapRoutingRule(RoutingRule):
 class ConvReconstruction(Decoder):
     """The decoder of DeepCaps: one capsule through transposed convolutions.
 
-    It gets the atoms of the labeled capsule but not its class, so that an atom
-    means the same for all classes. A dense layer with relu makes a map of 16
-    channels, whose sides are those of the image, halved until none exceeds 8.
-    Then follow batch normalization and 3x3 transposed convolutions: to 64
-    channels, to 32, 16, 8, 8, .. with stride 2 up to the size of the image, and
-    to its channels. They are linear; a relu follows the last.
+    The decoder gets the atoms of the labeled capsule but not its class, so an
+    atom has one meaning for all classes. A dense layer with relu makes a map of
+    16 channels. Its height and width are those of the image, halved until both
+    are at most 8. After batch normalization, linear 3x3 transposed convolutions
+    follow: to 64 channels; with stride 2 to 32, 16, 8, 8, .. channels, until
+    the size is that of the image; and, with a relu, to the image's channels.
 
     Args and call arguments: see `Decoder`. The outputs are at least 0.
     """

@@ -1,7 +1,7 @@
 """EM routing of matrix capsules: pure functions.
 
-The axes are those of matrix_votes.py; all is computed in float32. Activations
-are sigmoids of logits and their logarithms are computed from the logits.
+matrix_votes.py names the axes. All computations are in float32. Logarithms of
+activations are computed from the logits of the activations.
 
 Source: G. Hinton, S. Sabour, N. Frosst, "Matrix capsules with EM routing",
 ICLR 2018, https://openreview.net/forum?id=HJWLfGWRb ("the paper" here).

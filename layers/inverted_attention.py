@@ -2,8 +2,8 @@
 
 Source: Y.-H. H. Tsai, N. Srivastava, H. Goh, R. Salakhutdinov, "Capsules with
 Inverted Dot-Product Attention Routing", ICLR 2020,
-https://arxiv.org/abs/2002.04764. Unlike in the authors' first code the entries
-of neighboring poses are not mixed.
+https://arxiv.org/abs/2002.04764. The authors' first code also mixed entries of
+neighboring poses.
 """
 
 import math
@@ -28,8 +28,8 @@ def route_together(
 ) -> list[list[Tensor]]:
     """Routes a stack of `InvertedAttentionCapsules`.
 
-    The first iteration goes from layer to layer. Each further one updates all
-    layers at once, from the poses of the iteration before.
+    The first iteration goes from layer to layer. Each further iteration updates
+    all layers at once, from the poses of the iteration before.
 
     Returns:
       For each iteration the list [primary, poses of layer 1, of layer 2, ...].
@@ -47,7 +47,7 @@ def route_together(
 
 @registered
 class InvertedAttentionCapsules(VotingLayer):
-    """Matrix capsules without activations; one update of their poses.
+    """Matrix capsules without activations. A call updates their poses once.
 
     Child i with the pose M_i votes V_ij = M_i W_ij for parent j. The new poses
     p' of the parents are
@@ -55,8 +55,8 @@ class InvertedAttentionCapsules(VotingLayer):
       c_ij = softmax over the O types j at one position of <p_j, V_ij> / 4
       p'_j = LayerNorm(sum over i of c_ij V_ij)
 
-    with their poses p before, and c_ij = 1 / O in the first update.
-    `route_together` routes several such layers.
+    where p_j is the pose of parent j before the update. In the first update
+    c_ij = 1 / O. `route_together` routes several of these layers.
 
     Weights: `weights` [k, k, I, O, 4, 4], initially normal with standard
     deviation sqrt(O / (4 k k I)); `gamma` and `beta` [16] of the normalization

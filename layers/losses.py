@@ -73,8 +73,8 @@ def softmax_loss(labels: Tensor, logits: Tensor) -> Tensor:
 def sigmoid_loss(labels: Tensor, logits: Tensor) -> Tensor:
     """Sigmoid cross-entropy with the targets labels / 2, mean over classes.
 
-    The reference halves the targets, because two digits share the
-    probability, and does so with one digit, too.
+    The reference halves the targets because two digits share the probability.
+    It also halves them for images of one digit.
     """
     labels, logits = _float32(labels, logits)
     # log(1 + exp(l)) - T * l; softplus does not overflow.
@@ -90,10 +90,10 @@ def reconstruction_loss(
 ) -> Tensor:
     """Weighted sum over the pixels of the squared difference.
 
-    The weight is the paper's, although `margin_loss` is the paper's divided
-    by 2 * O. For 10 classes it has the effect of 0.01 in the paper, as in the
-    reference. Images and reconstructions have the same shape [B, ...], else
-    ValueError; pixels are in [0, 1].
+    The weight is the paper's, but `margin_loss` is the paper's loss divided by
+    2 * O. For 10 classes the weight has the effect of 0.01 in the paper, as in
+    the reference. Pixels are in [0, 1]. Raises ValueError unless images and
+    reconstructions have the same shape [B, ...].
     """
     require_shape("reconstructions", reconstructions, images.shape)
     error = ops.cast(reconstructions, "float32") - ops.cast(images, "float32")

@@ -1,11 +1,11 @@
-"""Matrix capsules: a 4x4 pose and an activation each, routed by EM.
+"""Matrix capsules with EM routing: each has a 4x4 pose and an activation.
 
 Source: the paper of em_routing.py, section 4.
 """
 
 import dataclasses
 import functools
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from keras import ops
@@ -18,8 +18,8 @@ from .mixture_layers import ClassMixtureLayer, MixtureLayer, PrimaryPoseLayer
 from .mixture_routing import OverPositions, OverTypes, fit_mixture
 from .tensors import Pair, Shape, Tensor
 
-# The weight `beta_a` is in thousands: costs are in the hundreds, but Adam
-# changes a weight only by about the learning rate at each step.
+# `beta_a` of `em_routing` is this times the weight: costs are in the hundreds,
+# but Adam changes a weight only by about the learning rate at each step.
 BETA_A_UNIT = 1000.0
 KERNEL_STDDEV = 0.3
 
@@ -68,9 +68,6 @@ class PrimaryMatrixCapsules(PrimaryPoseLayer):
 class _EMRoutedLayer(MixtureLayer):
     """Base class of layers with EM routing."""
 
-    # Names and units of the costs.
-    _betas: ClassVar = {"beta_u": 1.0, "beta_a": BETA_A_UNIT}
-
     def __init__(self, num_capsules, options, kernel_stddev, *window, **kwargs):
         super().__init__(num_capsules, *window, **kwargs)
         self.options = options
@@ -78,9 +75,9 @@ class _EMRoutedLayer(MixtureLayer):
 
     def build(self, input_shape: Shape) -> None:
         super().build(input_shape)
-        for name in self._betas:
-            weight = self.add_weight((self.num_capsules,), "zeros", name=name)
-            setattr(self, name, weight)
+        shape = (self.num_capsules,)
+        self.beta_u = self.add_weight(shape, "zeros", name="beta_u")
+        self.beta_a = self.add_weight(shape, "zeros", name="beta_a")
 
     def _kernel_initializer(self, shape):
         return TruncatedNormal(stddev=self.kernel_stddev)
@@ -90,10 +87,8 @@ class _EMRoutedLayer(MixtureLayer):
         return ops.cast(poses, self.compute_dtype), ops.sigmoid(logits)
 
     def _constants(self):
-        return [
-            ops.cast(getattr(self, name), "float32") * unit
-            for name, unit in self._betas.items()
-        ]
+        beta_a = ops.cast(self.beta_a, "float32") * BETA_A_UNIT
+        return [ops.cast(self.beta_u, "float32"), beta_a]
 
     def _route_votes(self, votes, activations, beta_u, beta_a):
         options = self.options
@@ -111,21 +106,18 @@ class _EMRoutedLayer(MixtureLayer):
 
 @registered
 class ConvMatrixCapsules(_EMRoutedLayer):
-    """Convolutional matrix capsules.
+    """Convolutional matrix capsules, routed by EM.
 
-    Each parent has the children of k x k positions. The votes are their poses
-    times `weights`, which all positions share.
+    A parent sees the children at k x k positions. A vote is the pose of a child
+    times its `weights`, which are the same at all positions.
 
     Weights, with I child types: `weights` [k, k, I, O, 4, 4], initially
     truncated normal with stddev `kernel_stddev`; `beta_u` and `beta_a` [O],
-    the costs of `em_routing`, initially 0; its `beta_a` is 1000 times the
-    weight.
+    the costs of `em_routing`, initially 0. `em_routing` gets 1000 times the
+    weight `beta_a`.
 
     Args:
-      num_capsules: int, O, number of parent types.
-      kernel_size: int, k, height and width of a receptive field.
-      strides: int, the stride in both directions.
-      padding: "VALID" or "SAME", in upper or lower case.
+      num_capsules, kernel_size, strides, padding: see `WindowLayer`.
       num_routing, final_lambda, min_variance, damping, normalise: see
         `EMOptions`.
       kernel_stddev: float, of the initial `weights`; 0.3 in the authors' code.
@@ -165,7 +157,7 @@ class ConvMatrixCapsules(_EMRoutedLayer):
 
 @registered
 class ClassMatrixCapsules(_EMRoutedLayer, ClassMixtureLayer):
-    """Class capsules, one for each class, which all children vote for.
+    """Class capsules, routed by EM: every child votes for every class.
 
     Children of a type share their transformation at all positions. With
     `coordinates` ("coordinate addition" of the paper) the position of the
@@ -174,7 +166,7 @@ class ClassMatrixCapsules(_EMRoutedLayer, ClassMixtureLayer):
 
     Weights, with I child types: `weights` [I, O, 4, 4], initially truncated
     normal with stddev `kernel_stddev`; `beta_u` and `beta_a` [O], the costs
-    of `em_routing`, initially 0; its `beta_a` is 1000 times the weight.
+    of `em_routing`, initially 0. It gets 1000 times the weight `beta_a`.
 
     Args:
       num_capsules: int, O, number of classes.

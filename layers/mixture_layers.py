@@ -1,8 +1,7 @@
-"""Bases of layers of matrix capsules with a pose and an activation each.
+"""Base classes of matrix capsules that have a pose and an activation.
 
-The layers take and return pairs of poses [B, H, W, types, 16], the matrices
-row by row, and activations [B, H, W, types] in [0, 1]. Activations are float32
-under every policy. Routing fits a mixture to the votes, see mixture_routing.py.
+Inputs and outputs are pairs: poses [B, H, W, types, 16], 4x4 matrices row by
+row, and activations [B, H, W, types] in [0, 1], float32 under every policy.
 """
 
 import math
@@ -15,7 +14,7 @@ from keras import ops
 from .base_layers import PoseLayer, pair_specs
 from .matrix_votes import POSE_ENTRIES, VotingLayer
 from .mixture_routing import OverTypes
-from .tensors import Pair, Shape, Tensor
+from .tensors import Names, Pair, Shape, Tensor
 
 
 class PrimaryPoseLayer(PoseLayer):
@@ -48,11 +47,10 @@ class PrimaryPoseLayer(PoseLayer):
 
 
 class MixtureLayer(PoseLayer, VotingLayer):
-    """Base of routed layers: each parent has the children in a window.
+    """Base of layers that route votes by `fit_mixture`.
 
-    A subclass has `_make_parents`, which returns the parents over which the
-    assignments of a child sum to 1, `_route_votes`, which calls `fit_mixture`,
-    and `call`.
+    A subclass defines `call`, `_route_votes`, and `_make_parents`, the parents
+    over which the assignments of a child sum to 1.
     """
 
     _offsets: np.ndarray | None = None  # [16, K], added to the votes
@@ -118,15 +116,13 @@ class MixtureLayer(PoseLayer, VotingLayer):
 
 
 class ClassMixtureLayer(MixtureLayer):
-    """Base of class capsules: all children vote for every class.
+    """Base of class capsules: every child votes for every class.
 
-    Children of a type share their transformation at all positions. With
-    `coordinates` the position of the child is added to its vote: the row to
-    entry 3, the column to entry 7. `_coordinates_along` of a subclass returns
-    the coordinates along an axis of a given size.
+    A subclass defines `_coordinates_along`, the coordinates of an axis. With
+    `coordinates` those of a child are added to its votes.
     """
 
-    arguments: tuple[str, ...] = ("num_capsules", "coordinates")
+    arguments: Names = ("num_capsules", "coordinates")
     _shares_weights = True
 
     def build(self, input_shape: Shape) -> None:

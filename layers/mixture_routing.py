@@ -1,7 +1,7 @@
 """Routing that fits a mixture of normal distributions to votes.
 
 EM routing and variational Bayes routing differ in how they fit a parent to the
-votes. The axes are those of matrix_votes.py; all is computed in float32.
+votes. matrix_votes.py names the axes. All computations are in float32.
 """
 
 from keras import ops
@@ -16,35 +16,29 @@ EPSILON = 1e-7
 
 
 def fit_mixture(
-    votes,
-    activations,
-    fit,
-    parents,
-    num_routing,
-    damping=0.0,
-    prior_weight=EPSILON,
+    votes, activations, fit, parents, num_routing, damping=0.0, prior=EPSILON
 ):
-    """Routing like `em_routing`, with all sums as matrix products.
+    """Fits a normal distribution to the votes for each parent.
 
-    No tensor larger than the votes is formed: squared distances to a mean m
-    are expanded,
+    M-steps and E-steps alternate as in `em_routing`. All sums are matrix
+    products, and no tensor is larger than the votes, since squared distances
+    to a mean m are expanded:
 
       sum r (V - m)^2 = sum r V^2 - 2 m sum r V + m^2 sum r
 
-    also in the E-step. To avoid cancellation, the first mean of the votes is
-    subtracted from the votes before.
+    To avoid cancellation, the first mean is subtracted from the votes before.
 
     Args:
       votes: float32 tensor [O, N, 16, K].
       activations: tensor [N, K]; 0 for padding.
       fit: function of total weights S [O, N, 1], means and scatters sum r
         (V - mean)^2 [O, N, 16], and the iteration. It returns precisions [O, N,
-        16] and terms [O, N], such that R is the softmax of
-        term - sum precision (V - mean)^2, and logits [O, N].
+        16], terms [O, N] and logits of the activations [O, N]. Then R is the
+        softmax of term - sum precision (V - mean)^2.
       parents: `OverTypes` or `OverPositions`.
       num_routing: int, number of M-steps.
       damping: float in [0, 1), weight of the previous mean in each mean.
-      prior_weight: float, the weight of a vote of 0 in each mean.
+      prior: float, the weight of an additional vote of 0 in each mean.
 
     Returns:
       Tuple of float32 poses [O, N, 16], logits of the activations [O, N], and
@@ -73,7 +67,7 @@ def fit_mixture(
         total = ops.sum(weights, axis=-1, keepdims=True)  # S, [O, N, 1]
         first_moment = over_children(votes, weights)  # [O, N, 16]
         second_moment = over_children(squares, weights)
-        undamped = (first_moment + center * total) / (total + prior_weight)
+        undamped = (first_moment + center * total) / (total + prior)
         mean = (1 - damping) * undamped + damping * mean
         shift = mean - center
         scatter = (

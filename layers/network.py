@@ -1,4 +1,4 @@
-"""The paper's network with its decoder, for `fit`."""
+"""The paper's network and decoder as a Keras model, for `fit`."""
 
 import warnings
 from typing import Any, Self
@@ -23,10 +23,10 @@ class CapsuleNetwork(Model):
       network.fit(images, one_hot)  # labels [B, 10]
       network.predict(images)["lengths"]
 
-    The loss is the one given to `compile`, of the lengths, plus
-    `reconstruction_loss` if there is a decoder. In `fit` and `evaluate` the
-    decoder reconstructs from the capsule of the label (section 4.1 of the
-    paper); in calls and `predict` from the longest capsule.
+    The loss given to `compile` is computed from the lengths. With a decoder,
+    `reconstruction_loss` is added. The decoder sees the capsule of the label in
+    `fit` and `evaluate` (section 4.1 of the paper), and the longest capsule in
+    calls and `predict`.
 
     Args:
       input_shape: (H, W, C) of the images.
@@ -66,7 +66,7 @@ class CapsuleNetwork(Model):
                 )
             images = keras.Input(input_shape, name="images")
             stack = CapsuleStack(num_classes, dtype=dtype, **sizes)
-            # Batches of `tf.data` may have an unknown size of images.
+            # In `tf.data` the height and width of images may be unknown.
             sized = keras.layers.Reshape(input_shape, dtype=dtype)(images)
             capsules = stack.activations(sized)["capsule2"]
             lengths = Length(dtype=dtype, name="lengths")(capsules)
@@ -122,7 +122,7 @@ class CapsuleNetwork(Model):
         reconstructions = self.decoder(y_pred["capsules"], labels)
         if isinstance(x, dict):
             x = x["images"]
-        # As in the call, images [B, H, W] have one channel.
+        # Images [B, H, W] have one channel here, as in `call`.
         x = ops.reshape(x, (-1, *reconstructions.shape[1:]))
         error = reconstruction_loss(x, reconstructions)
         return loss + self._mean_over_batch(error, error, sample_weight)
@@ -136,8 +136,7 @@ class CapsuleNetwork(Model):
         return super().compute_metrics(x, y, lengths, sample_weight)
 
     def get_config(self) -> dict[str, Any]:
-        # The graph has the layers with their adapters, quantization and
-        # frozen weights.
+        # The graph keeps adapters, quantization and frozen weights.
         graph = keras.Model(self.input, self.output, name=self.name)
         return {**self._config, "_graph": graph.get_config()}
 

@@ -1,4 +1,4 @@
-"""Networks that are trained already."""
+"""Trained networks that come with the package."""
 
 import pathlib
 
@@ -11,9 +11,9 @@ from .base_layers import Model
 def pretrained(name: str) -> Model:
     """Loads a trained network.
 
-    "mnist" is Efficient-CapsNet with its decoder, trained on MNIST, with 35 of
-    the 10,000 test images wrong. Its weights are rounded to float16; it
-    computes in float32.
+    "mnist" is Efficient-CapsNet with its decoder. After training on MNIST, 35
+    of the 10,000 test images are predicted wrongly. The weights are rounded to
+    float16; computations are in float32.
 
     Returns:
       `keras.Model` that takes images [B, 28, 28, 1], pixels in [0, 1], and

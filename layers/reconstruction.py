@@ -7,7 +7,7 @@ from keras import ops
 
 from .base_layers import Layer, registered
 from .initializers import reference_initializers
-from .tensors import Shape, Tensor, require_shape
+from .tensors import Names, Shape, Tensor, require_shape
 
 # Units of the two hidden layers: section 4.1 of the paper.
 HIDDEN_UNITS = (512, 1024)
@@ -38,7 +38,7 @@ class Decoder(Layer):
     Output shape: [B, height, width, depth].
     """
 
-    arguments: tuple[str, ...] = ("height", "width", "depth")
+    arguments: Names = ("height", "width", "depth")
 
     def __init__(self, height: int, width: int, depth: int, **kwargs: Any):
         super().__init__(**kwargs)
@@ -117,7 +117,7 @@ class Reconstruction(Decoder):
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
-            # With their adapters, quantization and frozen weights.
+            # These keep adapters, quantization and frozen weights.
             "dense": [layer.get_config() for layer in self.dense],
         }
 

@@ -1,4 +1,4 @@
-"""Self-routing: each capsule decides by its own pose where it is sent.
+"""Self-routing: the pose of a capsule decides where the capsule is sent.
 
 There is neither agreement nor iteration. Source: T. Hahn, M. Pyeon, G. Kim,
 "Self-Routing Capsule Networks" (NeurIPS 2019), and the authors' code.

@@ -5,7 +5,8 @@ from typing import Any, Protocol, TypeAlias
 
 from keras import ops
 
-Shape: TypeAlias = tuple[Any, ...]  # of int or None, or shapes of a pair
+Names: TypeAlias = tuple[str, ...]
+Shape: TypeAlias = tuple[Any, ...]  # of int or None; or two shapes, of a pair
 
 # Added to squared lengths of capsules, so that gradients are finite at zero.
 # For lengths >= 1e-4 it is below the rounding error of float32.
@@ -37,7 +38,7 @@ Pair: TypeAlias = tuple[Tensor, Tensor]  # poses and activations
 def mask_out(inputs: Tensor, mask: Tensor | None) -> Tensor:
     """Sets masked capsules to zero, so that they cast no votes.
 
-    Capsules are [..., a]. A mask is [...] and true for capsules that are kept.
+    Capsules are [..., a]. The mask [...] is true for capsules to keep.
     """
     if mask is None:
         return inputs
@@ -46,7 +47,7 @@ def mask_out(inputs: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def require_shape(name: str, tensor: Tensor, shape, hint: str = "") -> None:
-    """Raises ValueError for another shape; unknown sizes match all others."""
+    """Raises ValueError for another shape. Unknown sizes match every size."""
     sizes = zip(tensor.shape, shape, strict=False)
     is_same = all(None in pair or pair[0] == pair[1] for pair in sizes)
     if len(tensor.shape) != len(shape) or not is_same:

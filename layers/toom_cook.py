@@ -87,7 +87,7 @@ class Axis:
 
     @property
     def taps(self) -> int:
-        """Kernel values of a phase along an axis: every `strides`-th one."""
+        """Kernel values of a phase along an axis: every `strides`-th value."""
         return math.ceil(self.kernel / self.strides)
 
     @property

@@ -52,8 +52,8 @@ def vb_fit(total, mean, scatter, iteration):
     """The `fit` of variational Bayes routing, see `fit_mixture`."""
     kappa = total + 1  # [O, N, 1]
     scale = 1 + ops.square(mean) + scatter
-    # By psi(x) + psi(x + 1/2) = 2 psi(2 x) - 2 ln 2 and psi(x + 1) = psi(x) +
-    # 1 / x a single psi is left of the 16.
+    # Only one psi of the 16 is left, since psi(x + 1) = psi(x) + 1 / x and
+    # psi(x) + psi(x + 1/2) = 2 psi(2 x) - 2 ln 2.
     log_precision = POSE_ENTRIES * _series(total + 16)
     for k in range(7):
         product = (total + 2 * k + 2) * (total + 2 * k + 3)
@@ -130,21 +130,15 @@ class _VBRouted(_Normalized, MixtureLayer):
 
     def _route_votes(self, votes, activations):
         options = self._parents, self.num_routing
-        return fit_mixture(
-            votes, activations, vb_fit, *options, prior_weight=1.0
-        )
+        return fit_mixture(votes, activations, vb_fit, *options, prior=1.0)
 
 
 @registered
 class ConvVBCapsules(_VBRouted):
     """Convolutional matrix capsules with variational Bayes routing.
 
-    Weights: `weights` [k, k, I, O, 4, 4], initially Glorot-uniform.
-
-    Args:
-      num_capsules, kernel_size, strides, padding: see `ConvMatrixCapsules`,
-        also for input and output.
-      num_routing: int, number of updates of the parents.
+    Weights: `weights` [k, k, I, O, 4, 4], initially Glorot-uniform. Input,
+    output and arguments: see `ConvMatrixCapsules`.
     """
 
     arguments = (*WindowLayer.arguments, "num_routing")
@@ -167,14 +161,10 @@ class ConvVBCapsules(_VBRouted):
 
 @registered
 class ClassVBCapsules(_VBRouted, ClassMixtureLayer):
-    """Matrix capsules of classes with variational Bayes routing.
+    """Class capsules with variational Bayes routing.
 
-    Weights: `weights` [I, O, 4, 4], initially Glorot-uniform.
-
-    Args:
-      num_capsules, coordinates: see `ClassMatrixCapsules`, also for input and
-        output. The coordinates are in (0, 0.1].
-      num_routing: int, number of updates of the parents.
+    Weights: `weights` [I, O, 4, 4], initially Glorot-uniform. Input, output and
+    arguments: see `ClassMatrixCapsules`. Coordinates are scaled to (0, 0.1].
     """
 
     arguments = (*ClassMixtureLayer.arguments, "num_routing")

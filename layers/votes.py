@@ -1,9 +1,9 @@
 """Votes of input capsules for output capsules, as routing needs them.
 
-Routing needs the sum of the votes over the input capsules, that sum weighted
-by couplings, and the agreement of votes with output capsules. Each class
-computes these in another way. `outputs` is (O, A), `outputs_axis` the axis O
-of couplings, and `dtype` that of the votes. routing.py names the axes.
+Routing needs the sum of the votes over the input capsules, their sum weighted
+by couplings, and their agreement with output capsules. Each class computes the
+three in its own way. `outputs` is (O, A), `outputs_axis` is the axis O of
+couplings, and `dtype` is the dtype of the votes. routing.py names the axes.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Windows that slide over a grid, and the base of layers that have them."""
+"""Windows over a grid of capsules, and the base of layers with windows."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from keras import ops
 
 from .base_layers import Layer
-from .tensors import Shape, Tensor
+from .tensors import Names, Shape, Tensor
 
 
 def positions_of(size: int, kernel: int, strides: int, padding: str) -> int:
@@ -26,7 +26,7 @@ def positions_of(size: int, kernel: int, strides: int, padding: str) -> int:
 def zeros_around(
     size: int, kernel: int, strides: int, padding: str
 ) -> tuple[int, int]:
-    """Padding before and after an axis; with SAME an odd zero goes after."""
+    """Numbers of zeros before an axis and, at most one more, after it."""
     positions = positions_of(size, kernel, strides, padding)
     missing = max((positions - 1) * strides + kernel - size, 0)
     return missing // 2, missing - missing // 2
@@ -63,7 +63,7 @@ class Window:
         return ops.stack(list(self._shifted(ops.pad(grid, pads), 1)), axis=3)
 
     def _shifted(self, grid, axis):
-        """Yields the children at each of the k * k places in the windows.
+        """Yields, for each of the k * k places in a window, the children there.
 
         The axes of the grid are `axis` and `axis + 1`.
         """
@@ -78,11 +78,11 @@ class Window:
     def over_windows(
         self, entries: Tensor, combine: Callable[..., Tensor]
     ) -> Tensor:
-        """Sums, or takes the maximum, over all windows that contain a child.
+        """Combines the entries of each child over all windows that contain it.
 
-        Entries are [G, N, K], N = B * h * w, K = k * k * I: a child has one in
-        each such window, and all are replaced by the result. `combine` is
-        `ops.add` or `ops.maximum`.
+        Entries are [G, N, K] with N = B * h * w and K = k * k * I. Each is
+        replaced by the child's sum if `combine` is `ops.add`, by the child's
+        maximum if it is `ops.maximum`.
         """
         empty = 0.0 if combine is ops.add else _LOG_ZERO
         groups, _, num_children = entries.shape
@@ -123,12 +123,12 @@ class Window:
 
 
 class WindowLayer(Layer):
-    """Base of layers whose parents have the children in a `Window`.
+    """Base of layers in which a parent sees the children in a `Window`.
 
     Args:
       num_capsules: int, O, number of parent types.
-      kernel_size: int, k, height and width of the window. None is the whole
-        grid, for class capsules: their outputs are without the axes h, w.
+      kernel_size: int, k, height and width of the window. None for class
+        capsules, which see the whole grid; outputs then have no axes h, w.
       strides: int, the stride in both directions.
       padding: "VALID" or "SAME", in upper or lower case.
 
@@ -136,12 +136,7 @@ class WindowLayer(Layer):
     Output: pair of poses [B, h, w, O, A] and activations [B, h, w, O].
     """
 
-    arguments: tuple[str, ...] = (
-        "num_capsules",
-        "kernel_size",
-        "strides",
-        "padding",
-    )
+    arguments: Names = ("num_capsules", "kernel_size", "strides", "padding")
     num_atoms: int | None = None  # A; None stands for 1
 
     def __init__(

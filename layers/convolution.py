@@ -51,8 +51,8 @@ def convolution(images, kernel, strides, padding: str):
     are a pair, padding is "valid" or "same", and the result is [B, h, w, O].
     """
     if not is_on_cpu():
-        sizes = images.shape[1:3], kernel.shape[:2], strides, padding
-        compute = _by_phases if _has_slow_gradients(*sizes) else _direct
+        axes_sizes = images.shape[1:3], kernel.shape[:2], strides, padding
+        compute = _by_phases if _has_slow_gradients(*axes_sizes) else _direct
         kernel = ops.cast(kernel, images.dtype)
         return compute(images, kernel, strides, padding)
     outputs_dtype = dtype = backend.standardize_dtype(images.dtype)

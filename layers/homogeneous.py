@@ -7,10 +7,13 @@ Sources: A. Byerly, T. Kalganova, I. Dear, "No routing needed between
 capsules", https://arxiv.org/abs/2001.09136, and the authors' code.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
-from .base_layers import Layer, batch_normalization
+from .base_layers import Layer, batch_normalization, registered
+from .tensors import Shape, Tensor
 
 # The axes of a map [B, H, W, C] in each order.
 ORDERS = {"xyz": (0, 1, 2, 3), "zxy": (0, 3, 1, 2)}
@@ -25,7 +28,7 @@ def _normalization(momentum):
     )
 
 
-@keras.saving.register_keras_serializable(package="capsules")
+@registered
 class HomogeneousCapsule(Layer):
     """Capsules whose atoms never mix: weights multiply them one by one.
 
@@ -58,7 +61,7 @@ class HomogeneousCapsule(Layer):
         num_atoms: int | None = None,
         order: str = "xyz",
         momentum: float = 0.9997,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         if order not in ORDERS:
@@ -86,7 +89,7 @@ class HomogeneousCapsule(Layer):
             )
         return capsules, atoms
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         capsules, atoms = self._sizes(input_shape)
         self.kernel = self.add_weight(
             (atoms, capsules, self.num_capsules),
@@ -96,7 +99,7 @@ class HomogeneousCapsule(Layer):
         self.norm.build((None, self.num_capsules, atoms))
         self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         atoms, capsules, _ = self.kernel.shape
         inputs = ops.transpose(inputs, ORDERS[self.order])
         capsules = ops.reshape(inputs, (-1, capsules, atoms))
@@ -106,15 +109,15 @@ class HomogeneousCapsule(Layer):
         outputs = ops.relu(self.norm(sums, training=training))
         return ops.cast(outputs, self.compute_dtype)
 
-    def multiply_adds(self, input_shape):
+    def multiply_adds(self, input_shape: Shape) -> int:
         atoms, capsules, num_capsules = self.kernel.shape
         return atoms * capsules * num_capsules
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (input_shape[0], self.num_capsules, self._sizes(input_shape)[1])
 
 
-@keras.saving.register_keras_serializable(package="capsules")
+@registered
 class MergeBranches(Layer):
     """Logits from the lengths of class capsules of several branches.
 
@@ -134,7 +137,9 @@ class MergeBranches(Layer):
 
     arguments = ("merge", "momentum")
 
-    def __init__(self, merge: str = "ones", momentum: float = 0.9997, **kwargs):
+    def __init__(
+        self, merge: str = "ones", momentum: float = 0.9997, **kwargs: Any
+    ):
         super().__init__(**{"dtype": "float32", **kwargs})
         if merge not in MERGE_INITIALIZERS:
             raise ValueError(
@@ -146,7 +151,7 @@ class MergeBranches(Layer):
         self.norm = _normalization(momentum)
         self.kernel = None
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         num_branches = len(input_shape)
         if self.merge != "equal":
             self.kernel = self.add_weight(
@@ -154,11 +159,13 @@ class MergeBranches(Layer):
             )
         self.norm.build((*input_shape[0], num_branches))
 
-    def call(self, inputs, training=None):
+    def call(
+        self, inputs: list[Tensor], training: bool | None = None
+    ) -> Tensor:
         lengths = ops.stack(inputs, axis=-1)
         if self.kernel is not None:
             lengths = lengths * self.kernel
         return ops.sum(self.norm(lengths, training=training), axis=-1)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return tuple(input_shape[0])

@@ -1,7 +1,7 @@
 """The paper's network and decoder as a Keras model, for `fit`."""
 
 import warnings
-from typing import Any, Self
+from typing import Any
 
 import keras
 from keras import ops
@@ -141,7 +141,7 @@ class CapsuleNetwork(Model):
         return {**self._config, "_graph": graph.get_config()}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
+    def from_config(cls, config: dict[str, Any]) -> "CapsuleNetwork":
         config = dict(config)
         if "_graph" in config:
             config["_graph"] = keras.Model.from_config(config["_graph"])

@@ -1,6 +1,6 @@
 """The paper's decoder."""
 
-from typing import Any, Self
+from typing import Any
 
 import keras
 from keras import ops
@@ -122,7 +122,7 @@ class Reconstruction(Decoder):
         }
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
+    def from_config(cls, config: dict[str, Any]) -> "Reconstruction":
         config = dict(config)
         dense = config.pop("dense", None)
         layer = super().from_config(config)

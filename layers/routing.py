@@ -12,7 +12,7 @@ NIPS 2017, https://arxiv.org/abs/1710.09829 ("the paper" in this package).
 """
 
 import dataclasses
-from typing import Any, Literal, Self, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import keras
 from keras import ops
@@ -128,7 +128,7 @@ class RoutingRule:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
+    def from_config(cls, config: dict[str, Any]) -> "RoutingRule":
         return cls(**config)
 
     def couplings(self, logits: Tensor, axis: int | tuple[int, ...]) -> Tensor:

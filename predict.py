@@ -123,12 +123,19 @@ def print_json(predictions, names, kind):
 
 def export(path, network):
     """Writes .keras, .npz (for `layers.pretrained`) or a SavedModel."""
+    from keras.ops import convert_to_numpy
+
     with atomic_write(path) as partial:
         if partial.suffix == ".keras":
             network.save(partial)
         elif partial.suffix == ".npz":
-            weights = [w.astype("float16") for w in network.get_weights()]
-            np.savez_compressed(partial, *weights, config=network.to_json())
+            np.savez_compressed(
+                partial,
+                **{
+                    weight.path: convert_to_numpy(weight).astype("float16")
+                    for weight in network.weights
+                },
+            )
         else:
             network.export(partial, format="tf_saved_model", verbose=False)
     print(f"Exported to {path}", file=sys.stderr)

@@ -149,8 +149,10 @@ def test_an_export_needs_no_images(tmp_path):
     assert (tmp_path / "network.keras").exists()
 
 
-def test_an_export_as_float16(network, tmp_path, monkeypatch):
-    exportable = functional(network[0], ARCHITECTURE.shape)
+def test_an_export_as_float16(tmp_path, monkeypatch):
+    opened = open_or_pretrained(None)
+    model = load_network(opened, Config())
+    exportable = functional(model, opened.architecture.shape)
     predict.export(tmp_path / "mnist.npz", exportable)
     module = sys.modules["layers.pretrained"]
     monkeypatch.setattr(module, "__file__", str(tmp_path / "file"))

@@ -3,6 +3,7 @@ import errno
 import os
 import signal
 import stat
+import sys
 import threading
 
 import keras
@@ -15,6 +16,7 @@ from common.errors import (
     exit_on_user_error,
     handling_signals,
     reading,
+    shell_command,
 )
 from common.files import atomic_write, make_folder, remove_partial, write_file
 from common.flags import field
@@ -36,8 +38,8 @@ def test_flags_give_settings_and_settings_give_flags():
     arguments = ["--size=4", "--kind=b", "--folder=x y", "--fast=True"]
     settings = flags.parse(Settings, arguments)
     assert settings == Settings(4, 0.1, "b", "x y", True)
-    text = "--size=4 --kind=b '--folder=x y' --fast=True"
-    assert flags.command_line(settings) == text
+    assert flags.arguments(settings) == arguments
+    assert flags.command_line(settings) == shell_command(arguments)
     assert flags.command_line(settings, ("size", "rate")) == "--size=4"
 
 
@@ -140,7 +142,7 @@ def test_folders(tmp_path):
         make_folder(tmp_path / "file" / "b")
 
 
-@pytest.mark.skipif(os.name == "nt", reason="of POSIX")
+@pytest.mark.skipif(sys.platform == "win32", reason="has no flock")
 def test_file_systems_without_locks_or_flushed_folders(
     tmp_path, monkeypatch, capsys
 ):

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 from keras.src.testing import TestCase
 
 import layers
@@ -200,6 +201,9 @@ def test_layers_conform_to_keras(layer, shapes, weights, keys):
     )
 
 
+@pytest.mark.skipif(
+    keras.__version__ < "3.12", reason="gives operations new names"
+)
 def test_networks_conform_to_keras():
     arguments = {"input_shape": (9, 9, 1), "num_classes": 2, "padding": "SAME"}
     TestCase().run_layer_test(
@@ -321,16 +325,16 @@ def test_masked_capsules_cast_no_votes(layer, shapes):
     mask = np.arange(2 * np.prod(shapes[0][:-1])) % 3 > 0
     mask = mask.reshape(2, *shapes[0][:-1])
     masked = ops.convert_to_tensor(np.where(mask[..., None], x[0], np.nan))
-    keras.src.backend.set_keras_mask(masked, ops.convert_to_tensor(mask))
+    set_keras_mask(masked, ops.convert_to_tensor(mask))
     if isinstance(layer, layers.Length):
-        assert keras.src.backend.get_keras_mask(layer(masked)) is not None
+        assert get_keras_mask(layer(masked)) is not None
     elif "mask" not in inspect.signature(layer.call).parameters:
         with pytest.raises(ValueError, match="does not support masks"):
             call(layer, [masked, *x[1:]])
     else:
         x = np.where(mask[..., None], x[0], 0)
         ours = layer(masked)
-        assert keras.src.backend.get_keras_mask(ours) is None
+        assert get_keras_mask(ours) is None
         np.testing.assert_array_equal(*to_numpy([ours, layer(x)]))
         is_attention = isinstance(layer, layers.SelfAttentionCapsule)
         inside = layer.attention if is_attention else layer.couplings

@@ -76,7 +76,7 @@ class InvertedAttentionCapsules(VotingLayer):
         self.norm = keras.layers.LayerNormalization(
             epsilon=1e-5, dtype="float32", name="norm", trainable=self.trainable
         )
-        self.norm.build((POSE_ENTRIES,))
+        self.norm.build(self.compute_output_shape(input_shape))
 
     def _kernel_initializer(self, shape):
         *field, types, rows, _ = shape

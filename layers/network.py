@@ -79,7 +79,7 @@ class CapsuleNetwork(Model):
                 longest = ops.argsort(-lengths, axis=-1)[:, 0]
                 outputs["remake"] = reconstruction(capsules, longest)
             _graph = keras.Model(images, outputs)
-        super().__init__(_graph.input, _graph.output, name=name)
+        super().__init__(_graph.inputs[0], _graph.output, name=name)
         self.dtype_policy = dtype  # `compile` scales the loss for float16
         self.decoder = self.get_layer("remake") if decoder else None
         self._mean_over_batch = MeanOverBatch()

@@ -95,7 +95,6 @@ class DeepCapsModel(Classifier):
             name=cells[-1].name,
         )
         self.cells = cells
-        self.flatten = keras.layers.Reshape((-1, CELL_ATOMS[-1]))
         # Glorot-uniform for a kernel of the shape [O, I, A, a].
         scale = 2 * class_atoms / (class_atoms + CELL_ATOMS[-1])
         glorot = keras.initializers.VarianceScaling(scale, "fan_out", "uniform")
@@ -121,7 +120,10 @@ class DeepCapsModel(Classifier):
             halve, first, second, skip = self.cells[4 * number :][:4]
             x = halve(x)
             x = outputs[f"cell{number + 1}"] = second(first(x)) + skip(x)
-        last = [self.flatten(outputs[name]) for name in ("cell4", "cell3")]
+        last = [
+            ops.reshape(x, (-1, math.prod(x.shape[1:-1]), CELL_ATOMS[-1]))
+            for x in (outputs["cell4"], outputs["cell3"])
+        ]
         outputs["primary"] = ops.concatenate(last, axis=1)
         outputs["classes"] = self.classes(outputs["primary"])
         return outputs

@@ -180,7 +180,7 @@ def _keep_freed_memory():
     JAX and torch return it to Linux, which clears every page: on a CPU a
     quarter of a training step of JAX. TensorFlow keeps its own.
     """
-    library = ctypes.CDLL(None) if os.name == "posix" else None
+    library = None if sys.platform == "win32" else ctypes.CDLL(None)
     set_option = getattr(library, "mallopt", None)
     if set_option is not None:  # glibc, see malloc.h
         trim_threshold, mmap_threshold, arena_max = -1, -3, -8

@@ -9,7 +9,6 @@ python predict.py --checkpoint=... --export=/tmp/mnist.keras
 
 import concurrent.futures
 import functools
-import glob
 import json
 import os
 import pathlib
@@ -24,6 +23,7 @@ from common.errors import UserError, reading
 from common.files import atomic_write
 from config import EVAL_BATCH_SIZE, Config
 from input_data import features as keys
+from input_data.files import DECODING_THREADS
 from training.scores import PRESENT_LENGTH, predicted_classes
 
 
@@ -31,10 +31,17 @@ def list_files(arguments):
     """The given files, and all files in given folders except hidden ones."""
     files = []
     for argument in arguments:
-        pattern = os.path.join(glob.escape(argument), "**")
-        paths = filter(os.path.isfile, glob.glob(pattern, recursive=True))
+        paths, seen = [], set()
+        for folder, folders, names in os.walk(argument, followlinks=True):
+            if os.path.realpath(folder) in seen:  # a link to a folder above
+                folders.clear()
+                continue
+            seen.add(os.path.realpath(folder))
+            folders[:] = [name for name in folders if name[0] != "."]
+            visible = (name for name in names if name[0] != ".")
+            paths += [os.path.join(folder, name) for name in visible]
         # A missing file or an empty folder is reported when it is read.
-        files += sorted(paths) or [argument]
+        files += sorted(filter(os.path.isfile, paths)) or [argument]
     return files
 
 
@@ -64,7 +71,7 @@ def predict_files(files, network, prepare, num_targets, unreadable):
     progress = tqdm(
         starts, unit="batch", disable=len(starts) <= 1, mininterval=1
     )
-    with concurrent.futures.ThreadPoolExecutor() as executor:
+    with concurrent.futures.ThreadPoolExecutor(DECODING_THREADS) as executor:
         for start in progress:
             names, images = [], []
             batch = files[start : start + EVAL_BATCH_SIZE]

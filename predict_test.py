@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import os
 import sys
 
 import keras
@@ -91,6 +92,12 @@ def test_json_of_standard_input_and_a_folder_and_export(
     loaded = keras.models.load_model(exported)
     outputs = loaded(np.zeros((1, 16, 16, 1), "float32"))
     assert outputs[keys.CAPSULES].shape == (1, 3, 16)
+
+
+def test_links_are_followed_once(images):
+    before = predict.list_files([str(images)])
+    os.symlink(".", images / "again")
+    assert predict.list_files([str(images)]) == before
 
 
 def test_a_table(capsys):

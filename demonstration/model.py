@@ -25,6 +25,8 @@ from visualization.drawing import to_rgb, two_colors
 from visualization.trained_model import TrainedModel, covered_part
 
 _COUPLINGS = "couplings"
+# Images of twice as many pixels are refused, as anyone may send them.
+Image.MAX_IMAGE_PIXELS = 25_000_000
 
 
 class Predictor(keras.Model):
@@ -81,7 +83,8 @@ class DemoModel:
         coupling_map = None
         routing = model.routing_of(image[None])
         if routing is not None:
-            *_, types, classes = routing.couplings.shape
+            _, _, *grid, types, classes = routing.couplings.shape
+        if routing is not None and max(grid) > 1:
             coupling_map = covered_part(model, self._size)
             coupling_map["equal"] = types / (classes + routing.leaky)
         self.description = {

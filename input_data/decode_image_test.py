@@ -1,4 +1,5 @@
 import io
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from common.errors import UserError
+from input_data import files
 from input_data.files import decode_image
 from testing.tiny_files import random_images
 
@@ -62,6 +64,37 @@ def test_pixels_equal_those_of_tensorflow(kind):
     if expected.shape[-1] == 3:
         expected = expected @ np.array([[0.2989], [0.5870], [0.1140]])
     np.testing.assert_allclose(decode(content, False), expected, atol=0.51)
+
+
+@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("color", [False, True])
+def test_decoding_in_parts_changes_nothing(monkeypatch, kind, color):
+    whole = decode(FILES[kind], color)
+    monkeypatch.setattr(files, "_BLOCK", 70)  # four rows
+    np.testing.assert_array_equal(decode(FILES[kind], color), whole)
+
+
+def test_large_images_take_little_memory():
+    content = encode(Image.new("P", (4000, 3000), 3), "PNG")
+    tracemalloc.start()
+    try:
+        decode(content, color=False)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 6 * 4000 * 3000  # bytes; 1 is the result
+
+
+def test_flipped_bits_of_a_png_file_are_found():
+    content = encode(Image.fromarray(NOISE[..., 0]).resize((40, 40)), "PNG")
+    for place in range(8, len(content)):
+        damaged = bytearray(content)
+        damaged[place] ^= 4
+        try:
+            image = decode(bytes(damaged), False)
+        except UserError:
+            continue
+        np.testing.assert_array_equal(image, decode(content, False))
 
 
 def test_inverted_images_keep_transparent_pixels_black():

@@ -53,10 +53,13 @@ class Spec:
       num_images: int, images (or stored pairs) that training draws from.
       class_names: tuple of strings, or None if the classes are numbers.
       split_seed: int, the seed of the split, or None if the seed has no effect.
-      split_fingerprints: dict with digests "divided_for_test" and
-        "divided_for_validation", which checkpoints record. While they are
-        equal, no image has moved between training and evaluation.
+      split_fingerprints: dict with digests "divided_for_test",
+        "divided_for_validation" and "validation_images", which checkpoints
+        record. While they are equal, no image has moved between training and
+        evaluation.
       settings: dict, settings of the stored images for checkpoints to record.
+      rows: tuple of ints, where each image is in its file; None if it is in the
+        same place.
       note: string, advice to print with the evaluation command, or None.
     """
 
@@ -68,6 +71,7 @@ class Spec:
     split_seed: int | None = None
     split_fingerprints: dict[str, str] = dataclasses.field(default_factory=dict)
     settings: dict[str, int] = dataclasses.field(default_factory=dict)
+    rows: tuple[int, ...] | None = None
     note: str | None = None
 
     @property

@@ -1,7 +1,9 @@
 """Finds the files of a data set, unpacks them and decodes images."""
 
+import contextlib
 import gzip
 import io
+import os
 import pathlib
 
 import numpy as np
@@ -12,6 +14,10 @@ from common.errors import UserError, reading
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")
 # Some editors store more metadata than Pillow allows (1 and 64 MiB).
 PngImagePlugin.MAX_TEXT_CHUNK = PngImagePlugin.MAX_TEXT_MEMORY = 2**28
+# Pixels or bytes at once.
+_BLOCK = 2**20
+# Files that are decoded at once: each takes 10 bytes for each pixel.
+DECODING_THREADS = min(8, os.cpu_count() or 1)
 # ITU-R BT.601, as in tf.image.rgb_to_grayscale.
 _GRAY_WEIGHTS = np.array([[0.2989], [0.5870], [0.1140]], np.float32)
 
@@ -28,9 +34,14 @@ def find_file(data_dir, *names, hint=""):
     raise UserError(f"--data_dir={data_dir} has no {' or '.join(names)}{hint}")
 
 
+@contextlib.contextmanager
 def open_file(path):
     """Opens a binary file for reading; one that ends in .gz is unpacked."""
-    return gzip.open(path) if path.suffix == ".gz" else open(path, "rb")
+    is_packed = path.suffix == ".gz"
+    with gzip.open(path) if is_packed else open(path, "rb") as file:
+        yield file
+        while is_packed and file.read(_BLOCK):  # the checksum is at the end
+            pass
 
 
 def decode_image(content, name, color, invert=False):
@@ -53,6 +64,8 @@ def decode_image(content, name, color, invert=False):
     """
     with reading(name):
         try:
+            # Only `verify` reads the checksums of PNG files; it ends the use.
+            Image.open(io.BytesIO(content), formats=_FORMATS).verify()
             image = Image.open(io.BytesIO(content), formats=_FORMATS)
         except UnidentifiedImageError:
             # Pillow's message names an object in memory.
@@ -60,11 +73,20 @@ def decode_image(content, name, color, invert=False):
                 f"{name} is not an image file ({', '.join(_FORMATS)})"
             ) from None
         image = ImageOps.exif_transpose(image)
-        is_gray = image.mode in ("1", "L", "LA", "I;16")
-        if image.mode == "I;16":
-            image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-        image = image.convert("LA" if is_gray else "RGBA")
-        pixels = np.asarray(image, np.float32)
+        width, height = image.size
+        rows = max(1, _BLOCK // width)
+        # In parts, as float32 takes 16 bytes for each pixel.
+        ends = ((y, min(y + rows, height)) for y in range(0, height, rows))
+        parts = (image.crop((0, top, width, end)) for top, end in ends)
+        return np.concatenate([_to_uint8(p, color, invert) for p in parts])
+
+
+def _to_uint8(image, color, invert):
+    is_gray = image.mode in ("1", "L", "LA", "I;16")
+    if image.mode == "I;16":
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    image = image.convert("LA" if is_gray else "RGBA")
+    pixels = np.asarray(image, np.float32)
     values, opacity = pixels[..., :-1], pixels[..., -1:] / 255
     if invert:
         values = 255 - values

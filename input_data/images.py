@@ -67,6 +67,11 @@ def labeled_images(path, images, labels, num_classes, class_names=None):
         )
     if images.ndim == 3:
         images = images[..., np.newaxis]
+    if images.shape[1] in (1, 3) and images.shape[3] > 4:
+        raise UserError(
+            f"{path} has images of shape {images.shape[1:]}, channels first; "
+            "expected [N, H, W, C]: numpy.moveaxis(images, 1, -1)"
+        )
     labels = np.asarray(labels, np.int64).reshape(-1)
     is_wrong = (labels < 0) | (labels >= num_classes)
     if not len(images) or len(images) != len(labels) or is_wrong.any():

@@ -5,7 +5,7 @@ import math
 import shlex
 
 from common import flags
-from common.errors import UserError
+from common.errors import UserError, reading
 from common.files import make_folder, write_files
 from common.flags import field, require_known
 from config import Config
@@ -101,12 +101,16 @@ def _trainings(names, common, lines):
     """Dict from the name of a row to the `Config` of its trainings."""
     own = {}
     for line in lines:
-        name, *arguments = shlex.split(line)
+        with reading(f"--settings={line}"):
+            name, *arguments = shlex.split(line)
         own.setdefault(name, []).extend(arguments)
     for_all = own.pop("all", [])
     known = dict.fromkeys([*sorted(MODELS), *own])
+    names = names.split(",") if names else list(known)
+    for name in own:
+        require_known("name in --settings", name, names)
     trainings = {}
-    for name in names.split(",") if names else known:
+    for name in names:
         model, _, label = name.partition("-")
         if label or not is_external(model):
             require_known("name", name, known)

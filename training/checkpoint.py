@@ -37,6 +37,7 @@ _CHANGED = "files or folders were added, removed or renamed"
 _OTHER_SPLIT = {
     "divided_for_test": _CHANGED,
     "divided_for_validation": _CHANGED,
+    "validation_images": "the images or their order changed",
     "of_files": "training and evaluation both need --data_dir, or neither",
     "normalized_names": "an earlier version hashed accents differently",
     "seed": "add --seed={}",
@@ -172,6 +173,8 @@ class Checkpoint:
         if spec.split_seed is not None:
             required["seed"] = spec.split_seed
         required |= spec.split_fingerprints
+        if "validation_images" not in recorded:  # by an earlier version
+            required.pop("validation_images", None)
         # A split found by hashing must not become a split by folders.
         purposes = ("test", "validation") if config.validate else ("test",)
         for hashed in (f"divided_for_{purpose}" for purpose in purposes):

@@ -104,6 +104,14 @@ def test_keep_removes_the_oldest(trained, tmp_path):
         ({"seed": 1}, {}, {"split_seed": 2}, True),
         ({"a": "x"}, {}, {"split_fingerprints": {"a": "x"}}, False),
         ({"a": "x"}, {}, {"split_fingerprints": {"a": "y"}}, True),
+        (
+            {"validation_images": "x"},
+            {},
+            {"split_fingerprints": {"validation_images": "y"}},
+            True,
+        ),
+        # An earlier version did not record them.
+        ({}, {}, {"split_fingerprints": {"validation_images": "y"}}, False),
         ({"divided_for_test": "x"}, {}, {}, True),
         ({"divided_for_validation": "x"}, {}, {}, False),
         (

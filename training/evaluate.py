@@ -147,7 +147,9 @@ def evaluate_checkpoints(config, strategy):
         for path, member in zip(paths, members, strict=True):
             predictions.append(evaluator.predict(member))
             # Lengths of capsules have the same scale, other logits do not.
-            scale = evaluator.model.has_class_capsules or evaluator.model.name
+            model = evaluator.model
+            loss = getattr(model.hparams, "loss_type", None)
+            scale = model.has_class_capsules or (model.name, loss)
             kinds.add((predictions[-1].pipeline, scale))
             if len(kinds) > 1:
                 raise UserError(

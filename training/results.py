@@ -90,7 +90,7 @@ class Results(contextlib.ExitStack):
             "loss": score.loss if has_loss else None,
             "wrong": score.wrong,
             "wrong_percent": score.wrong_percent,
-            "wrong_examples": predictions.wrong.tolist(),
+            "wrong_examples": predictions.wrong_rows,
             "classes": [
                 {
                     "class": name,

@@ -116,6 +116,13 @@ class Predictions:
         """Indices of the examples that are not correct, ascending."""
         return np.flatnonzero(self._num_hits < self._num_targets)
 
+    @property
+    def wrong_rows(self):
+        """`wrong` as rows of the data file, if examples are single images."""
+        spec = self.pipeline.spec
+        rows = spec.rows if spec.num_targets == 1 else None
+        return [rows[i] if rows else int(i) for i in self.wrong]
+
     @functools.cached_property
     def confusion_matrix(self):
         """How often each class is predicted for each label.

@@ -15,16 +15,23 @@ def load(split, config):
     """The pipeline of one split of the files that `read_arrays` describes."""
     data = read_arrays(config.data_dir, split is not Split.TEST)
     is_part = split is Split.TEST and len(data) > config.eval_size
+    rows, fingerprints = None, {}
     if split.is_held_out or is_part:
         # Arrays are often sorted by class; shuffled, any part has all classes.
-        data = data[np.random.default_rng(0).permutation(len(data))]
-    fingerprints = {}
+        order = np.random.default_rng(0).permutation(len(data))
+        data, rows = data[order], tuple(select(split, order).tolist())
     if split.is_held_out:
-        digest = hashlib.sha256(data.labels.tobytes()).hexdigest()
-        fingerprints["divided_for_validation"] = digest[:16]
+        fingerprints = {
+            "divided_for_validation": _digest(data.labels),
+            "validation_images": _digest(data.images),
+        }
     return make_pipeline(
-        select(split, data), config, split_fingerprints=fingerprints
+        select(split, data), config, split_fingerprints=fingerprints, rows=rows
     )
+
+
+def _digest(array):
+    return hashlib.sha256(np.ascontiguousarray(array)).hexdigest()[:16]
 
 
 def read_arrays(data_dir, training):

@@ -1,3 +1,5 @@
+import gzip
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from input_data import features as keys
 from input_data.datasets import arrays
 from input_data.registry import Split
 from testing import splits, tiny_files
+from training.scores import Predictions
 
 IMAGES = tiny_files.random_images(6, 12, 14)
 LABELS = np.array([0, 0, 1, 1, 3, 3])
@@ -72,10 +75,48 @@ def test_a_part_of_sorted_images_has_all_classes(tmp_path):
         assert y[keys.LOGITS].sum(axis=0).min() >= 3
 
 
+@pytest.mark.parametrize("split", [Split.TEST, Split.VALID_TEST])
+def test_wrong_examples_are_rows_of_the_file(tmp_path, split):
+    images = tiny_files.random_images(100, 5, 5)
+    labels = np.repeat([0, 1], 50)
+    write(
+        tmp_path, x_train=images, y_train=labels, x_test=images, y_test=labels
+    )
+    pipeline = load(tmp_path, split, eval_size=20)
+    ((x, y),) = pipeline.evaluation_batches(100)
+    logits = 1 - y[keys.LOGITS]  # all wrong
+    found = Predictions(y[keys.LOGITS], logits, None, pipeline, "arrays", 1.0)
+    np.testing.assert_allclose(
+        x[keys.IMAGES][..., 0], images[found.wrong_rows] / 255, atol=1e-6
+    )
+
+
+def test_a_flipped_bit_of_a_packed_file_is_found(tmp_path):
+    write(tmp_path)
+    packed = gzip.compress((tmp_path / "x_test.npy").read_bytes(), mtime=0)
+    (tmp_path / "x_test.npy").unlink()
+    for place in range(20, len(packed)):
+        damaged = bytearray(packed)
+        damaged[place] ^= 4
+        (tmp_path / "x_test.npy.gz").write_bytes(damaged)
+        with pytest.raises(UserError, match=r"x_test\.npy\.gz"):
+            arrays.read_arrays(tmp_path, training=False)
+
+
+def test_the_fingerprint_shows_images_in_another_order(tmp_path):
+    digests = set()
+    for images in IMAGES, IMAGES[::-1]:
+        write(tmp_path, x_train=images)
+        spec = load(tmp_path, Split.VALID_TEST).spec
+        digests.add(spec.split_fingerprints["validation_images"])
+    assert len(digests) == 2
+
+
 def test_checkpoints_of_earlier_versions_have_the_same_validation(tmp_path):
     tiny_files.write_arrays(tmp_path)
     pipeline = load(tmp_path, Split.VALID_TEST)
     fingerprints = {"divided_for_validation": "cc6ea75391e3076a"}
+    fingerprints["validation_images"] = "7157e0ab73f4817d"
     assert pipeline.spec.split_fingerprints == fingerprints
     ((x, _),) = pipeline.evaluation_batches(100)
     assert x[keys.RECONS_LABEL].tolist() == [1, 0, 1]
@@ -88,6 +129,8 @@ def test_checkpoints_of_earlier_versions_have_the_same_validation(tmp_path):
         {"x_train": IMAGES / 255},
         {"x_train": IMAGES[0]},
         {"x_train": IMAGES[:0]},
+        {"x_train": IMAGES[:, None]},
+        {"x_train": IMAGES[:, None].repeat(3, 1)},
         {"x_train": np.array([{}])},
         {"y_train": LABELS[:5]},
         {"y_train": LABELS - 1},
@@ -95,7 +138,7 @@ def test_checkpoints_of_earlier_versions_have_the_same_validation(tmp_path):
         {"y_train": np.eye(4)[LABELS]},
         {"y_train": np.array(list("aabbcc"))},
     ],
-    ids=range(9),
+    ids=range(11),
 )
 def test_unsuitable_arrays_are_named(tmp_path, changed):
     write(tmp_path, **changed)

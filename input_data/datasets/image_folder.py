@@ -10,7 +10,7 @@ import unicodedata
 import numpy as np
 
 from common.errors import UserError, reading
-from input_data.files import decode_image
+from input_data.files import DECODING_THREADS, decode_image
 from input_data.images import labeled_images, make_pipeline
 from input_data.transforms import resize
 
@@ -143,7 +143,10 @@ def _folders(root):
         return sorted(
             path
             for path in root.iterdir()
-            if path.is_dir() and path.name[0] != "." and path.name != "__MACOSX"
+            # Reading a link without a target reports it.
+            if (path.is_dir() or not path.exists())
+            and path.name[0] != "."
+            and path.name != "__MACOSX"
         )
 
 
@@ -156,11 +159,16 @@ def _files(root, classes):
         if _name(folder) not in classes:
             raise UserError(f"{folder}: the training images have no such class")
         label = classes.index(_name(folder))
-        paths = sorted(p for p in visible if p.suffix.lower() in _SUFFIXES)
+        paths = sorted(
+            path
+            for path in visible
+            if path.suffix.lower() in _SUFFIXES and not path.is_fifo()
+        )
         if not paths:
             raise UserError(
                 f"{folder} has no images ({' '.join(_SUFFIXES)}) directly in "
-                "it; a split needs folders train and test, see docs/data.md"
+                "it; a split needs folders train and test, and perhaps val, "
+                f"see docs/data.md. Found: {', '.join(classes[:9])}"
             )
         if len(paths) < len(visible):
             ignored = len(visible) - len(paths)
@@ -181,7 +189,7 @@ def _read(root, files, config):
                 image = resize(image, size, config.resize or "pad")
         return image
 
-    with concurrent.futures.ThreadPoolExecutor() as executor:
+    with concurrent.futures.ThreadPoolExecutor(DECODING_THREADS) as executor:
         images = list(executor.map(read, files))
     if len({image.shape for image in images}) > 1:
         raise UserError(f"{root} has images of many sizes: add --image_size")

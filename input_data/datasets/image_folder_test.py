@@ -1,4 +1,5 @@
 import collections
+import os
 import pathlib
 import unicodedata
 
@@ -215,6 +216,15 @@ def test_unsuitable_folders_are_named(tmp_path, counts, expected):
     write_classes(tmp_path, counts)
     with pytest.raises(UserError, match=expected.format(tmp_path)):
         load(tmp_path, Split.TEST)
+
+
+def test_a_link_to_a_missing_class_is_named_and_pipes_are_ignored(tmp_path):
+    write_classes(tmp_path, {"cat": 5, "dog": 5})
+    os.mkfifo(tmp_path / "cat" / "pipe.png")
+    assert len(contents(load(tmp_path, Split.VALID_TRAIN))) > 1
+    os.symlink("/not_mounted/bird", tmp_path / "bird")
+    with pytest.raises(UserError, match="bird"):
+        load(tmp_path)
 
 
 def test_unknown_and_empty_classes_are_named(tmp_path):

@@ -349,11 +349,11 @@ def test_validation_on_training_images_is_refused(done, tmp_path):
             experiment.run(config)
 
 
-def save_untrained(folder, seed, num_targets):
+def save_untrained(folder, seed, num_targets, **settings):
     """Saves a network with initial weights at step 0, and returns it."""
     size = {1: 28, 2: 36}[num_targets]
     architecture = checkpoint.Architecture.from_config(
-        Config(hparams_override=SMALL),
+        Config(**{"hparams_override": SMALL, **settings}),
         ImageShape(size, size, 1, 10),
         num_targets,
     )
@@ -426,6 +426,20 @@ def test_members_of_an_ensemble_need_the_same_images(tmp_path):
         experiment.run(config)
     shutil.rmtree(tmp_path / "run1")
     with pytest.raises(UserError, match="run1"):
+        experiment.run(config)
+
+
+def test_members_of_an_ensemble_need_one_scale_of_logits(tmp_path):
+    for trial, loss in enumerate(("margin", "softmax")):
+        settings = {
+            "model": "baseline",
+            "hparams_override": f"{overrides('baseline')},loss_type={loss}",
+        }
+        save_untrained(tmp_path / f"run{trial}", 0, 1, **settings)
+    config = evaluating(
+        checkpoint=str(at(tmp_path / "run{}", 0)), num_trials=2, eval_size=20
+    )
+    with pytest.raises(UserError, match="kind of outputs"):
         experiment.run(config)
 
 

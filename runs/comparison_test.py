@@ -71,6 +71,9 @@ def test_flags_of_each_model():
         ("capsul --shift=1", "capsul"),
         ("capsule --nonsense=1", "capsule"),
         ("capsule-a --shift=1", "capsule-b"),
+        ("baselin --shift=1", "baseline"),
+        ("capsule '--shift=1", "capsule"),
+        ("", "capsule"),
     ],
 )
 def test_wrong_settings(line, names):

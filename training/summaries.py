@@ -3,15 +3,18 @@
 import contextlib
 import dataclasses
 import pathlib
+import time
 
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.plugins.histogram.metadata import create_summary_metadata
 from tensorboard.plugins.hparams import api as hparams_api
 
 from common.errors import reading, writing
-from common.files import write_file
+from common.files import atomic_write, write_file
+from config import RECORDED
 from input_data import features as keys
 from training.tf1_checkpoint import tf1_name
 
@@ -47,20 +50,29 @@ class SummaryWriter:
             self._curve.add(step, values["loss"], values["accuracy"])
 
     def hparams(self, checkpoint):
-        """Writes a `Checkpoint`'s settings for TensorBoard's HParams page."""
+        """Writes a `Checkpoint`'s settings for TensorBoard's HParams page.
+
+        TensorBoard shows the first settings in a folder: a file of their own is
+        the first by name, and is replaced by those of a resumed training.
+        """
         architecture = checkpoint.architecture
         settings = {
             "model": architecture.model,
             "num_targets": architecture.num_targets,
             **dataclasses.asdict(architecture.hparams),
-            **checkpoint.run_settings,
+            **{name: checkpoint.run_settings.get(name) for name in RECORDED},
         }
         settings = {k: v for k, v in settings.items() if v is not None}
-        folder = self._directory.resolve()
-        with self._writing():
-            hparams_api.hparams(
-                settings, trial_id=f"{folder.parent.name}/{folder.name}"
-            )
+        # Runs of one trial become one row.
+        trial = str(self._directory.resolve())
+        summary = hparams_api.hparams_pb(settings, trial_id=trial)
+        event = Event(wall_time=time.time(), summary=summary)
+        path = self._directory / "events.out.tfevents.0.hparams"
+        with (
+            atomic_write(path, replace=True) as partial,
+            tf.io.TFRecordWriter(str(partial)) as file,
+        ):
+            file.write(event.SerializeToString())
 
     def image(self, tag, png, step):
         """Writes a picture, the bytes of a PNG file."""

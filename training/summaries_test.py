@@ -58,19 +58,22 @@ def test_histograms_leave_out_nan_and_infinity(tmp_path):
 
 def test_settings_are_on_the_hparams_page(tmp_path):
     directory = tmp_path / "run" / "train"
-    architecture = Architecture(
-        "capsule", ImageShape(28, 28, 1, 10), 1, HParams(learning_rate=0.01)
-    )
-    writer = summaries.SummaryWriter(directory)
-    writer.hparams(Checkpoint(0, architecture, {"seed": 7, "pad": None}))
+    for rate, seed in ((0.1, 6), (0.01, 7)):  # resumed with other settings
+        architecture = Architecture(
+            "capsule", ImageShape(28, 28, 1, 10), 1, HParams(learning_rate=rate)
+        )
+        training = {"seed": seed, "pad": None, "seconds": 9.0}
+        writer = summaries.SummaryWriter(directory)
+        writer.scalars({"rate": rate}, seed)
+        writer.hparams(Checkpoint(0, architecture, training))
     tag = metadata.SESSION_START_INFO_TAG
     content = events_of(directory).SummaryMetadata(tag).plugin_data.content
     info = metadata.parse_session_start_info_plugin_data(content)
     settings = info.hparams
-    assert info.group_name == "run/train"
+    assert info.group_name == str(directory.resolve())  # one row for each run
     assert settings["learning_rate"].number_value == 0.01
     assert settings["seed"].number_value == 7
-    assert "pad" not in settings
+    assert not {"pad", "seconds"} & set(settings)
 
 
 def test_curves_replace_repeated_steps(tmp_path):

@@ -164,6 +164,7 @@ class Config(DataConfig):
         "Hyper-parameters as name=value,name=value. preset=NAME sets several: "
         "svhn for capsule, long for homogeneous_capsule, small for "
         "matrix_capsule; other values override it.",
+        merges=True,
     )
     dtype_policy: str = field(
         "float32",
@@ -323,6 +324,11 @@ class Config(DataConfig):
         Its dict `run_settings` is ignored if it is of another data set.
         """
         dataset = run_settings.get("dataset")
+        if self.dataset is None and registry.is_community(dataset or ""):
+            raise UserError(
+                f"the checkpoint's data set {dataset} may run code: add "
+                f"--dataset={dataset} if you trust it"
+            )
         is_other = self.dataset not in (None, dataset) or (
             dataset == EMBEDDED and self.data_dir is not None
         )

@@ -2,6 +2,7 @@ import dataclasses
 
 import pytest
 
+from common import flags
 from common.errors import UserError
 from config import Config
 
@@ -21,6 +22,23 @@ def test_a_checkpoint_supplies_what_was_not_given(given, expected):
     for name, value in expected.items():
         assert getattr(inherited, name) == value
     assert inherited.seed == 0
+
+
+@pytest.mark.parametrize("name", ["huggingface:mnist", "kaggle:a/b:1.0.0"])
+def test_a_checkpoint_names_no_data_set_that_may_run_code(name):
+    training = {"dataset": f"tfds:{name}"}
+    with pytest.raises(UserError, match=f"--dataset=tfds:{name}"):
+        Config().with_defaults_from(training)
+    Config(**training).with_defaults_from(training)
+    Config().with_defaults_from({"dataset": "tfds:mnist/a:3.0.*"})
+    Config().with_defaults_from({"dataset": "tfds:mnist:3.0.1"})
+
+
+def test_overrides_of_hyper_parameters_add_up():
+    given = ["--hparams_override=b=1, a=1", "--hparams_override=c=3,b=2"]
+    config = flags.parse(Config, [*given, "--shift=1", "--shift=2"])
+    assert config.hparams_override == "b=2, a=1,c=3"
+    assert config.shift == 2  # of rows of experiments
 
 
 def test_a_checkpoint_of_the_digits_supplies_nothing_for_files():

@@ -8,6 +8,8 @@ Each command prints the address to open in a browser; Ctrl-C ends it. With
 --data_dir the page shows test images, too. --help lists the flags.
 """
 
+import signal
+
 from absl import flags
 
 import common.flags
@@ -31,6 +33,8 @@ def main(_):
 
     config = common.flags.settings_of(Config, train=False, num_processes=1)
     with devices.use(config):
+        # Compiled code may swallow the exception of Ctrl-C.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         server.serve(DemoModel(config), flags.FLAGS.host, flags.FLAGS.port)
 
 
@@ -44,8 +48,6 @@ if __name__ == "__main__":
         "Address to listen on. Any but 127.0.0.1 and ::1 lets other machines "
         "use the page; 0.0.0.0 is all addresses of this machine.",
     )
-    # An empty string, from an unset variable, would mean all addresses.
-    flags.register_validator("host", bool, "must not be empty")
     flags.DEFINE_integer(
         "port",
         7860,

@@ -121,6 +121,14 @@ def test_other_web_pages_are_refused(client, headers, status):
     assert response.status_code == status
 
 
+def test_bad_requests(client):
+    assert client.post("/reconstruction", content=b"{").status_code == 400
+    large = io.BytesIO()
+    Image.new("1", (8000, 8000)).save(large, "PNG")
+    answer = client.post("/file?name=x", content=large.getvalue())
+    assert (answer.status_code, "exceeds" in answer.text) == (400, True)
+
+
 def test_bodies_are_limited(client, monkeypatch):
     monkeypatch.setattr(server, "MAX_BODY_BYTES", 3)
     assert client.post("/drawing", content=b"long").status_code == 413

@@ -11,6 +11,7 @@ import shlex
 import shutil
 import signal
 import statistics
+import sys
 import time
 import types
 from concurrent.futures import ThreadPoolExecutor
@@ -34,7 +35,7 @@ from testing.commands import finish, run, start
 from testing.events import scalars
 from testing.saved_arrays import assert_same_state, saved
 from testing.small_models import overrides
-from testing.tiny_files import write_mnist
+from testing.tiny_files import random_images, write_mnist
 from training import checkpoint, evaluate, train
 from training.checkpoint import JSON_FILE, WEIGHTS_FILE
 from training.evaluate import Evaluator
@@ -167,12 +168,15 @@ def test_a_signal_saves_the_step(done, monkeypatch, number):
     assert steps_in(done) == [2, 4, 6, 8]
 
 
-def test_a_second_signal_stops_at_once(done, monkeypatch):
+def test_a_second_signal_stops_at_once(done, monkeypatch, capsys):
+    monkeypatch.setattr(os, "_exit", sys.exit)
     with (
         signal_at(monkeypatch, 8, signal.SIGTERM, signal.SIGINT),
-        pytest.raises(Interrupted),
+        pytest.raises(SystemExit) as stop,
     ):
         experiment.run(small(done, max_steps=9))
+    assert stop.value.code == 128 + signal.SIGINT
+    assert "Resume with" in capsys.readouterr().err
     assert steps_in(done) == [2, 4, 6]
 
 
@@ -441,6 +445,58 @@ def test_members_of_an_ensemble_need_one_scale_of_logits(tmp_path):
     )
     with pytest.raises(UserError, match="kind of outputs"):
         experiment.run(config)
+
+
+def test_crops_are_averaged_by_hand(monkeypatch):
+    @dataclasses.dataclass
+    class Crops:
+        offset: tuple = (0, 0)
+
+        def moved(self, offset):
+            return Crops(offset)
+
+    def predict(self, crop):
+        row, column = crop.offset
+        logits = np.float32([[5 + row, 5 + column, 2]])
+        return np.float32([[1, 0, 0]]), logits, np.float32([0])
+
+    config, crops = Config(crops=13, dataset="norb"), Crops()
+    monkeypatch.setattr(
+        Evaluator, "load", lambda self, opened: (config, None, crops)
+    )
+    monkeypatch.setattr(Evaluator, "_predict", predict)
+    offsets = [(0, 0)] + [
+        (p * a, p * b) for p in (1, 2, 3) for a in (-1, 1) for b in (-1, 1)
+    ]
+    rows = [np.array([5 + r, 5 + c, 2]) / (12 + r + c) for r, c in offsets]
+    logits = Evaluator(config).predict(None).logits
+    np.testing.assert_allclose(logits, [np.mean(rows, axis=0)], rtol=1e-6)
+
+
+def test_results_of_others_are_not_replaced(tmp_path):
+    for trial in range(2):
+        save_untrained(tmp_path / f"run{trial}", trial, 1)
+    images = random_images(20, 28, 28)
+    np.save(tmp_path / "x_test.npy", images)
+    np.save(tmp_path / "y_test.npy", np.arange(20) % 10)
+    arrays = {"dataset": "arrays", "data_dir": str(tmp_path)}
+    runs = [(0, {}), (0, arrays), (1, {}), (0, {})]
+    for trial, changed in runs:
+        path = str(at(tmp_path / f"run{trial}", 0))
+        config = evaluating(
+            tmp_path / "run0", checkpoint=path, eval_size=20, format="json"
+        )
+        experiment.run(dataclasses.replace(config, **changed))
+    for name, (trial, changed) in zip(
+        ("test", "test_2", "test_3"), runs[:3], strict=True
+    ):
+        folder = tmp_path / "run0" / name
+        document = json.loads((folder / "model.ckpt-0.json").read_text())
+        assert f"run{trial}" in document["checkpoint"]
+        assert document["images"].endswith(changed.get("dataset", "digits"))
+        assert scalars(folder)["total_loss"] == scalars(folder)["loss"]
+        assert len((folder / "curve.csv").read_text().splitlines()) == 2
+    assert not (tmp_path / "run0" / "test_4").exists()
 
 
 @pytest.mark.slow

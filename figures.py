@@ -92,6 +92,8 @@ def draw_transfer(arguments, config, num_examples=None):
         kind: Evaluator(dataclasses.replace(config, num_targets=n, pairs=p))
         for kind, n, p in (("single", 1, "overlap"), ("pairs", 2, pairs))
     }
+    if not arguments:
+        raise UserError("transfer needs NAME=CHECKPOINT, once for each model")
     runs, first = {}, {}
     for argument in arguments:
         name, _, template = argument.partition("=")

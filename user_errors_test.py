@@ -63,6 +63,11 @@ def test_other_images_and_another_network(tmp_path, capsys, settings):
     ("command", "name"),
     [
         ("experiment.py --max_stepps=3", "max_stepps"),
+        ("experiment.py --max_steps=3 --max_steps=4", "max_steps"),
+        ("experiment.py --summary_dir=x --init_checkpoint=", "init_checkpoint"),
+        ("demo.py --host=", "--host"),
+        ("predict.py --checkpoint= a.png", "--checkpoint"),
+        ("predict.py -x.png", "follow --"),
         ("predict.py", "--export"),
         ("predict.py --export=mnist.onnx", "mnist.onnx"),
         ("input_data/mnist/mnist_shift.py --shift=-1 --data_dir=.", "shift"),

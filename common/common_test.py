@@ -2,6 +2,7 @@ import dataclasses
 import errno
 import os
 import signal
+import socket
 import stat
 import sys
 import threading
@@ -20,6 +21,7 @@ from common.errors import (
 )
 from common.files import atomic_write, make_folder, remove_partial, write_file
 from common.flags import field
+from testing import commands
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +74,7 @@ def test_wrong_flags_are_named(argument):
     ("error", "reason"),
     [
         (OSError(errno.ENOSPC, "x"), "No space left on device"),
+        (socket.gaierror(-2, "Name not known"), "Name not known"),
         (KeyError("image"), "KeyError: 'image'"),
         (ValueError("first\nsecond"), "ValueError: first"),
         (UserError("already explained"), "already explained"),
@@ -90,6 +93,13 @@ def test_how_a_command_ends(capsys):
         exit_on_user_error("x.py"),
     ):
         raise UserError("a\nb")
+    with (
+        pytest.raises(SystemExit, match=r"^x\.py: a/b: Permission denied$"),
+        exit_on_user_error("x.py"),
+    ):
+        raise PermissionError(errno.EACCES, "Permission denied", "a/b")
+    with pytest.raises(OSError, match="x"), exit_on_user_error("x.py"):
+        raise OSError(errno.EIO, "x")  # of no file: shows its traceback
     with pytest.raises(UserError), exit_on_user_error("x.py", debug=True):
         raise UserError("a")
     with pytest.raises(SystemExit) as stop, exit_on_user_error("x.py"):
@@ -99,6 +109,15 @@ def test_how_a_command_ends(capsys):
     with pytest.raises(SystemExit) as stop, exit_on_user_error("x.py"):
         raise KeyboardInterrupt
     assert stop.value.code == 128 + signal.SIGINT
+
+
+def test_a_closed_pipe_ends_a_command_silently():
+    code = "from common.errors import exit_on_user_error as e\n"
+    code += "with e('x'):\n  for i in range(10**6): print(i)"
+    with commands.start("-c", code) as process:
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1
 
 
 def test_partial_files_of_other_jobs_stay(tmp_path):

@@ -44,7 +44,9 @@ def reading(path):
         raise
     except Exception as error:
         if isinstance(error, OSError) and error.errno:
-            reason = os.strerror(error.errno)
+            # Errors of host names have negative numbers.
+            number, text = error.errno, error.strerror
+            reason = os.strerror(number) if number > 0 else text
         else:
             line = str(error).strip().partition("\n")[0]
             reason = f"{type(error).__name__}: {line[:_LONGEST_REASON]}"
@@ -67,20 +69,37 @@ def exit_on_user_error(command, debug=False):
     """Prints a `UserError` as one line and exits with status 1.
 
     After an interruption it prints the command that resumes the work and exits
-    with status 128 + the signal's number. With `debug` it raises the error.
+    with status 128 + the signal's number. With `debug` it raises the error. The
+    same holds for a file that the system refuses, such as in a folder that may
+    not be entered. A reader of the output, such as `head`, may end early.
     """
     try:
         yield
-    except UserError as error:
-        if debug:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except (UserError, OSError) as error:
+        if debug or getattr(error, "filename", "") is None:
             raise
+        if isinstance(error, OSError):
+            error = f"{error.filename}: {error.strerror}"
         sys.exit(f"{command}: {error}")
     except Interrupted as stop:
-        resume = shell_command(["python", *sys.argv])
-        print(f"{stop}\nResume with: {resume}", file=sys.stderr)
-        sys.exit(128 + stop.signal_number)
+        sys.exit(_report(stop))
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
+
+
+def _report(stop):
+    resume = shell_command(["python", *sys.argv])
+    print(f"{stop}\nResume with: {resume}", file=sys.stderr, flush=True)
+    return 128 + stop.signal_number
+
+
+def end_now(message, number):
+    """Ends as by `Interrupted`, which compiled code may turn into an error."""
+    os._exit(_report(Interrupted(message, number)))
 
 
 @contextlib.contextmanager

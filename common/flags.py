@@ -46,6 +46,7 @@ class FlagSpec:
       above: exclusive lower bound of a number.
       choices: tuple of the allowed values.
       pattern: regular expression of the allowed strings.
+      merges: bool, whether a flag can be repeated: name=value,name=value.
       network: bool, whether a network can load only checkpoints with its value.
     """
 
@@ -55,6 +56,7 @@ class FlagSpec:
     above: float | None = None
     choices: tuple = ()
     pattern: str | None = None
+    merges: bool = False
     network: bool = False
     kind: typing.Any = None
     default: typing.Any = None
@@ -130,14 +132,20 @@ def require_known(kind, name, names):
         )
 
 
-def define(settings_class, names=None, flag_values=flags.FLAGS):
+def define(settings_class, names=None, flag_values=flags.FLAGS, **more):
     """Defines a flag for each field, or for those with the given names."""
     for name, spec in flag_specs(settings_class).items():
         if names is None or name in names:
             text, options = spec.help, {"flag_values": flag_values}
+            allowed = {"allow_overwrite": False, **more}
             if spec.allowed and not spec.pattern:
                 text += f" ({spec.allowed})"
-            _DEFINE[spec.kind](name, spec.default, text, **options)
+            if spec.merges:
+                flags.DEFINE_multi_string(name, [], text, **options)
+            else:
+                _DEFINE[spec.kind](
+                    name, spec.default, text, **options, **allowed
+                )
             message = f"must be {spec.allowed}"
             flags.register_validator(name, spec.allows, message, **options)
 
@@ -149,17 +157,24 @@ def settings_of(settings_class, flag_values=flags.FLAGS, **others):
         for name in flag_specs(settings_class)
         if name in flag_values
     }
+    for name, value in given.items():
+        if isinstance(value, list):  # a later part replaces one of its name
+            parts = ",".join(value).split(",")
+            parts = {part.partition("=")[0].strip(): part for part in parts}
+            given[name] = ",".join(parts.values())
     return settings_class(**{**given, **others})
 
 
 def parse(settings_class, arguments):
     """The settings of a list of command-line arguments.
 
+    The last value of a flag applies.
+
     Raises:
       UserError: for an unknown flag, a bad value, or other arguments.
     """
     flag_values = flags.FlagValues()
-    define(settings_class, flag_values=flag_values)
+    define(settings_class, flag_values=flag_values, allow_overwrite=True)
     _parse(flag_values, ["", *arguments])
     return settings_of(settings_class, flag_values)
 
@@ -170,7 +185,13 @@ def _parse(flag_values, argv, takes_arguments=False):
     except flags.Error as error:
         name = getattr(error, "flagname", "").replace("-", "_")
         hint = _HINTS.get(name, "--help lists all flags")
+        if takes_arguments:
+            hint += "; names of files that begin with - follow --"
         raise UserError(f"{error}; {hint}") from None
+    for name in flag_values:
+        flag = flag_values[name]
+        if flag.present and flag.value == "" != flag.default:
+            raise UserError(f"--{name} is empty: is a variable not set?")
     if words[1:] and not takes_arguments:
         raise UserError(f"not a flag: {' '.join(words[1:])}")
     return words

@@ -28,7 +28,7 @@ from common.errors import UserError, reading
 
 _PAGE = pathlib.Path(__file__).parent / "page"
 # Largest size of a request, such as an image file.
-MAX_BODY_BYTES = 2**28
+MAX_BODY_BYTES = 2**26
 # Seconds within which the body of a request must arrive.
 BODY_TIMEOUT = 60
 _HEADERS = {
@@ -46,9 +46,8 @@ _HEADERS = {
 
 def make_app(model, host="127.0.0.1"):
     """The `Starlette` application of a `DemoModel` on a host."""
-    # Requests are read and computed one at a time, so that memory holds only
-    # one upload.
-    lock = asyncio.Lock()
+    # Memory holds a few uploads, and one request at a time computes.
+    uploads, lock = asyncio.Semaphore(4), asyncio.Lock()
 
     async def read(request):
         body = bytearray()
@@ -60,11 +59,12 @@ def make_app(model, host="127.0.0.1"):
 
     def post(answer):
         async def endpoint(request):
-            async with lock:
+            async with uploads:
                 body = await asyncio.wait_for(read(request), BODY_TIMEOUT)
-                result = await run_in_threadpool(
-                    answer, body, **request.query_params
-                )
+                async with lock:
+                    result = await run_in_threadpool(
+                        answer, body, **request.query_params
+                    )
             return JSONResponse(result)
 
         return Route(f"/{answer.__name__}", endpoint, methods=["POST"])
@@ -79,7 +79,8 @@ def make_app(model, host="127.0.0.1"):
         return model.next_test_image(predicted == "correct")
 
     def reconstruction(body):
-        return {"reconstruction": model.reconstruct(**json.loads(body))}
+        with reading("the request"):
+            return {"reconstruction": model.reconstruct(**json.loads(body))}
 
     async def guard(request, call_next):
         name, origin = map(request.headers.get, ("host", "origin"))

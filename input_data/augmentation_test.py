@@ -71,6 +71,31 @@ def test_images_move_within_their_margins():
     )
 
 
+def test_a_moved_shape_stays_whole():
+    shape = np.float32([[1, 2, 3], [0, 0, 4]])
+    images = np.zeros((2000, 16, 16, 1), np.float32)
+    images[:, 1:3, 9:12, 0] = shape  # margins of 1, 13, 9 and 4 pixels
+    moved = augmentation.move_within_margins(tf.constant(images), [5, 6])
+    _, rows, columns = np.nonzero(moved[..., 0].numpy() == 1)
+    for image, top, left in zip(moved, rows, columns, strict=True):
+        found = image[top : top + 2, left : left + 3, 0]
+        np.testing.assert_array_equal(found, shape)
+    assert (min(rows), min(columns), max(columns)) == (0, 0, 13)
+    # Of a normal deviation of a third of the margin.
+    assert 11 <= max(rows) <= 14
+
+
+def test_squeezed_images_are_in_the_middle():
+    white = tf.ones((2000, 1, 28, 1))
+    squeezed = augmentation.squeeze_at_random(white, [3, 4]).numpy()[:, 0, :, 0]
+    inside = np.abs(squeezed) > 0.5
+    left = inside.argmax(axis=1)
+    removed = 28 - inside.sum(axis=1)
+    assert (left + inside.sum(axis=1) <= 28).all()
+    assert set(removed) == set(range(1, 8))
+    assert set(left - removed // 2) == {0, 1}
+
+
 @pytest.mark.parametrize(("width", "left"), [(28, 0), (27, 1), (21, 3)])
 def test_squeeze_is_lanczos_resizing(width, left):
     images = random_images(2, 5, 28, 2).astype("float32")

@@ -7,6 +7,7 @@ imports a data set, and with it TensorFlow.
 import dataclasses
 import enum
 import importlib
+import re
 import sys
 
 from common.errors import UserError
@@ -45,6 +46,8 @@ def select(split, images, num_held_out=None):
     """
     count = num_held_out or min(10_000, max(1, len(images) // 5))
     if split.is_held_out:
+        if len(images) <= count:
+            raise UserError("--validate needs more training images")
         return images[:-count] if split.is_training else images[-count:]
     return images
 
@@ -113,6 +116,11 @@ def find_data_set(name):
         require_known("--dataset", name, [*DATASETS, f"{TFDS_PREFIX}NAME"])
     size = 20 if name.split(":")[1] == "mnist" else None
     return DataSet("tfds_images", resizes=True, digit_size=size)
+
+
+def is_community(name):
+    """Whether the name of a TFDS set has a namespace, such as huggingface."""
+    return bool(re.match(rf"{TFDS_PREFIX}[^:/]+:(?![0-9.*]+$)", name))
 
 
 def load(config, train):

@@ -55,6 +55,8 @@ def _external_class(name):
     from models.classifier import Classifier
 
     module, _, class_name = name.partition(":")
+    if not all(map(str.isidentifier, module.split("."))):
+        raise UserError(f"--model={name} is not MODULE:CLASS")
     if os.getcwd() not in sys.path:
         # The last place: no file there then hides a module of this project.
         sys.path.append(os.getcwd())

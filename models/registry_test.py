@@ -110,7 +110,14 @@ def test_regularizers_count_in_the_loss():
 
 @pytest.mark.parametrize(
     "name",
-    ["toys", "no_such_module:Model", "config:Config", "config:NoSuchClass"],
+    [
+        "toys",
+        ":X",
+        ".a:B",
+        "no_such_module:Model",
+        "config:Config",
+        "config:NoSuchClass",
+    ],
 )
 def test_unusable_names(name):
     with pytest.raises(UserError, match=name.rpartition(":")[2]):

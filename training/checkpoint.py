@@ -228,6 +228,10 @@ def read_checkpoint(path, model=None):
         if digests != (json_digest, values["sha256"]):
             raise ValueError("a checksum differs")
     except Exception as error:
+        # A file that cannot be read for the moment is not damaged.
+        is_missing = isinstance(error, FileNotFoundError)
+        if isinstance(error, OSError) and not is_missing:
+            raise
         raise DamagedError(f"{path}: no valid checkpoint: {error}") from error
     saved = values["architecture"]
     name, shape = saved["model"], ImageShape(**saved["shape"])

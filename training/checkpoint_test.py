@@ -1,3 +1,4 @@
+import errno
 import pathlib
 
 import numpy as np
@@ -75,6 +76,22 @@ def test_damage_is_found(saved, name, damage):
         path.write_bytes(content[:100] if damage == "truncate" else b"")
     with pytest.raises(checkpoint.DamagedError, match=saved.name):
         open_checkpoint(saved)
+
+
+def test_what_cannot_be_read_for_the_moment_is_not_damaged(saved, monkeypatch):
+    def refuse(path):
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    monkeypatch.setattr(checkpoint, "_file_digest", refuse)
+    with pytest.raises(OSError, match="Input/output"):
+        checkpoint.latest_valid(saved.parent, quarantine=True)
+    assert saved.exists()
+
+
+def test_an_export_is_not_a_checkpoint(tmp_path):
+    (tmp_path / "network.keras").write_bytes(b"")
+    with pytest.raises(UserError, match="export"):
+        open_checkpoint(tmp_path / "network.keras")
 
 
 def test_a_folder_without_a_valid_checkpoint_is_an_error(saved):

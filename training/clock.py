@@ -27,6 +27,11 @@ class Clock:
         self.restart()
 
     @property
+    def run_seconds(self):
+        """The time of the laps of this run."""
+        return self.seconds - self._start[1]
+
+    @property
     def images_per_second(self):
         """The speed of this run; None before its first lap."""
         return self._speed_since(self._start)

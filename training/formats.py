@@ -2,6 +2,7 @@
 
 import pathlib
 
+from common.errors import UserError
 from training.checkpoint import read_checkpoint
 from training.h5_weights import open_weights
 from training.tf1_checkpoint import Tf1Checkpoint
@@ -26,6 +27,11 @@ def open_checkpoint(path, model=None):
     path = pathlib.Path(path)
     if path.suffix in (".h5", ".hdf5") and path.is_file():
         return open_weights(path)
+    if path.suffix in (".keras", ".npz") and path.is_file():
+        raise UserError(
+            f"{path} is an export, not a checkpoint; keras.models.load_model "
+            "and layers.pretrained load it"
+        )
     if path.is_file() or pathlib.Path(f"{path}.index").is_file():
         return Tf1Checkpoint(path)
     return read_checkpoint(path, model)

@@ -2,16 +2,22 @@
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import math
+import os
 import pathlib
 import sys
 
 import numpy as np
 
+from common.errors import reading
 from common.files import make_folder, write_file
+from input_data.registry import find_data_set
 from training.summaries import SummaryWriter
 from visualization import evaluation_figures as pictures
+
+_LOSSES = ("loss", "total_loss")
 
 
 class Results(contextlib.ExitStack):
@@ -31,6 +37,7 @@ class Results(contextlib.ExitStack):
         if config.summary_dir and strategy.is_first:
             folder = "validation" if config.validate else "test"
             self._folder = make_folder(pathlib.Path(config.summary_dir, folder))
+        self._first = self._folder
         self._output = sys.stdout
         if self._is_json:
             self.enter_context(contextlib.redirect_stdout(sys.stderr))
@@ -59,6 +66,7 @@ class Results(contextlib.ExitStack):
             return
         checkpoint = predictions.checkpoint
         name = checkpoint.path.name if checkpoint else "ensemble"
+        self._choose_folder(predictions)
         if self._is_json:
             write_file(self._folder / f"{name}.json", f"{document}\n")
         self._write_summaries(predictions, step)
@@ -67,6 +75,32 @@ class Results(contextlib.ExitStack):
                 self._draw(predictions, step, name)
             except Exception as error:  # the numbers are complete
                 print(f"Warning: {name}: not drawn: {error!r}", flush=True)
+
+    def _choose_folder(self, predictions):
+        """Results of another data set or training go to test_2 and so on."""
+        config = self._config
+        found = {"dataset": predictions.dataset}
+        found |= {name: getattr(config, name) for name in ("crops", "pairs")}
+        if find_data_set(predictions.dataset).needs_data_dir:
+            found["data_dir"] = os.path.abspath(config.data_dir)
+        if predictions.checkpoint:
+            training = predictions.checkpoint.path.parent
+            found["checkpoints"] = os.path.relpath(training, config.summary_dir)
+        else:
+            found["ensemble"] = config.checkpoint
+        for number in itertools.count(1):
+            suffix = f"_{number}" if number > 1 else ""
+            folder = self._first.with_name(f"{self._first.name}{suffix}")
+            path, before = folder / "evaluated", {}
+            if path.exists():
+                with reading(path):
+                    before = json.loads(path.read_text())
+            if found.items() <= (found | before).items():
+                break
+        if folder != self._folder:
+            print(f"{self._folder} has other results; these go to {folder}")
+            self._folder, self._writer = make_folder(folder), None
+        write_file(path, json.dumps(before | found, indent=1) + "\n")
 
     def _document(self, images, predictions):
         score, matrix = predictions.score, predictions.confusion_matrix
@@ -115,7 +149,8 @@ class Results(contextlib.ExitStack):
                 "wrong_prediction": score.wrong,
                 "almost_wrong_prediction": score.almost_wrong,
                 "accuracy": score.correct / score.num_examples,
-                **({"loss": score.loss} if checkpoint else {}),
+                # Our name, and the reference's.
+                **(dict.fromkeys(_LOSSES, score.loss) if checkpoint else {}),
             },
             step,
         )

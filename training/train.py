@@ -12,6 +12,7 @@ from tqdm import tqdm
 from common.errors import (
     Interrupted,
     UserError,
+    end_now,
     handling_signals,
     shell_command,
 )
@@ -45,7 +46,7 @@ def train(config, strategy, evaluate=None):
 
     def stop(number, frame):
         if signals:
-            raise Interrupted("Stopped without saving", number)
+            end_now("Stopped without saving", number)
         signals.append(number)
 
     lock = sole_trainer if strategy.is_first else contextlib.nullcontext
@@ -59,7 +60,7 @@ def train(config, strategy, evaluate=None):
         logdir = shell_command([f"--logdir={config.summary_dir}"])
         print(
             f"{trainer.step - trainer.start} steps in "
-            f"{trainer.clock.seconds:.0f} s, "
+            f"{trainer.clock.run_seconds:.0f} s, "
             f"{trainer.clock.images_per_second:,.0f} images/s\n"
             f"Curves: tensorboard {logdir}\n"
             f"Evaluate by: {config.evaluation_command()}"
@@ -103,7 +104,8 @@ class Trainer(keras.callbacks.Callback):
         )
         print(
             f"Training {self._architecture.model} on {config.dataset_name}: "
-            f"{spec.num_images} images"
+            f"{spec.num_images} images of {spec.shape.height}x"
+            f"{spec.shape.width}x{spec.shape.depth}"
         )
         self.step, self.clock = 0, Clock(config.batch_size)
         with strategy.scope():
@@ -164,13 +166,17 @@ class Trainer(keras.callbacks.Callback):
         batches = self.pipeline.training_batches(
             config.batch_size, config.seed, self.start, config.max_steps
         )
-        with self.pipeline.user_errors():
-            self.model.fit(
-                self._strategy.shard(batches),
-                callbacks=[self],
-                shuffle=False,  # the pipeline shuffles
-                verbose=0,
-            )
+        try:
+            with self.pipeline.user_errors():
+                self.model.fit(
+                    self._strategy.shard(batches),
+                    callbacks=[self],
+                    shuffle=False,  # the pipeline shuffles
+                    verbose=0,
+                )
+        finally:  # before an error is printed
+            if self._progress is not None:
+                self._progress.close()
 
     def _is_last(self):
         return self.step == self._config.max_steps
@@ -286,10 +292,6 @@ class Trainer(keras.callbacks.Callback):
         if signal:
             self._signals[:] = [signal]
             self.model.stop_training = True
-
-    def on_train_end(self, logs=None):
-        if self._strategy.is_first:
-            self._progress.close()
 
     def _show_progress(self, logs, steps):
         self._progress.set_postfix(

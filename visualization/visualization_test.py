@@ -93,6 +93,8 @@ def test_figures_of_a_checkpoint(run, tmp_path):
 
 
 def test_transfer(tmp_path):
+    with pytest.raises(UserError, match="NAME=CHECKPOINT"):
+        figures.draw_transfer([], Config())
     network, architecture = untrained.small("shared_capsule")
     for number in range(2):
         (tmp_path / str(number)).mkdir()

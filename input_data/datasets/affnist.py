@@ -12,7 +12,7 @@ import scipy.io
 
 from common.errors import reading
 from common.files import atomic_write
-from input_data.files import find_file
+from input_data.files import find_file, open_file
 from input_data.images import labeled_images, make_pipeline
 from input_data.registry import Split
 
@@ -53,8 +53,8 @@ def file_name(split):
 
 def _read_file(path):
     """Images uint8 [N, 40, 40, 1] and labels [N] of a .mat file."""
-    with reading(path):
-        fields = scipy.io.loadmat(path)[_STRUCT][0, 0]
+    with reading(path), open_file(path) as file:
+        fields = scipy.io.loadmat(file)[_STRUCT][0, 0]
         images = fields["image"].T.reshape(-1, IMAGE_SIZE, IMAGE_SIZE, 1)
         return images, fields["label_int"].reshape(-1)
 

@@ -57,6 +57,11 @@ def read_arrays(data_dir, training):
         num_classes = len(names)
         if len(set(names)) < num_classes:
             raise UserError(f"{names_path} has the same name twice")
+        if labels.max(initial=0) >= num_classes:
+            raise UserError(
+                f"{names_path} has {num_classes} names, but y_{part}.npy has "
+                f"the class {labels.max()}"
+            )
     else:
         num_classes = 1 + max(
             int(_read_labels(folder, part).max(initial=0))

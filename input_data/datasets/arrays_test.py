@@ -151,6 +151,13 @@ def test_unsuitable_arrays_are_named(tmp_path, changed):
 
 def test_classes_need_different_names(tmp_path):
     write(tmp_path)
-    (tmp_path / "class_names.txt").write_text("a\nb\nc\na\n")
-    with pytest.raises(UserError, match=r"class_names\.txt"):
-        load(tmp_path, Split.TRAIN)
+    for text in "a\nb\nc\na\n", "a\nb\nc\n":  # the same twice, too few
+        (tmp_path / "class_names.txt").write_text(text)
+        with pytest.raises(UserError, match=r"class_names\.txt"):
+            load(tmp_path, Split.TRAIN)
+
+
+def test_validation_needs_two_images(tmp_path):
+    write(tmp_path, x_train=IMAGES[:1], y_train=LABELS[:1])
+    with pytest.raises(UserError, match="--validate"):
+        load(tmp_path, Split.VALID_TRAIN)

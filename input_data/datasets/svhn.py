@@ -11,7 +11,7 @@ import scipy.io
 
 from common.errors import reading
 from input_data.datasets import tfds_images
-from input_data.files import find_file
+from input_data.files import find_file, open_file
 from input_data.images import labeled_images, make_pipeline
 from input_data.registry import Split, select
 
@@ -26,8 +26,8 @@ def load(split, config):
     else:
         name = "train_32x32.mat" if training else "test_32x32.mat"
         path = find_file(config.data_dir, name)
-        with reading(path):
-            variables = scipy.io.loadmat(path, variable_names=("X", "y"))
+        with reading(path), open_file(path) as file:
+            variables = scipy.io.loadmat(file, variable_names=("X", "y"))
             images = variables["X"].transpose(3, 0, 1, 2)
             labels = variables["y"] % NUM_CLASSES
         data = labeled_images(path, images, labels, NUM_CLASSES)

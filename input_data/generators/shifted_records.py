@@ -9,8 +9,10 @@ import concurrent.futures
 import functools
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
+import threading
 
 import numpy as np
 import tqdm
@@ -41,6 +43,7 @@ def generate(job, num_workers=1):
 
     with handling_signals(stop):
         shards, missing = prepare(job)
+        _require_space(job, missing)
         written = _write(job, missing, num_workers)
         options = {"total": len(missing), "unit": "file", "file": sys.stdout}
         for _ in tqdm.tqdm(written, **options):
@@ -56,10 +59,8 @@ def _write(job, shards, num_workers):
     else:
         # Forked processes would share the locks of TensorFlow's threads.
         context = multiprocessing.get_context("spawn")
-        # Ctrl-C is left to the main process, which ends its workers.
-        ignore_interrupt = (signal.signal, (signal.SIGINT, signal.SIG_IGN))
         with concurrent.futures.ProcessPoolExecutor(
-            num_workers, context, *ignore_interrupt
+            num_workers, context, _follow_parent
         ) as pool:
             try:
                 yield from pool.map(write, shards)
@@ -67,6 +68,30 @@ def _write(job, shards, num_workers):
                 for worker in multiprocessing.active_children():
                     worker.terminate()
                 raise
+
+
+def _require_space(job, shards):
+    """Prints the size of files; raises UserError if the disk is too small."""
+    (record,) = _records(job, 0, 1)
+    count = sum(stop - start for _, start, stop in shards)
+    size = count * (len(record) + FRAME_OVERHEAD)
+    print(f"Writing {count:,} records, {size / 1e9:.1f} GB", flush=True)
+    free = shutil.disk_usage(job.data_dir).free
+    if size > free:
+        raise UserError(
+            f"--data_dir={job.data_dir} has only {free / 1e9:.1f} GB free"
+        )
+
+
+def _follow_parent():
+    """Leaves Ctrl-C to the main process; ends when that is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def wait():
+        multiprocessing.parent_process().join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def prepare(job):

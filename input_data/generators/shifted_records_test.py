@@ -4,6 +4,7 @@ import os
 import pathlib
 import signal
 import time
+import types
 
 import numpy as np
 import pytest
@@ -127,8 +128,24 @@ def test_command_with_workers(tmp_path):
     assert contents_of(together) == contents_of(alone)
 
 
+def test_files_larger_than_the_disk_are_refused(tmp_path, monkeypatch, capsys):
+    job = Job(str(tmp_path), "digits", "test", shift=1)
+    # 360 images, 9 offsets, 28 * 28 bytes and some more.
+    monkeypatch.setattr(
+        shifted_records.shutil,
+        "disk_usage",
+        lambda _: types.SimpleNamespace(free=2.6e6),
+    )
+    with pytest.raises(UserError, match="0.0 GB free"):
+        shifted_records.generate(job)
+    assert "3,240 records" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]
+)
 def test_workers_end_with_the_command(tmp_path, number):
     flags = ["--dataset=digits", "--split=test", "--multi_targets"]
     flags += ["--num_pairs=20000", "--max_shard=1000000", "--num_workers=2"]
@@ -146,7 +163,8 @@ def test_workers_end_with_the_command(tmp_path, number):
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == 128 + number
+    is_killed = number == signal.SIGKILL
+    assert process.returncode == (-number if is_killed else 128 + number)
 
 
 JOB = Job(split="test", shift=2, pad=1, num_pairs=40, seed=5)

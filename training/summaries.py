@@ -14,7 +14,7 @@ from tensorboard.plugins.hparams import api as hparams_api
 
 from common.errors import reading, writing
 from common.files import atomic_write, write_file
-from config import RECORDED
+from config import RUN_SETTINGS
 from input_data import features as keys
 from training.tf1_checkpoint import tf1_name
 
@@ -60,7 +60,9 @@ class SummaryWriter:
             "model": architecture.model,
             "num_targets": architecture.num_targets,
             **dataclasses.asdict(architecture.hparams),
-            **{name: checkpoint.run_settings.get(name) for name in RECORDED},
+            **{
+                name: checkpoint.run_settings.get(name) for name in RUN_SETTINGS
+            },
         }
         settings = {k: v for k, v in settings.items() if v is not None}
         # Runs of one trial become one row.

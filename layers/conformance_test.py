@@ -109,10 +109,10 @@ CASES = [
         {"num_capsules", "num_atoms", "kernel_size", "strides", "padding"},
     ),
     (
-        layers.HomogeneousCapsule(3, 2, "zxy", 0.9),
+        layers.HomogeneousCapsule(3, "zxy", 0.9),
         [(2, 3, 4)],
-        {"kernel": 72, "beta": 2, "moving_mean": 2, "moving_variance": 2},
-        {"num_capsules", "num_atoms", "order", "momentum"},
+        {"kernel": 72, "beta": 6, **MOVING},
+        {"num_capsules", "order", "momentum"},
     ),
     (
         layers.DepthwiseCapsule(2, (2, 3)),

@@ -1,65 +1,52 @@
-"""The network of Byerly, Kalganova and Dear: layers/homogeneous.py.
-
-Sources: https://arxiv.org/abs/2001.09136 and the authors' code.
-"""
+"""The network of Byerly, Kalganova and Dear: layers/homogeneous.py."""
 
 import dataclasses
 from typing import ClassVar
-
-import keras
 
 import layers
 from common.errors import UserError
 from common.flags import field
 from input_data import features as keys
-from layers.base_layers import batch_normalization
-from layers.homogeneous import INITIALIZER, MERGE_INITIALIZERS, ORDERS
+from layers.homogeneous import INITIALIZER, MERGES, ORDERS
 from models.classifier import Classifier, convolution_block
-from models.hparams import BaseHParams, ema, loss_type, size
+from models.hparams import BaseHParams, loss_type, size
 
-# Convolutions between two branches.
+# Convolutions from one branch to the next.
 BRANCH_DISTANCE = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class HParams(BaseHParams):
-    """Hyper-parameters with the authors' values, but for `ema`, `momentum`.
+    """Hyper-parameters: the authors' but for `ema` and `momentum`.
 
-    The authors' 0.999 and 0.9997 fit trainings of at least 10,000 steps.
+    Theirs, `preset=long`, fit trainings of at least 10,000 steps.
     """
 
     PRESETS: ClassVar = {"long": {"ema": 0.999, "momentum": 0.9997}}
 
     branches: int = size(3, "branches, one after every third convolution")
-    capsules: bool = field(
-        True,
-        "class capsules in each branch, or else a dense layer",
-        network=True,
-    )
     convolutions: int = size(9, "convolutions; the last one has a branch")
     decay_rate: float = 0.98
-    # An epoch of 60,000 images in batches of 120.
-    decay_steps: int = 500
-    ema: float = ema(0.99)
+    decay_steps: int = 500  # an epoch of 60,000 images in batches of 120
+    ema: float = 0.99
     first_channels: int = size(32, "channels of the first convolution")
     loss_type: str = loss_type("softmax")
     merge: str = field(
         "ones",
         "initial weights of the branches; equal ones are not trained",
-        choices=tuple(MERGE_INITIALIZERS),
+        choices=tuple(MERGES),
         network=True,
     )
     momentum: float = field(
         0.99,
-        "momentum of batch normalization's moving mean and variance",
+        "momentum of the moving means and variances of batch normalization",
         at_least=0,
         at_most=1,
     )
     more_channels: int = size(16, "channels that each convolution adds")
     order: str = field(
         "xyz",
-        "order of a map's numbers in capsules: xyz makes one capsule of each "
-        "position, zxy one of each channel",
+        "capsules that branches see: xyz positions, zxy channels of the map",
         choices=tuple(ORDERS),
         network=True,
     )
@@ -68,26 +55,19 @@ class HParams(BaseHParams):
         super().__post_init__()
         if self.branch_ends[0] < 1:
             raise UserError(
-                f"branches={self.branches} are too many for "
+                f"branches={self.branches} need more than "
                 f"convolutions={self.convolutions}"
             )
 
     @property
     def branch_ends(self):
-        """The numbers of the convolutions that have a branch."""
-        last, distance = self.convolutions, BRANCH_DISTANCE
-        first = last - distance * (self.branches - 1)
-        return range(first, last + 1, distance)
+        """The numbers of the convolutions that a branch follows."""
+        first = self.convolutions - BRANCH_DISTANCE * (self.branches - 1)
+        return range(first, self.convolutions + 1, BRANCH_DISTANCE)
 
 
 class HomogeneousCapsuleModel(Classifier):
-    """3x3 convolutions, branches with class capsules, merged lengths.
-
-    Each of the `convolutions` has batch normalization and relu. A branch after
-    the last one, the third last and so on has a `HomogeneousCapsule` layer; its
-    lengths, or the outputs of a dense layer, are merged into the logits.
-    Pixels are scaled to [-1, 1].
-    """
+    """3x3 convolutions; logits are merged lengths of capsules of branches."""
 
     HParams = HParams
     adam_epsilon = 1e-7  # the default of Keras, which the authors use
@@ -95,11 +75,7 @@ class HomogeneousCapsuleModel(Classifier):
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)
-        self._norm = {
-            "momentum": hparams.momentum,
-            "epsilon": 1e-3,
-            "scale": False,
-        }
+        momentum = hparams.momentum
         self.convolutions = [
             convolution_block(
                 hparams.first_channels + n * hparams.more_channels,
@@ -107,50 +83,34 @@ class HomogeneousCapsuleModel(Classifier):
                 1,
                 f"conv{n + 1}",
                 kernel_initializer=INITIALIZER,
-                **self._norm,
+                momentum=momentum,
+                epsilon=1e-3,
+                scale=False,
             )
             for n in range(hparams.convolutions)
         ]
-        branch = self._capsules if hparams.capsules else self._dense
+
         self.branches = [
-            branch(shape.num_classes, f"branch{n}") for n in hparams.branch_ends
+            layers.HomogeneousCapsule(
+                shape.num_classes, hparams.order, momentum, name=f"branch{n}"
+            )
+            for n in hparams.branch_ends
         ]
-        self.merge = layers.MergeBranches(
-            hparams.merge, hparams.momentum, name="merge"
-        )
-
-    def _capsules(self, num_classes, name):
-        return layers.HomogeneousCapsule(
-            num_classes,
-            order=self.hparams.order,
-            momentum=self.hparams.momentum,
-            name=name,
-        )
-
-    def _dense(self, num_classes, name):
-        dense = keras.layers.Dense(
-            num_classes, use_bias=False, kernel_initializer=INITIALIZER
-        )
-        norm = batch_normalization("norm", dtype="float32", **self._norm)
-        block = [keras.layers.Flatten(), dense, norm]
-        return keras.Sequential(block, name=name)
+        self.merge = layers.MergeBranches(hparams.merge, momentum, name="merge")
 
     def activations(self, images):
-        outputs = {}
-        hidden = 2.0 * images - 1.0
+        outputs, hidden = {}, 2.0 * images - 1.0
         for convolution in self.convolutions:
             hidden = outputs[convolution.name] = convolution(hidden)
-        ends = self.hparams.branch_ends
-        for end, branch in zip(ends, self.branches, strict=True):
-            outputs[branch.name] = branch(outputs[f"conv{end}"])
+        for branch in self.branches:
+            end = branch.name.replace("branch", "conv")
+            outputs[branch.name] = branch(outputs[end])
         return outputs
 
     def call(self, x, training=None):  # the layers see `training`
         outputs = self.activations(x[keys.IMAGES])
-        merged = [outputs[branch.name] for branch in self.branches]
-        if self.hparams.capsules:
-            merged = [layers.lengths(capsules) for capsules in merged]
-        return {keys.LOGITS: self.merge(merged)}
+        lengths = [layers.lengths(outputs[b.name]) for b in self.branches]
+        return {keys.LOGITS: self.merge(lengths)}
 
     @classmethod
     def receptive_field(cls, hparams):

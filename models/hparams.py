@@ -11,17 +11,6 @@ from layers.losses import CLASSIFICATION_LOSSES, RECONSTRUCTION_WEIGHT
 from models.optimizer import OPTIMIZERS
 
 
-def ema(default):
-    """The momentum of the moving average of the weights."""
-    return field(
-        default,
-        "momentum of a moving average of the weights, such as 0.999, which "
-        "evaluations, predictions and exports use; 0: no average",
-        at_least=0,
-        at_most=1,
-    )
-
-
 @dataclasses.dataclass(frozen=True)
 class BaseHParams:
     """Hyper-parameters of every model; each model adds its own.
@@ -45,7 +34,13 @@ class BaseHParams:
         "steps in which the learning rate is multiplied by `decay_rate`",
         at_least=1,
     )
-    ema: float = ema(0.0)
+    ema: float = field(
+        0.0,
+        "momentum of a moving average of the weights, such as 0.999, which "
+        "evaluations, predictions and exports use; 0: no average",
+        at_least=0,
+        at_most=1,
+    )
     learning_rate: float = field(0.001, "learning rate at step 0", above=0)
     optimizer: str = field(
         "adam",

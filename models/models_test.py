@@ -97,17 +97,12 @@ WEIGHT_COUNTS = {
         (
             MNIST,
             homogeneous_capsule.HParams(order="zxy", merge="equal"),
-            1_514_187 + 2 * 1707,
+            1_514_187 + 3 + 2 * 1707,
         ),
         (
             MNIST,
             homogeneous_capsule.HParams(branches=1),
             917_026 + 2 * (864 + 160 + 1),
-        ),
-        (
-            MNIST,
-            homogeneous_capsule.HParams(capsules=False),
-            1_513_380 + 2 * (864 + 30 + 3),
         ),
         (
             ImageShape(32, 32, 3, 100),

@@ -52,6 +52,7 @@ from .self_routing import SelfRoutingCapsules as SelfRoutingCapsules
 from .vb_routing import ClassVBCapsules as ClassVBCapsules
 from .vb_routing import ConvVBCapsules as ConvVBCapsules
 from .vb_routing import PrimaryVBCapsules as PrimaryVBCapsules
+from .vector_routing import VectorRouting as VectorRouting
 from .votes import FormedVotes as FormedVotes
 
 __version__ = "1.0.0"

@@ -18,6 +18,11 @@ EM = {"num_capsules", "num_routing", "final_lambda", "min_variance", "damping"}
 EM |= {"kernel_stddev"}
 POSES = (3, 2, 2, 16)
 MOVING = {"moving_mean": 6, "moving_variance": 6}
+ROUTING = {"num_capsules", "num_atoms", "num_routing", "normalize"}
+ROUTING |= {"any_number"}
+ROUTING_WEIGHTS = {"vote_scale": 6, "vote": 8, "vote_bias": 12}
+ROUTING_WEIGHTS |= {"prediction": 8, "prediction_scale": 6}
+ROUTING_WEIGHTS |= {"prediction_bias": 6}
 # A layer, its input shapes without the batch, the names of its weights, their
 # count, and the keys of its configuration.
 CASES = [
@@ -125,6 +130,22 @@ CASES = [
         [(5, 2)],
         {"weights": 120, "biases": 15},
         {"num_capsules", "num_atoms"},
+    ),
+    (
+        layers.VectorRouting(3, 4),
+        [(5, 2)],
+        ROUTING_WEIGHTS
+        | {"activation": 10, "activation_bias": 5}
+        | {"match": 15, "match_bias": 15, "price": 30},
+        ROUTING,
+    ),
+    (
+        layers.VectorRouting(3, 4, 3, normalize=False, any_number=True),
+        [(5, 2)],
+        ROUTING_WEIGHTS
+        | {"activation": 2, "activation_bias": 1}
+        | {"match": 3, "match_bias": 3, "price": 12, "price_bias": 6},
+        ROUTING,
     ),
     (
         layers.Conv2D(3, 2),
@@ -321,6 +342,8 @@ def test_other_shapes_are_refused(layer, shapes):
 
 @all_layers
 def test_masked_capsules_cast_no_votes(layer, shapes):
+    if isinstance(layer, layers.VectorRouting):
+        pytest.skip("Zeros have credit: tested there")
     x = batch(shapes)
     mask = np.arange(2 * np.prod(shapes[0][:-1])) % 3 > 0
     mask = mask.reshape(2, *shapes[0][:-1])

@@ -19,23 +19,13 @@ ORDERS = {"xyz": "bpc,cpo->boc", "zxy": "bpc,pco->bop"}
 MERGES = {"equal": "ones", "random": INITIALIZER, "ones": "ones"}
 
 
-class _Normalized(Layer):
-    """Base class: batch normalization in float32, without a scale."""
-
-    def __init__(self, momentum: float, **kwargs):
-        super().__init__(**kwargs)
-        self.momentum = momentum
-        self.norm = batch_normalization(
-            "norm",
-            momentum=momentum,
-            epsilon=1e-3,
-            scale=False,
-            dtype="float32",
-        )
+def _normalization(momentum):
+    options = {"momentum": momentum, "epsilon": 1e-3, "scale": False}
+    return batch_normalization("norm", dtype="float32", **options)
 
 
 @keras.saving.register_keras_serializable(package="capsules")
-class HomogeneousCapsule(_Normalized):
+class HomogeneousCapsule(Layer):
     """Capsules whose atoms never mix: weights multiply them one by one.
 
     relu(batch normalization(sum over i of kernel[:, i, o] * u[b, i, :])), with
@@ -62,9 +52,11 @@ class HomogeneousCapsule(_Normalized):
         momentum: float = 0.9997,
         **kwargs,
     ):
-        super().__init__(momentum, **kwargs)
+        super().__init__(**kwargs)
         self.num_capsules = num_capsules
         self.order = order
+        self.momentum = momentum
+        self.norm = _normalization(momentum)
         self.input_spec = keras.layers.InputSpec(ndim=4)
 
     def build(self, input_shape):
@@ -93,7 +85,7 @@ class HomogeneousCapsule(_Normalized):
 
 
 @keras.saving.register_keras_serializable(package="capsules")
-class MergeBranches(_Normalized):
+class MergeBranches(Layer):
     """Logits: sum over branches of batch normalization(weight * lengths).
 
     A branch has one mean and variance for all classes, so that only the sign of
@@ -110,8 +102,10 @@ class MergeBranches(_Normalized):
     arguments = ("merge", "momentum")
 
     def __init__(self, merge: str = "ones", momentum: float = 0.9997, **kwargs):
-        super().__init__(momentum, **{"dtype": "float32", **kwargs})
+        super().__init__(**{"dtype": "float32", **kwargs})
         self.merge = merge
+        self.momentum = momentum
+        self.norm = _normalization(momentum)
 
     def build(self, input_shape):
         num_branches = len(input_shape)

@@ -4,7 +4,6 @@ import dataclasses
 from typing import ClassVar
 
 import layers
-from common.errors import UserError
 from common.flags import field
 from input_data import features as keys
 from layers.homogeneous import INITIALIZER, MERGES, ORDERS
@@ -24,7 +23,7 @@ class HParams(BaseHParams):
 
     PRESETS: ClassVar = {"long": {"ema": 0.999, "momentum": 0.9997}}
 
-    branches: int = size(3, "branches, one after every third convolution")
+    branches: int = size(3, "branches at most, one each three convolutions")
     convolutions: int = size(9, "convolutions; the last one has a branch")
     decay_rate: float = 0.98
     decay_steps: int = 500  # an epoch of 60,000 images in batches of 120
@@ -51,20 +50,6 @@ class HParams(BaseHParams):
         network=True,
     )
 
-    def __post_init__(self):
-        super().__post_init__()
-        if self.branch_ends[0] < 1:
-            raise UserError(
-                f"branches={self.branches} need more than "
-                f"convolutions={self.convolutions}"
-            )
-
-    @property
-    def branch_ends(self):
-        """The numbers of the convolutions that a branch follows."""
-        first = self.convolutions - BRANCH_DISTANCE * (self.branches - 1)
-        return range(first, self.convolutions + 1, BRANCH_DISTANCE)
-
 
 class HomogeneousCapsuleModel(Classifier):
     """3x3 convolutions; logits are merged lengths of capsules of branches."""
@@ -90,11 +75,13 @@ class HomogeneousCapsuleModel(Classifier):
             for n in range(hparams.convolutions)
         ]
 
+        last = hparams.convolutions
+        ends = range(last, 0, -BRANCH_DISTANCE)[: hparams.branches]
         self.branches = [
             layers.HomogeneousCapsule(
-                shape.num_classes, hparams.order, momentum, name=f"branch{n}"
+                shape.num_classes, hparams.order, momentum, name=f"branch{end}"
             )
-            for n in hparams.branch_ends
+            for end in reversed(ends)
         ]
         self.merge = layers.MergeBranches(hparams.merge, momentum, name="merge")
 

@@ -1,0 +1,211 @@
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import layers
+from testing import numpy_oracle
+from testing.gradients import assert_gradients_close, value_and_gradients
+
+RNG = np.random.default_rng(31)
+B, I, O, A, E = 2, 4, 3, 2, 3  # noqa: E741
+PAIRS = np.array([[1, 1, 1], [0, 1, 1], [0, 0, 0], [1, 0, 1]], bool)
+VALID = np.array([[1, 1, 1, 1], [1, 1, 0, 0]], bool)
+
+
+def sigmoid(value):
+    return 1 / (1 + np.exp(-value))
+
+
+def normalized(vector):
+    if len(vector) == 1:
+        return vector
+    return (vector - vector.mean()) / np.sqrt(vector.var() + 1e-5)
+
+
+def loops(layer, x, weights, valid=None, pairs=None):
+    """Outputs, credits and shares, with formed votes."""
+    w = dict(zip(layer.named, weights, strict=True))
+    batch, inputs, _ = x.shape
+    outputs, atoms = w["vote_bias"].shape
+    valid = np.ones((batch, inputs), bool) if valid is None else valid
+    pairs = np.ones((inputs, outputs), bool) if pairs is None else pairs
+    result = np.zeros((batch, outputs, atoms))
+    credits = np.zeros((batch, inputs, outputs))
+    shares = np.zeros((layer.num_routing, batch, inputs, outputs))
+    for b in range(batch):
+        present = [i for i in range(inputs) if valid[b, i]]
+        for t in range(layer.num_routing):
+            y = np.zeros((outputs, atoms))
+            for i in present:
+                row = 0 if layer.any_number else i
+                scaled = x[b, i] / np.sqrt(len(present))
+                f = sigmoid(
+                    scaled @ w["activation"][row] + w["activation_bias"][row]
+                )
+                allowed = [j for j in range(outputs) if pairs[i, j]]
+                for j in allowed:
+                    shares[t, b, i, j] = 1
+                    if t:
+                        p = normalized(result[b, j]) @ w["prediction"]
+                        p = p * w["prediction_scale"][j]
+                        p = p + w["prediction_bias"][j]
+                        shares[t, b, i, j] = sigmoid(
+                            w["match"][row, j] * (x[b, i] @ p)
+                            + w["match_bias"][row, j]
+                        )
+                shares[t, b, i, allowed] /= shares[t, b, i, allowed].sum()
+                for j in allowed:
+                    if layer.any_number:
+                        price = x[b, i] @ w["price"] + w["price_bias"]
+                    else:
+                        price = w["price"][i]
+                    used = f * shares[t, b, i, j]
+                    credits[b, i, j] = price[j] * used - price[outputs + j] * (
+                        f - used
+                    )
+                    vote = (w["vote_scale"][j] * scaled) @ w["vote"]
+                    y[j] += credits[b, i, j] * (vote + w["vote_bias"][j])
+            result[b] = y
+        if layer.normalize:
+            result[b] = [normalized(capsule) for capsule in result[b]]
+    return result, credits, shares
+
+
+def built(*arguments, atoms=A, **options):
+    """A layer with random weights; normal ones have no zeros."""
+    layer = layers.VectorRouting(*arguments, **options)
+    layer.build((None, I, atoms))
+    layer.set_weights([RNG.normal(size=w.shape) for w in layer.weights])
+    return layer
+
+
+def to_numpy(*tensors):
+    return [ops.convert_to_numpy(tensor) for tensor in tensors]
+
+
+@pytest.mark.parametrize("masks", [{}, {"valid": VALID}, {"pairs": PAIRS}])
+@pytest.mark.parametrize("any_number", [False, True])
+@pytest.mark.parametrize(
+    ("num_routing", "normalize", "atoms"),
+    [(1, True, E), (2, True, E), (3, False, E), (2, True, 1)],
+)
+def test_equals_loops(num_routing, normalize, atoms, any_number, masks):
+    layer = built(O, atoms, num_routing, normalize, any_number)
+    arguments = [
+        RNG.normal(size=(B, I, A)),
+        *map(np.float64, layer.get_weights()),
+    ]
+    options = {"mask": masks.get("valid"), "pair_mask": masks.get("pairs")}
+
+    def oracle(x, *weights):
+        return loops(layer, x, weights, **masks)[0]
+
+    def function(x, *weights):
+        return layer.stateless_call(list(weights), [], x, **options)[0]
+
+    # Without more than one iteration nothing is predicted.
+    used = [0] + [
+        n
+        for n, name in enumerate(layer.named, 1)
+        if num_routing > 1 or not name.startswith(("prediction", "match"))
+    ]
+
+    def of_used(function):
+        def with_all(*some):
+            values = dict(zip(used, some, strict=True))
+            return function(
+                *(values.get(n, a) for n, a in enumerate(arguments))
+            )
+
+        return with_all
+
+    some = [arguments[n] for n in used]
+    cotangent = RNG.normal(size=(B, O, atoms))
+    value, gradients = value_and_gradients(of_used(function), some, cotangent)
+    expected, credits, shares = loops(
+        layer, arguments[0], arguments[1:], **masks
+    )
+    np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-4)
+    x = arguments[0].astype("float32")
+    for ours, theirs in (
+        (layer.credit(x, **options), credits),
+        (layer.couplings(x, **options), shares),
+    ):
+        np.testing.assert_allclose(to_numpy(ours)[0], theirs, atol=1e-5)
+    numerical = numpy_oracle.numerical_gradients(
+        lambda *copies: np.stack(
+            [of_used(oracle)(*c) for c in zip(*copies, strict=True)]
+        ),
+        some,
+        cotangent,
+    )
+    assert_gradients_close(gradients, numerical)
+
+
+def test_a_padded_sequence_equals_itself_alone():
+    layer = built(O, E, 3, any_number=True)
+    x = RNG.normal(size=(2, 6, A)).astype("float32")
+    mask = np.arange(6) < np.array([[6], [4]])
+    padded = np.where(mask[..., None], x, np.nan)
+    alone = x[1:, :4]
+    y, credit = to_numpy(layer(padded, mask), layer.credit(padded, mask))
+    np.testing.assert_allclose(y[1:], to_numpy(layer(alone))[0], atol=1e-5)
+    (expected,) = to_numpy(layer.credit(alone))
+    np.testing.assert_allclose(credit[1:, :4], expected, atol=1e-5)
+    assert not credit[1, 4:].any()
+    masked = keras.layers.Masking(9.0)
+    nines = np.where(mask[..., None], x, 9).astype("float32")
+    np.testing.assert_allclose(to_numpy(layer(masked(nines)))[0], y, atol=1e-5)
+
+
+def test_an_input_that_all_outputs_ignore_has_no_effect():
+    layer = built(O, E, any_number=True)
+    x = RNG.normal(size=(B, I, A))
+
+    def route(x):
+        return layer(x, pair_mask=PAIRS)  # all ignore input 2
+
+    _, (gradient,) = value_and_gradients(route, [x], np.ones((B, O, E)))
+    assert not gradient[:, 2].any()
+    assert gradient[:, 1].all()
+
+
+def test_order_of_inputs_and_outputs():
+    layer = built(O, E, any_number=True)
+    x = RNG.normal(size=(B, I, A)).astype("float32")
+    order = np.array([2, 0, 3, 1])
+    y, moved = to_numpy(layer(x), layer(x[:, order]))
+    np.testing.assert_allclose(moved, y, atol=1e-5)
+    credit, moved = to_numpy(layer.credit(x), layer.credit(x[:, order]))
+    np.testing.assert_allclose(moved, credit[:, order], atol=1e-5)
+    order = np.array([2, 0, 1])
+    both = np.concatenate([order, O + order])
+    for name, weight in layer.named.items():
+        value = weight.numpy()
+        if name.startswith("price"):
+            weight.assign(value[..., both])
+        elif name.startswith("match"):
+            weight.assign(value[:, order])
+        elif name.startswith(("vote_", "prediction_")):
+            weight.assign(value[order])
+    np.testing.assert_allclose(to_numpy(layer(x))[0], y[:, order], atol=1e-5)
+
+
+def test_weight_counts_of_the_published_head():
+    counts = []
+    for inputs, outputs, atoms, shared in (
+        (49, 16, 64, False),
+        (16, 16, 64, False),
+        (16, 10, 1, False),
+        (None, 64, 1024, True),
+        (64, 64, 1024, False),
+        (64, 10, 1, False),
+    ):
+        layer = layers.VectorRouting(outputs, atoms, any_number=shared)
+        layer.build(
+            (None, inputs, 1024 if outputs == 64 or inputs == 64 else 64)
+        )
+        counts.append(layer.count_params())
+    small, large = [18_609, 14_352, 3_738], [2_491_649, 2_441_280, 100_938]
+    assert counts == small + large

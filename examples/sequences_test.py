@@ -1,0 +1,35 @@
+import keras
+import numpy as np
+
+from examples import sequences
+
+
+def test_words_of_the_topic_count_most():
+    keras.utils.set_random_seed(0)
+    numbers, topics = sequences.sentences(400)
+    one_hot = np.eye(3)[topics]
+    of_topic = np.stack(
+        [
+            np.isin(numbers, [sequences.WORDS.index(w) for w in words])
+            for words in sequences.TOPICS.values()
+        ],
+        axis=-1,
+    )
+    counts = of_topic.sum(axis=1)
+    assert (counts.argmax(axis=1) == topics).all()
+    assert {4, 3, 2}.isdisjoint(counts[one_hot == 0] - 2)
+    assert len(set((numbers > 0).sum(axis=1))) > 5
+    pads = np.pad(numbers, ((0, 0), (0, 3)))
+    for network, weigh in sequences.networks():
+        network.fit(numbers[100:], one_hot[100:], epochs=12, verbose=0)
+        outputs = network.predict_on_batch(numbers)
+        assert (outputs.argmax(axis=1) == topics)[:100].mean() > 0.9
+        np.testing.assert_allclose(
+            network.predict_on_batch(pads), outputs, atol=1e-5
+        )
+        found = np.asarray(weigh(network.layers[1](pads), pads > 0))
+        assert not found[pads == 0].any()
+        rows = np.arange(400)
+        own = found[rows, :20, topics]
+        mean = own[of_topic[rows, :, topics]].mean()
+        assert mean > 1.5 * own[(numbers > 0) & ~of_topic.any(-1)].mean()

@@ -183,7 +183,7 @@ def main(arguments):
         predictions = predict_files(
             files, network, prepare, num_targets, unreadable
         )
-        kind = "length" if keys.CAPSULES in network.output else "logit"
+        kind = "length" if model.has_lengths else "logit"
         if values.format == "json":
             print_json(predictions, names, kind)
         else:

@@ -39,6 +39,8 @@ class Predictor(keras.Model):
     def call(self, images):
         outputs = self._model({keys.IMAGES: images})
         values = {name: outputs[name] for name in (keys.LOGITS, keys.CAPSULES)}
+        if not self._model.has_lengths:
+            values[keys.LOGITS] = ops.softmax(values[keys.LOGITS], axis=-1)
         routing = self._model.routing_of(images)
         if routing is not None:
             # The batch first: [B, iterations, h, w, types, classes].

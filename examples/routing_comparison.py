@@ -1,4 +1,4 @@
-"""Seven routings of the same primary capsules, to be trained by compare.py.
+"""Eight routings of the same primary capsules, to be trained by compare.py.
 
 All models have the same convolutions and, at each of the 7x7 positions of an
 image of 28x28, 8 types of primary capsules of 16 atoms. One routed layer turns
@@ -9,6 +9,7 @@ three exceptions: shared weights have Sabour's weight of absent classes, EM
 routing normalizes primary capsules, and self-routing normalizes poses by type.
 """
 
+import math
 from functools import partial
 
 import keras
@@ -108,6 +109,18 @@ class InvertedAttention(_Comparison):
         # The second update; the first is without attention.
         capsules = self.classes(primary, self.classes(primary))
         return {keys.LOGITS: self.logit(capsules)[..., 0]}
+
+
+class VectorRouting(_Comparison):
+    """Routing of vectors by credit (Heinsen 2022)."""
+
+    def add_classes(self, num_classes):
+        self.norm2 = keras.layers.LayerNormalization(epsilon=1e-5)
+        self.classes = layers.VectorRouting(num_classes, num_atoms=1)
+
+    def outputs(self, poses, hidden):
+        poses = ops.reshape(poses, (-1, math.prod(poses.shape[1:4]), ATOMS))
+        return {keys.LOGITS: self.classes(self.norm2(poses))[..., 0]}
 
 
 class _WithActivations(_Comparison):

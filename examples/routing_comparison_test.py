@@ -16,6 +16,7 @@ from models.registry import build_model
         "EMRouting",
         "VBRouting",
         "SelfRouting",
+        "VectorRouting",
     ],
 )
 def test_logits_and_losses(name):

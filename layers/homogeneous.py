@@ -6,11 +6,13 @@ https://arxiv.org/abs/2001.09136, and the authors' code.
 """
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
 
-from .base_layers import Layer, batch_normalization
+from .base_layers import Layer, batch_normalization, registered
+from .tensors import Shape, Tensor
 
 # Keras' normal distribution, with the authors' standard deviation, 0.05.
 INITIALIZER = "random_normal"
@@ -24,7 +26,7 @@ def _normalization(momentum):
     return batch_normalization("norm", dtype="float32", **options)
 
 
-@keras.saving.register_keras_serializable(package="capsules")
+@registered
 class HomogeneousCapsule(Layer):
     """Capsules whose atoms never mix: weights multiply them one by one.
 
@@ -50,7 +52,7 @@ class HomogeneousCapsule(Layer):
         num_capsules: int,
         order: str = "xyz",
         momentum: float = 0.9997,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.num_capsules = num_capsules
@@ -59,7 +61,7 @@ class HomogeneousCapsule(Layer):
         self.norm = _normalization(momentum)
         self.input_spec = keras.layers.InputSpec(ndim=4)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         *_, atoms = self.compute_output_shape(input_shape)
         capsules = math.prod(input_shape[1:]) // atoms
         shape = atoms, capsules, self.num_capsules
@@ -67,7 +69,7 @@ class HomogeneousCapsule(Layer):
         self.norm.build((None, self.num_capsules, atoms))
         self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         inputs = ops.cast(inputs, self.compute_dtype)
         _, height, width, channels = inputs.shape
         positions = ops.reshape(inputs, (-1, height * width, channels))
@@ -75,16 +77,16 @@ class HomogeneousCapsule(Layer):
         outputs = ops.relu(self.norm(sums, training=training))
         return ops.cast(outputs, self.compute_dtype)
 
-    def multiply_adds(self, input_shape):
+    def multiply_adds(self, input_shape: Shape) -> int:
         return math.prod(self.kernel.shape)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         batch, height, width, channels = input_shape
         atoms = channels if self.order == "xyz" else height * width
         return (batch, self.num_capsules, atoms)
 
 
-@keras.saving.register_keras_serializable(package="capsules")
+@registered
 class MergeBranches(Layer):
     """Logits: sum over branches of batch normalization(weight * lengths).
 
@@ -101,13 +103,15 @@ class MergeBranches(Layer):
 
     arguments = ("merge", "momentum")
 
-    def __init__(self, merge: str = "ones", momentum: float = 0.9997, **kwargs):
+    def __init__(
+        self, merge: str = "ones", momentum: float = 0.9997, **kwargs: Any
+    ):
         super().__init__(**{"dtype": "float32", **kwargs})
         self.merge = merge
         self.momentum = momentum
         self.norm = _normalization(momentum)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         num_branches = len(input_shape)
         self.kernel = self.add_weight(
             (num_branches,),
@@ -117,9 +121,11 @@ class MergeBranches(Layer):
         )
         self.norm.build((*input_shape[0], num_branches))
 
-    def call(self, inputs, training=None):
+    def call(
+        self, inputs: list[Tensor], training: bool | None = None
+    ) -> Tensor:
         lengths = ops.stack(inputs, axis=-1) * self.kernel
         return ops.sum(self.norm(lengths, training=training), axis=-1)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return tuple(input_shape[0])

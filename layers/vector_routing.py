@@ -5,11 +5,13 @@ capsules of A atoms. Sources: F. Heinsen, "An algorithm for routing vectors in
 sequences", https://arxiv.org/abs/2211.11754, and the author's code.
 """
 
+from typing import Any
+
 import keras
 from keras import backend, initializers, ops
 
-from .base_layers import Layer, with_mask
-from .tensors import mask_out
+from .base_layers import Layer, registered, with_mask
+from .tensors import Shape, Tensor, mask_out
 
 
 def _normalized(capsules):
@@ -20,7 +22,7 @@ def _normalized(capsules):
     return (capsules - mean) * ops.rsqrt(variance + 1e-5)
 
 
-@keras.saving.register_keras_serializable(package="capsules")
+@registered
 class VectorRouting(Layer):
     """Routes capsules, or the vectors of a sequence, by credit of any sign.
 
@@ -58,7 +60,7 @@ class VectorRouting(Layer):
         num_routing: int = 2,
         normalize: bool = True,
         any_number: bool = False,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(autocast=False, **kwargs)
         self.num_capsules = num_capsules
@@ -68,7 +70,7 @@ class VectorRouting(Layer):
         self.any_number = any_number
         self.input_spec = keras.layers.InputSpec(ndim=3)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         _, inputs, atoms = input_shape
         outputs, output_atoms = self.num_capsules, self.num_atoms
         rows = 1 if self.any_number else inputs
@@ -100,16 +102,22 @@ class VectorRouting(Layer):
             )
         self.input_spec = keras.layers.InputSpec(shape=(None, inputs, atoms))
 
-    def call(self, inputs, mask=None, pair_mask=None):
+    def call(
+        self, inputs: Tensor, mask: Any = None, pair_mask: Any = None
+    ) -> Tensor:
         outputs, _, _ = self._route(inputs, mask, pair_mask)
         outputs = _normalized(outputs) if self.normalize else outputs
         return ops.cast(outputs, self.compute_dtype)
 
-    def credit(self, inputs, mask=None, pair_mask=None):
+    def credit(
+        self, inputs: Tensor, mask: Any = None, pair_mask: Any = None
+    ) -> Tensor:
         """What each output owes to each input: float32 [B, I, O]."""
         return with_mask(self._part(1, pair_mask), inputs, mask)
 
-    def couplings(self, inputs, mask=None, pair_mask=None):
+    def couplings(
+        self, inputs: Tensor, mask: Any = None, pair_mask: Any = None
+    ) -> Tensor:
         """The shares R of all iterations: float32 [num_routing, B, I, O]."""
         return with_mask(self._part(2, pair_mask), inputs, mask)
 
@@ -155,5 +163,5 @@ class VectorRouting(Layer):
             outputs = outputs + total * w["vote_bias"]
         return outputs, credit, ops.stack(shares)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (input_shape[0], self.num_capsules, self.num_atoms)

@@ -95,6 +95,8 @@ class Classifier(keras.Model):
     Attributes:
       HParams: class of its hyper-parameters, a subclass of `BaseHParams`.
       has_class_capsules: bool, whether its outputs have `capsules`.
+      has_lengths: bool, whether logits are lengths or activations of capsules;
+        by default, if there are class capsules.
       compile_with_xla: bool, whether TensorFlow compiles steps by XLA on CPUs
         too: faster for many small operations.
       adam_epsilon: float, epsilon of Adam.
@@ -126,6 +128,10 @@ class Classifier(keras.Model):
         self._almost = keras.metrics.MeanMetricWrapper(
             layers.almost_correct, "almost_accuracy", num_targets=num_targets
         )
+
+    @property
+    def has_lengths(self):
+        return self.has_class_capsules
 
     @property
     def decoder(self):

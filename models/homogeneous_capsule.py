@@ -55,6 +55,8 @@ class HomogeneousCapsuleModel(Classifier):
     """3x3 convolutions; logits are merged lengths of capsules of branches."""
 
     HParams = HParams
+    has_class_capsules = True  # those of the last branch
+    has_lengths = False
     adam_epsilon = 1e-7  # the default of Keras, which the authors use
     schedule_options: ClassVar = {"smallest": 1e-7, "staircase": True}
 
@@ -96,8 +98,9 @@ class HomogeneousCapsuleModel(Classifier):
 
     def call(self, x, training=None):  # the layers see `training`
         outputs = self.activations(x[keys.IMAGES])
-        lengths = [layers.lengths(outputs[b.name]) for b in self.branches]
-        return {keys.LOGITS: self.merge(lengths)}
+        capsules = [outputs[branch.name] for branch in self.branches]
+        logits = self.merge([layers.lengths(c) for c in capsules])
+        return {keys.LOGITS: logits, keys.CAPSULES: capsules[-1]}
 
     @classmethod
     def receptive_field(cls, hparams):

@@ -67,8 +67,8 @@ class Evaluator:
         if self._architecture != architecture:
             with self._strategy.scope():
                 self.model = architecture.build()
-            if config.crops > 1 and not self.model.has_class_capsules:
-                raise UserError("--crops is for models with class capsules")
+            if config.crops > 1 and not self.model.has_lengths:
+                raise UserError("--crops is for lengths of class capsules")
             self._begin = self._strategy.make_predict_fn(self.model)
             self._architecture = architecture
         checkpoint.load(self.model, architecture)
@@ -149,7 +149,7 @@ def evaluate_checkpoints(config, strategy):
             # Lengths of capsules have the same scale, other logits do not.
             model = evaluator.model
             loss = getattr(model.hparams, "loss_type", None)
-            scale = model.has_class_capsules or (model.name, loss)
+            scale = model.has_lengths or (model.name, loss)
             kinds.add((predictions[-1].pipeline, scale))
             if len(kinds) > 1:
                 raise UserError(

@@ -1,9 +1,11 @@
 import json
+import os
 
 import keras
 import pytest
 
 from benchmarks import convolution_benchmark, train_benchmark, utils
+from testing import commands
 
 
 @pytest.fixture
@@ -42,3 +44,22 @@ def test_convolutions(run, flags, tiles):
     rows = run(convolution_benchmark, *sizes, *flags)
     assert [row["tile"] for row in rows] == tiles
     assert all(row["measured"] > 0 and row["expected"] > 0 for row in rows)
+
+
+@pytest.mark.slow
+def test_accelerator_needs_jax_and_keras_alone(tmp_path):
+    pytest.importorskip("jax")
+    code = """import sys
+sys.modules["tensorflow"] = None
+from benchmarks import accelerator_benchmark
+accelerator_benchmark.MATRIX = 64
+accelerator_benchmark.main(sys.argv[1:])"""
+    file = tmp_path / "result.json"
+    override = "--hparams_override=num_prime_capsules=2,conv_channels=2"
+    flags = ("--batch_size=2", "--steps=1", override, f"--json={file}")
+    environment = {**os.environ, "KERAS_BACKEND": "jax"}
+    code, _, errors = commands.run("-c", code, *flags, env=environment)
+    assert code == 0, errors
+    rows = json.loads(file.read_text())["rows"]
+    assert len(rows) == 4 * 3 + 2 + 2  # layers, others, steps
+    assert all(row["ms"] > 0 for row in rows)

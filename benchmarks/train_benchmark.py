@@ -18,6 +18,7 @@ by a separate command.
 
 import keras
 import numpy as np
+from keras import ops
 
 from benchmarks import utils
 from input_data import features as keys
@@ -80,7 +81,7 @@ def make_step(case, flags):
     y = {keys.LOGITS: np.eye(NUM_CLASSES)[labels], keys.RECONS: images}
     if flags.inference:
         predict = OneDevice().make_predict_fn(model)()
-        return lambda: predict(x, y)
+        return lambda: list(map(ops.convert_to_numpy, predict(x, y)))
     return lambda: model.train_on_batch(x, y)
 
 

@@ -8,6 +8,7 @@ import statistics
 import sys
 import time
 
+import keras
 import numpy as np
 from tqdm import tqdm
 
@@ -16,6 +17,7 @@ from common.files import is_training
 from config import EVAL_BATCH_SIZE
 from input_data import features as keys
 from input_data import registry
+from layers.backends import is_on_cpu
 from training.checkpoint import (
     Architecture,
     DamagedError,
@@ -27,6 +29,9 @@ from training.results import Results
 from training.scores import Predictions
 from training.strategies import OneDevice
 
+# On GPUs: the largest batch, the pixels of its images, and how many batches a
+# GPU may be given before the outputs of the first are ready.
+_GPU_BATCH, _GPU_PIXELS, _PENDING = 1000, 2**20, 8
 # Seconds to wait for a training to start or to be resumed.
 _START_TIMEOUT = 60
 
@@ -98,8 +103,12 @@ class Evaluator:
 
     def _predict(self, pipeline):
         """Labels, logits and losses of all examples."""
-        devices = self._strategy.count
-        batch_size = -(-EVAL_BATCH_SIZE // devices) * devices
+        shape, devices = pipeline.spec.shape, self._strategy.count
+        batch_size = EVAL_BATCH_SIZE
+        if not is_on_cpu():
+            fitting = _GPU_PIXELS // (shape.height * shape.width)
+            batch_size = max(batch_size, min(_GPU_BATCH, fitting))
+        batch_size = -(-batch_size // devices) * devices
         predict_batch = self._begin()
         parts = []
         with tqdm(
@@ -116,10 +125,16 @@ class Evaluator:
                     {name: values[rows] for name, values in part.items()}
                     for part in (x, y)
                 )
-                outputs = y[keys.LOGITS], *predict_batch(x, y)
-                parts.append([values[:count] for values in outputs])
+                parts.append([y[keys.LOGITS], *predict_batch(x, y)])
+                if len(parts) > _PENDING:  # its input is in the memory of a GPU
+                    keras.ops.convert_to_numpy(parts[-_PENDING][-1])
                 progress.update(count)
-        return map(np.concatenate, zip(*parts, strict=True))
+        return [
+            np.concatenate([*map(keras.ops.convert_to_numpy, values)])[
+                : pipeline.spec.num_examples
+            ]
+            for values in zip(*parts, strict=True)
+        ]
 
 
 def _normalized(activations):

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from layers.backends import is_on_cpu
 from layers.convolution import KeptSpectra
 
 # JAX is imported in functions: other backends work without it.
@@ -49,17 +50,17 @@ class OneDevice:
           Function `begin()`, to be called whenever the weights have changed.
           It returns a function of x and y, dicts of NumPy arrays [B, ...] with
           B divisible by `count`, that returns logits [B, classes] and losses
-          [B] as NumPy arrays.
+          [B], tensors that a GPU may still be computing.
         """
         if keras.backend.backend() == "tensorflow":
             return _predict_fn_on_tensorflow(model)
+        if keras.backend.backend() == "jax" and not is_on_cpu():
+            compiled = _compiled_on_jax(model)
+            return lambda: compiled
 
         def predict(x, y):
             outputs = model.predict_on_batch(x)
-            return [
-                keras.ops.convert_to_numpy(values)
-                for values in model.logits_and_losses(x, y, outputs)
-            ]
+            return model.logits_and_losses(x, y, outputs)
 
         return lambda: predict
 
@@ -74,14 +75,27 @@ def _predict_fn_on_tensorflow(model):
         with spectra.in_use():
             return model.logits_and_losses(x, y, model(x, training=False))
 
-    def predict(x, y):
-        return [values.numpy() for values in compiled(x, y)]
-
     def begin():
         spectra.update()
-        return predict
+        return compiled
 
     return begin
+
+
+def _compiled_on_jax(model):
+    import jax
+
+    @jax.jit
+    def compiled(weights, x, y):
+        outputs, _ = model.stateless_call(*weights, x)
+        return model.logits_and_losses(x, y, outputs)
+
+    def predict(x, y):
+        groups = model.trainable_variables, model.non_trainable_variables
+        weights = [[v.value for v in group] for group in groups]
+        return compiled(weights, x, y)
+
+    return predict
 
 
 class MirroredDevices(OneDevice):
@@ -116,7 +130,7 @@ class MirroredDevices(OneDevice):
                 for values in strategy.run(compute, args=(x, y))
             ]
 
-        return lambda: lambda x, y: [v.numpy() for v in compiled(x, y)]
+        return lambda: compiled
 
 
 class ShardedDevices(OneDevice):
@@ -156,10 +170,7 @@ class ShardedDevices(OneDevice):
         import jax
         from jax.experimental import multihost_utils
 
-        @jax.jit
-        def compiled(weights, x, y):
-            outputs, _ = model.stateless_call(*weights, x)
-            return model.logits_and_losses(x, y, outputs)
+        compiled = _compiled_on_jax(model)
 
         def distribute(array):
             layout = self._distribution.get_data_layout(array.shape)
@@ -168,13 +179,9 @@ class ShardedDevices(OneDevice):
             )
 
         def predict(x, y):
-            groups = model.trainable_variables, model.non_trainable_variables
-            weights = [[v.value for v in group] for group in groups]
             x, y = jax.tree.map(distribute, (x, y))
             # Every process gets the logits of all.
-            return multihost_utils.process_allgather(
-                compiled(weights, x, y), tiled=True
-            )
+            return multihost_utils.process_allgather(compiled(x, y), tiled=True)
 
         return lambda: predict
 

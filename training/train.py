@@ -21,6 +21,7 @@ from input_data import features as keys
 from input_data import registry
 from models.optimizer import compile_model
 from training import checkpoint, run_report
+from training.calls import steps_per_call, take_several
 from training.clock import Clock
 from training.formats import open_checkpoint
 from training.summaries import SummaryWriter
@@ -166,10 +167,19 @@ class Trainer(keras.callbacks.Callback):
         batches = self.pipeline.training_batches(
             config.batch_size, config.seed, self.start, config.max_steps
         )
+        batches = self._strategy.shard(batches)
+        events = config.summary_step, config.save_step, config.eval_every or 0
+        self._steps_per_call = steps_per_call(
+            self.model,
+            self._architecture.shape,
+            config.batch_size,
+            self._strategy.count,
+            (self.start, *events),
+        )
         try:
             with self.pipeline.user_errors():
                 self.model.fit(
-                    self._strategy.shard(batches),
+                    take_several(self.model, batches, self._steps_per_call),
                     callbacks=[self],
                     shuffle=False,  # the pipeline shuffles
                     verbose=0,
@@ -256,10 +266,12 @@ class Trainer(keras.callbacks.Callback):
                 unit="step",
                 mininterval=0.1 if sys.stderr.isatty() else 10,
             )
+            self._schedule(self.start)  # JAX compiles it
         self.clock.restart()
 
     def on_train_batch_end(self, batch, logs=None):
-        config, steps = self._config, 1  # a call takes one step
+        config = self._config
+        steps = min(self._steps_per_call, config.max_steps - self.step)
         is_first_call = self.step == self.start
         self.step += steps
         # All processes of a cluster stop after the same step.

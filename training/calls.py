@@ -1,0 +1,72 @@
+"""Several training steps in one call, which takes a millisecond of Python."""
+
+import math
+
+import keras
+
+from layers.backends import is_on_cpu
+
+# TensorFlow is imported in functions: `scan_steps` works without it.
+
+# Limits of a call: steps; FLOPs, as signals are answered after it (in two
+# seconds at 5 TFLOP/s); bytes of its images, of which several calls are ready.
+_STEPS, _FLOPS, _BYTES = 50, 1e13, 2**26
+
+
+def steps_per_call(model, shape, batch_size, num_devices, events):
+    """The most steps that divide all `events`, which are numbers of steps.
+
+    1 on CPUs, where XLA's convolutions are slow in loops, with torch, and on
+    several devices with TensorFlow, where Keras 3.15 fails.
+    """
+    from training.run_report import multiply_adds
+
+    backend = keras.backend.backend()
+    is_mirrored = backend == "tensorflow" and num_devices > 1
+    if is_on_cpu() or backend == "torch" or is_mirrored:
+        return 1
+    pixels = batch_size * shape.height * shape.width * shape.depth
+    size = 4 * pixels * (1 + model.num_targets)
+    # The gradients take two products for each one of the network.
+    flops = 6 * batch_size * (multiply_adds(model, shape) or 10**9)
+    most = int(min(_STEPS, _BYTES / size, _FLOPS / flops))
+    common = math.gcd(*events)
+    return next(n for n in range(max(most, 1), 0, -1) if common % n == 0)
+
+
+def take_several(model, batches, steps):
+    """Lets `fit` take `steps` batches in a call, fewer in the last one.
+
+    Returns the batches of each call, on JAX [B, steps, ...], as devices divide
+    the first axis.
+    """
+    if steps == 1 or keras.backend.backend() != "jax":
+        model.steps_per_execution = steps
+        return batches
+    import tensorflow as tf
+
+    def transpose(values):
+        return tf.transpose(values, [1, 0, *range(2, values.shape.rank)])
+
+    # Keras 3.15 would start each step by a call; 3.16 scans as well.
+    model.train_step = scan_steps(model.train_step)
+    return (
+        batches.batch(steps)
+        .map(lambda *batch: tf.nest.map_structure(transpose, batch))
+        .prefetch(1)
+    )
+
+
+def scan_steps(train_step):
+    """JAX's `train_step` for batches [B, steps, ...]; returns the last logs."""
+    import jax
+
+    def step(state, batch):
+        return train_step(state, batch)[::-1]
+
+    def steps(state, batches):
+        batches = jax.tree.map(lambda v: jax.numpy.moveaxis(v, 1, 0), batches)
+        state, logs = jax.lax.scan(step, state, batches)
+        return jax.tree.map(lambda values: values[-1], logs), state
+
+    return steps

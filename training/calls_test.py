@@ -1,0 +1,134 @@
+"""Trainings and evaluations as on GPUs, with several steps in a call."""
+
+import signal
+
+import keras
+import numpy as np
+import pytest
+
+from common.errors import Interrupted
+from config import Config
+from input_data.features import ImageShape
+from models.capsule import CapsuleModel
+from models.registry import build_model
+from testing import untrained
+from testing.saved_arrays import saved
+from testing.small_models import overrides, small_hparams
+from training import calls, evaluate, strategies
+from training.formats import open_checkpoint
+from training.strategies import OneDevice
+from training.train import Trainer, train
+
+IS_ON_JAX = keras.backend.backend() == "jax"
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() == "torch", reason="torch takes one step in a call"
+)
+
+
+@pytest.fixture
+def on_gpu(monkeypatch):
+    monkeypatch.setattr(calls, "is_on_cpu", lambda: False)
+
+
+def run(folder, model="capsule", **settings):
+    """Trains, in calls of 10 steps if several are allowed."""
+    options = {"batch_size": 4, "summary_step": 10, "save_step": 10, **settings}
+    options["hparams_override"] = overrides(model)
+    config = Config(model=model, summary_dir=str(folder), **options)
+    train(config, OneDevice())
+
+
+def assert_same(folder, other, step):
+    ours, theirs = (
+        saved(path / "train" / f"model.ckpt-{step}") for path in (folder, other)
+    )
+    assert ours.keys() == theirs.keys()
+    # XLA rounds convolutions in loops differently, on CPUs.
+    tolerance = 1e-6 if IS_ON_JAX else 0
+    for name, array in ours.items():
+        np.testing.assert_allclose(array, theirs[name], 0, tolerance)
+
+
+def test_calls_of_several_steps_change_no_numbers(
+    tmp_path, on_gpu, monkeypatch
+):
+    one, several = tmp_path / "1", tmp_path / "10"
+    show, steps = Trainer._show_progress, []
+
+    def note(trainer, logs, count):
+        show(trainer, logs, count)
+        steps.append(count)
+        if trainer.step == 10:  # answered after the next call
+            signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_show_progress", note)
+        with pytest.raises(Interrupted, match="Stopped at step 20"):
+            run(several, max_steps=25)
+        run(several, max_steps=25)  # resumes
+    assert steps == [10, 10, 5]
+    monkeypatch.setattr(calls, "_STEPS", 1)
+    run(one, max_steps=25)
+    assert_same(several, one, 25)
+    ours, theirs = (
+        np.loadtxt(path / "train" / "curve.csv", delimiter=",", skiprows=1)
+        for path in (several, one)
+    )
+    assert list(ours[:, 0]) == [10, 20]
+    np.testing.assert_allclose(ours, theirs, 1e-5 if IS_ON_JAX else 0)
+
+
+def test_calls_end_at_every_event_and_are_short(on_gpu):
+    shape = ImageShape(28, 28, 1, 10)
+    small = build_model("capsule", shape, 1, small_hparams("capsule"))
+
+    def steps(*events, batch_size=4, model=small, devices=1):
+        return calls.steps_per_call(model, shape, batch_size, devices, events)
+
+    assert steps(0, 100, 1500, 0) == 50
+    assert steps(60, 100, 1500, 0) == 20
+    assert steps(0, 100, 1500, 35) == 5
+    assert steps(0, 53, 106) == 1
+    assert steps(0, 100, batch_size=512) == 20  # 64 MB
+    default = build_model("capsule", shape, 1, CapsuleModel.HParams())
+    assert steps(0, 100, batch_size=256, model=default) == 25  # 10 TFLOP
+    assert steps(0, 100, devices=2) == (50 if IS_ON_JAX else 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "steps_on_jax"),
+    [
+        ("capsule", 200),
+        ("baseline", 200),
+        ("deepcaps", 200),
+        # Differences of rounding grow from 6e-8 to 1e-2 in 200 steps.
+        ("matrix_capsule", 60),
+        ("self_routing", 60),
+    ],
+)
+def test_weights_after_200_steps(tmp_path, monkeypatch, model, steps_on_jax):
+    steps = steps_on_jax if IS_ON_JAX else 200
+    run(tmp_path / "1", model, max_steps=steps)
+    monkeypatch.setattr(calls, "is_on_cpu", lambda: False)
+    run(tmp_path / "10", model, max_steps=steps)
+    assert_same(tmp_path / "10", tmp_path / "1", steps)
+
+
+def test_large_batches_evaluate_the_same(tmp_path, monkeypatch):
+    path = untrained.save(tmp_path, *untrained.small(), dataset="digits")
+
+    def predict():
+        config = Config(checkpoint=path, train=False)
+        return evaluate.Evaluator(config).predict(open_checkpoint(path))
+
+    expected = predict()
+    for module in (evaluate, strategies):
+        monkeypatch.setattr(module, "is_on_cpu", lambda: False)
+    monkeypatch.setattr(evaluate, "_GPU_BATCH", 110)
+    monkeypatch.setattr(evaluate, "_PENDING", 1)
+    found = predict()
+    assert len(found.logits) == 360
+    np.testing.assert_array_equal(found.labels, expected.labels)
+    np.testing.assert_allclose(found.logits, expected.logits, atol=1e-5)
+    np.testing.assert_allclose(found.losses, expected.losses, atol=1e-5)

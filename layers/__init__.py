@@ -15,7 +15,6 @@ from .em_routing import EMOptions as EMOptions
 from .em_routing import em_assignments as em_assignments
 from .em_routing import em_routing as em_routing
 from .homogeneous import HomogeneousCapsule as HomogeneousCapsule
-from .homogeneous import MergeBranches as MergeBranches
 from .inverted_attention import (
     InvertedAttentionCapsules as InvertedAttentionCapsules,
 )

@@ -18,12 +18,6 @@ from .tensors import Shape, Tensor
 INITIALIZER = "random_normal"
 # Products [B, p, c] * [a, I, O] -> [B, O, a] of a map with positions p.
 ORDERS = {"xyz": "bpc,cpo->boc", "zxy": "bpc,pco->bop"}
-MERGES = {"equal": "ones", "random": INITIALIZER, "ones": "ones"}
-
-
-def _normalization(momentum):
-    options = {"momentum": momentum, "epsilon": 1e-3, "scale": False}
-    return batch_normalization("norm", dtype="float32", **options)
 
 
 @registered
@@ -58,7 +52,9 @@ class HomogeneousCapsule(Layer):
         self.num_capsules = num_capsules
         self.order = order
         self.momentum = momentum
-        self.norm = _normalization(momentum)
+        self.norm = batch_normalization(
+            "norm", -1, momentum, 1e-3, scale=False, dtype="float32"
+        )
         self.input_spec = keras.layers.InputSpec(ndim=4)
 
     def build(self, input_shape: Shape) -> None:
@@ -84,48 +80,3 @@ class HomogeneousCapsule(Layer):
         batch, height, width, channels = input_shape
         atoms = channels if self.order == "xyz" else height * width
         return (batch, self.num_capsules, atoms)
-
-
-@registered
-class MergeBranches(Layer):
-    """Logits: sum over branches of batch normalization(weight * lengths).
-
-    A branch has one mean and variance for all classes, so that only the sign of
-    its weight counts, and its size beside the normalization's epsilon.
-
-    Args:
-      merge: initial weights: "ones", "random", normal with a standard deviation
-        of 0.05, or "equal", 1 and not trained.
-      momentum: float, of the moving mean and variance.
-
-    Input: list of lengths [B, O], one for each branch. Output: float32 [B, O].
-    """
-
-    arguments = ("merge", "momentum")
-
-    def __init__(
-        self, merge: str = "ones", momentum: float = 0.9997, **kwargs: Any
-    ):
-        super().__init__(**{"dtype": "float32", **kwargs})
-        self.merge = merge
-        self.momentum = momentum
-        self.norm = _normalization(momentum)
-
-    def build(self, input_shape: Shape) -> None:
-        num_branches = len(input_shape)
-        self.kernel = self.add_weight(
-            (num_branches,),
-            MERGES[self.merge],
-            trainable=self.merge != "equal",
-            name="weights",
-        )
-        self.norm.build((*input_shape[0], num_branches))
-
-    def call(
-        self, inputs: list[Tensor], training: bool | None = None
-    ) -> Tensor:
-        lengths = ops.stack(inputs, axis=-1) * self.kernel
-        return ops.sum(self.norm(lengths, training=training), axis=-1)
-
-    def compute_output_shape(self, input_shape: Shape) -> Shape:
-        return tuple(input_shape[0])

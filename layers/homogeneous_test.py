@@ -1,4 +1,3 @@
-import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -104,50 +103,6 @@ def test_capsules_equal_loops(order, shape, training):
     )
 
 
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("merge", ["equal", "random", "ones"])
-def test_merged_branches_equal_loops(merge, training):
-    layer = layers.MergeBranches(merge, MOMENTUM)
-    branches = RNG.uniform(0, 2, size=(3, 4, 5))  # K, B, O
-    layer.build([(4, 5)] * 3)
-    is_equal = merge == "equal"
-    weights = [RNG.normal(size=3)]  # beta
-    if not is_equal:
-        weights = [np.array([0.1, 2.0, -0.7]), *weights]
-    statistics = RNG.uniform(0.5, 2, (2, 3)).astype("float32")
-
-    def function(branches, *weights):
-        state = [ops.convert_to_tensor(s) for s in statistics]
-        state = [ops.ones(3)] * is_equal + state
-        inputs = [branches[k] for k in range(3)]
-        return layer.stateless_call(
-            list(weights), state, inputs, training=training
-        )[0]
-
-    def oracle(branches, *weights):
-        scales = np.ones(3) if is_equal else weights[0]
-        stacked = np.stack(
-            [w * z for w, z in zip(scales, branches, strict=True)], -1
-        )
-        used = None if training else statistics
-        return normalize(stacked, weights[-1], used).sum(axis=-1)
-
-    check([branches, *weights], function, oracle)
-
-
-def test_only_the_sign_of_a_branch_counts():
-    layer = layers.MergeBranches()
-    lengths = RNG.uniform(0, 20, size=(8, 10)).astype("float32")
-    layer.build([lengths.shape])
-
-    def merged(weight):
-        layer.kernel.assign([weight])
-        return ops.convert_to_numpy(layer([lengths], training=True))
-
-    np.testing.assert_allclose(merged(2.0), merged(1.0), atol=1e-4)
-    np.testing.assert_allclose(merged(-1.0), -merged(1.0), atol=1e-5)
-
-
 def test_zero_capsules_have_finite_gradients():
     layer = layers.HomogeneousCapsule(3)
     layer.build((2, 2, 2, 4))
@@ -160,13 +115,3 @@ def test_zero_capsules_have_finite_gradients():
     zeros = [np.zeros((2, 2, 2, 4)), np.zeros((4, 4, 3)), np.zeros(4)]
     _, gradients = value_and_gradients(class_lengths, zeros, np.ones((2, 3)))
     assert not any(gradient.any() for gradient in gradients)
-
-
-def test_a_merging_layer_is_saved(tmp_path):
-    inputs = [keras.Input((3,)), keras.Input((3,))]
-    merged = layers.MergeBranches("random", MOMENTUM)(inputs)
-    model = keras.Model(inputs, merged)
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    x = [RNG.normal(size=(2, 3)) for _ in inputs]
-    np.testing.assert_array_equal(model.predict(x), loaded.predict(x))

@@ -11,7 +11,7 @@ import keras
 from keras import backend, initializers, ops
 
 from .base_layers import Layer, registered, with_mask
-from .tensors import Shape, Tensor, mask_out
+from .tensors import Names, Shape, Tensor, mask_out
 
 
 def _normalized(capsules):
@@ -48,10 +48,8 @@ class VectorRouting(Layer):
     Output shape: [B, O, A].
     """
 
-    arguments = (
-        *("num_capsules", "num_atoms", "num_routing"),
-        *("normalize", "any_number"),
-    )
+    arguments: Names = ("num_capsules", "num_atoms", "num_routing")
+    arguments += ("normalize", "any_number")
 
     def __init__(
         self,

@@ -3,15 +3,19 @@
 import dataclasses
 from typing import ClassVar
 
+import keras
+from keras import ops
+
 import layers
 from common.flags import field
 from input_data import features as keys
-from layers.homogeneous import INITIALIZER, MERGES, ORDERS
+from layers.base_layers import batch_normalization
+from layers.homogeneous import INITIALIZER, ORDERS
 from models.classifier import Classifier, convolution_block
 from models.hparams import BaseHParams, loss_type, size
 
-# Convolutions from one branch to the next.
-BRANCH_DISTANCE = 3
+# Initial weights of the branches; equal ones are not trained.
+MERGES = {"equal": "ones", "random": INITIALIZER, "ones": "ones"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +56,12 @@ class HParams(BaseHParams):
 
 
 class HomogeneousCapsuleModel(Classifier):
-    """3x3 convolutions; logits are merged lengths of capsules of branches."""
+    """3x3 convolutions; logits are merged lengths of capsules of branches.
+
+    The lengths [B, classes, branches] are multiplied by a weight for each
+    branch, normalized over the batch and the classes, and summed over the
+    branches. Hence only the sign of a weight counts.
+    """
 
     HParams = HParams
     has_class_capsules = True  # those of the last branch
@@ -62,7 +71,7 @@ class HomogeneousCapsuleModel(Classifier):
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)
-        momentum = hparams.momentum
+        norm = {"momentum": hparams.momentum, "epsilon": 1e-3, "scale": False}
         self.convolutions = [
             convolution_block(
                 hparams.first_channels + n * hparams.more_channels,
@@ -70,22 +79,27 @@ class HomogeneousCapsuleModel(Classifier):
                 1,
                 f"conv{n + 1}",
                 kernel_initializer=INITIALIZER,
-                momentum=momentum,
-                epsilon=1e-3,
-                scale=False,
+                **norm,
             )
             for n in range(hparams.convolutions)
         ]
-
-        last = hparams.convolutions
-        ends = range(last, 0, -BRANCH_DISTANCE)[: hparams.branches]
+        classes = shape.num_classes
+        ends = range(hparams.convolutions, 0, -3)[: hparams.branches]
         self.branches = [
             layers.HomogeneousCapsule(
-                shape.num_classes, hparams.order, momentum, name=f"branch{end}"
+                classes, hparams.order, hparams.momentum, name=f"branch{end}"
             )
             for end in reversed(ends)
         ]
-        self.merge = layers.MergeBranches(hparams.merge, momentum, name="merge")
+        weigh = keras.layers.EinsumDense(
+            "bok,k->bok",
+            (classes, len(ends)),
+            kernel_initializer=MERGES[hparams.merge],
+            trainable=hparams.merge != "equal",
+            dtype="float32",
+        )
+        normalize = batch_normalization("norm", dtype="float32", **norm)
+        self.merge = keras.Sequential([weigh, normalize], name="merge")
 
     def activations(self, images):
         outputs, hidden = {}, 2.0 * images - 1.0
@@ -99,7 +113,8 @@ class HomogeneousCapsuleModel(Classifier):
     def call(self, x, training=None):  # the layers see `training`
         outputs = self.activations(x[keys.IMAGES])
         capsules = [outputs[branch.name] for branch in self.branches]
-        logits = self.merge([layers.lengths(c) for c in capsules])
+        lengths = ops.stack([layers.lengths(c) for c in capsules], axis=-1)
+        logits = ops.sum(self.merge(lengths), axis=-1)
         return {keys.LOGITS: logits, keys.CAPSULES: capsules[-1]}
 
     @classmethod

@@ -1,0 +1,73 @@
+import numpy as np
+import pytest
+from keras import ops
+
+import layers
+from input_data import features as keys
+from models.models_test import SMALL, example_batch
+from models.registry import build_model
+from testing.small_models import small_hparams
+
+NAME = "homogeneous_capsule"
+RNG = np.random.default_rng(5)
+
+
+def make(**hparams):
+    return build_model(NAME, SMALL, 1, small_hparams(NAME, **hparams))
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("merge", ["equal", "random", "ones"])
+def test_merged_branches_equal_loops(merge, training):
+    model = make(merge=merge)
+    w, beta = np.array([0.5, -2.0]), RNG.normal(size=2)
+    mean, variance = RNG.uniform(0.5, 2, size=(2, 2))
+    weigh, norm = model.merge.layers
+    weigh.set_weights([w])
+    norm.set_weights([beta, mean, variance])
+    assert len(model.merge.trainable_weights) == 1 + (merge != "equal")
+    lengths = RNG.uniform(0, 2, size=(4, 3, 2))
+    expected = np.zeros((4, 3))
+    for k in range(2):
+        z = w[k] * lengths[..., k]
+        center, spread = (
+            (z.mean(), z.var()) if training else (mean[k], variance[k])
+        )
+        expected += (z - center) / np.sqrt(spread + 1e-3) + beta[k]
+    merged = model.merge(lengths, training=training)
+    np.testing.assert_allclose(ops.sum(merged, -1), expected, rtol=1e-4)
+
+
+def test_only_the_sign_of_a_branch_counts():
+    model = make()
+    weigh, _ = model.merge.layers
+    lengths = RNG.uniform(0, 20, size=(8, 3, 2))
+
+    def merged(weight):
+        weigh.set_weights([np.array([weight, 1.0])])
+        return ops.convert_to_numpy(model.merge(lengths, training=True))
+
+    np.testing.assert_allclose(merged(2.0), merged(1.0), atol=1e-4)
+    np.testing.assert_allclose(
+        merged(-1.0)[..., 0], -merged(1.0)[..., 0], atol=1e-5
+    )
+
+
+def test_the_network_is_its_layers():
+    model = make()
+    x, _ = example_batch(SMALL, 1)
+    hidden, lengths = 2 * x[keys.IMAGES] - 1, []
+    for number, block in enumerate(model.convolutions, 1):
+        kernel, beta, *_ = block.get_weights()
+        assert np.ptp(beta) == 0
+        hidden = ops.nn.conv(hidden, kernel, padding="valid")
+        hidden = ops.relu(hidden / np.sqrt(1.001))
+        if number in (1, 4):
+            capsules = model.branches[len(lengths)](hidden)
+            lengths.append(layers.lengths(capsules))
+    outputs = model(x)
+    logits = ops.sum(ops.stack(lengths, -1), -1) / np.sqrt(1.001)
+    np.testing.assert_allclose(outputs[keys.LOGITS], logits, rtol=1e-4)
+    np.testing.assert_allclose(outputs[keys.CAPSULES], capsules, atol=1e-7)
+    rate = model.make_schedule(model.hparams)
+    assert float(rate(999)) == pytest.approx(0.00098)

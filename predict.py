@@ -24,7 +24,7 @@ from common.files import atomic_write
 from config import EVAL_BATCH_SIZE, Config
 from input_data import features as keys
 from input_data.files import DECODING_THREADS
-from training.scores import PRESENT_LENGTH, predicted_classes
+from training.scores import predicted_classes
 
 
 def list_files(arguments):
@@ -53,7 +53,7 @@ def predict_files(files, network, prepare, num_targets, unreadable):
     `unreadable`.
 
     Yields:
-      File, predicted classes [num_targets] and logits [classes].
+      File, list of predicted classes and logits [classes].
     """
 
     def read(file):
@@ -84,14 +84,15 @@ def predict_files(files, network, prepare, num_targets, unreadable):
                     images.append(image)
             if images:
                 logits = network.predict_on_batch(np.stack(images))[keys.LOGITS]
-                classes = predicted_classes(logits, num_targets)
-                yield from zip(names, classes, logits, strict=True)
+                for name, values in zip(names, logits, strict=True):
+                    yield name, predicted_classes(values, num_targets), values
 
 
 def print_table(predictions, files, names, num_targets, kind):
     """Prints a header and a row for each file that is predicted.
 
     `predictions` are those of `predict_files`; `kind` is "length" or "logit".
+    Any number of classes are named at the end of a row.
     """
     layout = [
         f"<{max(map(len, ('file', *files)))}",
@@ -106,12 +107,12 @@ def print_table(predictions, files, names, num_targets, kind):
         if index == 0:
             print_row("file", *["class", kind] * num_targets, *names)
         texts = [f"{value:.3f}" for value in values]
-        best = [text for c in classes for text in (names[c], texts[c])]
-        num_present = (values[classes] > PRESENT_LENGTH).sum()
-        note = ""
-        if kind == "length" and num_present < num_targets:
+        best = [t for c in classes[:num_targets] for t in (names[c], texts[c])]
+        num_present = (values[classes] > keys.PRESENT_LENGTH).sum()
+        note = "" if num_targets else ", ".join(names[c] for c in classes)
+        if kind == "length" and num_present < max(num_targets, 1):
             number = "only one" if num_present else "no"
-            note = f"{number} capsule is longer than {PRESENT_LENGTH}"
+            note = f"{number} capsule is longer than {keys.PRESENT_LENGTH}"
         print_row(file, *best, *texts, note=note)
 
 
@@ -122,7 +123,7 @@ def print_json(predictions, names, kind):
         best = [{"class": names[c], kind: numbers[c]} for c in classes]
         if kind == "length":
             for prediction in best:
-                prediction["present"] = prediction[kind] > PRESENT_LENGTH
+                prediction["present"] = prediction[kind] > keys.PRESENT_LENGTH
         by_class = dict(zip(names, numbers, strict=True))
         document = {"file": file, "predictions": best, f"{kind}s": by_class}
         print(json.dumps(document))

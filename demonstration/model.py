@@ -71,7 +71,8 @@ class DemoModel:
         name = f"{config.dataset_name}, {checkpoint.path.name}"
         self._trained = TrainedModel(model, pipeline, name, names)
         self._predictor = Predictor(model)
-        self._num_targets = model.num_targets
+        # Of any number of classes it shows the longest capsule.
+        self._num_targets = model.num_targets or 1
         self._size = shape.height, shape.width
         is_gray = shape.depth == 1
         self._digit_size = config.data_set.digit_size if is_gray else None
@@ -95,9 +96,9 @@ class DemoModel:
             "height": shape.height,
             "width": shape.width,
             "views": 1 if shape.depth == 3 else shape.depth,
-            "targets": model.num_targets,
+            "targets": self._num_targets,
             "decoder": model.decoder is not None,
-            "test_images": pipeline is not None,
+            "test_images": pipeline is not None and model.num_targets > 0,
             "digit_size": self._digit_size,
             "map": coupling_map,
         }
@@ -187,7 +188,7 @@ class DemoModel:
         outputs = self._predictor.predict_on_batch(image[None])
         outputs = {name: values[0] for name, values in outputs.items()}
         capsules, lengths = outputs[keys.CAPSULES], outputs[keys.LOGITS]
-        predicted = predicted_classes(lengths, self._num_targets).tolist()
+        predicted = predicted_classes(lengths, self._num_targets)
         couplings = None
         if _COUPLINGS in outputs:
             couplings = _rounded(outputs[_COUPLINGS].sum(axis=-2))

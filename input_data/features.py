@@ -5,7 +5,8 @@ A batch is a pair (x, y) of dicts.
 x, the input of a model:
   images        float32 [B, H, W, C], in [0, 1] unless the data set
                 standardizes each image
-  recons_label  int32 [B], the class of the first target
+  features      [B, h, w, C], in place of images, see `KeptFeatures`
+  recons_label  int32 [B], the class of the first target, or k-hot [B, classes]
   spare_label   int32 [B], the class of the second target, if there are two
   step          int64 [B], in training: the steps before this one
 
@@ -18,6 +19,7 @@ y, what its outputs are compared with:
 import dataclasses
 
 IMAGES = "images"
+FEATURES = "features"
 RECONS_LABEL = "recons_label"
 SPARE_LABEL = "spare_label"
 STEP = "step"
@@ -27,6 +29,11 @@ SPARE_RECONS = "spare_recons"
 # Key of an output of capsule models that y does not have.
 CAPSULES = "capsules"
 
+# The `num_targets` of images of any number of classes, which are one target.
+ANY_NUMBER = 0
+# A class with a longer capsule counts as present. The margin loss pulls lengths
+# above 0.9 or below 0.1 (paper, section 3).
+PRESENT_LENGTH = 0.5
 # Of the first target and of the second.
 LABEL_BY_TARGET = (RECONS_LABEL, SPARE_LABEL)
 RECONS_BY_TARGET = (RECONS, SPARE_RECONS)
@@ -48,7 +55,7 @@ class Spec:
 
     Attributes:
       shape: `ImageShape`.
-      num_targets: int, objects in each image: 1 or 2.
+      num_targets: int, objects in each image: 1, 2 or `ANY_NUMBER`.
       num_examples: int, examples of an evaluation.
       num_images: int, images (or stored pairs) that training draws from.
       class_names: tuple of strings, or None if the classes are numbers.

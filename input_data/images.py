@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from common.errors import UserError
+from input_data import features as keys
 from input_data.augmentation import random_changes
 from input_data.pairs import OverlappingPairs
 from input_data.pipeline import (
@@ -31,7 +32,8 @@ class LabeledImages:
 
     Attributes:
       images: uint8 array [N, H, W, C].
-      labels: integer array [N], in [0, num_classes).
+      labels: integer array [N], in [0, num_classes); or [N, num_classes],
+        k-hot, for any number of classes in an image.
       num_classes: int.
       class_names: tuple of strings, or None if the classes are numbers.
     """
@@ -72,12 +74,17 @@ def labeled_images(path, images, labels, num_classes, class_names=None):
             f"{path} has images of shape {images.shape[1:]}, channels first; "
             "expected [N, H, W, C]: numpy.moveaxis(images, 1, -1)"
         )
-    labels = np.asarray(labels, np.int64).reshape(-1)
-    is_wrong = (labels < 0) | (labels >= num_classes)
+    labels, largest = np.asarray(labels, np.int64), num_classes - 1
+    if labels.shape[1:] == (num_classes,) != (1,):
+        largest = 1
+    else:
+        labels = labels.reshape(-1)
+    is_wrong = (labels < 0) | (labels > largest)
     if not len(images) or len(images) != len(labels) or is_wrong.any():
         raise UserError(
             f"{path} has {len(images)} images and {len(labels)} labels; "
-            f"expected one label from 0 to {num_classes - 1} for each image"
+            f"expected one from 0 to {num_classes - 1}, or {num_classes} that "
+            "are 0 or 1, for each image"
         )
     return LabeledImages(images, labels, num_classes, class_names)
 
@@ -87,10 +94,14 @@ def make_pipeline(data, config, **spec):
 
     `spec` has further attributes of the `Spec`.
     """
+    num_targets = 1 if data.labels.ndim == 1 else keys.ANY_NUMBER
     if config.num_targets == 2:
+        if num_targets == keys.ANY_NUMBER:
+            raise UserError("--num_targets=2 needs images of one class each")
         return OverlappingPairs(data, config, **spec)
     shift, pad = config.largest_shift, config.border
-    return SingleObjects(ImageTensors(data), config, shift, pad, **spec)
+    source = ImageTensors(data)
+    return SingleObjects(source, config, shift, pad, num_targets, **spec)
 
 
 class SingleObjects(Pipeline):
@@ -105,12 +116,12 @@ class SingleObjects(Pipeline):
     and `pad` are in pixels, and `spec` has other attributes of the `Spec`.
     """
 
-    def __init__(self, source, config, shift, pad, **spec):
+    def __init__(self, source, config, shift, pad, num_targets=1, **spec):
         self._config, self._shift, self._pad = config, shift, pad
         border = 2 * pad - CROP * bool(config.distort)
         size = [side + border for side in source.shape[:2]]
         num_examples = min(config.eval_size, len(source))
-        super().__init__(source, size, 1, num_examples, **spec)
+        super().__init__(source, size, num_targets, num_examples, **spec)
 
     def _training_batch(self, indices, step, seed):
         images, labels = self._source.take(indices)

@@ -21,6 +21,7 @@ class Stream(enum.IntEnum):
     BRIGHTNESS = 7
     CONTRAST = 8
     AUGMENTATION = 9
+    VIEW = 10
 
 
 def step_seed(seed, stream, step):
@@ -77,7 +78,7 @@ class ImageTensors:
         return len(self.images)
 
     def take(self, indices):
-        """Images uint8 [B, H, W, C] and labels int32 [B] at `indices`."""
+        """Images uint8 [B, H, W, C] and labels int32 [B, ...] at `indices`."""
         return tf.gather(self.images, indices), tf.gather(self.labels, indices)
 
 
@@ -157,13 +158,15 @@ class Pipeline:
         Args:
           images: float32 [B, H, W, C], all objects together.
           targets: for each target float32 [B, H, W, C], that object alone.
-          labels: for each target int32 [B].
+          labels: for each target int32 [B], or [B, classes], k-hot.
         """
         num_classes = self.spec.shape.num_classes
         # With one target, zip leaves out the names of the second.
         x = dict(zip(keys.LABEL_BY_TARGET, labels, strict=False))
         y = dict(zip(keys.RECONS_BY_TARGET, targets, strict=False))
-        y[keys.LOGITS] = sum(tf.one_hot(label, num_classes) for label in labels)
+        if labels[0].shape.rank == 1:
+            labels = [tf.one_hot(label, num_classes) for label in labels]
+        y[keys.LOGITS] = tf.cast(sum(labels), tf.float32)
         return {keys.IMAGES: images, **x}, y
 
 

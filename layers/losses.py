@@ -175,17 +175,19 @@ class MeanOverBatch(keras.losses.Loss):
 
 
 def _num_hits(labels, logits, num_targets):
-    """Number of predicted classes that are labels: float32 [B]."""
+    """How many labels are predicted and how many should be: float32 [B]."""
     labels, logits = _float32(labels, logits)
-    # A stable sort of the negated logits resolves ties equally on all
-    # backends; top_k does not.
-    order = ops.argsort(-logits, axis=-1)
-    predicted = ops.one_hot(
-        order[..., :num_targets], logits.shape[-1], dtype="float32"
-    )
-    hits = ops.sum(predicted, axis=-2) * labels
-    finite = ops.all(ops.isfinite(logits), axis=-1)
-    return ops.sum(hits, axis=-1) * ops.cast(finite, "float32")
+    if num_targets == 0:
+        predicted = ops.cast(logits > 0.5, "float32")
+        needed = ops.sum(ops.maximum(labels, predicted), axis=-1)
+    else:
+        # A stable sort of the negated logits resolves ties equally on all
+        # backends; top_k does not.
+        order = ops.argsort(-logits, axis=-1)[..., :num_targets]
+        one_hot = ops.one_hot(order, logits.shape[-1], dtype="float32")
+        predicted, needed = ops.sum(one_hot, axis=-2), num_targets
+    hits = ops.sum(predicted * labels, axis=-1)
+    return ops.where(ops.all(ops.isfinite(logits), -1), hits, -1.0), needed
 
 
 @registered
@@ -193,11 +195,12 @@ def correct(labels: Tensor, logits: Tensor, num_targets: int = 1) -> Tensor:
     """1 where the predicted classes are exactly the labels, else 0.
 
     The prediction is the set of the `num_targets` classes with the largest
-    logits, ties to the lower class index. Logits that are not all finite
-    predict nothing.
+    logits, ties to the lower class index; with 0, for any number of labels, it
+    is the classes with logits above 0.5. Logits that are not all finite predict
+    nothing.
     """
-    hits = _num_hits(labels, logits, num_targets)
-    return ops.cast(hits > num_targets - 0.5, "float32")
+    hits, needed = _num_hits(labels, logits, num_targets)
+    return ops.cast(hits > needed - 0.5, "float32")
 
 
 @registered
@@ -205,5 +208,5 @@ def almost_correct(
     labels: Tensor, logits: Tensor, num_targets: int = 1
 ) -> Tensor:
     """1 where at least one class predicted as in `correct` is a label."""
-    hits = _num_hits(labels, logits, num_targets)
+    hits, _ = _num_hits(labels, logits, num_targets)
     return ops.cast(hits > 0.5, "float32")

@@ -199,6 +199,16 @@ def test_two_targets_are_a_set():
     assert values(layers.almost_correct, labels, 2) == [1, 1, 0, 1]
 
 
+def test_any_number_of_labels():
+    # Both classes; one of two; none of none; one of none; nothing finite.
+    labels = np.array([[1, 1, 0], [1, 0, 1], *[[0] * 3] * 3])
+    logits = [[0.9, 0.6, 0.5], [0.7, 0, 0], [0] * 3, [0, 1, 0], [np.nan] * 3]
+    correct = layers.correct(labels, np.array(logits), num_targets=0)
+    almost = layers.almost_correct(labels, np.array(logits), num_targets=0)
+    np.testing.assert_array_equal(correct, [1, 0, 1, 0, 0])
+    np.testing.assert_array_equal(almost, [1, 1, 0, 0, 0])
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_logits_that_are_not_finite_predict_nothing(value):
     logits = np.array([[0.9, 0.1, value], [0.9, 0.1, 0.0]], "float32")

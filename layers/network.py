@@ -24,9 +24,9 @@ class CapsuleNetwork(Model):
       network.predict(images)["lengths"]
 
     The loss given to `compile` is computed from the lengths. With a decoder,
-    `reconstruction_loss` is added. The decoder sees the capsule of the label in
-    `fit` and `evaluate` (section 4.1 of the paper), and the longest capsule in
-    calls and `predict`.
+    `reconstruction_loss` is added. In `fit` and `evaluate` the decoder sees the
+    capsules of the labels (section 4.1 of the paper), in calls and `predict`
+    the longest capsule.
 
     Args:
       input_shape: (H, W, C) of the images.
@@ -117,8 +117,11 @@ class CapsuleNetwork(Model):
             return loss
         if len(y.shape) == 3:  # [B, O, 1], which Keras' loss accepts
             y = ops.squeeze(y, -1)
+        if lengths.shape[-1] == 1:  # Keras' loss accepts [B]
+            y = ops.reshape(y, (-1, 1))
         is_sparse = len(y.shape) == 1 or y.shape[-1] != lengths.shape[-1]
-        labels = ops.reshape(y, (-1,)) if is_sparse else ops.argmax(y, axis=-1)
+        y = ops.cast(y, "float32")
+        labels = ops.reshape(y, (-1,)) if is_sparse else y > 0.5
         reconstructions = self.decoder(y_pred["capsules"], labels)
         if isinstance(x, dict):
             x = x["images"]

@@ -229,3 +229,40 @@ def test_other_shapes_and_outputs_are_errors():
         network.predict(np.moveaxis(X, -1, 1).astype("uint8"), verbose=0)
     with pytest.warns(UserWarning, match="channels"):
         layers.CapsuleNetwork((3, 18, 18), 3, padding="SAME", **SIZES)
+
+
+def reconstruction_loss_of(network, labels):
+    """What the decoder adds to the loss for labels."""
+    y_pred = network(X)
+    error = network.compute_loss(X, labels, y_pred)
+    decoder, network.decoder = network.decoder, None
+    error -= network.compute_loss(X, labels, y_pred)
+    network.decoder = decoder
+    return float(error)
+
+
+def test_several_labels_reconstruct_from_all_their_capsules():
+    network = compiled()
+    network.decoder.dense[-1].bias.assign(RNG.normal(size=18 * 20 * 2))
+    capsules = network(X)["capsules"]
+    for row in ([0, 0, 0], [1, 0, 0], [0, 1, 1], [1, 1, 1]):
+        k_hot = np.tile(np.array(row, "float32"), (6, 1))
+        masked = layers.mask_capsules(capsules, k_hot)
+        # The mask of all classes changes nothing.
+        drawn = network.decoder(masked, np.ones((6, 3)))
+        expected = ops.mean(layers.reconstruction_loss(X, drawn))
+        found = reconstruction_loss_of(network, k_hot)
+        assert found == pytest.approx(float(expected), rel=1e-3)
+
+
+def test_one_class_is_reconstructed_where_it_is_present():
+    network = layers.CapsuleNetwork(SHAPE, 1, **SIZES)
+    network.compile("adam", loss="binary_crossentropy", run_eagerly=True)
+    network.decoder.dense[-1].bias.assign(RNG.normal(size=18 * 20 * 2))
+    capsules = network(X)["capsules"]
+    for labels in (np.zeros(6), np.ones(6), np.array([0, 1, 1, 0, 0, 1])):
+        drawn = network.decoder(capsules, labels[:, None])
+        expected = float(ops.mean(layers.reconstruction_loss(X, drawn)))
+        for shape in ((6,), (6, 1)):
+            found = reconstruction_loss_of(network, labels.reshape(shape))
+            assert found == pytest.approx(expected, rel=1e-3)

@@ -14,14 +14,18 @@ HIDDEN_UNITS = (512, 1024)
 
 
 def mask_capsules(capsules: Tensor, labels: Tensor) -> Tensor:
-    """Sets all capsules [B, O, A] to zero except those of the labels [B].
+    """Sets all capsules [B, O, A] to zero except those of the labels.
 
-    Raises ValueError for labels of another shape.
+    Labels are classes [B], or k-hot [B, O]; others raise ValueError.
     """
     capsules, labels = map(ops.convert_to_tensor, (capsules, labels))
-    require_shape("labels", labels, capsules.shape[:1])
-    labels = ops.cast(labels, "int32")
-    mask = ops.one_hot(labels, capsules.shape[1], dtype=capsules.dtype)
+    is_k_hot = len(labels.shape) == 2
+    require_shape("labels", labels, capsules.shape[: 1 + is_k_hot])
+    if is_k_hot:
+        mask = ops.cast(labels, capsules.dtype)
+    else:
+        labels = ops.cast(labels, "int32")
+        mask = ops.one_hot(labels, capsules.shape[1], dtype=capsules.dtype)
     return capsules * ops.expand_dims(mask, -1)
 
 
@@ -33,7 +37,7 @@ class Decoder(Layer):
 
     Call arguments:
       capsules: tensor [B, O, A].
-      labels: integer tensor [B], the class to reconstruct.
+      labels: tensor [B], the class to reconstruct, or k-hot [B, O].
 
     Output shape: [B, height, width, depth].
     """

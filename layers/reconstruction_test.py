@@ -10,7 +10,7 @@ CAPSULES = RNG.normal(size=(3, 4, 5)).astype("float32")
 LABELS = np.array([2, 0, 3], "int32")
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (2,), (3, 1), (3, 4)])
+@pytest.mark.parametrize("shape", [(), (1,), (2,), (3, 1), (3, 4, 1)])
 def test_labels_of_another_shape_are_errors(shape):
     with pytest.raises(ValueError, match="must have the shape"):
         layers.mask_capsules(CAPSULES, np.zeros(shape, "int32"))
@@ -42,3 +42,9 @@ def test_decoder_equals_loops(he_normal):
         oracle, [CAPSULES.astype("float64")], cotangent
     )
     assert_gradients_close(gradients, expected)
+
+
+def test_labels_of_several_classes():
+    k_hot = np.array([[1, 0, 1, 0], [0, 0, 0, 0], [0, 1, 0, 0]])
+    found = layers.mask_capsules(CAPSULES, k_hot)
+    np.testing.assert_array_equal(found, CAPSULES * k_hot[..., None])

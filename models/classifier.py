@@ -6,6 +6,7 @@ import keras
 from keras import backend, ops
 
 import layers
+from common.errors import UserError
 from input_data import features as keys
 from layers.backends import is_mirrored, is_on_cpu
 from layers.base_layers import batch_normalization
@@ -85,7 +86,8 @@ class Classifier(keras.Model):
     Call arguments:
       x: dict with `images` [B, H, W, C]. The decoder takes the capsules of
         `recons_label` [B] and, with two targets, of `spare_label` [B]. Without
-        these labels it takes the longest capsules.
+        these labels it takes the longest capsules, with any number of classes
+        those that are present.
 
     Returns (from a call) a dict:
       logits: float32 [B, classes].
@@ -104,7 +106,7 @@ class Classifier(keras.Model):
 
     Args:
       shape: `features.ImageShape`.
-      num_targets: int, the number of objects in an image.
+      num_targets: int, see `features.Spec`; `ANY_NUMBER` needs the margin loss.
       hparams: `HParams`; with a decoder a `DecoderHParams`.
       **kwargs: keyword arguments of `keras.Model`.
     """
@@ -117,6 +119,8 @@ class Classifier(keras.Model):
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(**kwargs)
+        if num_targets == keys.ANY_NUMBER and hparams.loss_type != "margin":
+            raise UserError("images of several classes need the margin loss")
         self.num_targets = num_targets
         self.hparams = hparams
         self.recons = None
@@ -164,6 +168,13 @@ class Classifier(keras.Model):
             self.call({keys.IMAGES: images})
         self.built = True
 
+    def load_initial_weights(self):
+        """Loads weights that a new training begins with, if there are any."""
+
+    def training_data(self, pipeline, seed):
+        """The `Pipeline` to train with: the given one, or made from it."""
+        return pipeline
+
     def activations(self, images):
         """Dict from layer name to its output, for verbose summaries."""
         return {}
@@ -173,9 +184,11 @@ class Classifier(keras.Model):
         logits = layers.lengths(capsules)
         outputs = {keys.LOGITS: logits, keys.CAPSULES: capsules}
         if self.decoder is not None:
-            names = keys.LABEL_BY_TARGET[: self.num_targets]
+            names = keys.LABEL_BY_TARGET[: self.num_targets or 1]
             labels = [x.get(name) for name in names]
-            if any(label is None for label in labels):
+            if labels == [None] and self.num_targets == keys.ANY_NUMBER:
+                labels = [logits > keys.PRESENT_LENGTH]
+            elif any(label is None for label in labels):
                 longest = ops.argsort(-logits, axis=-1)
                 labels = [longest[:, n] for n in range(self.num_targets)]
             for name, label in zip(keys.RECONS_BY_TARGET, labels, strict=False):
@@ -212,7 +225,7 @@ class Classifier(keras.Model):
             return cost, None
         return cost, sum(
             self.reconstruction_loss(y[name], outputs[name])
-            for name in keys.RECONS_BY_TARGET[: self.num_targets]
+            for name in keys.RECONS_BY_TARGET[: self.num_targets or 1]
         )
 
     def compute_loss(

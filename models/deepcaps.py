@@ -25,6 +25,7 @@ MARGINS, HARD_MARGINS = (0.5, 0.9, 0.1), (0.8, 0.95, 0.05)
 class HParams(DecoderHParams):
     """Hyper-parameters with the authors' values, for batches of 128."""
 
+    loss_type: ClassVar = "margin"
     class_atoms: int = size(32, "atoms of a class capsule")
     couple_over: str = field(
         "positions_and_types",

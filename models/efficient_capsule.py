@@ -23,6 +23,7 @@ from models.hparams import DecoderHParams, size
 class HParams(DecoderHParams):
     """Hyper-parameters of Efficient-CapsNet, with the authors' values."""
 
+    loss_type: ClassVar = "margin"
     class_atoms: int = size(16, "atoms of a class capsule")
     decay_rate: float = 0.97
     # An epoch of 60,000 images in batches of 16.

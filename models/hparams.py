@@ -19,7 +19,8 @@ class BaseHParams:
       PRESETS: dict from name to a dict of values, for preset=NAME.
       UNUSED: names of the reference's hyper-parameters that this model
         ignores.
-      loss_type: the classification loss, None or a field.
+      loss_type: the classification loss, a constant or a field; None for the
+        cross-entropy of probabilities.
     """
 
     PRESETS: ClassVar = {}

@@ -13,6 +13,7 @@ from models import (
     homogeneous_capsule,
     inverted_attention,
     matrix_capsule,
+    photo_capsule,
     pooling,
     self_routing,
     shared_capsule,
@@ -22,10 +23,11 @@ from models.capsule import HParams
 from models.optimizer import compile_model
 from models.registry import MODELS, build_model, model_class
 from testing import numpy_oracle
-from testing.small_models import small_hparams
+from testing.small_models import small_hparams, small_shape
 
 MNIST = ImageShape(28, 28, 1, 10)
 CIFAR = ImageShape(24, 24, 3, 10)
+PHOTO = ImageShape(96, 96, 3, 10)
 SMALL = ImageShape(18, 20, 2, 3)
 # Those of the reference, with its losses.
 REFERENCE_MODELS = ["baseline", "capsule"]
@@ -127,6 +129,16 @@ WEIGHT_COUNTS = {
     "vb_capsule": [
         (MNIST, vb_capsule.HParams(), 68_320 + 2 * (64 + 16 + 32 + 32 + 20))
     ],
+    # The backbone, 576*256+256 and, from 9 positions, 9*32*8*160+160; shared
+    # weights are 8*160.
+    "photo_capsule": [
+        (PHOTO, photo_capsule.HParams(), 939_120 + 147_712 + 368_800),
+        (
+            PHOTO,
+            photo_capsule.HParams(share_weights=True),
+            939_120 + 147_712 + 1_440,
+        ),
+    ],
     # With moving statistics, two for each channel that is normalized.
     "self_routing": [
         (MNIST, self_routing.HParams(), 501_072 + 2 * (336 + 272)),
@@ -164,7 +176,8 @@ def test_the_seed_fixes_the_initial_weights(name):
     hparams = small_hparams(name)
 
     def weights(seed):
-        return build_model(name, SMALL, 1, hparams, seed).get_weights()
+        model = build_model(name, small_shape(name), 1, hparams, seed)
+        return model.get_weights()
 
     first, again, other = weights(1), weights(1), weights(2)
     for a, b, c in zip(first, again, other, strict=True):
@@ -235,6 +248,7 @@ def test_the_loss_is_classification_plus_reconstruction(
         ("efficient_capsule", {}, 11),
         ("self_routing", {}, 1),
         ("homogeneous_capsule", {}, 9),
+        ("photo_capsule", {}, 32),
     ],
 )
 def test_the_smallest_image(name, hparams, smallest):
@@ -250,11 +264,12 @@ def test_the_smallest_image(name, hparams, smallest):
 def test_mixed_bfloat16_keeps_logits_and_weights_in_float32(name):
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
-        model = build_model(name, SMALL, 1, small_hparams(name))
+        shape = small_shape(name)
+        model = build_model(name, shape, 1, small_hparams(name))
     finally:
         keras.config.set_dtype_policy("float32")
     model.compile(keras.optimizers.SGD(0.01), run_eagerly=True)
-    x, y = example_batch(SMALL, 1)
+    x, y = example_batch(shape, 1)
     assert np.isfinite(model.train_on_batch(x, y, return_dict=True)["loss"])
     dtype = keras.backend.standardize_dtype(model(x)[keys.LOGITS].dtype)
     assert {dtype, *(w.dtype for w in model.weights)} == {"float32"}

@@ -5,6 +5,7 @@ https://github.com/bojone/Capsule.
 """
 
 import dataclasses
+from typing import ClassVar
 
 import keras
 from keras import ops
@@ -22,6 +23,7 @@ POOL_SIZE = 2
 class SuHParams(BaseHParams):
     """Hyper-parameters of both networks."""
 
+    loss_type: ClassVar = "margin"
     # Su's rate does not decay.
     decay_rate: float = 1.0
     first_channels: int = size(64, "channels of the first two convolutions")

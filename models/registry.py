@@ -24,9 +24,12 @@ MODELS = {
     ),
     "inverted_attention": ("models.inverted_attention", "AttentionModel"),
     "matrix_capsule": ("models.matrix_capsule", "MatrixCapsuleModel"),
+    "photo_capsule": ("models.photo_capsule", "PhotoCapsuleModel"),
     "vb_capsule": ("models.vb_capsule", "VBCapsuleModel"),
     "self_routing": ("models.self_routing", "SelfRoutingModel"),
 }
+# Its weights are downloaded, so that compare.py trains it only where named.
+PHOTO_MODEL = "photo_capsule"
 
 
 def model_class(name):

@@ -9,7 +9,7 @@ from common.errors import UserError, reading
 from common.files import make_folder, write_files
 from common.flags import field, require_known
 from config import Config
-from models.registry import MODELS, is_external
+from models.registry import MODELS, PHOTO_MODEL, is_external
 from runs import runner
 
 # With --minutes the speed is measured over at least so many steps and seconds,
@@ -106,7 +106,8 @@ def _trainings(names, common, lines):
         own.setdefault(name, []).extend(arguments)
     for_all = own.pop("all", [])
     known = dict.fromkeys([*sorted(MODELS), *own])
-    names = names.split(",") if names else list(known)
+    default = [name for name in known if name != PHOTO_MODEL or name in own]
+    names = names.split(",") if names else default
     for name in own:
         require_known("name in --settings", name, names)
     trainings = {}

@@ -1,6 +1,7 @@
 """Sizes of each model for training steps that take milliseconds."""
 
-from models.registry import model_class
+from input_data.features import ImageShape
+from models.registry import PHOTO_MODEL, model_class
 
 _MATRIX_CAPSULES = {
     "conv_channels": 4,
@@ -40,8 +41,21 @@ SIZES = {
     # With more iterations TensorFlow takes many seconds for tracing.
     "matrix_capsule": {**_MATRIX_CAPSULES, "routing": 1},
     "vb_capsule": {**_MATRIX_CAPSULES, "routing": 1},
+    "photo_capsule": {
+        "backbone_weights": "none",
+        "train_backbone": True,
+        "types": 2,
+        "class_atoms": 4,
+    },
     "self_routing": {"channels": 2, "types": 3, "atoms": 4, "depth": 2},
 }
+
+
+def small_shape(name):
+    """The `ImageShape` of small images, without symmetries if possible."""
+    if name == PHOTO_MODEL:
+        return ImageShape(32, 36, 3, 3)
+    return ImageShape(18, 20, 2, 3)
 
 
 def small_hparams(name, **values):

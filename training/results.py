@@ -13,6 +13,7 @@ import numpy as np
 
 from common.errors import reading
 from common.files import make_folder, write_file
+from input_data import features as keys
 from input_data.registry import find_data_set
 from training.summaries import SummaryWriter
 from visualization import evaluation_figures as pictures
@@ -60,6 +61,13 @@ class Results(contextlib.ExitStack):
             print(document, file=self._output, flush=True)
         else:
             print(f"{title}{score} ({score.num_examples} {images})", flush=True)
+            if spec.num_targets == 2:
+                percent = score.wrong_percent_per_object
+                print(f"wrong percent per object: {percent:.2f}%", flush=True)
+            if spec.num_targets == keys.ANY_NUMBER:
+                for name, row in predictions.ratios[-2:]:
+                    texts = (f"{key} {row[key]:.4f}" for key in row)
+                    print(name, *texts, flush=True)
             if self._config.pairs != "overlap":
                 print(score.pairs_text, flush=True)
         if step is None or self._folder is None:
@@ -107,11 +115,12 @@ class Results(contextlib.ExitStack):
         checkpoint = predictions.checkpoint
         settings = checkpoint.run_settings if checkpoint else {}
         has_loss = score.loss is not None and math.isfinite(score.loss)
+        *ratios, macro, micro = predictions.ratios
         by_class = zip(
-            predictions.pipeline.spec.names,
             predictions.labels.sum(axis=0),
             np.diag(matrix),
             matrix.sum(axis=0),
+            ratios,
             strict=True,
         )
         return {
@@ -124,6 +133,11 @@ class Results(contextlib.ExitStack):
             "loss": score.loss if has_loss else None,
             "wrong": score.wrong,
             "wrong_percent": score.wrong_percent,
+            "wrong_percent_per_object": (
+                score.wrong_percent_per_object
+                if predictions.pipeline.spec.num_targets != keys.ANY_NUMBER
+                else None
+            ),
             "wrong_examples": predictions.wrong_rows,
             "classes": [
                 {
@@ -131,9 +145,11 @@ class Results(contextlib.ExitStack):
                     "labels": int(labels),
                     "found": int(found),
                     "predictions": float(predicted),
+                    **ratio,
                 }
-                for name, labels, found, predicted in by_class
+                for labels, found, predicted, (name, ratio) in by_class
             ],
+            **dict([macro, micro]),
             "confusion_matrix": matrix.tolist(),
             "seconds": settings.get("seconds"),
             "images_per_second": predictions.images_per_second,

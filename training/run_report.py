@@ -8,6 +8,7 @@ import re
 
 import keras
 import psutil
+from keras.layers import Conv2D, Dense, DepthwiseConv2D
 
 from common import commit
 from common.files import write_file
@@ -59,15 +60,15 @@ def multiply_adds(model, shape):
 
 
 def _multiply_adds(layer):
-    if isinstance(layer, keras.Sequential):
-        counts = [_multiply_adds(part) for part in layer.layers]
+    if isinstance(layer, keras.Model):
+        counts = [_multiply_adds(part) for part in layer.layers if part.weights]
         return None if None in counts else sum(counts)
     input_shape = keras.tree.map_structure(
         lambda tensor: tuple(tensor.shape), layer.input
     )
     if hasattr(layer, "multiply_adds"):
         return layer.multiply_adds(input_shape)
-    if isinstance(layer, (keras.layers.Conv2D, keras.layers.Dense)):
+    if isinstance(layer, (Conv2D, Dense, DepthwiseConv2D)):
         positions = layer.compute_output_shape(input_shape)[1:-1]
         return math.prod(positions) * math.prod(layer.kernel.shape)
     is_normalization = all(len(weight.shape) == 1 for weight in layer.weights)

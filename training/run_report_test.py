@@ -6,7 +6,7 @@ from input_data.features import ImageShape
 from models.classifier import Classifier
 from models.hparams import BaseHParams
 from models.registry import MODELS, build_model, model_class
-from testing.small_models import small_hparams
+from testing.small_models import small_hparams, small_shape
 from training.run_report import multiply_adds
 
 MNIST = ImageShape(28, 28, 1, 10)
@@ -47,7 +47,7 @@ def test_published_networks(name, expected):
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_every_model_is_counted(name):
-    shape = ImageShape(18, 20, 2, 3)
+    shape = small_shape(name)
     model = build_model(name, shape, 2, small_hparams(name))
     assert multiply_adds(model, shape) > 1000
 

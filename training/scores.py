@@ -1,7 +1,8 @@
 """Right and wrong predictions.
 
 A prediction is the `num_targets` classes with the largest logits; ties go to
-the lower class. Logits that are not finite predict nothing.
+the lower class. For `ANY_NUMBER` it is the classes above `PRESENT_LENGTH`.
+Logits that are not finite predict nothing.
 """
 
 import dataclasses
@@ -10,9 +11,7 @@ import typing
 
 import numpy as np
 
-# A class with a longer capsule counts as present. The margin loss pulls
-# lengths above 0.9 or below 0.1 (paper, section 3).
-PRESENT_LENGTH = 0.5
+from input_data.features import ANY_NUMBER, PRESENT_LENGTH
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +55,12 @@ class Score:
         )
 
     @property
+    def wrong_percent_per_object(self):
+        """Error rate of the objects of pairs: each of a pair counts half."""
+        found = self.correct + self.almost_correct
+        return 100.0 - 50.0 * found / self.num_examples
+
+    @property
     def pairs_text(self):
         """`correct` and `confident` as text, for pairs that do not overlap."""
         correct, confident = (
@@ -69,9 +74,28 @@ class Score:
 
 
 def predicted_classes(logits, num_targets):
-    """Int array [..., num_targets], that of the largest logit first."""
-    order = np.argsort(-logits, axis=-1, kind="stable")
-    return order[..., :num_targets]
+    """List of the predicted classes for logits [classes], largest first."""
+    order = np.argsort(-logits, kind="stable")
+    if num_targets == ANY_NUMBER:
+        return order[logits[order] > PRESENT_LENGTH].tolist()
+    return order[:num_targets].tolist()
+
+
+def precision_recall_f1(labels, predicted):
+    """Precision, recall and F1 as scikit-learn defines them.
+
+    Takes bool arrays [N, classes]. Returns an array [classes + 2, 3]: of each
+    class, the mean over the classes (macro), of all classes together (micro).
+    """
+    counts = np.stack([labels & predicted, predicted, labels]).sum(axis=1)
+
+    def ratios(hits, predicted, labels):
+        totals = predicted, labels, (predicted + labels) / 2
+        return hits / np.maximum(totals, 1)  # of nothing it is 0
+
+    by_class = ratios(*counts).T
+    micro = ratios(*counts.sum(axis=1))
+    return np.vstack([by_class, by_class.mean(axis=0), micro])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,56 +122,67 @@ class Predictions:
 
     @functools.cached_property
     def score(self):
-        hits = self._num_hits
-        correct, almost = hits >= self._num_targets, hits >= 1
+        present = self.labels > 0
+        almost = (present & self.predicted).any(axis=-1)
         is_long = self.logits > PRESENT_LENGTH
-        confident = correct & (is_long | (self.labels == 0)).all(axis=-1)
-        counts = [int(c.sum()) for c in (correct, almost, confident)]
+        confident = self._is_right & (is_long | ~present).all(axis=-1)
+        counts = [int(c.sum()) for c in (self._is_right, almost, confident)]
         loss = None if self.losses is None else float(self.losses.mean())
         return Score(len(self.labels), *counts, loss)
 
     @functools.cached_property
-    def classes(self):
-        """The predicted classes, int [N, num_targets]."""
-        return predicted_classes(self.logits, self._num_targets)
+    def predicted(self):
+        """Which classes are predicted, bool [N, classes]."""
+        num_targets = self.pipeline.spec.num_targets
+        predicted = self.logits > PRESENT_LENGTH
+        if num_targets != ANY_NUMBER:
+            order = np.argsort(-self.logits, axis=-1, kind="stable")
+            predicted = np.argsort(order, axis=-1) < num_targets
+        return predicted & self._is_finite[:, None]
+
+    @property
+    def ratios(self):
+        """Pairs of a name and a dict: of the classes, "macro" and "micro"."""
+        names = *self.pipeline.spec.names, "macro", "micro"
+        rows = precision_recall_f1(self.labels > 0, self.predicted).tolist()
+        keys = "precision", "recall", "f1"
+        rows = (dict(zip(keys, row, strict=True)) for row in rows)
+        return list(zip(names, rows, strict=True))
 
     @property
     def wrong(self):
         """Indices of the examples that are not correct, ascending."""
-        return np.flatnonzero(self._num_hits < self._num_targets)
+        return np.flatnonzero(~self._is_right)
 
     @property
     def wrong_rows(self):
         """`wrong` as rows of the data file, if examples are single images."""
         spec = self.pipeline.spec
-        rows = spec.rows if spec.num_targets == 1 else None
+        rows = None if spec.num_targets == 2 else spec.rows
         return [rows[i] if rows else int(i) for i in self.wrong]
 
     @functools.cached_property
     def confusion_matrix(self):
         """How often each class is predicted for each label.
 
-        A label that is predicted counts on the diagonal. With several targets
-        the missed labels are shared equally among the wrong predictions, so
-        that a row sums to the number of labels of its class.
+        A label that is predicted counts on the diagonal. One that is missed is
+        shared equally among the wrong predictions, if there are any: with one
+        or two targets a row sums to the number of labels of its class.
 
         float64 array [classes, classes]: rows are labels, columns predictions.
         """
-        finite = np.isfinite(self.logits).all(axis=-1)
-        labels = self.labels[finite].astype(bool)
-        predicted = np.zeros_like(labels)
-        np.put_along_axis(predicted, self.classes[finite], True, axis=-1)
-        hits = labels & predicted
+        labels = (self.labels > 0) & self._is_finite[:, None]
+        hits = labels & self.predicted
         missed = (labels & ~hits).astype(float)
-        spurious = (predicted & ~hits).astype(float)
-        shares = missed / np.maximum(missed.sum(axis=-1, keepdims=True), 1)
-        return np.diag(hits.sum(axis=0)) + shares.T @ spurious
+        spurious = (self.predicted & ~hits).astype(float)
+        shares = spurious / np.maximum(spurious.sum(axis=-1, keepdims=True), 1)
+        return np.diag(hits.sum(axis=0)) + missed.T @ shares
 
     @property
-    def _num_targets(self):
-        return self.pipeline.spec.num_targets
+    def _is_finite(self):
+        return np.isfinite(self.logits).all(axis=-1)
 
     @property
-    def _num_hits(self):
-        hits = np.take_along_axis(self.labels, self.classes, axis=-1)
-        return hits.sum(axis=-1) * np.isfinite(self.logits).all(axis=-1)
+    def _is_right(self):
+        is_equal = (self.labels > 0) == self.predicted
+        return is_equal.all(axis=-1) & self._is_finite

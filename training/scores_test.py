@@ -3,7 +3,7 @@ import types
 import numpy as np
 import pytest
 
-from training.scores import Predictions, Score
+from training.scores import Predictions, Score, precision_recall_f1
 
 
 def predictions(labels, logits, num_targets):
@@ -93,3 +93,54 @@ def test_score_of_one_and_two_targets():
     result = score(labels, logits, 2)
     assert result == Score(4, 3, 4, 1)
     assert "1 of 4 (25.00%)" in result.pairs_text
+
+
+def test_score_of_any_number_of_classes():
+    labels = np.array([[1, 0, 1], [0, 0, 0], [1, 1, 0], [0, 1, 0], [0, 0, 0]])
+    logits = np.array(
+        [
+            [0.9, 0.5, 0.6],  # 0.5 is not above 0.5
+            [0.1, 0.2, 0.3],
+            [0.9, 0.4, 0.7],  # 0; 1 taken for 2
+            [0.1, 0.2, 0.3],  # missed
+            [0.1, np.nan, 0.3],  # nothing, and wrong
+        ]
+    )
+    result = predictions(labels, logits, 0)
+    assert result.score == Score(5, 2, 2, 1 + 1)
+    assert result.wrong.tolist() == [2, 3, 4]
+    np.testing.assert_array_equal(
+        result.confusion_matrix, [[2, 0, 0], [0, 0, 1], [0, 0, 1]]
+    )
+
+
+def test_error_per_object_counts_a_half_for_each():
+    # Of 4 pairs: 3 right, 1 with no class right; then 1 with one class right.
+    assert Score(4, 3, 3, 0).wrong_percent_per_object == 25
+    assert Score(4, 3, 4, 0).wrong_percent_per_object == 12.5
+
+
+def test_ratios_are_those_of_scikit_learn():
+    """tp / (tp + fp), tp / (tp + fn), 2 tp / (2 tp + fp + fn), and 0 / 0 = 0.
+
+    Macro is the mean of the classes, micro counts all classes together.
+    """
+    rng = np.random.default_rng(1)
+    present, predicted = rng.random((2, 40, 4)) < 0.3
+    present[:, 1:3] = predicted[:, 2:] = False
+
+    def ratios(present, predicted):
+        tp = fp = fn = 0
+        for label, found in zip(present.flat, predicted.flat, strict=True):
+            tp += label and found
+            fp += found and not label
+            fn += label and not found
+        pairs = (tp, tp + fp), (tp, tp + fn), (2 * tp, 2 * tp + fp + fn)
+        return [share / total if total else 0 for share, total in pairs]
+
+    rows = [ratios(present[:, c], predicted[:, c]) for c in range(4)]
+    macro = [sum(column) / 4 for column in zip(*rows, strict=True)]
+    np.testing.assert_allclose(
+        precision_recall_f1(present, predicted),
+        [*rows, macro, ratios(present, predicted)],
+    )

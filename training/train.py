@@ -111,12 +111,14 @@ class Trainer(keras.callbacks.Callback):
         self.step, self.clock = 0, Clock(config.batch_size)
         with strategy.scope():
             model = self._architecture.build(config.seed)
-            if config.init_checkpoint and not self._latest:
+            if self._latest:
+                compile_model(model, config.max_steps)
+                self._resume(model)
+            elif config.init_checkpoint:
                 self._initialize(model)
             else:
+                model.load_initial_weights()
                 compile_model(model, config.max_steps)
-            if self._latest:
-                self._resume(model)
         self.set_model(model)
         self.start = self.step
         self._schedule = model.make_schedule(
@@ -164,7 +166,10 @@ class Trainer(keras.callbacks.Callback):
 
     def _fit(self):
         config = self._config
-        batches = self.pipeline.training_batches(
+        pipeline = self.pipeline
+        if self._strategy.count == 1:
+            pipeline = self.model.training_data(pipeline, config.seed)
+        batches = pipeline.training_batches(
             config.batch_size, config.seed, self.start, config.max_steps
         )
         batches = self._strategy.shard(batches)

@@ -86,10 +86,13 @@ def verdict(predictions, number):
     names = [truncate(name) for name in predictions.pipeline.spec.names]
     logits = predictions.logits[number]
     true = np.flatnonzero(predictions.labels[number])
+    order = np.argsort(-logits, kind="stable")
     predicted = "\nand ".join(
-        f"{names[c]} ({logits[c]:.2f})" for c in predictions.classes[number]
+        f"{names[c]} ({logits[c]:.2f})"
+        for c in order[predictions.predicted[number][order]]
     )
-    return f"true {' and '.join(names[c] for c in true)}\npredicted {predicted}"
+    labels = " and ".join(names[c] for c in true)
+    return f"true {labels or 'none'}\npredicted {predicted or 'none'}"
 
 
 @styled

@@ -83,6 +83,10 @@ class TrainedModel:
     def examples(self):
         """Generates an `Example` for every test image."""
         num_targets = self.pipeline.spec.num_targets
+        if num_targets == keys.ANY_NUMBER:
+            raise UserError(
+                f"{self.name}: images of several classes are not shown"
+            )
         for x, y in self.pipeline.evaluation_batches(EVAL_BATCH_SIZE):
             outputs = self.model.predict_on_batch({keys.IMAGES: x[keys.IMAGES]})
             labels = [x[name] for name in keys.LABEL_BY_TARGET[:num_targets]]

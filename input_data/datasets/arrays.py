@@ -38,10 +38,11 @@ def read_arrays(data_dir, training):
     """Reads the training or the test images.
 
     `data_dir` has x_train.npy and x_test.npy, uint8 [N, H, W] or [N, H, W, C],
-    and y_train.npy and y_test.npy, integers [N] or [N, 1] from 0; each may be
-    gzipped, .npy.gz. An evaluation needs only the test files. class_names.txt,
-    if it exists, has the name of each class on a line. Without it the largest
-    label determines the number of classes.
+    and y_train.npy and y_test.npy, integers [N] or [N, 1] from 0, or for any
+    number of classes in an image 0 and 1 [N, classes]; each may be gzipped,
+    .npy.gz. An evaluation needs only the test files. class_names.txt, if it
+    exists, has the name of each class on a line. Without it the largest label
+    determines the number of classes.
 
     Returns:
       `LabeledImages`.
@@ -62,6 +63,8 @@ def read_arrays(data_dir, training):
                 f"{names_path} has {num_classes} names, but y_{part}.npy has "
                 f"the class {labels.max()}"
             )
+    elif labels.shape[1:] not in ((), (1,)):
+        num_classes = labels.shape[1]
     else:
         num_classes = 1 + max(
             int(_read_labels(folder, part).max(initial=0))

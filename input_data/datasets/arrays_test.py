@@ -135,10 +135,11 @@ def test_checkpoints_of_earlier_versions_have_the_same_validation(tmp_path):
         {"y_train": LABELS[:5]},
         {"y_train": LABELS - 1},
         {"y_train": LABELS / 2},
-        {"y_train": np.eye(4)[LABELS]},
+        {"y_train": 2 * np.eye(4)[LABELS]},
+        {"y_train": np.eye(4)[LABELS, None]},
         {"y_train": np.array(list("aabbcc"))},
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_unsuitable_arrays_are_named(tmp_path, changed):
     write(tmp_path, **changed)

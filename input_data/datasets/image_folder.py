@@ -1,4 +1,4 @@
-"""A folder of images with one sub-folder for each class."""
+"""A folder of images, with sub-folders for classes or with labels.csv."""
 
 import collections
 import concurrent.futures
@@ -12,6 +12,7 @@ import numpy as np
 from common.errors import UserError, reading
 from input_data.files import DECODING_THREADS, decode_image
 from input_data.images import labeled_images, make_pipeline
+from input_data.label_file import read_labels
 from input_data.transforms import resize
 
 # Of so many images one is held out on average, for testing or validation.
@@ -28,7 +29,8 @@ def load(split, config):
     case, or two of these, then their sub-folders are the classes. Without test,
     val is used for testing. `divide` holds out the images for validation if
     there is no val, and those for testing if there is neither. Hidden files,
-    __MACOSX and files without an image's suffix are ignored.
+    __MACOSX and files without an image's suffix are ignored. A file of
+    `label_file` can name the images and their classes instead.
     """
     root, seed, fingerprints = pathlib.Path(config.data_dir), config.seed, {}
     folders = _folders(root)
@@ -37,7 +39,10 @@ def load(split, config):
     if not is_split or len(parts) < len(folders):
         parts = {}
     root_of_classes = parts.get("train", root)
+    several = read_labels(root_of_classes)
     classes = sorted({_name(folder) for folder in _folders(root_of_classes)})
+    if several is not None:
+        classes = sorted(set().union(*several.values()))
     files = _files(root_of_classes, classes)
 
     def hold_out(files, purpose):
@@ -66,6 +71,8 @@ def load(split, config):
     np.random.default_rng(0).shuffle(files)
     images = _read(root, files, config)
     labels = [label for _, label in files]
+    if several is not None:
+        labels = [[name in found for name in classes] for found in labels]
     # Names that are not UTF-8 cannot be drawn.
     names = tuple(name.encode(errors="replace").decode() for name in classes)
     data = labeled_images(root, images, labels, len(classes), names)
@@ -87,6 +94,7 @@ def divide(files, seed, purpose):
     these exceptions: while it is equal, no file changes parts.
 
     `files` is a list of (path, class); `purpose` is part of the hashed text.
+    Images whose class is a list of names are divided as one class.
     Returns a list of the files that stay, a list of those held out, the digest.
     """
     bound = 2**64 // HELD_OUT_SHARE
@@ -98,7 +106,8 @@ def divide(files, seed, purpose):
 
     by_class = {}
     for file in files:
-        by_class.setdefault(file[1], []).append(file)
+        group = None if isinstance(file[1], list) else file[1]
+        by_class.setdefault(group, []).append(file)
     kept, held_out, moved = [], [], []
     for members in by_class.values():
         members.sort(key=place)
@@ -113,12 +122,18 @@ def divide(files, seed, purpose):
 
 def _report(classes, files, held_out, purpose):
     """Prints how many images of each class are held out."""
-    totals = collections.Counter(label for _, label in files)
-    counts = collections.Counter(label for _, label in held_out)
+    totals, counts = (
+        collections.Counter(
+            name
+            for _, label in part
+            for name in (label if isinstance(label, list) else [classes[label]])
+        )
+        for part in (files, held_out)
+    )
     parts, few = [], []
-    for label, name in enumerate(classes):
-        parts.append(f"{name} {counts[label]} of {totals[label]}")
-        few += [name] if 10 * counts[label] < totals[label] else []
+    for name in classes:
+        parts.append(f"{name} {counts[name]} of {totals[name]}")
+        few += [name] if 10 * counts[name] < totals[name] else []
     print(f"Held out for {purpose}: {', '.join(parts)}", flush=True)
     if few:
         print(
@@ -152,6 +167,11 @@ def _folders(root):
 
 def _files(root, classes):
     """List of (path, class) of all images in the sub-folders, sorted."""
+    several = read_labels(root)
+    if several is not None:
+        if unknown := set().union(*several.values()).difference(classes):
+            raise UserError(f"{root}: no training image is {min(unknown)!r}")
+        return list(several.items())
     files = []
     for folder in _folders(root):
         with reading(folder):

@@ -1,0 +1,186 @@
+import hashlib
+import importlib
+
+import h5py
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from keras.src.applications import mobilenet_v3
+
+import experiment
+from common.errors import UserError
+from config import Config
+from input_data.features import ImageShape
+from models.photo_capsule import PhotoCapsuleModel
+from models.registry import build_model
+from testing.saved_arrays import assert_same_state, saved
+from testing.small_models import small_hparams
+from testing.tiny_files import random_images
+from training.checkpoint import checkpoint_path
+from training.evaluate import Evaluator
+from training.formats import open_checkpoint
+
+SHAPE = ImageShape(32, 36, 3, 3)
+IMAGES = np.random.default_rng(0).random((2, 32, 36, 3)).astype("float32")
+
+
+def small_model(shape=SHAPE, **values):
+    hparams = small_hparams("photo_capsule", **values)
+    return build_model("photo_capsule", shape, 1, hparams)
+
+
+def other_backbone():
+    """No weight, also no moving statistic, has its initial value."""
+    network = keras.applications.MobileNetV3Small(
+        include_top=False, weights=None, input_shape=(64, 64, 3)
+    )
+    rng = np.random.default_rng(7)
+    network.set_weights(
+        [
+            w * rng.uniform(0.8, 1.2, w.shape) + 0.01 * (w == 0)
+            for w in network.get_weights()
+        ]
+    )
+    return network
+
+
+def write_as_downloaded(path, network):
+    """The HDF5 layout of the files that keras.applications downloads."""
+    with h5py.File(path, "w") as file:
+        file.attrs["layer_names"] = [layer.name for layer in network.layers]
+        file.attrs["backend"] = "tensorflow"
+        file.attrs["keras_version"] = "2.4.0"
+        for layer in network.layers:
+            group = file.create_group(layer.name)
+            names = [f"{layer.name}/{w.name}:0" for w in layer.weights]
+            group.attrs["weight_names"] = names
+            for name, weight in zip(names, layer.weights, strict=True):
+                group[name] = ops.convert_to_numpy(weight)
+
+
+def assert_loads(source, network):
+    model = small_model(backbone_weights=source, train_backbone=False)
+    model.load_initial_weights()
+    for found, expected in zip(
+        model.backbone.get_weights(), network.get_weights(), strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_weights_of_files(tmp_path):
+    network = other_backbone()
+    for name in ("a.weights.h5", "b.keras"):
+        save = network.save_weights if "weights" in name else network.save
+        save(tmp_path / name)
+        assert_loads(str(tmp_path / name), network)
+    write_as_downloaded(tmp_path / "c.h5", network)
+    assert_loads(str(tmp_path / "c.h5"), network)
+    (tmp_path / "d.h5").write_text("no weights")
+    for name in ("d.h5", "missing.keras"):
+        with pytest.raises(UserError, match=name):
+            assert_loads(str(tmp_path / name), network)
+
+
+def test_imagenet_weights_come_from_the_folder_of_keras(tmp_path, monkeypatch):
+    network = other_backbone()
+    name = "weights_mobilenet_v3_small_224_1.0_float_no_top_v2.h5"
+    (tmp_path / "models").mkdir()
+    path = tmp_path / "models" / name
+    write_as_downloaded(path, network)
+    digest = hashlib.md5(path.read_bytes()).hexdigest()
+    monkeypatch.setitem(
+        mobilenet_v3.WEIGHTS_HASHES, "small_224_1.0_float", ("", digest)
+    )
+    home = importlib.import_module("keras.src.backend.config")
+    monkeypatch.setattr(home, "_KERAS_DIR", str(tmp_path))
+    assert_loads("imagenet", network)
+
+
+def test_no_network_says_how_to_pass_a_file(monkeypatch):
+    def get_file(*arguments, **options):
+        raise Exception("URL fetch failure on https://example.org: None")
+
+    monkeypatch.setattr(mobilenet_v3.file_utils, "get_file", get_file)
+    with pytest.raises(UserError, match="backbone_weights=FILE.*URL fetch"):
+        small_model(backbone_weights="imagenet").load_initial_weights()
+    with pytest.raises(UserError, match="train_backbone=true"):
+        small_model(train_backbone=False).load_initial_weights()
+    with pytest.raises(UserError, match="1 or 3 channels"):
+        small_model(ImageShape(32, 32, 2, 3))
+
+
+@pytest.mark.parametrize(
+    "name", ["MobileNetV2", pytest.param("ResNet50V2", marks=pytest.mark.slow)]
+)
+def test_backbones_have_their_own_preprocessing(name):
+    model = small_model(backbone=name)
+    # Both scale pixels to [-1, 1].
+    expected = model.backbone(IMAGES * 2 - 1, training=False)
+    found = model.features(IMAGES, training=False)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_gray_images_are_repeated():
+    gray, color = small_model(ImageShape(32, 36, 1, 3)), small_model()
+    gray.backbone.set_weights(color.backbone.get_weights())
+    repeated = np.repeat(IMAGES[..., :1], 3, axis=-1)
+    np.testing.assert_allclose(
+        gray.features(IMAGES[..., :1]), color.features(repeated), rtol=1e-5
+    )
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    """A `Config` with the weights of a file and a frozen backbone."""
+    folder = tmp_path_factory.mktemp("photos")
+    other_backbone().save_weights(folder / "backbone.weights.h5")
+    for part, count in (("train", 9), ("test", 5)):
+        images = random_images(count, 32, 36, 3)
+        np.save(folder / f"x_{part}.npy", images)
+        np.save(folder / f"y_{part}.npy", np.arange(count) % 3)
+    weights = folder / "backbone.weights.h5"
+    return {
+        "model": "photo_capsule",
+        "dataset": "arrays",
+        "data_dir": str(folder),
+        "batch_size": 6,
+        "hparams_override": f"types=2,class_atoms=4,views=3,"
+        f"backbone_weights={weights}",
+    }
+
+
+def train(settings, folder, **values):
+    config = Config(summary_dir=str(folder), **{**settings, **values})
+    experiment.run(config)
+    return checkpoint_path(folder / "train", config.max_steps)
+
+
+def logits(path, settings):
+    data_dir = settings["data_dir"]
+    config = Config(train=False, checkpoint=str(path), data_dir=data_dir)
+    return Evaluator(config).predict(open_checkpoint(path)).logits
+
+
+def test_kept_features_train_as_computed_ones(settings, tmp_path, monkeypatch):
+    kept = train(settings, tmp_path / "kept", max_steps=3)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            PhotoCapsuleModel, "training_data", lambda self, data, seed: data
+        )
+        computed = train(settings, tmp_path / "computed", max_steps=3)
+    arrays, others = saved(kept), saved(computed)
+    for name, values in arrays.items():
+        np.testing.assert_allclose(values, others[name], rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(
+        *(logits(path, settings) for path in (kept, computed)), atol=1e-4
+    )
+
+
+def test_a_resumed_training_is_the_same(settings, tmp_path):
+    whole = train(settings, tmp_path / "whole", max_steps=4, flip=True)
+    for steps in (2, 4):
+        parts = train(settings, tmp_path / "parts", max_steps=steps, flip=True)
+    assert_same_state(whole, parts)
+    other = train(settings, tmp_path / "seed", max_steps=4, flip=True, seed=1)
+    assert (logits(other, settings) != logits(whole, settings)).any()

@@ -1,0 +1,142 @@
+"""Images with any number of classes: arrays, a folder, the commands."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import experiment
+import predict
+from common.errors import UserError
+from config import Config
+from input_data import features as keys
+from input_data.registry import load
+from testing.commands import run
+from testing.small_models import overrides
+
+NAMES = ("bar", "corner", "dot")
+SMALL = f"{overrides('capsule')},padding=SAME,learning_rate=0.01"
+
+
+def make_images(count, seed):
+    """uint8 [count, 18, 18] with any of three figures, and k-hot labels."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 2, (count, 3))
+    images = rng.integers(0, 40, (count, 18, 18), "uint8")
+    for image, (bar, corner, dot) in zip(images, labels, strict=True):
+        image[:, 8:10] += np.uint8(200 * bar)
+        image[:4, :4] += np.uint8(200 * corner)
+        image[13:17, 3:7] += np.uint8(200 * dot)
+    return images, labels
+
+
+def write_folder(folder, images, labels):
+    (folder / "photos").mkdir(parents=True)
+    lines = ["file,label"]
+    for number, (image, row) in enumerate(zip(images, labels, strict=True)):
+        name = f"photos/{number:03}.png"
+        Image.fromarray(image).save(folder / name)
+        lines.append(",".join([name, *np.array(NAMES)[row > 0]]))
+    (folder / "labels.csv").write_text("\n".join(lines))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    arrays = tmp_path_factory.mktemp("arrays")
+    for part, count, seed in (("train", 60, 0), ("test", 23, 1)):
+        images, labels = make_images(count, seed)
+        np.save(arrays / f"x_{part}.npy", images)
+        np.save(arrays / f"y_{part}.npy", labels)
+    (arrays / "class_names.txt").write_text("\n".join(NAMES))
+    config = Config(
+        dataset="arrays",
+        data_dir=str(arrays),
+        summary_dir=str(tmp_path_factory.mktemp("trained")),
+        hparams_override=SMALL,
+        batch_size=30,
+        max_steps=60,
+    )
+    experiment.run(config)
+    return config
+
+
+@pytest.mark.parametrize("format_", ["text", "json"])
+def test_evaluation(trained, tmp_path, capsys, format_):
+    config = Config(
+        train=False,
+        checkpoint=trained.summary_dir,
+        data_dir=trained.data_dir,
+        summary_dir=str(tmp_path),
+        format=format_,
+    )
+    assert experiment.run(config).wrong_percent < 10
+    output = capsys.readouterr().out
+    if format_ == "text":
+        assert "\nmacro precision " in output
+        assert "\nmicro precision " in output
+        return
+    document = json.loads(output)
+    assert [c["class"] for c in document["classes"]] == list(NAMES)
+    f1 = [c["f1"] for c in document["classes"]]
+    assert document["macro"]["f1"] == pytest.approx(np.mean(f1))
+    assert min(f1) > 0.9
+    assert list(tmp_path.glob("test/*.png"))
+
+
+def test_predict_names_all_present_classes(trained, tmp_path, capsys):
+    images, labels = make_images(12, 2)
+    for number, image in enumerate(images):
+        Image.fromarray(image).save(tmp_path / f"{number:02}.png")
+    checkpoint = f"--checkpoint={trained.summary_dir}"
+    _, output, _ = run("predict.py", checkpoint, "--format=json", tmp_path)
+    documents = [json.loads(line) for line in output.splitlines()]
+    found = [{p["class"] for p in d["predictions"]} for d in documents]
+    expected = [set(np.array(NAMES)[row > 0]) for row in labels]
+    assert sum(map(set.__eq__, found, expected)) >= 11
+
+    lengths = np.array([[0.9, 0.1, 0.7], [0.2, 0.8, 0.3], [0.1, 0.2, 0.3]])
+    rows = zip("abc", ([0, 2], [1], []), lengths, strict=True)
+    predict.print_table(rows, ["a"], NAMES, 0, "length")
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert header.split() == ["file", *NAMES]
+    for line, end in zip(lines, ("bar, dot", "  corner", "0.5"), strict=True):
+        assert line.endswith(end)
+
+
+def test_a_folder_with_labels(tmp_path):
+    images, labels = make_images(40, 3)
+    write_folder(tmp_path / "all", images, labels)
+    config = Config(dataset="images", data_dir=str(tmp_path / "all"))
+    rows = {}
+    for is_training in (True, False):
+        pipeline = load(config, is_training)
+        assert pipeline.spec.class_names == NAMES
+        assert pipeline.spec.num_targets == keys.ANY_NUMBER
+        ((x, y),) = pipeline.evaluation_batches(100)
+        pixels = np.rint(255 * x[keys.IMAGES][..., 0]).astype("uint8")
+        contents = map(np.ndarray.tobytes, pixels)
+        rows.update(zip(contents, y[keys.LOGITS].tolist(), strict=True))
+    assert 3 <= pipeline.spec.num_images <= 15
+    expected = map(np.ndarray.tobytes, images)
+    assert rows == dict(zip(expected, labels.tolist(), strict=True))
+    with pytest.raises(UserError, match="num_targets=2"):
+        load(Config(**{**vars(config), "num_targets": 2}), True)
+
+    for part, seed in (("train", 0), ("test", 1)):
+        write_folder(tmp_path / "parts" / part, *make_images(9, seed))
+    config = Config(dataset="images", data_dir=str(tmp_path / "parts"))
+    assert load(config, True).spec.num_images == 9
+    assert load(config, False).spec.num_images == 9
+    for row, message in (("b.png,cat", "no .* 'cat'"), ("b.png", "twice")):
+        with open(tmp_path / "parts" / "test" / "labels.csv", "a") as file:
+            file.write(f"\n{row}")
+        with pytest.raises(UserError, match=message):
+            load(config, False)
+
+
+def test_other_losses_are_refused(trained, tmp_path):
+    override = f"{SMALL},loss_type=softmax"
+    settings = {"hparams_override": override, "summary_dir": str(tmp_path)}
+    with pytest.raises(UserError, match="margin loss"):
+        experiment.run(Config(**{**vars(trained), **settings}))

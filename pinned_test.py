@@ -5,7 +5,6 @@ testing/pinned.json; no product file is imported. To be quick, most
 commands run in forks of one process that has imported TensorFlow.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -189,6 +188,7 @@ def results(tmp_path_factory):
     tmp = tmp / "pinned"
     tmp.mkdir(exist_ok=True)
     outputs = tmp / "outputs.json"
+    fcntl = pytest.importorskip("fcntl")
     with open(tmp / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not outputs.exists():

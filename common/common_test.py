@@ -1,24 +1,18 @@
 import dataclasses
 import errno
+import io
 import os
+import runpy
 import signal
 import socket
 import stat
 import sys
-import threading
 
 import keras
 import pytest
 
-from common import files, flags, load_backend
-from common.errors import (
-    Interrupted,
-    UserError,
-    exit_on_user_error,
-    handling_signals,
-    reading,
-    shell_command,
-)
+from common import errors, files, flags, load_backend
+from common.errors import Interrupted, UserError, exit_on_user_error, reading
 from common.files import atomic_write, make_folder, remove_partial, write_file
 from common.flags import field
 from testing import commands
@@ -41,7 +35,7 @@ def test_flags_give_settings_and_settings_give_flags():
     settings = flags.parse(Settings, arguments)
     assert settings == Settings(4, 0.1, "b", "x y", True)
     assert flags.arguments(settings) == arguments
-    assert flags.command_line(settings) == shell_command(arguments)
+    assert flags.command_line(settings) == errors.shell_command(arguments)
     assert flags.command_line(settings, ("size", "rate")) == "--size=4"
 
 
@@ -162,39 +156,28 @@ def test_folders(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no flock")
-def test_file_systems_without_locks_or_flushed_folders(
-    tmp_path, monkeypatch, capsys
-):
-    def fsync(descriptor):
-        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            raise OSError(number, "x")
+def test_folders_without_flush_and_lock(tmp_path, monkeypatch, capsys):
+    def fail(descriptor, operation=None):
+        if operation or stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, "reason")
 
-    def flock(*_):
-        raise OSError(errno.ENOSYS, "Function not implemented")
-
-    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "fsync", fail)
+    monkeypatch.setattr(files.fcntl, "flock", fail)
     number = errno.EINVAL
     write_file(tmp_path / "x", "")
-    number = errno.EIO
-    with pytest.raises(UserError, match="x: cannot write"):
-        write_file(tmp_path / "x", "")
-    monkeypatch.setattr(files.fcntl, "flock", flock)
     for _ in range(2):
         with files.sole_trainer(tmp_path):
             assert not files.is_training(tmp_path)
     assert capsys.readouterr().err.count("Warning") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
+    number = errno.EIO
+    with pytest.raises(UserError, match="x: cannot write"):
+        write_file(tmp_path / "x", "")
 
 
-def test_signals_are_handled_in_the_main_thread_alone():
-    def enter():
-        with handling_signals(print):
-            handlers.append(signal.getsignal(signal.SIGTERM))
-
-    before, handlers = signal.getsignal(signal.SIGTERM), []
-    enter()
-    thread = threading.Thread(target=enter)
-    thread.start()
-    thread.join()
-    assert handlers == [print, before]
-    assert signal.getsignal(signal.SIGTERM) is before
+def test_notebooks_may_run_a_command_twice(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["experiment.py", "--train=false"])
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    for _ in range(2):
+        with pytest.raises(SystemExit, match="--summary_dir is required"):
+            runpy.run_path("experiment.py", run_name="__main__")

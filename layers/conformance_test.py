@@ -222,9 +222,7 @@ def test_layers_conform_to_keras(layer, shapes, weights, keys):
     )
 
 
-@pytest.mark.skipif(
-    keras.__version__ < "3.12", reason="gives operations new names"
-)
+@pytest.mark.skipif(keras.__version__ < "3.12", reason="renames operations")
 def test_networks_conform_to_keras():
     arguments = {"input_shape": (9, 9, 1), "num_classes": 2, "padding": "SAME"}
     TestCase().run_layer_test(

@@ -163,9 +163,7 @@ def test_sizes_of_batch_and_images_may_be_unknown(always_toom_cook, tmp_path):
 
 @on_tensorflow
 @pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated")
-@pytest.mark.skipif(
-    keras.__version__ < "3.12", reason="Keras exports no LiteRT"
-)
+@pytest.mark.skipif(keras.__version__ < "3.12", reason="exports no LiteRT")
 def test_exports_compute_the_direct_convolution(always_toom_cook, tmp_path):
     import tensorflow as tf
 
@@ -291,14 +289,12 @@ def test_kept_spectra_are_those_of_the_kernel(dtype, jit_compile, tolerance):
     images = RNG.normal(size=SHAPE).astype("float32")
     layer, spectra, compute = layer_with_kept_spectra(dtype, jit_compile)
     before = compute(images)
-    np.testing.assert_allclose(
-        before, ops.cast(layer(images), "float32"), **close
-    )
+    expected = ops.cast(layer(images), "float32")
+    np.testing.assert_allclose(before, expected, **close)
     layer.kernel.assign(layer.kernel * 3)
     np.testing.assert_array_equal(compute(images), before)
     spectra.update()
     after = compute(images)
-    np.testing.assert_allclose(
-        after, ops.cast(layer(images), "float32"), **close
-    )
+    expected = ops.cast(layer(images), "float32")
+    np.testing.assert_allclose(after, expected, **close)
     assert np.abs(np.array(after) - np.array(before)).max() > 0.1

@@ -147,10 +147,6 @@ def test_frozen_layers_stay_frozen(tmp_path):
     assert len(copy.trainable_weights) == 8
 
 
-@pytest.mark.filterwarnings(
-    "ignore:Layer .* does not have a `quantize`",
-    "ignore:.*skipped because they do not support quantization",
-)
 @pytest.mark.parametrize("mode", ["int8", "int4", "float8", "lora"])
 def test_adapted_and_quantized_networks_are_saved(tmp_path, mode):
     if mode == "int4" and not hasattr(keras.quantizers, "pack_int4"):

@@ -1,11 +1,6 @@
-"""Simulates on Linux what macOS or Windows lacks; C++ code notices nothing.
-
-SIMULATED=windows python -m pytest -p testing.systems common
-SIMULATED=macos python testing/systems.py experiment.py --max_steps=9
-"""
+"""Simulates, in Python alone, what macOS or Windows lacks: see .ci/run."""
 
 import builtins
-import contextlib
 import fcntl
 import functools
 import io
@@ -40,21 +35,16 @@ class Sys(types.ModuleType):
         setattr(sys, name, value)
 
 
-def _locking(descriptor, mode, size):
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise PermissionError(13, "Permission denied") from None
-
-
 MODULES = {"sys": Sys("sys")}
 if WINDOWS:
-    MODULES["msvcrt"] = types.SimpleNamespace(LK_NBLCK=2, locking=_locking)
     MODULES |= dict.fromkeys(("fcntl", "resource", "termios", "pwd", "grp"))
+    MODULES["msvcrt"] = types.SimpleNamespace(
+        LK_NBLCK=fcntl.LOCK_EX | fcntl.LOCK_NB,
+        locking=lambda descriptor, mode, size: fcntl.flock(descriptor, mode),
+    )
 
 
 def _replace(owner, name, function):
-    """Replaces a function by one that takes the original first."""
     original = getattr(owner, name)
 
     @functools.wraps(original)
@@ -92,7 +82,6 @@ def _start(original, self, command, *others, **more):
 
 
 def _use_path(original, path, *others, **more):
-    """Refuses names, folders and open files where Windows does."""
     verb = original.__name__
     if sys._getframe(2).f_code.co_filename == tempfile.__file__:
         return original(path, *others, **more)  # Windows has no such files
@@ -101,15 +90,11 @@ def _use_path(original, path, *others, **more):
         raise PermissionError(13, "Permission denied", path)
     for name in paths if verb not in ("open", "mkdir") else ():
         name = os.path.realpath(os.fsdecode(name))
-        for number in os.listdir("/proc/self/fd"):
-            with contextlib.suppress(FileNotFoundError):
-                opened = os.readlink(f"/proc/self/fd/{number}")
-                if f"{opened}/".startswith(f"{name}/"):
-                    raise PermissionError(13, "WinError 32", name)
+        for file in psutil.Process().open_files():
+            if f"{file.path}/".startswith(f"{name}/"):
+                raise PermissionError(13, "WinError 32", name)
     if BAD_NAME.search(os.path.basename(os.fsdecode(paths[-1]))):
         raise OSError(22, "Invalid argument", paths[-1])
-    if len(paths) == 2 and os.path.isdir(paths[1]):
-        raise PermissionError(13, "WinError 5", paths[1])
     return original(path, *others, **more)
 
 

@@ -1,6 +1,7 @@
 """The flags of experiment.py, and which settings a checkpoint supplies."""
 
 import dataclasses
+import re
 
 from common.errors import UserError
 from common.flags import command_line, field, flag_specs, require_known
@@ -324,7 +325,8 @@ class Config(DataConfig):
         Its dict `run_settings` is ignored if it is of another data set.
         """
         dataset = run_settings.get("dataset")
-        if self.dataset is None and registry.is_community(dataset or ""):
+        namespace = re.match(r"tfds:[^:/]+:(?![0-9.*]+$)", dataset or "")
+        if self.dataset is None and namespace:
             raise UserError(
                 f"the checkpoint's data set {dataset} may run code: add "
                 f"--dataset={dataset} if you trust it"

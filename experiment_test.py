@@ -175,7 +175,7 @@ def test_a_second_signal_stops_at_once(done, monkeypatch, capsys):
     ):
         experiment.run(small(done, max_steps=9))
     assert stop.value.code == 128 + signal.SIGINT
-    assert "Resume with" in capsys.readouterr().err
+    assert "Stopped without saving" in capsys.readouterr().err
     assert steps_in(done) == [2, 4, 6]
 
 

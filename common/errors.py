@@ -69,37 +69,26 @@ def exit_on_user_error(command, debug=False):
     """Prints a `UserError` as one line and exits with status 1.
 
     After an interruption it prints the command that resumes the work and exits
-    with status 128 + the signal's number. With `debug` it raises the error. The
-    same holds for a file that the system refuses, such as in a folder that may
-    not be entered. A reader of the output, such as `head`, may end early.
+    with status 128 + the signal's number. With `debug` it raises the error.
     """
     try:
         yield
         sys.stdout.flush()
-    except BrokenPipeError:
+    except BrokenPipeError:  # as in predict.py ... | head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (UserError, OSError) as error:
         if debug or getattr(error, "filename", "") is None:
             raise
-        if isinstance(error, OSError):
+        if isinstance(error, OSError):  # a folder that may not be entered
             error = f"{error.filename}: {error.strerror}"
         sys.exit(f"{command}: {error}")
     except Interrupted as stop:
-        sys.exit(_report(stop))
+        resume = shell_command(["python", *sys.argv])
+        print(f"{stop}\nResume with: {resume}", file=sys.stderr)
+        sys.exit(128 + stop.signal_number)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
-
-
-def _report(stop):
-    resume = shell_command(["python", *sys.argv])
-    print(f"{stop}\nResume with: {resume}", file=sys.stderr, flush=True)
-    return 128 + stop.signal_number
-
-
-def end_now(message, number):
-    """Ends as by `Interrupted`, which compiled code may turn into an error."""
-    os._exit(_report(Interrupted(message, number)))
 
 
 @contextlib.contextmanager

@@ -24,6 +24,7 @@ _DEFINE = {
     int: flags.DEFINE_integer,
     float: flags.DEFINE_float,
     str: flags.DEFINE_string,
+    list: flags.DEFINE_multi_string,
 }
 # For flags that users of Keras and PyTorch try.
 _HINTS = {
@@ -132,20 +133,18 @@ def require_known(kind, name, names):
         )
 
 
-def define(settings_class, names=None, flag_values=flags.FLAGS, **more):
+def define(settings_class, names=None, flag_values=flags.FLAGS, repeats=False):
     """Defines a flag for each field, or for those with the given names."""
     for name, spec in flag_specs(settings_class).items():
         if names is None or name in names:
             text, options = spec.help, {"flag_values": flag_values}
-            allowed = {"allow_overwrite": False, **more}
             if spec.allowed and not spec.pattern:
                 text += f" ({spec.allowed})"
+            kind, default = spec.kind, spec.default
             if spec.merges:
-                flags.DEFINE_multi_string(name, [], text, **options)
-            else:
-                _DEFINE[spec.kind](
-                    name, spec.default, text, **options, **allowed
-                )
+                kind, default = list, []
+            once = {"allow_overwrite": repeats}
+            _DEFINE[kind](name, default, text, **options, **once)
             message = f"must be {spec.allowed}"
             flags.register_validator(name, spec.allows, message, **options)
 
@@ -174,7 +173,7 @@ def parse(settings_class, arguments):
       UserError: for an unknown flag, a bad value, or other arguments.
     """
     flag_values = flags.FlagValues()
-    define(settings_class, flag_values=flag_values, allow_overwrite=True)
+    define(settings_class, flag_values=flag_values, repeats=True)
     _parse(flag_values, ["", *arguments])
     return settings_of(settings_class, flag_values)
 

@@ -7,7 +7,6 @@ imports a data set, and with it TensorFlow.
 import dataclasses
 import enum
 import importlib
-import re
 import sys
 
 from common.errors import UserError
@@ -116,11 +115,6 @@ def find_data_set(name):
         require_known("--dataset", name, [*DATASETS, f"{TFDS_PREFIX}NAME"])
     size = 20 if name.split(":")[1] == "mnist" else None
     return DataSet("tfds_images", resizes=True, digit_size=size)
-
-
-def is_community(name):
-    """Whether the name of a TFDS set has a namespace, such as huggingface."""
-    return bool(re.match(rf"{TFDS_PREFIX}[^:/]+:(?![0-9.*]+$)", name))
 
 
 def load(config, train):

@@ -28,10 +28,7 @@ def open_checkpoint(path, model=None):
     if path.suffix in (".h5", ".hdf5") and path.is_file():
         return open_weights(path)
     if path.suffix in (".keras", ".npz") and path.is_file():
-        raise UserError(
-            f"{path} is an export, not a checkpoint; keras.models.load_model "
-            "and layers.pretrained load it"
-        )
+        raise UserError(f"{path} is an export, not a checkpoint")
     if path.is_file() or pathlib.Path(f"{path}.index").is_file():
         return Tf1Checkpoint(path)
     return read_checkpoint(path, model)

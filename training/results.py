@@ -11,14 +11,11 @@ import sys
 
 import numpy as np
 
-from common.errors import reading
 from common.files import make_folder, write_file
 from input_data import features as keys
 from input_data.registry import find_data_set
 from training.summaries import SummaryWriter
 from visualization import evaluation_figures as pictures
-
-_LOSSES = ("loss", "total_loss")
 
 
 class Results(contextlib.ExitStack):
@@ -87,22 +84,19 @@ class Results(contextlib.ExitStack):
     def _choose_folder(self, predictions):
         """Results of another data set or training go to test_2 and so on."""
         config = self._config
-        found = {"dataset": predictions.dataset}
-        found |= {name: getattr(config, name) for name in ("crops", "pairs")}
+        found = {name: getattr(config, name) for name in ("crops", "pairs")}
+        found["dataset"] = predictions.dataset
         if find_data_set(predictions.dataset).needs_data_dir:
             found["data_dir"] = os.path.abspath(config.data_dir)
-        if predictions.checkpoint:
-            training = predictions.checkpoint.path.parent
-            found["checkpoints"] = os.path.relpath(training, config.summary_dir)
-        else:
-            found["ensemble"] = config.checkpoint
+        checkpoint = predictions.checkpoint
+        place = checkpoint.path.parent if checkpoint else config.checkpoint
+        kind = "checkpoints" if checkpoint else "ensemble"
+        found[kind] = os.path.relpath(place, config.summary_dir)
         for number in itertools.count(1):
             suffix = f"_{number}" if number > 1 else ""
             folder = self._first.with_name(f"{self._first.name}{suffix}")
-            path, before = folder / "evaluated", {}
-            if path.exists():
-                with reading(path):
-                    before = json.loads(path.read_text())
+            path = folder / "evaluated"
+            before = json.loads(path.read_text()) if path.exists() else {}
             if found.items() <= (found | before).items():
                 break
         if folder != self._folder:
@@ -159,14 +153,14 @@ class Results(contextlib.ExitStack):
         if self._writer is None:
             self._writer = SummaryWriter(self._folder)
         score, checkpoint = predictions.score, predictions.checkpoint
+        losses = dict.fromkeys(("loss", "total_loss"), score.loss)
         self._writer.scalars(
             {
                 "correct_prediction": score.correct,
                 "wrong_prediction": score.wrong,
                 "almost_wrong_prediction": score.almost_wrong,
                 "accuracy": score.correct / score.num_examples,
-                # Our name, and the reference's.
-                **(dict.fromkeys(_LOSSES, score.loss) if checkpoint else {}),
+                **(losses if checkpoint else {}),
             },
             step,
         )

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import os
 import pathlib
 import sys
 
@@ -12,7 +13,6 @@ from tqdm import tqdm
 from common.errors import (
     Interrupted,
     UserError,
-    end_now,
     handling_signals,
     shell_command,
 )
@@ -46,8 +46,9 @@ def train(config, strategy, evaluate=None):
     signals = []
 
     def stop(number, frame):
-        if signals:
-            end_now("Stopped without saving", number)
+        if signals:  # compiled code could turn an exception into another
+            print("Stopped without saving", file=sys.stderr, flush=True)
+            os._exit(128 + number)
         signals.append(number)
 
     lock = sole_trainer if strategy.is_first else contextlib.nullcontext
@@ -124,7 +125,7 @@ class Trainer(keras.callbacks.Callback):
         self._schedule = model.make_schedule(
             self._architecture.hparams, config.max_steps
         )
-        self._writer = self._progress = None
+        self._writer = None
 
     @property
     def path(self):
@@ -181,17 +182,21 @@ class Trainer(keras.callbacks.Callback):
             self._strategy.count,
             (self.start, *events),
         )
-        try:
-            with self.pipeline.user_errors():
-                self.model.fit(
-                    take_several(self.model, batches, self._steps_per_call),
-                    callbacks=[self],
-                    shuffle=False,  # the pipeline shuffles
-                    verbose=0,
-                )
-        finally:  # before an error is printed
-            if self._progress is not None:
-                self._progress.close()
+        # It is closed before an error is printed.
+        self._progress = tqdm(
+            total=config.max_steps,
+            initial=self.start,
+            unit="step",
+            mininterval=0.1 if sys.stderr.isatty() else 10,
+            disable=not self._strategy.is_first,
+        )
+        with self._progress, self.pipeline.user_errors():
+            self.model.fit(
+                take_several(self.model, batches, self._steps_per_call),
+                callbacks=[self],
+                shuffle=False,  # the pipeline shuffles
+                verbose=0,
+            )
 
     def _is_last(self):
         return self.step == self._config.max_steps
@@ -265,12 +270,6 @@ class Trainer(keras.callbacks.Callback):
         if self._strategy.is_first:
             self._writer = SummaryWriter(self._directory)
             self._writer.hparams(self._checkpoint())
-            self._progress = tqdm(
-                total=self._config.max_steps,
-                initial=self.start,
-                unit="step",
-                mininterval=0.1 if sys.stderr.isatty() else 10,
-            )
             self._schedule(self.start)  # JAX compiles it
         self.clock.restart()
 

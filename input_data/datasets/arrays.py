@@ -59,10 +59,7 @@ def read_arrays(data_dir, training):
         if len(set(names)) < num_classes:
             raise UserError(f"{names_path} has the same name twice")
         if labels.max(initial=0) >= num_classes:
-            raise UserError(
-                f"{names_path} has {num_classes} names, but y_{part}.npy has "
-                f"the class {labels.max()}"
-            )
+            raise UserError(f"{names_path} has no name of {labels.max()}")
     elif labels.shape[1:] not in ((), (1,)):
         num_classes = labels.shape[1]
     else:

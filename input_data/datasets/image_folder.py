@@ -176,14 +176,11 @@ def _files(root, classes):
     for folder in _folders(root):
         with reading(folder):
             visible = [p for p in folder.iterdir() if p.name[0] != "."]
+            visible = [p for p in visible if not p.is_fifo()]
         if _name(folder) not in classes:
             raise UserError(f"{folder}: the training images have no such class")
         label = classes.index(_name(folder))
-        paths = sorted(
-            path
-            for path in visible
-            if path.suffix.lower() in _SUFFIXES and not path.is_fifo()
-        )
+        paths = sorted(p for p in visible if p.suffix.lower() in _SUFFIXES)
         if not paths:
             raise UserError(
                 f"{folder} has no images ({' '.join(_SUFFIXES)}) directly in "

@@ -106,10 +106,7 @@ def _read(builder, split_name, image_size=None, method=None):
     with reading(builder.data_dir):
         features = builder.info.features
         if not {"image", "label"} <= set(features):
-            raise UserError(
-                f"--dataset=tfds:{builder.name} has no image with a label; it "
-                f"has {', '.join(features)}"
-            )
+            raise UserError(f"tfds:{builder.name} has no image with a label")
         size, label = features["image"].shape[:2], features["label"]
         if image_size is not None:
             size = (image_size, image_size)

@@ -78,9 +78,7 @@ def _require_space(job, shards):
     print(f"Writing {count:,} records, {size / 1e9:.1f} GB", flush=True)
     free = shutil.disk_usage(job.data_dir).free
     if size > free:
-        raise UserError(
-            f"--data_dir={job.data_dir} has only {free / 1e9:.1f} GB free"
-        )
+        raise UserError(f"{job.data_dir} has only {free / 1e9:.1f} GB free")
 
 
 def _follow_parent():

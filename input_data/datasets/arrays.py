@@ -58,8 +58,8 @@ def read_arrays(data_dir, training):
         num_classes = len(names)
         if len(set(names)) < num_classes:
             raise UserError(f"{names_path} has the same name twice")
-        if labels.max(initial=0) >= num_classes:
-            raise UserError(f"{names_path} has no name of {labels.max()}")
+        if (last := labels.max(initial=0)) >= num_classes:
+            raise UserError(f"y_{part}.npy: {names_path} has no class {last}")
     elif labels.shape[1:] not in ((), (1,)):
         num_classes = labels.shape[1]
     else:

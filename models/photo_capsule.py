@@ -74,9 +74,11 @@ class PhotoCapsuleModel(Classifier):
             include_top=False,
             weights=None,
             input_shape=(shape.height, shape.width, 3),
-            name="backbone",
         )
         self.backbone.trainable = hparams.train_backbone
+        for layer in self.backbone.layers:
+            if isinstance(layer, keras.layers.BatchNormalization):
+                layer.momentum = 0.9  # 0.999 needs thousands of steps
         self.primary = layers.ConvSlimCapsule(
             hparams.types,
             hparams.primary_atoms,

@@ -111,13 +111,18 @@ def test_no_network_says_how_to_pass_a_file(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", ["MobileNetV2", pytest.param("ResNet50V2", marks=pytest.mark.slow)]
+    ("name", "scale", "offset"),
+    [
+        ("EfficientNetV2B0", 255, 0),  # it rescales pixels itself
+        ("MobileNetV2", 2, -1),
+        pytest.param("ResNet50V2", 2, -1, marks=pytest.mark.slow),
+    ],
 )
-def test_backbones_have_their_own_preprocessing(name):
+def test_backbones_have_their_own_preprocessing(name, scale, offset):
     model = small_model(backbone=name)
-    # Both scale pixels to [-1, 1].
-    expected = model.backbone(IMAGES * 2 - 1, training=False)
-    found = model.features(IMAGES, training=False)
+    pixels = scale * IMAGES + offset
+    expected = ops.convert_to_numpy(model.backbone(pixels, training=False))
+    found = ops.convert_to_numpy(model.features(IMAGES, training=False))
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
 
 

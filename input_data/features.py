@@ -51,35 +51,23 @@ class ImageShape:
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """Describes the batches of one split of a data set.
-
-    Attributes:
-      shape: `ImageShape`.
-      num_targets: int, objects in each image: 1, 2 or `ANY_NUMBER`.
-      num_examples: int, examples of an evaluation.
-      num_images: int, images (or stored pairs) that training draws from.
-      class_names: tuple of strings, or None if the classes are numbers.
-      split_seed: int, the seed of the split, or None if the seed has no effect.
-      split_fingerprints: dict with digests "divided_for_test",
-        "divided_for_validation" and "validation_images", which checkpoints
-        record. While they are equal, no image has moved between training and
-        evaluation.
-      settings: dict, settings of the stored images for checkpoints to record.
-      rows: tuple of ints, where each image is in its file; None if it is in the
-        same place.
-      note: string, advice to print with the evaluation command, or None.
-    """
+    """Describes the batches of one split of a data set."""
 
     shape: ImageShape
-    num_targets: int
-    num_examples: int
-    num_images: int
-    class_names: tuple[str, ...] | None = None
-    split_seed: int | None = None
+    num_targets: int  # objects in each image: 1, 2 or `ANY_NUMBER`
+    num_examples: int  # examples of an evaluation
+    num_images: int  # images (or stored pairs) that training draws from
+    class_names: tuple[str, ...] | None = None  # None if classes are numbers
+    split_seed: int | None = None  # None if the seed does not change the split
+    # "divided_for_test", "divided_for_validation" and "validation_images", for
+    # checkpoints to record. While these digests are equal, no image has moved
+    # between training and evaluation.
     split_fingerprints: dict[str, str] = dataclasses.field(default_factory=dict)
+    # Settings of the stored images, for checkpoints to record.
     settings: dict[str, int] = dataclasses.field(default_factory=dict)
+    # Where each image is in its file; None if it is in the same place.
     rows: tuple[int, ...] | None = None
-    note: str | None = None
+    note: str | None = None  # advice to print with the evaluation command
 
     @property
     def names(self):

@@ -47,20 +47,12 @@ def open_file(path):
 def decode_image(content, name, color, invert=False):
     """Decodes an image; of an animation, the first frame.
 
-    Transparent pixels become black, even with `invert`.
+    `content` are the bytes of a file, `name` is what messages call it. With
+    `invert` dark becomes bright; transparent pixels are always black. Returns
+    uint8 [H, W, 3] if `color`, else [H, W, 1].
 
-    Args:
-      content: bytes.
-      name: what messages call the file.
-      color: bool, whether to return three channels instead of one.
-      invert: bool, whether to turn dark to bright and bright to dark.
-
-    Returns:
-      uint8 array [H, W, 3] or [H, W, 1].
-
-    Raises:
-      UserError: if the file is not an image or is damaged, or has more pixels
-        than Pillow allows.
+    Raises UserError if the file is not an image, is damaged, or has more pixels
+    than Pillow allows.
     """
     with reading(name):
         try:

@@ -28,20 +28,14 @@ from input_data.transforms import (
 
 @dataclasses.dataclass(frozen=True)
 class LabeledImages:
-    """Images of one object each, and their classes.
+    """Images of one object each, and their classes."""
 
-    Attributes:
-      images: uint8 array [N, H, W, C].
-      labels: integer array [N], in [0, num_classes); or [N, num_classes],
-        k-hot, for any number of classes in an image.
-      num_classes: int.
-      class_names: tuple of strings, or None if the classes are numbers.
-    """
-
-    images: np.ndarray
+    images: np.ndarray  # uint8 [N, H, W, C]
+    # Integers [N], in [0, num_classes); or [N, num_classes], k-hot, for any
+    # number of classes in an image.
     labels: np.ndarray
     num_classes: int
-    class_names: tuple[str, ...] | None = None
+    class_names: tuple[str, ...] | None = None  # None if classes are numbers
 
     def __getitem__(self, part):
         """The images of a slice or at some indices, as `LabeledImages`."""
@@ -149,12 +143,8 @@ class StandardizedCrops(Pipeline):
     its pixels and channels. As in the reference, the standardized crop is also
     the decoder's target, although its sigmoid reaches only values in [0, 1].
 
-    Args:
-      data: `LabeledImages`.
-      crop_size: (height, width).
-      distort: function of images uint8 [B, H, W, C], the step and the seed
-        that returns float32 [B, *crop_size, C].
-      eval_size: int, number of examples to evaluate at most.
+    `distort(images, step, seed)` turns uint8 [B, H, W, C] into float32
+    [B, *crop_size, C]. At most `eval_size` images are evaluated.
     """
 
     def __init__(self, data, crop_size, distort, eval_size):

@@ -22,11 +22,8 @@ def digits(split=Split.TRAIN, **settings):
 
 
 def batches(pipeline, batch_size, start, stop, seed=0):
-    return list(
-        pipeline.training_batches(
-            batch_size, seed, start, stop
-        ).as_numpy_iterator()
-    )
+    dataset = pipeline.training_batches(batch_size, seed, start, stop)
+    return list(dataset.as_numpy_iterator())
 
 
 def images_of(batch):
@@ -104,26 +101,20 @@ def test_expanded_mnist_is_40_by_40_and_tests_are_in_the_middle():
 def test_distort_crops_in_training_and_in_testing():
     pipeline = digits(distort=True, eval_size=9)
     assert pipeline.spec.shape == keys.ImageShape(24, 24, 1, 10)
-    whole = batches(pipeline, 5, 0, 4, seed=7)
-    for x, y in [*whole, *pipeline.evaluation_batches(7)]:
+    trained = batches(pipeline, 5, 0, 1)
+    for x, y in [*trained, *pipeline.evaluation_batches(7)]:
         assert x[keys.IMAGES].shape[1:] == (24, 24, 1)
         np.testing.assert_array_equal(x[keys.IMAGES], y[keys.RECONS])
-    (resumed,) = batches(pipeline, 5, 3, 4, seed=7)
-    np.testing.assert_array_equal(images_of(whole[3]), images_of(resumed))
 
 
 def test_augment_changes_training_images_only():
     augmented, plain = digits(augment=True), digits(shift=0)
-    whole = batches(augmented, 8, 0, 3)
-    (resumed,) = batches(augmented, 8, 2, 3)
-    np.testing.assert_array_equal(images_of(whole[2]), images_of(resumed))
-    (original,) = batches(plain, 8, 0, 1)
-    expected = augmentation.augment(
-        np.round(images_of(original) * 255).astype("uint8"),
-        0,
-        tf.constant(0, tf.int64),
+    (changed,), (original,) = (
+        batches(pipeline, 8, 0, 1) for pipeline in (augmented, plain)
     )
-    np.testing.assert_allclose(images_of(whole[0]) * 255, expected, atol=1e-3)
+    pixels = np.round(images_of(original) * 255).astype("uint8")
+    expected = augmentation.augment(pixels, 0, tf.constant(0, tf.int64))
+    np.testing.assert_allclose(images_of(changed) * 255, expected, atol=1e-3)
     evaluated = [
         images_of(next(pipeline.evaluation_batches(4)))
         for pipeline in (augmented, plain)

@@ -103,12 +103,10 @@ class SeparatePairs(Pipeline):
     """Two images of different classes, one below or beside the other.
 
     J. Su's test of networks that were trained on single objects
-    (https://kexue.fm/archives/4819, 2018).
-
-    Image n is paired with image order[n]. The order is random and depends on
-    the seed alone; pairs of one class are left out. The target of each object
-    is the pair's image with the other object's half black. `singles` is the
-    `Pipeline` of images of one object.
+    (https://kexue.fm/archives/4819, 2018). Image n of `singles`, a `Pipeline`,
+    is paired with image order[n]. The order is random and depends on the seed
+    alone; pairs of one class are left out. The target of each object is the
+    pair's image with the other object's half black.
     """
 
     def __init__(self, singles, config):

@@ -7,7 +7,7 @@ from common.errors import UserError
 from config import Config
 from input_data import features as keys
 from input_data.images import LabeledImages, make_pipeline
-from input_data.images_test import batches, images_of, single_pixels
+from input_data.images_test import batches, single_pixels
 from input_data.pairs import SeparatePairs
 from input_data.registry import Split
 from testing.splits import load
@@ -56,18 +56,15 @@ def test_pairs_are_merged_shifted_and_uniform(training):
 
 
 def test_the_seed_fixes_the_pairs_of_evaluation_and_nothing_else():
+    settings = {"eval_size": 20, "pairs": "overlap"}
     for num_targets, differ in ((1, False), (2, True)):
-        first, other = (
-            next(
-                load(
-                    "digits",
-                    Split.TEST,
-                    Config(num_targets=num_targets, eval_size=20, seed=seed),
-                ).evaluation_batches(20)
+        (first, _), (other, _) = (
+            everything(
+                load_digits(num_targets=num_targets, seed=seed, **settings)
             )
             for seed in (0, 1)
         )
-        assert (images_of(first) != images_of(other)).any() == differ
+        assert (first[keys.IMAGES] != other[keys.IMAGES]).any() == differ
 
 
 def test_bright_overlaps_are_cut_at_white():
@@ -90,12 +87,6 @@ def everything(pipeline):
     return x, y
 
 
-def digits():
-    """The test images of one digit each, and their labels."""
-    x, _ = everything(load("digits", Split.TEST, Config(num_targets=1)))
-    return x[keys.IMAGES], x[keys.RECONS_LABEL]
-
-
 @pytest.mark.parametrize(
     ("pairs", "size", "axis"), [("below", (56, 28), 1), ("beside", (28, 56), 2)]
 )
@@ -106,17 +97,15 @@ def test_pairs_are_two_test_images_without_overlap(pairs, size, axis):
     assert spec.num_targets == 2
     x, y = everything(pipeline)
     first, second = np.split(x[keys.IMAGES], 2, axis)
-    images, labels = digits()
-    for halves, name in (
-        (first, keys.RECONS_LABEL),
-        (second, keys.SPARE_LABEL),
-    ):
-        known = {
-            image.tobytes(): label
-            for image, label in zip(images, labels, strict=True)
-        }
-        found = [known[half.tobytes()] for half in halves]
-        np.testing.assert_array_equal(x[name], found)
+    single, _ = everything(load("digits", Split.TEST, Config(num_targets=1)))
+    images = [image.tobytes() for image in single[keys.IMAGES]]
+    known = dict(zip(images, single[keys.RECONS_LABEL], strict=True))
+    for halves, name in zip((first, second), keys.LABEL_BY_TARGET, strict=True):
+        found = [half.tobytes() for half in halves]
+        np.testing.assert_array_equal(x[name], [known[half] for half in found])
+        assert len(set(found)) == len(found)  # each image once
+    # About a tenth of the pairs is of one class.
+    assert 0.85 * len(images) < len(first) < 0.95 * len(images)
     k_hot = np.eye(10)[x[keys.RECONS_LABEL]] + np.eye(10)[x[keys.SPARE_LABEL]]
     np.testing.assert_array_equal(y[keys.LOGITS], k_hot)
     assert k_hot.max() == 1
@@ -127,16 +116,6 @@ def test_pairs_are_two_test_images_without_overlap(pairs, size, axis):
     np.testing.assert_array_equal(
         y[keys.SPARE_RECONS], np.concatenate([blank, second], axis)
     )
-
-
-def test_each_image_is_in_at_most_two_pairs_and_few_are_left_out():
-    x, _ = everything(load_digits())
-    images, _ = digits()
-    first, second = np.split(x[keys.IMAGES], 2, 1)
-    for halves in (first, second):
-        assert len({half.tobytes() for half in halves}) == len(halves)
-    # About a tenth of the pairs is of one class.
-    assert 0.85 * len(images) < len(first) < 0.95 * len(images)
 
 
 def test_pairs_depend_on_the_seed_alone():

@@ -34,10 +34,8 @@ def shuffled_indices(step, batch_size, num_examples, seed):
     """The examples of a training step.
 
     Every epoch takes all examples in a new random order. A batch may end one
-    epoch and begin the next.
-
-    Returns:
-      int64 tensor [batch_size] of values in [0, num_examples).
+    epoch and begin the next. Returns int64 [batch_size] from 0 to
+    num_examples - 1.
     """
     positions = step * batch_size + tf.range(batch_size, dtype=tf.int64)
     epochs = positions // num_examples
@@ -89,16 +87,10 @@ class Pipeline:
     a batch (x, y) of the images at `indices`, int64 [B]; with two targets
     `indices` are those of the first image of each pair.
 
-    Args:
-      source: the stored images, such as `ImageTensors`. Its `error` is the
-        `UserError` that stopped reading, or None.
-      size: (height, width) of the network's input.
-      num_targets: int, objects in each image.
-      num_examples: int, examples to evaluate.
-      **spec: other attributes of the `Spec`.
-
-    Attributes:
-      spec: `features.Spec`.
+    `source` are the stored images, such as `ImageTensors`; its `error` is the
+    `UserError` that stopped reading, or None. `size` is the (height, width) of
+    the network's input. The other arguments are attributes of `spec`, the
+    `features.Spec`.
     """
 
     def __init__(self, source, size, num_targets, num_examples, **spec):
@@ -116,11 +108,8 @@ class Pipeline:
         """Shuffled, augmented batches of the steps from `start` to `stop` - 1.
 
         A batch depends on `seed` and its step alone, so that a resumed
-        training sees the batches of an uninterrupted one. Iterate in the
-        context `user_errors`.
-
-        Returns:
-          `tf.data.Dataset` of stop - start batches (x, y).
+        training sees the batches of an uninterrupted one. Iterate over this
+        `tf.data.Dataset` of batches (x, y) in the context `user_errors`.
         """
 
         def make_batch(step):
@@ -132,10 +121,9 @@ class Pipeline:
         return _map(tf.data.Dataset.range(start, stop), make_batch)
 
     def evaluation_batches(self, batch_size, stop=-1):
-        """Every example once, in a fixed order; the last batch may be smaller.
+        """Yields each of the first `stop` examples once, in a fixed order.
 
-        Yields:
-          Batches (x, y) of NumPy arrays, of the first `stop` examples.
+        Batches (x, y) are of NumPy arrays; the last one may be smaller.
         """
         indices = tf.data.Dataset.range(self.spec.num_examples).take(stop)
         batches = _map(indices.batch(batch_size), self._evaluation_batch)
@@ -153,12 +141,10 @@ class Pipeline:
             raise self._source.error from None
 
     def _batch(self, images, targets, labels):
-        """Combines images, targets and labels to a batch (x, y).
+        """Combines images [B, H, W, C] and lists by target to a batch (x, y).
 
-        Args:
-          images: float32 [B, H, W, C], all objects together.
-          targets: for each target float32 [B, H, W, C], that object alone.
-          labels: for each target int32 [B], or [B, classes], k-hot.
+        `targets` are float32 [B, H, W, C], each object alone; `labels` are
+        int32 [B], or [B, classes], k-hot.
         """
         num_classes = self.spec.shape.num_classes
         # With one target, zip leaves out the names of the second.

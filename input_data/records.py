@@ -58,21 +58,12 @@ class RecordFiles:
     """The records of several files, numbered from 0 across all files.
 
     Only the records that `read` returns are in memory. Threads may share one
-    object, which is also a source of pipelines.
+    object, which is also a source of pipelines. A record has labels, int64 in
+    [0, num_classes), at the keys `label_keys`, and images of one `shape`
+    (height, width, depth), uint8 pixels as bytes, at `image_keys`.
 
-    Args:
-      paths: paths of the files.
-      label_keys: keys of the labels of a record, int64 in [0, num_classes).
-      image_keys: keys of its images, uint8 pixels as bytes.
-      num_classes: int.
-
-    Attributes:
-      shape: (height, width, depth) of every image.
-      error: the `UserError` that ended reading, or None.
-
-    Raises:
-      UserError: if a file cannot be read, is empty, truncated or damaged, or if
-        its records differ from the first in their features or image sizes.
+    Raises UserError if a file cannot be read, is empty, truncated or damaged,
+    or if its records differ from the first in their features or image sizes.
     """
 
     class_names = None
@@ -127,8 +118,7 @@ class RecordFiles:
     def read(self, indices):
         """Reads records and verifies their checksums and values.
 
-        Returns:
-          Labels int32 [labels, B] and images uint8 [images, B, H, W, C].
+        Returns labels int32 [labels, B] and images uint8 [images, B, H, W, C].
         """
         integer = tf.io.FixedLenFeature((), tf.int64)
         pixels = tf.io.FixedLenFeature((), tf.string)

@@ -53,33 +53,22 @@ def select(split, images, num_held_out=None):
 
 @dataclasses.dataclass(frozen=True)
 class DataSet:
-    """A data set and the settings that apply to it.
+    """A data set and the settings that apply to it."""
 
-    Attributes:
-      module: string, the file in `input_data/datasets` with its function
-        `load(split, config)`, which returns a `Pipeline`.
-      needs_data_dir: bool, whether there are no images without `data_dir`.
-      shift: int, the default of `--shift` for images of one object, in
-        pixels.
-      two_targets: bool, whether two of its images can overlap. Photographs
-        have no black background, and affNIST's digits fill their image.
-      resizes: bool, whether `image_size` and `resize` apply.
-      colors: bool, whether `color` applies.
-      photograph_size: (height, width) of the photographs of which networks
-        see standardized crops. None for whole images with pixels in [0, 1],
-        to which `shift`, `pad`, `distort`, `augment` and `flip` apply.
-      digit_size: int, height and width of a digit if images are single white
-        digits on black, else None. Drawings are reduced to this size, then
-        brought to MNIST's size and place.
-    """
-
-    module: str
-    needs_data_dir: bool = False
-    shift: int = 0
+    module: str  # in `datasets`; its `load(split, config)` gives a `Pipeline`
+    needs_data_dir: bool = False  # there are no images without `data_dir`
+    shift: int = 0  # default of --shift for images of one object, in pixels
+    # Two of its images can overlap. Photographs have no black background, and
+    # affNIST's digits fill their image.
     two_targets: bool = True
-    resizes: bool = False
-    colors: bool = False
+    resizes: bool = False  # `image_size` and `resize` apply
+    colors: bool = False  # `color` applies
+    # (height, width) of the photographs of which networks see standardized
+    # crops. None for whole images with pixels in [0, 1], to which `shift`,
+    # `pad`, `distort`, `augment` and `flip` apply.
     photograph_size: tuple[int, int] | None = None
+    # Height and width of a digit if images are single white digits on black.
+    # Drawings are reduced to this size, then brought to MNIST's size and place.
     digit_size: int | None = None
 
 
@@ -120,9 +109,8 @@ def find_data_set(name):
 def load(config, train):
     """Loads the `Pipeline` of a `Config`, for training or for evaluation.
 
-    Raises:
-      UserError: for settings that do not apply to the data set, or files that
-        are missing or damaged.
+    Raises UserError for settings that do not apply to the data set, or files
+    that are missing or damaged.
     """
     # Imported here, so that flags are parsed without TensorFlow.
     import tensorflow as tf

@@ -99,17 +99,11 @@ _RESIZING = {
 
 
 def resize(image, size, method="stretch"):
-    """Resizes an image to (height, width), bilinear and antialiased.
+    """Resizes uint8 [H, W, C] to [*size, C], bilinear and antialiased.
 
-    Args:
-      image: uint8 array [H, W, C].
-      size: (height, width).
-      method: "pad" resizes to the largest size that fits and pads with black,
-        "crop" resizes the largest central part with the proportions of `size`,
-        "stretch" resizes the whole image and changes its proportions.
-
-    Returns:
-      uint8 array [*size, C].
+    The method "pad" resizes to the largest size that fits and pads with black,
+    "crop" resizes the largest central part with the proportions of `size`,
+    "stretch" resizes the whole image and changes its proportions.
     """
     channels = [
         _RESIZING[method](
@@ -129,14 +123,9 @@ def prepare_image(image, shape, config):
     on crops of photographs, the image is resized to the photographs' size; its
     center is then cropped and standardized.
 
-    Args:
-      image: uint8 array [H, W, 1 or 3]. One channel is repeated for networks
-        with more.
-      shape: `features.ImageShape` of the network.
-      config: `Config` of the evaluation.
-
-    Returns:
-      float32 array [height, width, depth] of `shape`.
+    Takes uint8 [H, W, 1 or 3], the `features.ImageShape` of the network and the
+    `Config` of its evaluation; one channel is repeated for networks with more.
+    Returns float32 [height, width, depth].
     """
     if image.shape[-1] == 1:
         image = np.repeat(image, shape.depth, axis=-1)

@@ -227,3 +227,16 @@ class TinyAnySize(TinyPhotos):
 def prepare_tfds(folder, builder=TinyPhotos, **options):
     """Writes a set of TFDS to a folder, as a download would."""
     builder(data_dir=folder, **options).download_and_prepare()
+
+
+WRITERS = {
+    "affnist": write_affnist,
+    "arrays": write_arrays,
+    "cifar10": write_cifar10,
+    "fashion_mnist": write_mnist,
+    "images": write_images,
+    "mnist": write_mnist,
+    "norb": write_norb,
+    "svhn": write_svhn,
+    "tfds:tiny_photos": prepare_tfds,
+}

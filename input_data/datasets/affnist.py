@@ -30,12 +30,7 @@ _HEADER = b"MATLAB 5.0 MAT-file".ljust(116)
 
 
 def load(split, config):
-    """The pipeline of one split, by the official names of its files.
-
-    Section 5.2 of the paper trains on MNIST digits that are shifted on 40x40
-    pixels (--dataset=mnist --shift=6 --pad=6) and takes only the test images
-    from affNIST.
-    """
+    """The pipeline of one split, by the official names of its files."""
     folder = pathlib.Path(config.data_dir)
     batches = sorted(folder.glob(f"{_NAMES[split]}_batches/*.mat"))
     paths = batches or [find_file(folder, file_name(split))]

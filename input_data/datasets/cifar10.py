@@ -35,11 +35,7 @@ _RECORD_BYTES = 1 + 3 * 32 * 32
 
 
 def load(split, config):
-    """The pipeline of one split.
-
-    Training crops 24x24 pixels at random, mirrors half of the crops, and
-    distorts brightness and contrast; evaluation crops the center.
-    """
+    """The pipeline of one split."""
     training = split is not Split.TEST
     if config.data_dir is None:
         data = tfds_images.read("cifar10", training)

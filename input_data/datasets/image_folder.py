@@ -22,15 +22,9 @@ _PARTS = {"valid": "val", "validation": "val"}
 
 
 def load(split, config):
-    """The pipeline of one split.
+    """The pipeline of one split; docs/data.md describes the folder.
 
-    The sub-folders of `data_dir` are the classes, in the order of their names.
-    If they are train, val (or valid, validation) and test, in upper or lower
-    case, or two of these, then their sub-folders are the classes. Without test,
-    val is used for testing. `divide` holds out the images for validation if
-    there is no val, and those for testing if there is neither. Hidden files,
-    __MACOSX and files without an image's suffix are ignored. A file of
-    `label_file` can name the images and their classes instead.
+    Hidden files, __MACOSX and files without an image's suffix are ignored.
     """
     root, seed, fingerprints = pathlib.Path(config.data_dir), config.seed, {}
     folders = _folders(root)

@@ -3,20 +3,8 @@
 The idx format: http://yann.lecun.com/exdb/mnist/ (two zero bytes, the type of
 the values, the number of axes, each axis as a big-endian uint32, the values).
 
-Record files of single digits: `data_dir` is a folder. The file of each split is
-
-  TRAIN        train_{shift}shifted_mnist.tfrecords
-  TEST         test_0shifted_mnist.tfrecords
-  VALID_TRAIN  train_{shift}shifted_mnist_valid.tfrecords,
-               else valid_train_{shift}shifted_mnist.tfrecords
-  VALID_TEST   test_0shifted_mnist_valid.tfrecords,
-               else valid_test_0shifted_mnist.tfrecords
-
-In validation, the reference's reader opens the first name; its mnist_shift
-writes the second. The images in the files are shifted and padded.
-
-Two digits: `data_dir` is PREFIX.tfrecords@10 for the files
-PREFIX.tfrecords-00000-of-00010 and so on, for training and evaluation alike.
+Images in record files are shifted and padded. For pairs, `data_dir` is
+PREFIX.tfrecords@10 for the files PREFIX.tfrecords-00000-of-00010 and so on.
 Validation needs separate files, multivalid_train and multivalid_test: pairs of
 one file may share images, so that no part of them can be held out.
 """
@@ -94,7 +82,11 @@ def _read_idx(path, num_axes):
 
 
 def single_names(split, shift):
-    """Possible file names of single digits; generators write the first."""
+    """Possible file names of single digits; generators write the first.
+
+    In validation, the reference's reader opens the first; its mnist_shift
+    writes the second.
+    """
     base = "train" if split.is_training else "test"
     return (
         f"{base}_{shift}shifted_mnist{'_valid' * split.is_held_out}.tfrecords",

@@ -27,13 +27,7 @@ _BATCH_SIZE = 512
 
 
 def load(split, config):
-    """The pipeline of one split, the two cameras as two channels.
-
-    `data_dir` holds trainduo.tfrecords and testduo.tfrecords; by default the
-    images are TFDS's smallnorb. Training distorts brightness and contrast of
-    the 48x48 images and crops 32x32 pixels at random; evaluation crops the
-    center.
-    """
+    """The pipeline of one split, the two cameras as two channels."""
     training = split is not Split.TEST
     if config.data_dir is None:
         images, labels, _ = tfds_images.read_smallnorb(training)
@@ -63,9 +57,9 @@ def read_records(path):
     records = RecordFiles([path], ["label"], ["image_raw"], NUM_CLASSES)
     height, width, depth = records.shape
     images, labels = [], []
-    for start in range(0, len(records), _BATCH_SIZE):
-        stop = min(start + _BATCH_SIZE, len(records))
-        batch_labels, batch = records.read(np.arange(start, stop))
+    num_batches = -(-len(records) // _BATCH_SIZE)
+    for numbers in np.array_split(np.arange(len(records)), num_batches):
+        batch_labels, batch = records.read(numbers)
         # The shape names the depth last; the pixels have it first.
         images.append(shrink(batch.reshape(-1, depth, height, width)))
         labels.append(batch_labels[0])

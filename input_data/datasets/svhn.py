@@ -1,8 +1,5 @@
 """SVHN, the street view house numbers: cropped digits from .mat files or TFDS.
 
-Section 7 of the paper trains on the 73,257 images of the training set, with
-the smaller network of --hparams_override=preset=svhn.
-
 The format: http://ufldl.stanford.edu/housenumbers/ (X uint8 [32, 32, 3, N] and
 y [N, 1], where 10 stands for the digit 0).
 """

@@ -15,15 +15,10 @@ from input_data.transforms import resize
 
 _PROBE_URL = "https://storage.googleapis.com"
 _PROBE_SECONDS = 8
-_BATCH_SIZE = 256
 
 
 def load(split, config):
-    """The pipeline of one split of the set tfds:NAME.
-
-    Evaluation uses the split test. A set without test uses validation; a set
-    without both uses the last fifth of train, at most 10,000 images.
-    """
+    """The pipeline of one split of the set tfds:NAME, see docs/data.md."""
     builder = _open(
         config.dataset_name.removeprefix(TFDS_PREFIX), config.data_dir
     )
@@ -52,9 +47,8 @@ def read(name, training):
 def read_smallnorb(training):
     """Reads smallnorb in TFDS's order.
 
-    Returns:
-      Images uint8 [N, 2, 96, 96], labels [N] and meta [N, 4]: instance,
-      elevation, azimuth, lighting.
+    Returns images uint8 [N, 2, 96, 96], labels [N] and meta [N, 4]: instance,
+    elevation, azimuth, lighting.
     """
     builder = _open("smallnorb")
     with reading(builder.data_dir):
@@ -123,5 +117,5 @@ def _read(builder, split_name, image_size=None, method=None):
 
 def _arrays(dataset):
     """All elements of a `tf.data.Dataset`, as one structure of arrays."""
-    batches = dataset.batch(_BATCH_SIZE).as_numpy_iterator()
-    return tf.nest.map_structure(lambda *a: np.concatenate(a), *batches)
+    (everything,) = dataset.batch(len(dataset)).as_numpy_iterator()
+    return everything

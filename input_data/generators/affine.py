@@ -23,11 +23,7 @@ _BATCH_SIZE = 1000
 
 
 def generate(dataset, data_dir, split, output_dir, copies, seed):
-    """Writes the affNIST file of a `Split`.
-
-    The images are those of `dataset`, "mnist" or "digits"; `data_dir` has
-    MNIST's idx files, or is None for TFDS.
-    """
+    """Writes the affNIST file of a `Split` of "mnist" or "digits"."""
     path = pathlib.Path(output_dir) / file_name(split)
     refuse_existing(path)
     data = read_digits(dataset, split, data_dir)

@@ -1,8 +1,7 @@
 """Writes the reference's smallNORB records from the original files or TFDS.
 
-By default all images; or the images of some viewpoints, to test a network on
-viewpoints that it has not seen: "Matrix capsules with EM routing" (Hinton,
-Sabour, Frosst 2018), section 6.1.
+The test on novel viewpoints is that of "Matrix capsules with EM routing"
+(Hinton, Sabour, Frosst 2018), section 6.1.
 """
 
 import pathlib
@@ -16,9 +15,8 @@ from input_data.datasets.norb import file_name
 from input_data.files import open_file
 from input_data.records import encode_example, write_records
 
-# For each kind of viewpoint: its column of meta (instance, elevation, azimuth,
-# lighting), and the familiar third of its values. None keeps all images.
-# Azimuths are in tens of degrees.
+# Column of meta (instance, elevation, azimuth in tens of degrees, lighting) and
+# the familiar third of its values. None keeps all images.
 _FAMILIAR = {
     "azimuth": (2, (30, 32, 34, 0, 2, 4)),
     "elevation": (1, (0, 1, 2)),
@@ -31,9 +29,7 @@ _MATRIX_TYPES = {0x1E3D4C55: "u1", 0x1E3D4C54: "<i4"}
 def convert(data_dir, output_dir, novel=None):
     """Writes the records of the training and the test images.
 
-    The original files are in `data_dir`; None means TFDS. If `novel` is
-    "azimuth" or "elevation", only images of a third of the viewpoints are
-    written; test images of the others go to the folder novel in `output_dir`.
+    The arguments are the flags of norb_convert.py.
     """
     column, familiar_values = _FAMILIAR[novel]
     folder = pathlib.Path(output_dir)

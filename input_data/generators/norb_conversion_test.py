@@ -41,33 +41,26 @@ def write_originals(folder, meta=META):
 
 def read(path):
     """Images and labels of a record file, and the meta of each record."""
-    images, labels, meta = [], [], []
-    for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
-        features = tf.train.Example.FromString(record).features.feature
-        pixels = features["image_raw"].bytes_list.value[0]
-        images.append(np.frombuffer(pixels, np.uint8).reshape(2, 96, 96))
-        labels.append(features["label"].int64_list.value[0])
-        meta.append(features["meta"].int64_list.value)
-        size = [
-            features[key].int64_list.value[0]
-            for key in ("height", "width", "depth")
-        ]
-        assert size == [96, 96, 2]
-    return np.stack(images), labels, np.array(meta)
+    records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
+    lengths = {"height": 1, "width": 1, "depth": 1, "label": 1, "meta": 4}
+    spec = {k: tf.io.FixedLenFeature(n, tf.int64) for k, n in lengths.items()}
+    spec["image_raw"] = tf.io.FixedLenFeature((), tf.string)
+    features = tf.io.parse_example(records, spec)
+    size = [features[key] for key in ("height", "width", "depth")]
+    assert (np.concatenate(size, axis=1) == [96, 96, 2]).all()
+    pixels = tf.io.decode_raw(features["image_raw"], tf.uint8).numpy()
+    labels = features["label"].numpy()[:, 0]
+    return pixels.reshape(-1, 2, 96, 96), labels, features["meta"].numpy()
 
 
 def test_converts_original_files_plain_and_gzipped(tmp_path):
-    images, labels = write_originals(tmp_path)
+    written = *write_originals(tmp_path), META
     output = tmp_path / "new" / "records"
     convert(str(tmp_path), str(output))
-    paths = sorted(output.iterdir())
-    names = [path.name for path in paths]
-    assert names == ["testduo.tfrecords", "trainduo.tfrecords"]
-    for path in paths:
-        for values, expected in zip(
-            read(path), (images, labels, META), strict=True
-        ):
-            np.testing.assert_array_equal(values, expected)
+    names = "testduo.tfrecords", "trainduo.tfrecords"
+    assert {path.name for path in output.iterdir()} == {*names}
+    for name in names:
+        np.testing.assert_equal(read(output / name), written)
 
 
 @pytest.mark.parametrize("novel", ["azimuth", "elevation"])

@@ -33,9 +33,8 @@ _CHUNK = 512
 def generate(job, num_workers=1):
     """Writes all files of a `Job` that do not exist yet.
 
-    Raises:
-      UserError: if an existing file has other records.
-      Interrupted: after a signal.
+    Raises UserError if an existing file has other records, and Interrupted
+    after a signal.
     """
 
     def stop(number, frame):
@@ -44,12 +43,10 @@ def generate(job, num_workers=1):
     with handling_signals(stop):
         shards, missing = prepare(job)
         _require_space(job, missing)
-        written = _write(job, missing, num_workers)
-        options = {"total": len(missing), "unit": "file", "file": sys.stdout}
-        for _ in tqdm.tqdm(written, **options):
-            pass
-    (first, *_), (last, *_) = shards[0], shards[-1]
-    print(f"{len(shards)} files, {first} to {last.name}")
+        with tqdm.tqdm(total=len(missing), unit="file", file=sys.stdout) as bar:
+            for _ in _write(job, missing, num_workers):
+                bar.update()
+    print(f"{len(shards)} files, {shards[0][0]} to {shards[-1][0].name}")
 
 
 def _write(job, shards, num_workers):
@@ -95,9 +92,8 @@ def _follow_parent():
 def prepare(job):
     """Creates the folder of a job and checks its existing files.
 
-    Returns:
-      (shards, missing): all files and those to write, lists of (path, start,
-      stop) with the records from `start` to `stop` - 1 of the job.
+    Returns all files and those to write, as lists of (path, start, stop) with
+    the records from `start` to `stop` - 1 of the job.
     """
     split = Split(job.split)
     num_images = len(read_digits(job.dataset, split, job.data_dir))

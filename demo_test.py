@@ -55,10 +55,9 @@ def test_the_page_and_its_files(client):
     for path in ("/", "/page.js", "/page.css"):
         response = client.get(path)
         assert response.status_code == 200
-        assert response.headers["X-Content-Type-Options"] == "nosniff"
-        assert (
-            "default-src 'self'" in response.headers["Content-Security-Policy"]
-        )
+        headers = response.headers
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert "default-src 'self'" in headers["Content-Security-Policy"]
     assert client.get("/../config.py").status_code == 404
     description = client.get("/description").json()
     assert description["classes"] == [str(n) for n in range(10)]
@@ -92,12 +91,9 @@ def test_a_moved_capsule(client):
     assert other["reconstruction"] != shown["reconstruction"]
 
 
-def test_test_images(client):
+def test_test_images_and_files(client):
     wrong = client.post("/test_image?predicted=wrong").json()
     assert wrong["labels"] != wrong["predicted"]
-
-
-def test_files(client):
     response = client.post("/file?name=a.png", content=b"not an image")
     assert response.status_code == 400
     assert response.json()["error"].startswith("a.png")
@@ -136,22 +132,18 @@ def test_bodies_are_limited(client, monkeypatch):
     assert client.post("/drawing", content=digit()).status_code == 408
 
 
-def test_networks_without_capsules_or_decoder(tmp_path):
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    path = save(tmp_path / "a", "pooling")
+def test_networks_without_capsules_are_refused(tmp_path):
+    path = save(tmp_path, "pooling")
     with pytest.raises(UserError, match="not a capsule network"):
         DemoModel(Config(train=False, checkpoint=path))
-    path = save(tmp_path / "b", remake=False)
-    bare = DemoModel(Config(train=False, checkpoint=path))
-    assert bare.description["decoder"] is False
 
 
-def test_the_number_of_targets_without_data(tmp_path):
+def test_networks_without_data_or_decoder(tmp_path):
     network = untrained.small(remake=False)
     path = untrained.save(tmp_path, *network, dataset="mnist")
     two = DemoModel(Config(train=False, checkpoint=path, num_targets=2))
     assert two.description["targets"] == 2
+    assert two.description["decoder"] is False
 
 
 @pytest.mark.parametrize(

@@ -51,10 +51,7 @@ FIGURES = {
 def draw(names, config, num_examples=None):
     """Draws figures of the network of a checkpoint, by their names.
 
-    `num_examples` is None for the defaults.
-
-    Returns:
-      Pair of a dict from file name to content and the step of the checkpoint.
+    Returns a dict from file name to content, and the step of the checkpoint.
     """
     for name in names:
         flags.require_known("figure", name, FIGURES)
@@ -78,11 +75,7 @@ def draw(names, config, num_examples=None):
 
 
 def draw_transfer(arguments, config, num_examples=None):
-    """Draws the accuracies of several models on single images and on pairs.
-
-    Takes a list of strings NAME=CHECKPOINT; returns a dict from file name to
-    content.
-    """
+    """Draws accuracies of models NAME=CHECKPOINT; returns files by name."""
     from training.evaluate import Evaluator
     from training.formats import open_checkpoint
     from visualization import transfer

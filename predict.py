@@ -50,10 +50,7 @@ def predict_files(files, network, prepare, num_targets, unreadable):
 
     The file "-" is standard input. `prepare` returns the image of a file's
     content and name. The names of unreadable files are added to the list
-    `unreadable`.
-
-    Yields:
-      File, list of predicted classes and logits [classes].
+    `unreadable`. Yields file, list of predicted classes and logits [classes].
     """
 
     def read(file):

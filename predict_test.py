@@ -1,4 +1,3 @@
-import dataclasses
 import json
 import os
 import sys
@@ -122,13 +121,11 @@ def test_class_names(network):
 
 
 def test_an_export_replaces_nothing(network, tmp_path):
-    model, _ = network
-    exportable = functional(model, ARCHITECTURE.shape)
-    path = tmp_path / "saved"
-    predict.export(path, exportable)
-    assert (path / "saved_model.pb").exists()
+    exportable = functional(network[0], ARCHITECTURE.shape)
+    predict.export(tmp_path / "saved", exportable)
+    assert (tmp_path / "saved" / "saved_model.pb").exists()
     with pytest.raises(UserError, match="saved"):
-        predict.export(path, exportable)
+        predict.export(tmp_path / "saved", exportable)
 
 
 def test_the_pretrained_network_is_the_default(capsys):
@@ -143,17 +140,13 @@ def test_the_pretrained_network_is_the_default(capsys):
 
 
 def test_an_export_needs_no_images(tmp_path):
-    architecture = dataclasses.replace(
-        ARCHITECTURE, shape=ImageShape(16, 16, 4, 3)
-    )
-    model = untrained.compiled(architecture, seed=4)
-    path = untrained.save(tmp_path, model, architecture)
-    code, output, errors = run(
-        *("predict.py", f"--checkpoint={path}"),
-        f"--export={tmp_path / 'network.keras'}",
-    )
+    # Images of four channels are not in files.
+    network = untrained.small(shape=ImageShape(20, 20, 4, 3))
+    path, exported = untrained.save(tmp_path, *network), tmp_path / "x.keras"
+    flags = f"--checkpoint={path}", f"--export={exported}"
+    code, output, errors = run("predict.py", *flags)
     assert (code, output) == (0, ""), errors
-    assert (tmp_path / "network.keras").exists()
+    assert exported.exists()
 
 
 def test_an_export_as_float16(tmp_path, monkeypatch):

@@ -52,9 +52,7 @@ class DemoModel:
     """A trained capsule network, and its test images if they can be read.
 
     Without `dataset` and `data_dir` only the embedded digits have test images.
-
-    Attributes:
-      description: dict that describes the network to the page.
+    The dict `description` describes the network to the page.
     """
 
     def __init__(self, config):
@@ -87,9 +85,9 @@ class DemoModel:
         routing = model.routing_of(image[None])
         if routing is not None:
             _, _, *grid, types, classes = routing.couplings.shape
-        if routing is not None and max(grid) > 1:
-            coupling_map = covered_part(model, self._size)
-            coupling_map["equal"] = types / (classes + routing.leaky)
+            if max(grid) > 1:
+                coupling_map = covered_part(model, self._size)
+                coupling_map["equal"] = types / (classes + routing.leaky)
         self.description = {
             "name": name,
             "classes": list(names),
@@ -142,9 +140,8 @@ class DemoModel:
     def next_test_image(self, correct):
         """Finds the next test image that is predicted correctly, or wrongly.
 
-        Returns:
-          Dict: what `predict` returns, and `labels`, the true classes. If the
-          next batch has no such image, only `searched`, its size.
+        Returns what `predict` returns, and `labels`, the true classes. If the
+        next batch has no such image, only `searched`, its size.
         """
         if self._trained.pipeline is None:
             raise UserError("for test images start demo.py with --data_dir")
@@ -174,16 +171,12 @@ class DemoModel:
         )
 
     def predict(self, image):
-        """Predicts an image: the values that the page shows.
+        """Predicts an image float32 [H, W, C], prepared as in training.
 
-        Args:
-          image: float32 [H, W, C], prepared as in training.
-
-        Returns:
-          Dict for JSON: `image`, a data URI; `lengths` and `capsules` by class;
-          `predicted`, a class for each object in the image, the longest
-          capsule first; `couplings` [iterations][h][w][class], summed over
-          types, or None; `reconstruction`, see `reconstruct`.
+        Returns a dict for JSON: `image`, a data URI; `lengths` and `capsules`
+        by class; `predicted`, a class for each object in the image, the longest
+        capsule first; `couplings` [iterations][h][w][class], summed over types,
+        or None; `reconstruction`, see `reconstruct`.
         """
         outputs = self._predictor.predict_on_batch(image[None])
         outputs = {name: values[0] for name, values in outputs.items()}

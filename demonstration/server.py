@@ -136,11 +136,7 @@ def _is_own(host, listening_on):
 
 
 def serve(model, host, port):
-    """Serves the page of a `DemoModel` until Ctrl-C.
-
-    Raises:
-      UserError: if the server cannot listen on the host and port.
-    """
+    """Serves the page of a `DemoModel` until Ctrl-C."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with reading(f"--host={host} --port={port}"):
         listener = socket.create_server((host, port), family=family)

@@ -180,11 +180,9 @@ def routing(trained, num_examples):
 def mean_entropy(couplings):
     """Mean entropy of the couplings of an input capsule, by iteration.
 
-    It is log(classes) if a capsule is shared equally among the classes, and 0
-    if one class gets all of it.
-
-    Takes [iterations, ..., classes] and returns float64 [iterations], in nats.
-    If couplings sum to less than 1 (leaky routing), the rest counts as a class.
+    Takes [iterations, ..., classes] and returns float64 [iterations], in nats,
+    from 0 if one class gets all to log(classes) if all get the same. If
+    couplings sum to less than 1 (leaky routing), the rest counts as a class.
     """
     shares = couplings.astype("float64")
     leak = np.maximum(1 - shares.sum(axis=-1), 0)
@@ -270,10 +268,8 @@ def embedding(trained, num_examples):
     matplotlib.image.imsave(picture, sprite(images), format="png")
     metadata = "label\tprediction\tright\n"
     for example in examples:
-        labels, predictions = (
-            trained.class_text(sorted(classes))
-            for classes in (example.labels, example.predictions)
-        )
+        labels = trained.class_text(sorted(example.labels))
+        predictions = trained.class_text(sorted(example.predictions))
         right = "yes" if example.is_right else "no"
         metadata += f"{labels}\t{predictions}\t{right}\n"
     config = ProjectorConfig()

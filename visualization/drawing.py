@@ -51,13 +51,9 @@ def two_colors(first, second):
 def make_grid(images, columns, title, titles, labels=(), wrong=()):
     """A `Figure` of images in rows, and the array of their `Axes`.
 
-    Args:
-      images: list of images [H, W, C] of one size; None leaves a place empty.
-      columns: int, images in a row.
-      title: string.
-      titles: list of strings above the images, from the upper left.
-      labels: list of strings to the left of the rows.
-      wrong: indices of the titles to be red.
+    Images are [H, W, C], of one size; None leaves a place empty. `titles` are
+    above the images, from the upper left, those at the indices `wrong` in red;
+    `labels` are to the left of the rows.
     """
     rows, title_rows = (-(-len(of) // columns) for of in (images, titles))
     height, width, _ = to_rgb(images[0]).shape

@@ -17,21 +17,13 @@ from visualization.drawing import truncate
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """One test image and the prediction for it.
+    """One test image and the prediction for it."""
 
-    Attributes:
-      image: float32 [H, W, C].
-      targets: list of T float32 [H, W, C], each object alone.
-      labels: list of T ints, their classes.
-      capsules: float32 [O, A], the class capsules.
-      lengths: float32 [O], their lengths.
-    """
-
-    image: np.ndarray
-    targets: list
-    labels: list
-    capsules: np.ndarray
-    lengths: np.ndarray
+    image: np.ndarray  # float32 [H, W, C]
+    targets: list  # T images [H, W, C], each object alone
+    labels: list  # T ints, their classes
+    capsules: np.ndarray  # float32 [O, A], of the classes
+    lengths: np.ndarray  # float32 [O]
 
     @property
     def ranking(self):
@@ -58,18 +50,11 @@ class Example:
 
 @dataclasses.dataclass(frozen=True)
 class TrainedModel:
-    """A trained capsule network and the data to show it on.
+    """A trained capsule network and the data to show it on."""
 
-    Attributes:
-      model: `models.classifier.Classifier` with class capsules.
-      pipeline: `Pipeline`, or None without test images.
-      name: string, network and data, for titles.
-      class_names: sequence of strings.
-    """
-
-    model: keras.Model
-    pipeline: Pipeline | None
-    name: str
+    model: keras.Model  # a `Classifier` with class capsules
+    pipeline: Pipeline | None  # None without test images
+    name: str  # network and data, for titles
     class_names: Sequence[str]
 
     def __post_init__(self):
@@ -108,8 +93,7 @@ class TrainedModel:
     def reconstruct(self, capsules, labels):
         """Decodes capsules [N, A] of the classes [N] to images [N, H, W, C].
 
-        Raises:
-          UserError: if the network has no decoder.
+        Raises UserError if the network has no decoder.
         """
         if self.model.decoder is None:
             raise UserError(f"{self.name} has no decoder")
@@ -126,10 +110,8 @@ def covered_part(model, size):
 
     Each value covers a square around the center of its capsules' receptive
     field, as wide as the distance between two positions. `size` is the
-    (height, width) of the image.
-
-    Returns:
-      Dict with top, left, height and width in pixels.
+    (height, width) of the image. Returns a dict with top, left, height and
+    width in pixels.
     """
     part = []
     for length in size:

@@ -24,8 +24,6 @@ def make(runs, first, pairs, seed, num_examples):
     `runs` and `first` are dicts from the name of a model: in `runs` to a list
     of dicts, with the `counts` of "single" images and "pairs" of each run; in
     `first` to the `training.scores.Predictions` of pairs by the first run.
-    `pairs` and `seed` are the flags; `num_examples` pairs are drawn.
-
     Returns a dict from file name to content.
     """
     one = next(iter(first.values()))
@@ -34,12 +32,8 @@ def make(runs, first, pairs, seed, num_examples):
     wrong = [i for i, (run, number) in enumerate(shown) if number in run.wrong]
     title = f"Trained on one object, tested on two ({pairs}): {one.dataset}"
     images = images_at(one.pipeline, numbers)
-    results = {
-        "dataset": one.dataset,
-        "pairs": pairs,
-        "seed": seed,
-        "runs": runs,
-    }
+    results = {"dataset": one.dataset, "pairs": pairs, "seed": seed}
+    results["runs"] = runs
     return {
         "transfer.json": json.dumps(results, indent=1),
         "transfer_accuracy.png": _draw_accuracy(runs, title),

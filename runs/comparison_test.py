@@ -85,13 +85,11 @@ def test_wrong_settings(line, names):
 
 
 def test_runs_are_kept_and_other_settings_refused(tmp_path, trained, capsys):
-    settings = Settings(
-        models="baseline,baseline-wide", output_dir=str(tmp_path), steps=400
-    )
+    settings = {"models": "baseline,baseline-wide", "steps": 400}
+    settings["output_dir"] = str(tmp_path)
     lines = ["baseline-wide --hparams_override=dense_units=9"]
     for seeds, num_runs in ((1, 2), (2, 4), (2, 4)):
-        more = Settings(**{**vars(settings), "seeds": seeds})
-        compare(more, DIGITS, lines)
+        compare(Settings(**settings, seeds=seeds), DIGITS, lines)
         assert len(trained) == num_runs
     assert [
         (c.model, c.seed, c.max_steps, c.save_step, c.summary_dir)
@@ -103,9 +101,9 @@ def test_runs_are_kept_and_other_settings_refused(tmp_path, trained, capsys):
     ]
     assert "| baseline-wide |" in capsys.readouterr().out
     assert (tmp_path / "error_by_time.png").is_file()
-    for values, others in (({"steps": 7}, lines), ({}, [f"{lines[0]}0"])):
+    for steps, others in ((7, lines), (400, [f"{lines[0]}0"])):
         with pytest.raises(UserError):
-            compare(Settings(**{**vars(settings), **values}), DIGITS, others)
+            compare(Settings(**{**settings, "steps": steps}), DIGITS, others)
 
 
 def test_minutes_become_steps_once(tmp_path, trained, monkeypatch, capsys):
@@ -159,23 +157,16 @@ def test_the_page_shows_the_results(name):
 
 @pytest.mark.slow
 def test_an_interrupted_comparison_goes_on(tmp_path):
-    settings = {
-        "batch_size": 4,
-        "hparams_override": overrides("baseline"),
-        "eval_size": 20,
-        "save_step": 10,
-    }
-    folder = str(tmp_path / "baseline" / "0")
+    override = overrides("baseline")
+    settings = {"model": "baseline", "batch_size": 4, "eval_size": 20}
+    settings["summary_dir"] = str(tmp_path / "baseline" / "0")
     # As an interruption at step 15 leaves it.
-    config = Config(
-        model="baseline", summary_dir=folder, max_steps=15, **settings
-    )
-    experiment.run(config)
+    settings |= {"hparams_override": override, "save_step": 10}
+    experiment.run(Config(max_steps=15, **settings))
     code, output, errors = commands.run(
         *("compare.py", "--dataset=digits", "--eval_size=20", "--steps=40"),
         *("--models=baseline", "--points=4", f"--output_dir={tmp_path}"),
-        "--settings=all --batch_size=4 "
-        f"--hparams_override={settings['hparams_override']}",
+        f"--settings=all --batch_size=4 --hparams_override={override}",
     )
     assert code == 0, errors
     assert re.search(r"Resuming from .*model.ckpt-15", output)

@@ -27,22 +27,17 @@ def run(config, temporary=False):
     and ends; on Linux so does killing this process. If `temporary`, the command
     prints only progress and errors, and a signal kills it without saving.
 
-    Returns:
-      List of the documents that --format=json prints.
-
-    Raises:
-      UserError: if the command fails.
-      Interrupted: after a signal.
+    Returns the list of documents that --format=json prints. Raises UserError if
+    the command fails, and Interrupted after a signal.
     """
     signals = []
 
     def stop(number, frame):
         signals.append(number)
-        if len(signals) == 1:
-            if temporary:
-                process.kill()
-            else:  # `terminate` would not save on Windows
-                process.send_signal(_TERMINATE)
+        if temporary:
+            process.kill()
+        elif len(signals) == 1:  # `terminate` would not save on Windows
+            process.send_signal(_TERMINATE)
 
     def end_with_parent():
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -71,9 +66,8 @@ def run(config, temporary=False):
 def train_and_evaluate(config):
     """Trains, or resumes a training, and evaluates its checkpoints.
 
-    Returns:
-      dict for JSON: `wrong` counts the errors of the last checkpoint, `points`
-      those of each checkpoint.
+    Returns a dict for JSON: `wrong` counts the errors of the last checkpoint,
+    `points` those of each checkpoint.
     """
     run(config)
     training = read_json(pathlib.Path(config.summary_dir, "run.json"))

@@ -126,15 +126,12 @@ class Evaluator:
                     for part in (x, y)
                 )
                 parts.append([y[keys.LOGITS], *predict_batch(x, y)])
-                if len(parts) > _PENDING:  # its input is in the memory of a GPU
+                if len(parts) > _PENDING:  # inputs could fill a GPU's memory
                     keras.ops.convert_to_numpy(parts[-_PENDING][-1])
                 progress.update(count)
-        return [
-            np.concatenate([*map(keras.ops.convert_to_numpy, values)])[
-                : pipeline.spec.num_examples
-            ]
-            for values in zip(*parts, strict=True)
-        ]
+        to_numpy, count = keras.ops.convert_to_numpy, pipeline.spec.num_examples
+        values = [[to_numpy(v) for v in part] for part in parts]
+        return [np.concatenate(v)[:count] for v in zip(*values, strict=True)]
 
 
 def _normalized(activations):

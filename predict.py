@@ -134,13 +134,11 @@ def export(path, network):
         if partial.suffix == ".keras":
             network.save(partial)
         elif partial.suffix == ".npz":
-            np.savez_compressed(
-                partial,
-                **{
-                    weight.path: convert_to_numpy(weight).astype("float16")
-                    for weight in network.weights
-                },
-            )
+            weights = {
+                weight.path: convert_to_numpy(weight).astype("float16")
+                for weight in network.weights
+            }
+            np.savez_compressed(partial, **weights)
         else:
             network.export(partial, format="tf_saved_model", verbose=False)
     print(f"Exported to {path}", file=sys.stderr)

@@ -40,6 +40,12 @@ def is_exporting() -> bool:
     )
 
 
+def adam_moments(optimizer, variable) -> tuple:
+    """First and second moment of a variable; Keras has no public name."""
+    index = optimizer._get_variable_index(variable)
+    return optimizer._momentums[index], optimizer._velocities[index]
+
+
 def is_mirrored() -> bool:
     """Whether TensorFlow distributes each batch over several devices."""
     if backend.backend() != "tensorflow":

@@ -6,7 +6,7 @@ import keras
 from keras import backend, ops
 from keras.optimizers import schedules
 
-from layers.backends import is_mirrored, use_full_float32
+from layers.backends import adam_moments, is_mirrored, use_full_float32
 
 MUON_MOMENTUM = 0.95
 # Root mean square of Adam's updates; Muon's are scaled to it.
@@ -64,12 +64,12 @@ class Adam(keras.optimizers.Adam):
             return
         import tensorflow as tf  # other backends do not need it
 
-        index = self._get_variable_index(variable)
+        momentum, velocity = adam_moments(self, variable)
         step = ops.cast(self.iterations + 1, variable.dtype)
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
-            m=self._momentums[index].value.handle,
-            v=self._velocities[index].value.handle,
+            m=momentum.value.handle,
+            v=velocity.value.handle,
             beta1_power=ops.power(self.beta_1, step),
             beta2_power=ops.power(self.beta_2, step),
             lr=ops.cast(learning_rate, variable.dtype),
@@ -130,8 +130,7 @@ class Muon(Adam):
             super().update_step(gradient, variable, learning_rate)
             return
         gradient = ops.cast(gradient, variable.dtype)
-        index = self._get_variable_index(variable)
-        momentum, velocity = self._momentums[index], self._velocities[index]
+        momentum, velocity = adam_moments(self, variable)
         share, change = 1 - MUON_MOMENTUM, ops.square(gradient) - velocity
         self.assign_add(velocity, (1 - self.beta_2) * change)
         self.assign_add(momentum, share * (gradient - momentum))

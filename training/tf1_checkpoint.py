@@ -78,8 +78,10 @@ class Tf1Checkpoint:
         optimizer = getattr(model, "optimizer", None)
         if optimizer is not None and self.has_optimizer_state:
             optimizer.iterations.assign(self.step)
-            moments = optimizer._momentums, optimizer._velocities
-            parts |= dict(zip(_SLOTS, moments, strict=True))
+            from layers.backends import adam_moments
+
+            moments = [adam_moments(optimizer, v) for v in variables]
+            parts |= dict(zip(_SLOTS, zip(*moments, strict=True), strict=True))
         with reading(self.path):
             for suffix, part in parts.items():
                 for name, variable in zip(names, part, strict=True):

@@ -54,7 +54,7 @@ def load(split, config):
         train, test = hold_out(files, "test")
     if split.is_held_out and "val" not in parts:
         train, test = hold_out(train, "validation")
-    if fingerprints and any(_key(path) not in str(path) for path, _ in files):
+    if fingerprints and any(_key(p) not in p.as_posix() for p, _ in files):
         fingerprints["normalized_names"] = True
     files = train if split.is_training else test
     if not files:

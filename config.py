@@ -285,10 +285,8 @@ class Config(DataConfig):
 
     @property
     def dataset_name(self):
-        """The data set. Without --dataset: mnist with --data_dir, else digits.
-
-        The reference's commands, which have no --dataset for MNIST, thus work.
-        """
+        """The data set; by default mnist with --data_dir, else digits."""
+        # The reference's commands have no --dataset for MNIST.
         without_name = EMBEDDED if self.data_dir is None else "mnist"
         return self.dataset or without_name
 
@@ -320,9 +318,9 @@ class Config(DataConfig):
         return Split.TRAIN if train else Split.TEST
 
     def with_defaults_from(self, run_settings):
-        """A `Config` in which settings that were not given are a checkpoint's.
+        """A `Config` with a checkpoint's settings where none were given.
 
-        Its dict `run_settings` is ignored if it is of another data set.
+        Those of another data set are ignored.
         """
         dataset = run_settings.get("dataset")
         namespace = re.match(r"tfds:[^:/]+:(?![0-9.*]+$)", dataset or "")
@@ -344,11 +342,7 @@ class Config(DataConfig):
         return dataclasses.replace(self, **missing)
 
     def for_evaluation(self, checkpoint):
-        """The settings to evaluate a `Checkpoint`, which supplies defaults.
-
-        Raises:
-          UserError: if neither has a data set.
-        """
+        """The settings to evaluate a `Checkpoint`, which supplies defaults."""
         config = self.with_defaults_from(checkpoint.run_settings)
         if config.dataset is None and config.data_dir is None:
             raise UserError(
@@ -360,7 +354,7 @@ class Config(DataConfig):
         return config
 
     def run_settings(self):
-        """Dict of the settings that a checkpoint stores."""
+        """The settings that a checkpoint stores."""
         return {
             **{name: getattr(self, name) for name in RUN_SETTINGS},
             "dataset": self.dataset_name,
@@ -372,12 +366,7 @@ class Config(DataConfig):
 
     @property
     def members(self):
-        """The checkpoints to evaluate: one, or those of an ensemble.
-
-        Raises:
-          UserError: if --num_trials is above 1 without {} in --checkpoint, or
-            the reverse.
-        """
+        """The checkpoints to evaluate: one, or those of an ensemble."""
         path = self.checkpoint or ""
         if (self.num_trials > 1) != ("{}" in path):
             raise UserError(

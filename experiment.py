@@ -17,50 +17,11 @@ from config import Config
 
 
 def run(config):
-    """Trains or evaluates.
+    """Trains, or evaluates and returns the `Score` of --checkpoint.
 
-    Returns:
-      The `Score` of the checkpoint or ensemble that `config.checkpoint` names,
-      else None.
-
-    Raises:
-      UserError: for settings, data or checkpoints that cannot be used.
-      Interrupted: if a signal stopped a training.
+    Raises UserError for settings, data or checkpoints that cannot be used, and
+    Interrupted if a signal stopped a training.
     """
-    _require_consistent(config)
-    load_backend()
-    import keras
-
-    from training import devices
-
-    with devices.use(config) as strategy, contextlib.ExitStack() as stack:
-        before = keras.config.dtype_policy()
-        stack.callback(keras.config.set_dtype_policy, before)
-        keras.config.set_dtype_policy(config.dtype_policy)
-        if config.train:
-            _train(config, strategy)
-            return None
-        from training import evaluate
-
-        if config.checkpoint is None and config.num_trials == 1:
-            return evaluate.evaluate_continuously(config, strategy)
-        return evaluate.evaluate_checkpoints(config, strategy)
-
-
-def _train(config, strategy):
-    from training.train import train
-
-    if config.eval_every is None:
-        train(config, strategy)
-        return
-    from training.evaluate import evaluations
-
-    with evaluations(config, strategy) as evaluate:
-        train(config, strategy, evaluate)
-
-
-def _require_consistent(config):
-    """Raises UserError for flags that contradict each other."""
     if config.train and (config.checkpoint or config.num_trials > 1):
         raise UserError(
             "--checkpoint and --num_trials are for evaluation: add "
@@ -71,6 +32,24 @@ def _require_consistent(config):
             "--summary_dir is required; an evaluation can have --checkpoint "
             "instead"
         )
+    load_backend()
+    import keras
+
+    from training import devices, evaluate, train
+
+    with devices.use(config) as strategy, contextlib.ExitStack() as stack:
+        before = keras.config.dtype_policy()
+        stack.callback(keras.config.set_dtype_policy, before)
+        keras.config.set_dtype_policy(config.dtype_policy)
+        if config.train:
+            evaluations = contextlib.nullcontext()
+            if config.eval_every is not None:
+                evaluations = evaluate.evaluations(config, strategy)
+            with evaluations as evaluate_path:
+                return train.train(config, strategy, evaluate_path)
+        if config.checkpoint is None and config.num_trials == 1:
+            return evaluate.evaluate_continuously(config, strategy)
+        return evaluate.evaluate_checkpoints(config, strategy)
 
 
 def main(arguments):

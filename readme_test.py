@@ -49,25 +49,6 @@ def test_the_commands_of_experiments_parse():
         hparams(**parse_overrides(hparams, config.hparams_override))
 
 
-def test_the_references_commands_are_shown():
-    shown = {" ".join(words) for words in commands("experiment.py")}
-    mnist, cifar = "--data_dir=$DATA_DIR/mnist_data/", "--data_dir=$DATA_DIR"
-    of_cifar = (
-        "--dataset=cifar10 --hparams_override=num_prime_capsules=64,"
-        "padding=SAME,leaky=true,remake=false"
-    )
-    assert {
-        f"{mnist} --train=false --summary_dir=/tmp/ "
-        "--checkpoint=$CKPT_DIR/mnist_checkpoint/model.ckpt-1",
-        f"{cifar} --train=false {of_cifar} --summary_dir=/tmp/ "
-        "--checkpoint=$CKPT_DIR/cifar/cifar{}/model.ckpt-600000 "
-        "--num_trials=7",
-        f"{mnist} --max_steps=300000 --summary_dir=/tmp/attempt0/",
-        f"{mnist} --max_steps=300000 --summary_dir=/tmp/attempt1/ "
-        "--model=baseline",
-    } <= shown
-
-
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
     """The folder of a tiny training on the digits."""

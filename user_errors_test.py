@@ -7,7 +7,7 @@ from common.errors import exit_on_user_error
 from config import Config
 from testing import untrained
 from testing.commands import ROOT, run
-from testing.tiny_files import write_cifar10, write_mnist
+from testing.tiny_files import write_cifar10
 
 
 def message_of(capsys, **settings):
@@ -21,7 +21,7 @@ def message_of(capsys, **settings):
 @pytest.mark.parametrize(
     ("settings", "name"),
     [
-        ({}, "--summary_dir"),
+        ({"summary_dir": None}, "--summary_dir"),
         ({"checkpoint": "x"}, "--checkpoint"),
         ({"train": False, "checkpoint": "none/model.ckpt-1"}, "none"),
         ({"data_dir": "none"}, "none"),
@@ -36,25 +36,18 @@ def message_of(capsys, **settings):
     ],
 )
 def test_wrong_settings(tmp_path, capsys, settings, name):
-    folder = str(tmp_path / "run") if settings else None
-    if settings.get("checkpoint") and not settings.get("train", True):
-        folder = None
-    message = message_of(capsys, summary_dir=folder, **settings)
+    settings = {"summary_dir": str(tmp_path / "run"), **settings}
+    message = message_of(capsys, **settings)
     assert message.startswith("experiment.py: ")
     assert name in message
     assert "\n" not in message
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{"dataset": "cifar10"}, {"dataset": "mnist", "model": "baseline"}],
-)
-def test_other_images_and_another_network(tmp_path, capsys, settings):
-    write_mnist(tmp_path)
+def test_images_of_another_size(tmp_path, capsys):
     write_cifar10(tmp_path)
     path = untrained.save(tmp_path, *untrained.small())
-    settings = {**settings, "checkpoint": path, "data_dir": str(tmp_path)}
-    message = message_of(capsys, train=False, **settings)
+    settings = {"dataset": "cifar10", "data_dir": str(tmp_path)}
+    message = message_of(capsys, train=False, checkpoint=path, **settings)
     assert "model.ckpt-0" in message
     assert "\n" not in message
 

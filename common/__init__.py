@@ -14,10 +14,8 @@ from common.errors import reading
 def load_backend():
     """Imports Keras before anything that imports TensorFlow.
 
-    Models are channels-last, whatever ~/.keras/keras.json says.
-
-    Raises:
-      UserError: if the chosen backend is not installed.
+    Models are channels-last, whatever ~/.keras/keras.json says. Raises
+    UserError if the chosen backend is not installed.
     """
     # TensorFlow reports processor features, missing GPUs and exports. Some
     # lines come while it is imported, at any log level.

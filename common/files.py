@@ -101,12 +101,9 @@ def _flush(path):
 
 @contextlib.contextmanager
 def sole_trainer(directory):
-    """Locks a folder, so that no other process trains in it.
+    """Locks a folder; raises UserError if another process trains in it.
 
     The lock ends with the process. Only a killed one leaves its file.
-
-    Raises:
-      UserError: if another process holds it.
     """
     path = pathlib.Path(directory, _LOCK_FILE)
     is_locked = False

@@ -38,17 +38,10 @@ _HINTS = {
 class FlagSpec:
     """Metadata of a field.
 
-    Attributes:
-      kind: type of the values other than None.
-      default: that of the field.
-      help: string, what it is. "Default: ..." at the end describes a default
-        that depends on other settings.
-      at_least, at_most: inclusive bounds of a number.
-      above: exclusive lower bound of a number.
-      choices: tuple of the allowed values.
-      pattern: regular expression of the allowed strings.
-      merges: bool, whether a flag can be repeated: name=value,name=value.
-      network: bool, whether a network can load only checkpoints with its value.
+    "Default: ..." at the end of `help` describes a default that depends on
+    other settings. `kind` is the type of the values other than None. A flag
+    that `merges`, name=value,name=value, can be repeated. A network can load
+    only checkpoints with its values of fields for which `network` is true.
     """
 
     help: str
@@ -97,11 +90,10 @@ def field(default, help_text, **spec):
 
 
 def flag_specs(settings):
-    """Dict from field name to `FlagSpec`.
+    """Dict from field name to `FlagSpec`, of a class or an instance.
 
-    `settings` is a class or its instance. The kind of `int | None` is int. A
-    subclass may change only the default, as in `size: int = 3`: the field keeps
-    the rest of the `FlagSpec` of its base class.
+    A subclass may change only the default, as in `size: int = 3`: the field
+    keeps the rest of the `FlagSpec` of its base class.
     """
     cls = settings if isinstance(settings, type) else type(settings)
     specs = {
@@ -165,13 +157,7 @@ def settings_of(settings_class, flag_values=flags.FLAGS, **others):
 
 
 def parse(settings_class, arguments):
-    """The settings of a list of command-line arguments.
-
-    The last value of a flag applies.
-
-    Raises:
-      UserError: for an unknown flag, a bad value, or other arguments.
-    """
+    """The settings of command-line arguments; a flag's last value applies."""
     flag_values = flags.FlagValues()
     define(settings_class, flag_values=flag_values, repeats=True)
     _parse(flag_values, ["", *arguments])
@@ -197,10 +183,7 @@ def _parse(flag_values, argv, takes_arguments=False):
 
 
 def arguments(settings, names=None):
-    """List of the flags that give these settings; defaults are left out.
-
-    With `names`, only flags of these names.
-    """
+    """The flags that give these settings, or those of them with `names`."""
     return [
         f"--{name}={getattr(settings, name)}"
         for name, spec in flag_specs(settings).items()

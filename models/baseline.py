@@ -29,11 +29,7 @@ class HParams(BaseHParams):
 
 
 class BaselineModel(Classifier):
-    """Two convolutions with max pooling, then two dense layers.
-
-    Each convolution is 5x5, to `first_channels` and `second_channels`, with
-    relu and 2x2 max pooling; dense `dense_units`, relu; dense `num_classes`.
-    """
+    """Two 5x5 convolutions with relu and max pooling, two dense layers."""
 
     HParams = HParams
 

@@ -23,9 +23,8 @@ FLOAT16_LOSS_SCALE = 2.0**10
 class Routing(typing.NamedTuple):
     """Routing of primary capsules to class capsules.
 
-    Attributes:
-      couplings: float32 tensor [iterations, B, h, w, types, classes].
-      leaky: bool, whether the couplings of a capsule may sum to less than 1.
+    Couplings are float32 [iterations, B, h, w, types, classes]. If `leaky`,
+    those of a capsule may sum to less than 1.
     """
 
     couplings: typing.Any
@@ -184,14 +183,14 @@ class Classifier(keras.Model):
         logits = layers.lengths(capsules)
         outputs = {keys.LOGITS: logits, keys.CAPSULES: capsules}
         if self.decoder is not None:
-            names = keys.LABEL_BY_TARGET[: self.num_targets or 1]
-            labels = [x.get(name) for name in names]
-            if labels == [None] and self.num_targets == keys.ANY_NUMBER:
+            if self.num_targets == keys.ANY_NUMBER:
                 labels = [logits > keys.PRESENT_LENGTH]
-            elif any(label is None for label in labels):
+            else:
                 longest = ops.argsort(-logits, axis=-1)
                 labels = [longest[:, n] for n in range(self.num_targets)]
-            for name, label in zip(keys.RECONS_BY_TARGET, labels, strict=False):
+            for n, label in enumerate(labels):
+                label = x.get(keys.LABEL_BY_TARGET[n], label)
+                name = keys.RECONS_BY_TARGET[n]
                 outputs[name] = self.decoder(capsules, label)
         return outputs
 
@@ -199,12 +198,8 @@ class Classifier(keras.Model):
         """The loss [B] without reconstruction.
 
         Without a hyper-parameter `loss_type` it is the cross-entropy, and the
-        logits are probabilities.
-
-        Args:
-          labels: float32 [B, classes], k-hot.
-          outputs: dict, the outputs of a call.
-          step: int64 [B], steps before this one; None outside of training.
+        logits are probabilities. `labels` are k-hot, float32 [B, classes];
+        `step` is int64 [B], steps before this one; None outside of training.
         """
         loss_type = self.hparams.loss_type
         loss = layers.CLASSIFICATION_LOSSES.get(loss_type, cross_entropy)
@@ -217,15 +212,14 @@ class Classifier(keras.Model):
         )
 
     def example_losses(self, x, y, outputs):
-        """Classification loss [B] and reconstruction loss [B] or None."""
+        """Classification loss [B]; reconstruction loss [B], else 0."""
         # The batch has the step: JAX would trace `iterations` as a constant.
         step = x.get(keys.STEP)
         cost = self.classification_loss(y[keys.LOGITS], outputs, step)
-        if self.decoder is None:
-            return cost, None
         return cost, sum(
             self.reconstruction_loss(y[name], outputs[name])
-            for name in keys.RECONS_BY_TARGET[: self.num_targets or 1]
+            for name in keys.RECONS_BY_TARGET
+            if name in outputs
         )
 
     def compute_loss(
@@ -233,10 +227,9 @@ class Classifier(keras.Model):
     ):
         cost, error = self.example_losses(x, y, y_pred)
         self._cost.update_state(cost)
-        if error is not None:
+        if self.decoder is not None:
             self._reconstruction_error.update_state(error)
-            cost = cost + error
-        loss = self._mean_over_batch(cost, cost)
+        loss = self._mean_over_batch(cost, cost + error)
         if self.losses:  # regularizers and `add_loss` of layers
             loss = loss + super().compute_loss()
         return loss
@@ -244,7 +237,7 @@ class Classifier(keras.Model):
     def logits_and_losses(self, x, y, outputs):
         """Logits [B, classes] and loss [B] without regularizers."""
         cost, error = self.example_losses(x, y, outputs)
-        return outputs[keys.LOGITS], cost if error is None else cost + error
+        return outputs[keys.LOGITS], cost + error
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         for metric in (self._accuracy, self._almost):

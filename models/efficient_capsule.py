@@ -26,8 +26,7 @@ class HParams(DecoderHParams):
     loss_type: ClassVar = "margin"
     class_atoms: int = size(16, "atoms of a class capsule")
     decay_rate: float = 0.97
-    # An epoch of 60,000 images in batches of 16.
-    decay_steps: int = 3750
+    decay_steps: int = 3750  # an epoch of 60,000 images in batches of 16
     first_channels: int = size(32, "channels of the first convolution")
     learning_rate: float = 5e-4
     middle_channels: int = size(
@@ -81,8 +80,7 @@ class EfficientCapsuleModel(Classifier):
 
     HParams = HParams
     has_class_capsules = True
-    # The default of Keras, which the authors use.
-    adam_epsilon = 1e-7
+    adam_epsilon = 1e-7  # the default of Keras, which the authors use
     schedule_options: ClassVar = {"smallest": 5e-5, "staircase": True}
 
     def __init__(self, shape, num_targets, hparams, **kwargs):

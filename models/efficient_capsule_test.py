@@ -13,10 +13,6 @@ NAME = "efficient_capsule"
 RNG = np.random.default_rng(2)
 
 
-def make(num_targets=1, **hparams):
-    return build_model(NAME, SMALL, num_targets, small_hparams(NAME, **hparams))
-
-
 @pytest.mark.parametrize(
     ("size", "strides", "kernel"),
     [
@@ -34,7 +30,8 @@ def test_layout_of_the_published_sizes_and_of_others(size, strides, kernel):
 
 @pytest.mark.parametrize("normalization", ["batch", "instance"])
 def test_the_network_equals_numpy(normalization):
-    model = make(normalization=normalization)
+    hparams = small_hparams(NAME, normalization=normalization)
+    model = build_model(NAME, SMALL, 1, hparams)
     for layer in model.normalizations:
         layer.set_weights(
             [RNG.uniform(0.5, 1.5, w.shape) for w in layer.weights]
@@ -76,7 +73,7 @@ def test_the_network_equals_numpy(normalization):
 
 @pytest.mark.parametrize("num_targets", [1, 2])
 def test_the_loss_is_the_authors(num_targets):
-    model = make(num_targets)
+    model = build_model(NAME, SMALL, num_targets, small_hparams(NAME))
     x, y = example_batch(SMALL, num_targets)
     outputs = {k: ops.convert_to_numpy(v) for k, v in model(x).items()}
     total = float(model.compute_loss(x, y, outputs))

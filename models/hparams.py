@@ -119,13 +119,10 @@ class DecoderHParams(BaseHParams):
 
 
 def parse_overrides(hparams_class, overrides):
-    """Reads a string such as "routing=1,leaky=true,loss_type=softmax".
+    """Dict of the typed values of a string such as "routing=1,leaky=true".
 
     preset=NAME stands for a set of values. A value that the string also gives
     by name replaces that of the preset, wherever it stands.
-
-    Returns:
-      dict from name to value, of the types that `hparams_class` declares.
     """
     specs = flag_specs(hparams_class)
     presets = hparams_class.PRESETS

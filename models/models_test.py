@@ -77,11 +77,6 @@ WEIGHT_COUNTS = {
             deepcaps.HParams(),
             8_510_851 + 2 * 128 + 32,
         ),
-        (
-            ImageShape(64, 64, 3, 10),
-            deepcaps.HParams(types=8),
-            2_135_859 + 2 * 32 + 32,
-        ),
     ],
     # With moving statistics.
     "efficient_capsule": [
@@ -100,16 +95,6 @@ WEIGHT_COUNTS = {
             MNIST,
             homogeneous_capsule.HParams(order="zxy", merge="equal"),
             1_514_187 + 3 + 2 * 1707,
-        ),
-        (
-            MNIST,
-            homogeneous_capsule.HParams(branches=1),
-            917_026 + 2 * (864 + 160 + 1),
-        ),
-        (
-            ImageShape(32, 32, 3, 100),
-            homogeneous_capsule.HParams(),
-            12_700_182 + 2 * 1203,
         ),
         (
             ImageShape(32, 32, 1, 5),

@@ -24,8 +24,7 @@ class SuHParams(BaseHParams):
     """Hyper-parameters of both networks."""
 
     loss_type: ClassVar = "margin"
-    # Su's rate does not decay.
-    decay_rate: float = 1.0
+    decay_rate: float = 1.0  # no decay
     first_channels: int = size(64, "channels of the first two convolutions")
     second_channels: int = size(128, "channels of the other two convolutions")
 
@@ -42,8 +41,7 @@ class FourConvolutions(Classifier):
     the reference have 0.5 in place of 0.25.
     """
 
-    # The default of Keras, which Su uses.
-    adam_epsilon = 1e-7
+    adam_epsilon = 1e-7  # the default of Keras, which Su uses
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)
@@ -88,8 +86,7 @@ class HParams(SuHParams):
 class PoolingModel(FourConvolutions):
     """Four convolutions, the mean over all positions, two dense layers.
 
-    dense `dense_units`, relu; dense `num_classes`, sigmoid: each logit is the
-    probability of one class.
+    Each logit is the probability of one class, by sigmoid.
     """
 
     HParams = HParams

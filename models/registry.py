@@ -35,12 +35,9 @@ PHOTO_MODEL = "photo_capsule"
 def model_class(name):
     """The `classifier.Classifier` subclass of a name.
 
-    Args:
-      name: string, a key of `MODELS`, or MODULE:CLASS for a class outside this
-        project, whose module is in the working directory or on PYTHONPATH.
-
-    Raises:
-      UserError: for an unknown name, or if MODULE or CLASS is missing.
+    It is a key of `MODELS`, or MODULE:CLASS for a class outside this project,
+    whose module is in the working directory or on PYTHONPATH. Raises UserError
+    for others.
     """
     if is_external(name):
         return _external_class(name)
@@ -85,9 +82,7 @@ def build_model(name, shape, num_targets, hparams, seed=0):
 
     It seeds the global random generators of Python, NumPy and the backend, from
     which Keras draws the weights: processes of a cluster need equal weights.
-
-    Raises:
-      UserError: for an unknown name, or images too small for the network.
+    Raises UserError for an unknown name, or images too small for the network.
     """
     cls = model_class(name)
     smallest = cls.smallest_image(hparams)

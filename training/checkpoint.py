@@ -54,14 +54,7 @@ class DamagedError(UserError):
 
 @dataclasses.dataclass(frozen=True)
 class Architecture:
-    """A network, except for the values of its weights.
-
-    Attributes:
-      model: string, see `models.registry.model_class`.
-      shape: `ImageShape`, the images and the number of classes.
-      num_targets: int, objects in an image.
-      hparams: the model's `HParams`.
-    """
+    """A network, except for the values of its weights."""
 
     model: str
     shape: ImageShape
@@ -72,14 +65,12 @@ class Architecture:
     def from_config(cls, config, shape, num_targets, saved=None):
         """The network for a `Config`'s `model` and `hparams_override`.
 
-        What it does not give is taken from `saved`, the `Architecture` of a
-        checkpoint, if that is given.
+        What it does not give is that of `saved`, an `Architecture` or None.
         """
         model = config.model or (saved.model if saved else "capsule")
         hparams_class = model_class(model).HParams
-        hparams = hparams_class()
-        if saved is not None and saved.model == model:
-            hparams = saved.hparams
+        is_saved = saved is not None and saved.model == model
+        hparams = saved.hparams if is_saved else hparams_class()
         overrides = parse_overrides(hparams_class, config.hparams_override)
         hparams = dataclasses.replace(hparams, **overrides)
         return cls(model, shape, num_targets, hparams)
@@ -107,12 +98,8 @@ class Architecture:
 class Checkpoint:
     """What a checkpoint holds beside the weights.
 
-    Attributes:
-      step: int, optimizer steps taken.
-      architecture: `Architecture`.
-      run_settings: dict of the settings of the run that wrote it.
-      class_names: sequence of strings, or None.
-      path: `pathlib.Path`; None before it is saved.
+    The settings are those of the run that wrote it. It has no path before it
+    is saved.
     """
 
     step: int
@@ -129,9 +116,7 @@ class Checkpoint:
         """Loads the weights and, into a compiled model, the optimizer's state.
 
         Other models get the moving average of the weights, if there is one.
-
-        Raises:
-          UserError: if `architecture` is of another network.
+        Raises UserError if `architecture` is of another network.
         """
         self._require(self.architecture.settings(), architecture.settings())
         with reading(self.path):
@@ -146,10 +131,8 @@ class Checkpoint:
             first = len(optimizer.variables)
             with h5py.File(path) as file:
                 averages = file["optimizer/vars"]
-                for index, weight in enumerate(
-                    model.trainable_variables, first
-                ):
-                    weight.assign(averages[str(index)][()])
+                for n, weight in enumerate(model.trainable_variables, first):
+                    weight.assign(averages[str(n)][()])
 
     def check_same_data(self, config, spec):
         """Refuses evaluation on images that may have been trained on.
@@ -228,10 +211,9 @@ def read_checkpoint(path, model=None):
         if digests != (json_digest, values["sha256"]):
             raise ValueError("a checksum differs")
     except Exception as error:
-        # A file that cannot be read for the moment is not damaged.
         is_missing = isinstance(error, FileNotFoundError)
         if isinstance(error, OSError) and not is_missing:
-            raise
+            raise  # what cannot be read for the moment is not damaged
         raise DamagedError(f"{path}: no valid checkpoint: {error}") from error
     saved = values["architecture"]
     name, shape = saved["model"], ImageShape(**saved["shape"])
@@ -253,9 +235,8 @@ def read_checkpoint(path, model=None):
 def latest_valid(directory, model=None, quarantine=False):
     """The newest `Checkpoint` that is not damaged, or None.
 
-    For `model` see `formats.open_checkpoint`. With `quarantine` it renames
-    damaged newer ones, so that their steps can be saved again, and raises
-    UserError if all are damaged.
+    With `quarantine` it renames damaged newer ones, so that their steps can be
+    saved again, and raises UserError if all are damaged.
     """
     damaged = []
     for _, path in reversed(find_all(directory)):
@@ -274,15 +255,10 @@ def latest_valid(directory, model=None, quarantine=False):
 
 
 def save(directory, model, checkpoint, keep=0):
-    """Writes the weights of a compiled model and its `Checkpoint`.
+    """Writes a compiled model and its `Checkpoint`; returns the path.
 
-    It removes all but the newest `keep` checkpoints, unless that is 0.
-
-    Returns:
-      The path of the checkpoint.
-
-    Raises:
-      UserError: if it exists or cannot be written; earlier ones stay.
+    It removes all but the newest `keep` checkpoints, unless that is 0. Raises
+    UserError if it exists or cannot be written; earlier ones stay.
     """
     path = checkpoint_path(directory, checkpoint.step)
     with atomic_write(path) as partial:

@@ -113,22 +113,13 @@ def test_two_devices_equal_one(tmp_path, one_device, backend):
 
 @pytest.mark.slow
 def test_weight_decay_on_two_devices(tmp_path):
-    model = f"{overrides('matrix_capsule')},weight_decay=0.1"
-    by_devices = []
-    for number in ("1", "2"):
-        folder = tmp_path / number
-        run(
-            "tensorflow",
-            "--device=cpu",
-            f"--num_gpus={number}",
-            f"--summary_dir={folder}",
-            "--model=matrix_capsule",
-            f"--hparams_override={model}",
-            *FLAGS[1:],
-            "--max_steps=3",
-        )
-        by_devices.append(losses(folder))
-    np.testing.assert_allclose(*by_devices, rtol=1e-4)
+    model = overrides("matrix_capsule", weight_decay=0.1)
+    flags = "--model=matrix_capsule", f"--hparams_override={model}", *FLAGS[1:]
+    for number in (1, 2):
+        where = f"--num_gpus={number}", f"--summary_dir={tmp_path}/{number}"
+        run("tensorflow", "--device=cpu", *where, *flags, "--max_steps=3")
+    one, two = losses(tmp_path / "1"), losses(tmp_path / "2")
+    np.testing.assert_allclose(one, two, rtol=1e-4)
 
 
 def start_two(*flags):
@@ -219,19 +210,13 @@ def test_backends_read_each_others_checkpoints(tmp_path, backend):
 
 @pytest.mark.slow
 def test_mixed_precision(tmp_path):
-    by_policy = {}
-    for policy in ("mixed_bfloat16", "mixed_float16", "float32"):
-        folder = tmp_path / policy
-        experiment.run(
-            Config(
-                summary_dir=str(folder),
-                max_steps=12,
-                dtype_policy=policy,
-                **SMALL,
-            )
-        )
-        by_policy[policy] = losses(folder)
-    exact = by_policy.pop("float32")
-    for mixed in by_policy.values():
+    def train(policy):
+        options = {"summary_dir": str(tmp_path / policy), "max_steps": 12}
+        experiment.run(Config(dtype_policy=policy, **options, **SMALL))
+        return losses(tmp_path / policy)
+
+    exact = train("float32")
+    for policy in ("mixed_bfloat16", "mixed_float16"):
+        mixed = train(policy)
         np.testing.assert_allclose(mixed, exact, rtol=0.03)
         assert mixed != pytest.approx(exact, rel=1e-6)

@@ -41,10 +41,7 @@ class Evaluator:
 
     The network is the one that each checkpoint describes. Data settings that
     are not given come from the checkpoint, too. For a TF1 checkpoint the
-    settings have to describe everything.
-
-    Attributes:
-      model: `keras.Model` of the last checkpoint.
+    settings have to describe everything. `model` is the last checkpoint's.
     """
 
     def __init__(self, config, strategy=None):
@@ -140,15 +137,9 @@ def _normalized(activations):
 
 
 def evaluate_checkpoints(config, strategy):
-    """Evaluates a checkpoint, or an ensemble and each of its members.
+    """The `Score` of a checkpoint or an ensemble; reports each member, too.
 
     The ensemble averages the logits of its members.
-
-    Returns:
-      The `Score` of the checkpoint or the ensemble.
-
-    Raises:
-      UserError: if a checkpoint is missing, or they are incompatible.
     """
     paths = config.members
     members = [open_checkpoint(path, config.model) for path in paths]
@@ -217,10 +208,7 @@ def evaluate_continuously(config, strategy):
     evaluated in the order of their steps, until its last step or until none
     appears for `eval_timeout` seconds. If no training runs, the newest is
     evaluated, or all with `eval_all`; unless it is of the last step, this
-    waits another minute for a training.
-
-    Raises:
-      UserError: if there is no checkpoint.
+    waits another minute for a training. Raises UserError if there is none.
     """
     directory = pathlib.Path(config.summary_dir) / "train"
     seen, last, stop_time = set(), None, None

@@ -9,20 +9,16 @@ from training.tf1_checkpoint import Tf1Checkpoint
 
 
 def open_checkpoint(path, model=None):
-    """Opens a checkpoint and verifies its checksums.
+    """Opens a `Checkpoint` or `Tf1Checkpoint`.
 
     The path is that of a checkpoint; of the --summary_dir of a training or its
     folder train, for the newest; the prefix of a TF1 checkpoint; or an HDF5
-    file of weights, see `h5_weights`. A class outside this project is imported
-    only if it is `model`, the user's --model, so that no checkpoint makes the
-    program run code that the user did not name.
+    file of weights, see `h5_weights`. Raises DamagedError if files are missing
+    or differ from their checksums.
 
-    Returns:
-      `Checkpoint`, or `tf1_checkpoint.Tf1Checkpoint` with the same methods.
-
-    Raises:
-      DamagedError: if files are missing or damaged.
-      UserError: if its class is outside this project and not `model`.
+    A class outside this project is imported only if it is `model`, the user's
+    --model, so that no checkpoint makes the program run code that the user did
+    not name; else it raises UserError.
     """
     path = pathlib.Path(path)
     if path.suffix in (".h5", ".hdf5") and path.is_file():

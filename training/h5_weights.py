@@ -36,13 +36,9 @@ class H5Weights(Checkpoint):
 
 
 def open_weights(path):
-    """Opens a file of one of the projects above.
+    """Opens a file of one of the projects above, as at step 0.
 
-    Returns:
-      `H5Weights`, at step 0 and without settings of a training.
-
-    Raises:
-      UserError: if it cannot be read or has another network.
+    Raises UserError if it cannot be read or has another network.
     """
     with reading(path):
         with h5py.File(path) as file:

@@ -68,12 +68,9 @@ def functional(model, shape):
     """The network as a Keras functional model with the weights of `model`.
 
     It consists of layers and operations of Keras and of `layers`, so that a
-    file of it needs nothing else of this project to be loaded.
-
-    Returns:
-      `keras.Model` that takes images [B, H, W, C], prepared as in training,
-      and returns the outputs of `model` without labels: logits, capsules and
-      recons, the reconstruction from the longest capsule.
+    file of it needs nothing else of this project to be loaded. It takes images
+    [B, H, W, C], prepared as in training, and returns the outputs of `model`
+    without labels.
     """
     images = keras.Input(
         (shape.height, shape.width, shape.depth), name=keys.IMAGES
@@ -82,17 +79,10 @@ def functional(model, shape):
 
 
 def preparation(config, shape):
-    """Returns a function that turns image files into inputs of a network.
+    """A function that turns image files into inputs of a network.
 
-    `config` is the `Config` of an evaluation, `shape` that of the network.
-
-    Returns:
-      Function of the content of a file (bytes), its name, and whether to turn
-      dark to bright, which returns float32 [height, width, depth] of `shape`
-      and raises UserError if the file is not an image.
-
-    Raises:
-      UserError: if the network's images have more than three channels.
+    It takes the content of a file (bytes), its name, and whether to turn dark
+    to bright, and returns float32 [height, width, depth] of `shape`.
     """
     if shape.depth > 3:
         raise UserError(

@@ -158,7 +158,9 @@ class Results(contextlib.ExitStack):
             {
                 "correct_prediction": score.correct,
                 "wrong_prediction": score.wrong,
-                "almost_wrong_prediction": score.almost_wrong,
+                "almost_wrong_prediction": (
+                    score.num_examples - score.almost_correct
+                ),
                 "accuracy": score.correct / score.num_examples,
                 **(losses if checkpoint else {}),
             },

@@ -46,10 +46,8 @@ def multiply_adds(model, shape):
     dense layer once, and a capsule layer once for each vote that the weight
     contributes to (see its method `multiply_adds`). Biases, normalization,
     activations and the routing of the votes are not counted: in Sabour's
-    network the routing is 1 M beside 201 M.
-
-    Returns:
-      int, or None if the rule does not cover a layer that has weights.
+    network the routing is 1 M beside 201 M. None if a layer with weights has
+    no such rule.
     """
     counts = [
         _multiply_adds(layer)
@@ -83,7 +81,7 @@ def peak_megabytes():
     gpu = _gpu()
     if gpu is not None:
         return gpu[1] / 1e6
-    if peak := _value(_read("/proc/self/status"), "VmHWM"):
+    if peak := _of_linux("/proc/self/status", "VmHWM"):
         return int(peak.split()[0]) * 1024 / 1e6
     memory = psutil.Process().memory_info()
     return getattr(memory, "peak_wset", memory.rss) / 1e6  # of Windows
@@ -93,7 +91,7 @@ def machine():
     """Dict of the backend, device, cores and versions."""
     backend = keras.backend.backend()
     gpu = _gpu()
-    cpu = _value(_read("/proc/cpuinfo"), "model name") or platform.processor()
+    cpu = _of_linux("/proc/cpuinfo", "model name") or platform.processor()
     process = psutil.Process()
     usable = getattr(process, "cpu_affinity", lambda: None)()  # not on macOS
     return {
@@ -104,12 +102,14 @@ def machine():
     }
 
 
-def _read(path):
-    """The text of a file of Linux; empty on other systems."""
+def _of_linux(path, name):
+    """The text after a name and a colon in a file of Linux, else ""."""
     try:
-        return pathlib.Path(path).read_text()
+        text = pathlib.Path(path).read_text()
     except OSError:
         return ""
+    match = re.search(rf"^{name}\s*:\s*(.*)$", text, re.MULTILINE)
+    return match[1] if match else ""
 
 
 def _gpu():
@@ -134,9 +134,3 @@ def _gpu():
     device = keras.ops.convert_to_tensor(0.0).device
     memory = torch.cuda.max_memory_allocated(device)
     return torch.cuda.get_device_name(device), memory
-
-
-def _value(text, name):
-    """The text after a name and a colon; empty if there is none."""
-    match = re.search(rf"^{name}\s*:\s*(.*)$", text, re.MULTILINE)
-    return match[1] if match else ""

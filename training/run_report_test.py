@@ -52,16 +52,6 @@ def test_every_model_is_counted(name):
     assert multiply_adds(model, shape) > 1000
 
 
-def test_types_of_input_capsules_share_a_kernel():
-    import layers
-
-    layer = layers.ConvSlimCapsule(2, 3, kernel_size=3, strides=2)
-    shape = (None, 7, 5, 4, 6)
-    layer.build(shape)
-    # 3x2 positions, 4 types, a kernel of 3x3 from 6 atoms to 2 * 3.
-    assert layer.multiply_adds(shape) == 3 * 2 * 4 * 9 * 6 * 6
-
-
 @pytest.mark.parametrize("is_nested", [False, True])
 def test_a_layer_without_a_rule_gives_none(is_nested):
     class Unknown(Classifier):

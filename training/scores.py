@@ -16,15 +16,11 @@ from input_data.features import ANY_NUMBER, PRESENT_LENGTH
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """Counts of right and wrong predictions.
+    """Counts of right and wrong predictions, and the mean loss.
 
-    Attributes:
-      num_examples: int.
-      correct: int, examples of which all classes are predicted.
-      almost_correct: int, examples of which at least one class is predicted.
-      confident: int, correct examples whose logits of all labels are above
-        `PRESENT_LENGTH`.
-      loss: float, the mean loss; None for an ensemble.
+    All classes of a `correct` example are predicted, at least one of an
+    `almost_correct` one. A `confident` one is correct with logits of all its
+    labels above `PRESENT_LENGTH`. An ensemble has no loss.
     """
 
     num_examples: int
@@ -35,17 +31,10 @@ class Score:
 
     @property
     def wrong(self):
-        """Number of examples that are not correct."""
         return self.num_examples - self.correct
 
     @property
-    def almost_wrong(self):
-        """Number of examples that are not even almost correct."""
-        return self.num_examples - self.almost_correct
-
-    @property
     def wrong_percent(self):
-        """Error rate in percent."""
         return 100.0 * self.wrong / self.num_examples
 
     def __str__(self):
@@ -100,16 +89,10 @@ def precision_recall_f1(labels, predicted):
 
 @dataclasses.dataclass(frozen=True)
 class Predictions:
-    """Predictions for a whole split.
+    """Predictions for the N examples of a split.
 
-    Attributes:
-      labels: float32 array [N, classes], k-hot.
-      logits: float32 array [N, classes].
-      losses: float32 array [N]; None for an ensemble.
-      pipeline: `Pipeline` of the images.
-      dataset: string, the name of the data set.
-      images_per_second: float, of the evaluation.
-      checkpoint: `Checkpoint`; None for an ensemble.
+    `labels`, which are k-hot, and `logits` are float32 [N, classes], `losses`
+    [N]. An ensemble has no losses and no checkpoint.
     """
 
     labels: np.ndarray
@@ -163,13 +146,11 @@ class Predictions:
 
     @functools.cached_property
     def confusion_matrix(self):
-        """How often each class is predicted for each label.
+        """How often each label (row) gets each prediction (column): float64.
 
         A label that is predicted counts on the diagonal. One that is missed is
         shared equally among the wrong predictions, if there are any: with one
         or two targets a row sums to the number of labels of its class.
-
-        float64 array [classes, classes]: rows are labels, columns predictions.
         """
         labels = (self.labels > 0) & self._is_finite[:, None]
         hits = labels & self.predicted

@@ -75,7 +75,6 @@ def test_score_counts_and_prints_as_the_reference():
     assert str(Score(360, 351, 360, 0)) == (
         "Total wrong predictions: 9, wrong percent: 2.50%"
     )
-    assert Score(360, 351, 358, 0).almost_wrong == 2
 
 
 def test_score_of_one_and_two_targets():

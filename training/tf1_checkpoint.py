@@ -34,18 +34,12 @@ _LEAVES = {"kernel": "weights", "bias": "biases"}
 
 
 class Tf1Checkpoint:
-    """A TF1 checkpoint, with the methods of `checkpoint.Checkpoint`.
+    """A TF1 checkpoint, with attributes and methods of `Checkpoint`.
 
-    Attributes:
-      path: `pathlib.Path`, the prefix of its files.
-      step: int, the training steps taken.
-      has_optimizer_state: bool, whether it holds Adam's moments.
-      architecture, run_settings, class_names: None, {}, None: not stored.
-
-    Raises:
-      UserError: if it cannot be read or is not of the reference.
+    Raises UserError if it cannot be read or is not of the reference.
     """
 
+    # They are not stored.
     architecture = None
     run_settings = types.MappingProxyType({})
     class_names = None
@@ -66,9 +60,8 @@ class Tf1Checkpoint:
     def load(self, model, architecture):
         """Loads weights, and Adam's moments if the model is compiled.
 
-        Raises:
-          UserError: for variables that are missing, unexpected or of another
-            shape; the model is then unchanged.
+        Raises UserError for variables that are missing, unexpected or of
+        another shape; the model is then unchanged.
         """
         variables = model.trainable_variables
         names = [tf1_name(variable) for variable in variables]
@@ -124,11 +117,8 @@ def _layouts(model, architecture):
     """How to permute weights whose rows or columns are flattened positions.
 
     The reference orders channels (or capsule types) before rows and columns;
-    here they come last.
-
-    Returns:
-      Dict from the reference's name to the sizes that are flattened in the
-      checkpoint and their order here.
+    here they come last. Returns a dict from the reference's name to the sizes
+    that are flattened in the checkpoint and their order here.
     """
     import keras
 

@@ -34,13 +34,9 @@ def train(config, strategy, evaluate=None):
     """Trains to `max_steps`, from the newest checkpoint if there is one.
 
     Checkpoints and event files go to `<summary_dir>/train`. SIGTERM, Ctrl-C
-    and SIGHUP end the training after a step, which is saved. With `eval_every`
-    the function `evaluate` is called with the path of a checkpoint.
-
-    Raises:
-      UserError: for settings, data or checkpoints that cannot be used, and if
-        the loss becomes infinite or NaN.
-      Interrupted: after a signal.
+    and SIGHUP end the training after a step, which is saved; it then raises
+    Interrupted. With `eval_every` the function `evaluate` is called with the
+    path of a checkpoint. Raises UserError if the loss becomes infinite or NaN.
     """
     directory = make_folder(pathlib.Path(config.summary_dir) / "train")
     signals = []

@@ -78,6 +78,23 @@ def test_a_drawing(client, model):
     assert client.post("/drawing", content=digit("black")).json() is None
 
 
+def test_one_of_two_drawings_stays_where_it_was():
+    model = mock.Mock(
+        _num_targets=2, _size=(36, 36), _max_offset=10, _digit_size=20
+    )
+    ink = np.zeros((100, 100), np.uint8)
+    ink[20:40, 60:90] = 255  # its center is 30 % down and 75 % right
+    (digit,) = np.moveaxis(DemoModel._centered(model, ink), -1, 0)
+    rows, columns = np.nonzero(digit)
+    assert rows.mean() + 0.5 == pytest.approx(0.3 * 36, abs=1)
+    assert columns.max() == 35  # 20 pixels wide: at the border
+    model._max_offset = 4
+    digit = DemoModel._centered(model, ink)[..., 0]
+    rows, columns = np.nonzero(digit)
+    assert rows.mean() + 0.5 == pytest.approx(18 - 4, abs=1)
+    assert columns.mean() + 0.5 == pytest.approx(18 + 4, abs=1)
+
+
 def test_a_moved_capsule(client):
     shown = client.post("/drawing", content=digit()).json()
     (best,) = shown["predicted"]

@@ -2,6 +2,7 @@ import json
 import re
 
 import pytest
+from matplotlib.axes import Axes
 
 import experiment
 from common.errors import UserError
@@ -153,6 +154,16 @@ def test_the_page_shows_the_results(name):
     page = (docs / "comparison.md").read_text()
     assert pages.comparison_table(content["models"]) in page
     assert pages.paired_table(content["models"]) in page
+
+
+def test_bars_are_a_deviation_above_and_below(monkeypatch):
+    bars = []
+    monkeypatch.setattr(Axes, "vlines", lambda _, *place: bars.append(place))
+    model = {"runs": {"0": result(4, 3.0), "1": result(8, 3.0)}, "steps": 10}
+    pages.comparison_pictures({"capsule": model}, "title", "test")
+    ((weights, low, high, _),) = bars
+    # 2 and 4 % of 200 images are wrong.
+    assert (weights, low, high) == pytest.approx((1000, 3 - 2**0.5, 3 + 2**0.5))
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ class KeptFeatures(Pipeline):
                 tf.cast(step, "int64"),
                 seed,
             )
-            return x[keys.IMAGES]
+            return x[keys.IMAGES].numpy()  # for every backend
 
         with self.user_errors(), tf.device("CPU:0"):
             one = extract(images_of(0, 0))[:1]

@@ -15,7 +15,7 @@ def kept_batches(start, stop, seed=3, **settings):
     """Batches of images, and of negatives of images as features."""
     data = labeled_images("", IMAGES, np.arange(70), 70)
     pipeline = make_pipeline(data, Config(dataset="arrays", **settings))
-    kept = kept_features.KeptFeatures(pipeline, lambda x: -x.numpy(), seed, 4)
+    kept = kept_features.KeptFeatures(pipeline, lambda x: -x, seed, 4)
     return (
         list(p.training_batches(50, 3, start, stop).as_numpy_iterator())
         for p in (pipeline, kept)

@@ -134,7 +134,6 @@ class DemoModel:
         return digit / np.float32(255)
 
     def predict_file(self, content, name, invert):
-        """Predicts an image file, see `predict`."""
         return self.predict(self._prepare(content, name, invert))
 
     def next_test_image(self, correct):

@@ -96,15 +96,6 @@ def training(pipeline, start, stop, seed=3, batch_size=4):
     return list(batches.as_numpy_iterator())
 
 
-def are_equal(first, second):
-    return all(
-        np.array_equal(one, other)
-        for one, other in zip(
-            tf.nest.flatten(first), tf.nest.flatten(second), strict=True
-        )
-    )
-
-
 def test_training_batches_depend_on_seed_and_step_alone(data_set):
     name, config = data_set
     pipeline = load(name, Split.TRAIN, config)
@@ -121,12 +112,11 @@ def test_training_batches_depend_on_seed_and_step_alone(data_set):
     for step, batch in enumerate(batches):
         check_batch(batch, 4, name, config)
         assert batch[0][keys.STEP].tolist() == [step] * 4
-    assert are_equal(
-        batches[4:], training(load(name, Split.TRAIN, config), 4, 6)
-    )
-    assert not are_equal(batches[:1], training(pipeline, 0, 1, seed=4))
+    resumed = training(load(name, Split.TRAIN, config), 4, 6)
+    np.testing.assert_equal(resumed, batches[4:])
     images = batches[0][0][keys.IMAGES]
-    assert not np.array_equal(images, batches[1][0][keys.IMAGES])
+    for other in (*training(pipeline, 0, 1, seed=4), batches[1]):
+        assert (images != other[0][keys.IMAGES]).any()
     # A batch may be larger than the data set.
     (batch,) = training(pipeline, 2, 3, batch_size=40)
     check_batch(batch, 40, name, config)
@@ -146,7 +136,9 @@ def test_evaluation_sees_every_example_once_in_fixed_order(data_set):
     images = np.concatenate([x[keys.IMAGES] for x, _ in batches])
     assert len(np.unique(images, axis=0)) == tiny_files.NUM_TEST
     again = load(name, Split.TEST, config)
-    assert are_equal(batches[:1], list(again.evaluation_batches(4, stop=4)))
+    np.testing.assert_equal(
+        list(again.evaluation_batches(4, stop=4)), batches[:1]
+    )
     ((x, _),) = again.evaluation_batches(100)
     np.testing.assert_array_equal(x[keys.IMAGES], images)
 

@@ -89,12 +89,10 @@ def test_expanded_mnist_is_40_by_40_and_tests_are_in_the_middle():
     padded = digits(Split.TEST, shift=6, pad=6, eval_size=3)
     plain = digits(Split.TEST, eval_size=3)
     assert padded.spec.shape == keys.ImageShape(40, 40, 1, 10)
-    (found,), (original,) = (
-        [images_of(batch) for batch in some.evaluation_batches(3)]
-        for some in (padded, plain)
-    )
+    (found,), (original,) = (p.evaluation_batches(3) for p in (padded, plain))
+    border = ((0, 0), (6, 6), (6, 6), (0, 0))
     np.testing.assert_array_equal(
-        found, np.pad(original, ((0, 0), (6, 6), (6, 6), (0, 0)))
+        images_of(found), np.pad(images_of(original), border)
     )
 
 

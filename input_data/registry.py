@@ -27,7 +27,6 @@ class Split(enum.Enum):
 
     @property
     def is_training(self):
-        """Whether training steps use the split."""
         return self in (Split.TRAIN, Split.VALID_TRAIN)
 
     @property
@@ -139,7 +138,6 @@ def _load_separate_pairs(config, train):
 
 
 def _check(config):
-    """Raises UserError for settings that do not apply to the data set."""
     data_set, name = config.data_set, config.dataset_name
     photographs = data_set.photograph_size is not None
     two_targets = config.num_targets == 2

@@ -41,7 +41,6 @@ class Experiment:
     in_short: str  # whether the README shows it, yes or no
 
     def published_text(self, error):
-        """A published error with its source."""
         return f"{error} % ({self.source})" if error else "not published"
 
 
@@ -190,7 +189,6 @@ def _scaled(model, overrides, factor):
 
 
 def _evaluate(config, training, step, settings):
-    """Evaluates a checkpoint of a training, or of its ensemble."""
     dataset = config.dataset or training.dataset
     config = dataclasses.replace(
         config,

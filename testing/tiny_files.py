@@ -105,18 +105,14 @@ def norb_example(image, label):
 
 def mnist_example(labels, images):
     """The record of a digit, or of two digits and the merged image."""
-    names = ["label"], ["image_raw"]
+    names = ["label", "image_raw"]
     if len(labels) == 2:
-        names = (
-            ["label_1", "label_2"],
-            ["image_raw_1", "image_raw_2", "merged_raw"],
-        )
-    features = dict(
-        zip(("height", "width", "depth"), images[0].shape, strict=True)
-    )
-    features |= zip(names[0], labels, strict=True)
-    features |= zip(names[1], [i.tobytes() for i in images], strict=True)
-    return example(**features)
+        names = ["label_1", "label_2"]
+        names += ["image_raw_1", "image_raw_2", "merged_raw"]
+    names += ["height", "width", "depth"]
+    pixels = [image.tobytes() for image in images]
+    values = (*labels, *pixels, *images[0].shape)
+    return example(**dict(zip(names, values, strict=True)))
 
 
 def write_norb(folder):

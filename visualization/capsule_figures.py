@@ -241,12 +241,8 @@ def _draw_entropy(title, entropy, equal):
     axes.axhline(equal, linestyle="--", color="gray", label="equal shares")
     for iteration, value in enumerate(entropy, 1):
         axes.plot(iteration, value, "oC0", label=f"{value:.4f}")
-    axes.set(
-        title=title,
-        xlabel="routing iteration",
-        ylabel="entropy (nats)",
-        xticks=range(1, len(entropy) + 1),
-    )
+    axes.set(title=title, xlabel="routing iteration", ylabel="entropy (nats)")
+    axes.set_xticks(range(1, len(entropy) + 1))
     axes.ticklabel_format(axis="y", useOffset=False)
     axes.margins(0.15)
     drawing.label_lines(axes)
@@ -273,14 +269,12 @@ def embedding(trained, num_examples):
         right = "yes" if example.is_right else "no"
         metadata += f"{labels}\t{predictions}\t{right}\n"
     config = ProjectorConfig()
+    single = {"image_path": "sprite.png", "single_image_dim": [width, height]}
     config.embeddings.add(
         tensor_name=f"class capsules: {trained.name}",
         tensor_path="capsules.tsv",
         metadata_path="metadata.tsv",
-        sprite={
-            "image_path": "sprite.png",
-            "single_image_dim": [width, height],
-        },
+        sprite=single,
     )
     return {
         "capsules.tsv": table.getvalue(),

@@ -65,12 +65,8 @@ def make_grid(images, columns, title, titles, labels=(), wrong=()):
     figure = Figure(figsize=(inches_wide, inches_high), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.01, h_pad=0.03, wspace=0, hspace=0)
     figure.suptitle(title)
-    grid = figure.subplots(
-        rows,
-        columns,
-        squeeze=False,
-        subplot_kw={"xticks": [], "yticks": [], "frame_on": False},
-    )
+    no_axes = {"xticks": [], "yticks": [], "frame_on": False}
+    grid = figure.subplots(rows, columns, squeeze=False, subplot_kw=no_axes)
     for axes, image in zip(grid.flat, images, strict=False):
         if image is not None:
             axes.imshow(to_rgb(image), interpolation="nearest")

@@ -101,10 +101,8 @@ def learning_curve_png(summary_dir):
     figure = Figure(figsize=(8, 3.2), layout="constrained")
     figure.suptitle(summary_dir.resolve().name)
     both = figure.subplots(1, 2)
-    for part in ("test", "train", "validation"):
-        path = summary_dir / part / "curve.csv"
-        if not path.exists():
-            continue
+    for path in sorted(summary_dir.glob("*/curve.csv")):
+        part = path.parent.name
         with reading(path):
             lines = path.read_text().splitlines()[1:]
             # A running training may have written half of the last line.

@@ -44,7 +44,6 @@ class Example:
 
     @property
     def is_right(self):
-        """Whether the predicted classes are exactly the labels."""
         return self.predictions == self.labels
 
 
@@ -66,7 +65,6 @@ class TrainedModel:
         return " and ".join(truncate(self.class_names[c]) for c in classes)
 
     def examples(self):
-        """Generates an `Example` for every test image."""
         num_targets = self.pipeline.spec.num_targets
         if num_targets == keys.ANY_NUMBER:
             raise UserError(

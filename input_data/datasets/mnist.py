@@ -71,7 +71,6 @@ def read_split(split, data_dir, tfds_name="mnist"):
 
 
 def _read_idx(path, num_axes):
-    """uint8 array of an idx file."""
     with reading(path), open_file(path) as file:
         content = file.read()
         if content[:4] != bytes([0, 0, _UNSIGNED_BYTE, num_axes]):
@@ -129,8 +128,6 @@ def _load_pairs(split, config, prefix, count):
 
 
 class _PairRecords(Pipeline):
-    """Records of two digits and their merged image."""
-
     def _training_batch(self, indices, step, seed):
         return self._evaluation_batch(indices)
 

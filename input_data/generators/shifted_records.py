@@ -33,8 +33,7 @@ _CHUNK = 512
 def generate(job, num_workers=1):
     """Writes all files of a `Job` that do not exist yet.
 
-    Raises UserError if an existing file has other records, and Interrupted
-    after a signal.
+    Raises Interrupted after a signal.
     """
 
     def stop(number, frame):

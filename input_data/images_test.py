@@ -34,7 +34,7 @@ def single_pixels(size=9, copies=30):
     """Images that are black but for the middle pixel, which tells the class."""
     labels = np.repeat(np.arange(10), copies)
     images = np.zeros((len(labels), size, size, 1), "uint8")
-    images[:, size // 2, size // 2, 0] = 10 * (labels + 1)
+    images[:, size // 2, size // 2, 0] = 25 * (labels + 1)
     return LabeledImages(images, labels, 10)
 
 
@@ -75,7 +75,7 @@ def test_training_shifts_are_uniform_over_all_offsets(shift, pad):
     images, labels = x[keys.IMAGES], x[keys.RECONS_LABEL]
     assert images.shape == (10_000, size, size, 1)
     np.testing.assert_allclose(
-        images.sum(axis=(1, 2, 3)), 10 * (labels + 1) / 255, atol=1e-6
+        images.sum(axis=(1, 2, 3)), 25 * (labels + 1) / 255, atol=1e-6
     )
     counts = (images[..., 0] > 0).sum(axis=0)
     middle = slice(size // 2 - shift, size // 2 + shift + 1)

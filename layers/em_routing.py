@@ -13,7 +13,7 @@ import functools
 from keras import ops
 
 from .matrix_votes import POSE_ENTRIES
-from .mixture_routing import EPSILON, OverTypes, fit_mixture
+from .mixture_routing import EPSILON, Parents, fit_mixture
 from .tensors import Tensor, require_shape
 
 NORMALIZATIONS = ("parents", "types", "positions")
@@ -132,7 +132,7 @@ def _route_votes(votes, activations, beta_u, beta_a, options):
         ops.transpose(votes, (2, 0, 3, 1)),  # [O, N, 16, K]
         ops.reshape(activations, (-1, children)),
         functools.partial(em_fit, beta_u, beta_a, options),
-        OverTypes(),
+        Parents(),
         options.num_routing,
         options.damping,
     )

@@ -14,8 +14,13 @@ from .base_layers import registered
 from .em_routing import EMOptions, em_fit
 from .initializers import TruncatedNormal
 from .matrix_votes import POSE_ENTRIES
-from .mixture_layers import ClassMixtureLayer, MixtureLayer, PrimaryPoseLayer
-from .mixture_routing import OverPositions, OverTypes, fit_mixture
+from .mixture_routing import (
+    ClassMixtureLayer,
+    MixtureLayer,
+    Parents,
+    PrimaryPoseLayer,
+    fit_mixture,
+)
 from .tensors import Pair, Shape, Tensor
 
 # `beta_a` of `em_routing` is this times the weight: costs are in the hundreds,
@@ -28,8 +33,7 @@ KERNEL_STDDEV = 0.3
 class PrimaryMatrixCapsules(PrimaryPoseLayer):
     """Primary capsules: a 1x1 convolution to poses and to activations.
 
-    Poses are linear in the channels; activations are sigmoids of linear
-    functions of the channels.
+    Poses are linear in the channels; activations are sigmoids.
 
     Weights, with C channels: `pose_weights` [C, I * 16] and
     `activation_weights` [C, I], initially truncated normal with stddev 0.5
@@ -150,9 +154,9 @@ class ConvMatrixCapsules(_EMRoutedLayer):
 
     def _make_parents(self):
         if self.options.normalise == "types":
-            return OverTypes()
+            return Parents()
         by_type = self.options.normalise == "positions"
-        return OverPositions(self._window, by_type)
+        return Parents(self._window, by_type, divide=not by_type)
 
 
 @registered
@@ -164,16 +168,14 @@ class ClassMatrixCapsules(_EMRoutedLayer, ClassMixtureLayer):
     child, scaled to (0, 1), is added to its vote: the row to entry 3, the
     column to entry 7.
 
-    Weights, with I child types: `weights` [I, O, 4, 4], initially truncated
-    normal with stddev `kernel_stddev`; `beta_u` and `beta_a` [O], the costs
-    of `em_routing`, initially 0. It gets 1000 times the weight `beta_a`.
+    Weights: `weights` [I, O, 4, 4], and `beta_u` and `beta_a` [O], as in
+    `ConvMatrixCapsules`.
 
     Args:
       num_capsules: int, O, number of classes.
       num_routing, final_lambda, min_variance, damping: see `EMOptions`.
       coordinates: bool, whether positions are added to votes.
-      kernel_stddev: float, of the initial `weights`; 0.01 in the authors'
-        code.
+      kernel_stddev: float, see `ConvMatrixCapsules`; 0.01 in the authors' code.
 
     Input: pair of poses [B, H, W, I, 16] and activations [B, H, W, I].
     Output: pair of poses [B, O, 16] and activations [B, O].

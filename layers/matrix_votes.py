@@ -7,22 +7,28 @@ Axes have this order:
   16 entries of a pose, a 4x4 matrix row by row
   K  children in the receptive field of a parent position
 
-Votes are computed in float32.
+Votes are computed in float32, and in blocks of images: this saves memory and,
+on CPUs, time.
 """
 
 import math
 from typing import Any
 
 import keras
-from keras import ops
+from keras import backend, ops
 
 from .backends import is_on_cpu
-from .blocks import block_size, by_blocks
 from .tensors import Shape, Tensor
 from .windows import WindowLayer
 
 POSE_SIZE = 4
 POSE_ENTRIES = POSE_SIZE**2
+
+# Entries of the largest intermediate tensors of a block: 16 MB on CPUs. From
+# 32 MB on, TensorFlow's allocator requests and clears pages at each use, which
+# takes longer than the computation.
+_CPU_NUMBERS = 2**22
+_OTHER_NUMBERS = 2**26
 
 
 def _materialize(tensor):
@@ -102,6 +108,48 @@ def over_entries(votes: Tensor, weights: Tensor) -> Tensor:
     return ops.matmul(weights[:, :, None], votes)[:, :, 0]
 
 
+def by_blocks(function, examples, constants, size):
+    """Calls a function of a batch on one block after the other.
+
+    A block has `size` examples of each tensor [B, ...]; the last block is
+    padded with zeros. The function takes the tensors of a block and the
+    constants and returns a tuple of tensors [b, ...]. Gradients compute each
+    block again (`keras.remat`), so only the arguments are kept, and TensorFlow
+    has no second derivatives.
+    """
+    function = keras.remat(function)
+    static_batch = examples[0].shape[0]
+    # In exports of JAX an unknown batch size is a symbol.
+    if isinstance(static_batch, int) and static_batch <= size:
+        return function(*examples, *constants)
+    batch = ops.shape(examples[0])[0]
+    missing = -(-batch // size) * size - batch
+
+    def split(tensor):  # [B, ...] -> [blocks, size, ...]
+        _, *shape = tensor.shape
+        pads = [(0, missing), *[(0, 0)] * len(shape)]
+        return ops.reshape(ops.pad(tensor, pads), (-1, size, *shape))
+
+    blocks = tuple(map(split, examples))
+    results = _map(lambda block: function(*block, *constants), blocks)
+    return tuple(ops.reshape(r, (-1, *r.shape[2:]))[:batch] for r in results)
+
+
+def _map(function, blocks):
+    if backend.backend() != "tensorflow":
+        return ops.map(function, blocks)
+    import tensorflow as tf
+
+    # Unlike `ops.map`, which computes and keeps up to ten blocks at once.
+    first = [block[0] for block in blocks]
+    signature = tf.nest.map_structure(
+        tf.TensorSpec.from_tensor, tuple(function(first))
+    )
+    return tf.map_fn(
+        function, blocks, fn_output_signature=signature, parallel_iterations=1
+    )
+
+
 class VotingLayer(WindowLayer):
     """Base class of layers with matrix votes, computed in blocks of images.
 
@@ -128,8 +176,10 @@ class VotingLayer(WindowLayer):
             self._field, axes = (places, types), (types,)
         sizes = *self._positions, *self._field, self.num_capsules
         self._num_votes = math.prod(sizes)
-        # About four tensors have the size of all votes.
-        self._block_size = block_size(4 * self._num_votes * POSE_ENTRIES)
+        # A power of two. About four tensors have the size of all votes.
+        limit = _CPU_NUMBERS if is_on_cpu("tensorflow") else _OTHER_NUMBERS
+        most = limit // (4 * self._num_votes * POSE_ENTRIES)
+        self._block_size = 2 ** (max(most, 1).bit_length() - 1)
         shape = (*axes, self.num_capsules, POSE_SIZE, POSE_SIZE)
         self.kernel = self.add_weight(
             shape, self._kernel_initializer(shape), name="weights"

@@ -1,14 +1,29 @@
-"""Routing that fits a mixture of normal distributions to votes.
+"""Matrix capsules with routing that fits normal distributions to the votes.
 
 EM routing and variational Bayes routing differ in how they fit a parent to the
-votes. matrix_votes.py names the axes. All computations are in float32.
+votes. Inputs and outputs of the layers are pairs: poses [B, H, W, types, 16]
+and activations [B, H, W, types] in [0, 1], float32 under every policy.
+matrix_votes.py names the axes. All computations are in float32.
 """
 
+import dataclasses
+import math
+from typing import Any
+
+import keras
+import numpy as np
 from keras import ops
 
-from .matrix_votes import over_children, over_entries
+from .base_layers import PoseLayer, pair_specs
+from .matrix_votes import (
+    POSE_ENTRIES,
+    VotingLayer,
+    over_children,
+    over_entries,
+)
 from .routing import softmax
-from .tensors import Tensor, largest
+from .tensors import Names, Pair, Shape, Tensor, largest
+from .windows import Window
 
 # Added to sums of assignments. A parent whose children are all inactive then
 # has mean 0 and the minimum variance.
@@ -35,7 +50,7 @@ def fit_mixture(
         (V - mean)^2 [O, N, 16], and the iteration. It returns precisions [O, N,
         16], terms [O, N] and logits of the activations [O, N]. Then R is the
         softmax of term - sum precision (V - mean)^2.
-      parents: `OverTypes` or `OverPositions`.
+      parents: `Parents`.
       num_routing: int, number of M-steps.
       damping: float in [0, 1), weight of the previous mean in each mean.
       prior: float, the weight of an additional vote of 0 in each mean.
@@ -87,48 +102,153 @@ def fit_mixture(
     return mean, logits, all_assignments
 
 
-class OverTypes:
-    """Assignments that sum to 1 over the types at each parent position."""
+@dataclasses.dataclass
+class Parents:
+    """The parents over which the assignments of a child sum to 1.
 
-    def start(self, uniform: Tensor) -> Tensor:
-        """The initial assignments [1, N, K], given 1 / O in this shape."""
-        return uniform
-
-    def normalize(self, log_densities: Tensor) -> Tensor:
-        """log(a_j p_ij) -> R_ij, both float32 [O, N, K]."""
-        return softmax(log_densities, axis=0)
-
-
-class OverPositions:
-    """Assignments of a child that sum to 1 over all windows that contain it.
-
-    With `by_type` each sum is over one type of parents, else over all types.
-    Initially they are 1 / O; `divide` divides that by the number of windows.
+    They are the types at each position or, given a window, the parents of one
+    type (`by_type`) or of all types in all windows that contain the child.
+    Initially assignments are 1 / O; `divide` divides that by the number of
+    windows.
     """
 
-    def __init__(self, window, by_type=False, divide=True):
-        self._window = window
-        self._by_type = by_type
-        self._divide = divide and not by_type
+    window: Window | None = None
+    by_type: bool = False
+    divide: bool = False
 
-    def start(self, uniform: Tensor) -> Tensor:
+    def start(self, uniform):
         """The initial assignments [1, N, K], given 1 / O in this shape."""
-        if not self._divide:
+        if not self.divide:
             return uniform
         # The same numbers of parents for each image of the batch.
-        height, width = self._window.positions
+        height, width = self.window.positions
         ones = ops.ones((1, height * width, uniform.shape[-1]), "float32")
-        shares = 1 / self._window.over_windows(ones, ops.add)
+        shares = 1 / self.window.over_windows(ones, ops.add)
         uniform_by_image = ops.reshape(uniform, (-1, *ones.shape[1:]))
         return ops.reshape(uniform_by_image * shares, ops.shape(uniform))
 
-    def normalize(self, log_densities: Tensor) -> Tensor:
+    def normalize(self, log_densities):
         """log(a_j p_ij) -> R_ij, both float32 [O, N, K]."""
+        if self.window is None:
+            return softmax(log_densities, axis=0)
         maxima = ops.stop_gradient(log_densities)
-        if not self._by_type:
+        if not self.by_type:
             maxima = largest(maxima, axis=0)
-        maxima = self._window.over_windows(maxima, ops.maximum)
+        maxima = self.window.over_windows(maxima, ops.maximum)
         total = exponentials = ops.exp(log_densities - maxima)
-        if not self._by_type:
+        if not self.by_type:
             total = ops.sum(exponentials, axis=0, keepdims=True)
-        return exponentials / self._window.over_windows(total, ops.add)
+        return exponentials / self.window.over_windows(total, ops.add)
+
+
+class PrimaryPoseLayer(PoseLayer):
+    """Base of primary capsules: a 1x1 convolution to poses and activations."""
+
+    arguments = ("num_capsules",)
+
+    def __init__(self, num_capsules: int, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.num_capsules = num_capsules
+        self.input_spec = keras.layers.InputSpec(ndim=4)
+
+    def build(self, input_shape: Shape) -> None:
+        axes = {-1: input_shape[-1]}
+        self.input_spec = keras.layers.InputSpec(ndim=4, axes=axes)
+
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        shape = (*input_shape[:-1], self.num_capsules)
+        return (*shape, POSE_ENTRIES), shape
+
+    def multiply_adds(self, input_shape: Shape) -> int:
+        numbers = self.num_capsules * (POSE_ENTRIES + 1)
+        return math.prod(input_shape[1:]) * numbers
+
+
+class MixtureLayer(PoseLayer, VotingLayer):
+    """Base of layers that route votes by `fit_mixture`.
+
+    A subclass defines `call` and `_route_votes`.
+    """
+
+    _offsets: np.ndarray | None = None  # [16, K], added to the votes
+
+    def build(self, input_shape: Shape) -> None:
+        specs = pair_specs(input_shape)
+        super().build(input_shape[0])
+        self._parents = self._make_parents()
+        self.input_spec = specs
+
+    def _make_parents(self):
+        return Parents()
+
+    def _capsules(self, inputs):
+        """Poses and logits of activations, both float32."""
+
+        def by_image(poses, logits, _):  # [b, n, O, 16] and [b, n, O]
+            poses = ops.swapaxes(self._by_image(poses), -1, -2)
+            return poses, self._by_image(logits)
+
+        poses, logits = self._route(inputs, by_image)
+        shape = (-1, *self._positions, self.num_capsules)
+        poses = ops.reshape(poses, (*shape, POSE_ENTRIES))
+        return poses, ops.reshape(logits, shape)
+
+    def assignments(self, inputs: Pair) -> Tensor:
+        """Assignments R of all iterations: float32 [num_routing, B, n, K, O].
+
+        Axes n, K and O are the position of a parent, the child in its
+        receptive field, and the type of the parent.
+        """
+
+        def by_image(poses, logits, assignments):  # [b, num_routing, n, K, O]
+            return (ops.stack(list(map(self._by_image, assignments)), axis=1),)
+
+        (assignments,) = self._route(inputs, by_image)
+        return ops.moveaxis(assignments, 1, 0)
+
+    couplings = assignments  # the name in other layers
+
+    def _route(self, inputs, by_image):
+        """Calls `by_image` with the results of routing of blocks of images."""
+        poses, activations = inputs
+        activations = ops.reshape(  # [B, n, K]
+            self._window.patches(ops.cast(activations, "float32")),
+            (-1, math.prod(self._positions), math.prod(self._field)),
+        )
+
+        def route_block(poses, activations, kernel, *constants):
+            votes = self._votes(poses, kernel)
+            if self._offsets is not None:
+                votes = votes + ops.convert_to_tensor(self._offsets)
+            activations = ops.reshape(activations, (-1, activations.shape[-1]))
+            return by_image(*self._route_votes(votes, activations, *constants))
+
+        constants = self._constants()
+        return self._by_blocks(
+            route_block, poses, activations, constants=constants
+        )
+
+    def _constants(self):
+        """The arguments of `_route_votes` after votes and activations."""
+        return []
+
+
+class ClassMixtureLayer(MixtureLayer):
+    """Base of class capsules: every child votes for every class.
+
+    A subclass defines `_coordinates_along`, the coordinates of an axis. With
+    `coordinates` those of a child are added to its votes.
+    """
+
+    arguments: Names = ("num_capsules", "coordinates")
+    _shares_weights = True
+
+    def build(self, input_shape: Shape) -> None:
+        super().build(input_shape)
+        if self.coordinates:
+            sizes = input_shape[0][1:4]
+            offsets = np.zeros((POSE_ENTRIES, *sizes), "float32")
+            rows, columns = map(self._coordinates_along, sizes[:2])
+            # The first two entries of the matrix's last column.
+            offsets[3], offsets[7] = rows[:, None, None], columns[:, None]
+            self._offsets = offsets.reshape(POSE_ENTRIES, -1)

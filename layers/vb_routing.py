@@ -29,8 +29,13 @@ from keras import ops
 
 from .base_layers import PoseLayer, batch_normalization, registered
 from .matrix_votes import POSE_ENTRIES
-from .mixture_layers import ClassMixtureLayer, MixtureLayer, PrimaryPoseLayer
-from .mixture_routing import OverPositions, fit_mixture
+from .mixture_routing import (
+    ClassMixtureLayer,
+    MixtureLayer,
+    Parents,
+    PrimaryPoseLayer,
+    fit_mixture,
+)
 from .tensors import Pair, Shape, Tensor
 from .windows import WindowLayer
 
@@ -156,7 +161,7 @@ class ConvVBCapsules(_VBRouted):
         super().__init__(num_capsules, num_routing, *window, **kwargs)
 
     def _make_parents(self):
-        return OverPositions(self._window, divide=False)
+        return Parents(self._window)
 
 
 @registered

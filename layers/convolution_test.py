@@ -1,6 +1,3 @@
-import contextlib
-import itertools
-
 import keras
 import numpy as np
 import pytest
@@ -26,10 +23,10 @@ def convolution(images, kernel, stride, padding):
 @pytest.mark.parametrize("name", ["convolution", "_by_patches", "_by_phases"])
 @pytest.mark.parametrize("padding", ["valid", "same"])
 @pytest.mark.parametrize("stride", [1, 2, 3, 4])
-@pytest.mark.parametrize("kernel_size", [1, 2, 3])
+@pytest.mark.parametrize("kernel_size", [1, 2, 3, 5])
 def test_value_and_gradients_equal_loops(padding, stride, kernel_size, name):
     place = stride + kernel_size + (padding == "same")
-    size = [(7, 7), (8, 6), (3, 5)][place % 3]
+    size = [(7, 7), (8, 6), (5, 7)][place % 3]
     images = RNG.normal(size=(2, *size, 2))
     kernel = RNG.normal(size=(kernel_size, kernel_size, 2, 3))
     expected = numpy_oracle.convolution(images, kernel, stride, padding)
@@ -46,46 +43,6 @@ def test_value_and_gradients_equal_loops(padding, stride, kernel_size, name):
     )
     for ours, theirs in zip(gradients, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-4)
-
-
-@contextlib.contextmanager
-def jax_float64():
-    if keras.backend.backend() != "jax":
-        yield
-        return
-    import jax
-
-    with jax.enable_x64(True):
-        yield
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("padding", ["valid", "same"])
-@pytest.mark.parametrize("stride", [1, 2, 3, 4])
-def test_phases_equal_loops_in_float64(padding, stride):
-    # Rows and columns have sizes from 9 to 28.
-    for size, kernel_size in itertools.product(range(9, 19, 3), range(3, 10)):
-        images = RNG.normal(size=(1, size, 37 - size, 2))
-        kernel = RNG.normal(size=(kernel_size, kernel_size, 2, 3))
-        expected = numpy_oracle.convolution(images, kernel, stride, padding)
-        cotangent = RNG.normal(size=expected.shape)
-        with jax_float64():
-            value, gradients = value_and_gradients(
-                lambda *arguments: module._by_phases(
-                    *arguments, (stride, stride), padding
-                ),
-                [images, kernel],
-                cotangent,
-                "float64",
-            )
-        expected = (
-            expected,
-            *numpy_oracle.convolution_gradients(
-                images, kernel, cotangent, stride, padding
-            ),
-        )
-        for ours, theirs in zip((value, *gradients), expected, strict=True):
-            np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12)
 
 
 def test_phases_where_xla_would_multiply_zeros(monkeypatch):

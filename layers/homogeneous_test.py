@@ -3,8 +3,7 @@ import pytest
 from keras import ops
 
 import layers
-from testing import numpy_oracle
-from testing.gradients import assert_gradients_close, value_and_gradients
+from testing.gradients import check_whole_batch, value_and_gradients
 
 RNG = np.random.default_rng(23)
 MOMENTUM = 0.9
@@ -50,21 +49,6 @@ def class_sums(images, kernel, order):
     return sums
 
 
-def check(arguments, function, oracle):
-    """Compares values, and gradients for all arguments, with the oracle."""
-    cotangent = RNG.normal(size=oracle(*arguments).shape)
-    value, gradients = value_and_gradients(function, arguments, cotangent)
-    np.testing.assert_allclose(value, oracle(*arguments), atol=2e-5)
-    expected = numpy_oracle.numerical_gradients(
-        lambda *copies: np.stack(
-            [oracle(*c) for c in zip(*copies, strict=True)]
-        ),
-        arguments,
-        cotangent,
-    )
-    assert_gradients_close(gradients, expected)
-
-
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize(("order", "shape"), [("xyz", (6, 4)), ("zxy", (4, 6))])
 def test_capsules_equal_loops(order, shape, training):
@@ -91,7 +75,7 @@ def test_capsules_equal_loops(order, shape, training):
         used = None if training else statistics
         return np.maximum(normalize(sums, beta, used), 0)
 
-    check(arguments, lambda *a: call(*a)[0], oracle)
+    check_whole_batch(lambda *a: call(*a)[0], arguments, oracle)
     _, moving = call(*(np.asarray(a, "float32") for a in arguments))
     expected = statistics
     if training:

@@ -9,6 +9,7 @@ from testing import em_oracle
 from testing.gradients import (
     oracle_gradients,
     poses_and_activations,
+    random_capsules,
     to_numpy,
     value_and_gradients,
 )
@@ -23,19 +24,9 @@ OPTIONS = [
 
 
 def build(layer, shape):
-    """Builds a layer for activations of this shape.
-
-    Returns random poses, activations and weights.
-    """
-    layer.build([(*shape, 16), shape])
-    rng = np.random.default_rng(3)
-    return [
-        rng.normal(size=(*shape, 16)) * 0.5,
-        rng.uniform(size=shape),
-        rng.normal(size=layer.kernel.shape) * 0.5,
-        rng.normal(size=layer.beta_u.shape),
-        rng.normal(size=layer.beta_a.shape) * 0.1,
-    ]
+    """`random_capsules`, with small costs of activations."""
+    *arguments, beta_a = random_capsules(layer, shape, scale=0.5)
+    return [*arguments, beta_a / 5]
 
 
 def check(layer, arguments, votes_of, options, gradients=True):

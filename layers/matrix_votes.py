@@ -109,13 +109,11 @@ def over_entries(votes: Tensor, weights: Tensor) -> Tensor:
 
 
 def by_blocks(function, examples, constants, size):
-    """Calls a function of a batch on one block after the other.
+    """Calls a function on blocks of `size` examples of tensors [B, ...].
 
-    A block has `size` examples of each tensor [B, ...]; the last block is
-    padded with zeros. The function takes the tensors of a block and the
-    constants and returns a tuple of tensors [b, ...]. Gradients compute each
-    block again (`keras.remat`), so only the arguments are kept, and TensorFlow
-    has no second derivatives.
+    It also takes the constants, and returns a tuple of tensors. The last block
+    is padded with zeros. Gradients compute each block again (`keras.remat`), so
+    only the arguments are kept, and TensorFlow has no second derivatives.
     """
     function = keras.remat(function)
     static_batch = examples[0].shape[0]
@@ -189,9 +187,8 @@ class VotingLayer(WindowLayer):
     def _by_blocks(self, function, poses, *examples, constants=()):
         """Calls a function on blocks of images.
 
-        Its arguments are poses [b, n, 4, 4, P, C] of the children in the window
-        of each parent position, the examples [b, ...], the weights [O, 4, 4, C]
-        and the constants.
+        Its arguments are poses [b, n, 4, 4, P, C] of the children in each
+        window, the examples [b, ...], the weights [O, 4, 4, C] and constants.
         """
         shape = (-1, math.prod(self._positions))  # [B, n]
         poses = ops.reshape(

@@ -188,10 +188,7 @@ def route(
 
 
 def couplings_of(votes, biases, num_routing: int, rule: RoutingRule):
-    """Couplings of all iterations of `route`: [num_routing, ..., I, O].
-
-    Over O they sum to 1, or to less if leaky.
-    """
+    """Couplings of all iterations of `route`: [num_routing, ..., I, O]."""
     couplings, sums = zip(
         *_iterations(votes, biases, num_routing, rule), strict=True
     )
@@ -202,10 +199,7 @@ def couplings_of(votes, biases, num_routing: int, rule: RoutingRule):
 
 
 def _iterations(votes, biases, num_routing, rule):
-    """Yields the couplings and the float32 sums s [..., O, A] of iterations.
-
-    The couplings of the first iteration are a float.
-    """
+    """Yields the couplings, first a float, and float32 sums s [..., O, A]."""
     if num_routing < 1:
         raise ValueError(
             f"`num_routing` must be at least 1. Received: {num_routing}"

@@ -36,13 +36,12 @@ def exponential_squash(capsules: Tensor) -> Tensor:
 
 
 def self_attention(votes: Tensor) -> Tensor:
-    """Self-attention of the votes, normalized over the outputs.
+    """Self-attention of votes u [B, O, I, A]: float32 [B, O, I].
 
-    softmax over o of sum over k of <u[b, o, i], u[b, o, k]> / sqrt(A). The
-    votes are summed over k first, so no tensor [B, O, I, I] is formed. Votes u
-    are [B, O, I, A], the result is float32 [B, O, I].
+    softmax over o of sum over k of <u[b, o, i], u[b, o, k]> / sqrt(A).
     """
     u = ops.cast(votes, "float32")
+    # Summed over k first, so no tensor [B, O, I, I] is formed.
     agreement = ops.sum(u * ops.sum(u, axis=2, keepdims=True), axis=-1)
     return ops.softmax(agreement / math.sqrt(u.shape[-1]), axis=1)
 
@@ -134,7 +133,8 @@ class SelfAttentionCapsule(Layer):
     """Fully connected capsules with self-attention routing.
 
     votes[b, o, i, :] = inputs[b, i, :] @ weights[o, i, :, :], routed without
-    iterations by `self_attention_routing`.
+    iterations by `self_attention_routing`. Capsules that a mask excludes cast
+    no votes.
 
     Weights: `weights` [O, I, a, A], initially he-normal as Keras computes it
     for this shape, and `biases` [O, I] of the couplings, initially 0.
@@ -142,8 +142,6 @@ class SelfAttentionCapsule(Layer):
     Args:
       num_capsules: int, O, number of output capsules.
       num_atoms: int, A, atoms of an output capsule.
-
-    Input capsules that a mask excludes cast no votes.
 
     Input shape: [B, I, a]. Output shape: [B, O, A].
     """

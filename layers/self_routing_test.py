@@ -8,6 +8,7 @@ from testing.gradients import (
     assert_gradients_close,
     oracle_gradients,
     poses_and_activations,
+    random_capsules,
     value_and_gradients,
 )
 
@@ -78,14 +79,6 @@ def oracle(layer):
     return function
 
 
-def build(layer, shape, atoms=2):
-    """Poses, activations of this shape, and weights; all are random."""
-    layer.build([(*shape, atoms), shape])
-    rng = np.random.default_rng(3)
-    weights = [rng.normal(size=w.shape) for w in layer.trainable_weights]
-    return [rng.normal(size=(*shape, atoms)), rng.uniform(size=shape), *weights]
-
-
 @pytest.mark.parametrize(
     ("layer", "shape"),
     [
@@ -99,7 +92,7 @@ def build(layer, shape, atoms=2):
     ],
 )
 def test_layers_equal_loops(layer, shape):
-    arguments = build(layer, shape)
+    arguments = random_capsules(layer, shape, 2)
     expected = oracle(layer)(
         *arguments[:2],
         *[np.broadcast_to(a, (shape[0], *a.shape)) for a in arguments[2:]],
@@ -134,7 +127,7 @@ def test_layers_equal_loops(layer, shape):
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (1, 2, 1, 2)])
 def test_distant_and_inactive_children_are_finite(scale, activation, shape):
     layer = layers.SelfRoutingCapsules(2, 2)
-    poses, _, *weights = build(layer, shape)
+    poses, _, *weights = random_capsules(layer, shape, 2)
     arguments = [scale * poses, np.full(shape, activation), *weights]
     expected = oracle(layer)(*arguments[:2], *[w[None] for w in weights])
     cotangent = np.ones(expected.shape)

@@ -6,18 +6,11 @@ from keras import ops
 import layers
 from layers.vb_routing import digamma
 from testing import em_oracle, numpy_oracle
-from testing.gradients import poses_and_activations, value_and_gradients
-
-
-def build(layer, shape):
-    """Random poses, activations and weights."""
-    layer.build([(*shape, 16), shape])
-    rng = np.random.default_rng(3)
-    return [
-        rng.normal(size=(*shape, 16)),
-        rng.uniform(size=shape),
-        rng.normal(size=layer.kernel.shape) * 0.5,
-    ]
+from testing.gradients import (
+    poses_and_activations,
+    random_capsules,
+    value_and_gradients,
+)
 
 
 # Axis 0 runs over copies, as in em_oracle.py.
@@ -87,7 +80,7 @@ def normalized(poses, activations, kernel, votes_of, types, num_routing):
 
 def check(layer, shape, votes_of):
     """Compares results and gradients with the oracle's."""
-    arguments = build(layer, shape)
+    arguments = random_capsules(layer, shape, scale=0.7)
     grid = tuple(layer._positions)
     shape = (shape[0], *grid, layer.num_capsules, 17)
 
@@ -143,7 +136,7 @@ def test_classes_equal_loops(num_routing, coordinates):
 )
 def test_extreme_children_give_finite_values_and_gradients(size, scale, active):
     layer = layers.ConvVBCapsules(2, size)
-    poses, activations, kernel = build(layer, (2, 2, 2, 1))
+    poses, activations, kernel = random_capsules(layer, (2, 2, 2, 1))
     arguments = [scale * poses, active * activations, kernel]
     cotangent = np.ones((2, *layer._positions, 2, 17))
     value_and_gradients(

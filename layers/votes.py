@@ -1,9 +1,14 @@
 """Votes of input capsules for output capsules, as routing needs them.
 
-Routing needs the sum of the votes over the input capsules, their sum weighted
-by couplings, and their agreement with output capsules. Each class computes the
-three in its own way. `outputs` is (O, A), `outputs_axis` is the axis O of
-couplings, and `dtype` is the dtype of the votes. routing.py names the axes.
+Each class computes in its own way, in float32, with couplings c and output
+capsules v:
+
+  sum           sum over I of votes, [..., O, A]
+  weighted_sum  sum over I of c * votes, [..., O, A]
+  agreement     <votes, v>, of the shape of couplings
+
+`outputs` is (O, A), `outputs_axis` is the axis O of couplings, and `dtype` is
+the dtype of the votes. routing.py names the axes.
 """
 
 import math
@@ -19,11 +24,7 @@ _MAX_BLOCKS = 16
 
 
 class FormedVotes:
-    """Votes that are given as a tensor. Couplings are [..., O, I].
-
-    The given votes [..., I, O, A] are transposed to [..., O, I, A], so that the
-    weighted sum and the agreement are batched matrix products.
-    """
+    """Votes [..., I, O, A] that are given. Couplings are [..., O, I]."""
 
     outputs_axis = -2
 
@@ -31,21 +32,19 @@ class FormedVotes:
         self.outputs = tuple(votes.shape[-2:])
         self.dtype = backend.result_type(votes.dtype, float)
         votes = ops.cast(votes, self.dtype)
-        self._votes = ops.swapaxes(votes, -3, -2)  # [..., O, I, A]
+        # [..., O, I, A], so that both products are batched matrix products.
+        self._votes = ops.swapaxes(votes, -3, -2)
 
     def sum(self) -> Tensor:
-        """Sum over the input capsules: float32 [..., O, A]."""
         # A sum in bfloat16 would round every addition.
         return ops.sum(ops.cast(self._votes, "float32"), axis=-2)
 
     def agreement(self, capsules: Tensor) -> Tensor:
-        """<votes, v>: [..., O, A] -> float32 [..., O, I]."""
         v = ops.expand_dims(ops.cast(capsules, self.dtype), -1)
         product = ops.matmul(self._votes, v)  # [..., O, I, 1]
         return ops.cast(ops.squeeze(product, axis=-1), "float32")
 
     def weighted_sum(self, couplings: Tensor) -> Tensor:
-        """sum_I c * votes: [..., O, I] -> float32 [..., O, A]."""
         c = ops.expand_dims(ops.cast(couplings, self.dtype), -2)
         product = ops.matmul(c, self._votes)  # [..., O, 1, A]
         return ops.cast(ops.squeeze(product, axis=-2), "float32")
@@ -54,16 +53,14 @@ class FormedVotes:
 class LinearVotes:
     """Votes inputs @ weights, which are never formed. Couplings are [O, B, I].
 
-    Both sums are products with the weights,
+    Inputs are [B, I, a], weights [I, a, O * A], and
 
       sum over I of c * votes = (c * inputs) @ weights
       <votes, v> = <inputs, weights @ v>
 
-    and the largest tensors have B * O * I * a entries, not B * O * I * A.
-
-    Inputs are [B, I, a], weights [I, a, O * A]. On CPUs the outputs are
-    computed in up to `_MAX_BLOCKS` blocks, whose products [B, a, I] fit into
-    the cache.
+    so the largest tensors have B * O * I * a entries, not B * O * I * A. On
+    CPUs the outputs are computed in up to `_MAX_BLOCKS` blocks, whose products
+    [B, a, I] fit into the cache.
     """
 
     outputs_axis = -3
@@ -93,7 +90,6 @@ class LinearVotes:
         return ops.split(by_output, list(starts)) if starts else [by_output]
 
     def sum(self) -> Tensor:
-        """Sum over the input capsules: float32 [B, O, A]."""
         size = self._num_inputs * self._num_atoms
         product = ops.matmul(  # [B, O * A]
             ops.reshape(self._inputs, (-1, size)),
@@ -102,7 +98,6 @@ class LinearVotes:
         return ops.cast(ops.reshape(product, (-1, *self.outputs)), "float32")
 
     def agreement(self, capsules: Tensor) -> Tensor:
-        """<inputs, weights @ v>: [B, O, A] -> float32 [O, B, I]."""
         v = ops.cast(ops.transpose(capsules, (1, 0, 2)), self.dtype)
         agreement = self._map_blocks(self._agreement_of_block, v)
         return ops.cast(agreement, "float32")
@@ -115,7 +110,6 @@ class LinearVotes:
         return ops.sum(product * inputs, axis=2)
 
     def weighted_sum(self, couplings: Tensor) -> Tensor:
-        """(c * inputs) @ weights: [O, B, I] -> float32 [B, O, A]."""
         c = ops.expand_dims(ops.cast(couplings, self.dtype), 2)
         product = self._map_blocks(self._weighted_sum_of_block, c)
         return ops.cast(ops.transpose(product, (1, 0, 2)), "float32")
@@ -182,15 +176,12 @@ class SharedVotes:
         self._weights = ops.transpose(by_output, (1, 0, 2))  # [O, a, A]
 
     def sum(self) -> Tensor:
-        """Sum over the input capsules: float32 [B, O, A]."""
-        # A sum in bfloat16 would round every addition.
         total = ops.sum(ops.cast(self._inputs, "float32"), axis=1)
         total = ops.cast(total, self.dtype)  # [B, a]
         product = ops.matmul(total, self._weights)  # [O, B, A]
         return ops.cast(ops.transpose(product, (1, 0, 2)), "float32")
 
     def agreement(self, capsules: Tensor) -> Tensor:
-        """<inputs, weights @ v>: [B, O, A] -> float32 [B, O, I]."""
         v = ops.cast(ops.transpose(capsules, (1, 0, 2)), self.dtype)
         product = ops.matmul(v, ops.swapaxes(self._weights, 1, 2))
         product = ops.transpose(product, (1, 0, 2))  # [B, O, a]
@@ -198,7 +189,6 @@ class SharedVotes:
         return ops.cast(agreement, "float32")
 
     def weighted_sum(self, couplings: Tensor) -> Tensor:
-        """(c * inputs) @ weights: [B, O, I] -> float32 [B, O, A]."""
         c = ops.cast(couplings, self.dtype)
         weighted = ops.transpose(ops.matmul(c, self._inputs), (1, 0, 2))
         product = ops.matmul(weighted, self._weights)  # [O, B, A]

@@ -37,13 +37,10 @@ _LOG_ZERO = -1e30
 
 
 class Window:
-    """A k x k window that slides over a grid [H, W] of child capsules.
+    """A k x k window over a grid [H, W] of children; all of it if k is None.
 
-    With k = None the window is as large as the grid.
-
-    Attributes:
-      shape: (rows, columns) of the window.
-      positions: (h, w), the grid of parents, one for each window position.
+    `shape` is (rows, columns) of the window, `positions` the grid (h, w) of
+    parents, one for each position of the window.
     """
 
     def __init__(self, height, width, size, strides, padding):
@@ -63,10 +60,7 @@ class Window:
         return ops.stack(list(self._shifted(ops.pad(grid, pads), 1)), axis=3)
 
     def _shifted(self, grid, axis):
-        """Yields, for each of the k * k places in a window, the children there.
-
-        The axes of the grid are `axis` and `axis + 1`.
-        """
+        """Yields the children at each place in a window; H is axis `axis`."""
         height, width = ((p - 1) * self._strides + 1 for p in self.positions)
         leading = (slice(None),) * axis
         for row in range(self.shape[0]):
@@ -80,9 +74,8 @@ class Window:
     ) -> Tensor:
         """Combines the entries of each child over all windows that contain it.
 
-        Entries are [G, N, K] with N = B * h * w and K = k * k * I. Each is
-        replaced by the child's sum if `combine` is `ops.add`, by the child's
-        maximum if it is `ops.maximum`.
+        Entries are [G, N, K] with N = B * h * w and K = k * k * I; `combine` is
+        `ops.add` or `ops.maximum`.
         """
         empty = 0.0 if combine is ops.add else _LOG_ZERO
         groups, _, num_children = entries.shape

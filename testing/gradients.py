@@ -12,12 +12,12 @@ def to_numpy(tensor):
     return ops.convert_to_numpy(ops.cast(tensor, "float32"))
 
 
-def value_and_gradients(function, arguments, cotangent, dtype="float32"):
+def value_and_gradients(function, arguments, cotangent):
     """Returns f(*arguments) and the list of gradients of sum(f * cotangent).
 
     It checks that all are finite.
     """
-    arguments = [np.asarray(argument, dtype) for argument in arguments]
+    arguments = [np.asarray(argument, "float32") for argument in arguments]
     backend = keras.backend.backend()
     value, gradients = _BACKENDS[backend](function, arguments, cotangent)
     assert all(np.isfinite(array).all() for array in (value, *gradients))
@@ -98,6 +98,37 @@ def check_layer(layer, inputs, oracle, seed=11):
     np.testing.assert_allclose(value, oracle(inputs, *copies), atol=1e-5)
     expected = oracle_gradients(oracle, [inputs], weights, cotangent)
     assert_gradients_close(gradients, expected)
+
+
+def check_whole_batch(function, arguments, oracle, seed=11):
+    """Compares values and gradients; examples may depend on each other."""
+    expected = oracle(*arguments)
+    cotangent = np.random.default_rng(seed).normal(size=expected.shape)
+    value, gradients = value_and_gradients(function, arguments, cotangent)
+    np.testing.assert_allclose(value, expected, rtol=1e-4, atol=2e-5)
+    expected = numpy_oracle.numerical_gradients(
+        lambda *copies: np.stack(
+            [oracle(*c) for c in zip(*copies, strict=True)]
+        ),
+        arguments,
+        cotangent,
+    )
+    assert_gradients_close(gradients, expected)
+
+
+def random_capsules(layer, shape, atoms=16, scale=1.0):
+    """Builds a layer of pairs for activations of this shape.
+
+    Returns random poses, activations in [0, 1] and trainable weights.
+    """
+    layer.build([(*shape, atoms), shape])
+    rng = np.random.default_rng(3)
+    poses, activations = (
+        rng.normal(size=(*shape, atoms)),
+        rng.uniform(size=shape),
+    )
+    weights = [rng.normal(size=w.shape) for w in layer.trainable_weights]
+    return [scale * poses, activations, *(scale * w for w in weights)]
 
 
 def poses_and_activations(layer, **options):

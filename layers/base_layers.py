@@ -9,13 +9,7 @@ from .backends import is_mirrored
 from .tensors import Names, Pair, Shape, Tensor
 
 
-def batch_normalization(
-    name: str,
-    axis: int = -1,
-    momentum: float = 0.9,
-    epsilon: float = 1e-5,
-    **options,
-):
+def batch_normalization(name, axis=-1, momentum=0.9, epsilon=1e-5, **options):
     """Batch normalization over all devices; the defaults are PyTorch's."""
     return keras.layers.BatchNormalization(
         axis,

@@ -10,7 +10,6 @@ import contextvars
 import functools
 import itertools
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -209,9 +208,7 @@ def _by_patches(images, kernel, strides, padding):
     return ops.matmul(images, ops.reshape(kernel, (-1, filters)))
 
 
-_spectra_in_use: contextvars.ContextVar["KeptSpectra | None"] = (
-    contextvars.ContextVar("spectra_in_use", default=None)
-)
+_spectra_in_use = contextvars.ContextVar("spectra_in_use", default=None)
 
 
 class KeptSpectra:
@@ -226,7 +223,7 @@ class KeptSpectra:
         self._spectra = {}  # (id of the kernel, its dtype, plan) -> variables
 
     @contextlib.contextmanager
-    def in_use(self) -> Iterator[None]:
+    def in_use(self):
         token = _spectra_in_use.set(self)
         try:
             yield

@@ -151,9 +151,7 @@ class ConvReconstruction(Decoder):
         )
         self.network.trainable = self.trainable
 
-    def build(
-        self, capsules_shape: Shape, labels_shape: Shape | None = None
-    ) -> None:
+    def build(self, capsules_shape: Shape, labels_shape: Any = None) -> None:
         self.network.build((None, capsules_shape[-1]))
 
     def call(

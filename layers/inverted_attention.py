@@ -7,7 +7,6 @@ neighboring poses.
 """
 
 import math
-from collections.abc import Callable, Sequence
 
 import keras
 from keras import ops
@@ -23,9 +22,7 @@ from .routing import softmax
 from .tensors import Shape, Tensor, require_shape
 
 
-def route_together(
-    layers: Sequence[Callable[..., Tensor]], primary: Tensor, num_routing: int
-) -> list[list[Tensor]]:
+def route_together(layers, primary, num_routing):
     """Routes a stack of `InvertedAttentionCapsules`.
 
     The first iteration goes from layer to layer. Each further iteration updates

@@ -101,9 +101,7 @@ class Reconstruction(Decoder):
             )
             self.dense.append(layer)
 
-    def build(
-        self, capsules_shape: Shape, labels_shape: Shape | None = None
-    ) -> None:
+    def build(self, capsules_shape: Shape, labels_shape: Any = None) -> None:
         units = capsules_shape[1] * capsules_shape[2]
         for layer in self.dense:
             layer.build((None, units))

@@ -1,6 +1,5 @@
 """Windows over a grid of capsules, and the base of layers with windows."""
 
-from collections.abc import Callable
 from typing import Any
 
 from keras import ops
@@ -23,9 +22,7 @@ def positions_of(size: int, kernel: int, strides: int, padding: str) -> int:
     return -(-(size - overlap) // strides)
 
 
-def zeros_around(
-    size: int, kernel: int, strides: int, padding: str
-) -> tuple[int, int]:
+def zeros_around(size, kernel, strides, padding):
     """Numbers of zeros before an axis and, at most one more, after it."""
     positions = positions_of(size, kernel, strides, padding)
     missing = max((positions - 1) * strides + kernel - size, 0)
@@ -69,9 +66,7 @@ class Window:
                 columns = slice(column, column + width, self._strides)
                 yield grid[(*leading, rows, columns)]
 
-    def over_windows(
-        self, entries: Tensor, combine: Callable[..., Tensor]
-    ) -> Tensor:
+    def over_windows(self, entries, combine):
         """Combines the entries of each child over all windows that contain it.
 
         Entries are [G, N, K] with N = B * h * w and K = k * k * I; `combine` is

@@ -26,12 +26,9 @@ _NO_FLUSH = (errno.EACCES, errno.EINVAL, errno.ENOTSUP)
 def atomic_write(path, replace=False):
     """Writes a file or a folder under a temporary name, then renames it.
 
-    The content is flushed to disk before the rename. A failure leaves nothing
-    behind; `remove_partial` removes what a killed process left. Unless
-    `replace`, an existing file is refused.
-
-    Yields:
-      `pathlib.Path` to write to.
+    Yields the path to write to. The content is flushed to disk before the
+    rename. A failure leaves nothing behind; `remove_partial` removes what a
+    killed process left. Unless `replace`, an existing file is refused.
     """
     path = pathlib.Path(path)
     if not replace:

@@ -76,8 +76,7 @@ class CapsuleModel(Classifier):
         self.conv1 = self._stack.conv1
         self.conv_capsule1 = self._stack.conv_capsule1
         self.capsule2 = self._stack.capsule2
-        if hparams.remake:
-            self.add_decoder(shape)
+        self.add_decoder(shape)
 
     def activations(self, images):
         return self._stack.activations(images)

@@ -142,12 +142,13 @@ class Classifier(keras.Model):
         return self.recons
 
     def add_decoder(self, shape, kind=layers.Reconstruction, **options):
-        """Adds a decoder, by default dense, and its error to the loss."""
-        size = (shape.height, shape.width, shape.depth)
-        self.recons = kind(*size, **options, name="recons")
-        self._reconstruction_error = keras.metrics.Mean(
-            name="reconstruction_error"
-        )
+        """If `remake`, adds a decoder, by default dense, and its error."""
+        if self.hparams.remake:
+            size = (shape.height, shape.width, shape.depth)
+            self.recons = kind(*size, **options, name="recons")
+            self._reconstruction_error = keras.metrics.Mean(
+                name="reconstruction_error"
+            )
 
     @property
     def xla(self):

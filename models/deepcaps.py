@@ -106,8 +106,7 @@ class DeepCapsModel(Classifier):
             kernel_initializer=glorot,
             name="classes",
         )
-        if hparams.remake:
-            self.add_decoder(shape, layers.ConvReconstruction)
+        self.add_decoder(shape, layers.ConvReconstruction)
 
     def create_weights(self, shape):
         super().create_weights(shape)

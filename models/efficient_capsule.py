@@ -116,8 +116,7 @@ class EfficientCapsuleModel(Classifier):
         self.class_capsule = layers.SelfAttentionCapsule(
             shape.num_classes, hparams.class_atoms, name="class_capsule"
         )
-        if hparams.remake:
-            self.add_decoder(shape, he_normal=True)
+        self.add_decoder(shape, he_normal=True)
 
     def activations(self, images, training=False):
         outputs = {}

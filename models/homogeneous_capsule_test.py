@@ -38,21 +38,6 @@ def test_merged_branches_equal_loops(merge, training):
     np.testing.assert_allclose(ops.sum(merged, -1), expected, rtol=1e-4)
 
 
-def test_only_the_sign_of_a_branch_counts():
-    model = make()
-    weigh, _ = model.merge.layers
-    lengths = RNG.uniform(0, 20, size=(8, 3, 2))
-
-    def merged(weight):
-        weigh.set_weights([np.array([weight, 1.0])])
-        return ops.convert_to_numpy(model.merge(lengths, training=True))
-
-    np.testing.assert_allclose(merged(2.0), merged(1.0), atol=1e-4)
-    np.testing.assert_allclose(
-        merged(-1.0)[..., 0], -merged(1.0)[..., 0], atol=1e-5
-    )
-
-
 def test_the_network_is_its_layers():
     model = make()
     x, _ = example_batch(SMALL, 1)

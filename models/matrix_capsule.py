@@ -215,21 +215,14 @@ class MatrixCapsuleModel(PoseModel):
 
     def layer_options(self, hparams):
         """Keyword arguments of the convolutional and of the class capsules."""
-        common = {
-            "num_routing": hparams.routing,
-            "min_variance": hparams.min_variance,
-            "damping": hparams.damping,
-            "kernel_stddev": hparams.kernel_stddev,
-        }
-        convolutional = {
-            "final_lambda": hparams.conv_lambda,
-            "normalise": hparams.normalise,
-        }
-        classes = {
-            "final_lambda": hparams.class_lambda,
-            "coordinates": hparams.coordinates,
-        }
-        return common | convolutional, common | classes
+        names = ("min_variance", "damping", "kernel_stddev")
+        common = {name: getattr(hparams, name) for name in names}
+        common["num_routing"] = hparams.routing
+        convolutional = {"final_lambda": hparams.conv_lambda, **common}
+        classes = {"final_lambda": hparams.class_lambda, **common}
+        convolutional["normalise"] = hparams.normalise
+        classes["coordinates"] = hparams.coordinates
+        return convolutional, classes
 
     def classification_loss(self, labels, outputs, step):
         if self.hparams.loss_type != "spread":

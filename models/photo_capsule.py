@@ -95,8 +95,7 @@ class PhotoCapsuleModel(Classifier):
             share_weights=hparams.share_weights,
             name="classes",
         )
-        if hparams.remake:
-            self.add_decoder(shape, layers.ConvReconstruction)
+        self.add_decoder(shape, layers.ConvReconstruction)
 
     def load_initial_weights(self):
         source = self.hparams.backbone_weights

@@ -6,8 +6,7 @@ import time
 class Clock:
     """Measures laps of one or more steps, without the time between laps.
 
-    Attributes:
-      seconds: float, the time of all laps, earlier runs included.
+    `seconds` is the time of all laps, earlier runs included.
     """
 
     def __init__(self, batch_size, seconds=0.0):

@@ -68,15 +68,6 @@ def test_wrong_examples_are_those_that_the_score_counts(num_targets):
     assert score(labels[right], logits[right], num_targets).wrong == 0
 
 
-def test_score_counts_and_prints_as_the_reference():
-    assert str(Score(10_000, 9_888, 9_990, 0)) == (
-        "Total wrong predictions: 112, wrong percent: 1.12%"
-    )
-    assert str(Score(360, 351, 360, 0)) == (
-        "Total wrong predictions: 9, wrong percent: 2.50%"
-    )
-
-
 def test_score_of_one_and_two_targets():
     logits = np.array([[0.9, 0.5, 0.1], [0.2, 0.7, 0.6], [0.1, 0.2, 0.3]])
     assert score(np.eye(3)[[0, 2, 2]], logits, 1) == Score(3, 2, 2, 1)

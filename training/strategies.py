@@ -19,9 +19,8 @@ from layers.convolution import KeptSpectra
 class OneDevice:
     """One device, and what the other strategies share.
 
-    Attributes:
-      count: int, devices in all, of every process; divides batch sizes.
-      is_first: bool, whether this process writes files.
+    `count` devices in all, of every process, divide batch sizes. The process
+    that `is_first` writes files.
     """
 
     count = 1
@@ -46,11 +45,10 @@ class OneDevice:
     def make_predict_fn(self, model):
         """Compiles the prediction of a batch by a `Classifier`.
 
-        Returns:
-          Function `begin()`, to be called whenever the weights have changed.
-          It returns a function of x and y, dicts of NumPy arrays [B, ...] with
-          B divisible by `count`, that returns logits [B, classes] and losses
-          [B], tensors that a GPU may still be computing.
+        Returns a function to be called whenever the weights have changed. This
+        returns a function of x and y, dicts of NumPy arrays [B, ...] with B
+        divisible by `count`, that returns logits [B, classes] and losses [B],
+        tensors that a GPU may still be computing.
         """
         if keras.backend.backend() == "tensorflow":
             return _predict_fn_on_tensorflow(model)

@@ -70,12 +70,8 @@ def train(config, strategy, evaluate=None):
 class Trainer(keras.callbacks.Callback):
     """A training, and the callback that follows each call of its function.
 
-    Attributes:
-      pipeline: `Pipeline` of the training images.
-      start: int, steps done before this run.
-      step: int, steps done.
-      clock: `Clock` of the steps, without checkpoints, evaluations and the
-        first call of a run, which compiles.
+    `step` counts the steps done, `start` those before this run. The clock
+    leaves out checkpoints, evaluations and the first call, which compiles.
     """
 
     def __init__(self, config, strategy, directory, signals, evaluate):

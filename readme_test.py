@@ -1,6 +1,5 @@
 """The commands and Python blocks of README.md and docs/ work."""
 
-import dataclasses
 import pathlib
 import re
 import shlex
@@ -90,12 +89,11 @@ def write_own_model(block, folder):
 
 
 def _train_own_model(block, monkeypatch, folder):
-    """Trains, resumes and evaluates the model of a page."""
+    """Trains and evaluates the model of a page."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     model, run = write_own_model(block, folder), str(folder / "run")
-    training = Config(model=model, batch_size=9, summary_dir=run)
-    for steps in (1, 2):
-        experiment.run(dataclasses.replace(training, max_steps=steps))
+    training = Config(model=model, max_steps=1, summary_dir=run)
+    experiment.run(training)
     score = experiment.run(Config(train=False, model=model, checkpoint=run))
     assert score.num_examples == 360
     assert f"--model={model}" in training.evaluation_command()

@@ -75,9 +75,3 @@ def test_wrong_commands(tmp_path, command, name):
     (line,) = errors.splitlines()
     assert line.startswith(f"{script.rpartition('/')[2]}: ")
     assert name in line
-
-
-def test_debug_shows_the_traceback():
-    code, _, errors = run("experiment.py", "--debug", "--num_trials=3")
-    assert code == 1
-    assert "Traceback" in errors

@@ -72,6 +72,5 @@ class Spec:
     @property
     def names(self):
         """The names of the classes, or their numbers, as strings."""
-        return self.class_names or tuple(
-            map(str, range(self.shape.num_classes))
-        )
+        numbers = range(self.shape.num_classes)
+        return self.class_names or tuple(map(str, numbers))

@@ -63,16 +63,15 @@ def test_converts_original_files_plain_and_gzipped(tmp_path):
         np.testing.assert_equal(read(output / name), written)
 
 
-@pytest.mark.parametrize("novel", ["azimuth", "elevation"])
-def test_novel_viewpoints_are_kept_for_a_test(tmp_path, novel):
+@pytest.mark.parametrize(
+    ("novel", "is_familiar"),
+    [("azimuth", np.arange(18) < 6), ("elevation", np.arange(18) % 9 < 3)],
+)
+def test_novel_viewpoints_are_kept_for_a_test(tmp_path, novel, is_familiar):
     meta = np.zeros((18, 4), "<i4")
     meta[:, 1] = np.arange(18) % 9
     meta[:, 2] = [0, 2, 4, 30, 32, 34, *range(6, 30, 2)]
     images, labels = write_originals(tmp_path, meta)
-    is_familiar = {
-        "azimuth": np.arange(18) < 6,
-        "elevation": np.arange(18) % 9 < 3,
-    }[novel]
     output = tmp_path / "out"
     convert(str(tmp_path), str(output), novel)
     for name, chosen in (

@@ -292,7 +292,6 @@ class Config(DataConfig):
 
     @property
     def data_set(self):
-        """The `DataSet` of `dataset_name`."""
         return registry.find_data_set(self.dataset_name)
 
     @property

@@ -44,7 +44,6 @@ SMALL = overrides("capsule", routing=1, remake=False)
 
 
 def small(summary_dir, **values):
-    """The settings of a short training of a small network on the digits."""
     return Config(
         **{
             "summary_dir": str(summary_dir),
@@ -57,7 +56,6 @@ def small(summary_dir, **values):
 
 
 def small_command(summary_dir, **values):
-    """The same as a command."""
     config = small(summary_dir, **values)
     return ["experiment.py", *shlex.split(flags.command_line(config))]
 
@@ -70,7 +68,6 @@ def evaluating(summary_dir=None, **values):
 
 
 def at(folder, step):
-    """The checkpoint of a step."""
     return checkpoint.checkpoint_path(folder / "train", step)
 
 
@@ -328,7 +325,6 @@ def test_validation_on_training_images_is_refused(done, tmp_path):
 
 
 def save_untrained(folder, seed, num_targets, **settings):
-    """Saves a network with initial weights at step 0, and returns it."""
     size = {1: 28, 2: 36}[num_targets]
     architecture = checkpoint.Architecture.from_config(
         Config(**{"hparams_override": SMALL, **settings}),
@@ -541,7 +537,6 @@ def test_init_weights_only_starts_at_step_0(done, tmp_path):
 
 
 def weights_at(folder, step, compiled=False):
-    """The trained weights that a checkpoint gives a network."""
     opened = open_checkpoint(at(folder, step))
     network = opened.architecture.build()
     if compiled:

@@ -50,7 +50,6 @@ def test_the_commands_of_experiments_parse():
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
-    """The folder of a tiny training on the digits."""
     folder = str(tmp_path_factory.mktemp("digits"))
     small = overrides("capsule")
     experiment.run(
@@ -89,7 +88,6 @@ def write_own_model(block, folder):
 
 
 def _train_own_model(block, monkeypatch, folder):
-    """Trains and evaluates the model of a page."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     model, run = write_own_model(block, folder), str(folder / "run")
     training = Config(model=model, max_steps=1, summary_dir=run)
@@ -112,7 +110,6 @@ def test_commands_accept_a_model_in_a_file(tmp_path):
     model = write_own_model(block, tmp_path)
 
     def run(program, *arguments):
-        """The output of a command in the folder of the model's file."""
         code, output, errors = run_command(
             ROOT / program, *arguments, cwd=tmp_path
         )

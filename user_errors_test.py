@@ -11,7 +11,6 @@ from testing.tiny_files import write_cifar10
 
 
 def message_of(capsys, **settings):
-    """The line with which experiment.py ends."""
     with pytest.raises(SystemExit) as stop, exit_on_user_error("experiment.py"):
         experiment.run(Config(**settings))
     assert "Traceback" not in capsys.readouterr().err

@@ -33,7 +33,6 @@ def trained():
 
 @pytest.fixture
 def saved(trained, tmp_path):
-    """The path of its checkpoint."""
     return save(tmp_path, trained)
 
 

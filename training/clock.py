@@ -27,7 +27,6 @@ class Clock:
 
     @property
     def run_seconds(self):
-        """The time of the laps of this run."""
         return self.seconds - self._start[1]
 
     @property

@@ -63,7 +63,6 @@ def use(config):
 
 
 def _require_gpus(config, available, needed):
-    """Raises UserError if flags ask for GPUs that do not exist."""
     is_asked = config.device or config.gpu_memory_limit or config.num_gpus > 1
     if is_asked and available < needed:
         raise UserError(

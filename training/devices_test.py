@@ -74,7 +74,6 @@ def evaluation(summary_dir, step=20):
 
 
 def train_and_evaluate(backend, summary_dir, *flags):
-    """Losses of 20 steps, and the number of wrong predictions."""
     folder = f"--summary_dir={summary_dir}"
     run(backend, folder, *flags, *FLAGS, "--max_steps=20")
     output = run(backend, *evaluation(summary_dir), *flags)

@@ -99,7 +99,6 @@ class Evaluator:
         )
 
     def _predict(self, pipeline):
-        """Labels, logits and losses of all examples."""
         shape, devices = pipeline.spec.shape, self._strategy.count
         batch_size = EVAL_BATCH_SIZE
         if not is_on_cpu():

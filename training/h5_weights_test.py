@@ -26,14 +26,12 @@ def random_array(*shape):
 
 
 def write(path, arrays):
-    """Writes arrays under their names, as Keras 2 does."""
     with h5py.File(path, "w") as file:
         for name, array in arrays.items():
             file[f"{name}:0"] = array
 
 
 def load(path):
-    """The architecture in a file, and our network with its weights."""
     opened = open_checkpoint(path)
     model = opened.architecture.build()
     opened.load(model, opened.architecture)

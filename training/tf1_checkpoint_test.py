@@ -116,7 +116,6 @@ def random_variables(architecture, slots=True, step=7):
 
 
 def write(prefix, values):
-    """Saves a dict from name to array by TF1's Saver; returns the prefix."""
     with tf.Graph().as_default(), v1.Session() as session:
         variables = [
             v1.get_variable(name, initializer=value)
@@ -183,7 +182,6 @@ def capsule_network(values, images, labels, hparams):
 
 
 def baseline_network(values, images, labels, hparams):
-    """Logits, and no reconstructions."""
     x = images
     for name in ("conv1", "conv2"):
         kernel, biases = values[f"{name}/weights"], values[f"{name}/biases"]

@@ -3,6 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
+from common.errors import UserError
 from input_data import features as keys
 from input_data.pipeline import (
     ImageTensors,
@@ -92,6 +93,8 @@ def group_by_class(data):
     its number of images, both int64 [num_classes].
     """
     counts = np.bincount(data.labels, minlength=data.num_classes)
+    if counts.max() == len(data):
+        raise UserError("pairs need images of at least two classes")
     order = np.argsort(data.labels, kind="stable")
     return order, np.cumsum(counts) - counts, counts
 
@@ -117,6 +120,8 @@ class SeparatePairs(Pipeline):
             max_index=len(labels) - 1,
         ).numpy()
         first = np.flatnonzero(labels != labels[second])[: config.eval_size]
+        if not len(first):
+            raise UserError("pairs need images of at least two classes")
         self._pairs = (first, second[first])
         spec = singles.spec
         size = [spec.shape.height, spec.shape.width]

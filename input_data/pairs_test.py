@@ -3,10 +3,12 @@ import dataclasses
 import numpy as np
 import pytest
 
+from common.errors import UserError
 from config import Config
 from input_data import features as keys
-from input_data.images import make_pipeline
+from input_data.images import LabeledImages, make_pipeline
 from input_data.images_test import batches, single_pixels
+from input_data.pairs import SeparatePairs
 from input_data.registry import Split
 from testing.splits import load
 
@@ -121,3 +123,12 @@ def test_pairs_depend_on_the_seed_alone():
     np.testing.assert_array_equal(pairs(seed=1, eval_size=7), one[:7])
     # What moves training images does not move these.
     np.testing.assert_array_equal(pairs(seed=1, shift=0), one)
+
+
+def test_images_of_one_class_make_no_pairs():
+    data = LabeledImages(np.zeros((5, 4, 4, 1), np.uint8), np.ones(5, int), 3)
+    with pytest.raises(UserError):
+        make_pipeline(data, Config(num_targets=2))
+    singles = make_pipeline(data, Config(num_targets=1))
+    with pytest.raises(UserError):
+        SeparatePairs(singles, CONFIG)

@@ -44,6 +44,8 @@ def select(split, images, num_held_out=None):
     """
     count = num_held_out or min(10_000, max(1, len(images) // 5))
     if split.is_held_out:
+        if len(images) <= count:
+            raise UserError("--validate needs more training images")
         return images[:-count] if split.is_training else images[-count:]
     return images
 

@@ -142,3 +142,9 @@ def test_classes_need_different_names(tmp_path):
         (tmp_path / "class_names.txt").write_text(text)
         with pytest.raises(UserError, match=r"class_names\.txt"):
             load(tmp_path, Split.TRAIN)
+
+
+def test_validation_needs_two_images(tmp_path):
+    write(tmp_path, x_train=IMAGES[:1], y_train=LABELS[:1])
+    with pytest.raises(UserError, match="--validate"):
+        load(tmp_path, Split.VALID_TRAIN)

@@ -133,13 +133,15 @@ def main(arguments):
     config = flags.settings_of(Config, train=False, num_processes=1)
     load_backend()
     from training import devices
+    from visualization.drawing import also_as
 
     with devices.use(config):
         if arguments[0] == "transfer":
             files, step = draw_transfer(arguments[1:], config, num_examples), 0
         else:
             files, step = draw(arguments, config, num_examples)
-    print(*write_files(output_dir, files), sep="\n")
+    all_files = also_as(absl_flags.FLAGS.figure_format, files)
+    print(*write_files(output_dir, all_files), sep="\n")
     if absl_flags.FLAGS.summary_dir:
         write_summaries(absl_flags.FLAGS.summary_dir, files, step)
 
@@ -147,6 +149,10 @@ def main(arguments):
 if __name__ == "__main__":
     names = "checkpoint", "hparams_override", "model", "num_trials"
     flags.define(Config, (*DATA_FLAGS, *names))
+    absl_flags.DEFINE_enum(
+        *("figure_format", None, ["pdf", "svg"]),
+        "A format in which figures are written beside PNG.",
+    )
     absl_flags.DEFINE_integer(
         "num_examples",
         None,

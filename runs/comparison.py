@@ -21,6 +21,11 @@ _MEASURED_STEPS, _MEASURED_SECONDS = 30, 15
 class Settings:
     """Flags of compare.py beside those of the data."""
 
+    figure_format: str | None = field(
+        None,
+        "A format in which pictures are written beside PNG.",
+        choices=("pdf", "svg"),
+    )
     minutes: float | None = field(
         None,
         "Budget: minutes of training for each run, which become steps by the "
@@ -87,11 +92,14 @@ def compare(settings, config, lines=()):
     title = f"{config.dataset_name}, {budget} each"
     kind = "validation" if config.validate else "test"
     from runs import pages  # only now, as it imports Matplotlib
+    from visualization.drawing import also_as
 
     print(f"\n{title}:\n{pages.comparison_table(models)}")
     print(f"\n{pages.paired_table(models)}\n")
-    pictures = pages.comparison_pictures(models, title, kind)
-    print(*write_files(path.parent, pictures), sep="\n")
+    files = pages.comparison_pictures(models, title, kind)
+    files = also_as(settings.figure_format, files)
+    files |= pages.table_files("comparison", *pages.comparison_rows(models))
+    print(*write_files(path.parent, files), sep="\n")
 
 
 def _trainings(names, common, lines):
@@ -133,10 +141,18 @@ def _read(path, settings, trainings):
         content = runner.read_json(path)
     for name, model in content["models"].items():
         text = _text(trainings[name]) if name in trainings else model["flags"]
-        is_same = sorted(model["flags"].split()) == sorted(text.split())
-        if not is_same or content["budget"] != budget:
+        old, new = (
+            {*(f"--{k}={v}" for k, v in limits.items()), *shlex.split(line)}
+            for limits, line in (
+                (content["budget"], model["flags"]),
+                (budget, text),
+            )
+        )
+        if old != new:
             raise UserError(
-                f"{path} has other settings: {content['budget']}, {name}: "
-                f"{model['flags']}; choose another --output_dir"
+                f"{path} has other settings of {name}: "
+                f"{' '.join(sorted(old - new)) or '(none)'}, not "
+                f"{' '.join(sorted(new - old)) or '(none)'}; choose "
+                "another --output_dir"
             )
     return content

@@ -87,7 +87,7 @@ def test_wrong_settings(line, names):
 
 def test_runs_are_kept_and_other_settings_refused(tmp_path, trained, capsys):
     settings = {"models": "baseline,baseline-wide", "steps": 400}
-    settings["output_dir"] = str(tmp_path)
+    settings |= {"output_dir": str(tmp_path), "figure_format": "svg"}
     lines = ["baseline-wide --hparams_override=dense_units=9"]
     for seeds, num_runs in ((1, 2), (2, 4), (2, 4)):
         compare(Settings(**settings, seeds=seeds), DIGITS, lines)
@@ -101,9 +101,21 @@ def test_runs_are_kept_and_other_settings_refused(tmp_path, trained, capsys):
         for label in ("", "-wide")
     ]
     assert "| baseline-wide |" in capsys.readouterr().out
-    assert (tmp_path / "error_by_time.png").is_file()
-    for steps, others in ((7, lines), (400, [f"{lines[0]}0"])):
-        with pytest.raises(UserError):
+    head, _, row = (tmp_path / "comparison.csv").read_text().splitlines()
+    assert head.startswith("model,weights,without decoder,")
+    assert (
+        row == "baseline-wide,1500,1000,1000000,10,0.05,750.0,900.0,40.0,"
+        "2.0,0.0,2"
+    )
+    table = (tmp_path / "comparison.tex").read_text()
+    assert r"baseline-wide & 1,500 & 1,000 & 1,000,000 & 10 & 0.05" in table
+    assert r" & error \% & +- & seeds \\" in table
+    assert (tmp_path / "error_by_time.svg").read_bytes().startswith(b"<?xml")
+    for steps, others, message in (
+        (7, lines, "of baseline: --steps=400, not --steps=7;"),
+        (400, [f"{lines[0]}0"], "-wide: --hparams_override=dense_units=9, not"),
+    ):
+        with pytest.raises(UserError, match=message):
             compare(Settings(**{**settings, "steps": steps}), DIGITS, others)
 
 
@@ -134,8 +146,9 @@ def test_pairs_of_models():
 
     models = {
         "a": model(s0=[*range(19), 30], s1=[5, 7]),
-        "b": model(s0=[20, 30], s1=[8]),
+        "b": model(s0=[20, 30]),
         "c": model(s1=[7, 5]),
+        "d": model(s0=[30], s1=[7, 8, 0], s2=[9]),
     }
     _, _, *rows = pages.paired_table(models).splitlines()
     cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
@@ -143,7 +156,10 @@ def test_pairs_of_models():
     assert cells == [
         ["a", "b", "19: 0, 1, 2, 3, 4, 5, 6, ...", "1: 20", "4e-05"],
         ["a", "c", "0", "0", "1"],
-        ["b", "c", "1: 8", "2: 5, 7", "1"],
+        # 19 and 1 of the first seed, 1 and 2 of the second.
+        ["a", "d", "20: s0/0, s0/1, s0/2, ...", "2: s1/0, s1/8", "0.00012"],
+        ["b", "d", "1: 20", "0", "1"],
+        ["c", "d", "1: 5", "2: 0, 8", "1"],
     ]
 
 

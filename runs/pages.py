@@ -1,5 +1,7 @@
 """Tables and pictures of comparisons and of reproduced results."""
 
+import csv
+import io
 import itertools
 import re
 import statistics
@@ -10,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FixedLocator
 from scipy.stats import binomtest
 
-from common.files import write_file
+from common.files import write_file, write_files
 from runs.reproduction import EPOCH, EXPERIMENTS, read
 from runs.runner import ROOT
 from visualization.drawing import label_lines, make_logarithmic, png, styled
@@ -21,6 +23,8 @@ _PICTURE = ROOT / "docs" / "figures" / "errors_by_epoch.png"
 _IN_PICTURE = ("mnist-3", "mnist-3-muon")
 _SHORT_COLUMNS = ("experiment", "data, network", "published", "here")
 _COLUMNS = (*_SHORT_COLUMNS, "seeds", "steps", "minutes", "machine")
+_LATEX = {ord(character): rf"\{character}" for character in "&%$#_{}"}
+_LATEX |= {ord("`"): "", ord("^"): r"\^{}", ord("~"): r"\~{}"}
 
 
 def markdown(head, rows, padded=False):
@@ -40,6 +44,20 @@ def markdown(head, rows, padded=False):
     return "\n".join(
         f"| {' | '.join(map(str.rjust, line, widths))} |" for line in lines
     )
+
+
+def table_files(name, head, rows):
+    """Dict from file name to content: a table as CSV and as LaTeX."""
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows([head, *rows])
+    lines = [
+        " & ".join(_text(value).translate(_LATEX) for value in row) + r" \\"
+        for row in (head, *rows)
+    ]
+    columns = "l" + "r" * (len(head) - 1)
+    lines[0] = rf"\begin{{tabular}}{{{columns}}} {lines[0]} \hline"
+    table = "\n".join([*lines, r"\end{tabular}", ""])
+    return {f"{name}.csv": buffer.getvalue(), f"{name}.tex": table}
 
 
 def _text(value):
@@ -88,8 +106,13 @@ def _error_curve(run):
 
 def comparison_table(models):
     """A Markdown table of the models in comparison.json, for terminals too."""
+    return markdown(*comparison_rows(models), padded=True)
+
+
+def comparison_rows(models):
+    """Names of columns, and the rows of the models in comparison.json."""
     rows = [_comparison_row(name, model) for name, model in models.items()]
-    return markdown(list(rows[0]), [row.values() for row in rows], padded=True)
+    return list(rows[0]), [list(row.values()) for row in rows]
 
 
 def _comparison_row(name, model):
@@ -120,20 +143,33 @@ def _comparison_row(name, model):
 def paired_table(models):
     """A table of McNemar's exact test of each pair of models.
 
-    It compares the runs of the first seed that both models have: other seeds
-    may have other test images.
+    It compares pairs of seed and image, for all seeds that both models have.
+    They are listed as seed/image if there are several seeds.
     """
     rows = []
     for one, other in itertools.combinations(models, 2):
         runs = models[one]["runs"], models[other]["runs"]
-        seed = next(seed for seed in runs[0] if seed in runs[1])
-        a, b = (run[seed] for run in runs)
-        if not ("wrong_examples" in a and "wrong_examples" in b):
-            return ""  # of an earlier version
-        if a["examples"] != b["examples"]:  # other test images
+        seeds = [
+            seed
+            for seed, run in runs[0].items()
+            # Not those of an earlier version, or of other test images.
+            if all("wrong_examples" in r.get(seed, ()) for r in runs)
+            and run["examples"] == runs[1][seed]["examples"]
+        ]
+        if not seeds:
             continue
-        a, b = set(a["wrong_examples"]), set(b["wrong_examples"])
-        images = sorted(a - b), sorted(b - a)
+        a, b = (
+            {
+                (n, i)
+                for n, s in enumerate(seeds)
+                for i in r[s]["wrong_examples"]
+            }
+            for r in runs
+        )
+        images = [
+            [f"{seeds[n]}/{i}" if seeds[1:] else i for n, i in sorted(wrong)]
+            for wrong in (a - b, b - a)
+        ]
         counts = [len(numbers) for numbers in images]
         p = binomtest(counts[0], sum(counts)).pvalue if any(counts) else 1.0
         rows.append([one, other, *map(_listed, images), f"{p:.2g}"])
@@ -186,10 +222,18 @@ def write_results(output_dir):
         text = replace_between(document.read_text("utf-8"), "results", text)
         write_file(document, text)
     write_file(_PICTURE, result_picture(output_dir))
+    rows, _ = _result_rows(output_dir)
+    write_files(output_dir, table_files("results", _COLUMNS, rows))
 
 
 def result_tables(output_dir):
     """Dict from the path of a document to the text between its marks."""
+    rows, short_rows = _result_rows(output_dir)
+    short = markdown(_SHORT_COLUMNS, short_rows)
+    return {PAGE: markdown(_COLUMNS, rows), README: short}
+
+
+def _result_rows(output_dir):
     rows, short_rows = [], []
     for experiment in EXPERIMENTS.values():
         results = read(output_dir, experiment)
@@ -223,8 +267,7 @@ def result_tables(output_dir):
             policies = " or ".join(sorted(set(map(_policy, runs))))
             details = f"({count}, {_steps(runs)} steps, {policies})"
             short_rows.append([*names, f"{_errors(runs)} {details}"])
-    short = markdown(_SHORT_COLUMNS, short_rows)
-    return {PAGE: markdown(_COLUMNS, rows), README: short}
+    return rows, short_rows
 
 
 def _errors(runs):

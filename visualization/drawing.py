@@ -112,10 +112,32 @@ def label_lines(axes):
         taken.append(text.get_window_extent())
 
 
+class Picture(bytes):
+    """The bytes of a PNG file, with the `figure` that they show."""
+
+
 def png(figure):
-    """The bytes of a PNG file of a `matplotlib.figure.Figure`."""
+    """The `Picture` of a `matplotlib.figure.Figure`."""
+    picture = Picture(_saved(figure, "png"))
+    picture.figure = figure
+    return picture
+
+
+def also_as(figure_format, files):
+    """Adds each `Picture` of a dict of files as "pdf" or "svg" too."""
+    return files | {
+        f"{name.removesuffix('png')}{figure_format}": _saved(
+            content.figure, figure_format
+        )
+        for name, content in files.items()
+        if figure_format and isinstance(content, Picture)
+    }
+
+
+@styled
+def _saved(figure, figure_format):
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png")
+    figure.savefig(buffer, format=figure_format)
     return buffer.getvalue()
 
 

@@ -15,7 +15,6 @@ from .em_routing import EMOptions, em_fit
 from .initializers import TruncatedNormal
 from .matrix_votes import POSE_ENTRIES
 from .mixture_routing import (
-    ClassMixtureLayer,
     MixtureLayer,
     Parents,
     PrimaryPoseLayer,
@@ -160,7 +159,7 @@ class ConvMatrixCapsules(_EMRoutedLayer):
 
 
 @registered
-class ClassMatrixCapsules(_EMRoutedLayer, ClassMixtureLayer):
+class ClassMatrixCapsules(_EMRoutedLayer):
     """Class capsules, routed by EM: every child votes for every class.
 
     Children of a type share their transformation at all positions. With
@@ -180,6 +179,9 @@ class ClassMatrixCapsules(_EMRoutedLayer, ClassMixtureLayer):
     Input: pair of poses [B, H, W, I, 16] and activations [B, H, W, I].
     Output: pair of poses [B, O, 16] and activations [B, O].
     """
+
+    arguments = ("num_capsules", "coordinates")
+    _shares_weights = True
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ from .matrix_votes import (
     over_entries,
 )
 from .routing import softmax
-from .tensors import Names, Pair, Shape, Tensor, largest
+from .tensors import Pair, Shape, Tensor, largest
 from .windows import Window
 
 # Added to sums of assignments. A parent whose children are all inactive then
@@ -167,16 +167,24 @@ class PrimaryPoseLayer(PoseLayer):
 class MixtureLayer(PoseLayer, VotingLayer):
     """Base of layers that route votes by `fit_mixture`.
 
-    A subclass defines `call` and `_route_votes`.
+    A subclass defines `call` and `_route_votes`, and class capsules also
+    `_coordinates_along`, the coordinates of an axis.
     """
 
-    _offsets: np.ndarray | None = None  # [16, K], added to the votes
+    coordinates = False  # whether those of a child are added to its votes
 
     def build(self, input_shape: Shape) -> None:
         specs = pair_specs(input_shape)
         super().build(input_shape[0])
         self._parents = self._make_parents()
         self.input_spec = specs
+        if self.coordinates:
+            sizes = input_shape[0][1:4]
+            offsets = np.zeros((POSE_ENTRIES, *sizes), "float32")
+            rows, columns = map(self._coordinates_along, sizes[:2])
+            # The first two entries of the matrix's last column.
+            offsets[3], offsets[7] = rows[:, None, None], columns[:, None]
+            self._offsets = offsets.reshape(POSE_ENTRIES, -1)  # [16, K]
 
     def _make_parents(self):
         return Parents()
@@ -218,7 +226,7 @@ class MixtureLayer(PoseLayer, VotingLayer):
 
         def route_block(poses, activations, kernel, *constants):
             votes = self._votes(poses, kernel)
-            if self._offsets is not None:
+            if self.coordinates:
                 votes = votes + ops.convert_to_tensor(self._offsets)
             activations = ops.reshape(activations, (-1, activations.shape[-1]))
             return by_image(*self._route_votes(votes, activations, *constants))
@@ -231,24 +239,3 @@ class MixtureLayer(PoseLayer, VotingLayer):
     def _constants(self):
         """The arguments of `_route_votes` after votes and activations."""
         return []
-
-
-class ClassMixtureLayer(MixtureLayer):
-    """Base of class capsules: every child votes for every class.
-
-    A subclass defines `_coordinates_along`, the coordinates of an axis. With
-    `coordinates` those of a child are added to its votes.
-    """
-
-    arguments: Names = ("num_capsules", "coordinates")
-    _shares_weights = True
-
-    def build(self, input_shape: Shape) -> None:
-        super().build(input_shape)
-        if self.coordinates:
-            sizes = input_shape[0][1:4]
-            offsets = np.zeros((POSE_ENTRIES, *sizes), "float32")
-            rows, columns = map(self._coordinates_along, sizes[:2])
-            # The first two entries of the matrix's last column.
-            offsets[3], offsets[7] = rows[:, None, None], columns[:, None]
-            self._offsets = offsets.reshape(POSE_ENTRIES, -1)

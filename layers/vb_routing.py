@@ -30,7 +30,6 @@ from keras import ops
 from .base_layers import PoseLayer, batch_normalization, registered
 from .matrix_votes import POSE_ENTRIES
 from .mixture_routing import (
-    ClassMixtureLayer,
     MixtureLayer,
     Parents,
     PrimaryPoseLayer,
@@ -165,14 +164,15 @@ class ConvVBCapsules(_VBRouted):
 
 
 @registered
-class ClassVBCapsules(_VBRouted, ClassMixtureLayer):
+class ClassVBCapsules(_VBRouted):
     """Class capsules with variational Bayes routing.
 
     Weights: `weights` [I, O, 4, 4], initially Glorot-uniform. Input, output and
     arguments: see `ClassMatrixCapsules`. Coordinates are scaled to (0, 0.1].
     """
 
-    arguments = (*ClassMixtureLayer.arguments, "num_routing")
+    arguments = ("num_capsules", "num_routing", "coordinates")
+    _shares_weights = True
 
     def __init__(
         self,

@@ -73,17 +73,6 @@ def test_imports_come_from_rows_below(name):
     assert wrong == {}
 
 
-def test_upward_and_sideward_imports_are_found():
-    assert violations("training", "from runs.runner import ROOT") == ["runs"]
-    assert violations("layers", "def f():\n    import common.files") == []
-    assert violations("models", "import input_data, testing.commands") == [
-        "testing"
-    ]
-    assert violations("runs", "from demonstration import server") == [
-        "demonstration"
-    ]
-
-
 def test_the_picture_has_every_package():
     unlisted = {"benchmarks", "examples", "testing"}
     packages = {path.parent.name for path in ROOT.glob("*/*.py")}

@@ -31,7 +31,10 @@ def _tensorflow(function, arguments, cotangent):
     with tf.GradientTape() as tape:
         tape.watch(tensors)
         value = function(*tensors)
-    gradients = tape.gradient(value, tensors, tf.cast(cotangent, value.dtype))
+    cotangent = tf.cast(cotangent, value.dtype)
+    gradients = tape.gradient(
+        value, tensors, cotangent, tf.UnconnectedGradients.ZERO
+    )
     return value.numpy(), [gradient.numpy() for gradient in gradients]
 
 
@@ -48,8 +51,11 @@ def _torch(function, arguments, cotangent):
 
     tensors = [torch.tensor(a, requires_grad=True) for a in arguments]
     value = function(*tensors)
-    value.backward(torch.as_tensor(cotangent, dtype=value.dtype))
-    return value.detach().numpy(), [t.grad.numpy() for t in tensors]
+    cotangent = torch.as_tensor(cotangent, dtype=value.dtype)
+    gradients = torch.autograd.grad(
+        value, tensors, cotangent, materialize_grads=True
+    )
+    return value.detach().numpy(), [g.numpy() for g in gradients]
 
 
 _BACKENDS = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}

@@ -28,14 +28,14 @@ def is_on_cpu(backend_name: str | None = None) -> bool:
     )
 
 
-def is_exporting() -> bool:
-    """Whether Keras traces an export, whatever its format.
+def is_exporting(to: str = "") -> bool:
+    """Whether Keras traces an export, to "onnx" or by default any format.
 
     TFLite and ONNX lack operations of the Toom-Cook algorithm and expm1. Keras
     has no flag for an export, but its code is on the call stack.
     """
     return any(
-        frame.f_globals.get("__name__", "").startswith("keras.src.export.")
+        frame.f_globals.get("__name__", "").startswith(f"keras.src.export.{to}")
         for frame, _ in traceback.walk_stack(None)
     )
 

@@ -17,7 +17,7 @@ from typing import Any
 import keras
 from keras import backend, ops
 
-from .backends import is_on_cpu
+from .backends import is_exporting, is_on_cpu
 from .tensors import Shape, Tensor
 from .windows import WindowLayer
 
@@ -138,6 +138,10 @@ def _map(function, blocks):
         return ops.map(function, blocks)
     import tensorflow as tf
 
+    if is_exporting("onnx"):  # it would return no examples
+        raise NotImplementedError(
+            "ONNX files cannot have this network's loops over blocks of images"
+        )
     # Unlike `ops.map`, which computes and keeps up to ten blocks at once.
     first = [block[0] for block in blocks]
     signature = tf.nest.map_structure(

@@ -236,9 +236,9 @@ class Classifier(keras.Model):
         return loss
 
     def logits_and_losses(self, x, y, outputs):
-        """Logits [B, classes] and loss [B] without regularizers."""
+        """Logits [B, classes]; losses [B, 2], see `scores.Predictions`."""
         cost, error = self.example_losses(x, y, outputs)
-        return outputs[keys.LOGITS], cost + error
+        return outputs[keys.LOGITS], ops.stack([cost + error, cost], axis=-1)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         for metric in (self._accuracy, self._almost):

@@ -132,3 +132,5 @@ def test_large_batches_evaluate_the_same(tmp_path, monkeypatch):
     np.testing.assert_array_equal(found.labels, expected.labels)
     np.testing.assert_allclose(found.logits, expected.logits, atol=1e-5)
     np.testing.assert_allclose(found.losses, expected.losses, atol=1e-5)
+    total, cost = found.losses.T
+    assert (total > cost).all()

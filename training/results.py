@@ -153,7 +153,11 @@ class Results(contextlib.ExitStack):
         if self._writer is None:
             self._writer = SummaryWriter(self._folder)
         score, checkpoint = predictions.score, predictions.checkpoint
-        losses = dict.fromkeys(("loss", "total_loss"), score.loss)
+        losses = {}
+        if checkpoint:
+            losses = dict.fromkeys(("loss", "total_loss"), score.loss)
+            cost = predictions.losses[:, 1].mean()
+            losses["batch_classification_cost"] = cost
         self._writer.scalars(
             {
                 "correct_prediction": score.correct,
@@ -162,7 +166,7 @@ class Results(contextlib.ExitStack):
                     score.num_examples - score.almost_correct
                 ),
                 "accuracy": score.correct / score.num_examples,
-                **(losses if checkpoint else {}),
+                **losses,
             },
             step,
         )

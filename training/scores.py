@@ -92,7 +92,8 @@ class Predictions:
     """Predictions for the N examples of a split.
 
     `labels`, which are k-hot, and `logits` are float32 [N, classes], `losses`
-    [N]. An ensemble has no losses and no checkpoint.
+    [N, 2]: in all but regularizers, and of the classification alone. An
+    ensemble has no losses and no checkpoint.
     """
 
     labels: np.ndarray
@@ -110,7 +111,7 @@ class Predictions:
         is_long = self.logits > PRESENT_LENGTH
         confident = self._is_right & (is_long | ~present).all(axis=-1)
         counts = [int(c.sum()) for c in (self._is_right, almost, confident)]
-        loss = None if self.losses is None else float(self.losses.mean())
+        loss = None if self.losses is None else float(self.losses[:, 0].mean())
         return Score(len(self.labels), *counts, loss)
 
     @functools.cached_property

@@ -47,8 +47,8 @@ class OneDevice:
 
         Returns a function to be called whenever the weights have changed. This
         returns a function of x and y, dicts of NumPy arrays [B, ...] with B
-        divisible by `count`, that returns logits [B, classes] and losses [B],
-        tensors that a GPU may still be computing.
+        divisible by `count`, that returns logits [B, classes] and losses
+        [B, 2], tensors that a GPU may still be computing.
         """
         if keras.backend.backend() == "tensorflow":
             return _predict_fn_on_tensorflow(model)

@@ -43,6 +43,7 @@ def load(split, config):
         for name in single_names(split, shift):
             path = pathlib.Path(config.data_dir, name)
             if path.is_file():
+                print(f"Reading {path}", flush=True)
                 source = RecordFiles([path], *SINGLE, NUM_CLASSES)
                 pad = _padding(source)
                 if config.pad in (None, pad):

@@ -459,23 +459,6 @@ def test_results_of_others_are_not_replaced(tmp_path):
     assert not (tmp_path / "run0" / "test_4").exists()
 
 
-@pytest.mark.slow
-def test_training_learns(tmp_path):
-    override = "conv_channels=32,num_prime_capsules=4,remake=false"
-    experiment.run(
-        small(
-            tmp_path,
-            max_steps=60,
-            batch_size=32,
-            hparams_override=f"{override},learning_rate=0.005",
-        )
-    )
-    score = experiment.run(Config(train=False, checkpoint=str(tmp_path)))
-    assert score.num_examples == 360
-    assert score.wrong_percent < 15
-    assert not (tmp_path / "test").exists()
-
-
 @pytest.mark.parametrize(
     ("values", "name"),
     [

@@ -12,8 +12,8 @@ measures all square tiles: if the model is right, the row with the largest
 than its convolution, which hides differences of small ones.
 """
 
+import collections
 import functools
-import typing
 
 import keras
 import numpy as np
@@ -37,16 +37,8 @@ FLAGS = {
 }
 
 
-class Case(typing.NamedTuple):
-    """A convolution, by a plan of the Toom-Cook algorithm or directly."""
-
-    size: int
-    channels: int
-    kernel: int
-    filters: int
-    stride: int
-    batch: int
-    plan: typing.Any = None
+SIZES = ("size", "channels", "kernel", "filters", "stride", "batch")
+Case = collections.namedtuple("Case", [*SIZES, "plan"], defaults=[None])
 
 
 class LayerAlone(keras.Model):
@@ -69,7 +61,7 @@ def measure(flags):
 
 def _rows(flags):
     keras.config.set_dtype_policy(flags.policy)
-    numbers = {name: getattr(flags, name) for name in Case._fields[:-1]}
+    numbers = {name: getattr(flags, name) for name in SIZES}
     case = Case(*(values[0] for values in numbers.values()))
     cases = [case._replace(**{k: n}) for k in numbers for n in numbers[k]]
     return [
@@ -78,7 +70,6 @@ def _rows(flags):
 
 
 def _rows_of(case, flags):
-    """Rows of the table: for the chosen tile size, or for all square ones."""
     dtype = keras.config.dtype_policy().compute_dtype
     images = (case.batch, case.size, case.size, case.channels)
     kernel = (case.kernel, case.kernel, case.channels, case.filters)
@@ -91,7 +82,7 @@ def _rows_of(case, flags):
         toom_cook = case._replace(plan=plan)
         seconds = utils.alternate(make_step, [case, toom_cook], flags)
         yield {
-            **dict(zip(Case._fields[:-1], case, strict=False)),
+            **dict(zip(SIZES, case, strict=False)),
             "tile": f"{plan.rows.tile}x{plan.columns.tile}",
             "direct ms": 1000 * np.median(seconds[case]),
             "toom_cook ms": 1000 * np.median(seconds[toom_cook]),

@@ -24,7 +24,6 @@ _DEFINE = {
     int: flags.DEFINE_integer,
     float: flags.DEFINE_float,
     str: flags.DEFINE_string,
-    list: flags.DEFINE_multi_string,
 }
 # For flags that users of Keras and PyTorch try.
 _HINTS = {
@@ -125,6 +124,21 @@ def require_known(kind, name, names):
         )
 
 
+class _MergedFlag(flags.Flag):
+    """A flag with parts name=value; repeated ones add or replace parts."""
+
+    def __init__(self, name, default, text):
+        parser, serializer = flags.ArgumentParser(), flags.ArgumentSerializer()
+        super().__init__(parser, serializer, name, default, text)
+
+    def parse(self, argument):
+        if self.present:
+            parts = f"{self.value},{argument}".split(",")
+            parts = {part.partition("=")[0].strip(): part for part in parts}
+            argument = ",".join(parts.values())
+        super().parse(argument)
+
+
 def define(settings_class, names=None, flag_values=flags.FLAGS, repeats=False):
     """Defines a flag for each field, or for those with the given names."""
     for name, spec in flag_specs(settings_class).items():
@@ -132,11 +146,12 @@ def define(settings_class, names=None, flag_values=flags.FLAGS, repeats=False):
             text, options = spec.help, {"flag_values": flag_values}
             if spec.allowed and not spec.pattern:
                 text += f" ({spec.allowed})"
-            kind, default = spec.kind, spec.default
             if spec.merges:
-                kind, default = list, []
-            once = {"allow_overwrite": repeats}
-            _DEFINE[kind](name, default, text, **options, **once)
+                flag = _MergedFlag(name, spec.default, text)
+                flags.DEFINE_flag(flag, **options)
+            else:
+                once = {"allow_overwrite": repeats}
+                _DEFINE[spec.kind](name, spec.default, text, **options, **once)
             message = f"must be {spec.allowed}"
             flags.register_validator(name, spec.allows, message, **options)
 
@@ -148,11 +163,6 @@ def settings_of(settings_class, flag_values=flags.FLAGS, **others):
         for name in flag_specs(settings_class)
         if name in flag_values
     }
-    for name, value in given.items():
-        if isinstance(value, list):  # a later part replaces one of its name
-            parts = ",".join(value).split(",")
-            parts = {part.partition("=")[0].strip(): part for part in parts}
-            given[name] = ",".join(parts.values())
     return settings_class(**{**given, **others})
 
 

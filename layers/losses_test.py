@@ -5,7 +5,7 @@ from keras import ops
 
 import layers
 from testing import numpy_oracle
-from testing.gradients import assert_gradients_close, value_and_gradients
+from testing.gradients import check_whole_batch
 
 LABELS = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]], "float32")
 LOGITS = np.array([[0.5, 0.3, 0.05], [0.0, 0.95, 0.2]], "float32")
@@ -14,19 +14,10 @@ LOGITS = np.array([[0.5, 0.3, 0.05], [0.0, 0.95, 0.2]], "float32")
 @pytest.mark.parametrize("name", list(layers.CLASSIFICATION_LOSSES))
 def test_gradients(name):
     loss = layers.CLASSIFICATION_LOSSES[name]
-    rng = np.random.default_rng(3)
-    logits = rng.normal(size=(2, 3))
-    cotangent = np.array([1.0, -2.0])
-
-    def oracle(copies):
-        return numpy_oracle.classification_loss(name, LABELS, copies)
-
-    value, gradients = value_and_gradients(
-        lambda x: loss(LABELS, x), [logits], cotangent
-    )
-    np.testing.assert_allclose(value, oracle(logits), rtol=1e-5)
-    assert_gradients_close(
-        gradients, numpy_oracle.numerical_gradients(oracle, [logits], cotangent)
+    check_whole_batch(
+        lambda x: loss(LABELS, x),
+        [np.random.default_rng(3).normal(size=(2, 3))],
+        lambda x: numpy_oracle.classification_loss(name, LABELS, x),
     )
 
 
@@ -109,28 +100,21 @@ def test_gradients_of_the_spread_loss(margin):
     generator = np.random.default_rng(17)
     activations = generator.uniform(size=(4, 5))
     labels = np.eye(5)[[0, 3, 1, 1]]
-    cotangent = generator.normal(size=4)
 
     def loops(activations):
-        losses = np.zeros((len(activations), 4))
+        losses = np.zeros(4)
         for example, target in enumerate([0, 3, 1, 1]):
             for wrong in {0, 1, 2, 3, 4} - {target}:
                 difference = (
-                    activations[:, example, target]
-                    - activations[:, example, wrong]
+                    activations[example, target] - activations[example, wrong]
                 )
-                losses[:, example] += np.maximum(0, margin - difference) ** 2
+                losses[example] += max(0, margin - difference) ** 2
         return losses
 
-    value, gradients = value_and_gradients(
+    check_whole_batch(
         lambda a: layers.spread_loss(labels.astype("float32"), a, margin),
         [activations],
-        cotangent,
-    )
-    np.testing.assert_allclose(value, loops(activations[None])[0], rtol=1e-5)
-    assert_gradients_close(
-        gradients,
-        numpy_oracle.numerical_gradients(loops, [activations], cotangent),
+        loops,
     )
 
 

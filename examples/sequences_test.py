@@ -15,10 +15,7 @@ def test_words_of_the_topic_count_most():
         ],
         axis=-1,
     )
-    counts = of_topic.sum(axis=1)
-    assert (counts.argmax(axis=1) == topics).all()
-    assert {4, 3, 2}.isdisjoint(counts[one_hot == 0] - 2)
-    assert len(set((numbers > 0).sum(axis=1))) > 5
+    assert (of_topic.sum(axis=1).argmax(axis=1) == topics).all()
     pads = np.pad(numbers, ((0, 0), (0, 3)))
     for network, weigh in sequences.networks():
         network.fit(numbers[100:], one_hot[100:], epochs=12, verbose=0)

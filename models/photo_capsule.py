@@ -14,13 +14,6 @@ from input_data.kept_features import KeptFeatures
 from models.classifier import Classifier, Routing, on_grid
 from models.hparams import DecoderHParams, loss_type, size
 
-BACKBONES = (
-    "EfficientNetV2B0",
-    "MobileNetV2",
-    "MobileNetV3Small",
-    "ResNet50V2",
-)
-
 
 @dataclasses.dataclass(frozen=True)
 class HParams(DecoderHParams):
@@ -29,7 +22,12 @@ class HParams(DecoderHParams):
     backbone: str = field(
         "MobileNetV3Small",
         "network of keras.applications",
-        choices=BACKBONES,
+        choices=(
+            "EfficientNetV2B0",
+            "MobileNetV2",
+            "MobileNetV3Small",
+            "ResNet50V2",
+        ),
         network=True,
     )
     backbone_weights: str = field(

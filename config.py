@@ -182,7 +182,12 @@ class Config(DataConfig):
         "of the training, test and validation have files of evaluations.",
     )
     batch_size: int = _count(128, "Images in a training batch over all GPUs.")
-    max_steps: int = _count(1000, "Training steps in all, resumes included.")
+    max_steps: int = field(
+        1000,
+        "Training steps in all, resumes included.",
+        at_least=1,
+        at_most=2**31 - 1,  # JAX counts steps in int32
+    )
     save_step: int = _count(
         1500, "Steps between checkpoints; the last step is always saved."
     )

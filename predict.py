@@ -140,7 +140,8 @@ def export(path, network):
             }
             np.savez_compressed(partial, **weights)
         else:
-            network.export(partial, format="tf_saved_model", verbose=False)
+            with reading(f"{path}: cannot export a SavedModel"):
+                network.export(partial, format="tf_saved_model", verbose=False)
     print(f"Exported to {path}", file=sys.stderr)
 
 

@@ -238,7 +238,8 @@ def _draw_maps(trained, examples, maps, equal):
 def _draw_entropy(title, entropy, equal):
     figure = Figure(figsize=(4.5, 3), layout="constrained")
     axes = figure.subplots()
-    axes.axhline(equal, linestyle="--", color="gray", label="equal shares")
+    shares = {"linestyle": "--", "color": "gray", "label": "equal shares"}
+    axes.axhline(equal, **shares, zorder=1.8)  # below the numbers
     for iteration, value in enumerate(entropy, 1):
         axes.plot(iteration, value, "oC0", label=f"{value:.4f}")
     axes.set(title=title, xlabel="routing iteration", ylabel="entropy (nats)")

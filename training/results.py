@@ -110,6 +110,8 @@ class Results(contextlib.ExitStack):
         settings = checkpoint.run_settings if checkpoint else {}
         has_loss = score.loss is not None and math.isfinite(score.loss)
         *ratios, macro, micro = predictions.ratios
+        num_targets = predictions.pipeline.spec.num_targets
+        has_any_number = num_targets == keys.ANY_NUMBER
         by_class = zip(
             predictions.labels.sum(axis=0),
             np.diag(matrix),
@@ -128,9 +130,7 @@ class Results(contextlib.ExitStack):
             "wrong": score.wrong,
             "wrong_percent": score.wrong_percent,
             "wrong_percent_per_object": (
-                score.wrong_percent_per_object
-                if predictions.pipeline.spec.num_targets != keys.ANY_NUMBER
-                else None
+                None if has_any_number else score.wrong_percent_per_object
             ),
             "wrong_examples": predictions.wrong_rows,
             "classes": [
@@ -139,11 +139,11 @@ class Results(contextlib.ExitStack):
                     "labels": int(labels),
                     "found": int(found),
                     "predictions": float(predicted),
-                    **ratio,
+                    **(ratio if has_any_number else {}),
                 }
                 for labels, found, predicted, (name, ratio) in by_class
             ],
-            **dict([macro, micro]),
+            **(dict([macro, micro]) if has_any_number else {}),
             "confusion_matrix": matrix.tolist(),
             "seconds": settings.get("seconds"),
             "images_per_second": predictions.images_per_second,

@@ -93,7 +93,7 @@ def test_equals_loops(num_routing, normalize, atoms, any_number, masks):
     layer = built(O, atoms, num_routing, normalize, any_number)
     arguments = [
         RNG.normal(size=(B, I, A)),
-        *map(np.float64, layer.get_weights()),
+        *(w.astype("float64") for w in layer.get_weights()),
     ]
     options = {"mask": masks.get("valid"), "pair_mask": masks.get("pairs")}
 

@@ -48,9 +48,9 @@ def random_changes(images, config, seed, step):
 def augment(images, seed, step):
     """Augments uint8 images [B, H, W, C] as Efficient-CapsNet does on MNIST.
 
-    Half of the images rotate by up to 30 degrees. Each then moves along both
-    axes within its black margins, shrinks in width, and loses a square of 4x4
-    pixels.
+    Half of the images rotate by up to 30 degrees. Then every image moves along
+    both axes within its black margins, shrinks in width, and loses a square of
+    4x4 pixels.
     """
     seeds = tf.random.experimental.stateless_split(
         step_seed(seed, Stream.AUGMENTATION, step), 4

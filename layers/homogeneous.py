@@ -33,7 +33,8 @@ class HomogeneousCapsule(Layer):
     Args:
       num_capsules: int, O.
       order: "xyz": each of the I = H * W positions of the input is a capsule of
-        a = C atoms. "zxy": each of the I = C channels is one of H * W atoms.
+        a = C atoms. "zxy": each of the I = C channels is a
+        capsule of a = H * W atoms.
       momentum: float, of the moving mean and variance.
 
     Input shape: [B, H, W, C]. Output shape: [B, O, a].

@@ -108,8 +108,8 @@ def spread_loss(
 ) -> Tensor:
     """Spread loss of matrix capsules: equation 3 of "EM routing", section 3.1.
 
-    sum over the absent classes c of max(0, margin - (a_present - a_c))^2, with
-    several labels also summed over the present classes. Source: G. Hinton,
+    sum over the absent classes c of max(0, margin - (a_present - a_c))^2; with
+    several labels, over the present classes, too. Source: G. Hinton,
     S. Sabour, N. Frosst, "Matrix capsules with EM routing", ICLR 2018.
 
     Args:

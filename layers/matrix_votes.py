@@ -111,9 +111,10 @@ def over_entries(votes: Tensor, weights: Tensor) -> Tensor:
 def by_blocks(function, examples, constants, size):
     """Calls a function on blocks of `size` examples of tensors [B, ...].
 
-    It also takes the constants, and returns a tuple of tensors. The last block
-    is padded with zeros. Gradients compute each block again (`keras.remat`), so
-    only the arguments are kept, and TensorFlow has no second derivatives.
+    The function also takes the constants and returns a tuple of tensors. The
+    last block is padded with zeros. Gradients compute each block again
+    (`keras.remat`), so only the arguments are kept, and TensorFlow has no
+    second derivatives.
     """
     function = keras.remat(function)
     static_batch = examples[0].shape[0]

@@ -1,7 +1,7 @@
 """Votes of input capsules for output capsules, as routing needs them.
 
-Each class computes in its own way, in float32, with couplings c and output
-capsules v:
+From couplings c and output capsules v each class computes, in its own way and
+in float32:
 
   sum           sum over I of votes, [..., O, A]
   weighted_sum  sum over I of c * votes, [..., O, A]

@@ -65,7 +65,7 @@ class Architecture:
     def from_config(cls, config, shape, num_targets, saved=None):
         """The network for a `Config`'s `model` and `hparams_override`.
 
-        What it does not give is that of `saved`, an `Architecture` or None.
+        What is missing there comes from `saved`, an `Architecture` or None.
         """
         model = config.model or (saved.model if saved else "capsule")
         hparams_class = model_class(model).HParams

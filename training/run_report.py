@@ -76,7 +76,7 @@ def _multiply_adds(layer):
 def peak_megabytes():
     """Peak memory of the GPU in use, else of this process.
 
-    On macOS the memory that the process has now.
+    On macOS it is the process's current memory.
     """
     gpu = _gpu()
     if gpu is not None:

@@ -19,7 +19,7 @@ from layers.convolution import KeptSpectra
 class OneDevice:
     """One device, and what the other strategies share.
 
-    `count` devices in all, of every process, divide batch sizes. The process
+    Batches are split over `count` devices, those of all processes. The process
     that `is_first` writes files.
     """
 

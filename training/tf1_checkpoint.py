@@ -156,8 +156,8 @@ class NetworkFlags:
 def convert(source, directory, network):
     """Converts a TF1 checkpoint; returns the path of the new one.
 
-    Its data set and settings are not stored. Without Adam's moments a
-    training can start from it but not resume.
+    TF1 checkpoints do not store their data set and settings. Without Adam's
+    moments a training can start from the new one but not resume.
     """
     from models.optimizer import compile_model
     from training.checkpoint import Architecture, Checkpoint, save

@@ -154,6 +154,7 @@ def training_config(experiment, seed, settings):
     factor = config.batch_size / batch_size
     steps = math.ceil(experiment.steps * factor)
     epoch = math.ceil(EPOCH / batch_size)
+    save_step = min(steps, max(epoch, math.ceil(steps / _MOST_TESTS)))
     # Trainings with other batches or another precision have other folders.
     parts = [settings.dtype_policy, settings.batch_size, seed]
     folder = "/".join(str(part) for part in parts if part is not None)
@@ -165,7 +166,8 @@ def training_config(experiment, seed, settings):
         batch_size=batch_size,
         dtype_policy=settings.dtype_policy or config.dtype_policy,
         max_steps=steps,
-        save_step=min(steps, max(epoch, math.ceil(steps / _MOST_TESTS))),
+        save_step=save_step,
+        summary_step=save_step,  # a GPU takes the steps between them in calls
         seed=seed,
         summary_dir=f"{settings.work_dir}/{experiment.name}/{folder}",
     )

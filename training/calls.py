@@ -50,11 +50,13 @@ def take_several(model, batches, steps):
 
     # Keras 3.15 would start each step by a call; 3.16 scans as well.
     model.train_step = scan_steps(model.train_step)
-    return (
+    batches = (
         batches.batch(steps)
         .map(lambda *batch: tf.nest.map_structure(transpose, batch))
         .prefetch(1)
     )
+    # Keras would copy the batches of a dataset while the device waits.
+    return (batch for batch in batches.as_numpy_iterator())
 
 
 def scan_steps(train_step):

@@ -6,7 +6,7 @@
 The network "convolutions" has only the two convolutions of the capsule model,
 a mean square as loss, and plain gradient descent: its speed is what the model
 would have if everything else took no time. The other networks are models, with
-decoder, losses, metrics and Adam. --inference compares predictions instead.
+decoder, losses, metrics and Adam.
 
 Blocks of --steps steps of all networks and dtype policies alternate in one
 process. The column "of convolutions" is the median over --rounds of the speed
@@ -16,62 +16,128 @@ matrix_capsule and vb_capsule disable TF32 for the whole process: measure them
 by a separate command.
 """
 
+import concurrent.futures
+import dataclasses
+import itertools
+import json
+import multiprocessing
+import pathlib
+import timeit
+
 import keras
 import numpy as np
 from keras import ops
 
-from benchmarks import utils
+from common import flags
+from common.flags import field
+from config import Config
 from input_data import features as keys
 from layers.capsule_stack import KERNEL_SIZE, PRIMARY_STRIDES
 from models.hparams import parse_overrides
 from models.optimizer import compile_model
 from models.registry import build_model, model_class
+from runs.pages import markdown
+from training import devices
+from training.run_report import machine, peak_megabytes
 from training.strategies import OneDevice
 
 NUM_CLASSES = 10
-FLAGS = {
-    "inference": False,
-    "policies": ("float32", "mixed_bfloat16"),
-    "networks": ("convolutions", "capsule"),
-    "steps": 3,
-    "rounds": 9,
-    "image_size": 28,
-    "depth": 1,
-    "batch_size": 128,
-    "hparams_override": "",
-}
 
 
-def measure(flags):
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The flags."""
+
+    inference: bool = field(False, "Whether to compare predictions instead.")
+    policies: str = field("float32,mixed_bfloat16", "Dtype policies.")
+    networks: str = field("convolutions,capsule", "Networks.")
+    steps: int = field(3, "Steps in a block.", at_least=1)
+    rounds: int = field(9, "Blocks of each network and policy.", at_least=1)
+    image_size: int = field(28, "Height and width of images.", at_least=1)
+    depth: int = field(1, "Channels of images.", at_least=1)
+    batch_size: int = field(128, "Images in a batch.", at_least=1)
+    hparams_override: str = field("", "Hyper-parameters: name=value,...")
+    json: str | None = field(None, "File for the machine and the rows.")
+
+
+def main(_):
+    """Prints a table of the rows of `measure`; --json writes it."""
+    settings = flags.settings_of(Settings)
+    computer = in_own_process(machine)
+    print(*(f"{name}: {value}" for name, value in computer.items()), sep=", ")
+    rows = list(measure(settings))
+    print(markdown(list(rows[0]), [row.values() for row in rows], padded=True))
+    if settings.json:
+        values = dataclasses.asdict(settings)
+        document = {"machine": computer, "flags": values, "rows": rows}
+        pathlib.Path(settings.json).write_text(json.dumps(document, indent=2))
+
+
+def measure(settings):
     """Yields one row for each policy and network."""
-    cases = [(p, name) for p in flags.policies for name in flags.networks]
-    seconds = utils.in_own_process(utils.alternate, make_step, cases, flags)
-    for case in cases:
-        alone = (case[0], "convolutions")
+    lists = settings.policies.split(","), settings.networks.split(",")
+    cases = list(itertools.product(*lists))
+    seconds = in_own_process(alternate, cases, settings)
+    for policy, network in cases:
+        own = seconds[policy, network]
+        alone = seconds.get((policy, "convolutions"))
         yield {
-            "policy": case[0],
-            "network": case[1],
-            "images/s": flags.batch_size / np.median(seconds[case]),
-            "of convolutions": utils.speed_ratio(seconds, case, alone),
-            "peak MB": utils.in_own_process(utils.peak, make_step, case, flags),
+            "policy": policy,
+            "network": network,
+            "images/s": settings.batch_size / np.median(own),
+            "of convolutions": None
+            if alone is None
+            else np.median(alone / own),
+            "peak MB": in_own_process(peak, (policy, network), settings),
         }
 
 
-def make_step(case, flags):
+def in_own_process(function, *arguments):
+    """Calls a function in a new process that has selected its devices."""
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(1, context) as pool:
+        return pool.submit(_call, function, arguments).result()
+
+
+def _call(function, arguments):
+    with devices.use(Config()):
+        return function(*arguments)
+
+
+def alternate(cases, settings):
+    """A dict from case to seconds per step [rounds], in alternating blocks."""
+    steps = {case: make_step(case, settings) for case in cases}
+    for step in steps.values():
+        step()  # traces and compiles
+    seconds = {case: np.empty(settings.rounds) for case in cases}
+    for number in range(settings.rounds):
+        for case in cases[:: -1 if number % 2 else 1]:
+            block = timeit.timeit(steps[case], number=settings.steps)
+            seconds[case][number] = block / settings.steps
+    return seconds
+
+
+def peak(case, settings):
+    """Peak memory of this process in megabytes, after a few steps of a case."""
+    timeit.timeit(make_step(case, settings), number=3)
+    return peak_megabytes()
+
+
+def make_step(case, settings):
     """A function that trains on a batch, or predicts it with --inference."""
     policy, network = case
     keras.config.set_dtype_policy(policy)
     model_name = "capsule" if network == "convolutions" else network
     hparams_class = model_class(model_name).HParams
-    overrides = parse_overrides(hparams_class, flags.hparams_override)
+    overrides = parse_overrides(hparams_class, settings.hparams_override)
     hparams = hparams_class(**overrides)
-    image = (flags.image_size, flags.image_size, flags.depth)
-    size = (flags.batch_size, *image)
+    image = (settings.image_size, settings.image_size, settings.depth)
+    size = (settings.batch_size, *image)
     images = np.random.default_rng(0).random(size, "float32")
-    labels = np.arange(flags.batch_size, dtype="int32") % NUM_CLASSES
+    labels = np.arange(settings.batch_size, dtype="int32") % NUM_CLASSES
     if network == "convolutions":
         model = convolutions_alone(image, hparams)
-        if flags.inference:
+        if settings.inference:
             return lambda: model.predict_on_batch(images)
         return lambda: model.train_on_batch(images, labels)
     shape = keys.ImageShape(*image, NUM_CLASSES)
@@ -79,14 +145,14 @@ def make_step(case, flags):
     compile_model(model)
     x = {keys.IMAGES: images, keys.RECONS_LABEL: labels}
     y = {keys.LOGITS: np.eye(NUM_CLASSES)[labels], keys.RECONS: images}
-    if flags.inference:
+    if settings.inference:
         predict = OneDevice().make_predict_fn(model)()
         return lambda: list(map(ops.convert_to_numpy, predict(x, y)))
     return lambda: model.train_on_batch(x, y)
 
 
 def convolutions_alone(shape, hparams):
-    """The two convolutions of the capsule network."""
+    """The two convolutions of the capsule network; the loss has no labels."""
     padding = hparams.padding.lower()
     filters = hparams.num_prime_capsules * hparams.primary_atoms
     first = keras.layers.Conv2D(
@@ -95,10 +161,16 @@ def convolutions_alone(shape, hparams):
     second = keras.layers.Conv2D(
         filters, KERNEL_SIZE, PRIMARY_STRIDES, padding=padding
     )
+
+    def mean_square(_, outputs):
+        outputs = ops.cast(outputs, "float32")
+        return ops.mean(ops.square(outputs), axis=(1, 2, 3))
+
     model = keras.Sequential([keras.Input(shape), first, second])
-    model.compile(keras.optimizers.SGD(1e-6), loss=utils.mean_square)
+    model.compile(keras.optimizers.SGD(1e-6), loss=mean_square)
     return model
 
 
 if __name__ == "__main__":
-    utils.run(measure, FLAGS, __doc__)
+    flags.define(Settings)
+    flags.run(main)

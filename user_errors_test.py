@@ -42,6 +42,13 @@ def test_wrong_settings(tmp_path, capsys, settings, name):
     assert "\n" not in message
 
 
+def test_a_number_in_the_environment(tmp_path, capsys, monkeypatch):
+    variable = "KERAS_DISTRIBUTION_NUM_PROCESSES"
+    monkeypatch.setenv(variable, "abc")
+    message = message_of(capsys, summary_dir=str(tmp_path))
+    assert variable in message and "abc" in message
+
+
 def test_images_of_another_size(tmp_path, capsys):
     write_cifar10(tmp_path)
     path = untrained.save(tmp_path, *untrained.small())

@@ -31,8 +31,8 @@ def use(config):
     no such devices, or the backend cannot use them.
     """
     backend = keras.backend.backend()
-    num_processes = config.num_processes or int(
-        os.environ.get("KERAS_DISTRIBUTION_NUM_PROCESSES", 1)
+    num_processes = config.num_processes or _number_in(
+        "KERAS_DISTRIBUTION_NUM_PROCESSES", 1
     )
     if config.deterministic:
         if backend != "tensorflow":
@@ -60,6 +60,11 @@ def use(config):
             scope = _torch_device(config, indices)
     with scope:
         yield strategy
+
+
+def _number_in(variable, default):
+    with reading(variable):
+        return int(os.environ.get(variable, default))
 
 
 def _require_gpus(config, available, needed):
@@ -134,7 +139,7 @@ def _join(config, num_processes):
     )
     index = config.process_index
     if index is None:
-        index = int(os.environ.get("KERAS_DISTRIBUTION_PROCESS_ID", -1))
+        index = _number_in("KERAS_DISTRIBUTION_PROCESS_ID", -1)
     if not address or not 0 <= index < num_processes:
         raise UserError(
             f"--num_processes={num_processes} needs --coordinator_address="

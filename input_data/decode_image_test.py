@@ -1,5 +1,6 @@
 import io
 import tracemalloc
+import zlib
 
 import numpy as np
 import pytest
@@ -108,6 +109,16 @@ def test_one_transparent_gray_becomes_black(kind):
     content = encode(Image.fromarray(gray), kind, transparency=int(gray[2, 3]))
     expected = np.where(gray == gray[2, 3], 0, gray)
     np.testing.assert_array_equal(decode(content, False)[..., 0], expected)
+
+
+def test_transparent_colors_of_other_bits_are_refused():
+    parts = encode(Image.fromarray(NOISE[..., 0]), "PNG", transparency=3)
+    header, body = bytearray(parts[12:29]), parts[33:]
+    for bits in (2, 4, 16):
+        header[12] = bits
+        check = zlib.crc32(header).to_bytes(4, "big")
+        with pytest.raises(UserError, match=f"^name .* {bits} bits"):
+            decode(parts[:12] + bytes(header) + check + body)
 
 
 def test_the_orientation_of_photographs_is_applied():

@@ -64,6 +64,12 @@ def decode_image(content, name, color, invert=False):
             raise UserError(
                 f"{name} is not an image file ({', '.join(_FORMATS)})"
             ) from None
+        has_value = image.format == "PNG" and image.mode != "P"
+        if has_value and "transparency" in image.info and content[24] != 8:
+            raise UserError(
+                f"{name} has a transparent color of {content[24]} bits; save "
+                "it with 8 bits or an alpha channel"
+            )
         image = ImageOps.exif_transpose(image)
         width, height = image.size
         rows = max(1, _BLOCK // width)

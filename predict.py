@@ -31,8 +31,10 @@ def list_files(arguments):
     """The given files, and all files in given folders except hidden ones."""
     files = []
     for argument in arguments:
-        paths, seen = [], set()
-        for folder, folders, names in os.walk(argument, followlinks=True):
+        paths, seen, errors = [], set(), []
+        for folder, folders, names in os.walk(
+            argument, onerror=errors.append, followlinks=True
+        ):
             if os.path.realpath(folder) in seen:  # a link to a folder above
                 folders.clear()
                 continue
@@ -40,8 +42,10 @@ def list_files(arguments):
             folders[:] = [name for name in folders if name[0] != "."]
             visible = (name for name in names if name[0] != ".")
             paths += [os.path.join(folder, name) for name in visible]
-        # A missing file or an empty folder is reported when it is read.
-        files += sorted(filter(os.path.isfile, paths)) or [argument]
+        # Reading reports missing files, and folders that are empty or closed.
+        paths = [p for p in paths if os.path.isfile(p) or not os.path.exists(p)]
+        paths += [error.filename for error in errors]
+        files += sorted(paths) or [argument]
     return files
 
 
@@ -172,7 +176,8 @@ def main(arguments):
             return 0
         dataset = checkpoint.run_settings.get("dataset") or values.dataset
         config = Config(dataset=dataset).for_evaluation(checkpoint)
-        prepare = inference.preparation(config, shape)
+        unlike = []
+        prepare = inference.preparation(config, shape, values.center, unlike)
         names = inference.class_names(checkpoint, values.class_names)
         files, unreadable = list_files(arguments), []
         num_targets = values.num_targets or config.num_targets
@@ -185,6 +190,12 @@ def main(arguments):
             print_json(predictions, names, kind)
         else:
             print_table(predictions, files, names, num_targets, kind)
+    if unlike:
+        print(
+            f"predict.py: {len(unlike)} images, such as {min(unlike)}, are not "
+            "digits on black inside a margin: see --invert and --center",
+            file=sys.stderr,
+        )
     return 1 if unreadable else 0
 
 
@@ -192,6 +203,12 @@ if __name__ == "__main__":
     flags.define(Config, ["dataset", "model", "num_targets"])
     absl_flags.DEFINE_string(
         "checkpoint", None, "The checkpoint, such as DIR/train/model.ckpt-1000."
+    )
+    absl_flags.DEFINE_bool(
+        "center",
+        False,
+        "Whether to prepare digits as demo.py prepares drawings: without their "
+        "background, scaled and centered as in MNIST.",
     )
     absl_flags.DEFINE_list(
         "class_names",

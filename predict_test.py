@@ -5,7 +5,7 @@ import sys
 import keras
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw
 
 import layers
 import predict
@@ -13,6 +13,7 @@ from common.errors import UserError
 from config import Config
 from input_data import features as keys
 from input_data.features import ImageShape
+from input_data.transforms import center
 from models.capsule import HParams
 from testing import untrained
 from testing.commands import run
@@ -23,6 +24,7 @@ from training.inference import (
     functional,
     load_network,
     open_or_pretrained,
+    preparation,
 )
 
 ARCHITECTURE = Architecture(
@@ -97,6 +99,34 @@ def test_links_are_followed_once(images):
     before = predict.list_files([str(images)])
     os.symlink(".", images / "again")
     assert predict.list_files([str(images)]) == before
+
+
+def test_closed_folders_are_listed(images, monkeypatch):
+    def walk(folder, onerror, followlinks):
+        onerror(PermissionError(13, "Permission denied", f"{folder}/b"))
+        yield folder, ["b"], ["a.png", "gone.png"]
+
+    monkeypatch.setattr(os, "walk", walk)
+    found = [str(images / name) for name in ("a.png", "b", "gone.png")]
+    assert predict.list_files([str(images)]) == found
+
+
+def test_photographed_digits_are_centered(tmp_path, capsys):
+    drawing = Image.new("L", (280, 280))
+    ImageDraw.Draw(drawing).line((140, 40, 160, 240), 255, 21)
+    shadow = np.linspace(160, 200, 280)
+    paper = shadow - 0.5 * np.roll(drawing, (-30, 90), (0, 1))
+    path = tmp_path / "one.png"
+    Image.fromarray(paper.astype("u1")).save(path)
+    prepare = preparation(Config(dataset="mnist"), ImageShape(28, 28, 1, 10), 1)
+    expected = center(np.asarray(drawing), (28, 28)) / 255
+    found = prepare(path.read_bytes(), "one", invert=True)
+    np.testing.assert_allclose(found, expected, atol=0.2)
+
+    for options, is_noted in ((["--invert", "--center"], 0), (["--center"], 1)):
+        _, output, errors = run("predict.py", *options, path)
+        assert ("1 images, such as" in errors) == is_noted
+        assert is_noted or output.splitlines()[1].split()[1] == "1"
 
 
 def test_a_table(capsys):

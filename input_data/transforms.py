@@ -186,6 +186,21 @@ def center(ink, size, offset=(0, 0), digit_size=DIGIT_SIZE):
     return canvas
 
 
+def edge(image):
+    """The outermost pixels [N, ...] of an image [H, W, ...]."""
+    return np.concatenate([image[0], image[-1], image[:, 0], image[:, -1]])
+
+
+def remove_background(ink):
+    """Makes the edge of uint8 [H, W] black and its brightest pixel white.
+
+    What is nearer to the edge, such as paper and its shadows, is black, too.
+    """
+    darkest = np.median(edge(ink))
+    ink = (ink - darkest) / max(1, ink.max() - darkest)
+    return np.rint(255 * np.where(ink > 0.5, ink, 0)).astype(np.uint8)
+
+
 def enlarge(images):
     """Enlarges images [..., h, w, C] to DIGIT_SIZE; returns float32."""
     with tf.device("CPU:0"):

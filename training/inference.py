@@ -4,13 +4,19 @@ import pathlib
 import sys
 
 import keras
+import numpy as np
 
 import layers
 from common.errors import UserError
 from input_data import features as keys
 from input_data.features import ImageShape
 from input_data.files import decode_image
-from input_data.transforms import prepare_image
+from input_data.transforms import (
+    center,
+    edge,
+    prepare_image,
+    remove_background,
+)
 from models.registry import model_class
 from training.checkpoint import Architecture, Checkpoint
 from training.formats import open_checkpoint
@@ -78,12 +84,17 @@ def functional(model, shape):
     return keras.Model(images, model.call({keys.IMAGES: images}), name="export")
 
 
-def preparation(config, shape):
+def preparation(config, shape, centered=False, unlike=None):
     """A function that turns image files into inputs of a network.
 
     It takes the content of a file (bytes), its name, and whether to turn dark
-    to bright, and returns float32 [height, width, depth] of `shape`.
+    to bright, and returns float32 [height, width, depth] of `shape`. If
+    `centered`, a digit is prepared as a drawing, see `center`. It adds to the
+    list `unlike` names of images whose edge is not black, as that of digits is.
     """
+    digit_size = config.data_set.digit_size if shape.depth == 1 else None
+    if centered and (digit_size is None or config.num_targets == 2):
+        raise UserError("--center needs a network for single digits")
     if shape.depth > 3:
         raise UserError(
             f"image files cannot give the network's {shape.depth} channels"
@@ -91,6 +102,14 @@ def preparation(config, shape):
 
     def prepare(content, name, invert):
         image = decode_image(content, name, shape.depth == 3, invert)
+        brightest = np.median if centered else np.max
+        if digit_size and brightest(edge(image)) > 127 and unlike is not None:
+            unlike.append(name)
+        if centered:
+            ink = remove_background(image[..., 0])
+            size = shape.height, shape.width
+            digit = center(ink, size, digit_size=digit_size)
+            return digit / np.float32(255)
         return prepare_image(image, shape, config)
 
     return prepare

@@ -1,3 +1,6 @@
+import functools
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -43,6 +46,30 @@ def test_value_and_gradients_equal_loops(padding, stride, kernel_size, name):
     )
     for ours, theirs in zip(gradients, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+@pytest.mark.slow
+@on_tensorflow
+@pytest.mark.parametrize("padding", ["valid", "same"])
+@pytest.mark.parametrize("stride", [1, 2, 3, 4])
+def test_phases_equal_the_direct_convolution_in_float64(padding, stride):
+    for size, kernel_size in itertools.product(range(9, 29), range(3, 10)):
+        images = RNG.normal(size=(1, size, 37 - size, 2))
+        kernel = RNG.normal(size=(kernel_size, kernel_size, 2, 3))
+        options = {"strides": (stride, stride), "padding": padding}
+        cotangent = RNG.normal(size=ops.conv(images, kernel, **options).shape)
+        (value, gradients), (expected, expected_gradients) = (
+            value_and_gradients(
+                functools.partial(function, **options),
+                [images, kernel],
+                cotangent,
+                "float64",
+            )
+            for function in (module._by_phases, ops.conv)
+        )
+        np.testing.assert_allclose(value, expected, rtol=0, atol=1e-12)
+        for ours, theirs in zip(gradients, expected_gradients, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12)
 
 
 def test_phases_where_xla_would_multiply_zeros(monkeypatch):

@@ -213,32 +213,35 @@ class Classifier(keras.Model):
         )
 
     def example_losses(self, x, y, outputs):
-        """Classification loss [B]; reconstruction loss [B], else 0."""
+        """Classification loss [B], reconstruction loss [B] or 0, their sum."""
         # The batch has the step: JAX would trace `iterations` as a constant.
         step = x.get(keys.STEP)
         cost = self.classification_loss(y[keys.LOGITS], outputs, step)
-        return cost, sum(
+        if self.decoder is None:
+            return cost, 0, cost
+        error = sum(
             self.reconstruction_loss(y[name], outputs[name])
             for name in keys.RECONS_BY_TARGET
             if name in outputs
         )
+        return cost, error, cost + error
 
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
-        cost, error = self.example_losses(x, y, y_pred)
+        cost, error, total = self.example_losses(x, y, y_pred)
         self._cost.update_state(cost)
         if self.decoder is not None:
             self._reconstruction_error.update_state(error)
-        loss = self._mean_over_batch(cost, cost + error)
+        loss = self._mean_over_batch(cost, total)
         if self.losses:  # regularizers and `add_loss` of layers
             loss = loss + super().compute_loss()
         return loss
 
     def logits_and_losses(self, x, y, outputs):
         """Logits [B, classes]; losses [B, 2], see `scores.Predictions`."""
-        cost, error = self.example_losses(x, y, outputs)
-        return outputs[keys.LOGITS], ops.stack([cost + error, cost], axis=-1)
+        cost, _, total = self.example_losses(x, y, outputs)
+        return outputs[keys.LOGITS], ops.stack([total, cost], axis=-1)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         for metric in (self._accuracy, self._almost):

@@ -44,7 +44,8 @@ def convolution(images, kernel, strides, padding: str):
 
     CPUs compute float16 in float32, and bfloat16 too if they have no bfloat16
     products. If the batch size is unknown when TensorFlow traces the graph, the
-    graph contains both algorithms and selects an algorithm at run time.
+    graph contains the direct and the Toom-Cook convolution and selects one at
+    run time.
 
     Images are [B, H, W, C], the kernel [k, k, C, O] may be a variable, strides
     are a pair, padding is "valid" or "same", and the result is [B, h, w, O].

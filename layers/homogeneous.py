@@ -24,8 +24,8 @@ ORDERS = {"xyz": "bpc,cpo->boc", "zxy": "bpc,pco->bop"}
 class HomogeneousCapsule(Layer):
     """Capsules whose atoms never mix: weights multiply them one by one.
 
-    relu(batch normalization(sum over i of kernel[:, i, o] * u[b, i, :])), with
-    one mean, variance and shift for an atom of all output capsules.
+    relu(batch normalization(sum over i of kernel[:, i, o] * u[b, i, :])). All
+    output capsules share the mean, variance and shift of an atom.
 
     Weights: `kernel` [a, I, O], initially normal with a standard deviation of
     0.05, and `beta`, `moving_mean` and `moving_variance` [a].

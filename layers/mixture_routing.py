@@ -106,10 +106,9 @@ def fit_mixture(
 class Parents:
     """The parents over which the assignments of a child sum to 1.
 
-    They are the types at each position or, given a window, the parents of one
-    type (`by_type`) or of all types in all windows that contain the child.
-    Initially assignments are 1 / O; `divide` divides that by the number of
-    windows.
+    Without a window these are the types at each position; with one, the parents
+    of all windows that contain the child, of one type (`by_type`) or of all.
+    Assignments begin at 1 / O, with `divide` at 1 / (O * number of windows).
     """
 
     window: Window | None = None

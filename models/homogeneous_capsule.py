@@ -14,7 +14,7 @@ from layers.homogeneous import INITIALIZER, ORDERS
 from models.classifier import Classifier, convolution_block
 from models.hparams import BaseHParams, loss_type, size
 
-# Initial weights of the branches; equal ones are not trained.
+# Initial weights of the branches; those of "equal" are not trained.
 MERGES = {"equal": "ones", "random": INITIALIZER, "ones": "ones"}
 
 
@@ -36,7 +36,7 @@ class HParams(BaseHParams):
     loss_type: str = loss_type("softmax")
     merge: str = field(
         "ones",
-        "initial weights of the branches; equal ones are not trained",
+        "initial weights of the branches; with `equal` they are not trained",
         choices=tuple(MERGES),
         network=True,
     )
@@ -56,7 +56,7 @@ class HParams(BaseHParams):
 
 
 class HomogeneousCapsuleModel(Classifier):
-    """3x3 convolutions; logits are merged lengths of capsules of branches.
+    """3x3 convolutions with three branches of capsules, merged to logits.
 
     The lengths [B, classes, branches] are multiplied by a weight for each
     branch, normalized over the batch and the classes, and summed over the

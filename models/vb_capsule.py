@@ -27,8 +27,8 @@ class VBCapsuleModel(MatrixCapsuleModel):
     """`MatrixCapsuleModel` with variational Bayes routing.
 
     Batch normalization follows the convolution and every layer of capsules, by
-    type. There are no biases. The authors' code also has betas, which batch
-    normalization cancels, and other coordinates.
+    type. There are no biases. The authors' code adds betas, which batch
+    normalization cancels, and the same coordinates, 0.1, at all positions.
     """
 
     HParams = HParams

@@ -1,4 +1,4 @@
-"""Simulates, in Python alone, what macOS or Windows lacks: see .ci/run."""
+"""Removes from Python what macOS or Windows lacks: see .ci/run."""
 
 import builtins
 import fcntl

@@ -137,8 +137,8 @@ class Checkpoint:
     def check_same_data(self, config, spec):
         """Refuses evaluation on images that may have been trained on.
 
-        Raises UserError if the data set of `config` and `spec` is the same but
-        split otherwise, or its classes have other names.
+        Raises UserError if `config` and `spec` have the checkpoint's data set
+        but another split, or classes with other names.
         """
         recorded = {**self.run_settings, "class_names": _nfc(self.class_names)}
         names = _nfc(spec.class_names)

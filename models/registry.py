@@ -3,7 +3,9 @@
 This file imports no model, so that flags are parsed without TensorFlow.
 """
 
+import concurrent.futures
 import importlib
+import math
 import os
 import sys
 
@@ -77,12 +79,35 @@ def _external_class(name):
     return found
 
 
-def build_model(name, shape, num_targets, hparams, seed=0):
+def _weight_bytes(*arguments):
+    """Bytes of the weights of a model, of which none is created."""
+    import keras
+
+    def count():
+        with keras.StatelessScope(initialize_variables=False):
+            model = _create(*arguments)
+        return 4 * sum(math.prod(weight.shape) for weight in model.weights)
+
+    # A thread has its own names, and forgets the variables.
+    with concurrent.futures.ThreadPoolExecutor(1) as executor:
+        return executor.submit(count).result()
+
+
+def _create(name, shape, num_targets, hparams):
+    # TensorFlow allows no colon in names.
+    label = name.rpartition(":")[2]
+    model = model_class(name)(shape, num_targets, hparams, name=label)
+    model.create_weights(shape)
+    return model
+
+
+def build_model(name, shape, num_targets, hparams, seed=0, copies=2):
     """Creates a model with all its weights; see `classifier.Classifier`.
 
     It seeds the global random generators of Python, NumPy and the backend, from
     which Keras draws the weights: processes of a cluster need equal weights.
-    Raises UserError for an unknown name, or images too small for the network.
+    Raises UserError for an unknown name, for images too small for the network,
+    or if `copies` of the weights exceed the memory.
     """
     cls = model_class(name)
     smallest = cls.smallest_image(hparams)
@@ -92,9 +117,14 @@ def build_model(name, shape, num_targets, hparams, seed=0):
             f"{name}: the smallest size is {smallest}x{smallest}"
         )
     import keras
+    import psutil
 
+    arguments = name, shape, num_targets, hparams
+    needed = 0 if is_external(name) else copies * _weight_bytes(*arguments)
+    if needed > (memory := psutil.virtual_memory().total):
+        raise UserError(
+            f"model {name} needs {needed / 1e9:,.0f} GB for {copies} copies of "
+            f"its weights; this machine has {memory / 1e9:,.0f} GB"
+        )
     keras.utils.set_random_seed(seed)
-    # TensorFlow allows no colon in names.
-    model = cls(shape, num_targets, hparams, name=name.rpartition(":")[2])
-    model.create_weights(shape)
-    return model
+    return _create(*arguments)

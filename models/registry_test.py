@@ -1,8 +1,10 @@
 """Models outside the project: training, resuming and regularizers."""
 
 import dataclasses
+import types
 
 import keras
+import psutil
 import pytest
 
 import experiment
@@ -18,6 +20,7 @@ from models.optimizer import compile_model
 from models.registry import build_model, model_class
 from testing.events import scalars
 from testing.saved_arrays import assert_same_state
+from testing.small_models import small_hparams
 from training.checkpoint import checkpoint_path
 from training.formats import open_checkpoint
 
@@ -106,6 +109,16 @@ def test_regularizers_count_in_the_loss():
         cost = logs["batch_classification_cost"]
         assert cost == losses["none"]["batch_classification_cost"]
         assert (logs["loss"] > cost + 1e-4) == (logs is not losses["none"])
+
+
+def test_networks_that_exceed_the_memory_are_not_built(monkeypatch):
+    shape, hparams = keys.ImageShape(28, 28, 1, 500), small_hparams("capsule")
+    size = 4 * build_model("capsule", shape, 1, hparams).count_params()
+    memory = types.SimpleNamespace(total=3 * size)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+    build_model("capsule", shape, 1, hparams, copies=3)
+    with pytest.raises(UserError, match="capsule needs .* GB for 4 copies"):
+        build_model("capsule", shape, 1, hparams, copies=4)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ DIGITS = ImageShape(28, 28, 1, 10)
 
 def compiled(architecture, seed=0):
     """The compiled network of an `Architecture`."""
-    network = architecture.build(seed)
+    network = architecture.build(seed=seed)
     compile_model(network)
     return network
 

@@ -75,11 +75,10 @@ class Architecture:
         hparams = dataclasses.replace(hparams, **overrides)
         return cls(model, shape, num_targets, hparams)
 
-    def build(self, seed=0):
-        """The `keras.Model`; for `seed` see `build_model`."""
-        return build_model(
-            self.model, self.shape, self.num_targets, self.hparams, seed
-        )
+    def build(self, **options):
+        """The `keras.Model`; for the options see `build_model`."""
+        arguments = self.model, self.shape, self.num_targets, self.hparams
+        return build_model(*arguments, **options)
 
     def settings(self):
         """Dict of all settings that define the network."""

@@ -103,7 +103,8 @@ class Trainer(keras.callbacks.Callback):
         )
         self.step, self.clock = 0, Clock(config.batch_size)
         with strategy.scope():
-            model = self._architecture.build(config.seed)
+            # Weights, their gradients and Adam's moments.
+            model = self._architecture.build(seed=config.seed, copies=4)
             if self._latest:
                 compile_model(model, config.max_steps)
                 self._resume(model)

@@ -5,7 +5,7 @@ from keras import ops
 
 import layers
 from testing import numpy_oracle
-from testing.gradients import check_whole_batch
+from testing.gradients import check_whole_batch, one_by_one
 
 LABELS = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]], "float32")
 LOGITS = np.array([[0.5, 0.3, 0.05], [0.0, 0.95, 0.2]], "float32")
@@ -114,7 +114,7 @@ def test_gradients_of_the_spread_loss(margin):
     check_whole_batch(
         lambda a: layers.spread_loss(labels.astype("float32"), a, margin),
         [activations],
-        loops,
+        one_by_one(loops),
     )
 
 

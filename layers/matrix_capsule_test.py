@@ -5,9 +5,8 @@ import pytest
 
 import layers
 from layers.matrix_capsule import BETA_A_UNIT
-from testing import em_oracle
+from testing import em_oracle, gradients
 from testing.gradients import (
-    oracle_gradients,
     poses_and_activations,
     random_capsules,
     to_numpy,
@@ -29,7 +28,7 @@ def build(layer, shape):
     return [*arguments, beta_a / 5]
 
 
-def check(layer, arguments, votes_of, options, gradients=True):
+def check(layer, arguments, votes_of, options, values_only=False):
     """Compares results and gradients of a layer with the oracle's."""
 
     def oracle(poses, activations, kernel, beta_u, beta_a):
@@ -38,25 +37,11 @@ def check(layer, arguments, votes_of, options, gradients=True):
         out, _ = em_oracle.layer(
             poses, activations, *betas, votes, positions, **options
         )
-        return out.reshape(len(poses), *shape[1:])
+        return out.reshape(len(poses), *layer._positions, *out.shape[-2:])
 
-    images = len(arguments[0])
-    shape = (images, *layer._positions, layer.num_capsules, 17)
-    cotangent = np.random.default_rng(5).normal(size=shape)
-    cotangent[..., 16] *= 10
-    value, ours = value_and_gradients(
-        poses_and_activations(layer), arguments, cotangent
-    )
-    assert value.shape == shape
-    copies = [np.broadcast_to(a, (images, *a.shape)) for a in arguments[2:]]
-    expected = oracle(*arguments[:2], *copies)
-    np.testing.assert_allclose(value, expected, rtol=1e-3, atol=1e-4)
-    if not gradients:
-        return
-    expected = oracle_gradients(oracle, arguments[:2], arguments[2:], cotangent)
-    for actual, wanted in zip(ours, expected, strict=True):
-        atol = 1e-4 * np.abs(wanted).max() + 1e-9
-        np.testing.assert_allclose(actual, wanted, rtol=1e-3, atol=atol)
+    function, scale = poses_and_activations(layer), [*[1] * 16, 10]
+    inputs, weights = arguments[:2], arguments[2:]
+    gradients.check(function, inputs, weights, oracle, 5, scale, values_only)
 
 
 GEOMETRIES = list(itertools.product([1, 2], ["VALID", "SAME"]))
@@ -116,7 +101,7 @@ def test_parents_of_one_child_and_of_inactive_children(active, normalise):
         arguments,
         lambda *args: em_oracle.conv_votes(*args, 1, "VALID"),
         options,
-        gradients=False,  # finite differences would need negative activations
+        values_only=True,  # finite differences would need negative activations
     )
 
 

@@ -21,16 +21,14 @@ BIASES = RNG.normal(size=(3, 4))
 @pytest.mark.parametrize("num_routing", [1, 2, 3, 5])
 def test_routing_equals_loops(num_routing, leaky):
     def oracle(votes, biases):
-        return numpy_oracle.routing_steps(
-            votes[None], biases[None], num_routing, leaky
-        )
+        return numpy_oracle.routing_steps(votes, biases, num_routing, leaky)
 
     check_whole_batch(
         lambda *both: layers.dynamic_routing(*both, num_routing, leaky),
         [VOTES, BIASES],
-        lambda *both: oracle(*both)[0][0],
+        lambda *both: oracle(*both)[0],
     )
-    _, couplings = oracle(VOTES, BIASES)
+    _, couplings = oracle(VOTES[None], BIASES[None])
     ours = layers.routing_couplings(
         VOTES.astype("float32"), BIASES.astype("float32"), num_routing, leaky
     )

@@ -5,8 +5,9 @@ from keras import ops
 
 import layers
 from layers.vb_routing import digamma
-from testing import em_oracle, numpy_oracle
+from testing import em_oracle
 from testing.gradients import (
+    check_whole_batch,
     poses_and_activations,
     random_capsules,
     value_and_gradients,
@@ -80,25 +81,15 @@ def normalized(poses, activations, kernel, votes_of, types, num_routing):
 
 def check(layer, shape, votes_of):
     """Compares results and gradients with the oracle's."""
-    arguments = random_capsules(layer, shape, scale=0.7)
-    grid = tuple(layer._positions)
-    shape = (shape[0], *grid, layer.num_capsules, 17)
+    types = layer.num_capsules
 
     def oracle(*arguments):
-        types, num_routing = layer.num_capsules, layer.num_routing
-        out = normalized(*arguments, votes_of, types, num_routing)
-        return out.reshape(-1, *shape)
+        out = normalized(*arguments, votes_of, types, layer.num_routing)
+        return out.reshape(-1, shape[0], *layer._positions, types, 17)
 
-    cotangent = np.random.default_rng(5).normal(size=shape)
-    value, ours = value_and_gradients(
-        poses_and_activations(layer, training=True), arguments, cotangent
-    )
-    expected = oracle(*(a[None] for a in arguments))[0]
-    np.testing.assert_allclose(value, expected, rtol=1e-3, atol=1e-4)
-    gradients = numpy_oracle.numerical_gradients(oracle, arguments, cotangent)
-    for actual, wanted in zip(ours, gradients, strict=True):
-        atol = 1e-3 * np.abs(wanted).max()
-        np.testing.assert_allclose(actual, wanted, rtol=1e-3, atol=atol)
+    arguments = random_capsules(layer, shape, scale=0.7)
+    function = poses_and_activations(layer, training=True)
+    check_whole_batch(function, arguments, oracle, slack=10)
 
 
 @pytest.mark.parametrize(

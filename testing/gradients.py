@@ -61,65 +61,69 @@ def _torch(function, arguments, cotangent):
 _BACKENDS = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}
 
 
-def assert_gradients_close(actual, expected):
-    """Compares lists of gradients by the largest entry of each."""
-    for ours, oracle in zip(actual, expected, strict=True):
-        np.testing.assert_allclose(
-            ours, oracle, rtol=1e-4, atol=3e-5 * np.abs(oracle).max()
-        )
+def check(
+    function, inputs, weights, oracle, slack=1.0, scale=1.0, values_only=False
+):
+    """Compares values and all gradients with those of an oracle.
 
-
-def oracle_gradients(oracle, inputs, weights, cotangent):
-    """Numerical gradients; those of weights are sums over the examples.
-
-    The oracle takes one example of each input, and the weights; all have an
-    axis of copies in front.
+    The oracle takes examples of each input, and as many copies of the weights.
+    `slack` multiplies the tolerances, `scale` the gradients of the outputs.
     """
+    copies = [np.broadcast_to(w, (len(inputs[0]), *w.shape)) for w in weights]
+    expected = oracle(*inputs, *copies)
+    cotangent = np.random.default_rng(11).normal(size=expected.shape) * scale
+    value, gradients = value_and_gradients(
+        function, [*inputs, *weights], cotangent
+    )
+    np.testing.assert_allclose(
+        value, expected, rtol=1e-4 * slack, atol=2e-5 * slack
+    )
+    if values_only:
+        return
     by_example = [
         numpy_oracle.numerical_gradients(oracle, [*example, *weights], c)
         for *example, c in zip(*inputs, cotangent, strict=True)
     ]
-    by_argument = list(zip(*by_example, strict=True))
-    of_inputs = [np.stack(g) for g in by_argument[: len(inputs)]]
-    return of_inputs + [sum(g) for g in by_argument[len(inputs) :]]
+    by_argument = zip(*by_example, strict=True)
+    noise = 1e-6 * max(np.abs(each).max() for each in gradients)
+    for number, (ours, each) in enumerate(
+        zip(gradients, by_argument, strict=True)
+    ):
+        oracles = np.stack(each) if number < len(inputs) else sum(each)
+        largest = np.abs(oracles).max()
+        atol = 3e-5 * slack * largest + noise
+        np.testing.assert_allclose(ours, oracles, rtol=1e-4 * slack, atol=atol)
 
 
-def check_layer(layer, inputs, oracle, seed=11):
-    """Checks outputs and all gradients of a layer with random weights.
-
-    The oracle is that of `oracle_gradients`.
-    """
-    rng = np.random.default_rng(seed)
+def check_layer(layer, inputs, oracle):
+    """Checks a layer with random weights."""
+    rng = np.random.default_rng(11)
     layer.build(inputs.shape)
-    weights = [rng.normal(size=w.shape) * 0.5 for w in layer.weights]
-    shape = tuple(layer.compute_output_shape(inputs.shape))
-    cotangent = rng.normal(size=shape)
-    value, gradients = value_and_gradients(
+    check(
         lambda x, *weights: layer.stateless_call(list(weights), [], x)[0],
-        [inputs, *weights],
-        cotangent,
+        [inputs],
+        [rng.normal(size=w.shape) * 0.5 for w in layer.weights],
+        oracle,
     )
-    assert value.shape == shape
-    copies = [np.broadcast_to(w, (len(inputs), *w.shape)) for w in weights]
-    np.testing.assert_allclose(value, oracle(inputs, *copies), atol=1e-5)
-    expected = oracle_gradients(oracle, [inputs], weights, cotangent)
-    assert_gradients_close(gradients, expected)
 
 
-def check_whole_batch(function, arguments, oracle, seed=11):
-    """Compares values and gradients; examples may depend on each other."""
-    expected = oracle(*arguments)
-    cotangent = np.random.default_rng(seed).normal(size=expected.shape)
-    value, gradients = value_and_gradients(function, arguments, cotangent)
-    np.testing.assert_allclose(value, expected, rtol=1e-4, atol=2e-5)
-    expected = numpy_oracle.numerical_gradients(
-        lambda *copies: np.stack(
-            [oracle(*c) for c in zip(*copies, strict=True)]
-        ),
-        arguments,
-        cotangent,
+def check_whole_batch(function, arguments, oracle, slack=1.0):
+    """Checks a function of examples that may depend on each other.
+
+    The oracle takes P whole batches.
+    """
+    check(
+        lambda *batches: function(*(batch[0] for batch in batches))[None],
+        [argument[None] for argument in arguments],
+        [],
+        oracle,
+        slack,
     )
-    assert_gradients_close(gradients, expected)
+
+
+def one_by_one(oracle):
+    """The oracle for P batches by one for a single batch."""
+    return lambda *p: np.stack([oracle(*one) for one in zip(*p, strict=True)])
 
 
 def random_capsules(layer, shape, atoms=16, scale=1.0):
@@ -129,12 +133,10 @@ def random_capsules(layer, shape, atoms=16, scale=1.0):
     """
     layer.build([(*shape, atoms), shape])
     rng = np.random.default_rng(3)
-    poses, activations = (
-        rng.normal(size=(*shape, atoms)),
-        rng.uniform(size=shape),
-    )
+    poses = scale * rng.normal(size=(*shape, atoms))
+    activations = rng.uniform(size=shape)
     weights = [rng.normal(size=w.shape) for w in layer.trainable_weights]
-    return [scale * poses, activations, *(scale * w for w in weights)]
+    return [poses, activations, *(scale * w for w in weights)]
 
 
 def poses_and_activations(layer, **options):

@@ -7,11 +7,7 @@ import tensorflow as tf
 from config import Config
 from input_data import augmentation
 from input_data import features as keys
-from input_data.images import (
-    LabeledImages,
-    StandardizedCrops,
-    make_pipeline,
-)
+from input_data.images import LabeledImages, StandardizedCrops, make_pipeline
 from input_data.pipeline import shuffled_indices
 from input_data.registry import Split
 from testing import splits

@@ -42,11 +42,7 @@ CASES = [
         [(3, 4, 2, 3)],
         {"weights": 144, "biases": 12},
     ),
-    (
-        layers.ConvCapsules(3, 4, strides=2),
-        [(6, 5, 2, 3)],
-        {"kernel": 648},
-    ),
+    (layers.ConvCapsules(3, 4, strides=2), [(6, 5, 2, 3)], {"kernel": 648}),
     (layers.Length(), [(3, 4)], {}),
     (
         layers.PrimaryMatrixCapsules(3),
@@ -123,11 +119,7 @@ CASES = [
         | {"activation": 2, "activation_bias": 1}
         | {"match": 3, "match_bias": 3, "price": 12, "price_bias": 6},
     ),
-    (
-        layers.Conv2D(3, 2),
-        [(4, 5, 2)],
-        {"kernel": 24, "bias": 3},
-    ),
+    (layers.Conv2D(3, 2), [(4, 5, 2)], {"kernel": 24, "bias": 3}),
     (
         layers.Reconstruction(2, 3, 1, name="decoder"),
         [(4, 5), ()],

@@ -3,11 +3,7 @@ import pytest
 from keras import ops
 
 import layers
-from testing.gradients import (
-    check_whole_batch,
-    one_by_one,
-    value_and_gradients,
-)
+from testing.gradients import check_whole_batch, one_by_one, value_and_gradients
 
 RNG = np.random.default_rng(23)
 MOMENTUM = 0.9

@@ -6,11 +6,7 @@ from keras import ops
 import layers
 from layers.inverted_attention import route_together
 from testing import em_oracle
-from testing.gradients import (
-    check,
-    to_numpy,
-    value_and_gradients,
-)
+from testing.gradients import check, to_numpy, value_and_gradients
 
 RNG = np.random.default_rng(19)
 

@@ -6,11 +6,7 @@ import layers
 from layers.routing import RoutingRule
 from layers.votes import FormedVotes
 from testing import numpy_oracle
-from testing.gradients import (
-    check_whole_batch,
-    to_numpy,
-    value_and_gradients,
-)
+from testing.gradients import check_whole_batch, to_numpy, value_and_gradients
 
 RNG = np.random.default_rng(7)
 VOTES = RNG.normal(size=(5, 3, 4))  # I, O, A

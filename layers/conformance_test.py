@@ -176,9 +176,8 @@ def test_layers_conform_to_keras(layer, shapes):
     shapes = tuple((2, *shape) for shape in shapes)
     dtypes = None
     if is_decoder(layer):
-        names = "capsules_shape", "labels_shape"
-        shapes = dict(zip(names, shapes, strict=True))
-        dtypes = dict(zip(names, ("float32", "int32"), strict=True))
+        dtypes = {"capsules_shape": "float32", "labels_shape": "int32"}
+        shapes = dict(zip(dtypes, shapes, strict=True))
     TestCase().run_layer_test(
         type(layer),
         config,
@@ -227,10 +226,8 @@ def test_layers_are_saved_under_mixed_precision(
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     assert loaded.layers[-1].get_config() == mixed.get_config()
-    for ours, theirs in zip(
-        to_numpy(call(loaded.layers[-1], x)), to_numpy(outputs), strict=True
-    ):
-        np.testing.assert_array_equal(ours, theirs)
+    found = call(loaded.layers[-1], x)
+    np.testing.assert_equal(to_numpy(found), to_numpy(outputs))
 
 
 @all_layers
@@ -262,20 +259,16 @@ def test_numbers_of_any_dtype_and_empty_batches(layer, shapes, request):
         return [v.astype(dtype if v.ndim > 1 else "uint8") for v in x]
 
     for dtype in ("uint8", "int64", "bool"):
-        for ours, theirs in zip(
-            call(layer, cast(dtype)), expected, strict=True
-        ):
-            assert ours.dtype == theirs.dtype
-            np.testing.assert_array_equal(*to_numpy([ours, theirs]))
+        found = call(layer, cast(dtype))
+        assert [ours.dtype for ours in found] == [e.dtype for e in expected]
+        np.testing.assert_equal(to_numpy(found), to_numpy(expected))
     empty = batch(shapes, size=0)
     sizes = [values.shape for values in empty]
     sizes = sizes[0] if len(sizes) == 1 or is_decoder(layer) else sizes
-    assert [tuple(o.shape) for o in call(layer, empty)] == [
-        (0, *output.shape[1:]) for output in expected
-    ]
-    ours = layer.compute_output_shape(sizes)
-    ours = [ours] if isinstance(ours[0], int) else ours
-    assert list(ours) == [(0, *output.shape[1:]) for output in expected]
+    computed = layer.compute_output_shape(sizes)
+    computed = [computed] if isinstance(computed[0], int) else computed
+    assert list(computed) == [(0, *output.shape[1:]) for output in expected]
+    assert [tuple(o.shape) for o in call(layer, empty)] == list(computed)
     request.getfixturevalue("floatx_float64")
     config = {**layer.get_config(), "dtype": "float64"}
     double = type(layer).from_config(config)

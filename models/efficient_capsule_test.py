@@ -71,23 +71,6 @@ def test_the_network_equals_numpy(normalization):
     np.testing.assert_allclose(outputs[keys.LOGITS], lengths, atol=1e-5)
 
 
-@pytest.mark.parametrize("num_targets", [1, 2])
-def test_the_loss_is_the_authors(num_targets):
-    model = build_model(NAME, SMALL, num_targets, small_hparams(NAME))
-    x, y = example_batch(SMALL, num_targets)
-    outputs = {k: ops.convert_to_numpy(v) for k, v in model(x).items()}
-    total = float(model.compute_loss(x, y, outputs))
-    labels = y[keys.LOGITS]
-    lengths = outputs[keys.LOGITS].astype("float64")
-    present = labels * np.maximum(0, 0.9 - lengths) ** 2
-    absent = 0.5 * (1 - labels) * np.maximum(0, lengths - 0.1) ** 2
-    expected = (present + absent).sum()
-    for name in keys.RECONS_BY_TARGET[:num_targets]:
-        squared = (outputs[name].astype("float64") - y[name]) ** 2
-        expected += 0.392 * squared.mean(axis=(1, 2, 3)).sum()
-    np.testing.assert_allclose(total, expected / len(labels), rtol=1e-5)
-
-
 def test_the_rate_falls_by_epochs_to_a_floor():
     schedule = EfficientCapsuleModel.make_schedule(HParams(), 10**6)
     rates = [float(schedule(step)) for step in (0, 3749, 3750, 7500, 10**6)]

@@ -1,18 +1,15 @@
 """The networks of J. Su's experiment against explicit NumPy."""
 
-import keras
 import numpy as np
 import pytest
 from keras import ops
 
 from input_data import features as keys
 from input_data.features import ImageShape
-from models.models_test import example_batch
 from models.registry import build_model
 from testing import numpy_oracle
 from testing.small_models import small_hparams
 
-NAMES = ("pooling", "shared_capsule")
 SHAPE = ImageShape(14, 17, 2, 3)
 RNG = np.random.default_rng(23)
 
@@ -98,15 +95,3 @@ def test_pooling_equals_numpy_at_any_size(size):
     np.testing.assert_allclose(
         outputs_of(model, images)[keys.LOGITS], expected, rtol=1e-4, atol=1e-6
     )
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_loss_is_the_authors(name):
-    model = build(name)
-    model.compile(keras.optimizers.SGD(0.0), run_eagerly=True)
-    x, y = example_batch(SHAPE, 2)
-    loss = model.train_on_batch(x, y, return_dict=True)["loss"]
-    p = outputs_of(model, x[keys.IMAGES])[keys.LOGITS]
-    present = y[keys.LOGITS] * np.maximum(0, 0.9 - p) ** 2
-    absent = 0.25 * (1 - y[keys.LOGITS]) * np.maximum(0, p - 0.1) ** 2
-    np.testing.assert_allclose(loss, (present + absent).mean(), rtol=1e-5)

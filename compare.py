@@ -7,7 +7,7 @@
     --settings="capsule-leaky --hparams_override=leaky=true"
 
 --settings="MODEL FLAGS" gives flags of experiment.py to one model,
---settings="all FLAGS" to all. MODEL-LABEL is the same model with other flags.
+--settings="all FLAGS" to all. MODEL-LABEL is another row: MODEL with its flags.
 Repeat the command to resume a comparison. docs/comparison.md explains results.
 """
 
@@ -30,7 +30,7 @@ if __name__ == "__main__":
     _SETTINGS = DEFINE_multi_string(
         "settings",
         [],
-        "Flags of one model, or of all, such as 'baseline --batch_size=64'. "
+        "A model, or all, and its flags, such as 'baseline --batch_size=64'. "
         "MODEL-LABEL is a row of its own. Can be given several times.",
     )
     flags.run(main)

@@ -51,8 +51,8 @@ class DataConfig:
     augment: bool = field(
         False,
         "Whether to augment training images of one object as Efficient-CapsNet "
-        "does: rotate half of them by up to 30 degrees, move, narrow by up to "
-        "a quarter, erase a square of 4x4. --shift then defaults to 0.",
+        "does: half rotate by up to 30 degrees; all move, shrink in width by "
+        "up to a quarter, lose a 4x4 square. --shift then defaults to 0.",
     )
     color: bool | None = field(
         None,
@@ -67,8 +67,8 @@ class DataConfig:
     )
     data_dir: str | None = field(
         None,
-        "Folder with the files of the data set; or PREFIX.tfrecords@10 for "
-        "record files of pairs in 10 shards, with two targets.",
+        "Folder with the files of the data set. With --num_targets=2 also "
+        "PREFIX.tfrecords@10: record files of pairs in 10 shards.",
     )
     dataset: str | None = field(
         None,
@@ -78,14 +78,14 @@ class DataConfig:
     )
     distort: bool | None = field(
         None,
-        "Whether to crop digits by 4 pixels: in training at random with a "
-        "rotation of up to 15 degrees, in evaluation the center. "
+        "Whether to crop digits by 4 pixels: to the center in evaluation, at "
+        "a random place with a rotation of up to 15 degrees in training. "
         "Default: the checkpoint's, else false.",
     )
     eval_size: int = _count(
         10000,
-        "Number of examples to evaluate, at most all images or records; pairs "
-        "made on the fly have no limit.",
+        "Number of examples to evaluate. If there are fewer images or records, "
+        "all are evaluated; pairs made on the fly have no limit.",
     )
     flip: bool = field(
         False,
@@ -94,7 +94,7 @@ class DataConfig:
     image_size: int | None = _count(
         None,
         "With --dataset=images and tfds:NAME: height and width of the images. "
-        "Default: the checkpoint's, else the images' own size if all agree.",
+        "Default: the checkpoint's, else their own size, if it is the same.",
     )
     num_targets: int | None = field(
         None,
@@ -104,7 +104,7 @@ class DataConfig:
     pad: int | None = field(
         None,
         "Black pixels added on each side of a digit. "
-        "Default: the checkpoint's, else 0, with two targets 4.",
+        "Default: the checkpoint's, else 4 with two targets, else 0.",
         at_least=0,
     )
     pairs: str = field(
@@ -127,16 +127,16 @@ class DataConfig:
     )
     shift: int | None = field(
         None,
-        "Pixels by which a training image moves at most along each axis; for "
-        "record files the shift in their name. "
-        "Default: 2 for digits, mnist and fashion_mnist, with two targets 4, "
+        "Largest random shift of training images along each axis, in pixels; "
+        "for record files the shift in their name. "
+        "Default: 4 with two targets, 2 for digits, mnist and fashion_mnist, "
         "else 0.",
         at_least=0,
     )
     validate: bool = field(
         False,
-        "Whether training holds out a part of the training images, and "
-        "evaluation uses exactly this part.",
+        "Whether to hold out a part of the training images: training omits "
+        "this part, and evaluation uses only this part.",
     )
 
 
@@ -157,8 +157,8 @@ class Config(DataConfig):
         None,
         f"Model: {', '.join(sorted(MODELS))}, or MODULE:CLASS, a `Classifier` "
         "of your own in the working directory or on PYTHONPATH. Evaluations "
-        "of such a model need the flag, too: a checkpoint alone imports "
-        "nothing. Default: capsule; in evaluation the checkpoint's.",
+        "of such a class also need this flag, as no checkpoint imports code "
+        "by itself. Default: capsule; in evaluation the checkpoint's.",
     )
     hparams_override: str = field(
         "",
@@ -178,8 +178,8 @@ class Config(DataConfig):
     train: bool = field(True, "Whether to train; else to evaluate.")
     summary_dir: str | None = field(
         None,
-        "Folder of the experiment: train has checkpoints and TensorBoard files "
-        "of the training, test and validation have files of evaluations.",
+        "Folder of the experiment. Its sub-folder train holds checkpoints and "
+        "TensorBoard files; test and validation hold files of evaluations.",
     )
     batch_size: int = _count(128, "Images in a training batch over all GPUs.")
     max_steps: int = field(
@@ -192,13 +192,13 @@ class Config(DataConfig):
         1500, "Steps between checkpoints; the last step is always saved."
     )
     summary_step: int = _count(
-        10, "Steps per point of the training curves, which is their mean."
+        10, "Steps that are averaged for a point of the training curves."
     )
     keep: int = field(0, "Newest checkpoints to keep; 0 keeps all.", at_least=0)
     init_checkpoint: str | None = field(
         None,
-        "Checkpoint, also of TF1, from which a new training takes weights, "
-        "step and Adam's moments; without moments only weights, at step 0.",
+        "Checkpoint (TF1's, too) from which a new training takes weights, step "
+        "and Adam's moments. If it has no moments, only weights, at step 0.",
     )
     init_weights_only: bool = field(
         False, "With --init_checkpoint: take only weights, start at step 0."
@@ -222,7 +222,7 @@ class Config(DataConfig):
     eval_all: bool = field(
         False,
         "With --train=false, if no training runs: whether to evaluate every "
-        "checkpoint. Pictures are drawn of the newest alone.",
+        "checkpoint. Only the newest gets pictures.",
     )
     eval_every: int | None = _count(
         None,
@@ -241,8 +241,8 @@ class Config(DataConfig):
     format: str = field(
         "text",
         "With --train=false, what to print: text, or one JSON document per "
-        "line. With --summary_dir the document and a picture of the confusion "
-        "matrix are also stored.",
+        "line. With --summary_dir, json also stores the document and a picture "
+        "of the confusion matrix.",
         choices=("text", "json"),
     )
 
@@ -324,7 +324,7 @@ class Config(DataConfig):
     def with_defaults_from(self, run_settings):
         """A `Config` with a checkpoint's settings where none were given.
 
-        Those of another data set are ignored.
+        Settings of a checkpoint of another data set are ignored.
         """
         dataset = run_settings.get("dataset")
         namespace = re.match(r"tfds:[^:/]+:(?![0-9.*]+$)", dataset or "")
@@ -380,7 +380,7 @@ class Config(DataConfig):
         return [path.replace("{}", str(n)) for n in range(self.num_trials)]
 
     def evaluation_command(self):
-        """The command that evaluates what these settings train."""
+        """The command that evaluates the checkpoints of this training."""
         model = {"model"} if is_external(self.model) else set()
         flags = command_line(self, _EVALUATION_FLAGS | model)
         return f"python experiment.py --train=false {flags}"

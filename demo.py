@@ -4,8 +4,8 @@
   python demo.py --checkpoint=/tmp/mnist/train/model.ckpt-1000
   python demo.py --checkpoint=... --data_dir=$DATA_DIR/mnist_data
 
-Each command prints the address to open in a browser; Ctrl-C ends it. With
---data_dir the page shows test images, too. --help lists the flags.
+Each command prints the address to open in a browser; Ctrl-C ends the command.
+With --data_dir the page also shows test images. --help lists the flags.
 """
 
 import signal

@@ -14,7 +14,7 @@ Names of figures:
   transfer         models trained on one object, tested on two
 
 transfer takes arguments NAME=CHECKPOINT instead of --checkpoint. With
---num_trials=N, {} stands for 0 to N - 1:
+--num_trials=N, {} in CHECKPOINT stands for 0 to N - 1:
 
   python figures.py transfer --pairs=below --num_trials=3 \
     --output_dir=/tmp/transfer \
@@ -49,7 +49,7 @@ FIGURES = {
 
 
 def draw(names, config, num_examples=None):
-    """Draws figures of the network of a checkpoint, by their names.
+    """Draws the figures in the list `names` for the network of a checkpoint.
 
     Returns a dict from file name to content, and the step of the checkpoint.
     """
@@ -75,7 +75,7 @@ def draw(names, config, num_examples=None):
 
 
 def draw_transfer(arguments, config, num_examples=None):
-    """Draws accuracies of models NAME=CHECKPOINT; returns files by name."""
+    """Draws `transfer` for NAME=CHECKPOINT arguments; returns files by name."""
     from training.evaluate import Evaluator
     from training.formats import open_checkpoint
     from visualization import transfer
@@ -123,7 +123,7 @@ def write_summaries(summary_dir, files, step):
 
 
 def main(arguments):
-    """Draws the figures of the arguments and prints the paths of the files."""
+    """Draws the figures that the arguments name; prints the files' paths."""
     if not arguments:
         raise UserError(
             f"give names of figures: {', '.join((*FIGURES, 'transfer'))}"
@@ -151,7 +151,7 @@ if __name__ == "__main__":
     flags.define(Config, (*DATA_FLAGS, *names))
     absl_flags.DEFINE_enum(
         *("figure_format", None, ["pdf", "svg"]),
-        "A format in which figures are written beside PNG.",
+        "A second format of the figures, in addition to PNG.",
     )
     absl_flags.DEFINE_integer(
         "num_examples",

@@ -1,4 +1,4 @@
-"""Predicts the classes of image files by a trained network, or exports it.
+"""Predicts classes of image files by a trained network, or exports the network.
 
 python predict.py seven.png  # by the pretrained network for MNIST
 python predict.py --checkpoint=/tmp/mnist/train/model.ckpt-1000 seven.png
@@ -52,8 +52,8 @@ def list_files(arguments):
 def predict_files(files, network, prepare, num_targets, unreadable):
     """Predicts files a batch at a time; reports and skips unreadable ones.
 
-    The file "-" is standard input. `prepare` returns the image of a file's
-    content and name. The names of unreadable files are added to the list
+    The file "-" is standard input. `prepare(content, name)` turns a file into
+    an image. The names of unreadable files are added to the list
     `unreadable`. Yields file, list of predicted classes and logits [classes].
     """
 
@@ -93,7 +93,7 @@ def print_table(predictions, files, names, num_targets, kind):
     """Prints a header and a row for each file that is predicted.
 
     `predictions` are those of `predict_files`; `kind` is "length" or "logit".
-    Any number of classes are named at the end of a row.
+    If `num_targets` is `ANY_NUMBER`, the classes are at the end of a row.
     """
     layout = [
         f"<{max(map(len, ('file', *files)))}",
@@ -131,7 +131,7 @@ def print_json(predictions, names, kind):
 
 
 def export(path, network):
-    """Writes .keras, .npz (for `layers.pretrained`) or a SavedModel."""
+    """Writes `network`: .keras, .npz (for `layers.pretrained`), SavedModel."""
     from keras.ops import convert_to_numpy
 
     with atomic_write(path) as partial:
@@ -150,7 +150,7 @@ def export(path, network):
 
 
 def main(arguments):
-    """Exports the network, and predicts the files of the arguments."""
+    """Exports the network, if asked to, and predicts the files, if given."""
     values = absl_flags.FLAGS
     if not (arguments or values.export):
         raise UserError("give images, folders of images or -, or use --export")

@@ -12,10 +12,10 @@ from common.errors import reading
 
 
 def load_backend():
-    """Imports Keras before anything that imports TensorFlow.
+    """Imports Keras and TensorFlow; call it before other modules do.
 
-    Models are channels-last, whatever ~/.keras/keras.json says. Raises
-    UserError if the chosen backend is not installed.
+    The image data format is then channels_last, whatever ~/.keras/keras.json
+    says. Raises UserError if the chosen backend is not installed.
     """
     # TensorFlow reports processor features, missing GPUs and exports. Some
     # lines come while it is imported, at any log level.
@@ -44,7 +44,7 @@ def _hidden_stderr():
 
 
 def commit():
-    """The commit of this project, plus "+" if files differ; None if unknown."""
+    """Git hash of this project, with "+" if files were changed, or None."""
     command = "git --git-dir=.git describe --always --abbrev=40 --dirty=+"
     try:
         return subprocess.run(

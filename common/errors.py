@@ -36,7 +36,7 @@ class Interrupted(BaseException):
 def reading(path):
     """Turns any failure to read or decode one file into a `UserError`.
 
-    It belongs around the one library call that decodes the file.
+    Its block should hold only the library call that reads the file.
     """
     try:
         yield
@@ -59,7 +59,7 @@ def writing(path):
 
 
 def shell_command(words):
-    """Words as one line for the system's shell."""
+    """Joins the words of a command to one line, quoted for the shell."""
     join = subprocess.list2cmdline if sys.platform == "win32" else shlex.join
     return join(words)
 
@@ -95,8 +95,8 @@ def exit_on_user_error(command, debug=False):
 def handling_signals(handler):
     """Calls `handler(number, frame)` for SIGTERM, Ctrl-C and SIGHUP.
 
-    SIGHUP stays ignored if it is, as under nohup. Only the main thread can
-    handle signals.
+    An ignored SIGHUP, as under nohup, stays ignored. Outside the main thread,
+    where Python allows no signal handlers, the context does nothing.
     """
     is_main = threading.current_thread() is threading.main_thread()
     before = {

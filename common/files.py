@@ -28,7 +28,7 @@ def atomic_write(path, replace=False):
 
     Yields the path to write to. The content is flushed to disk before the
     rename. A failure leaves nothing behind; `remove_partial` removes what a
-    killed process left. Unless `replace`, an existing file is refused.
+    killed process left. Raises UserError if `path` exists and not `replace`.
     """
     path = pathlib.Path(path)
     if not replace:
@@ -56,7 +56,7 @@ def write_file(path, content):
 
 
 def write_files(folder, files):
-    """Writes a dict from name to content; returns the paths."""
+    """Writes files from a dict from name to content; returns their paths."""
     paths = [pathlib.Path(folder, name) for name in files]
     for path, content in zip(paths, files.values(), strict=True):
         write_file(path, content)
@@ -70,7 +70,7 @@ def refuse_existing(path):
 
 
 def remove_partial(folder, name="*"):
-    """Removes temporary files that killed processes left, by default all."""
+    """Removes what killed processes left when they wrote `name` (a pattern)."""
     for path in pathlib.Path(folder).glob(f".{name}.*.partial"):
         shutil.rmtree(path, ignore_errors=True)
 
@@ -100,7 +100,7 @@ def _flush(path):
 def sole_trainer(directory):
     """Locks a folder; raises UserError if another process trains in it.
 
-    The lock ends with the process. Only a killed one leaves its file.
+    The lock ends with the process. Only a killed process leaves the lock file.
     """
     path = pathlib.Path(directory, _LOCK_FILE)
     is_locked = False
@@ -119,7 +119,7 @@ def sole_trainer(directory):
 
 
 def is_training(directory):
-    """Whether a process trains in a folder; False if it does not exist."""
+    """Whether a process trains in a folder; False if the folder is missing."""
     path = pathlib.Path(directory, _LOCK_FILE)
     if not path.exists():
         return False

@@ -35,12 +35,12 @@ _HINTS = {
 
 @dataclasses.dataclass(frozen=True)
 class FlagSpec:
-    """Metadata of a field.
+    """Metadata of a field: help, bounds, type and default.
 
-    "Default: ..." at the end of `help` describes a default that depends on
-    other settings. `kind` is the type of the values other than None. A flag
-    that `merges`, name=value,name=value, can be repeated. A network can load
-    only checkpoints with its values of fields for which `network` is true.
+    `help` ends with "Default: ..." if the default depends on other settings.
+    `kind` is the type of all values but None. If `merges` is true, the flag has
+    the form name=value,name=value and can be repeated. If `network` is true, a
+    network cannot load a checkpoint with another value of the field.
     """
 
     help: str
@@ -66,7 +66,7 @@ class FlagSpec:
 
     @property
     def allowed(self):
-        """The allowed values, as text after "must be"; empty if all are."""
+        """The text after "must be" in errors, such as "at least 1", or ""."""
         rules = {
             "at least": self.at_least,
             "greater than": self.above,
@@ -89,10 +89,10 @@ def field(default, help_text, **spec):
 
 
 def flag_specs(settings):
-    """Dict from field name to `FlagSpec`, of a class or an instance.
+    """Dict from field name to `FlagSpec`, of a dataclass or its instance.
 
-    A subclass may change only the default, as in `size: int = 3`: the field
-    keeps the rest of the `FlagSpec` of its base class.
+    A subclass can change the default of a field by `size: int = 3`. The field
+    inherits the rest of its `FlagSpec` from the base class.
     """
     cls = settings if isinstance(settings, type) else type(settings)
     specs = {
@@ -193,7 +193,7 @@ def _parse(flag_values, argv, takes_arguments=False):
 
 
 def arguments(settings, names=None):
-    """The flags that give these settings, or those of them with `names`."""
+    """List of --name=value for the settings that are not the defaults."""
     return [
         f"--{name}={getattr(settings, name)}"
         for name, spec in flag_specs(settings).items()

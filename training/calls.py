@@ -1,4 +1,4 @@
-"""Several training steps in one call, which takes a millisecond of Python."""
+"""Runs several training steps in one call: each call costs 1 ms of Python."""
 
 import math
 
@@ -14,10 +14,10 @@ _STEPS, _FLOPS, _BYTES = 50, 1e13, 2**26
 
 
 def steps_per_call(model, shape, batch_size, num_devices, events):
-    """The most steps that divide all `events`, which are numbers of steps.
+    """Training steps for one call: a common divisor of the ints `events`.
 
-    1 on CPUs, where XLA's convolutions are slow in loops, with torch, and on
-    several devices with TensorFlow, where Keras 3.15 fails.
+    It is 1 with torch, on CPUs (XLA's convolutions are slow in loops), and on
+    several devices with TensorFlow (Keras 3.15 fails there).
     """
     from training.run_report import multiply_adds
 
@@ -37,8 +37,8 @@ def steps_per_call(model, shape, batch_size, num_devices, events):
 def take_several(model, batches, steps):
     """Lets `fit` take `steps` batches in a call, fewer in the last one.
 
-    Returns the batches of each call, on JAX [B, steps, ...], as devices divide
-    the first axis.
+    Returns the batches for `fit`. On JAX those of a call are stacked to
+    [B, steps, ...], because devices divide the first axis.
     """
     if steps == 1 or keras.backend.backend() != "jax":
         model.steps_per_execution = steps

@@ -49,7 +49,7 @@ _HDF5_OVERHEAD = 2**20
 
 
 class DamagedError(UserError):
-    """The files of a checkpoint are missing or not what was written."""
+    """A checkpoint's files are missing or differ from those written."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Architecture:
     def from_config(cls, config, shape, num_targets, saved=None):
         """The network for a `Config`'s `model` and `hparams_override`.
 
-        What is missing there comes from `saved`, an `Architecture` or None.
+        What the `Config` does not give comes from `saved`, an `Architecture`.
         """
         model = config.model or (saved.model if saved else "capsule")
         hparams_class = model_class(model).HParams
@@ -97,8 +97,8 @@ class Architecture:
 class Checkpoint:
     """What a checkpoint holds beside the weights.
 
-    The settings are those of the run that wrote it. It has no path before it
-    is saved.
+    `run_settings` are those of the training that wrote the checkpoint. `path`
+    is None until it is saved.
     """
 
     step: int
@@ -114,8 +114,8 @@ class Checkpoint:
     def load(self, model, architecture):
         """Loads the weights and, into a compiled model, the optimizer's state.
 
-        Other models get the moving average of the weights, if there is one.
-        Raises UserError if `architecture` is of another network.
+        A model that is not compiled gets the weights' moving average, if saved.
+        Raises UserError if `architecture` differs from the checkpoint's.
         """
         self._require(self.architecture.settings(), architecture.settings())
         with reading(self.path):
@@ -136,8 +136,8 @@ class Checkpoint:
     def check_same_data(self, config, spec):
         """Refuses evaluation on images that may have been trained on.
 
-        Raises UserError if `config` and `spec` have the checkpoint's data set
-        but another split, or classes with other names.
+        Raises UserError if `config` and `spec` describe the checkpoint's data
+        set with another split or with other names of the classes.
         """
         recorded = {**self.run_settings, "class_names": _nfc(self.class_names)}
         names = _nfc(spec.class_names)
@@ -234,8 +234,8 @@ def read_checkpoint(path, model=None):
 def latest_valid(directory, model=None, quarantine=False):
     """The newest `Checkpoint` that is not damaged, or None.
 
-    With `quarantine` it renames damaged newer ones, so that their steps can be
-    saved again, and raises UserError if all are damaged.
+    With `quarantine` it renames newer, damaged checkpoints, so that their steps
+    can be saved again, and raises UserError if all are damaged.
     """
     damaged = []
     for _, path in reversed(find_all(directory)):
@@ -256,8 +256,8 @@ def latest_valid(directory, model=None, quarantine=False):
 def save(directory, model, checkpoint, keep=0):
     """Writes a compiled model and its `Checkpoint`; returns the path.
 
-    It removes all but the newest `keep` checkpoints, unless that is 0. Raises
-    UserError if it exists or cannot be written; earlier ones stay.
+    Then removes all but the newest `keep` checkpoints; 0 keeps all. Raises
+    UserError, and removes none, if the path exists or cannot be written.
     """
     path = checkpoint_path(directory, checkpoint.step)
     with atomic_write(path) as partial:

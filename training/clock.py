@@ -35,7 +35,7 @@ class Clock:
         return self._speed_since(self._start)
 
     def point(self):
-        """The speed since the last point in images/s; None without a lap."""
+        """Images/s since the last call; None if no lap has ended since then."""
         speed = self._speed_since(self._last_point)
         self._last_point = self._images, self.seconds
         return speed

@@ -1,10 +1,10 @@
 """Selects the devices of a job, their memory and the processes.
 
-TensorFlow reads the data under every Keras backend, without GPUs if the
-backend is another.
+TensorFlow reads the data under every Keras backend. It uses GPUs only if it is
+the backend.
 
-On JAX several processes, on one machine or more, can train together. The first
-writes checkpoints and summaries and prints; all read data and checkpoints.
+On JAX several processes, on one or more machines, can train together. All read
+data and checkpoints; only the first prints and writes files.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from training.strategies import MirroredDevices, OneDevice, ShardedDevices
 
 @contextlib.contextmanager
 def use(config):
-    """Selects the devices; must be entered before any is used.
+    """A context that selects devices; enter it before any device is used.
 
     Yields `OneDevice` or one of its subclasses. Raises UserError if there are
     no such devices, or the backend cannot use them.

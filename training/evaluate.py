@@ -1,4 +1,4 @@
-"""Evaluation of a checkpoint, of an ensemble, and beside a training."""
+"""Evaluates a checkpoint, an ensemble, or a training while it runs."""
 
 import contextlib
 import dataclasses
@@ -39,9 +39,9 @@ _START_TIMEOUT = 60
 class Evaluator:
     """Evaluates checkpoints on one split of one data set.
 
-    The network is the one that each checkpoint describes. Data settings that
-    are not given come from the checkpoint, too. For a TF1 checkpoint the
-    settings have to describe everything. `model` is the last checkpoint's.
+    The network, and data settings that are not given, come from the checkpoint.
+    TF1 checkpoints have no settings: `config` must then describe both. `model`
+    is the network of the checkpoint that was loaded last.
     """
 
     def __init__(self, config, strategy=None):
@@ -52,10 +52,10 @@ class Evaluator:
         self.model = None
 
     def load(self, checkpoint):
-        """The `Config`, the network and the `Pipeline` of a checkpoint.
+        """Returns the `Config`, network and `Pipeline` of a checkpoint.
 
-        The next call may change the weights. Raises UserError if the checkpoint
-        does not fit the settings or the data.
+        The next call may change the network's weights. Raises UserError if the
+        checkpoint does not fit the settings or the data.
         """
         config = self._config.for_evaluation(checkpoint)
         if config not in self._pipelines:
@@ -136,9 +136,9 @@ def _normalized(activations):
 
 
 def evaluate_checkpoints(config, strategy):
-    """The `Score` of a checkpoint or an ensemble; reports each member, too.
+    """Evaluates and reports a checkpoint, or the members and their ensemble.
 
-    The ensemble averages the logits of its members.
+    Returns its `Score`. The logits of an ensemble are the mean of the members'.
     """
     paths = config.members
     members = [open_checkpoint(path, config.model) for path in paths]
@@ -186,7 +186,7 @@ def evaluate_checkpoints(config, strategy):
 
 @contextlib.contextmanager
 def evaluations(config, strategy):
-    """Yields a function that evaluates and reports the checkpoint of a path."""
+    """Yields a function that evaluates and reports the checkpoint at a path."""
     evaluator = Evaluator(config, strategy)
     with Results(config, strategy) as results:
 
@@ -204,10 +204,10 @@ def evaluate_continuously(config, strategy):
     """Evaluates the checkpoints of a training, each once, as they appear.
 
     While a training runs in `<summary_dir>/train`, its checkpoints are
-    evaluated in the order of their steps, until its last step or until none
-    appears for `eval_timeout` seconds. If no training runs, the newest is
-    evaluated, or all with `eval_all`; unless it is of the last step, this
-    waits another minute for a training. Raises UserError if there is none.
+    evaluated by step, until the last step or `eval_timeout` seconds without a
+    new one. If no training runs, the newest checkpoint is evaluated, or every
+    one with `eval_all`; if the last step is missing, this waits a minute for a
+    training. Raises UserError if there is no checkpoint.
     """
     directory = pathlib.Path(config.summary_dir) / "train"
     seen, last, stop_time = set(), None, None

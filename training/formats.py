@@ -11,14 +11,14 @@ from training.tf1_checkpoint import Tf1Checkpoint
 def open_checkpoint(path, model=None):
     """Opens a `Checkpoint` or `Tf1Checkpoint`.
 
-    The path is that of a checkpoint; of the --summary_dir of a training or its
-    folder train, for the newest; the prefix of a TF1 checkpoint; or an HDF5
-    file of weights, see `h5_weights`. Raises DamagedError if files are missing
-    or differ from their checksums.
+    `path` is a checkpoint, the prefix of a TF1 checkpoint, an HDF5 file of
+    weights (see `h5_weights`), or a --summary_dir or its folder train, whose
+    newest checkpoint is opened. Raises DamagedError if files are missing or
+    differ from their checksums.
 
-    A class outside this project is imported only if it is `model`, the user's
-    --model, so that no checkpoint makes the program run code that the user did
-    not name; else it raises UserError.
+    Raises UserError if the model is a class outside this project and is not
+    `model`, the user's --model. Thus a checkpoint runs no code that the user
+    did not name.
     """
     path = pathlib.Path(path)
     if path.suffix in (".h5", ".hdf5") and path.is_file():

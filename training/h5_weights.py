@@ -26,7 +26,7 @@ _EFFICIENT_SIZES = {9: (28, 1), 5: (36, 2), 8: (48, 1)}
 
 @dataclasses.dataclass(frozen=True)
 class H5Weights(Checkpoint):
-    """A network with the values of its weights, in the order of the model."""
+    """A network and `arrays`, its weights in the order of `model.weights`."""
 
     arrays: tuple = ()
 
@@ -36,9 +36,9 @@ class H5Weights(Checkpoint):
 
 
 def open_weights(path):
-    """Opens a file of one of the projects above, as at step 0.
+    """Opens weights of Efficient-CapsNet or CapsNet-Keras, as of step 0.
 
-    Raises UserError if it cannot be read or has another network.
+    Raises UserError if the file cannot be read or has an unknown network.
     """
     with reading(path):
         with h5py.File(path) as file:

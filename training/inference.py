@@ -31,7 +31,7 @@ class Pretrained(Checkpoint):
 
 
 def open_or_pretrained(path, model=None):
-    """`open_checkpoint`, or without a path the pretrained network."""
+    """Opens a checkpoint, or the pretrained network if `path` is empty."""
     if path:
         return open_checkpoint(path, model)
     print("No --checkpoint: the pretrained MNIST network", file=sys.stderr)
@@ -44,8 +44,8 @@ def open_or_pretrained(path, model=None):
 def load_network(checkpoint, config):
     """The model of a checkpoint, without a data set.
 
-    Raises UserError for a TF1 checkpoint, or if the network of the `Config` is
-    another.
+    Raises UserError for a TF1 checkpoint, or if the `Config` describes another
+    network.
     """
     saved = checkpoint.architecture
     if saved is None:
@@ -63,7 +63,7 @@ def load_network(checkpoint, config):
 
 
 def class_names(checkpoint, names=None):
-    """List of the names of the classes: given, the checkpoint's, or numbers."""
+    """List of class names: `names`, else the checkpoint's, else numbers."""
     count = checkpoint.architecture.shape.num_classes
     if names and not len(names) == len(set(names)) == count:
         raise UserError(f"--class_names needs {count} different names")
@@ -73,10 +73,10 @@ def class_names(checkpoint, names=None):
 def functional(model, shape):
     """The network as a Keras functional model with the weights of `model`.
 
-    It consists of layers and operations of Keras and of `layers`, so that a
-    file of it needs nothing else of this project to be loaded. It takes images
-    [B, H, W, C], prepared as in training, and returns the outputs of `model`
-    without labels.
+    It consists only of layers and operations of Keras and of `layers`: to load
+    a saved file, nothing else of this project is needed. It takes images
+    [B, H, W, C], prepared as in training, and returns what `model` returns for
+    images without labels.
     """
     images = keras.Input(
         (shape.height, shape.width, shape.depth), name=keys.IMAGES
@@ -87,10 +87,10 @@ def functional(model, shape):
 def preparation(config, shape, centered=False, unlike=None):
     """A function that turns image files into inputs of a network.
 
-    It takes the content of a file (bytes), its name, and whether to turn dark
-    to bright, and returns float32 [height, width, depth] of `shape`. If
-    `centered`, a digit is prepared as a drawing, see `center`. It adds to the
-    list `unlike` names of images whose edge is not black, as that of digits is.
+    The function takes a file's content (bytes), its name, and whether to invert
+    the image. It returns float32 [height, width, depth] of `shape`. `centered`
+    prepares digits as drawings, see `center`. If the data set has digits, names
+    of images with a bright edge are added to the list `unlike`.
     """
     digit_size = config.data_set.digit_size if shape.depth == 1 else None
     if centered and (digit_size is None or config.num_targets == 2):

@@ -21,10 +21,9 @@ from visualization import evaluation_figures as pictures
 class Results(contextlib.ExitStack):
     """A context in which evaluations are reported.
 
-    With --format=json standard output has one document per line and nothing
-    else; what else is printed goes to standard error. With --summary_dir the
-    first process also writes to its folder test or, with --validate,
-    validation.
+    With --format=json standard output has only one document per line; all other
+    output goes to standard error. With --summary_dir the first process also
+    writes files to its sub-folder test, or validation if --validate is given.
     """
 
     def __init__(self, config, strategy):
@@ -43,8 +42,8 @@ class Results(contextlib.ExitStack):
     def report(self, title, predictions, step=None, draws=True):
         """Reports `Predictions`, with a title before the counts.
 
-        `step` is that of the summaries, None to write no files. `draws` is
-        whether to draw pictures, which can take longer than the evaluation.
+        `step` is the step of the summaries, or None to write no files. `draws`
+        says whether to draw pictures, which can take longer than evaluating.
         """
         spec = predictions.pipeline.spec
         kind = "held-out" if self._config.validate else "test"

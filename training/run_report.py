@@ -46,8 +46,8 @@ def multiply_adds(model, shape):
     dense layer once, and a capsule layer once for each vote that the weight
     contributes to (see its method `multiply_adds`). Biases, normalization,
     activations and the routing of the votes are not counted: in Sabour's
-    network the routing is 1 M beside 201 M. None if a layer with weights has
-    no such rule.
+    network routing would add 1 M to 201 M. Returns None if a layer with weights
+    has no such rule.
     """
     counts = [
         _multiply_adds(layer)
@@ -74,9 +74,9 @@ def _multiply_adds(layer):
 
 
 def peak_megabytes():
-    """Peak memory of the GPU in use, else of this process.
+    """Peak memory of the GPU in use, or without a GPU of this process.
 
-    On macOS it is the process's current memory.
+    For a process on macOS it is the current memory.
     """
     gpu = _gpu()
     if gpu is not None:

@@ -1,8 +1,8 @@
 """Right and wrong predictions.
 
-A prediction is the `num_targets` classes with the largest logits; ties go to
-the lower class. For `ANY_NUMBER` it is the classes above `PRESENT_LENGTH`.
-Logits that are not finite predict nothing.
+An example's prediction is the `num_targets` classes with the largest logits (of
+equal ones the lower class), or for `ANY_NUMBER` all classes with a logit above
+`PRESENT_LENGTH`. If a logit is not finite, no class is predicted.
 """
 
 import dataclasses
@@ -18,9 +18,9 @@ from input_data.features import ANY_NUMBER, PRESENT_LENGTH
 class Score:
     """Counts of right and wrong predictions, and the mean loss.
 
-    All classes of a `correct` example are predicted, at least one of an
-    `almost_correct` one. A `confident` one is correct with logits of all its
-    labels above `PRESENT_LENGTH`. An ensemble has no loss.
+    For `correct` examples exactly the labels are predicted, for
+    `almost_correct` ones at least one label. `confident` ones are correct, with
+    the logits of all labels above `PRESENT_LENGTH`. Ensembles have no loss.
     """
 
     num_examples: int
@@ -45,7 +45,7 @@ class Score:
 
     @property
     def wrong_percent_per_object(self):
-        """Error rate of the objects of pairs: each of a pair counts half."""
+        """Of pairs of objects: the percentage of objects not predicted."""
         found = self.correct + self.almost_correct
         return 100.0 - 50.0 * found / self.num_examples
 
@@ -73,8 +73,8 @@ def predicted_classes(logits, num_targets):
 def precision_recall_f1(labels, predicted):
     """Precision, recall and F1 as scikit-learn defines them.
 
-    Takes bool arrays [N, classes]. Returns an array [classes + 2, 3]: of each
-    class, the mean over the classes (macro), of all classes together (micro).
+    Takes bool arrays [N, classes]. Returns [classes + 2, 3]: a row for each
+    class, their mean (macro), and the values of all classes together (micro).
     """
     counts = np.stack([labels & predicted, predicted, labels]).sum(axis=1)
 
@@ -91,9 +91,9 @@ def precision_recall_f1(labels, predicted):
 class Predictions:
     """Predictions for the N examples of a split.
 
-    `labels`, which are k-hot, and `logits` are float32 [N, classes], `losses`
-    [N, 2]: in all but regularizers, and of the classification alone. An
-    ensemble has no losses and no checkpoint.
+    `labels` (k-hot) and `logits` are float32 [N, classes]. `losses` [N, 2] are
+    the loss without regularizers and the classification loss. An ensemble has
+    no losses and no checkpoint.
     """
 
     labels: np.ndarray
@@ -126,7 +126,7 @@ class Predictions:
 
     @property
     def ratios(self):
-        """Pairs of a name and a dict: of the classes, "macro" and "micro"."""
+        """Pairs (name, dict of ratios): of each class, "macro", "micro"."""
         names = *self.pipeline.spec.names, "macro", "micro"
         rows = precision_recall_f1(self.labels > 0, self.predicted).tolist()
         keys = "precision", "recall", "f1"
@@ -140,18 +140,18 @@ class Predictions:
 
     @property
     def wrong_rows(self):
-        """`wrong` as rows of the data file, if examples are single images."""
+        """`wrong` as rows of the data file; for pairs, as indices."""
         spec = self.pipeline.spec
         rows = None if spec.num_targets == 2 else spec.rows
         return [rows[i] if rows else int(i) for i in self.wrong]
 
     @functools.cached_property
     def confusion_matrix(self):
-        """How often each label (row) gets each prediction (column): float64.
+        """Counts of labels (rows) by predicted class (columns), float64.
 
-        A label that is predicted counts on the diagonal. One that is missed is
-        shared equally among the wrong predictions, if there are any: with one
-        or two targets a row sums to the number of labels of its class.
+        A predicted label counts on the diagonal. A missed label is shared
+        equally among the example's wrong predictions, if it has any. With one
+        or two targets a row sums to the number of its labels.
         """
         labels = (self.labels > 0) & self._is_finite[:, None]
         hits = labels & self.predicted

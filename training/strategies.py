@@ -17,10 +17,10 @@ from layers.convolution import KeptSpectra
 
 
 class OneDevice:
-    """One device, and what the other strategies share.
+    """One device; base class of the other strategies.
 
-    Batches are split over `count` devices, those of all processes. The process
-    that `is_first` writes files.
+    Batches are split over `count` devices, the number in all processes. Only
+    the process whose `is_first` is true writes files.
     """
 
     count = 1
@@ -35,20 +35,20 @@ class OneDevice:
         return contextlib.nullcontext()
 
     def shard(self, batches):
-        """The rows of each batch of a dataset that this process computes."""
+        """Maps a dataset of batches to the rows that this process computes."""
         return batches
 
     def max_over_processes(self, value):
-        """The largest of the ints of all processes."""
+        """The largest `value`, an int, of all processes."""
         return value
 
     def make_predict_fn(self, model):
         """Compiles the prediction of a batch by a `Classifier`.
 
-        Returns a function to be called whenever the weights have changed. This
-        returns a function of x and y, dicts of NumPy arrays [B, ...] with B
-        divisible by `count`, that returns logits [B, classes] and losses
-        [B, 2], tensors that a GPU may still be computing.
+        Returns a function `begin`. Call it after each change of the weights: it
+        returns `predict(x, y)`, which takes dicts of NumPy arrays [B, ...], B
+        divisible by `count`, and returns logits [B, classes] and losses [B, 2].
+        A GPU may still be computing these tensors.
         """
         if keras.backend.backend() == "tensorflow":
             return _predict_fn_on_tensorflow(model)

@@ -40,7 +40,7 @@ class SummaryWriter:
             self._writer.flush()
 
     def scalars(self, values, step):
-        """Writes a dict from tag to number; loss and accuracy to curve.csv."""
+        """Writes values by tag; loss and accuracy go to curve.csv as well."""
         with self._writing():
             for tag, value in values.items():
                 tf.summary.scalar(tag, value, step)
@@ -52,8 +52,8 @@ class SummaryWriter:
     def hparams(self, checkpoint):
         """Writes a `Checkpoint`'s settings for TensorBoard's HParams page.
 
-        TensorBoard shows the first settings in a folder: a file of their own is
-        the first by name, and is replaced by those of a resumed training.
+        TensorBoard shows the settings of a folder's first file by name. They
+        have a file with such a name; a resumed training replaces this file.
         """
         architecture = checkpoint.architecture
         settings = {
@@ -103,7 +103,7 @@ class SummaryWriter:
     def reconstructions(self, model, x, y, step):
         """Writes input, target and reconstruction, stacked.
 
-        The second target stands beside the first.
+        A second target has a second column.
         """
         from visualization.drawing import to_rgb  # it imports Matplotlib
 
@@ -129,9 +129,9 @@ class SummaryWriter:
 
 
 class Curve:
-    """Loss and accuracy by step in a CSV file, which may exist.
+    """Loss and accuracy by step in a CSV file, which may exist already.
 
-    After a resume, steps that are repeated replace their earlier rows.
+    If a resumed training repeats a step, the new row replaces the earlier one.
     """
 
     def __init__(self, path):

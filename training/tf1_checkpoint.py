@@ -154,10 +154,10 @@ class NetworkFlags:
 
 
 def convert(source, directory, network):
-    """Converts a TF1 checkpoint; returns the path of the new one.
+    """Converts a TF1 checkpoint; returns the path of the new checkpoint.
 
-    TF1 checkpoints do not store their data set and settings. Without Adam's
-    moments a training can start from the new one but not resume.
+    The new checkpoint lacks the data set and settings, which TF1 does not
+    store. A training can start from it; to resume, it needs Adam's moments.
     """
     from models.optimizer import compile_model
     from training.checkpoint import Architecture, Checkpoint, save

@@ -33,10 +33,10 @@ _VERBOSE_EVERY = 10
 def train(config, strategy, evaluate=None):
     """Trains to `max_steps`, from the newest checkpoint if there is one.
 
-    Checkpoints and event files go to `<summary_dir>/train`. SIGTERM, Ctrl-C
-    and SIGHUP end the training after a step, which is saved; it then raises
-    Interrupted. With `eval_every` the function `evaluate` is called with the
-    path of a checkpoint. Raises UserError if the loss becomes infinite or NaN.
+    Checkpoints and event files go to `<summary_dir>/train`. After SIGTERM,
+    Ctrl-C or SIGHUP it finishes the running steps, saves and raises
+    Interrupted. Every `eval_every` steps it calls `evaluate` with the path of a
+    checkpoint. Raises UserError if the loss or a weight is infinite or NaN.
     """
     directory = make_folder(pathlib.Path(config.summary_dir) / "train")
     signals = []
@@ -68,10 +68,10 @@ def train(config, strategy, evaluate=None):
 
 
 class Trainer(keras.callbacks.Callback):
-    """A training, and the callback that follows each call of its function.
+    """A training, and the callback of `fit` that acts after each call.
 
-    `step` counts the steps done, `start` those before this run. The clock
-    leaves out checkpoints, evaluations and the first call, which compiles.
+    `step` counts the steps done, `start` those before this run. `clock` leaves
+    out checkpoints, evaluations and the first call, which compiles.
     """
 
     def __init__(self, config, strategy, directory, signals, evaluate):

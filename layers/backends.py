@@ -8,7 +8,7 @@ from keras import backend, ops
 
 
 def is_on_cpu(backend_name: str | None = None) -> bool:
-    """Whether computations run on CPUs, with the named backend if given."""
+    """Whether Keras computes on CPUs and, if given, with `backend_name`."""
     if backend_name not in (None, backend.backend()):
         return False
     if backend.backend() == "tensorflow":
@@ -29,10 +29,10 @@ def is_on_cpu(backend_name: str | None = None) -> bool:
 
 
 def is_exporting(to: str = "") -> bool:
-    """Whether Keras traces an export, to "onnx" or by default any format.
+    """Whether Keras is exporting to "onnx" or, by default, to any format.
 
-    TFLite and ONNX lack operations of the Toom-Cook algorithm and expm1. Keras
-    has no flag for an export, but its code is on the call stack.
+    TFLite and ONNX lack expm1 and operations of the Toom-Cook algorithm. Keras
+    has no flag for an export, but the call stack shows its export module.
     """
     return any(
         frame.f_globals.get("__name__", "").startswith(f"keras.src.export.{to}")
@@ -41,7 +41,7 @@ def is_exporting(to: str = "") -> bool:
 
 
 def adam_moments(optimizer, variable) -> tuple:
-    """First and second moment of a variable; Keras has no public name."""
+    """First and second moment of a variable; Keras has no public API."""
     index = optimizer._get_variable_index(variable)
     return optimizer._momentums[index], optimizer._velocities[index]
 

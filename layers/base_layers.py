@@ -10,7 +10,7 @@ from .tensors import Names, Pair, Shape, Tensor
 
 
 def batch_normalization(name, axis=-1, momentum=0.9, epsilon=1e-5, **options):
-    """Batch normalization over all devices; the defaults are PyTorch's."""
+    """Batch normalization over all devices, with PyTorch's defaults."""
     return keras.layers.BatchNormalization(
         axis,
         momentum=momentum,
@@ -40,7 +40,7 @@ else:
 
 
 class Layer(keras.layers.Layer):
-    """Base of layers. Those whose `call` takes no mask refuse masks."""
+    """Base of layers; raises ValueError for masks if `call` takes no `mask`."""
 
     # Arguments of the constructor. `get_config` reads them from attributes.
     arguments: Names = ()

@@ -140,7 +140,7 @@ class Capsule(_RoutedLayer):
       num_routing: int, number of routing iterations.
       leaky: bool, whether couplings come from `leaky_softmax`.
       share_weights: bool, whether all input capsules share their weights.
-      rule: `RoutingRule` in place of the paper's routing and of `leaky`.
+      rule: `RoutingRule` that replaces the paper's routing and `leaky`.
       use_bias: bool, whether the layer has `biases`.
       kernel_initializer: of `weights`.
 

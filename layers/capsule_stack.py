@@ -30,7 +30,7 @@ class CapsuleStack:
       primary_atoms, class_atoms: int, atoms of the capsules.
       num_routing: int, routing iterations of the class capsules.
       leaky: bool, whether couplings come from `leaky_softmax`.
-      rule: of the class capsules, see `Capsule`.
+      rule: routing rule of the class capsules, see `Capsule`.
       padding: "VALID" or "SAME", of both convolutions. "VALID" needs images of
         at least 17x17 pixels.
       kernel_size: int, height and width of the kernels of both convolutions.

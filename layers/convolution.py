@@ -1,8 +1,8 @@
 """Convolution of images by the fastest algorithm for its size.
 
 On CPUs a cost model selects the direct convolution or Toom and Cook's
-algorithm (toom_cook.py). GPUs compute the direct convolution, by phases where
-XLA's gradients would multiply zeros.
+algorithm (toom_cook.py). GPUs compute the direct convolution. Where XLA's
+gradients would multiply zeros, GPUs split it into phases as in toom_cook.py.
 """
 
 import contextlib
@@ -42,13 +42,13 @@ _USUAL_BATCH = 128  # assumed where the batch size is unknown
 def convolution(images, kernel, strides, padding: str):
     """Convolves images with a kernel; same result as `ops.conv`.
 
-    CPUs compute float16 in float32, and bfloat16 too if they have no bfloat16
-    products. If the batch size is unknown when TensorFlow traces the graph, the
-    graph contains the direct and the Toom-Cook convolution and selects one at
-    run time.
+    CPUs compute float16 in float32; CPUs without bfloat16 products do the same
+    for bfloat16. If the batch size is unknown when TensorFlow traces the graph,
+    the graph contains the direct and the Toom-Cook convolution and selects one
+    at run time.
 
-    Images are [B, H, W, C], the kernel [k, k, C, O] may be a variable, strides
-    are a pair, padding is "valid" or "same", and the result is [B, h, w, O].
+    Images are [B, H, W, C]. The kernel [k, k, C, O] is a tensor or a variable.
+    Strides are a pair, padding is "valid" or "same". Returns [B, h, w, O].
     """
     if not is_on_cpu():
         axes_sizes = images.shape[1:3], kernel.shape[:2], strides, padding
@@ -90,14 +90,14 @@ def convolution(images, kernel, strides, padding: str):
 
 @functools.lru_cache(maxsize=256)
 def faster_plan(images, kernel, strides, padding, dtype="float32"):
-    """The cheapest `Plan`, or None if the direct convolution is cheaper."""
+    """The cheapest Toom-Cook `Plan`; None if direct convolution is cheaper."""
     by_plan, direct = costs(images, kernel, strides, padding, dtype)
     plan = min(by_plan, key=by_plan.__getitem__)
     return plan if by_plan[plan] < direct else None
 
 
 def least_batch(images: Shape, *sizes: Any) -> int:
-    """Smallest batch size for which the plan of `faster_plan` is cheaper."""
+    """Smallest batch size at which `faster_plan` beats direct convolution."""
     plan = faster_plan(images, *sizes)
 
     def is_cheaper(batch):
@@ -110,8 +110,8 @@ def least_batch(images: Shape, *sizes: Any) -> int:
 def costs(images, kernel, strides, padding, dtype="float32"):
     """Estimated costs of a convolution for one example, in multiply-adds.
 
-    Takes the shapes (B or None, H, W, C) and (k, k, C, O). Returns a dict of
-    the costs by `Plan`, and the cost of the direct convolution.
+    Takes the shapes (B or None, H, W, C) and (k, k, C, O). Returns a dict from
+    `Plan` to its cost, and the cost of the direct convolution.
     """
     multiply_add, transform_cost, memory_cost = _COSTS[backend.backend()]
     batch, *size, channels = images
@@ -213,11 +213,11 @@ _spectra_in_use = contextvars.ContextVar("spectra_in_use", default=None)
 
 
 class KeptSpectra:
-    """Spectra of a network's kernels, computed once for inference.
+    """Spectra (see toom_cook.py) of kernels, computed once for inference.
 
     In TensorFlow functions that run within `in_use`, `convolution` reads the
-    spectra from variables. Call `update` after a change of the weights. No
-    gradient reaches the kernels.
+    spectra from variables. Call `update` after a change of the weights. The
+    kernels get no gradients.
     """
 
     def __init__(self):

@@ -24,15 +24,15 @@ from .windows import positions_of
 class ConvCapsules(Layer):
     """Convolutional capsules without routing: a 3x3 convolution and a squash.
 
-    Unlike in `ConvSlimCapsule` each input type has its own kernel. With s the
-    sum over all input types and q = |s|^2, a capsule is
+    Unlike in `ConvSlimCapsule` each input type has its own kernel. Let s be the
+    convolution, summed over the input types, and q = |s|^2. A capsule is
 
       v = q / (1 + q) * s / sqrt(q + 1e-7)
 
     Weights: `kernel` [3, 3, I * a, O * A], initially uniform in
-    +-sqrt(3 / sqrt(n)), where n is the number of its entries: the authors'
-    "glorot_uniform" in Keras 2.2.4. With smaller weights deep capsules vanish,
-    since a squash makes short capsules much shorter.
+    +-sqrt(3 / sqrt(n)), where n is the number of entries of `kernel`: the
+    authors' "glorot_uniform" in Keras 2.2.4. With smaller weights deep capsules
+    vanish, since a squash makes short capsules much shorter.
 
     Args:
       num_capsules: int, O, number of output capsule types.
@@ -91,10 +91,10 @@ class MapRoutingRule(RoutingRule):
 
     Attributes:
       couple_over: the output capsules over which the couplings of an input
-        capsule sum to 1: "positions_and_types", all of the map (the paper), or
-        "types", those at its position.
-      squash_over: what is squashed to a length below 1: "atoms", each capsule
-        (the paper), or "map", all capsules of a type as one vector (the
+        capsule sum to 1: "positions_and_types", the whole map (the paper);
+        "types", all types at one position.
+      squash_over: the vectors that are squashed to a length below 1: "atoms",
+        each capsule (the paper); "map", all capsules of a type together (the
         authors' code).
     """
 

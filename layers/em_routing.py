@@ -1,7 +1,7 @@
 """EM routing of matrix capsules: pure functions.
 
-matrix_votes.py names the axes. All computations are in float32. Logarithms of
-activations are computed from the logits of the activations.
+matrix_votes.py names the axes. All computations are in float32. The logarithm
+of an activation is computed from its logit.
 
 Source: G. Hinton, S. Sabour, N. Frosst, "Matrix capsules with EM routing",
 ICLR 2018, https://openreview.net/forum?id=HJWLfGWRb ("the paper" here).
@@ -35,8 +35,9 @@ class EMOptions:
         each mean; 0 in the paper, 0.1 in its authors' code.
       normalise: over which parents the assignments of a child sum to 1:
         "parents", all parents of the child (the paper); "types", all types at
-        each position; "positions", all positions of each type (the authors'
-        code). With "types" and "positions" assignments are initially 1 / O.
+        one position; "positions", all positions of one type (the authors'
+        code). Assignments are initially 1 / O; with "parents" they are
+        1 / number of parents.
     """
 
     num_routing: int = 3
@@ -62,8 +63,8 @@ def em_routing(
 ) -> tuple[Tensor, Tensor]:
     """EM routing, procedure 1 of the paper.
 
-    For each parent j, with sums over its children i and lambda of `EMOptions`,
-    the M-step computes
+    Child i of activation a_i votes V_ij for parent j; R_ij assigns i to j.
+    For each parent j, with sums over its children, the M-step computes
 
       r_ij = R_ij a_i,  S_j = sum r_ij
       mu_j = sum r_ij V_ij / S_j
@@ -74,16 +75,16 @@ def em_routing(
 
       R_ij = a_j p_ij / sum over j of a_j p_ij
 
-    where p_ij is the density of V_ij under the normal distribution of parent
-    j. Initially R_ij = 1 / O. Gradients flow through all iterations.
+    where p_ij is the density of V_ij under the normal distribution of parent j.
+    Initially R_ij = 1 / O. Gradients flow through all iterations.
 
     Args:
       votes: tensor [..., K, O, 16].
       activations: tensor [..., K], in [0, 1].
       beta_u: tensor [O].
       beta_a: tensor [O].
-      options: `EMOptions`. With a single parent position "parents" and
-        "types" are the same.
+      options: `EMOptions`, with lambda. There is only one parent position, so
+        "parents" and "types" are the same, and "positions" raises ValueError.
 
     Returns:
       Pair of float32 tensors: poses [..., O, 16] and activations [..., O].

@@ -22,19 +22,18 @@ ORDERS = {"xyz": "bpc,cpo->boc", "zxy": "bpc,pco->bop"}
 
 @registered
 class HomogeneousCapsule(Layer):
-    """Capsules whose atoms never mix: weights multiply them one by one.
+    """Capsules whose atoms never mix: each weight multiplies one atom.
 
-    relu(batch normalization(sum over i of kernel[:, i, o] * u[b, i, :])). All
-    output capsules share the mean, variance and shift of an atom.
+    Output o is relu(batch normalization(sum over i of kernel[:, i, o] * u[i])),
+    where u[i] is an input capsule. Output capsules share means and variances.
 
     Weights: `kernel` [a, I, O], initially normal with a standard deviation of
-    0.05, and `beta`, `moving_mean` and `moving_variance` [a].
+    0.05; `beta`, `moving_mean` and `moving_variance` [a], one of each per atom.
 
     Args:
       num_capsules: int, O.
-      order: "xyz": each of the I = H * W positions of the input is a capsule of
-        a = C atoms. "zxy": each of the I = C channels is a
-        capsule of a = H * W atoms.
+      order: "xyz": each of the I = H * W positions is a capsule of a = C atoms;
+        "zxy": each of the I = C channels is a capsule of a = H * W atoms.
       momentum: float, of the moving mean and variance.
 
     Input shape: [B, H, W, C]. Output shape: [B, O, a].

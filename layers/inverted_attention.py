@@ -26,10 +26,10 @@ def route_together(layers, primary, num_routing):
     """Routes a stack of `InvertedAttentionCapsules`.
 
     The first iteration goes from layer to layer. Each further iteration updates
-    all layers at once, from the poses of the iteration before.
+    all layers at once, from the poses of the previous iteration.
 
     Returns:
-      For each iteration the list [primary, poses of layer 1, of layer 2, ...].
+      A list [primary, poses of layer 1, of layer 2, ...] for each iteration.
     """
     poses = [primary]
     for layer in layers:
@@ -49,7 +49,7 @@ class InvertedAttentionCapsules(VotingLayer):
     Child i with the pose M_i votes V_ij = M_i W_ij for parent j. The new poses
     p' of the parents are
 
-      c_ij = softmax over the O types j at one position of <p_j, V_ij> / 4
+      c_ij = softmax of <p_j, V_ij> / 4, over the O types j at one position
       p'_j = LayerNorm(sum over i of c_ij V_ij)
 
     where p_j is the pose of parent j before the update. In the first update

@@ -1,8 +1,8 @@
 """Losses and metrics of the reference, one float32 value for each example.
 
-Losses and metrics take k-hot labels [B, O] and logits [B, O], which are the
-capsule lengths of capsule networks and the raw outputs of the baseline. They
-return a float32 tensor [B]; the training loss is its mean over the batch.
+Losses and metrics take k-hot labels [B, O] and logits [B, O]. The logits are
+capsule lengths or, for the baseline, the outputs of its last layer. Losses and
+metrics return a float32 tensor [B]; training averages it over the batch.
 There may be axes between B and O, as with a label for each pixel: [B, H, W, O].
 """
 
@@ -90,9 +90,9 @@ def reconstruction_loss(
 ) -> Tensor:
     """Weighted sum over the pixels of the squared difference.
 
-    The weight is the paper's, but `margin_loss` is the paper's loss divided by
-    2 * O. For 10 classes the weight has the effect of 0.01 in the paper, as in
-    the reference. Pixels are in [0, 1]. Raises ValueError unless images and
+    The default weight is the paper's. But `margin_loss` is the paper's loss,
+    divided by 2 * O: for 10 classes the weight, as in the reference, acts like
+    0.01 in the paper. Pixels are in [0, 1]. Raises ValueError unless images and
     reconstructions have the same shape [B, ...].
     """
     require_shape("reconstructions", reconstructions, images.shape)
@@ -108,8 +108,8 @@ def spread_loss(
 ) -> Tensor:
     """Spread loss of matrix capsules: equation 3 of "EM routing", section 3.1.
 
-    sum over the absent classes c of max(0, margin - (a_present - a_c))^2; with
-    several labels, over the present classes, too. Source: G. Hinton,
+    sum over the absent classes c of max(0, margin - (a_present - a_c))^2. With
+    several labels, this is summed over the present classes. Source: G. Hinton,
     S. Sabour, N. Frosst, "Matrix capsules with EM routing", ICLR 2018.
 
     Args:
@@ -166,8 +166,8 @@ CLASSIFICATION_LOSSES = {
 class MeanOverBatch(keras.losses.Loss):
     """The mean of values [B] over the batch of all replicas.
 
-    `keras.losses.Loss` accounts for the number of replicas. Pass the values as
-    both arguments.
+    `keras.losses.Loss` accounts for the number of replicas. The values are the
+    second argument; the first is ignored.
     """
 
     def call(self, y_true: Tensor, y_pred: Any) -> Tensor:
@@ -194,10 +194,10 @@ def _num_hits(labels, logits, num_targets):
 def correct(labels: Tensor, logits: Tensor, num_targets: int = 1) -> Tensor:
     """1 where the predicted classes are exactly the labels, else 0.
 
-    The prediction is the set of the `num_targets` classes with the largest
-    logits, ties to the lower class index; with 0, for any number of labels, it
-    is the classes with logits above 0.5. Logits that are not all finite predict
-    nothing.
+    The predicted classes are the `num_targets` with the largest logits; ties go
+    to the lower class index. If `num_targets` is 0 (any number of labels), they
+    are all classes with logits above 0.5. The result is 0 if any logit of the
+    example is infinite or NaN.
     """
     hits, needed = _num_hits(labels, logits, num_targets)
     return ops.cast(hits > needed - 0.5, "float32")
@@ -207,6 +207,6 @@ def correct(labels: Tensor, logits: Tensor, num_targets: int = 1) -> Tensor:
 def almost_correct(
     labels: Tensor, logits: Tensor, num_targets: int = 1
 ) -> Tensor:
-    """1 where at least one class predicted as in `correct` is a label."""
+    """1 where a predicted class (see `correct`) is a label, else 0."""
     hits, _ = _num_hits(labels, logits, num_targets)
     return ops.cast(hits > 0.5, "float32")

@@ -116,14 +116,13 @@ class ConvMatrixCapsules(_EMRoutedLayer):
 
     Weights, with I child types: `weights` [k, k, I, O, 4, 4], initially
     truncated normal with stddev `kernel_stddev`; `beta_u` and `beta_a` [O],
-    the costs of `em_routing`, initially 0. `em_routing` gets 1000 times the
-    weight `beta_a`.
+    initially 0. `em_routing` gets `beta_u` and 1000 * `beta_a`.
 
     Args:
       num_capsules, kernel_size, strides, padding: see `WindowLayer`.
       num_routing, final_lambda, min_variance, damping, normalise: see
         `EMOptions`.
-      kernel_stddev: float, of the initial `weights`; 0.3 in the authors' code.
+      kernel_stddev: float; 0.3 in the authors' code.
 
     Input: pair of poses [B, H, W, I, 16] and activations [B, H, W, I].
     Output: pair of poses [B, h, w, O, 16] and activations [B, h, w, O].

@@ -48,12 +48,12 @@ def _materialize(tensor):
 def matrix_votes(poses: Tensor, kernel: Tensor) -> Any:
     """Votes V = M W of children for every parent type.
 
-    Products of 4x4 matrices are too small to be vectorized. Each entry of the
-    votes is a sum of four products, each computed for all children at once, and
-    the gradients are one larger matrix product for each child.
+    Products of 4x4 matrices are too small to be vectorized. So an entry of the
+    votes is a sum of four products, each computed for all children at once. The
+    gradients are computed by one larger matrix product for each child.
 
-    Poses are [N, 4, 4, P, C], of C children at each of P places of a receptive
-    field; all places share the kernel [O, 4, 4, C]. The votes are
+    Poses M are [N, 4, 4, P, C]: a receptive field has P places with C children
+    each. All places share the kernel W [O, 4, 4, C]. The votes are
     [O, N, 16, P * C]. All are float32.
     """
     places, children = poses.shape[3:]
@@ -109,12 +109,12 @@ def over_entries(votes: Tensor, weights: Tensor) -> Tensor:
 
 
 def by_blocks(function, examples, constants, size):
-    """Calls a function on blocks of `size` examples of tensors [B, ...].
+    """Calls a function on blocks of `size` examples, and joins the results.
 
-    The function also takes the constants and returns a tuple of tensors. The
-    last block is padded with zeros. Gradients compute each block again
-    (`keras.remat`), so only the arguments are kept, and TensorFlow has no
-    second derivatives.
+    The function takes a block of each of the tensors `examples` [B, ...], then
+    the constants, and returns a tuple of tensors. The last block is padded with
+    zeros. To save memory, gradients compute each block again (`keras.remat`);
+    therefore TensorFlow has no second derivatives.
     """
     function = keras.remat(function)
     static_batch = examples[0].shape[0]
@@ -156,7 +156,7 @@ def _map(function, blocks):
 class VotingLayer(WindowLayer):
     """Base class of layers with matrix votes, computed in blocks of images.
 
-    `_kernel_initializer` of a subclass takes the shape of the weights.
+    A subclass defines `_kernel_initializer(shape)` of the weights.
     """
 
     num_atoms = POSE_ENTRIES

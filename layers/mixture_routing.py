@@ -2,7 +2,7 @@
 
 EM routing and variational Bayes routing differ in how they fit a parent to the
 votes. Inputs and outputs of the layers are pairs: poses [B, H, W, types, 16]
-and activations [B, H, W, types] in [0, 1], float32 under every policy.
+and activations [B, H, W, types] in [0, 1]; activations are always float32.
 matrix_votes.py names the axes. All computations are in float32.
 """
 
@@ -41,15 +41,15 @@ def fit_mixture(
 
       sum r (V - m)^2 = sum r V^2 - 2 m sum r V + m^2 sum r
 
-    To avoid cancellation, the first mean is subtracted from the votes before.
+    To avoid cancellation, the votes are first centered on their initial mean.
 
     Args:
       votes: float32 tensor [O, N, 16, K].
       activations: tensor [N, K]; 0 for padding.
-      fit: function of total weights S [O, N, 1], means and scatters sum r
-        (V - mean)^2 [O, N, 16], and the iteration. It returns precisions [O, N,
-        16], terms [O, N] and logits of the activations [O, N]. Then R is the
-        softmax of term - sum precision (V - mean)^2.
+      fit: function of the total weights S [O, N, 1], the means [O, N, 16], the
+        scatters sum r (V - mean)^2 [O, N, 16] and the iteration. It returns
+        precisions [O, N, 16], terms [O, N] and logits of the activations
+        [O, N]. Then R is the softmax of term - sum precision (V - mean)^2.
       parents: `Parents`.
       num_routing: int, number of M-steps.
       damping: float in [0, 1), weight of the previous mean in each mean.
@@ -106,9 +106,9 @@ def fit_mixture(
 class Parents:
     """The parents over which the assignments of a child sum to 1.
 
-    Without a window these are the types at each position; with one, the parents
-    of all windows that contain the child, of one type (`by_type`) or of all.
-    Assignments begin at 1 / O, with `divide` at 1 / (O * number of windows).
+    Without a window these are all types at one position. With a window they are
+    the parents, of one type (`by_type`) or all types, in all windows with the
+    child. Assignments begin at 1 / O, with `divide` at 1 / (O * these windows).
     """
 
     window: Window | None = None
@@ -116,7 +116,7 @@ class Parents:
     divide: bool = False
 
     def start(self, uniform):
-        """The initial assignments [1, N, K], given 1 / O in this shape."""
+        """The initial assignments [1, N, K]; all of `uniform` is 1 / O."""
         if not self.divide:
             return uniform
         # The same numbers of parents for each image of the batch.
@@ -127,7 +127,7 @@ class Parents:
         return ops.reshape(uniform_by_image * shares, ops.shape(uniform))
 
     def normalize(self, log_densities):
-        """log(a_j p_ij) -> R_ij, both float32 [O, N, K]."""
+        """Assignments R_ij from log(a_j p_ij), both float32 [O, N, K]."""
         if self.window is None:
             return softmax(log_densities, axis=0)
         maxima = ops.stop_gradient(log_densities)
@@ -166,8 +166,8 @@ class PrimaryPoseLayer(PoseLayer):
 class MixtureLayer(PoseLayer, VotingLayer):
     """Base of layers that route votes by `fit_mixture`.
 
-    A subclass defines `call` and `_route_votes`, and class capsules also
-    `_coordinates_along`, the coordinates of an axis.
+    A subclass defines `call` and `_route_votes`. Class capsules also define
+    `_coordinates_along`, which returns the coordinates along an axis.
     """
 
     coordinates = False  # whether those of a child are added to its votes
@@ -203,8 +203,8 @@ class MixtureLayer(PoseLayer, VotingLayer):
     def assignments(self, inputs: Pair) -> Tensor:
         """Assignments R of all iterations: float32 [num_routing, B, n, K, O].
 
-        Axes n, K and O are the position of a parent, the child in its
-        receptive field, and the type of the parent.
+        Axis n is the position of the parent, K the child in the receptive
+        field of the parent, and O the type of the parent.
         """
 
         def by_image(poses, logits, assignments):  # [b, num_routing, n, K, O]

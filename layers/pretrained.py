@@ -15,15 +15,15 @@ from .self_attention import DepthwiseCapsule, SelfAttentionCapsule
 def pretrained(name: str) -> Model:
     """Loads a trained network.
 
-    "mnist" is Efficient-CapsNet with its decoder. After training on MNIST, 35
-    of the 10,000 test images are predicted wrongly. The weights are rounded to
-    float16; computations are in float32.
+    "mnist" is Efficient-CapsNet with its decoder, trained on MNIST. It predicts
+    35 of the 10,000 test images wrongly. The weights are rounded to float16;
+    computations are in float32.
 
     Returns:
       `keras.Model` that takes images [B, 28, 28, 1], pixels in [0, 1], and
       returns a dict: logits [B, 10], the lengths of the capsules; capsules
-      [B, 10, 16]; recons [B, 28, 28, 1], the reconstruction. The names are
-      those of networks that predict.py exports, not of `CapsuleNetwork`.
+      [B, 10, 16]; recons [B, 28, 28, 1], the reconstruction. Exports
+      of predict.py have the same names; `CapsuleNetwork` has others.
 
     Raises:
       ValueError: if there is no network of this name.

@@ -30,7 +30,7 @@ def mask_capsules(capsules: Tensor, labels: Tensor) -> Tensor:
 
 
 class Decoder(Layer):
-    """Base of decoders: from the capsule of a label to an image.
+    """Base of decoders, which map the capsule of a label to an image.
 
     Args:
       height, width, depth: int, rows, columns and channels of the images.
@@ -64,12 +64,12 @@ class Reconstruction(Decoder):
     the paper). With two digits the layer is called once for each label.
 
     Args:
-      height, width, depth: see `Decoder`, also for the call and the output.
+      height, width, depth: see `Decoder`.
       he_normal: bool, whether the initial weights are those of
         Efficient-CapsNet: he-normal, Glorot normal before the sigmoid, and
         biases 0. Otherwise they are those of the reference.
 
-    Pixels of the output are in [0, 1].
+    Call and output: see `Decoder`. Output pixels are in [0, 1].
     """
 
     arguments = (*Decoder.arguments, "he_normal")

@@ -39,7 +39,7 @@ def squash(
       capsules: tensor [..., A].
       constant: float > 0, the squared length that is squashed to 1/2.
       epsilon: float >= 0, added to every |s|^2; 1e-7 in J. Su's code.
-      root_epsilon: float > 0, added to |s|^2 only to divide by its root.
+      root_epsilon: float > 0, added to |s|^2 in the divisor |s| = sqrt(|s|^2).
       axis: the axes over which |s|^2 is summed.
     """
     s = ops.cast(capsules, "float32")
@@ -71,7 +71,7 @@ def leaky_softmax(logits: Tensor, axis: int = -1) -> Tensor:
 
 
 def softmax(logits, axis, leaky=False):
-    """Softmax, three times as fast as TensorFlow's unless the axis is last."""
+    """Softmax; if the axis is not last, three times as fast as TensorFlow's."""
     # The largest logit, including the additional 0, is subtracted for
     # numerical stability.
     maxima = largest(logits, axis)
@@ -90,21 +90,21 @@ def softmax(logits, axis, leaky=False):
 class RoutingRule:
     """Options of routing by agreement. The defaults are the paper's routing.
 
-    J. Su's routing of 2018 (https://kexue.fm/archives/4819 and 5112) has
-    logits="replace"; the second also has compare="direction".
+    J. Su's first routing (https://kexue.fm/archives/4819, 2018) has
+    logits="replace"; his second (5112) also has compare="direction".
 
     To define another rule, derive a frozen dataclass, override `couplings`,
     `first_coupling`, `squash` or `compared`, and decorate it with
-    `keras.saving.register_keras_serializable`. Its parameters are dataclass
-    fields, or its `get_config` returns them.
+    `keras.saving.register_keras_serializable`. Its parameters must be dataclass
+    fields, unless its `get_config` returns them.
 
     Attributes:
       leaky: whether couplings come from `leaky_softmax`.
-      logits: whether each iteration adds its agreements to the logits or
-        replaces the logits by them. The results differ from the third
-        iteration on.
-      compare: what agreements compare votes with: the squashed sum v of the
-        votes or the direction s / |s| of their sum.
+      logits: "add": each iteration adds its agreements to the logits;
+        "replace": the agreements become the logits. The results differ from
+        the third iteration on.
+      compare: the vector with which agreements compare votes: "squashed", the
+        squashed sum of the votes; "direction", their sum s as s / |s|.
       squash_constant: float > 0, `constant` of `squash`.
       squash_epsilon: float >= 0, `epsilon` of `squash`.
     """
@@ -134,12 +134,12 @@ class RoutingRule:
     def couplings(self, logits: Tensor, axis: int | tuple[int, ...]) -> Tensor:
         """Couplings of float32 logits; `axis` runs over the output capsules.
 
-        Not called in the first iteration, which has `first_coupling`.
+        Not called in the first iteration, which uses `first_coupling`.
         """
         return softmax(logits, axis, self.leaky)
 
     def first_coupling(self, shape: Shape) -> float:
-        """The coupling in iteration 1 for sums s of `shape` [..., O, A]."""
+        """The coupling of all votes in iteration 1; `shape` is [..., O, A]."""
         return 1.0 / (shape[-2] + self.leaky)
 
     def squash(self, s: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ def exponential_squash(capsules: Tensor) -> Tensor:
 def self_attention(votes: Tensor) -> Tensor:
     """Self-attention of votes u [B, O, I, A]: float32 [B, O, I].
 
-    softmax over o of sum over k of <u[b, o, i], u[b, o, k]> / sqrt(A).
+    softmax over o of (sum over k of <u[b, o, i], u[b, o, k]> / sqrt(A)).
     """
     u = ops.cast(votes, "float32")
     # Summed over k first, so no tensor [B, O, I, I] is formed.
@@ -63,17 +63,17 @@ def self_attention_routing(votes: Tensor, biases: Tensor) -> Tensor:
 class DepthwiseCapsule(Layer):
     """Capsules from a whole feature map: one kernel for each channel.
 
-    A depthwise convolution at a single position, the first `kernel_size` rows
-    and columns of the map. Its channels, in their order, become capsules of
-    `num_atoms` atoms, squashed by `exponential_squash`.
+    A depthwise convolution at a single position: the kernel covers the first
+    `kernel_size` rows and columns of the map. The output channels, in order,
+    become capsules of `num_atoms` atoms, squashed by `exponential_squash`.
 
     Weights: `kernel` [k, l, C], initially Glorot uniform as in
     `keras.layers.DepthwiseConv2D`, and `bias` [C], initially 0.
 
     Args:
       num_atoms: int, a, a divisor of the number of channels.
-      kernel_size: int or pair of ints, rows and columns; None for those of
-        the map.
+      kernel_size: int or pair of ints, rows and columns; None for the whole
+        map.
 
     Input shape: [B, H, W, C]. Output shape: [B, C / a, a].
     """

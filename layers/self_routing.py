@@ -23,18 +23,18 @@ _EPSILON = 1e-12
 class SelfRoutingCapsules(PoseLayer, WindowLayer):
     """Convolutional capsules or class capsules with self-routing.
 
-    For the pose u_i and the activation a_i of child i, and parent j of O types,
+    Child i has the pose u_i and the activation a_i. For parent j of O types
 
       c_ij = softmax over j of (w_ij . u_i + b_ij)
       a_j = sum over i of a_i c_ij / sum over i of a_i
       u_j = sum over i of a_i c_ij W_ij u_i / sum over i of a_i c_ij
 
-    Only the authors' code has the b_ij. Children in the padding have a_i = 0.
-    Each atom of each type of the poses u_j is then batch-normalized.
+    Only the authors' code has biases b_ij. In the padding a_i = 0.
+    Then the poses u_j are batch-normalized, each atom of each type by itself.
 
     Weights, for the K = k * k * I children of a parent: `routing_weights` w
-    [K, a, O] and `routing_biases` b [K, O], initially 0, `pose_weights` W
-    [K, a, O * d], initially uniform, and scales and shifts [O * d].
+    [K, a, O] and `routing_biases` b [K, O], both initially 0; `pose_weights` W
+    [K, a, O * d], initially uniform; scales and shifts [O * d] of poses.
 
     Args:
       num_capsules: int, O, number of parent types.

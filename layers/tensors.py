@@ -36,9 +36,9 @@ Pair: TypeAlias = tuple[Tensor, Tensor]  # poses and activations
 
 
 def mask_out(inputs: Tensor, mask: Tensor | None) -> Tensor:
-    """Sets masked capsules to zero, so that they cast no votes.
+    """Sets capsules to zero where the mask is false; they cast no votes.
 
-    Capsules are [..., a]. The mask [...] is true for capsules to keep.
+    Capsules are [..., a], the mask is bool [...].
     """
     if mask is None:
         return inputs
@@ -47,7 +47,7 @@ def mask_out(inputs: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def require_shape(name: str, tensor: Tensor, shape, hint: str = "") -> None:
-    """Raises ValueError for another shape. Unknown sizes match every size."""
+    """Raises ValueError for another shape than `shape`. None is any size."""
     sizes = zip(tensor.shape, shape, strict=False)
     is_same = all(None in pair or pair[0] == pair[1] for pair in sizes)
     if len(tensor.shape) != len(shape) or not is_same:

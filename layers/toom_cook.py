@@ -8,10 +8,10 @@ convolution is
 It is computed in four steps:
 
 1. Phases. With y = s * j + p the sum splits into the phases p < s: stride-1
-   convolutions of the pixels s * i + p with the taps s * j + p. A kernel of
-   k taps has ceil(k / s) taps per phase, padded with zeros.
-2. Tiles. T outputs need n = T + taps - 1 pixels of a phase. Longer axes are
-   cut into tiles, whose pixels overlap by taps - 1.
+   convolutions of the pixels s * i + p with the taps s * j + p. Each phase has
+   `taps` = ceil(k / s) of the kernel's k taps, padded with zeros.
+2. Tiles. An axis is cut into tiles of T outputs. A tile needs n = T + taps - 1
+   pixels of a phase, so that the pixels of tiles overlap by taps - 1.
 3. Spectra. The product of two polynomials with T and taps coefficients has
    n coefficients, which are determined by its values at n points. Let V_j be
    the Vandermonde matrix that maps j coefficients to these values: row m has
@@ -26,7 +26,7 @@ It is computed in four steps:
 
    V_n^-1' x is called the spectrum of the pixels, V_taps w that of the taps,
    and V_T' the synthesis. In two dimensions the matrices are the Kronecker
-   products of those of rows and columns.
+   products of the matrices of rows and columns.
 4. Products. At each point, channels and phases are summed by a matrix product
    [B * tiles, s * s * C] @ [s * s * C, O]. Complex points come in conjugate
    pairs, of which one is kept. A complex product X W takes three real ones,
@@ -87,7 +87,7 @@ class Axis:
 
     @property
     def taps(self) -> int:
-        """Kernel values of a phase along an axis: every `strides`-th value."""
+        """Number of kernel values in a phase: every `strides`-th value."""
         return math.ceil(self.kernel / self.strides)
 
     @property
@@ -96,12 +96,12 @@ class Axis:
 
     @property
     def length(self) -> int:
-        """Pixels of a tile along an axis in a phase."""
+        """Number of pixels of a tile in one phase."""
         return self.tile + self.taps - 1
 
     @property
     def padded_size(self) -> int:
-        """Pixels, including padding, that the tiles cover."""
+        """Number of pixels, including padding, that all tiles cover."""
         phase = self.length
         if self.tiles > 1:  # pixels of a tile may end in the next one
             phase = (self.tiles + 1) * self.tile
@@ -109,7 +109,7 @@ class Axis:
 
     @property
     def padding(self) -> tuple[int, int]:
-        """Zeros before and after the pixels."""
+        """Numbers of zeros before and after the pixels."""
         return self.before, max(self.padded_size - self.before - self.size, 0)
 
 
@@ -130,9 +130,9 @@ def points(length: int, dtype: str) -> np.ndarray:
     """The points at which polynomials are evaluated.
 
     They are infinity, 0 if the length is even, and an even number m of others.
-    For bfloat16, or if m <= 4, these are the m-th roots of unity. Otherwise
-    they are the m-th roots of -1, except for the four nearest to 1 and -1,
-    which are replaced by the real points r, 1 / r, -r and -1 / r with
+    For bfloat16, or if m <= 4, the others are the m-th roots of unity. If not,
+    they are the m-th roots of -1, except that the four nearest to 1 and -1 are
+    replaced by the real points r, 1 / r, -r and -1 / r with
     log r = 0.7 pi / m. This r has nearly the smallest error for 10 points.
 
     Returns:
@@ -170,7 +170,7 @@ class Plan:
 
     @property
     def products(self) -> int:
-        """Real products for each tile, phase, channel and filter."""
+        """Number of real products per tile, phase, channel and filter."""
         lengths = self.rows.length, self.columns.length
         real = math.prod(
             int(np.sum(points(n, self.dtype).imag == 0)) for n in lengths
@@ -184,7 +184,7 @@ def toom_cook_convolution(images: Tensor, kernel: Tensor, plan: Plan) -> Tensor:
 
 
 def kernel_spectrum(kernel: Tensor, plan: Plan) -> Tensor:
-    """The spectra of a kernel, [k, k, C, O] -> [products, s * s * C, O]."""
+    """The spectrum of a kernel, [products, s * s * (C + padding), O]."""
     _, channel_padding = _cache_padding(None, kernel.shape[2])
     phases = kernel_phases(kernel, plan.rows, plan.columns, channel_padding)
     _, kernel_matrix, _ = _matrices(plan)
@@ -209,7 +209,7 @@ def kernel_phases(kernel, rows: Axis, columns: Axis, channel_padding: int = 0):
 
 
 def convolution_by_spectrum(images, spectrum, plan: Plan):
-    """`toom_cook_convolution` with a `kernel_spectrum` of the same plan."""
+    """`toom_cook_convolution`, given the `kernel_spectrum` of this plan."""
     rows, columns = plan.rows, plan.columns
     image_matrix, _, synthesis = _matrices(plan)
     filters = spectrum.shape[-1]

@@ -1,7 +1,8 @@
 """Matrix capsules with variational Bayes routing.
 
 A Bayesian mixture of normal distributions is fitted to the votes V, so that no
-variance collapses. For parent j of O types, with sums over its children i:
+variance collapses. R_ij assigns child i with the activation a_i to parent j,
+psi is the digamma function, and sums run over the children of j:
 
   r_ij = R_ij a_i,  R_j = sum r_ij,  kappa_j = 1 + R_j,  nu_j = 17 + R_j
   m_j = sum r_ij V_ij / kappa_j,  s_j = 1 + m_j^2 + sum r_ij (V_ij - m_j)^2
@@ -12,8 +13,8 @@ variance collapses. For parent j of O types, with sums over its children i:
   score_j = -exp(P_j) (8 (1 + ln 2 pi) - L_j / 2)
 
 R_ij is first 1 / O, then the softmax of ln rho_ij over all parents of i. The
-last means m are the poses and the sigmoids of the last scores the activations,
-both after batch normalization by type.
+last m and scores are batch-normalized by type. Then m are the poses, and the
+sigmoids of the scores are the activations.
 
 Source: F. Ribeiro, G. Leontidis, S. Kollias, "Capsule routing via variational
 Bayes", AAAI 2020, https://arxiv.org/abs/1905.11455; scores as in their code.
@@ -95,7 +96,7 @@ class PrimaryVBCapsules(_Normalized, PrimaryPoseLayer):
     """Primary capsules with batch normalization by type, without biases.
 
     Weights, with C channels: `kernel` [C, I * 17], initially Glorot-uniform,
-    and scales and shifts [I]. Args and shapes: see `PrimaryMatrixCapsules`.
+    scales and shifts [I]. Args and shapes: see `PrimaryMatrixCapsules`.
     """
 
     def build(self, input_shape: Shape) -> None:

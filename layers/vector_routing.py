@@ -1,4 +1,4 @@
-"""Heinsen's routing of vectors: capsules that pay for what they ignore.
+"""Heinsen's routing of vectors, with credit for use and for ignoring.
 
 Axes, atoms always last: B batch, I input capsules of a atoms, O output
 capsules of A atoms. Sources: F. Heinsen, "An algorithm for routing vectors in
@@ -24,13 +24,13 @@ def _normalized(capsules):
 
 @registered
 class VectorRouting(Layer):
-    """Routes capsules, or the vectors of a sequence, by credit of any sign.
+    """Routes capsules, or vectors of a sequence, by signed credit.
 
     Output o is the sum over i of credit[b, i, o] * votes[b, i, o, :], where
-    credit = f * (use * R - ignore * (1 - R)): an input is active by f in
-    (0, 1) and is shared among the outputs by R, in each iteration by how well
-    they predict it. Votes have a low rank and are never formed. All is computed
-    in float32.
+    credit = f * (use * R - ignore * (1 - R)). An input has the activation f in
+    (0, 1) and shares R, which sum to 1 over the outputs; outputs that predict
+    the input better get larger shares. use and ignore are learned. Votes have a
+    low rank and are never formed. All computations are in float32.
 
     Args:
       num_capsules: int, O.
@@ -110,7 +110,7 @@ class VectorRouting(Layer):
     def credit(
         self, inputs: Tensor, mask: Any = None, pair_mask: Any = None
     ) -> Tensor:
-        """What each output owes to each input: float32 [B, I, O]."""
+        """The credit of each input for each output: float32 [B, I, O]."""
         return with_mask(self._part(1, pair_mask), inputs, mask)
 
     def couplings(

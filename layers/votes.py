@@ -1,7 +1,7 @@
 """Votes of input capsules for output capsules, as routing needs them.
 
-From couplings c and output capsules v each class computes, in its own way and
-in float32:
+From couplings c and output capsules v each class computes, by its own
+algorithm and in float32:
 
   sum           sum over I of votes, [..., O, A]
   weighted_sum  sum over I of c * votes, [..., O, A]
@@ -24,7 +24,7 @@ _MAX_BLOCKS = 16
 
 
 class FormedVotes:
-    """Votes [..., I, O, A] that are given. Couplings are [..., O, I]."""
+    """Votes given as a tensor [..., I, O, A]. Couplings are [..., O, I]."""
 
     outputs_axis = -2
 

@@ -23,7 +23,7 @@ def positions_of(size: int, kernel: int, strides: int, padding: str) -> int:
 
 
 def zeros_around(size, kernel, strides, padding):
-    """Numbers of zeros before an axis and, at most one more, after it."""
+    """Numbers of zeros before and after an axis, at most one more after it."""
     positions = positions_of(size, kernel, strides, padding)
     missing = max((positions - 1) * strides + kernel - size, 0)
     return missing // 2, missing - missing // 2
@@ -34,7 +34,7 @@ _LOG_ZERO = -1e30
 
 
 class Window:
-    """A k x k window over a grid [H, W] of children; all of it if k is None.
+    """A k x k window over a grid [H, W] of children; None: the whole grid.
 
     `shape` is (rows, columns) of the window, `positions` the grid (h, w) of
     parents, one for each position of the window.
@@ -67,10 +67,10 @@ class Window:
                 yield grid[(*leading, rows, columns)]
 
     def over_windows(self, entries, combine):
-        """Combines the entries of each child over all windows that contain it.
+        """Combines the entries of each child over all windows with this child.
 
-        Entries are [G, N, K] with N = B * h * w and K = k * k * I; `combine` is
-        `ops.add` or `ops.maximum`.
+        Entries and results are [G, N, K] with N = B * h * w and K = k * k * I;
+        `combine` is `ops.add` or `ops.maximum`.
         """
         empty = 0.0 if combine is ops.add else _LOG_ZERO
         groups, _, num_children = entries.shape
@@ -148,7 +148,7 @@ class WindowLayer(Layer):
         return Window(shape[1], shape[2], *window)
 
     def grid(self, shape: Shape) -> tuple[int, ...]:
-        """(h, w) of the parents of [B, H, W, ...]; () for classes."""
+        """(h, w) of the parents of [B, H, W, ...]; () for class capsules."""
         return self.window(shape).positions if self.kernel_size else ()
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:

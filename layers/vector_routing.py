@@ -161,5 +161,11 @@ class VectorRouting(Layer):
             outputs = outputs + total * w["vote_bias"]
         return outputs, credit, ops.stack(shares)
 
+    def multiply_adds(self, input_shape: Shape) -> int:
+        _, inputs, atoms = input_shape
+        votes = self.num_capsules * atoms * self.num_atoms
+        prices = 2 * self.num_capsules * atoms * inputs * self.any_number
+        return inputs * atoms + votes + prices
+
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (input_shape[0], self.num_capsules, self.num_atoms)

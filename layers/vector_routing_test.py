@@ -144,5 +144,6 @@ def test_weight_counts_of_the_published_head():
             (None, inputs, 1024 if outputs == 64 or inputs == 64 else 64)
         )
         counts.append(layer.count_params())
+    assert layer.multiply_adds((None, 64, 1024)) == 64 * 1024 + 1024 * 10
     small, large = [18_609, 14_352, 3_738], [2_491_649, 2_441_280, 100_938]
     assert counts == small + large

@@ -2,9 +2,9 @@
 
   KERAS_BACKEND=jax python -m benchmarks.accelerator_benchmark --json=FILE
 
-Needs JAX and Keras, and TensorFlow for `experiment.py` itself; takes less than
-five minutes. "of peak" compares with a bfloat16 matrix product; zeros that a
-convolution multiplies do not count. Gradients include a forward pass if needed.
+Needs JAX and Keras, and TensorFlow for the row `experiment.py`; takes less than
+five minutes. "of peak" is relative to a bfloat16 matrix product; products with
+zeros do not count. Gradients include a forward pass if they need one.
 """
 
 import argparse
@@ -36,7 +36,7 @@ STEPS_PER_CALL = 10
 
 
 def main(arguments=None):
-    """Prints a row for each part; --json writes them."""
+    """Prints a row for each part; --json writes the rows."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batch_size", type=int, default=128)

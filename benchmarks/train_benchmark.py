@@ -8,10 +8,10 @@ a mean square as loss, and plain gradient descent: its speed is what the model
 would have if everything else took no time. The other networks are models, with
 decoder, losses, metrics and Adam.
 
-Blocks of --steps steps of all networks and dtype policies alternate in one
-process. The column "of convolutions" is the median over --rounds of the speed
-divided by that of the network "convolutions" in the same round. Peak memory, of
-the process or GPU, is measured in a separate process for each row. On GPUs
+Networks and dtype policies alternate in one process, in blocks of --steps. The
+column "of convolutions" is the speed divided by that of the network
+"convolutions" in the same round, the median over --rounds. Peak memory, of the
+process or GPU, is measured in a separate process for each row. On GPUs
 matrix_capsule and vb_capsule disable TF32 for the whole process: measure them
 by a separate command.
 """
@@ -48,7 +48,7 @@ NUM_CLASSES = 10
 class Settings:
     """The flags."""
 
-    inference: bool = field(False, "Whether to compare predictions instead.")
+    inference: bool = field(False, "Whether to predict instead of training.")
     policies: str = field("float32,mixed_bfloat16", "Dtype policies.")
     networks: str = field("convolutions,capsule", "Networks.")
     steps: int = field(3, "Steps in a block.", at_least=1)
@@ -105,7 +105,7 @@ def _call(function, arguments):
 
 
 def alternate(cases, settings):
-    """A dict from case to seconds per step [rounds], in alternating blocks."""
+    """Dict from case (policy, network) to seconds per step [rounds]."""
     steps = {case: make_step(case, settings) for case in cases}
     for step in steps.values():
         step()  # traces and compiles
@@ -152,7 +152,7 @@ def make_step(case, settings):
 
 
 def convolutions_alone(shape, hparams):
-    """The two convolutions of the capsule network; the loss has no labels."""
+    """The two convolutions of the capsule network; the loss ignores labels."""
     padding = hparams.padding.lower()
     filters = hparams.num_prime_capsules * hparams.primary_atoms
     first = keras.layers.Conv2D(

@@ -51,7 +51,7 @@ class Predictor(keras.Model):
 class DemoModel:
     """A trained capsule network, and its test images if they can be read.
 
-    Without `dataset` and `data_dir` only the embedded digits have test images.
+    Test images need `dataset` or `data_dir`, except the embedded digits.
     The dict `description` describes the network to the page.
     """
 
@@ -139,8 +139,8 @@ class DemoModel:
     def next_test_image(self, correct):
         """Finds the next test image that is predicted correctly, or wrongly.
 
-        Returns what `predict` returns, and `labels`, the true classes. If the
-        next batch has no such image, only `searched`, its size.
+        Returns the dict of `predict` plus `labels`, the true classes. If the
+        next batch has no such image, returns only `searched`, the batch size.
         """
         if self._trained.pipeline is None:
             raise UserError("for test images start demo.py with --data_dir")
@@ -194,10 +194,10 @@ class DemoModel:
         }
 
     def reconstruct(self, classes, capsules):
-        """Data URI of the decoder's image; None without a decoder.
+        """The decoder's image as a data URI; None without a decoder.
 
-        Two objects have two colors. `classes` are one or two ints; `capsules`,
-        floats [len(classes)][atoms], are their capsules.
+        `classes` are one or two ints, drawn in two colors if two; `capsules`
+        are theirs, floats [len(classes)][atoms].
         """
         if self._trained.model.decoder is None:
             return None

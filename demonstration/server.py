@@ -1,8 +1,8 @@
 """Serves the demo page to browsers on this machine.
 
 Nothing in a request is stored. Requests of other web pages in the same browser
-are refused by their headers: Origin has the address of the other page. If the
-other page's name resolves to this machine (DNS rebinding), Host has this name.
+are refused: their header Origin has the address of that page, or, if that
+page's name resolves to this machine (DNS rebinding), Host has that name.
 """
 
 import asyncio

@@ -47,7 +47,7 @@ def classifier(routing, loss, to_logits):
 
 
 def networks():
-    """Yields networks, and functions that weigh words: [B, I, topics]."""
+    """Yields networks, and functions for weights of words [B, I, topics]."""
     shared = layers.Capsule(len(TOPICS), ATOMS, share_weights=True)
     network = classifier(shared, layers.margin_loss, layers.Length())
     yield network, lambda *words: shared.couplings(*words)[-1]

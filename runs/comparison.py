@@ -19,30 +19,30 @@ _MEASURED_STEPS, _MEASURED_SECONDS = 30, 15
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Flags of compare.py beside those of the data."""
+    """Flags of compare.py, except those that describe the data."""
 
     figure_format: str | None = field(
         None,
-        "A format in which pictures are written beside PNG.",
+        "A second format of the pictures, in addition to PNG.",
         choices=("pdf", "svg"),
     )
     minutes: float | None = field(
         None,
-        "Budget: minutes of training for each run, which become steps by the "
-        "speed of each model.",
+        "Budget: minutes of training for each run. Each model's measured speed "
+        "turns them into steps.",
         above=0,
     )
     models: str | None = field(
         None,
-        "Names to compare, separated by commas: models, MODULE:CLASS too, and "
-        "MODEL-LABEL, a model with the flags that --settings gives this name. "
-        "Default: all models and all names in --settings.",
+        "Names to compare, separated by commas: MODEL, MODULE:CLASS, or "
+        "MODEL-LABEL, a model with the flags of this name in --settings. "
+        f"Default: all names in --settings and all models but {PHOTO_MODEL}.",
     )
     output_dir: str | None = field(None, "Folder for the comparison.")
     points: int = field(
         5, "Checkpoints of each run to evaluate, the last included.", at_least=2
     )
-    seeds: int = field(1, "Runs of each model, from --seed on.", at_least=1)
+    seeds: int = field(1, "Seeds of each model, from --seed on.", at_least=1)
     steps: int | None = field(None, "Budget: training steps.", at_least=1)
 
 

@@ -105,7 +105,7 @@ def _error_curve(run):
 
 
 def comparison_table(models):
-    """A Markdown table of the models in comparison.json, for terminals too."""
+    """A Markdown table of the models in comparison.json, also for terminals."""
     return markdown(*comparison_rows(models), padded=True)
 
 
@@ -143,8 +143,8 @@ def _comparison_row(name, model):
 def paired_table(models):
     """A table of McNemar's exact test of each pair of models.
 
-    It compares pairs of seed and image, for all seeds that both models have.
-    They are listed as seed/image if there are several seeds.
+    The test counts each image once for each seed that both models have. Images
+    that only one model gets wrong are listed, as seed/image for several seeds.
     """
     rows = []
     for one, other in itertools.combinations(models, 2):
@@ -217,7 +217,7 @@ def comparison_pictures(models, title, kind):
 
 
 def write_results(output_dir):
-    """Writes the tables into the documents, and the picture."""
+    """Writes the results: tables in documents and files, and the picture."""
     for document, text in result_tables(output_dir).items():
         text = replace_between(document.read_text("utf-8"), "results", text)
         write_file(document, text)
@@ -296,7 +296,7 @@ def _policy(run):
 
 
 def result_picture(output_dir):
-    """A PNG file: test errors by epoch; the published one is a line."""
+    """A PNG file of test errors by epoch; a line is the published error."""
     experiments = [EXPERIMENTS[name] for name in _IN_PICTURE]
 
     def draw(axes):

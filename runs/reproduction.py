@@ -61,11 +61,11 @@ class Settings:
 
     batch_size: int | None = field(
         None,
-        "Images in a training batch; the number of images in all stays. "
-        "Default: the experiment's.",
+        "Images in a training batch. Steps are scaled to keep the number of "
+        "training images. Default: the experiment's.",
         at_least=1,
     )
-    data_dir: str | None = field(None, "Folder with a folder per data set.")
+    data_dir: str | None = field(None, "Folder with the data sets' folders.")
     dtype_policy: str | None = field(
         None,
         "Precision of the layers. Default: the experiment's.",

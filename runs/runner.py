@@ -1,4 +1,4 @@
-"""Starts experiment.py and reads the JSON files and lines that it leaves."""
+"""Starts experiment.py and reads the JSON that it prints and writes."""
 
 import ctypes
 import dataclasses
@@ -23,9 +23,9 @@ _TERMINATE = getattr(signal, "CTRL_BREAK_EVENT", signal.SIGTERM)
 def run(config, temporary=False):
     """Runs experiment.py with the settings of a `Config`.
 
-    Ctrl-C or SIGTERM here sends one SIGTERM to the command, which then saves
-    and ends; on Linux so does killing this process. If `temporary`, the command
-    prints only progress and errors, and a signal kills it without saving.
+    After Ctrl-C or SIGTERM the command gets one SIGTERM, saves and ends; on
+    Linux also if this process is killed. If `temporary`, the command prints
+    only progress and errors, and Ctrl-C or SIGTERM kills it without saving.
 
     Returns the list of documents that --format=json prints. Raises UserError if
     the command fails, and Interrupted after a signal.
@@ -112,7 +112,7 @@ def read_json(path):
 
 
 def write_json(path, values):
-    """Writes a JSON file, lists of numbers in one line, then renames it."""
+    """Writes a JSON file atomically, with each list of numbers in one line."""
     text = json.dumps(values, indent=1)
     text = re.sub(r"\[[\d\s,]+\]", lambda m: " ".join(m[0].split()), text)
     write_file(path, f"{text}\n")

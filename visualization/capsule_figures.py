@@ -1,7 +1,7 @@
 """Figures of a trained capsule network.
 
-Each function takes a `TrainedModel` and a number of examples and returns a dict
-from file name to content. Raises UserError if the network lacks a needed layer.
+Each figure's function takes a `TrainedModel` and a number of examples, returns
+a dict from file name to content, and raises UserError if a layer is missing.
 """
 
 import io
@@ -29,7 +29,7 @@ OFFSETS = np.arange(-5, 6) * 0.05
 def reconstructions(trained, num_examples):
     """Inputs and reconstructions, as in the paper's figure 3.
 
-    It shows right predictions on the left, as many wrong ones on the right.
+    Correct predictions are on the left, as many wrong ones on the right.
     """
     title, classes = "Reconstructions", "true, predicted"
     picture = _draw_columns(
@@ -39,10 +39,10 @@ def reconstructions(trained, num_examples):
 
 
 def reconstruction_column(trained, example):
-    """The lists of classes above a column, and a dict from row label to image.
+    """Lists of classes to write above a column, and its images by row label.
 
-    Reconstructions come from the capsules of the labels and, if the prediction
-    is wrong, also from the capsules of the predicted classes.
+    Rows are inputs and reconstructions: from the capsules of the labels and, if
+    the prediction is wrong, also from those of the predicted classes.
     """
     rows = {"input": example.image}
     numbers = [""] if len(example.labels) == 1 else [" 1", " 2"]
@@ -76,7 +76,7 @@ def multimnist(trained, num_examples):
 
 
 def multimnist_column(trained, example):
-    """Like `reconstruction_column`, for pairs, in two colors."""
+    """`reconstruction_column` for pairs of digits, each in its own color."""
     labels, predictions = example.labels, example.predictions
     # The longest capsule of the classes that are neither label nor predicted.
     absent = next(c for c in example.ranking if c not in labels + predictions)
@@ -110,10 +110,10 @@ def _draw_columns(trained, num_examples, make_column, title, classes):
 
 
 def perturbations(trained, num_examples):
-    """Each dimension of a class capsule moved: the paper's figure 4.
+    """Changes each dimension of a class capsule, as in the paper's figure 4.
 
-    It shows the first right prediction of each of up to `num_examples` classes.
-    With two targets, the capsule of the first label changes.
+    Draws a picture for each of up to `num_examples` classes, of its first
+    correct prediction. With two targets, the first label's capsule changes.
     """
     examples = {}
     for example in trained.examples():
@@ -128,7 +128,7 @@ def perturbations(trained, num_examples):
 
 
 def perturbed(capsule):
-    """Capsules [A * K, A]: one dimension at a time moved by the K offsets."""
+    """Capsules [A * K, A]: each of A dimensions plus each of K `OFFSETS`."""
     moves = np.eye(len(capsule))[:, None] * OFFSETS[:, None]  # [A, K, A]
     return (capsule + moves).reshape(-1, len(capsule))
 
@@ -150,10 +150,10 @@ def _draw_perturbed(trained, example, label):
 
 
 def routing(trained, num_examples):
-    """Couplings by position, and their mean entropy by iteration.
+    """Draws couplings by position, and their mean entropy by iteration.
 
-    The couplings of a few examples are those to the predicted classes and to
-    the class with the next longest capsule. The entropy is that of a batch.
+    Couplings are drawn for the predicted classes and for the class with the
+    next longest capsule. The entropy is the mean over a whole batch.
     """
     examples = list(itertools.islice(trained.examples(), EVAL_BATCH_SIZE))
     images = np.stack([example.image for example in examples])
@@ -180,9 +180,9 @@ def routing(trained, num_examples):
 def mean_entropy(couplings):
     """Mean entropy of the couplings of an input capsule, by iteration.
 
-    Takes [iterations, ..., classes] and returns float64 [iterations], in nats,
-    from 0 if one class gets all to log(classes) if all get the same. If
-    couplings sum to less than 1 (leaky routing), the rest counts as a class.
+    Takes [iterations, ..., classes]. Returns float64 [iterations] in nats: 0 if
+    one class gets all, log(classes) if all classes get the same. The rest of a
+    sum below 1 (leaky routing) counts as one more class.
     """
     shares = couplings.astype("float64")
     leak = np.maximum(1 - shares.sum(axis=-1), 0)

@@ -52,8 +52,8 @@ def make_grid(images, columns, title, titles, labels=(), wrong=()):
     """A `Figure` of images in rows, and the array of their `Axes`.
 
     Images are [H, W, C], of one size; None leaves a place empty. `titles` are
-    above the images, from the upper left, those at the indices `wrong` in red;
-    `labels` are to the left of the rows.
+    written above the images in their order, in red at the indices in `wrong`;
+    `labels` are written to the left of the rows.
     """
     rows, title_rows = (-(-len(of) // columns) for of in (images, titles))
     height, width, _ = to_rgb(images[0]).shape
@@ -124,7 +124,7 @@ def png(figure):
 
 
 def also_as(figure_format, files):
-    """Adds each `Picture` of a dict of files as "pdf" or "svg" too."""
+    """Adds each `Picture` in a dict of files once more, as "pdf" or "svg"."""
     return files | {
         f"{name.removesuffix('png')}{figure_format}": _saved(
             content.figure, figure_format

@@ -60,7 +60,7 @@ def confusion_matrix_png(matrix, names, title):
 
 
 def wrong_predictions_png(predictions, title):
-    """A PNG file of the first wrongly predicted images; None without any."""
+    """A PNG file of the first wrong predictions; None if there are none."""
     wrong = predictions.wrong
     if not len(wrong):
         return None
@@ -82,7 +82,7 @@ def images_at(pipeline, numbers):
 
 
 def verdict(predictions, number):
-    """True and predicted classes of an example, with lengths or logits."""
+    """Text: true and predicted classes of an example, and their logits."""
     names = [truncate(name) for name in predictions.pipeline.spec.names]
     logits = predictions.logits[number]
     true = np.flatnonzero(predictions.labels[number])

@@ -27,14 +27,14 @@ class Example:
 
     @property
     def ranking(self):
-        """All classes as ints, that of the longest capsule first."""
+        """All classes as ints, from the longest to the shortest capsule."""
         return np.argsort(-self.lengths, kind="stable").tolist()
 
     @property
     def predictions(self):
-        """List of the T classes of the longest capsules.
+        """List of the T classes with the longest capsules.
 
-        A predicted label has the same index as in `labels`.
+        A label that is predicted keeps its index in `labels`.
         """
         longest = self.ranking[: len(self.labels)]
         others = (label for label in longest if label not in self.labels)
@@ -84,12 +84,12 @@ class TrainedModel:
                 )
 
     def first(self, count, is_right):
-        """The first `count` examples with a right (or wrong) prediction."""
+        """The first `count` examples whose prediction is right, or is wrong."""
         found = (e for e in self.examples() if e.is_right == is_right)
         return list(itertools.islice(found, count))
 
     def reconstruct(self, capsules, labels):
-        """Decodes capsules [N, A] of the classes [N] to images [N, H, W, C].
+        """Decodes capsules [N, A] of classes `labels` [N] to [N, H, W, C].
 
         Raises UserError if the network has no decoder.
         """
@@ -106,10 +106,10 @@ class TrainedModel:
 def covered_part(model, size):
     """The part of an image that a map of couplings covers.
 
-    Each value covers a square around the center of its capsules' receptive
-    field, as wide as the distance between two positions. `size` is the
-    (height, width) of the image. Returns a dict with top, left, height and
-    width in pixels.
+    Each value of the map covers a square around the center of its capsules'
+    receptive field. The square is as wide as the distance between neighboring
+    centers. `size` is the (height, width) of the image. Returns a dict with
+    top, left, height and width in pixels.
     """
     part = []
     for length in size:

@@ -21,10 +21,10 @@ MEASURES = {
 def make(runs, first, pairs, seed, num_examples):
     """Draws accuracies, and the predictions for the first pairs.
 
-    `runs` and `first` are dicts from the name of a model: in `runs` to a list
-    of dicts, with the `counts` of "single" images and "pairs" of each run; in
-    `first` to the `training.scores.Predictions` of pairs by the first run.
-    Returns a dict from file name to content.
+    `runs` is a dict from a model's name to a list with a dict for each run: its
+    `counts` for "single" images and for "pairs". `first` is a dict from the
+    name to the first run's `training.scores.Predictions` for pairs. Returns a
+    dict from file name to content.
     """
     one = next(iter(first.values()))
     numbers = range(min(num_examples, len(one.labels)))
@@ -58,9 +58,9 @@ def counts(predictions):
 def confidence_interval(right, total):
     """Ends of the 95% confidence interval of an accuracy.
 
-    `right` has the number of correct predictions, of `total`, for each run. The
-    interval is Wilson's for one run and Student's for the mean of several runs,
-    which vary by more than the choice of the images explains.
+    `right` lists each run's number of correct predictions, out of `total`. One
+    run has Wilson's interval. The mean of several has Student's, because runs
+    differ by more than the choice of the images explains.
     """
     if len(right) == 1:
         return stats.binomtest(*right, total).proportion_ci(method="wilson")

@@ -23,8 +23,8 @@ FLOAT16_LOSS_SCALE = 2.0**10
 class Routing(typing.NamedTuple):
     """Routing of primary capsules to class capsules.
 
-    Couplings are float32 [iterations, B, h, w, types, classes]. If `leaky`,
-    those of a capsule may sum to less than 1.
+    Couplings are float32 [iterations, B, h, w, types, classes]. If `leaky`, the
+    couplings of a capsule may sum to less than 1.
     """
 
     couplings: typing.Any
@@ -47,7 +47,7 @@ def convolution_block(
     kernel_initializer="he_uniform",
     **options,
 ):
-    """A convolution, which has no biases, batch normalization, and relu if set.
+    """A convolution without biases, then batch normalization and perhaps relu.
 
     `options` are those of `batch_normalization`.
     """
@@ -75,8 +75,8 @@ def cross_entropy(labels, probabilities):
 class Classifier(keras.Model):
     """A model with logits and, if it has a decoder, reconstructions.
 
-    The loss is the sum of `classification_loss`, with a decoder one
-    `reconstruction_loss` for each target, regularizers and layers' `add_loss`.
+    The loss is the sum of `classification_loss`, regularizers, `add_loss` of
+    layers and, with a decoder, one `reconstruction_loss` for each target.
     `fit` reports running means: loss, batch_classification_cost,
     reconstruction_error (with a decoder), accuracy and almost_accuracy.
 
@@ -85,21 +85,21 @@ class Classifier(keras.Model):
     Call arguments:
       x: dict with `images` [B, H, W, C]. The decoder takes the capsules of
         `recons_label` [B] and, with two targets, of `spare_label` [B]. Without
-        these labels it takes the longest capsules, with any number of classes
-        those that are present.
+        these labels it takes the longest capsules; if `num_targets` is
+        `ANY_NUMBER`, all that are longer than `PRESENT_LENGTH`.
 
     Returns (from a call) a dict:
       logits: float32 [B, classes].
       capsules: [B, classes, atoms], the class capsules, if there are any.
-      recons, with two targets also spare_recons: [B, H, W, C], with a decoder.
+      recons and, with two targets, spare_recons: [B, H, W, C], if decoded.
 
     Attributes:
-      HParams: class of its hyper-parameters, a subclass of `BaseHParams`.
-      has_class_capsules: bool, whether its outputs have `capsules`.
+      HParams: class of the hyper-parameters, a subclass of `BaseHParams`.
+      has_class_capsules: bool, whether the outputs have `capsules`.
       has_lengths: bool, whether logits are lengths or activations of capsules;
-        by default, if there are class capsules.
-      compile_with_xla: bool, whether TensorFlow compiles steps by XLA on CPUs
-        too: faster for many small operations.
+        by default the value of `has_class_capsules`.
+      compile_with_xla: bool, whether TensorFlow uses XLA even on CPUs, which is
+        faster for many small operations.
       adam_epsilon: float, epsilon of Adam.
       schedule_options: dict, options of `optimizer.make_schedule`.
 
@@ -172,7 +172,7 @@ class Classifier(keras.Model):
         """Loads weights that a new training begins with, if there are any."""
 
     def training_data(self, pipeline, seed):
-        """The `Pipeline` to train with: the given one, or made from it."""
+        """The `Pipeline` to train with: the given one, or one made from it."""
         return pipeline
 
     def activations(self, images):
@@ -198,9 +198,9 @@ class Classifier(keras.Model):
     def classification_loss(self, labels, outputs, step):
         """The loss [B] without reconstruction.
 
-        Without a hyper-parameter `loss_type` it is the cross-entropy, and the
-        logits are probabilities. `labels` are k-hot, float32 [B, classes];
-        `step` is int64 [B], steps before this one; None outside of training.
+        If `loss_type` is None, it is the cross-entropy, and the logits must be
+        probabilities. `labels` are k-hot, float32 [B, classes]. `step` is the
+        number of previous steps, int64 [B], or None outside of training.
         """
         loss_type = self.hparams.loss_type
         loss = layers.CLASSIFICATION_LOSSES.get(loss_type, cross_entropy)
@@ -213,7 +213,7 @@ class Classifier(keras.Model):
         )
 
     def example_losses(self, x, y, outputs):
-        """Classification loss [B], reconstruction loss [B] or 0, their sum."""
+        """Classification loss [B], reconstruction loss ([B] or 0) and sum."""
         # The batch has the step: JAX would trace `iterations` as a constant.
         step = x.get(keys.STEP)
         cost = self.classification_loss(y[keys.LOGITS], outputs, step)
@@ -269,10 +269,10 @@ class Classifier(keras.Model):
 
     @classmethod
     def receptive_field(cls, hparams):
-        """The layers from the image to the positions of `Routing`.
+        """The layers between the image and the positions of `Routing`.
 
-        A tuple of (size, strides, padding) for each layer; empty if the only
-        position sees the whole image.
+        A tuple with (size, strides, padding) of each layer. It is empty if the
+        only position sees the whole image.
         """
         return ()
 

@@ -36,7 +36,7 @@ class HParams(DecoderHParams):
     decay_rate: float = 0.5
     decay_steps: int = 4690  # 10 epochs of MNIST
     hard_margins: bool = field(
-        False, "the authors' second training: margins 0.95, 0.05, weight 0.8"
+        False, "margins 0.95 and 0.05, weight 0.8: the authors' second training"
     )
     remake_weight: float = field(
         0.4, "weight of the mean squared pixel error", at_least=0
@@ -44,7 +44,7 @@ class HParams(DecoderHParams):
     routing: int = size(3, "routing iterations of cell 4 and of the classes")
     squash_over: str = field(
         "atoms",
-        "vectors that cell 4 squashes: capsules, or maps of a type",
+        "vectors that cell 4 squashes: each capsule, or each type's whole map",
         choices=tuple(SQUASH_AXES),
         network=True,
     )
@@ -55,10 +55,10 @@ class DeepCapsModel(Classifier):
     """A convolution, four cells of convolutional capsules, class capsules.
 
     conv 3x3 to 4 * `types` channels, relu, batch normalization; each channel is
-    a capsule type of one atom. A cell has four layers of capsules: one of
-    stride 2 gives x, and the output is second(first(x)) + skip(x). Only the
-    skip of cell 4 is routed. The capsules of cells 4 and 3 are routed to class
-    capsules, whose lengths are the logits.
+    a capsule type of one atom. A cell has four layers of capsules: the first
+    has stride 2 and gives x, the others give second(first(x)) + skip(x). Within
+    the cells only `skip` of cell 4 is routed. The capsules of cells 4 and 3 are
+    routed to class capsules, whose lengths are the logits.
     """
 
     HParams = HParams
@@ -129,7 +129,7 @@ class DeepCapsModel(Classifier):
         return outputs
 
     def routing_of(self, images):
-        """Couplings of cell 3's capsules, whose map is larger than cell 4's."""
+        """Couplings of cell 3 alone; its map is larger than that of cell 4."""
         outputs = self.activations(images)
         couplings = self.classes.couplings(outputs["primary"])
         grid = outputs["cell3"].shape[1:-1]  # rows, columns, types

@@ -47,11 +47,11 @@ def layout(height, width):
     """Kernel sizes, strides and the primary capsules' kernel (rows, columns).
 
     The first convolution is 5x5, or 7x7 with stride 2 for images of at least
-    48x48. Three 3x3 convolutions follow. The last one, two or three have stride
-    2: the smallest number for which the map's shorter side has at most 9
-    pixels. There is no padding. The primary capsules' kernel covers the whole
-    map; but after a 5x5 convolution its sides are odd, so that it is 5x5 on
-    MultiMNIST's 6x6 map. For the paper's image sizes these are its networks.
+    48x48. Three 3x3 convolutions follow. The last n have stride 2, where n >= 1
+    is the smallest number for which the shorter side of the map has at most 9
+    pixels. There is no padding. The primary capsules' kernel is as large as the
+    map; but after a 5x5 convolution even sides are reduced by 1: it is 5x5 on
+    MultiMNIST's 6x6 map. For its image sizes this gives the paper's networks.
     """
     is_large = min(height, width) >= 48
     kernels = (7 if is_large else 5, 3, 3, 3)
@@ -71,11 +71,11 @@ def layout(height, width):
 class EfficientCapsuleModel(Classifier):
     """Four convolutions, primary capsules, self-attention and a decoder.
 
-    Normalization follows each convolution; `layout` gives their sizes. A
-    depthwise convolution as large as the map makes `num_prime_capsules`
+    Normalization follows each convolution; `layout` gives all kernel sizes. A
+    depthwise convolution at a single position makes `num_prime_capsules`
     primary capsules; self-attention routes them to one class capsule of
-    `class_atoms` atoms per class. Logits are the capsules' lengths (without the
-    1e-7 that the authors add under the root). There is a decoder if `remake`.
+    `class_atoms` atoms per class. Logits are the class capsules' lengths. (The
+    authors add 1e-7 under the root.) There is a decoder if `remake`.
     """
 
     HParams = HParams
@@ -146,7 +146,7 @@ class EfficientCapsuleModel(Classifier):
         return 2.0 * labels.shape[-1] * loss
 
     def reconstruction_loss(self, images, reconstructions):
-        """784 * `remake_weight` (the authors' 0.392) * mean squared error."""
+        """784 * `remake_weight` (0.392 by default) * mean squared error."""
         scale = 28 * 28 / math.prod(images.shape[1:])
         return scale * super().reconstruction_loss(images, reconstructions)
 

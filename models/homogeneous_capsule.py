@@ -20,15 +20,17 @@ MERGES = {"equal": "ones", "random": INITIALIZER, "ones": "ones"}
 
 @dataclasses.dataclass(frozen=True)
 class HParams(BaseHParams):
-    """Hyper-parameters: the authors' but for `ema` and `momentum`.
+    """Hyper-parameters with the authors' values, except `ema` and `momentum`.
 
-    Theirs, `preset=long`, fit trainings of at least 10,000 steps.
+    `preset=long`, for 10,000 or more steps, sets both to the authors' values.
     """
 
     PRESETS: ClassVar = {"long": {"ema": 0.999, "momentum": 0.9997}}
 
-    branches: int = size(3, "branches at most, one each three convolutions")
-    convolutions: int = size(9, "convolutions; the last one has a branch")
+    branches: int = size(3, "largest number of branches, see `convolutions`")
+    convolutions: int = size(
+        9, "convolutions; counted from the last, every third has a branch"
+    )
     decay_rate: float = 0.98
     decay_steps: int = 500  # an epoch of 60,000 images in batches of 120
     ema: float = 0.99
@@ -36,7 +38,7 @@ class HParams(BaseHParams):
     loss_type: str = loss_type("softmax")
     merge: str = field(
         "ones",
-        "initial weights of the branches; with `equal` they are not trained",
+        "initial weights of the branches; `equal` are ones, not trained",
         choices=tuple(MERGES),
         network=True,
     )
@@ -49,18 +51,18 @@ class HParams(BaseHParams):
     more_channels: int = size(16, "channels that each convolution adds")
     order: str = field(
         "xyz",
-        "capsules that branches see: xyz positions, zxy channels of the map",
+        "input capsules of branches: positions (xyz) or channels (zxy) of maps",
         choices=tuple(ORDERS),
         network=True,
     )
 
 
 class HomogeneousCapsuleModel(Classifier):
-    """3x3 convolutions with three branches of capsules, merged to logits.
+    """3x3 convolutions with branches of capsules, merged to logits.
 
-    The lengths [B, classes, branches] are multiplied by a weight for each
+    Lengths of capsules [B, classes, branches] are multiplied by one weight per
     branch, normalized over the batch and the classes, and summed over the
-    branches. Hence only the sign of a weight counts.
+    branches. Hence only the signs of these weights count.
     """
 
     HParams = HParams

@@ -37,8 +37,8 @@ class BaseHParams:
     )
     ema: float = field(
         0.0,
-        "momentum of a moving average of the weights, such as 0.999, which "
-        "evaluations, predictions and exports use; 0: no average",
+        "momentum, such as 0.999, of a moving average of the weights. "
+        "Evaluations, predictions and exports use it. 0: no average",
         at_least=0,
         at_most=1,
     )
@@ -81,7 +81,7 @@ def padding(help_text="padding of the convolutions", default="VALID"):
 
 def weight_decay(default, weights="kernels"):
     """A field for the factor of an L2 regularizer."""
-    help_text = f"weight of half the sum of squared {weights}"
+    help_text = f"the loss adds this times half the sum of squared {weights}"
     return field(default, help_text, at_least=0)
 
 
@@ -94,7 +94,7 @@ def loss_type(default="margin"):
 
 @dataclasses.dataclass(frozen=True)
 class MatrixHParams(BaseHParams):
-    """Sizes of matrix capsule networks, by default the paper's small one."""
+    """Sizes of matrix capsule networks; defaults: the paper's small network."""
 
     conv_channels: int = size(64, "channels of the convolution")
     first_types: int = size(16, "types of the first routed capsules")
@@ -121,8 +121,8 @@ class DecoderHParams(BaseHParams):
 def parse_overrides(hparams_class, overrides):
     """Dict of the typed values of a string such as "routing=1,leaky=true".
 
-    preset=NAME stands for a set of values. A value that the string also gives
-    by name replaces that of the preset, wherever it stands.
+    preset=NAME sets several values. A value that is given by name overrides the
+    preset, in any order.
     """
     specs = flag_specs(hparams_class)
     presets = hparams_class.PRESETS

@@ -21,7 +21,7 @@ from models.hparams import MatrixHParams, size
 class HParams(MatrixHParams):
     """Hyper-parameters for images like those of MNIST."""
 
-    routing: int = size(2, "iterations; the first has no attention")
+    routing: int = size(2, "routing iterations; the first has equal couplings")
 
 
 class AttentionModel(Classifier):

@@ -42,14 +42,14 @@ class HParams(MatrixHParams):
 
     class_lambda: float = field(
         0.01,
-        "class capsules: limit of lambda, EM routing's inverse temperature",
+        "limit of lambda, EM routing's inverse temperature, in class capsules",
         above=0,
         network=True,
     )
-    conv_channels: int = size(32, "A, channels of the convolution")
+    conv_channels: int = size(32, "channels of the convolution (paper: A)")
     conv_lambda: float = field(
         0.01,
-        "convolutional capsules: limit of lambda",
+        "limit of lambda in convolutional capsules",
         above=0,
         network=True,
     )
@@ -68,9 +68,9 @@ class HParams(MatrixHParams):
         network=True,
     )
     decay_steps: int = 20_000
-    first_types: int = size(32, "C, types of the first routed capsules")
+    first_types: int = size(32, "types of first routed capsules (paper: C)")
     kernel_stddev: float = field(
-        KERNEL_STDDEV, "standard deviation of initial transformations", above=0
+        KERNEL_STDDEV, "standard deviation of initial vote weights", above=0
     )
     learning_rate: float = 0.003
     loss_type: str = field(
@@ -88,7 +88,7 @@ class HParams(MatrixHParams):
         20_000, "steps until the full margin; authors' code: 700000", at_least=1
     )
     min_variance: float = field(
-        5e-4, "added to each variance", at_least=1e-6, network=True
+        5e-4, "added to variances in routing", at_least=1e-6, network=True
     )
     normalise: str = field(
         "parents",
@@ -101,24 +101,24 @@ class HParams(MatrixHParams):
     padding: str = padding(
         "padding of the convolution; capsule layers have VALID"
     )
-    primary_types: int = size(32, "B, types of primary capsules")
-    second_types: int = size(32, "D, types of the second routed capsules")
+    primary_types: int = size(32, "types of primary capsules (paper: B)")
+    second_types: int = size(32, "types of second routed capsules (paper: D)")
     weight_decay: float = weight_decay(2e-7)
 
 
 class PoseModel(Classifier):
     """Primary capsules, layers of routed capsules, and class capsules.
 
-    All capsules have poses and activations. Logits are the activations of the
-    class capsules, `capsules` their poses. A subclass sets `routed`, a list of
-    layers, and `classes`, a layer named "class_capsules". It also sets the
-    layers `conv1` and `primary`, unless it overrides `primary_capsules`.
+    All capsules have poses and activations. The outputs `logits` are the
+    activations of class capsules, `capsules` are their poses. A subclass sets
+    `routed`, a list of layers; `classes`, a layer named "class_capsules"; and,
+    unless it overrides `primary_capsules`, the layers `conv1` and `primary`.
     """
 
     has_class_capsules = True
 
     def primary_capsules(self, images):
-        """Dict of the outputs of earlier layers; pair of poses, activations."""
+        """Dict of earlier layers' outputs; pair of poses and activations."""
         features = self.conv1(images)
         return {"conv1": features}, self.primary(features)
 
@@ -155,7 +155,7 @@ class PoseModel(Classifier):
                 weight.regularizer = decay
 
     def decays(self, weight):
-        """Whether `weight_decay` applies, as to all but biases and betas."""
+        """Whether `weight_decay` applies: to all but biases and betas."""
         return len(weight.shape) > 1
 
 

@@ -35,8 +35,8 @@ def make_schedule(hparams, max_steps=None, **options):
     """The learning-rate schedule that `hparams.schedule` names.
 
     Exponential is max(1e-6, learning_rate * decay_rate^(step / decay_steps)),
-    as in the reference; it has `options` of `FlooredExponentialDecay`. Cosine
-    and linear need `max_steps`, where they reach 0.
+    as in the reference; `options` go to `FlooredExponentialDecay`. Cosine
+    and linear need `max_steps`: they reach 0 at this step.
     """
     if hparams.schedule == "exponential":
         return FlooredExponentialDecay(
@@ -83,13 +83,12 @@ class Adam(keras.optimizers.Adam):
 def orthogonalize(matrix, scale):
     """Approximates the nearest orthogonal matrix, times a scale.
 
-    For a float32 matrix U S V' the result is scale * U f(S) V'. Five
-    Newton-Schulz iterations (Jordan 2024,
-    https://kellerjordan.github.io/posts/muon) compute f, which maps all but the
-    smallest values in (0, 1] to between 0.7 and 1.2. They run on the smaller
-    of the matrix's products with its transpose, so that a long matrix is
-    multiplied twice instead of ten times. This needs full float32: TF32 makes
-    an error of a tenth.
+    For a float32 matrix U S V' with singular values S the result is
+    scale * U f(S) V'. Five Newton-Schulz iterations (Jordan 2024,
+    https://kellerjordan.github.io/posts/muon) compute f, which scales S to
+    (0, 1] and maps all but the smallest values to between 0.7 and 1.2. They run
+    on the smaller product of the matrix and its transpose; so a long matrix is
+    multiplied twice, not ten times. With TF32 the error would be a tenth.
     """
     rows, columns = matrix.shape
     product = "ri,rj->ij" if rows >= columns else "ir,jr->ij"
@@ -115,9 +114,9 @@ class Muon(Adam):
     Muon orthogonalizes the momentum of a kernel as a matrix, whose columns are
     the kernel's last axis (Jordan 2024). Updates are scaled as by Liu et
     al. 2025 (https://arxiv.org/abs/2502.16982), so that Adam's learning rates
-    fit. Each optimizer can continue from the other's state.
+    fit. Muon can continue from the state of Adam, and Adam from that of Muon.
 
-    Dense kernels stay with Adam, which is faster for those of the decoder.
+    Dense kernels use Adam, which is faster for the decoder's dense kernels.
     (Keras' own Muon handles dense kernels only.)
     """
 

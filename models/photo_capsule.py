@@ -32,7 +32,7 @@ class HParams(DecoderHParams):
     )
     backbone_weights: str = field(
         "imagenet",
-        "its first weights: imagenet, which Keras downloads, none, or a file",
+        "initial weights of backbone: imagenet (downloaded), none, or a file",
     )
     class_atoms: int = size(16, "atoms of a class capsule")
     loss_type: str = loss_type()
@@ -41,14 +41,14 @@ class HParams(DecoderHParams):
     routing: int = size(3, "routing iterations")
     share_weights: bool = field(
         False,
-        "all primary capsules share their weights, for images of every size",
+        "whether primary capsules share weights: images of every size then fit",
         network=True,
     )
     train_backbone: bool = field(
-        False, "whether to train the backbone; else its features can be kept"
+        False, "whether to train the backbone; if not, features can be stored"
     )
     types: int = size(32, "types of primary capsules")
-    views: int = size(1, "random changes of each image to keep features of")
+    views: int = size(1, "random changes per image whose features are stored")
 
 
 class PhotoCapsuleModel(Classifier):

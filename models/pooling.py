@@ -21,7 +21,7 @@ POOL_SIZE = 2
 
 @dataclasses.dataclass(frozen=True)
 class SuHParams(BaseHParams):
-    """Hyper-parameters of both networks."""
+    """Hyper-parameters of both of Su's networks."""
 
     loss_type: ClassVar = "margin"
     decay_rate: float = 1.0  # no decay
@@ -33,11 +33,11 @@ class FourConvolutions(Classifier):
     """Four 3x3 convolutions with relu, 2x2 average pooling after the second.
 
     The first two have `first_channels` channels, the others `second_channels`;
-    initial weights are those of Keras. The loss is
+    initial weights are those of Keras. The loss is the mean over the classes of
 
       y * max(0, 0.9 - p)^2 + 0.25 * (1 - y) * max(0, p - 0.1)^2
 
-    for the lengths or probabilities p, the mean over the classes. The paper and
+    for labels y and logits p, which are lengths or probabilities. The paper and
     the reference have 0.5 in place of 0.25.
     """
 

@@ -37,9 +37,8 @@ PHOTO_MODEL = "photo_capsule"
 def model_class(name):
     """The `classifier.Classifier` subclass of a name.
 
-    It is a key of `MODELS`, or MODULE:CLASS for a class outside this project,
-    whose module is in the working directory or on PYTHONPATH. Raises UserError
-    for others.
+    A name is a key of `MODELS` or MODULE:CLASS. MODULE is outside this project,
+    in the working directory or on PYTHONPATH. Raises UserError for other names.
     """
     if is_external(name):
         return _external_class(name)

@@ -1,4 +1,4 @@
-"""The network for smallNORB of self-routing's authors."""
+"""The network of the authors of self-routing, for smallNORB."""
 
 import dataclasses
 
@@ -16,7 +16,7 @@ CONVOLUTIONS = ((1, 1), (2, 2), (2, 1), (4, 2), (4, 1), (8, 2))
 
 @dataclasses.dataclass(frozen=True)
 class HParams(BaseHParams):
-    """Hyper-parameters: the authors', but half the types, and Adam."""
+    """Hyper-parameters of the authors, but with half the types and Adam."""
 
     atoms: int = size(16, "atoms of a pose")
     channels: int = size(16, "channels of the first convolution")
@@ -30,9 +30,9 @@ class SelfRoutingModel(PoseModel):
     """Seven convolutions and capsules with self-routing, SR-`depth`.
 
     `CONVOLUTIONS` 3x3 with batch normalization and relu; another convolution,
-    without relu, to the poses and the logits of primary capsules of `types`
-    types; `depth` - 1 layers 3x3 of as many types; class capsules, whose
-    activations sum to 1.
+    without relu, to poses and logits of primary capsules of `types` types;
+    `depth` - 1 layers of 3x3 capsules, also of `types` types; class capsules,
+    whose activations sum to 1.
     """
 
     HParams = HParams

@@ -18,7 +18,7 @@ from models.pooling import FourConvolutions, SuHParams
 
 @dataclasses.dataclass(frozen=True)
 class HParams(SuHParams):
-    """Hyper-parameters of the network, with those of Su's current code."""
+    """Hyper-parameters with the values of Su's current code."""
 
     class_atoms: int = size(16, "atoms of a class capsule")
     compare: str = field(
@@ -53,7 +53,7 @@ class HParams(SuHParams):
 class SharedCapsuleModel(FourConvolutions):
     """Four convolutions and class capsules, routed from every position.
 
-    The channels of a position are the atoms of one input capsule, not
+    The channels at a position are the atoms of one input capsule, which is not
     squashed. There is one class capsule of `class_atoms` atoms per class;
     logits are their lengths.
     """

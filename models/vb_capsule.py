@@ -18,7 +18,7 @@ class HParams(MatrixHParams):
     decay_rate: float = 1.0
     loss_type: str = loss_type("softmax")
     padding: str = padding(
-        "padding of the convolution; the authors' is VALID, for 32x32", "SAME"
+        "padding of the convolution; the authors have VALID for 32x32", "SAME"
     )
     weight_decay: float = weight_decay(0.0)
 
@@ -28,7 +28,7 @@ class VBCapsuleModel(MatrixCapsuleModel):
 
     Batch normalization follows the convolution and every layer of capsules, by
     type. There are no biases. The authors' code adds betas, which batch
-    normalization cancels, and the same coordinates, 0.1, at all positions.
+    normalization cancels; its coordinates are 0.1 at all positions.
     """
 
     HParams = HParams

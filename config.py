@@ -1,10 +1,11 @@
 """The flags of experiment.py, and which settings a checkpoint supplies."""
 
 import dataclasses
+import pathlib
 import re
 
-from common.errors import UserError
-from common.flags import command_line, field, flag_specs, require_known
+from common.errors import UserError, shell_command
+from common.flags import arguments, field, flag_specs, require_known
 from input_data import registry
 from input_data.registry import (
     DATASETS,
@@ -72,8 +73,9 @@ class DataConfig:
     )
     dataset: str | None = field(
         None,
-        f"Data set: {', '.join(DATASETS)}, or tfds:NAME of TensorFlow "
-        "Datasets. images is a folder with a sub-folder for each class. "
+        f"Data set: {', '.join(DATASETS)}, tfds:NAME of TensorFlow Datasets, "
+        "or MODULE:FUNCTION of your own (docs/architecture.md). images is a "
+        "folder with a sub-folder for each class. "
         "Default: the checkpoint's, else mnist with --data_dir, else digits.",
     )
     distort: bool | None = field(
@@ -327,8 +329,8 @@ class Config(DataConfig):
         Settings of a checkpoint of another data set are ignored.
         """
         dataset = run_settings.get("dataset")
-        namespace = re.match(r"tfds:[^:/]+:(?![0-9.*]+$)", dataset or "")
-        if self.dataset is None and namespace:
+        code = r"(?!tfds:).*:|tfds:[^:/]+:(?![0-9.*]+$)"
+        if self.dataset is None and re.match(code, dataset or ""):
             raise UserError(
                 f"the checkpoint's data set {dataset} may run code: add "
                 f"--dataset={dataset} if you trust it"
@@ -382,5 +384,8 @@ class Config(DataConfig):
     def evaluation_command(self):
         """The command that evaluates the checkpoints of this training."""
         model = {"model"} if is_external(self.model) else set()
-        flags = command_line(self, _EVALUATION_FLAGS | model)
-        return f"python experiment.py --train=false {flags}"
+        flags = arguments(self, _EVALUATION_FLAGS | model)
+        script = pathlib.Path(__file__).with_name("experiment.py")
+        if pathlib.Path.cwd() == script.parent:
+            script = script.name
+        return shell_command(["python", str(script), "--train=false", *flags])

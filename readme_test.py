@@ -70,7 +70,11 @@ def test_python_blocks_run(page, request, tmp_path, monkeypatch):
     small = "num_classes=10, conv_channels=4, num_prime_capsules=2"
     for block in blocks("python", page):
         if "(Classifier)" in block:
-            _train_own_model(block, monkeypatch, tmp_path)
+            model = write_own_model(block, tmp_path)
+            _train_own("model", model, 360, monkeypatch, tmp_path)
+        elif "def load(split" in block:
+            (tmp_path / "bars.py").write_text(block)
+            _train_own("dataset", "bars:load", 300, monkeypatch, tmp_path)
         elif 'load_model("/tmp' not in block:  # that needs an exported network
             block = block.replace("num_classes=10", small)
             if "/tmp/digits" in block:
@@ -87,18 +91,20 @@ def write_own_model(block, folder):
     return f"{module}:{name}"
 
 
-def _train_own_model(block, monkeypatch, folder):
+def _train_own(flag, name, num_examples, monkeypatch, folder):
     monkeypatch.setattr(sys, "path", [*sys.path])
-    model, run = write_own_model(block, folder), str(folder / "run")
-    training = Config(model=model, max_steps=1, summary_dir=run)
+    run = str(folder / flag)
+    training = Config(**{flag: name}, max_steps=1, summary_dir=run)
     experiment.run(training)
-    score = experiment.run(Config(train=False, model=model, checkpoint=run))
-    assert score.num_examples == 360
-    assert f"--model={model}" in training.evaluation_command()
+    score = experiment.run(Config(**{flag: name}, train=False, checkpoint=run))
+    assert score.num_examples == num_examples
+    command = training.evaluation_command()
+    assert command.startswith(f"python {ROOT / 'experiment.py'} ")
+    assert f"--{flag}={name}" in command
     # The name in a checkpoint is not enough to import the module.
-    module = model.partition(":")[0]
+    module = name.partition(":")[0]
     del sys.modules[module]
-    with pytest.raises(UserError, match=f"--model={model}"):
+    with pytest.raises(UserError, match=f"--{flag}={name}"):
         experiment.run(Config(train=False, checkpoint=run))
     assert module not in sys.modules
 

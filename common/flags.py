@@ -7,6 +7,7 @@ come from these fields.
 import contextlib
 import dataclasses
 import difflib
+import importlib
 import os
 import re
 import sys
@@ -122,6 +123,28 @@ def require_known(kind, name, names):
             f"unknown {kind} {name!r}{suggestion}; valid names: "
             f"{', '.join(names)}"
         )
+
+
+def import_named(flag, name):
+    """Imports what a flag names as MODULE:NAME, outside this project."""
+    module, _, attribute = name.partition(":")
+    if not all(map(str.isidentifier, module.split("."))):
+        raise UserError(f"{flag}={name} is not MODULE:NAME")
+    if os.getcwd() not in sys.path:
+        # The last place: no file there then hides a module of this project.
+        sys.path.append(os.getcwd())
+    try:
+        found = getattr(importlib.import_module(module), attribute, None)
+    except ModuleNotFoundError as error:
+        if not f"{module}.".startswith(f"{error.name}."):
+            raise  # a module that the user's own imports
+        raise UserError(
+            f"{flag}={name}: {error}; start in the folder of {module}, or put "
+            "the folder on PYTHONPATH"
+        ) from error
+    if not callable(found):
+        raise UserError(f"{flag}={name}: module {module} has no {attribute}")
+    return found
 
 
 class _MergedFlag(flags.Flag):

@@ -10,7 +10,7 @@ import importlib
 import sys
 
 from common.errors import UserError
-from common.flags import require_known
+from common.flags import import_named, require_known
 
 # Section 6 of the paper: digits on 36x36, shifted by up to 4 pixels.
 PAIR_PAD = 4
@@ -54,7 +54,9 @@ def select(split, images, num_held_out=None):
 class DataSet:
     """A data set and the settings that apply to it."""
 
-    module: str  # in `datasets`; its `load(split, config)` gives a `Pipeline`
+    # In `datasets`; its `load(split, config)` gives a `Pipeline`. Or
+    # MODULE:FUNCTION, of such a function outside this project.
+    module: str
     needs_data_dir: bool = False  # there are no images without `data_dir`
     shift: int = 0  # default of --shift for images of one object, in pixels
     # Two of its images can overlap. Photographs have no black background, and
@@ -99,8 +101,11 @@ def find_data_set(name):
     """The `DataSet` of a name; raises UserError for an unknown one."""
     if name in DATASETS:
         return DATASETS[name]
-    if not name.startswith(TFDS_PREFIX) or name == TFDS_PREFIX:
-        require_known("--dataset", name, [*DATASETS, f"{TFDS_PREFIX}NAME"])
+    if ":" not in name or name == TFDS_PREFIX:
+        others = f"{TFDS_PREFIX}NAME", "MODULE:FUNCTION"
+        require_known("--dataset", name, [*DATASETS, *others])
+    if not name.startswith(TFDS_PREFIX):
+        return DataSet(name)
     size = 20 if name.split(":")[1] == "mnist" else None
     return DataSet("tfds_images", resizes=True, digit_size=size)
 
@@ -119,8 +124,13 @@ def load(config, train):
         if config.pairs != "overlap":
             return _load_separate_pairs(config, train)
         _check(config)
-        module = f"input_data.datasets.{config.data_set.module}"
-        return importlib.import_module(module).load(config.split(train), config)
+        name = config.data_set.module
+        if ":" in name:
+            function = import_named("--dataset", name)
+        else:
+            module = importlib.import_module(f"input_data.datasets.{name}")
+            function = module.load
+        return function(config.split(train), config)
 
 
 def _load_separate_pairs(config, train):

@@ -6,11 +6,9 @@ This file imports no model, so that flags are parsed without TensorFlow.
 import concurrent.futures
 import importlib
 import math
-import os
-import sys
 
 from common.errors import UserError
-from common.flags import require_known
+from common.flags import import_named, require_known
 
 # name: (module, class)
 MODELS = {
@@ -55,25 +53,10 @@ def is_external(name):
 def _external_class(name):
     from models.classifier import Classifier
 
-    module, _, class_name = name.partition(":")
-    if not all(map(str.isidentifier, module.split("."))):
-        raise UserError(f"--model={name} is not MODULE:CLASS")
-    if os.getcwd() not in sys.path:
-        # The last place: no file there then hides a module of this project.
-        sys.path.append(os.getcwd())
-    try:
-        found = getattr(importlib.import_module(module), class_name, None)
-    except ModuleNotFoundError as error:
-        if not f"{module}.".startswith(f"{error.name}."):
-            raise  # a module that the user's own imports
-        raise UserError(
-            f"--model={name}: {error}; start in the folder of {module}, or put "
-            "the folder on PYTHONPATH"
-        ) from error
+    found = import_named("--model", name)
     if not (isinstance(found, type) and issubclass(found, Classifier)):
         raise UserError(
-            f"--model={name}: module {module} has no {class_name} that is a "
-            "subclass of models.classifier.Classifier"
+            f"--model={name} is no subclass of models.classifier.Classifier"
         )
     return found
 

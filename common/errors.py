@@ -36,7 +36,7 @@ class Interrupted(BaseException):
 def reading(path):
     """Turns any failure to read or decode one file into a `UserError`.
 
-    Its block should hold only the library call that reads the file.
+    Use `with reading(path):` around only the library call that reads the file.
     """
     try:
         yield

@@ -28,7 +28,7 @@ def atomic_write(path, replace=False):
 
     Yields the path to write to. The content is flushed to disk before the
     rename. A failure leaves nothing behind; `remove_partial` removes what a
-    killed process left. Raises UserError if `path` exists and not `replace`.
+    killed process left. Raises UserError if `path` exists, unless `replace`.
     """
     path = pathlib.Path(path)
     if not replace:

@@ -136,9 +136,9 @@ def _normalized(activations):
 
 
 def evaluate_checkpoints(config, strategy):
-    """Evaluates and reports a checkpoint, or the members and their ensemble.
+    """Evaluates and reports a checkpoint, or an ensemble and its members.
 
-    Returns its `Score`. The logits of an ensemble are the mean of the members'.
+    Returns the `Score`; for an ensemble, that of the members' mean logits.
     """
     paths = config.members
     members = [open_checkpoint(path, config.model) for path in paths]

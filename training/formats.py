@@ -11,8 +11,8 @@ from training.tf1_checkpoint import Tf1Checkpoint
 def open_checkpoint(path, model=None):
     """Opens a `Checkpoint` or `Tf1Checkpoint`.
 
-    `path` is a checkpoint, the prefix of a TF1 checkpoint, an HDF5 file of
-    weights (see `h5_weights`), or a --summary_dir or its folder train, whose
+    `path` is a checkpoint, the prefix of a TF1 checkpoint, or an HDF5 file of
+    weights (see `h5_weights`). For a --summary_dir, or its folder train, the
     newest checkpoint is opened. Raises DamagedError if files are missing or
     differ from their checksums.
 

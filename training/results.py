@@ -22,8 +22,8 @@ class Results(contextlib.ExitStack):
     """A context in which evaluations are reported.
 
     With --format=json standard output has only one document per line; all other
-    output goes to standard error. With --summary_dir the first process also
-    writes files to its sub-folder test, or validation if --validate is given.
+    output goes to standard error. With --summary_dir the first process writes
+    files to <summary_dir>/test, with --validate to <summary_dir>/validation.
     """
 
     def __init__(self, config, strategy):

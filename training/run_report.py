@@ -74,9 +74,9 @@ def _multiply_adds(layer):
 
 
 def peak_megabytes():
-    """Peak memory of the GPU in use, or without a GPU of this process.
+    """Peak memory of the GPU in use; without a GPU, of this process.
 
-    For a process on macOS it is the current memory.
+    On macOS it is the current memory of the process.
     """
     gpu = _gpu()
     if gpu is not None:

@@ -1,8 +1,8 @@
 """Right and wrong predictions.
 
-An example's prediction is the `num_targets` classes with the largest logits (of
-equal ones the lower class), or for `ANY_NUMBER` all classes with a logit above
-`PRESENT_LENGTH`. If a logit is not finite, no class is predicted.
+A prediction is the `num_targets` classes with the largest logits; ties go to
+the lower class. For `ANY_NUMBER` it is every class with a logit above
+`PRESENT_LENGTH`. If a logit of an example is not finite, nothing is predicted.
 """
 
 import dataclasses
@@ -45,7 +45,7 @@ class Score:
 
     @property
     def wrong_percent_per_object(self):
-        """Of pairs of objects: the percentage of objects not predicted."""
+        """Percentage of objects, two in each image, that are not predicted."""
         found = self.correct + self.almost_correct
         return 100.0 - 50.0 * found / self.num_examples
 
@@ -126,7 +126,7 @@ class Predictions:
 
     @property
     def ratios(self):
-        """Pairs (name, dict of ratios): of each class, "macro", "micro"."""
+        """List of (name, ratios as a dict): classes, then "macro", "micro"."""
         names = *self.pipeline.spec.names, "macro", "micro"
         rows = precision_recall_f1(self.labels > 0, self.predicted).tolist()
         keys = "precision", "recall", "f1"

@@ -52,8 +52,8 @@ class SummaryWriter:
     def hparams(self, checkpoint):
         """Writes a `Checkpoint`'s settings for TensorBoard's HParams page.
 
-        TensorBoard shows the settings of a folder's first file by name. They
-        have a file with such a name; a resumed training replaces this file.
+        TensorBoard takes the settings from a folder's first file by name. They
+        go to such a file, of their own, which a resumed training replaces.
         """
         architecture = checkpoint.architecture
         settings = {

@@ -68,7 +68,7 @@ def train(config, strategy, evaluate=None):
 
 
 class Trainer(keras.callbacks.Callback):
-    """A training, and the callback of `fit` that acts after each call.
+    """A training; as a callback it acts after each call of the train function.
 
     `step` counts the steps done, `start` those before this run. `clock` leaves
     out checkpoints, evaluations and the first call, which compiles.

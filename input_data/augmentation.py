@@ -49,8 +49,8 @@ def augment(images, seed, step):
     """Augments uint8 images [B, H, W, C] as Efficient-CapsNet does on MNIST.
 
     Half of the images rotate by up to 30 degrees. Then every image moves along
-    both axes within its black margins, shrinks in width, and loses a square of
-    4x4 pixels.
+    both axes within its black margins, shrinks in width, and a square of 4x4
+    pixels becomes black.
     """
     seeds = tf.random.experimental.stateless_split(
         step_seed(seed, Stream.AUGMENTATION, step), 4
@@ -79,7 +79,7 @@ def rotate_half(images, seed):
 
 
 def move_within_margins(images, seed):
-    """Moves each image by a random share of its black margin on one side."""
+    """Moves each image, on both axes, by a random share of a black margin."""
     amounts = _signed_amounts(images, seed)
     for axis in (1, 2):
         bright = tf.reduce_any(images > 0, axis=(3 - axis, 3))  # [B, H or W]
@@ -95,7 +95,7 @@ def move_within_margins(images, seed):
 
 
 def squeeze_at_random(images, seed):
-    """Shrinks the width of images by 1 pixel up to a quarter."""
+    """Shrinks each image in width, at least by 1 pixel, by up to a quarter."""
     width = images.shape[2]
     amounts = tf.abs(_signed_amounts(images, seed))
     removed = 1 + tf.cast(amounts[:, 0] * MAX_SQUEEZE * width, tf.int32)
@@ -178,7 +178,7 @@ def distort_colors(images, step, seed):
     """Changes brightness, then contrast, of float32 images of 0 to 255.
 
     One number in [-63, 63) is added to each image. Then each channel is scaled
-    about its mean, by one factor in [0.2, 1.8) for each image.
+    about its mean; all channels of an image have the same factor in [0.2, 1.8).
     """
     brightness_seed = step_seed(seed, Stream.BRIGHTNESS, step)
     images += _uniform(images, brightness_seed, *BRIGHTNESS_RANGE)

@@ -10,7 +10,7 @@ x, the input of a model:
   spare_label   int32 [B], the class of the second target, if there are two
   step          int64 [B], in training: the steps before this one
 
-y, what its outputs are compared with:
+y, what the outputs of the model are compared with:
   logits        float32 [B, classes], the k-hot labels
   recons        float32 [B, H, W, C], the image of the first target alone
   spare_recons  float32 [B, H, W, C], the image of the second, if there are two

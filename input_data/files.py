@@ -23,7 +23,7 @@ _GRAY_WEIGHTS = np.array([[0.2989], [0.5870], [0.1140]], np.float32)
 
 
 def find_file(data_dir, *names, hint=""):
-    """The path of the first of `names` that is a file in a folder.
+    """The path of the first of `names` for which the folder has a file.
 
     Raises UserError, with `hint`, if there is none.
     """
@@ -45,9 +45,9 @@ def open_file(path):
 
 
 def decode_image(content, name, color, invert=False):
-    """Decodes an image; of an animation, the first frame.
+    """Decodes an image, or the first frame of an animation.
 
-    `content` are the bytes of a file, `name` is what messages call it. With
+    `content` are the bytes of the file, `name` is its name in messages. With
     `invert` dark becomes bright; transparent pixels are always black. Returns
     uint8 [H, W, 3] if `color`, else [H, W, 1].
 

@@ -28,7 +28,7 @@ from input_data.transforms import (
 
 @dataclasses.dataclass(frozen=True)
 class LabeledImages:
-    """Images of one object each, and their classes."""
+    """Images, and the class or any number of classes of each."""
 
     images: np.ndarray  # uint8 [N, H, W, C]
     # Integers [N], in [0, num_classes); or [N, num_classes], k-hot, for any
@@ -86,7 +86,7 @@ def labeled_images(path, images, labels, num_classes, class_names=None):
 def make_pipeline(data, config, **spec):
     """Creates the pipeline of `LabeledImages` for one or two targets.
 
-    `spec` has further attributes of the `Spec`.
+    `spec` has other attributes of the `Spec`.
     """
     num_targets = 1 if data.labels.ndim == 1 else keys.ANY_NUMBER
     if config.num_targets == 2:
@@ -99,7 +99,7 @@ def make_pipeline(data, config, **spec):
 
 
 class SingleObjects(Pipeline):
-    """Images of one object with pixels in [0, 1].
+    """Images that are one target each, with pixels in [0, 1].
 
     Images are padded. Training images are then shifted by row and column
     offsets, each uniform in [-shift, shift]: for a shift of 2 this is the
@@ -138,10 +138,10 @@ class SingleObjects(Pipeline):
 class StandardizedCrops(Pipeline):
     """Crops of photographs, each standardized.
 
-    Training takes the crop from `distort`, evaluation the center. Each crop
-    becomes (x - mean) / max(deviation, 1 / sqrt(number of values)), over all
-    its pixels and channels. As in the reference, the standardized crop is also
-    the decoder's target, although its sigmoid reaches only values in [0, 1].
+    Training takes the crop from `distort`, evaluation the center. A crop x of n
+    values becomes (x - mean) / max(deviation, 1 / sqrt(n)), with the mean and
+    deviation of all n values. As in the reference, this is also the decoder's
+    target, although a sigmoid reaches only values in [0, 1].
 
     `distort(images, step, seed)` turns uint8 [B, H, W, C] into float32
     [B, *crop_size, C]. At most `eval_size` images are evaluated.
@@ -163,7 +163,7 @@ class StandardizedCrops(Pipeline):
         return self._standardized(tf.cast(crops, tf.float32), labels)
 
     def moved(self, offset):
-        """A copy whose evaluation crops are `offset` pixels down and right."""
+        """A copy that evaluates crops `offset` pixels down and right."""
         other = copy.copy(self)
         other._offset = offset
         return other

@@ -17,9 +17,9 @@ _BATCH_SIZE = 64
 class KeptFeatures(Pipeline):
     """The training batches of a pipeline, with features instead of images.
 
-    `extract` computes them from images [B, H, W, C], now, of `num_views` random
-    changes of each image, drawn by `seed`. A step draws among those of each of
-    its images. The system deletes the file.
+    For each image the constructor draws `num_views` random changes by `seed`.
+    `extract` computes features from changed images [B, H, W, C]. A step draws
+    one of these changes for each image. The features are in a temporary file.
     """
 
     def __init__(self, pipeline, extract, seed, num_views):

@@ -1,4 +1,4 @@
-"""labels.csv: the classes of images that have any number of them."""
+"""Reads labels.csv, which lists any number of classes for each image."""
 
 import csv
 
@@ -6,10 +6,10 @@ from common.errors import UserError, reading
 
 
 def read_labels(folder):
-    """Dict from the path of an image to its classes; None without the file.
+    """Dict from image path to list of classes, or None without labels.csv.
 
-    The first row begins with "file", each other one with the path of an image
-    in the folder; its classes follow, perhaps none.
+    The first row must begin with "file", or labels.csv is ignored. Other rows
+    are the path of an image in the folder, then its classes, if any.
     """
     path = folder / "labels.csv"
     if not path.is_file():

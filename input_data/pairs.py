@@ -23,11 +23,11 @@ class OverlappingPairs(Pipeline):
     """MultiMNIST made on the fly: two overlapping objects of two classes.
 
     Each image is padded and shifted; the two are merged by min(255, a + b)
-    (section 6 of the paper). In training the first images of the pairs are a
-    shuffled epoch; the second image is uniform among the images of other
-    classes. The pairs for evaluation depend on the seed alone.
+    (section 6 of the paper). In training every epoch takes each image once as
+    first of a pair, in random order; the second is uniform among the images of
+    other classes. The pairs for evaluation depend on the seed alone.
 
-    `data` are `LabeledImages`, `spec` more attributes of the `Spec`.
+    `data` are `LabeledImages`, `spec` has other attributes of the `Spec`.
     """
 
     def __init__(self, data, config, **spec):
@@ -105,8 +105,8 @@ class SeparatePairs(Pipeline):
     J. Su's test of networks that were trained on single objects
     (https://kexue.fm/archives/4819, 2018). Image n of `singles`, a `Pipeline`,
     is paired with image order[n]. The order is random and depends on the seed
-    alone; pairs of one class are left out. The target of each object is the
-    pair's image with the other object's half black.
+    alone; pairs of two images of one class are left out. The target of an
+    object is the image of the pair with the half of the other object black.
     """
 
     def __init__(self, singles, config):

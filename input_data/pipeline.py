@@ -25,7 +25,7 @@ class Stream(enum.IntEnum):
 
 
 def step_seed(seed, stream, step):
-    """The seed, int64 [2], of stateless random operations of one step."""
+    """The seed, int64 [2], of one step's stateless random operations."""
     base = tf.constant([seed, int(stream)], tf.int64)
     return tf.random.experimental.stateless_fold_in(base, step)
 
@@ -87,7 +87,7 @@ class Pipeline:
     a batch (x, y) of the images at `indices`, int64 [B]; with two targets
     `indices` are those of the first image of each pair.
 
-    `source` are the stored images, such as `ImageTensors`; its `error` is the
+    `source` has the stored images, such as `ImageTensors`; `source.error` is a
     `UserError` that stopped reading, or None. `size` is the (height, width) of
     the network's input. The other arguments are attributes of `spec`, the
     `features.Spec`.
@@ -121,9 +121,9 @@ class Pipeline:
         return _map(tf.data.Dataset.range(start, stop), make_batch)
 
     def evaluation_batches(self, batch_size, stop=-1):
-        """Yields each of the first `stop` examples once, in a fixed order.
+        """Yields batches (x, y) of NumPy arrays; the last one may be smaller.
 
-        Batches (x, y) are of NumPy arrays; the last one may be smaller.
+        They have the first `stop` examples (-1: all), once, in a fixed order.
         """
         indices = tf.data.Dataset.range(self.spec.num_examples).take(stop)
         batches = _map(indices.batch(batch_size), self._evaluation_batch)

@@ -63,7 +63,7 @@ class RecordFiles:
     (height, width, depth), uint8 pixels as bytes, at `image_keys`.
 
     Raises UserError if a file cannot be read, is empty, truncated or damaged,
-    or if its records differ from the first in their features or image sizes.
+    or if records differ from the first record in features or image sizes.
     """
 
     class_names = None
@@ -95,7 +95,7 @@ class RecordFiles:
         return int(self._ends[-1])
 
     def take_all(self, indices):
-        """`read` in a TensorFlow graph."""
+        """As `read`, but in a TensorFlow graph."""
 
         def read(indices):
             try:
@@ -118,7 +118,7 @@ class RecordFiles:
     def read(self, indices):
         """Reads records and verifies their checksums and values.
 
-        Returns labels int32 [labels, B] and images uint8 [images, B, H, W, C].
+        Returns labels int32 [keys, B] and images uint8 [keys, B, H, W, C].
         """
         integer = tf.io.FixedLenFeature((), tf.int64)
         pixels = tf.io.FixedLenFeature((), tf.string)

@@ -31,16 +31,16 @@ class Split(enum.Enum):
 
     @property
     def is_held_out(self):
-        """Whether the split is a part of the training images."""
+        """Whether the split is one of validation's parts of training images."""
         return self in (Split.VALID_TRAIN, Split.VALID_TEST)
 
 
 def select(split, images, num_held_out=None):
     """The images of a split.
 
-    `images` are the test images for TEST, else the training images. Validation
-    holds out the last `num_held_out` of them. The default is a fifth, at least
-    1 and at most 10,000 (the reference's number for MNIST and CIFAR-10).
+    `images` must be the test images for TEST, else all training images. For
+    validation the last `num_held_out` are held out. The default is a fifth, at
+    least 1, at most 10,000 (the reference's number for MNIST and CIFAR-10).
     """
     count = num_held_out or min(10_000, max(1, len(images) // 5))
     if split.is_held_out:

@@ -34,7 +34,7 @@ def shift_images(images, offsets, max_shift):
 def crop_at(images, starts, size):
     """Cuts `size` (height, width) out of each image at its own place.
 
-    `starts`, int32 [B, 2], are the first row and the first column.
+    `starts`, int32 [B, 2], are the first row and column of each place.
     """
     rows = starts[:, :1] + tf.range(size[0])  # [B, height]
     columns = starts[:, 1:] + tf.range(size[1])  # [B, width]
@@ -115,13 +115,13 @@ def resize(image, size, method="stretch"):
 
 
 def prepare_image(image, shape, config):
-    """Prepares an image of any size as the network's evaluation would.
+    """Prepares an image of any size as evaluation prepares test images.
 
     If training images were resized (`image_size`), the image is resized in the
-    same way. Otherwise it is resized to the largest size that fits and padded
-    with black; one of the network's size stays as it is. For networks trained
-    on crops of photographs, the image is resized to the photographs' size; its
-    center is then cropped and standardized.
+    same way. If not, it is resized to the largest size that fits and padded
+    with black; an image of the network's size is not changed. For networks
+    trained on crops of photographs, the image is resized to the photographs'
+    size; then its center is cropped and standardized.
 
     Takes uint8 [H, W, 1 or 3], the `features.ImageShape` of the network and the
     `Config` of its evaluation; one channel is repeated for networks with more.
@@ -153,9 +153,10 @@ def center(ink, size, offset=(0, 0), digit_size=DIGIT_SIZE):
 
     MNIST (http://yann.lecun.com/exdb/mnist) scales each digit to fit into
     20x20 pixels, keeping its proportions, and moves its center of mass to the
-    center of the image. Here it moves to `offset` (rows, columns) from the
-    center, but not across the border. With a smaller `digit_size` the digit is
-    reduced to it and enlarged again, as the embedded digits were.
+    center of the image. Here the target is `offset` (rows, columns) from the
+    center, but no digit crosses the border. A `digit_size` below 20 reduces the
+    digit to this size and enlarges it again, as the embedded digits were made;
+    then the middle replaces the center of mass.
 
     Takes uint8 [H, W], 0 where nothing is drawn, and returns uint8 [*size, 1].
     """
@@ -192,9 +193,9 @@ def edge(image):
 
 
 def remove_background(ink):
-    """Makes the edge of uint8 [H, W] black and its brightest pixel white.
+    """Scales uint8 [H, W]: the median of the edge to 0, the maximum to 255.
 
-    What is nearer to the edge, such as paper and its shadows, is black, too.
+    Results up to half, such as those of paper and shadows, become 0.
     """
     darkest = np.median(edge(ink))
     ink = (ink - darkest) / max(1, ink.max() - darkest)

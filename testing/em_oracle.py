@@ -1,7 +1,7 @@
 """EM routing in NumPy float64 with explicit loops: for tests only.
 
-They follow the paper's equations edge by edge of a graph of children and
-parents, and share no code with the layers. As in numpy_oracle.py, axis 0 of all
+The functions follow the paper's equations for each pair of child and parent,
+and share no code with the layers. As in numpy_oracle.py, axis 0 of all
 arguments runs over P independent copies.
 """
 
@@ -92,14 +92,14 @@ def em_routing(
 
 
 def vote(pose, weights):
-    """[P, 16], as 4x4 row by row, times [P, 4, 4]: [P, 16]."""
+    """A pose [P, 16], 4x4 row by row, times weights [P, 4, 4]: [P, 16]."""
     return (pose.reshape(-1, 4, 4) @ weights).reshape(-1, 16)
 
 
 def conv_votes(poses, weights, strides, padding):
-    """[P, H, W, I, 16], [P, k, k, I, O, 4, 4] to votes, positions of parents.
+    """Votes and numbers of positions, for weights [P, k, k, I, O, 4, 4].
 
-    A child is (row, column, type); padding adds no children.
+    Poses are [P, H, W, I, 16]. Padding adds no children (row, column, type).
     """
     height, width, kinds = poses.shape[1:4]
     size, types = weights.shape[1], weights.shape[4]
@@ -123,7 +123,7 @@ def conv_votes(poses, weights, strides, padding):
 
 
 def class_votes(poses, weights, coordinates):
-    """[P, H, W, I, 16], [P, I, O, 4, 4] to votes of one position."""
+    """As `conv_votes`, for weights [P, I, O, 4, 4] and one position."""
     height, width, kinds = poses.shape[1:4]
     votes = {}
     for row, column, i in np.ndindex(height, width, kinds):

@@ -8,7 +8,7 @@ from testing import numpy_oracle
 
 
 def to_numpy(tensor):
-    """A float32 array."""
+    """Converts a tensor to a float32 array."""
     return ops.convert_to_numpy(ops.cast(tensor, "float32"))
 
 
@@ -122,12 +122,12 @@ def check_whole_batch(function, arguments, oracle, slack=1.0):
 
 
 def one_by_one(oracle):
-    """The oracle for P batches by one for a single batch."""
+    """Makes an oracle for P batches from one for a single batch."""
     return lambda *p: np.stack([oracle(*one) for one in zip(*p, strict=True)])
 
 
 def random_capsules(layer, shape, atoms=16, scale=1.0):
-    """Builds a layer of pairs for activations of this shape.
+    """Builds a layer that takes poses and activations of `shape`.
 
     Returns random poses, activations in [0, 1] and trainable weights.
     """

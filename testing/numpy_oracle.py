@@ -1,6 +1,6 @@
 """The layers in NumPy float64 with explicit loops: for tests only.
 
-It follows the formulas and shares no code with the layers. Axis 0 of all
+They follow the formulas and share no code with the layers. Axis 0 of all
 arguments runs over P independent copies, so that `numerical_gradients` can
 perturb each entry of an argument in one call.
 """
@@ -116,14 +116,14 @@ def classification_loss(name, labels, logits):
 
 
 def same_padding(length, size, strides):
-    """Padding for ceil(length / strides) positions, the odd zero last."""
+    """Padding for ceil(length / strides) positions, an odd zero at the end."""
     positions = -(-length // strides)
     total = max((positions - 1) * strides + size - length, 0)
     return total // 2, total - total // 2
 
 
 def padded(images, size, strides, padding):
-    """[P, H, W, ...] within the zeros of SAME; VALID adds none."""
+    """Pads [P, H, W, ...] with the zeros of SAME; VALID adds none."""
     if padding.upper() == "VALID":
         return images
     sides = [same_padding(n, size, strides) for n in images.shape[1:3]]

@@ -7,7 +7,7 @@ import numpy as np
 
 
 def saved(path):
-    """Every array of a checkpoint, by name: weights, the optimizer's state."""
+    """Dict from name to array: the weights and the optimizer's state."""
     arrays = {}
 
     def collect(name, item):

@@ -52,7 +52,7 @@ SIZES = {
 
 
 def small_shape(name):
-    """The `ImageShape` of small images, without symmetries if possible."""
+    """The `ImageShape` of small images, which are not square."""
     if name == PHOTO_MODEL:
         return ImageShape(32, 36, 3, 3)
     return ImageShape(18, 20, 2, 3)

@@ -59,7 +59,7 @@ def _idx(array):
 
 
 def write_arrays(folder):
-    """The arrays of `--dataset=arrays`, with names of their classes."""
+    """Writes the files of `--dataset=arrays`, with names of the classes."""
     for name, count in (("train", NUM_TRAIN), ("test", NUM_TEST)):
         np.save(folder / f"x_{name}", random_images(count, 20, 18, 2))
         np.save(folder / f"y_{name}", cycling_labels(count, 4))
@@ -76,7 +76,7 @@ def cifar10_bytes(images, labels):
 
 
 def write_cifar10(folder):
-    """The six batches."""
+    """Writes the six batches."""
     counts = {f"data_batch_{i}": NUM_TRAIN // 5 for i in range(1, 6)}
     for name, count in {**counts, "test_batch": NUM_TEST}.items():
         images = random_images(count, 32, 32, 3)
@@ -116,7 +116,7 @@ def mnist_example(labels, images):
 
 
 def write_norb(folder):
-    """The two record files."""
+    """Writes the two record files."""
     for name, count in (("train", NUM_TRAIN), ("test", NUM_TEST)):
         path = folder / f"{name}duo.tfrecords"
         images = random_images(count, 2, 96, 96)
@@ -136,7 +136,7 @@ def svhn_bytes(images, labels):
 
 
 def write_svhn(folder):
-    """The two .mat files."""
+    """Writes the two .mat files."""
     for name, count in (("train", NUM_TRAIN), ("test", NUM_TEST)):
         images = random_images(count, 32, 32, 3)
         content = svhn_bytes(images, cycling_labels(count, 10) + 1)
@@ -151,7 +151,7 @@ def affnist_bytes(images, labels):
 
 
 def write_affnist(folder):
-    """The four .mat files of affNIST's official names."""
+    """Writes the four .mat files with affNIST's official names."""
     for name, count in (
         ("training_and_validation", NUM_TRAIN),
         ("training", NUM_TRAIN - 3),
@@ -164,13 +164,13 @@ def write_affnist(folder):
 
 
 def write_png(path, image):
-    """An image [H, W, C] as a PNG file."""
+    """Writes an image [H, W, C] as a PNG file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(tf.io.encode_png(image).numpy())
 
 
 def write_images(folder):
-    """Folders train and test with three classes of 24x20 color images."""
+    """Writes 24x20 color images of three classes to folders train and test."""
     for name, count in (("train", NUM_TRAIN), ("test", NUM_TEST)):
         for number, image in enumerate(random_images(count, 24, 20, 3)):
             write_png(
@@ -179,7 +179,7 @@ def write_images(folder):
 
 
 class TinyPhotos(tfds.core.GeneratorBasedBuilder):
-    """A set of TFDS that needs no download: color images of one size."""
+    """A data set of TFDS without download: color images of one size."""
 
     VERSION = tfds.core.Version("1.0.0")
     SHAPE = (20, 24, 3)
@@ -207,7 +207,7 @@ class TinyPhotos(tfds.core.GeneratorBasedBuilder):
 
 
 class TinyAnySize(TinyPhotos):
-    """A set of images of many sizes, with the only split train."""
+    """A data set of TFDS: images of many sizes, with a train split alone."""
 
     SHAPE = (None, None, 1)
 
@@ -221,7 +221,7 @@ class TinyAnySize(TinyPhotos):
 
 
 def prepare_tfds(folder, builder=TinyPhotos, **options):
-    """Writes a set of TFDS to a folder, as a download would."""
+    """Writes a data set of TFDS to a folder, as a download would."""
     builder(data_dir=folder, **options).download_and_prepare()
 
 

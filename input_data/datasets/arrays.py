@@ -38,10 +38,10 @@ def read_arrays(data_dir, training):
     """Reads the training or the test images.
 
     `data_dir` has x_train.npy and x_test.npy, uint8 [N, H, W] or [N, H, W, C],
-    and y_train.npy and y_test.npy, integers [N] or [N, 1] from 0, or for any
-    number of classes in an image 0 and 1 [N, classes]; each may be gzipped,
-    .npy.gz. Without class_names.txt, which has the name of each class on a
-    line, the largest label determines the number of classes.
+    and y_train.npy and y_test.npy, class indices [N] or [N, 1] or, for any
+    number of classes per image, [N, classes] of 0 and 1. Each file may be
+    gzipped, .npy.gz. The lines of class_names.txt are the names of the classes;
+    without this file the largest label determines the number of classes.
     """
     folder, part = pathlib.Path(data_dir), "train" if training else "test"
     path, images = _read(folder, f"x_{part}")

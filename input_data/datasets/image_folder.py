@@ -83,9 +83,9 @@ def divide(files, seed, purpose):
 
     Whether a file is held out depends on the hash of its name, not on other
     files. Names that differ only in their Unicode normal form have one hash.
-    A part without files of a class (of two or more) gets the file whose hash is
-    nearest to the bound, as an exception. The digest is a hash of the names of
-    these exceptions: while it is equal, no file changes parts.
+    If a part has no file of a class with two or more files, it gets, as an
+    exception, the file whose hash is nearest to the bound. The digest is a hash
+    of the names of all exceptions: while it is the same, no file changes parts.
 
     `files` is a list of (path, class); `purpose` is part of the hashed text.
     Images whose class is a list of names are divided as one class.

@@ -84,8 +84,8 @@ def _read_idx(path, num_axes):
 def single_names(split, shift):
     """Possible file names of single digits; generators write the first.
 
-    In validation, the reference's reader opens the first; its mnist_shift
-    writes the second.
+    For validation, the reader of the reference opens the first name, but the
+    mnist_shift of the reference writes the second.
     """
     base = "train" if split.is_training else "test"
     return (

@@ -2,7 +2,7 @@
 
 The transformations are those of https://www.cs.toronto.edu/~tijmen/affNIST/:
 rotation, shear and scales, each uniform, then a uniform position on the canvas
-where the whole digit is visible. The random numbers differ.
+where the whole digit is visible. Official files have other random numbers.
 """
 
 import pathlib
@@ -36,8 +36,8 @@ def generate(dataset, data_dir, split, output_dir, copies, seed):
 def transform(data, copies, seed):
     """Transforms each image [H, W, 1] `copies` times.
 
-    Returns `LabeledImages` [copies * N, 40, 40, 1]: first one copy of every
-    image, then the next, so that the first K images are a fair sample.
+    Returns `LabeledImages` [copies * N, 40, 40, 1]: a copy of each image,
+    then a second copy of all, so that the first K images are a fair sample.
     """
     generator = np.random.default_rng(seed)
     shape = (IMAGE_SIZE, IMAGE_SIZE, 1)
@@ -56,7 +56,7 @@ def transform(data, copies, seed):
 def draw_matrices(generator, count):
     """Draws linear maps [count, 2, 2]: rotation x shear x scale.
 
-    They map (x, y) in the digit to (x, y) on the canvas, right and down.
+    They map (x, y) in the digit to (x, y) on the canvas: x right, y down.
     """
     angle = generator.uniform(-MAX_ROTATION, MAX_ROTATION, count)
     shear = generator.uniform(-MAX_SHEAR, MAX_SHEAR, count)
@@ -70,8 +70,8 @@ def draw_matrices(generator, count):
 def draw_offsets(generator, images, matrices):
     """Draws uniform positions that keep all ink on the canvas, float [B, 2].
 
-    An offset is where the image's (x, y) = (0, 0) goes. Ink larger than the
-    canvas is centered.
+    An offset is the place of the image's (x, y) = (0, 0) on the canvas. Ink
+    larger than the canvas is centered.
     """
     _, height, width, _ = images.shape
     y, x = np.mgrid[:height, :width].reshape(2, -1)

@@ -37,14 +37,14 @@ class Job:
     )
     split: str = field(
         Split.VALID_TRAIN.value,
-        "Which images; the two splits of validation divide the training "
+        "Split to write. valid_train and valid_test are parts of the training "
         "images.",
         choices=tuple(split.value for split in Split),
     )
     shift: int = field(
         2,
         "Pixels by which a digit moves at most along each axis. Readers expect "
-        "single test digits with 0.",
+        "single test digits with a shift of 0.",
         at_least=0,
     )
     pad: int = field(0, "Black pixels added on each side.", at_least=0)

@@ -1,7 +1,7 @@
 """Random changes of training images, fixed by a seed.
 
-Efficient-CapsNet's augmentation (`augment`), the reference's `distort`, and its
-distortions of photographs. Each image has random numbers of its own.
+`augment` is that of Efficient-CapsNet; `distort` and the distortions of
+photographs are the reference's. Each image has random numbers of its own.
 """
 
 import math
@@ -95,7 +95,7 @@ def move_within_margins(images, seed):
 
 
 def squeeze_at_random(images, seed):
-    """Shrinks each image in width, at least by 1 pixel, by up to a quarter."""
+    """Shrinks the width of each image by 1 pixel to a quarter of the width."""
     width = images.shape[2]
     amounts = tf.abs(_signed_amounts(images, seed))
     removed = 1 + tf.cast(amounts[:, 0] * MAX_SQUEEZE * width, tf.int32)

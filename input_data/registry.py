@@ -31,7 +31,7 @@ class Split(enum.Enum):
 
     @property
     def is_held_out(self):
-        """Whether the split is one of validation's parts of training images."""
+        """Whether validation makes the split from the training images."""
         return self in (Split.VALID_TRAIN, Split.VALID_TEST)
 
 

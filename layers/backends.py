@@ -1,4 +1,4 @@
-"""The backend and its devices: what they are and what they can do."""
+"""Queries and settings of the Keras backend and its devices."""
 
 import functools
 import pathlib
@@ -41,7 +41,7 @@ def is_exporting(to: str = "") -> bool:
 
 
 def adam_moments(optimizer, variable) -> tuple:
-    """First and second moment of a variable; Keras has no public API."""
+    """First and second moment of a variable; Keras has no public API for it."""
     index = optimizer._get_variable_index(variable)
     return optimizer._momentums[index], optimizer._velocities[index]
 
@@ -58,7 +58,7 @@ def is_mirrored() -> bool:
 def use_full_float32() -> None:
     """Disables TF32 for the rest of the process.
 
-    By default GPUs round the factors of float32 products to 10 bits.
+    TF32, the default on GPUs, rounds factors of float32 products to 10 bits.
     """
     if backend.backend() == "tensorflow":
         import tensorflow as tf

@@ -142,7 +142,7 @@ class Capsule(_RoutedLayer):
       share_weights: bool, whether all input capsules share their weights.
       rule: `RoutingRule` that replaces the paper's routing and `leaky`.
       use_bias: bool, whether the layer has `biases`.
-      kernel_initializer: of `weights`.
+      kernel_initializer: initializer of `weights`.
 
     Input shape: [B, I, a]. Output shape: [B, O, A].
     """

@@ -36,8 +36,8 @@ class EMOptions:
       normalise: over which parents the assignments of a child sum to 1:
         "parents", all parents of the child (the paper); "types", all types at
         one position; "positions", all positions of one type (the authors'
-        code). Assignments are initially 1 / O; with "parents" they are
-        1 / number of parents.
+        code). With "parents" assignments are initially 1 / number of parents,
+        with the others 1 / O.
     """
 
     num_routing: int = 3
@@ -64,7 +64,7 @@ def em_routing(
     """EM routing, procedure 1 of the paper.
 
     Child i of activation a_i votes V_ij for parent j; R_ij assigns i to j.
-    For each parent j, with sums over its children, the M-step computes
+    The M-step sums over the children of each parent j, and over 16 entries h:
 
       r_ij = R_ij a_i,  S_j = sum r_ij
       mu_j = sum r_ij V_ij / S_j

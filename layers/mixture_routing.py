@@ -104,11 +104,11 @@ def fit_mixture(
 
 @dataclasses.dataclass
 class Parents:
-    """The parents over which the assignments of a child sum to 1.
+    """The parents over which the assignments R of a child sum to 1.
 
     Without a window these are all types at one position. With a window they are
     the parents, of one type (`by_type`) or all types, in all windows with the
-    child. Assignments begin at 1 / O, with `divide` at 1 / (O * these windows).
+    child. Initially R is 1 / O or, with `divide`, 1 / (O * number of windows).
     """
 
     window: Window | None = None
@@ -116,7 +116,7 @@ class Parents:
     divide: bool = False
 
     def start(self, uniform):
-        """The initial assignments [1, N, K]; all of `uniform` is 1 / O."""
+        """The initial assignments [1, N, K]; `uniform` [1, N, K] is 1 / O."""
         if not self.divide:
             return uniform
         # The same numbers of parents for each image of the batch.

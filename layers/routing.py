@@ -104,7 +104,7 @@ class RoutingRule:
         "replace": the agreements become the logits. The results differ from
         the third iteration on.
       compare: the vector with which agreements compare votes: "squashed", the
-        squashed sum of the votes; "direction", their sum s as s / |s|.
+        squashed sum of the votes; "direction", the sum / its length.
       squash_constant: float > 0, `constant` of `squash`.
       squash_epsilon: float >= 0, `epsilon` of `squash`.
     """

@@ -47,7 +47,7 @@ def mask_out(inputs: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def require_shape(name: str, tensor: Tensor, shape, hint: str = "") -> None:
-    """Raises ValueError for another shape than `shape`. None is any size."""
+    """Raises ValueError unless `tensor` has `shape`, where None is any size."""
     sizes = zip(tensor.shape, shape, strict=False)
     is_same = all(None in pair or pair[0] == pair[1] for pair in sizes)
     if len(tensor.shape) != len(shape) or not is_same:

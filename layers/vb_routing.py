@@ -2,7 +2,7 @@
 
 A Bayesian mixture of normal distributions is fitted to the votes V, so that no
 variance collapses. R_ij assigns child i with the activation a_i to parent j,
-psi is the digamma function, and sums run over the children of j:
+psi is the digamma function, h are the entries, sums are over children of j:
 
   r_ij = R_ij a_i,  R_j = sum r_ij,  kappa_j = 1 + R_j,  nu_j = 17 + R_j
   m_j = sum r_ij V_ij / kappa_j,  s_j = 1 + m_j^2 + sum r_ij (V_ij - m_j)^2

@@ -1,4 +1,4 @@
-"""Heinsen's routing of vectors, with credit for use and for ignoring.
+"""Heinsen's algorithm for routing vectors.
 
 Axes, atoms always last: B batch, I input capsules of a atoms, O output
 capsules of A atoms. Sources: F. Heinsen, "An algorithm for routing vectors in

@@ -34,7 +34,7 @@ _LOG_ZERO = -1e30
 
 
 class Window:
-    """A k x k window over a grid [H, W] of children; None: the whole grid.
+    """A k x k window over a grid [H, W] of children, or the whole grid.
 
     `shape` is (rows, columns) of the window, `positions` the grid (h, w) of
     parents, one for each position of the window.

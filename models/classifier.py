@@ -47,7 +47,7 @@ def convolution_block(
     kernel_initializer="he_uniform",
     **options,
 ):
-    """A convolution without biases, then batch normalization and perhaps relu.
+    """A convolution without biases, batch normalization and, if set, relu.
 
     `options` are those of `batch_normalization`.
     """
@@ -91,7 +91,7 @@ class Classifier(keras.Model):
     Returns (from a call) a dict:
       logits: float32 [B, classes].
       capsules: [B, classes, atoms], the class capsules, if there are any.
-      recons and, with two targets, spare_recons: [B, H, W, C], if decoded.
+      recons and, with two targets, spare_recons: [B, H, W, C], with a decoder.
 
     Attributes:
       HParams: class of the hyper-parameters, a subclass of `BaseHParams`.
@@ -138,11 +138,11 @@ class Classifier(keras.Model):
 
     @property
     def decoder(self):
-        """The layer from capsules and labels to an image, or None."""
+        """The layer that maps capsules and labels to an image, or None."""
         return self.recons
 
     def add_decoder(self, shape, kind=layers.Reconstruction, **options):
-        """If `remake`, adds a decoder, by default dense, and its error."""
+        """If `remake`, adds a decoder, by default dense, and its metric."""
         if self.hparams.remake:
             size = (shape.height, shape.width, shape.depth)
             self.recons = kind(*size, **options, name="recons")

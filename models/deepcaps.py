@@ -140,7 +140,7 @@ class DeepCapsModel(Classifier):
         return self.capsule_outputs(x, activations["classes"])
 
     def classification_loss(self, labels, outputs, step):
-        """The margin loss, summed over the classes and not halved."""
+        """`margin_loss`, but the sum over the classes, without factor 0.5."""
         margins = HARD_MARGINS if self.hparams.hard_margins else MARGINS
         loss = layers.margin_loss(labels, outputs[keys.LOGITS], *margins)
         return 2.0 * labels.shape[-1] * loss

@@ -141,7 +141,7 @@ class EfficientCapsuleModel(Classifier):
         return self.capsule_outputs(x, activations["class_capsule"])
 
     def classification_loss(self, labels, outputs, step):
-        """The margin loss, summed over the classes and not halved."""
+        """`margin_loss`, but the sum over the classes, without factor 0.5."""
         loss = layers.margin_loss(labels, outputs[keys.LOGITS])
         return 2.0 * labels.shape[-1] * loss
 

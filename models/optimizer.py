@@ -35,8 +35,8 @@ def make_schedule(hparams, max_steps=None, **options):
     """The learning-rate schedule that `hparams.schedule` names.
 
     Exponential is max(1e-6, learning_rate * decay_rate^(step / decay_steps)),
-    as in the reference; `options` go to `FlooredExponentialDecay`. Cosine
-    and linear need `max_steps`: they reach 0 at this step.
+    as in the reference; `options` go to `FlooredExponentialDecay`. Cosine and
+    linear need `max_steps`: they reach 0 at this step.
     """
     if hparams.schedule == "exponential":
         return FlooredExponentialDecay(

@@ -29,7 +29,7 @@ class HParams(BaseHParams):
 class SelfRoutingModel(PoseModel):
     """Seven convolutions and capsules with self-routing, SR-`depth`.
 
-    `CONVOLUTIONS` 3x3 with batch normalization and relu; another convolution,
+    The 3x3 `CONVOLUTIONS` with batch normalization and relu; another one,
     without relu, to poses and logits of primary capsules of `types` types;
     `depth` - 1 layers of 3x3 capsules, also of `types` types; class capsules,
     whose activations sum to 1.

@@ -19,7 +19,7 @@ def start(*arguments, **keywords):
 
 
 def finish(process, timeout=600):
-    """Returns exit status, output and errors; kills it after `timeout` s."""
+    """Returns exit status, output and errors within `timeout` seconds."""
     try:
         output, errors = process.communicate(timeout=timeout)
     finally:

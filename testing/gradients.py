@@ -15,7 +15,7 @@ def to_numpy(tensor):
 def value_and_gradients(function, arguments, cotangent, dtype="float32"):
     """Returns f(*arguments) and the list of gradients of sum(f * cotangent).
 
-    It checks that all are finite.
+    Asserts that all are finite.
     """
     arguments = [np.asarray(argument, dtype) for argument in arguments]
     backend = keras.backend.backend()
@@ -140,7 +140,7 @@ def random_capsules(layer, shape, atoms=16, scale=1.0):
 
 
 def poses_and_activations(layer, **options):
-    """A function of poses, activations and weights; returns [..., A + 1]."""
+    """A function from poses, activations and weights to [..., A + 1]."""
     state = [ops.convert_to_tensor(v) for v in layer.non_trainable_variables]
 
     def function(poses, activations, *weights):

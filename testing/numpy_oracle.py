@@ -1,6 +1,6 @@
 """The layers in NumPy float64 with explicit loops: for tests only.
 
-They follow the formulas and share no code with the layers. Axis 0 of all
+The functions follow the formulas, without code of `layers`. Axis 0 of all
 arguments runs over P independent copies, so that `numerical_gradients` can
 perturb each entry of an argument in one call.
 """

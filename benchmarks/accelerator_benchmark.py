@@ -113,7 +113,7 @@ def _parts(model, batch_size):
         ("first convolution", model.conv1, [images], features.shape[1:3]),
         ("primary capsules", model.conv_capsule1, [pixels], primary.shape[1:3]),
         ("votes and routing", model.capsule2, [capsules], ()),
-        ("decoder", model.recons, [classes, labels], ()),
+        ("decoder", model.decoder, [classes, labels], ()),
     ]:
         weights = [variable.value for variable in layer.variables]
         products = sum(w.size for w in weights if w.ndim > 1)

@@ -102,12 +102,11 @@ class _RoutedLayer(Layer):
             self.biases = self.add_weight(shape, constant, name="biases")
 
     def get_config(self) -> dict[str, Any]:
+        serialize = keras.saving.serialize_keras_object
         return {
             **super().get_config(),
-            "rule": keras.saving.serialize_keras_object(self.rule),
-            "kernel_initializer": keras.initializers.serialize(
-                self.kernel_initializer
-            ),
+            "rule": serialize(self.rule),
+            "kernel_initializer": serialize(self.kernel_initializer),
         }
 
 
@@ -244,9 +243,8 @@ class ConvSlimCapsule(_RoutedLayer):
 
     def _votes(self, inputs):
         _, height, width, types, atoms = ops.shape(inputs)
-        images = ops.reshape(  # [B * I, H, W, a]
-            ops.transpose(inputs, (0, 3, 1, 2, 4)), (-1, height, width, atoms)
-        )
+        images = ops.transpose(inputs, (0, 3, 1, 2, 4))
+        images = ops.reshape(images, (-1, height, width, atoms))
         strides = (self.strides, self.strides)
         votes = convolution(images, self.kernel, strides, self.padding.lower())
         outputs = (self.num_capsules, self.num_atoms)

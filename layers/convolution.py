@@ -168,22 +168,11 @@ def _by_phases(images, kernel, strides, padding):
     rows, columns = (axes(*size, padding)[0] for size in sizes)
     images = ops.pad(images, [(0, 0), rows.padding, columns.padding, (0, 0)])
     images = images[:, : rows.padded_size, : columns.padded_size]
-    images = ops.reshape(  # [B, n, s, n, s, C]
-        images,
-        (
-            *(-1, rows.length, rows.strides, columns.length, columns.strides),
-            images.shape[-1],
-        ),
-    )
-    images = ops.reshape(
-        ops.transpose(images, (0, 1, 3, 2, 4, 5)),
-        (
-            -1,
-            rows.length,
-            columns.length,
-            math.prod(strides) * images.shape[-1],
-        ),
-    )
+    sizes = rows.length, rows.strides, columns.length, columns.strides
+    images = ops.reshape(images, (-1, *sizes, images.shape[-1]))
+    images = ops.transpose(images, (0, 1, 3, 2, 4, 5))  # [B, n, n, s, s, C]
+    channels = math.prod(images.shape[3:])
+    images = ops.reshape(images, (-1, rows.length, columns.length, channels))
     kernel = kernel_phases(kernel, rows, columns)
     kernel = ops.reshape(kernel, (rows.taps, columns.taps, *kernel.shape[1:]))
     return ops.conv(images, kernel, 1, "valid", "channels_last")

@@ -12,12 +12,7 @@ import keras
 from keras import ops
 
 from .base_layers import registered
-from .matrix_votes import (
-    POSE_ENTRIES,
-    VotingLayer,
-    over_children,
-    over_entries,
-)
+from .matrix_votes import POSE_ENTRIES, VotingLayer, over_children, over_entries
 from .routing import softmax
 from .tensors import Shape, Tensor, require_shape
 

@@ -67,31 +67,24 @@ def matrix_votes(poses: Tensor, kernel: Tensor) -> Any:
     def gradients(*arguments, upstream=None):
         if upstream is None:
             (upstream,) = arguments
-        vote_gradients = ops.reshape(
-            _materialize(upstream),
-            (types, -1, POSE_SIZE, POSE_SIZE, places, children),
-        )
-        vote_gradients = ops.reshape(  # [C, O * 4, 4 * N * P]
-            ops.transpose(vote_gradients, (5, 0, 3, 1, 2, 4)),
-            (children, types * POSE_SIZE, -1),
-        )
+        shape = (types, -1, POSE_SIZE, POSE_SIZE, places, children)
+        of_votes = ops.reshape(_materialize(upstream), shape)
+        of_votes = ops.transpose(of_votes, (5, 0, 3, 1, 2, 4))
+        # [C, O * 4, 4 * N * P]
+        of_votes = ops.reshape(of_votes, (children, types * POSE_SIZE, -1))
         columns = ops.reshape(  # [C, 4, O * 4]
             ops.transpose(kernel, (3, 1, 0, 2)), (children, POSE_SIZE, -1)
         )
         rows = ops.reshape(  # [C, 4 * N * P, 4]
             ops.transpose(poses, (4, 0, 1, 3, 2)), (children, -1, POSE_SIZE)
         )
-        pose_gradients = ops.reshape(
-            ops.matmul(columns, vote_gradients),
-            (children, POSE_SIZE, -1, POSE_SIZE, places),
-        )
-        kernel_gradients = ops.reshape(
-            ops.matmul(vote_gradients, rows),
-            (children, types, POSE_SIZE, POSE_SIZE),
-        )
+        shape = (children, POSE_SIZE, -1, POSE_SIZE, places)
+        of_poses = ops.reshape(ops.matmul(columns, of_votes), shape)
+        shape = (children, types, POSE_SIZE, POSE_SIZE)
+        of_kernel = ops.reshape(ops.matmul(of_votes, rows), shape)
         return (
-            ops.transpose(pose_gradients, (2, 3, 1, 4, 0)),
-            ops.transpose(kernel_gradients, (1, 3, 2, 0)),
+            ops.transpose(of_poses, (2, 3, 1, 4, 0)),
+            ops.transpose(of_kernel, (1, 3, 2, 0)),
         )
 
     votes = ops.reshape(votes, (types, -1, POSE_ENTRIES, places * children))
@@ -195,15 +188,12 @@ class VotingLayer(WindowLayer):
         Its arguments are poses [b, n, 4, 4, P, C] of the children in each
         window, the examples [b, ...], the weights [O, 4, 4, C] and constants.
         """
+        poses = self._window.patches(ops.cast(poses, "float32"))
         shape = (-1, math.prod(self._positions))  # [B, n]
-        poses = ops.reshape(
-            self._window.patches(ops.cast(poses, "float32")),
-            (*shape, *self._field, POSE_ENTRIES),
-        )
-        poses = ops.reshape(
-            ops.transpose(poses, (0, 1, 4, 2, 3)),
-            (*shape, POSE_SIZE, POSE_SIZE, *self._field),
-        )
+        poses = ops.reshape(poses, (*shape, *self._field, POSE_ENTRIES))
+        poses = ops.transpose(poses, (0, 1, 4, 2, 3))
+        shape = (*shape, POSE_SIZE, POSE_SIZE, *self._field)
+        poses = ops.reshape(poses, shape)
         # Rounded like all weights under mixed precision. As tensors, since
         # blocks that are computed again would read variables again.
         kernel = ops.cast(ops.cast(self.kernel, self.compute_dtype), "float32")

@@ -15,12 +15,7 @@ import numpy as np
 from keras import ops
 
 from .base_layers import PoseLayer, pair_specs
-from .matrix_votes import (
-    POSE_ENTRIES,
-    VotingLayer,
-    over_children,
-    over_entries,
-)
+from .matrix_votes import POSE_ENTRIES, VotingLayer, over_children, over_entries
 from .routing import softmax
 from .tensors import Pair, Shape, Tensor, largest
 from .windows import Window
@@ -88,9 +83,8 @@ def fit_mixture(
         scatter = (
             second_moment - 2 * shift * first_moment + ops.square(shift) * total
         )
-        precision, terms, logits = fit(
-            total, mean, ops.maximum(scatter, 0.0), iteration
-        )
+        scatter = ops.maximum(scatter, 0.0)
+        precision, terms, logits = fit(total, mean, scatter, iteration)
         if iteration == num_routing - 1:
             break
         # E-step.
@@ -218,10 +212,9 @@ class MixtureLayer(PoseLayer, VotingLayer):
     def _route(self, inputs, by_image):
         """Calls `by_image` with the results of routing of blocks of images."""
         poses, activations = inputs
-        activations = ops.reshape(  # [B, n, K]
-            self._window.patches(ops.cast(activations, "float32")),
-            (-1, math.prod(self._positions), math.prod(self._field)),
-        )
+        activations = self._window.patches(ops.cast(activations, "float32"))
+        shape = (-1, math.prod(self._positions), math.prod(self._field))
+        activations = ops.reshape(activations, shape)  # [B, n, K]
 
         def route_block(poses, activations, kernel, *constants):
             votes = self._votes(poses, kernel)
@@ -230,10 +223,8 @@ class MixtureLayer(PoseLayer, VotingLayer):
             activations = ops.reshape(activations, (-1, activations.shape[-1]))
             return by_image(*self._route_votes(votes, activations, *constants))
 
-        constants = self._constants()
-        return self._by_blocks(
-            route_block, poses, activations, constants=constants
-        )
+        examples, constants = (poses, activations), self._constants()
+        return self._by_blocks(route_block, *examples, constants=constants)
 
     def _constants(self):
         """The arguments of `_route_votes` after votes and activations."""

@@ -33,14 +33,8 @@ def pretrained(name: str) -> Model:
     network = _efficient_capsnet()
     # Written by predict.py --export=layers/mnist.npz.
     with np.load(pathlib.Path(__file__).with_name(f"{name}.npz")) as file:
-        weights = {_own_name(path): file[path] for path in file}
-    network.set_weights([weights[_own_name(w.path)] for w in network.weights])
+        network.set_weights(list(file.values()))  # in the order of the layers
     return network
-
-
-def _own_name(path):
-    """LAYER/WEIGHT of a weight's path, without the layers around the layer."""
-    return "/".join(path.split("/")[-2:])
 
 
 def _efficient_capsnet():

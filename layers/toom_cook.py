@@ -193,19 +193,12 @@ def kernel_spectrum(kernel: Tensor, plan: Plan) -> Tensor:
 
 def kernel_phases(kernel, rows: Axis, columns: Axis, channel_padding: int = 0):
     """[k, k, C, O] -> [taps * taps, s * s * (C + channel_padding), O]."""
-    channels, filters = kernel.shape[2:]
     pads = [(0, a.taps * a.strides - a.kernel) for a in (rows, columns)]
-    kernel = ops.reshape(  # [taps, s, taps, s, C, O]
-        ops.pad(kernel, [*pads, (0, channel_padding), (0, 0)]),
-        (
-            *(rows.taps, rows.strides, columns.taps, columns.strides),
-            *(channels + channel_padding, filters),
-        ),
-    )
-    return ops.reshape(
-        ops.transpose(kernel, (0, 2, 1, 3, 4, 5)),
-        (rows.taps * columns.taps, -1, filters),
-    )
+    kernel = ops.pad(kernel, [*pads, (0, channel_padding), (0, 0)])
+    sizes = rows.taps, rows.strides, columns.taps, columns.strides
+    kernel = ops.reshape(kernel, (*sizes, *kernel.shape[2:]))
+    kernel = ops.transpose(kernel, (0, 2, 1, 3, 4, 5))
+    return ops.reshape(kernel, (rows.taps * columns.taps, -1, kernel.shape[-1]))
 
 
 def convolution_by_spectrum(images, spectrum, plan: Plan):
@@ -217,17 +210,13 @@ def convolution_by_spectrum(images, spectrum, plan: Plan):
     tiles = _image_tiles(images, plan, padding)
     # [products, B * tiles, s * s * C] @ [products, s * s * C, O]
     outputs = ops.matmul(_transform(image_matrix, tiles), spectrum)
-    outputs = ops.reshape(
-        _transform(synthesis, outputs),
-        (rows.tile, columns.tile, -1, rows.tiles, columns.tiles, filters),
-    )
-    outputs = ops.transpose(outputs, (2, 3, 0, 4, 1, 5))
+    outputs = _transform(synthesis, outputs)
+    sizes = rows.tile, columns.tile, -1, rows.tiles, columns.tiles, filters
+    outputs = ops.transpose(ops.reshape(outputs, sizes), (2, 3, 0, 4, 1, 5))
     if padding[0]:
         outputs = slice_axis(outputs, 0, stop=-padding[0])
-    outputs = ops.reshape(
-        outputs,
-        (-1, rows.tiles * rows.tile, columns.tiles * columns.tile, filters),
-    )
+    size = rows.tiles * rows.tile, columns.tiles * columns.tile
+    outputs = ops.reshape(outputs, (-1, *size, filters))
     outputs = slice_axis(outputs, 1, stop=rows.positions)
     return slice_axis(outputs, 2, stop=columns.positions)
 
@@ -263,17 +252,11 @@ def _image_tiles(images, plan, padding):
     images = slice_axis(images, 2, stop=columns.padded_size)
     images = _overlapping_tiles(images, rows, columns.padded_size * channels)
     images = _overlapping_tiles(images, columns, channels)
-    images = ops.reshape(  # [B, tiles, n, s, tiles, n, s, C]
-        images,
-        (
-            *(-1, rows.tiles, rows.length, rows.strides),
-            *(columns.tiles, columns.length, columns.strides, channels),
-        ),
-    )
-    return ops.reshape(
-        ops.transpose(images, (2, 5, 0, 1, 4, 3, 6, 7)),
-        (rows.length * columns.length, -1, plan.phases * channels),
-    )
+    sizes = [(a.tiles, a.length, a.strides) for a in (rows, columns)]
+    images = ops.reshape(images, (-1, *sizes[0], *sizes[1], channels))
+    images = ops.transpose(images, (2, 5, 0, 1, 4, 3, 6, 7))
+    tile = rows.length * columns.length
+    return ops.reshape(images, (tile, -1, plan.phases * channels))
 
 
 def _overlapping_tiles(pixels, axis, rest):

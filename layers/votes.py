@@ -78,9 +78,8 @@ class LinearVotes:
         num_blocks = _MAX_BLOCKS if is_on_cpu() else 1
         self._block_size = math.ceil(num_outputs / num_blocks)
         by_output = ops.reshape(weights, (*weights.shape[:2], *self.outputs))
-        by_output = ops.reshape(  # [O, A, a * I]
-            ops.transpose(by_output, (2, 3, 1, 0)), (*self.outputs, -1)
-        )
+        by_output = ops.transpose(by_output, (2, 3, 1, 0))
+        by_output = ops.reshape(by_output, (*self.outputs, -1))  # [O, A, a * I]
         self._weight_blocks = self._blocks(by_output)
         self._input_blocks = _copies(inputs_by_atom, len(self._weight_blocks))
 
@@ -91,10 +90,9 @@ class LinearVotes:
 
     def sum(self) -> Tensor:
         size = self._num_inputs * self._num_atoms
-        product = ops.matmul(  # [B, O * A]
-            ops.reshape(self._inputs, (-1, size)),
-            ops.reshape(self._weights, (size, -1)),
-        )
+        inputs = ops.reshape(self._inputs, (-1, size))
+        weights = ops.reshape(self._weights, (size, -1))
+        product = ops.matmul(inputs, weights)  # [B, O * A]
         return ops.cast(ops.reshape(product, (-1, *self.outputs)), "float32")
 
     def agreement(self, capsules: Tensor) -> Tensor:
@@ -103,10 +101,8 @@ class LinearVotes:
         return ops.cast(agreement, "float32")
 
     def _agreement_of_block(self, v, weights, inputs):
-        product = ops.reshape(
-            ops.matmul(v, weights),
-            (v.shape[0], -1, self._num_atoms, self._num_inputs),
-        )
+        shape = v.shape[0], -1, self._num_atoms, self._num_inputs
+        product = ops.reshape(ops.matmul(v, weights), shape)
         return ops.sum(product * inputs, axis=2)
 
     def weighted_sum(self, couplings: Tensor) -> Tensor:
@@ -115,20 +111,15 @@ class LinearVotes:
         return ops.cast(ops.transpose(product, (1, 0, 2)), "float32")
 
     def _weighted_sum_of_block(self, c, weights, inputs):
-        weighted = ops.reshape(
-            c * inputs, (c.shape[0], -1, self._num_atoms * self._num_inputs)
-        )
+        shape = c.shape[0], -1, self._num_atoms * self._num_inputs
+        weighted = ops.reshape(c * inputs, shape)
         return ops.matmul(weighted, ops.swapaxes(weights, 1, 2))
 
     def _map_blocks(self, function, by_output):
         """Calls function(block of [O, ...], weights, inputs) for each block."""
-        blocks = zip(
-            self._blocks(by_output),
-            self._weight_blocks,
-            self._input_blocks,
-            strict=True,
-        )
-        return ops.concatenate([function(*block) for block in blocks])
+        blocks = self._weight_blocks, self._input_blocks
+        results = map(function, self._blocks(by_output), *blocks)
+        return ops.concatenate(list(results))
 
 
 def _copies(tensor, count):

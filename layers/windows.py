@@ -1,5 +1,6 @@
 """Windows over a grid of capsules, and the base of layers with windows."""
 
+import functools
 from typing import Any
 
 from keras import ops
@@ -73,6 +74,7 @@ class Window:
         `combine` is `ops.add` or `ops.maximum`.
         """
         empty = 0.0 if combine is ops.add else _LOG_ZERO
+        pad = functools.partial(ops.pad, constant_values=empty)
         groups, _, num_children = entries.shape
         height, width = self.positions
         size, stride = self.shape[0], self._strides
@@ -92,19 +94,12 @@ class Window:
                 )
                 gap, none = (0, stride - 1), (0, 0)
                 if stride > 1:
-                    children = ops.pad(
-                        children,
-                        (none, none, none, gap, none, gap, none),
-                        constant_values=empty,
-                    )
-                children = ops.reshape(
-                    children,
-                    (groups, -1, height * stride, width * stride, types),
-                )
+                    gaps = (none, none, none, gap, none, gap, none)
+                    children = pad(children, gaps)
+                shape = groups, -1, height * stride, width * stride, types
+                children = ops.reshape(children, shape)
                 shifts = (row, last - row), (column, last - column)
-                children = ops.pad(
-                    children, (none, none, *shifts, none), constant_values=empty
-                )
+                children = pad(children, (none, none, *shifts, none))
                 grid = children if grid is None else combine(grid, children)
         combined = ops.stack(list(self._shifted(grid, 2)), axis=4)
         return ops.reshape(combined, ops.shape(entries))

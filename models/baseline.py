@@ -35,19 +35,17 @@ class BaselineModel(Classifier):
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)
+        both_channels = hparams.first_channels, hparams.second_channels
         self.convolutions = [
             layers.Conv2D(
                 channels,
                 KERNEL_SIZE,
                 padding=hparams.padding.lower(),
                 activation="relu",
-                name=name,
+                name=f"conv{number}",
                 **reference_initializers(stddev=0.05),
             )
-            for name, channels in (
-                ("conv1", hparams.first_channels),
-                ("conv2", hparams.second_channels),
-            )
+            for number, channels in enumerate(both_channels, 1)
         ]
         self.pool = keras.layers.MaxPooling2D(POOL_SIZE, padding="same")
         self.flatten = keras.layers.Flatten()

@@ -25,7 +25,7 @@ class HParams(DecoderHParams):
             "num_prime_capsules": 16,
             "primary_atoms": 6,
             "class_atoms": 8,
-        },
+        }
     }
 
     class_atoms: int = size(16, "atoms of a class capsule")

@@ -100,6 +100,7 @@ class Classifier(keras.Model):
         by default the value of `has_class_capsules`.
       compile_with_xla: bool, whether TensorFlow uses XLA even on CPUs, which is
         faster for many small operations.
+      decoder: layer that maps capsules and labels to an image, or None.
       adam_epsilon: float, epsilon of Adam.
       schedule_options: dict, options of `optimizer.make_schedule`.
 
@@ -122,7 +123,7 @@ class Classifier(keras.Model):
             raise UserError("images of several classes need the margin loss")
         self.num_targets = num_targets
         self.hparams = hparams
-        self.recons = None
+        self.decoder = None
         self._mean_over_batch = MeanOverBatch(name="mean_over_batch")
         self._cost = keras.metrics.Mean(name="batch_classification_cost")
         self._accuracy = keras.metrics.MeanMetricWrapper(
@@ -136,16 +137,11 @@ class Classifier(keras.Model):
     def has_lengths(self):
         return self.has_class_capsules
 
-    @property
-    def decoder(self):
-        """The layer that maps capsules and labels to an image, or None."""
-        return self.recons
-
     def add_decoder(self, shape, kind=layers.Reconstruction, **options):
         """If `remake`, adds a decoder, by default dense, and its metric."""
         if self.hparams.remake:
             size = (shape.height, shape.width, shape.depth)
-            self.recons = kind(*size, **options, name="recons")
+            self.decoder = kind(*size, **options, name="recons")
             self._reconstruction_error = keras.metrics.Mean(
                 name="reconstruction_error"
             )

@@ -10,7 +10,7 @@ from keras import ops
 import layers
 from common.flags import field
 from input_data import features as keys
-from layers.backends import is_mirrored
+from layers.base_layers import batch_normalization
 from layers.deepcaps import COUPLING_AXES, SQUASH_AXES
 from models.classifier import Classifier, Routing, on_grid
 from models.hparams import DecoderHParams, size
@@ -72,9 +72,7 @@ class DeepCapsModel(Classifier):
         self.conv1 = layers.Conv2D(
             4 * types, 3, padding="same", activation="relu", name="conv1"
         )
-        self.norm = keras.layers.BatchNormalization(
-            synchronized=is_mirrored(), name="norm"
-        )
+        self.norm = batch_normalization("norm", momentum=0.99, epsilon=1e-3)
         roles = {"halve": 2, "first": 1, "second": 1, "skip": 1}
         cells = [
             layers.ConvCapsules(

@@ -1,8 +1,6 @@
 """Efficient-CapsNet: few weights and routing by self-attention.
 
-Source: V. Mazzia, F. Salvetti, M. Chiaberge, "Efficient-CapsNet: capsule
-network with self-attention routing", Scientific Reports 11, 14634 (2021),
-https://arxiv.org/abs/2101.12491, and the authors' code.
+Source: that of layers/self_attention.py, and the authors' code.
 """
 
 import dataclasses
@@ -14,7 +12,7 @@ import keras
 import layers
 from common.flags import field
 from input_data import features as keys
-from layers.backends import is_mirrored
+from layers.base_layers import batch_normalization
 from models.classifier import Classifier, Routing
 from models.hparams import DecoderHParams, size
 
@@ -102,9 +100,7 @@ class EfficientCapsuleModel(Classifier):
             for i in range(4)
         ]
         self.normalizations = [
-            keras.layers.BatchNormalization(
-                synchronized=is_mirrored(), name=f"norm{i + 1}"
-            )
+            batch_normalization(f"norm{i + 1}", momentum=0.99, epsilon=1e-3)
             if is_batch
             # Group normalization with a group for each channel.
             else keras.layers.GroupNormalization(-1, name=f"norm{i + 1}")

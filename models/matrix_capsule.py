@@ -37,7 +37,7 @@ class HParams(MatrixHParams):
             "primary_types": 8,
             "first_types": 16,
             "second_types": 16,
-        },
+        }
     }
 
     class_lambda: float = field(
@@ -48,10 +48,7 @@ class HParams(MatrixHParams):
     )
     conv_channels: int = size(32, "channels of the convolution (paper: A)")
     conv_lambda: float = field(
-        0.01,
-        "limit of lambda in convolutional capsules",
-        above=0,
-        network=True,
+        0.01, "limit of lambda in convolutional capsules", above=0, network=True
     )
     conv_stddev: float = field(
         0.05, "standard deviation of the convolution's initial kernel", above=0

@@ -261,7 +261,7 @@ def test_reconstructions_of_the_labels_or_the_longest_capsules(num_targets):
         outputs = model(inputs)
         assert set(outputs) == {keys.LOGITS, keys.CAPSULES, *names}
         for name, label in zip(names, labels, strict=True):
-            expected = model.recons(outputs[keys.CAPSULES], label)
+            expected = model.decoder(outputs[keys.CAPSULES], label)
             np.testing.assert_array_equal(
                 *map(ops.convert_to_numpy, (outputs[name], expected))
             )

@@ -124,7 +124,7 @@ def test_network_of_efficient_capsnet(tmp_path):
     expected = {
         model.primary_capsule: [kernel[:, :, 0], bias],
         model.class_capsule: [weights, biases[..., 0]],
-        model.recons: list(dense.values()),
+        model.decoder: list(dense.values()),
     }
     for number, layer in enumerate(model.convolutions, 9):
         prefix = f"CapsNet/conv2d_{number}"

@@ -38,7 +38,7 @@ def make_subject(num_targets=1, model="capsule", **hparams):
 def decoder_in_numpy(subject, capsule, label):
     """The image [28, 28, 1] of one class capsule [A], all others zeroed."""
     capsules = np.tile(capsule, (1, 10, 1))
-    weights = subject.model.recons.get_weights()
+    weights = subject.model.decoder.get_weights()
     image = numpy_oracle.decoder(capsules, [label], weights)
     return image.reshape(28, 28, 1)
 

@@ -18,16 +18,8 @@ from input_data.pipeline import Stream, step_seed
 from input_data.registry import Split, select
 
 CLASS_NAMES = (
-    "airplane",
-    "automobile",
-    "bird",
-    "cat",
-    "deer",
-    "dog",
-    "frog",
-    "horse",
-    "ship",
-    "truck",
+    *("airplane", "automobile", "bird", "cat", "deer"),
+    *("dog", "frog", "horse", "ship", "truck"),
 )
 NUM_CLASSES = len(CLASS_NAMES)
 CROP_SIZE = (24, 24)

@@ -52,9 +52,8 @@ def augment(images, seed, step):
     both axes within its black margins, shrinks in width, and a square of 4x4
     pixels becomes black.
     """
-    seeds = tf.random.experimental.stateless_split(
-        step_seed(seed, Stream.AUGMENTATION, step), 4
-    )
+    seed = step_seed(seed, Stream.AUGMENTATION, step)
+    seeds = tf.random.experimental.stateless_split(seed, 4)
     images = tf.cast(images, tf.float32)
     images = rotate_half(images, seeds[0])
     images = move_within_margins(images, seeds[1])
@@ -65,9 +64,8 @@ def augment(images, seed, step):
 
 def _signed_amounts(images, seed):
     """Two numbers for each image, float32 [B, 2] in (-1, 1)."""
-    draws = tf.random.stateless_normal(
-        (tf.shape(images)[0], 2), seed, stddev=_DEVIATION
-    )
+    shape = (tf.shape(images)[0], 2)
+    draws = tf.random.stateless_normal(shape, seed, stddev=_DEVIATION)
     return tf.clip_by_value(draws, -_LARGEST, _LARGEST)
 
 

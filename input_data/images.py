@@ -39,9 +39,8 @@ class LabeledImages:
 
     def __getitem__(self, part):
         """The images of a slice or at some indices, as `LabeledImages`."""
-        return dataclasses.replace(
-            self, images=self.images[part], labels=self.labels[part]
-        )
+        images, labels = self.images[part], self.labels[part]
+        return dataclasses.replace(self, images=images, labels=labels)
 
     def __len__(self):
         return len(self.images)

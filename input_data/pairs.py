@@ -34,9 +34,8 @@ class OverlappingPairs(Pipeline):
         self._shift, self._pad = config.largest_shift, config.border
         size = [side + 2 * self._pad for side in data.images.shape[1:3]]
         super().__init__(ImageTensors(data), size, 2, config.eval_size, **spec)
-        self._order, self._starts, self._counts = map(
-            tf.constant, group_by_class(data)
-        )
+        groups = map(tf.constant, group_by_class(data))
+        self._order, self._starts, self._counts = groups
         seed = step_seed(config.seed, Stream.EVALUATION, 0)
         self._eval_draws = self._draw(config.eval_size, seed, seed + 1)
 

@@ -55,9 +55,8 @@ def shuffled_indices(step, batch_size, num_examples, seed):
 
 def random_offsets(seed, batch_size, max_shift):
     """Row and column offsets, int32 [B, 2], in [-max_shift, max_shift]."""
-    return tf.random.stateless_uniform(
-        (batch_size, 2), seed, -max_shift, max_shift + 1, tf.int32
-    )
+    shape, limits = (batch_size, 2), (-max_shift, max_shift + 1)
+    return tf.random.stateless_uniform(shape, seed, *limits, tf.int32)
 
 
 class ImageTensors:

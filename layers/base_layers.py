@@ -67,9 +67,8 @@ class PoseLayer(Layer):
         # would give both the same dtype.
         shapes = keras.tree.map_structure(lambda tensor: tensor.shape, inputs)
         dtypes = self.compute_dtype, "float32"
-        return tuple(
-            map(keras.KerasTensor, self.compute_output_shape(shapes), dtypes)
-        )
+        shapes = self.compute_output_shape(shapes)
+        return tuple(map(keras.KerasTensor, shapes, dtypes))
 
 
 def pair_specs(shapes: Shape) -> list[keras.layers.InputSpec]:
@@ -81,9 +80,7 @@ def pair_specs(shapes: Shape) -> list[keras.layers.InputSpec]:
             "The inputs must be a pair: poses [B, H, W, I, a] and activations "
             f"[B, H, W, I] with the same axes B, H, W, I. Received: {shapes}"
         )
-    return [
-        keras.layers.InputSpec(shape=(None, *shape[1:])) for shape in shapes
-    ]
+    return [keras.layers.InputSpec(shape=(None, *s[1:])) for s in shapes]
 
 
 def with_mask(function, inputs, mask):

@@ -42,9 +42,8 @@ class _RoutedLayer(Layer):
     Capsules that a mask excludes cast no votes.
     """
 
-    arguments: Names = (
-        *("num_capsules", "num_atoms", "num_routing", "leaky", "use_bias"),
-    )
+    arguments: Names = ("num_capsules", "num_atoms", "num_routing", "leaky")
+    arguments += ("use_bias",)
 
     def __init__(
         self,
@@ -68,9 +67,10 @@ class _RoutedLayer(Layer):
             self.rule = rule or RoutingRule(leaky=leaky)
         self.leaky = self.rule.leaky
         self.use_bias = use_bias
-        self.kernel_initializer = keras.initializers.get(
-            kernel_initializer or TruncatedNormal(stddev=WEIGHT_STDDEV)
+        initializer = kernel_initializer or TruncatedNormal(
+            stddev=WEIGHT_STDDEV
         )
+        self.kernel_initializer = keras.initializers.get(initializer)
 
     def call(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         # Keras casts only floats, and only in `__call__`.
@@ -92,9 +92,8 @@ class _RoutedLayer(Layer):
 
     def _add_weights(self, shape):
         """Creates `weights` of the given shape, and `biases` [O, A]."""
-        self.kernel = self.add_weight(
-            name="weights", shape=shape, initializer=self.kernel_initializer
-        )
+        initializer = self.kernel_initializer
+        self.kernel = self.add_weight(shape, initializer, name="weights")
         self.biases = None
         if self.use_bias:
             shape = self.num_capsules, self.num_atoms

@@ -56,9 +56,8 @@ def convolution(images, kernel, strides, padding: str):
         kernel = ops.cast(kernel, images.dtype)
         return compute(images, kernel, strides, padding)
     outputs_dtype = dtype = backend.standardize_dtype(images.dtype)
-    if dtype == "float16" or (
-        dtype == "bfloat16" and not cpu_has_bfloat16_products()
-    ):
+    is_fast = dtype == "bfloat16" and cpu_has_bfloat16_products()
+    if dtype in ("float16", "bfloat16") and not is_fast:
         dtype = "float32"
     images = ops.cast(images, dtype)
     sizes = tuple(images.shape), tuple(kernel.shape), strides, padding, dtype

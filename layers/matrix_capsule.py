@@ -60,9 +60,8 @@ class PrimaryMatrixCapsules(PrimaryPoseLayer):
     def call(self, inputs: Tensor) -> Pair:
         inputs = ops.cast(inputs, self.compute_dtype)
         poses = ops.matmul(inputs, self.pose_weights) + self.pose_biases
-        logits = (
-            ops.matmul(inputs, self.activation_weights) + self.activation_biases
-        )
+        logits = ops.matmul(inputs, self.activation_weights)
+        logits = logits + self.activation_biases
         shape = (-1, *inputs.shape[1:3], self.num_capsules, POSE_ENTRIES)
         activations = ops.sigmoid(ops.cast(logits, "float32"))
         return ops.reshape(poses, shape), activations
@@ -145,10 +144,8 @@ class ConvMatrixCapsules(_EMRoutedLayer):
         options = EMOptions(
             num_routing, final_lambda, min_variance, damping, normalise
         )
-        window = kernel_size, strides, padding
-        super().__init__(
-            num_capsules, options, kernel_stddev, *window, **kwargs
-        )
+        first = num_capsules, options, kernel_stddev
+        super().__init__(*first, kernel_size, strides, padding, **kwargs)
 
     def _make_parents(self):
         if self.options.normalise == "types":

@@ -137,10 +137,8 @@ def _map(function, blocks):
             "ONNX files cannot have this network's loops over blocks of images"
         )
     # Unlike `ops.map`, which computes and keeps up to ten blocks at once.
-    first = [block[0] for block in blocks]
-    signature = tf.nest.map_structure(
-        tf.TensorSpec.from_tensor, tuple(function(first))
-    )
+    of_first = function([block[0] for block in blocks])
+    signature = tuple(map(tf.TensorSpec.from_tensor, of_first))
     return tf.map_fn(
         function, blocks, fn_output_signature=signature, parallel_iterations=1
     )
@@ -177,9 +175,8 @@ class VotingLayer(WindowLayer):
         most = limit // (4 * self._num_votes * POSE_ENTRIES)
         self._block_size = 2 ** (max(most, 1).bit_length() - 1)
         shape = (*axes, self.num_capsules, POSE_SIZE, POSE_SIZE)
-        self.kernel = self.add_weight(
-            shape, self._kernel_initializer(shape), name="weights"
-        )
+        initializer = self._kernel_initializer(shape)
+        self.kernel = self.add_weight(shape, initializer, name="weights")
         self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
 
     def _by_blocks(self, function, poses, *examples, constants=()):
@@ -199,9 +196,8 @@ class VotingLayer(WindowLayer):
         kernel = ops.cast(ops.cast(self.kernel, self.compute_dtype), "float32")
         kernel = ops.reshape(kernel, (-1, *kernel.shape[-3:]))
         constants = [ops.transpose(kernel, (1, 2, 3, 0)), *constants]
-        return by_blocks(
-            function, [poses, *examples], constants, self._block_size
-        )
+        examples = [poses, *examples]
+        return by_blocks(function, examples, constants, self._block_size)
 
     def _votes(self, poses, kernel):
         """Votes [O, b * n, 16, K] of the poses and weights of `_by_blocks`."""

@@ -88,9 +88,8 @@ def fit_mixture(
         if iteration == num_routing - 1:
             break
         # E-step.
-        distances = over_entries(squares, precision) - 2 * over_entries(
-            votes, precision * shift
-        )  # [O, N, K]
+        distances = over_entries(squares, precision)  # [O, N, K]
+        distances = distances - 2 * over_entries(votes, precision * shift)
         terms = terms - ops.sum(precision * ops.square(shift), axis=-1)
         assignments = parents.normalize(terms[..., None] - distances)
     return mean, logits, all_assignments

@@ -189,9 +189,8 @@ def route(
 
 def couplings_of(votes, biases, num_routing: int, rule: RoutingRule):
     """Couplings of all iterations of `route`: [num_routing, ..., I, O]."""
-    couplings, sums = zip(
-        *_iterations(votes, biases, num_routing, rule), strict=True
-    )
+    iterations = _iterations(votes, biases, num_routing, rule)
+    couplings, sums = zip(*iterations, strict=True)
     # The couplings of the first iteration are a single number.
     shape = ops.shape(votes.agreement(sums[0]))
     stacked = ops.stack([ops.broadcast_to(c, shape) for c in couplings])

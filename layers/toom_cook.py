@@ -172,9 +172,8 @@ class Plan:
     def products(self) -> int:
         """Number of real products per tile, phase, channel and filter."""
         lengths = self.rows.length, self.columns.length
-        real = math.prod(
-            int(np.sum(points(n, self.dtype).imag == 0)) for n in lengths
-        )
+        is_real = [points(n, self.dtype).imag == 0 for n in lengths]
+        real = int(math.prod(map(np.sum, is_real)))
         return real + 3 * (math.prod(lengths) - real) // 2
 
 
@@ -266,9 +265,8 @@ def _overlapping_tiles(pixels, axis, rest):
     """
     if axis.tiles == 1:
         return pixels
-    parts = ops.reshape(
-        pixels, (-1, axis.tiles + 1, axis.strides * axis.tile, rest)
-    )
+    shape = -1, axis.tiles + 1, axis.strides * axis.tile, rest
+    parts = ops.reshape(pixels, shape)
     overlap = axis.strides * (axis.taps - 1)
     following = slice_axis(slice_axis(parts, 1, start=1), 2, stop=overlap)
     return ops.concatenate([slice_axis(parts, 1, stop=-1), following], axis=2)

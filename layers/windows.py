@@ -80,9 +80,8 @@ class Window:
         size, stride = self.shape[0], self._strides
         last = size - 1
         types = num_children // size**2
-        windows = ops.reshape(
-            entries, (groups, -1, height, width, size, size, types)
-        )
+        shape = groups, -1, height, width, size, size, types
+        windows = ops.reshape(entries, shape)
         grid = None
         for row in range(size):
             for column in range(size):

@@ -33,9 +33,7 @@ class HParams(DecoderHParams):
         True, "whether class capsules have biases", network=True
     )
     conv_channels: int = size(256, "channels of the convolution")
-    kernel_size: int = size(
-        KERNEL_SIZE, "height and width of the kernels of both convolutions"
-    )
+    kernel_size: int = size(KERNEL_SIZE, "side of both convolutions' kernels")
     leaky: bool = field(
         False,
         "leaky softmax in the routing: an input capsule may be routed nowhere",

@@ -142,9 +142,8 @@ class Classifier(keras.Model):
         if self.hparams.remake:
             size = (shape.height, shape.width, shape.depth)
             self.decoder = kind(*size, **options, name="recons")
-            self._reconstruction_error = keras.metrics.Mean(
-                name="reconstruction_error"
-            )
+            error = keras.metrics.Mean(name="reconstruction_error")
+            self._reconstruction_error = error
 
     @property
     def xla(self):
@@ -204,9 +203,8 @@ class Classifier(keras.Model):
 
     def reconstruction_loss(self, images, reconstructions):
         """The reconstruction loss [B] for one target."""
-        return layers.reconstruction_loss(
-            images, reconstructions, self.hparams.remake_weight
-        )
+        weight = self.hparams.remake_weight
+        return layers.reconstruction_loss(images, reconstructions, weight)
 
     def example_losses(self, x, y, outputs):
         """Classification loss [B], reconstruction loss ([B] or 0) and sum."""

@@ -27,9 +27,7 @@ class HParams(DecoderHParams):
     decay_steps: int = 3750  # an epoch of 60,000 images in batches of 16
     first_channels: int = size(32, "channels of the first convolution")
     learning_rate: float = 5e-4
-    middle_channels: int = size(
-        64, "channels of the second and third convolution"
-    )
+    middle_channels: int = size(64, "channels of the next two convolutions")
     normalization: str = field(
         "batch",
         "what follows each convolution: batch normalization after relu, or "
@@ -117,9 +115,8 @@ class EfficientCapsuleModel(Classifier):
     def activations(self, images, training=False):
         outputs = {}
         hidden = images
-        for convolution, normalization in zip(
-            self.convolutions, self.normalizations, strict=True
-        ):
+        pairs = zip(self.convolutions, self.normalizations, strict=True)
+        for convolution, normalization in pairs:
             outputs[convolution.name] = convolution(hidden)
             hidden = normalization(outputs[convolution.name], training=training)
         primary = outputs["primary_capsule"] = self.primary_capsule(hidden)

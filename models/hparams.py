@@ -87,9 +87,8 @@ def weight_decay(default, weights="kernels"):
 
 def loss_type(default="margin"):
     """A field for one of the reference's losses."""
-    return field(
-        default, "classification loss", choices=tuple(CLASSIFICATION_LOSSES)
-    )
+    choices = tuple(CLASSIFICATION_LOSSES)
+    return field(default, "classification loss", choices=choices)
 
 
 @dataclasses.dataclass(frozen=True)

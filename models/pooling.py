@@ -71,9 +71,8 @@ class FourConvolutions(Classifier):
         return activations
 
     def classification_loss(self, labels, outputs, step):
-        return 2.0 * layers.margin_loss(
-            labels, outputs[keys.LOGITS], absent_weight=0.25
-        )
+        logits = outputs[keys.LOGITS]
+        return 2.0 * layers.margin_loss(labels, logits, absent_weight=0.25)
 
 
 @dataclasses.dataclass(frozen=True)

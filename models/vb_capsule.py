@@ -39,10 +39,8 @@ class VBCapsuleModel(MatrixCapsuleModel):
     )
 
     def convolution(self, hparams):
-        channels, padding = hparams.conv_channels, hparams.padding
-        return convolution_block(
-            channels, CONV_SIZE, CONV_STRIDES, "conv1", padding
-        )
+        sizes = hparams.conv_channels, CONV_SIZE, CONV_STRIDES
+        return convolution_block(*sizes, "conv1", hparams.padding)
 
     def layer_options(self, hparams):
         options = {"num_routing": hparams.routing}

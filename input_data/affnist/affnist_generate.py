@@ -30,9 +30,7 @@ def main(_):
 
 
 if __name__ == "__main__":
-    flags.DEFINE_integer(
-        "copies", 32, "Transformed copies of each image.", lower_bound=1
-    )
+    flags.DEFINE_integer("copies", 32, "Copies of each image.", lower_bound=1)
     flags.DEFINE_string(
         "data_dir",
         None,
@@ -41,11 +39,7 @@ if __name__ == "__main__":
     flags.DEFINE_enum(
         "dataset", "mnist", ["mnist", "digits"], "Source of the digits."
     )
-    flags.DEFINE_string(
-        "output_dir", None, "Folder for the file.", required=True
-    )
-    flags.DEFINE_integer(
-        "seed", 0, "Seed of the transformations.", lower_bound=0
-    )
+    flags.DEFINE_string("output_dir", None, "Output folder.", required=True)
+    flags.DEFINE_integer("seed", 0, "Random seed.", lower_bound=0)
     flags.DEFINE_enum_class("split", Split.TEST, Split, "Which images.")
     run(main)

@@ -34,10 +34,9 @@ def load(split, config):
     folder = pathlib.Path(config.data_dir)
     batches = sorted(folder.glob(f"{_NAMES[split]}_batches/*.mat"))
     paths = batches or [find_file(folder, file_name(split))]
-    images, labels = zip(*map(_read_file, paths), strict=True)
-    data = labeled_images(
-        paths[0], np.concatenate(images), np.concatenate(labels), NUM_CLASSES
-    )
+    arrays = zip(*map(_read_file, paths), strict=True)
+    images, labels = map(np.concatenate, arrays)
+    data = labeled_images(paths[0], images, labels, NUM_CLASSES)
     return make_pipeline(data, config)
 
 

@@ -25,9 +25,8 @@ def load(split, config):
             "divided_for_validation": _digest(data.labels),
             "validation_images": _digest(data.images),
         }
-    return make_pipeline(
-        select(split, data), config, split_fingerprints=fingerprints, rows=rows
-    )
+    data, spec = select(split, data), {"split_fingerprints": fingerprints}
+    return make_pipeline(data, config, rows=rows, **spec)
 
 
 def _digest(array):

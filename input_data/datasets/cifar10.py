@@ -61,6 +61,5 @@ def read_files(folder, training):
             batches.append(content.reshape(-1, _RECORD_BYTES))
     records = np.concatenate(batches)
     images = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-    return labeled_images(
-        folder, images, records[:, 0], NUM_CLASSES, CLASS_NAMES
-    )
+    labels = records[:, 0]
+    return labeled_images(folder, images, labels, NUM_CLASSES, CLASS_NAMES)

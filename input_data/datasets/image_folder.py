@@ -2,6 +2,7 @@
 
 import collections
 import concurrent.futures
+import csv
 import hashlib
 import os
 import pathlib
@@ -12,7 +13,6 @@ import numpy as np
 from common.errors import UserError, reading
 from input_data.files import DECODING_THREADS, decode_image
 from input_data.images import labeled_images, make_pipeline
-from input_data.label_file import read_labels
 from input_data.transforms import resize
 
 # Of so many images one is held out on average, for testing or validation.
@@ -33,7 +33,7 @@ def load(split, config):
     if not is_split or len(parts) < len(folders):
         parts = {}
     root_of_classes = parts.get("train", root)
-    several = read_labels(root_of_classes)
+    several = _read_labels(root_of_classes)
     classes = sorted({_name(folder) for folder in _folders(root_of_classes)})
     if several is not None:
         classes = sorted(set().union(*several.values()))
@@ -159,9 +159,30 @@ def _folders(root):
         )
 
 
+def _read_labels(folder):
+    """Dict from image path to list of classes, or None without labels.csv.
+
+    The first row must begin with "file", or labels.csv is ignored. Other rows
+    are the path of an image in the folder, then its classes, if any.
+    """
+    path = folder / "labels.csv"
+    if not path.is_file():
+        return None
+    with reading(path), open(path, newline="", encoding="utf-8-sig") as file:
+        rows = [[cell.strip() for cell in row] for row in csv.reader(file)]
+    if not rows or rows.pop(0)[:1] != ["file"]:
+        print(f"Note: {path} is ignored, as it does not begin with 'file,'")
+        return None
+    rows = sorted(filter(any, rows))
+    labels = {folder / name: [*filter(None, found)] for name, *found in rows}
+    if len(labels) < len(rows):
+        raise UserError(f"{path} names an image twice")
+    return labels
+
+
 def _files(root, classes):
     """List of (path, class) of all images in the sub-folders, sorted."""
-    several = read_labels(root)
+    several = _read_labels(root)
     if several is not None:
         if unknown := set().union(*several.values()).difference(classes):
             raise UserError(f"{root}: no training image is {min(unknown)!r}")

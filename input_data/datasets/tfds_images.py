@@ -19,14 +19,13 @@ _PROBE_SECONDS = 8
 
 def load(split, config):
     """The pipeline of one split of the set tfds:NAME, see docs/data.md."""
-    builder = _open(
-        config.dataset_name.removeprefix(TFDS_PREFIX), config.data_dir
-    )
+    name = config.dataset_name.removeprefix(TFDS_PREFIX)
+    builder = _open(name, config.data_dir)
     splits = builder.info.splits
     test_name = next((n for n in ("test", "validation") if n in splits), None)
     is_test = split is Split.TEST
-    name = test_name if is_test and test_name else "train"
-    data = _read(builder, name, config.image_size, config.resize)
+    part = test_name if is_test and test_name else "train"
+    data = _read(builder, part, config.image_size, config.resize)
     # Another version of the set may end with other images.
     fingerprints, digest = {}, f"{builder.info.full_name}:{len(data)}"
     if test_name is None:
@@ -34,9 +33,8 @@ def load(split, config):
         data = select(Split.VALID_TEST if is_test else Split.VALID_TRAIN, data)
     if split.is_held_out:
         fingerprints["divided_for_validation"] = digest
-    return make_pipeline(
-        select(split, data), config, split_fingerprints=fingerprints
-    )
+    data = select(split, data)
+    return make_pipeline(data, config, split_fingerprints=fingerprints)
 
 
 def read(name, training):

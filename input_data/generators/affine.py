@@ -102,7 +102,6 @@ def warp(images, matrices, offsets):
     projections = np.pad(rows, ((0, 0), (0, 2))).astype(np.float32)
     canvas = (IMAGE_SIZE, IMAGE_SIZE)
     with tf.device("CPU:0"):
-        warped = project(
-            images.astype(np.float32), projections, canvas, "BILINEAR"
-        )
+        images = tf.cast(images, tf.float32)
+        warped = project(images, projections, canvas, "BILINEAR")
     return np.rint(warped.numpy()).astype(np.uint8)

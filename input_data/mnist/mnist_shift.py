@@ -79,7 +79,5 @@ def main(_):
 if __name__ == "__main__":
     define(Job)
     flags.mark_flag_as_required("data_dir")
-    flags.DEFINE_integer(
-        "num_workers", 1, "Processes that write files.", lower_bound=1
-    )
+    flags.DEFINE_integer("num_workers", 1, "Writing processes.", lower_bound=1)
     run(main)

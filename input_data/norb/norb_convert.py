@@ -38,9 +38,7 @@ if __name__ == "__main__":
         None,
         "Folder with the original files. Default: TensorFlow Datasets.",
     )
-    flags.DEFINE_string(
-        "output_dir", None, "Folder for the records.", required=True
-    )
+    flags.DEFINE_string("output_dir", None, "Output folder.", required=True)
     flags.DEFINE_enum(
         "novel",
         None,

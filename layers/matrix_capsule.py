@@ -118,13 +118,11 @@ class ConvMatrixCapsules(_EMRoutedLayer):
     initially 0. `em_routing` gets `beta_u` and 1000 * `beta_a`.
 
     Args:
-      num_capsules, kernel_size, strides, padding: see `WindowLayer`.
+      num_capsules, kernel_size, strides, padding: see `WindowLayer`, also for
+        the input and the output.
       num_routing, final_lambda, min_variance, damping, normalise: see
         `EMOptions`.
       kernel_stddev: float; 0.3 in the authors' code.
-
-    Input: pair of poses [B, H, W, I, 16] and activations [B, H, W, I].
-    Output: pair of poses [B, h, w, O, 16] and activations [B, h, w, O].
     """
 
     def __init__(

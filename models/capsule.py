@@ -1,17 +1,13 @@
-"""The capsule network of Sabour, Frosst and Hinton 2017, section 4.
-
-Source: "Dynamic Routing Between Capsules", https://arxiv.org/abs/1710.09829.
-"""
+"""The capsule network of section 4 of the paper, see layers/routing.py."""
 
 import dataclasses
 from typing import ClassVar
 
 import layers
-from common.flags import field
 from input_data import features as keys
 from layers.capsule_stack import KERNEL_SIZE, PRIMARY_STRIDES
 from models.classifier import Classifier, Routing, on_grid
-from models.hparams import DecoderHParams, loss_type, padding, size
+from models.hparams import DecoderHParams, loss_type, network, padding, size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,15 +25,12 @@ class HParams(DecoderHParams):
     }
 
     class_atoms: int = size(16, "atoms of a class capsule")
-    class_bias: bool = field(
-        True, "whether class capsules have biases", network=True
-    )
+    class_bias: bool = network(True, "whether class capsules have biases")
     conv_channels: int = size(256, "channels of the convolution")
     kernel_size: int = size(KERNEL_SIZE, "side of both convolutions' kernels")
-    leaky: bool = field(
+    leaky: bool = network(
         False,
         "leaky softmax in the routing: an input capsule may be routed nowhere",
-        network=True,
     )
     loss_type: str = loss_type()
     num_prime_capsules: int = size(32, "types of primary capsules")

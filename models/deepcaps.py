@@ -13,7 +13,7 @@ from input_data import features as keys
 from layers.base_layers import batch_normalization
 from layers.deepcaps import COUPLING_AXES, SQUASH_AXES
 from models.classifier import Classifier, Routing, on_grid
-from models.hparams import DecoderHParams, size
+from models.hparams import DecoderHParams, network, size
 
 # Atoms of the capsules of each cell.
 CELL_ATOMS = (4, 8, 8, 8)
@@ -27,11 +27,10 @@ class HParams(DecoderHParams):
 
     loss_type: ClassVar = "margin"
     class_atoms: int = size(32, "atoms of a class capsule")
-    couple_over: str = field(
+    couple_over: str = network(
         "positions_and_types",
         "outputs over which the couplings of cell 4 sum to 1",
         choices=tuple(COUPLING_AXES),
-        network=True,
     )
     decay_rate: float = 0.5
     decay_steps: int = 4690  # 10 epochs of MNIST
@@ -42,11 +41,10 @@ class HParams(DecoderHParams):
         0.4, "weight of the mean squared pixel error", at_least=0
     )
     routing: int = size(3, "routing iterations of cell 4 and of the classes")
-    squash_over: str = field(
+    squash_over: str = network(
         "atoms",
         "vectors that cell 4 squashes: each capsule, or each type's whole map",
         choices=tuple(SQUASH_AXES),
-        network=True,
     )
     types: int = size(32, "types of capsules in the cells")
 

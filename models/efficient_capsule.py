@@ -1,7 +1,4 @@
-"""Efficient-CapsNet: few weights and routing by self-attention.
-
-Source: that of layers/self_attention.py, and the authors' code.
-"""
+"""Efficient-CapsNet (Mazzia and others 2021), see layers/self_attention.py."""
 
 import dataclasses
 import math
@@ -10,11 +7,10 @@ from typing import ClassVar
 import keras
 
 import layers
-from common.flags import field
 from input_data import features as keys
 from layers.base_layers import batch_normalization
 from models.classifier import Classifier, Routing
-from models.hparams import DecoderHParams, size
+from models.hparams import DecoderHParams, network, size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,12 +24,11 @@ class HParams(DecoderHParams):
     first_channels: int = size(32, "channels of the first convolution")
     learning_rate: float = 5e-4
     middle_channels: int = size(64, "channels of the next two convolutions")
-    normalization: str = field(
+    normalization: str = network(
         "batch",
         "what follows each convolution: batch normalization after relu, or "
         "instance normalization after leaky relu, as for smallNORB",
         choices=("batch", "instance"),
-        network=True,
     )
     num_prime_capsules: int = size(16, "primary capsules")
     primary_atoms: int = size(8, "atoms of a primary capsule")

@@ -12,7 +12,7 @@ from input_data import features as keys
 from layers.base_layers import batch_normalization
 from layers.homogeneous import INITIALIZER, ORDERS
 from models.classifier import Classifier, convolution_block
-from models.hparams import BaseHParams, loss_type, size
+from models.hparams import BaseHParams, loss_type, network, size
 
 # Initial weights of the branches; those of "equal" are not trained.
 MERGES = {"equal": "ones", "random": INITIALIZER, "ones": "ones"}
@@ -36,11 +36,10 @@ class HParams(BaseHParams):
     ema: float = 0.99
     first_channels: int = size(32, "channels of the first convolution")
     loss_type: str = loss_type("softmax")
-    merge: str = field(
+    merge: str = network(
         "ones",
         "initial weights of the branches; `equal` are ones, not trained",
         choices=tuple(MERGES),
-        network=True,
     )
     momentum: float = field(
         0.99,
@@ -49,11 +48,10 @@ class HParams(BaseHParams):
         at_most=1,
     )
     more_channels: int = size(16, "channels that each convolution adds")
-    order: str = field(
+    order: str = network(
         "xyz",
         "input capsules of branches: positions (xyz) or channels (zxy) of maps",
         choices=tuple(ORDERS),
-        network=True,
     )
 
 

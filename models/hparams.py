@@ -69,14 +69,19 @@ class BaseHParams:
 # Fields that several models have.
 
 
+def network(default, help_text, **spec):
+    """A field that changes the weights' shapes or what they compute."""
+    return field(default, help_text, network=True, **spec)
+
+
 def size(default, help_text):
     """A field for a number of channels, units, atoms or iterations."""
-    return field(default, help_text, at_least=1, network=True)
+    return network(default, help_text, at_least=1)
 
 
 def padding(help_text="padding of the convolutions", default="VALID"):
     """A field for the padding of convolutions."""
-    return field(default, help_text, choices=("VALID", "SAME"), network=True)
+    return network(default, help_text, choices=("VALID", "SAME"))
 
 
 def weight_decay(default, weights="kernels"):
@@ -106,11 +111,10 @@ class MatrixHParams(BaseHParams):
 class DecoderHParams(BaseHParams):
     """Hyper-parameters of models with a decoder."""
 
-    remake: bool = field(
+    remake: bool = network(
         True,
         "reconstruct the image from the class capsule and add the error to "
         "the loss",
-        network=True,
     )
     remake_weight: float = field(
         RECONSTRUCTION_WEIGHT, "weight of squared pixel errors", at_least=0

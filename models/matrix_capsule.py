@@ -1,8 +1,4 @@
-"""The network of Hinton, Sabour and Frosst 2018, section 5.
-
-Source: "Matrix capsules with EM routing",
-https://openreview.net/forum?id=HJWLfGWRb.
-"""
+"""The network of section 5 of the paper, see layers/em_routing.py."""
 
 import dataclasses
 from typing import ClassVar
@@ -18,7 +14,7 @@ from layers.initializers import TruncatedNormal
 from layers.losses import CLASSIFICATION_LOSSES
 from layers.matrix_capsule import KERNEL_STDDEV
 from models.classifier import Classifier, Routing, on_grid
-from models.hparams import MatrixHParams, padding, size, weight_decay
+from models.hparams import MatrixHParams, network, padding, size, weight_decay
 
 CONV_SIZE, CONV_STRIDES = 5, 2
 CAPSULE_SIZE = 3
@@ -40,29 +36,27 @@ class HParams(MatrixHParams):
         }
     }
 
-    class_lambda: float = field(
+    class_lambda: float = network(
         0.01,
         "limit of lambda, EM routing's inverse temperature, in class capsules",
         above=0,
-        network=True,
     )
     conv_channels: int = size(32, "channels of the convolution (paper: A)")
-    conv_lambda: float = field(
-        0.01, "limit of lambda in convolutional capsules", above=0, network=True
+    conv_lambda: float = network(
+        0.01, "limit of lambda in convolutional capsules", above=0
     )
     conv_stddev: float = field(
         0.05, "standard deviation of the convolution's initial kernel", above=0
     )
-    coordinates: bool = field(
-        True, "add a capsule's position to its votes for classes", network=True
+    coordinates: bool = network(
+        True, "add a capsule's position to its votes for classes"
     )
-    damping: float = field(
+    damping: float = network(
         0.0,
         "weight of the previous mean in each mean of the routing; the authors' "
         "code has 0.1",
         at_least=0,
         at_most=0.99,
-        network=True,
     )
     decay_steps: int = 20_000
     first_types: int = size(32, "types of first routed capsules (paper: C)")
@@ -84,16 +78,15 @@ class HParams(MatrixHParams):
     margin_steps: int = field(
         20_000, "steps until the full margin; authors' code: 700000", at_least=1
     )
-    min_variance: float = field(
-        5e-4, "added to variances in routing", at_least=1e-6, network=True
+    min_variance: float = network(
+        5e-4, "added to variances in routing", at_least=1e-6
     )
-    normalise: str = field(
+    normalise: str = network(
         "parents",
         "over which parents the assignments of a capsule sum to 1: all "
         "(parents), those at one position (types), or those of one type "
         "(positions)",
         choices=NORMALIZATIONS,
-        network=True,
     )
     padding: str = padding(
         "padding of the convolution; capsule layers have VALID"

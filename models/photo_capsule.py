@@ -12,23 +12,20 @@ from common.flags import field
 from input_data import features as keys
 from input_data.kept_features import KeptFeatures
 from models.classifier import Classifier, Routing, on_grid
-from models.hparams import DecoderHParams, loss_type, size
+from models.hparams import DecoderHParams, loss_type, network, size
 
 
 @dataclasses.dataclass(frozen=True)
 class HParams(DecoderHParams):
     """Hyper-parameters, with sizes chosen by short runs."""
 
-    backbone: str = field(
+    backbone: str = network(
         "MobileNetV3Small",
         "network of keras.applications",
         choices=(
-            "EfficientNetV2B0",
-            "MobileNetV2",
-            "MobileNetV3Small",
-            "ResNet50V2",
+            *("EfficientNetV2B0", "MobileNetV2"),
+            *("MobileNetV3Small", "ResNet50V2"),
         ),
-        network=True,
     )
     backbone_weights: str = field(
         "imagenet",
@@ -39,10 +36,9 @@ class HParams(DecoderHParams):
     primary_atoms: int = size(8, "atoms of a primary capsule")
     remake: bool = False
     routing: int = size(3, "routing iterations")
-    share_weights: bool = field(
+    share_weights: bool = network(
         False,
         "whether primary capsules share weights: images of every size then fit",
-        network=True,
     )
     train_backbone: bool = field(
         False, "whether to train the backbone; if not, features can be stored"
@@ -99,9 +95,8 @@ class PhotoCapsuleModel(Classifier):
         source = self.hparams.backbone_weights
         if source == "imagenet":
             with reading("without a network pass backbone_weights=FILE"):
-                other = self._make_backbone(
-                    include_top=False, input_shape=(224, 224, 3)
-                )
+                size = (224, 224, 3)
+                other = self._make_backbone(include_top=False, input_shape=size)
             self.backbone.set_weights(other.get_weights())
         elif source != "none":
             with reading(source):

@@ -9,10 +9,9 @@ import dataclasses
 from keras import ops
 
 import layers
-from common.flags import field
 from input_data import features as keys
 from models.classifier import Routing, on_grid
-from models.hparams import size
+from models.hparams import network, size
 from models.pooling import FourConvolutions, SuHParams
 
 
@@ -21,32 +20,28 @@ class HParams(SuHParams):
     """Hyper-parameters with the values of Su's current code."""
 
     class_atoms: int = size(16, "atoms of a class capsule")
-    compare: str = field(
+    compare: str = network(
         "direction",
         "what votes are compared with: their sum, divided by its length "
         "(direction, Su's later routing) or squashed (the paper)",
         choices=("direction", "squashed"),
-        network=True,
     )
-    logits: str = field(
+    logits: str = network(
         "replace",
         "whether an iteration replaces the logits of the couplings, as Su "
         "does, or adds to them, as the paper does",
         choices=("replace", "add"),
-        network=True,
     )
     routing: int = size(3, "routing iterations")
-    share_weights: bool = field(
+    share_weights: bool = network(
         True,
         "all positions share their weights; if false, all images must have the "
         "same size",
-        network=True,
     )
-    squash_constant: float = field(
+    squash_constant: float = network(
         0.5,
         "k in squash, which maps a length n to n^2 / (k + n^2); paper: 1",
         above=0,
-        network=True,
     )
 
 

@@ -1,7 +1,4 @@
-"""Matrix capsules with variational Bayes routing.
-
-Source: see layers/vb_routing.py.
-"""
+"""The network with variational Bayes routing, see layers/vb_routing.py."""
 
 import dataclasses
 

@@ -1,6 +1,5 @@
 """Writes MNIST and MultiMNIST as the reference's record files.
 
-Existing files are kept, so that the same job continues after an interruption.
 A record depends only on the seed and its number, so that the files are the same
 with any number of workers.
 """

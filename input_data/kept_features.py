@@ -29,12 +29,9 @@ class KeptFeatures(Pipeline):
 
         def images_of(view, start):
             stop = min(start + _BATCH_SIZE, count)
-            step = view * len(starts) + start // _BATCH_SIZE
-            x, _ = pipeline._training_batch(
-                tf.range(start, stop, dtype="int64"),
-                tf.cast(step, "int64"),
-                seed,
-            )
+            indices = tf.range(start, stop, dtype="int64")
+            step = tf.cast(view * len(starts) + start // _BATCH_SIZE, "int64")
+            x, _ = pipeline._training_batch(indices, step, seed)
             return x[keys.IMAGES].numpy()  # for every backend
 
         with self.user_errors(), tf.device("CPU:0"):

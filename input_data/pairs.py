@@ -51,11 +51,9 @@ class OverlappingPairs(Pipeline):
         return partner_draws, *offsets
 
     def _training_batch(self, indices, step, seed):
-        draws = self._draw(
-            indices.shape[0],
-            step_seed(seed, Stream.PARTNER, step),
-            step_seed(seed, Stream.SHIFT, step),
-        )
+        partner_seed = step_seed(seed, Stream.PARTNER, step)
+        offset_seed = step_seed(seed, Stream.SHIFT, step)
+        draws = self._draw(indices.shape[0], partner_seed, offset_seed)
         return self._pair_batch(indices, *draws)
 
     def _evaluation_batch(self, indices):
@@ -125,14 +123,9 @@ class SeparatePairs(Pipeline):
         spec = singles.spec
         size = [spec.shape.height, spec.shape.width]
         size[self._axis - 1] *= 2
-        super().__init__(
-            singles._source,
-            size,
-            num_targets=2,
-            num_examples=len(first),
-            split_seed=spec.split_seed,
-            split_fingerprints=spec.split_fingerprints,
-        )
+        split = {"split_seed": spec.split_seed}
+        split["split_fingerprints"] = spec.split_fingerprints
+        super().__init__(singles._source, size, 2, len(first), **split)
 
     def _evaluation_batch(self, indices):
         halves, labels = [], []

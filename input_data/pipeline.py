@@ -93,14 +93,9 @@ class Pipeline:
     """
 
     def __init__(self, source, size, num_targets, num_examples, **spec):
-        self.spec = keys.Spec(
-            keys.ImageShape(*size, source.shape[-1], source.num_classes),
-            num_targets,
-            num_examples,
-            num_images=len(source),
-            class_names=source.class_names,
-            **spec,
-        )
+        shape = keys.ImageShape(*size, source.shape[-1], source.num_classes)
+        numbers = num_targets, num_examples, len(source)
+        self.spec = keys.Spec(shape, *numbers, source.class_names, **spec)
         self._source, self._size = source, size
 
     def training_batches(self, batch_size, seed, start, stop):

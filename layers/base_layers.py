@@ -11,14 +11,8 @@ from .tensors import Names, Pair, Shape, Tensor
 
 def batch_normalization(name, axis=-1, momentum=0.9, epsilon=1e-5, **options):
     """Batch normalization over all devices, with PyTorch's defaults."""
-    return keras.layers.BatchNormalization(
-        axis,
-        momentum=momentum,
-        epsilon=epsilon,
-        synchronized=is_mirrored(),
-        name=name,
-        **options,
-    )
+    options |= {"synchronized": is_mirrored(), "name": name}
+    return keras.layers.BatchNormalization(axis, momentum, epsilon, **options)
 
 
 T = TypeVar("T")

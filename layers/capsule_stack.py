@@ -97,13 +97,9 @@ class CapsuleStack:
           dict: conv1 [B, h, w, conv_channels]; conv_capsule1 [B, h', w',
           num_prime_capsules, primary_atoms]; capsule2 [B, O, A].
         """
-        features = self.conv1(images)
+        hidden = self.conv1(images)
         # The channels of a position are the atoms of one input capsule.
-        primary = self.conv_capsule1(ops.expand_dims(features, -2))
+        primary = self.conv_capsule1(ops.expand_dims(hidden, -2))
         # [B, h', w', types, atoms] -> [B, h' * w' * types, atoms]
         capsules = self.capsule2(self.flatten(primary))
-        return {
-            "conv1": features,
-            "conv_capsule1": primary,
-            "capsule2": capsules,
-        }
+        return {"conv1": hidden, "conv_capsule1": primary, "capsule2": capsules}

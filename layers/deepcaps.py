@@ -140,15 +140,14 @@ class ConvReconstruction(Decoder):
             for filters, stride in zip((*channels, depth), strides, strict=True)
         ]
         norm = {"momentum": 0.8, "synchronized": is_mirrored(), **dtype}
-        self.network = keras.Sequential(
-            [
-                keras.layers.Dense(16 * math.prod(sides), "relu", **dtype),
-                keras.layers.Reshape((*sides, 16), **dtype),
-                keras.layers.BatchNormalization(**norm),
-                *convolutions,
-                keras.layers.ReLU(**dtype),
-            ]
-        )
+        network = [
+            keras.layers.Dense(16 * math.prod(sides), "relu", **dtype),
+            keras.layers.Reshape((*sides, 16), **dtype),
+            keras.layers.BatchNormalization(**norm),
+            *convolutions,
+            keras.layers.ReLU(**dtype),
+        ]
+        self.network = keras.Sequential(network)
         self.network.trainable = self.trainable
 
     def build(self, capsules_shape: Shape, labels_shape: Any = None) -> None:

@@ -51,17 +51,17 @@ class CapsuleModel(Classifier):
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)
+        names = ("conv_channels", "num_prime_capsules", "primary_atoms")
+        names += (
+            "class_atoms",
+            "leaky",
+            "padding",
+            "kernel_size",
+            "class_bias",
+        )
+        options = {name: getattr(hparams, name) for name in names}
         self._stack = layers.CapsuleStack(
-            shape.num_classes,
-            conv_channels=hparams.conv_channels,
-            num_prime_capsules=hparams.num_prime_capsules,
-            primary_atoms=hparams.primary_atoms,
-            class_atoms=hparams.class_atoms,
-            num_routing=hparams.routing,
-            leaky=hparams.leaky,
-            padding=hparams.padding,
-            kernel_size=hparams.kernel_size,
-            class_bias=hparams.class_bias,
+            shape.num_classes, num_routing=hparams.routing, **options
         )
         # Keras tracks layers that are attributes of the model.
         self.conv1 = self._stack.conv1

@@ -126,12 +126,10 @@ class Classifier(keras.Model):
         self.decoder = None
         self._mean_over_batch = MeanOverBatch(name="mean_over_batch")
         self._cost = keras.metrics.Mean(name="batch_classification_cost")
-        self._accuracy = keras.metrics.MeanMetricWrapper(
-            layers.correct, "accuracy", num_targets=num_targets
-        )
-        self._almost = keras.metrics.MeanMetricWrapper(
-            layers.almost_correct, "almost_accuracy", num_targets=num_targets
-        )
+        mean = keras.metrics.MeanMetricWrapper
+        options = {"num_targets": num_targets}
+        self._accuracy = mean(layers.correct, "accuracy", **options)
+        self._almost = mean(layers.almost_correct, "almost_accuracy", **options)
 
     @property
     def has_lengths(self):

@@ -134,9 +134,7 @@ def parse_overrides(hparams_class, overrides):
     for pair in filter(None, map(str.strip, overrides.split(","))):
         name, equals, text = (part.strip() for part in pair.partition("="))
         if not equals:
-            raise UserError(
-                f"--hparams_override: {pair!r} is not of the form name=value"
-            )
+            raise UserError(f"--hparams_override: {pair!r} is not name=value")
         if name in hparams_class.UNUSED:
             print(f"Note: this model does not use {name}")
             continue

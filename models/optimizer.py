@@ -38,16 +38,13 @@ def make_schedule(hparams, max_steps=None, **options):
     as in the reference; `options` go to `FlooredExponentialDecay`. Cosine and
     linear need `max_steps`: they reach 0 at this step.
     """
+    rate = hparams.learning_rate
     if hparams.schedule == "exponential":
-        return FlooredExponentialDecay(
-            hparams.learning_rate,
-            hparams.decay_steps,
-            hparams.decay_rate,
-            **options,
-        )
+        decay = hparams.decay_steps, hparams.decay_rate
+        return FlooredExponentialDecay(rate, *decay, **options)
     if hparams.schedule == "cosine":
-        return schedules.CosineDecay(hparams.learning_rate, max_steps)
-    return schedules.PolynomialDecay(hparams.learning_rate, max_steps, 0.0)
+        return schedules.CosineDecay(rate, max_steps)
+    return schedules.PolynomialDecay(rate, max_steps, 0.0)
 
 
 @keras.saving.register_keras_serializable(package="capsules")

@@ -64,10 +64,9 @@ class PhotoCapsuleModel(Classifier):
             raise UserError(f"{self.name} needs images of 1 or 3 channels")
         self._image = shape.height, shape.width, shape.depth
         self._make_backbone = getattr(keras.applications, hparams.backbone)
+        size = (shape.height, shape.width, 3)
         self.backbone = self._make_backbone(
-            include_top=False,
-            weights=None,
-            input_shape=(shape.height, shape.width, 3),
+            include_top=False, weights=None, input_shape=size
         )
         self.backbone.trainable = hparams.train_backbone
         for layer in self.backbone.layers:

@@ -10,23 +10,20 @@ import math
 from common.errors import UserError
 from common.flags import import_named, require_known
 
-# name: (module, class)
+# The name, which is also that of the file, and the class.
 MODELS = {
-    "baseline": ("models.baseline", "BaselineModel"),
-    "capsule": ("models.capsule", "CapsuleModel"),
-    "pooling": ("models.pooling", "PoolingModel"),
-    "shared_capsule": ("models.shared_capsule", "SharedCapsuleModel"),
-    "deepcaps": ("models.deepcaps", "DeepCapsModel"),
-    "efficient_capsule": ("models.efficient_capsule", "EfficientCapsuleModel"),
-    "homogeneous_capsule": (
-        "models.homogeneous_capsule",
-        "HomogeneousCapsuleModel",
-    ),
-    "inverted_attention": ("models.inverted_attention", "AttentionModel"),
-    "matrix_capsule": ("models.matrix_capsule", "MatrixCapsuleModel"),
-    "photo_capsule": ("models.photo_capsule", "PhotoCapsuleModel"),
-    "vb_capsule": ("models.vb_capsule", "VBCapsuleModel"),
-    "self_routing": ("models.self_routing", "SelfRoutingModel"),
+    "baseline": "BaselineModel",
+    "capsule": "CapsuleModel",
+    "pooling": "PoolingModel",
+    "shared_capsule": "SharedCapsuleModel",
+    "deepcaps": "DeepCapsModel",
+    "efficient_capsule": "EfficientCapsuleModel",
+    "homogeneous_capsule": "HomogeneousCapsuleModel",
+    "inverted_attention": "AttentionModel",
+    "matrix_capsule": "MatrixCapsuleModel",
+    "photo_capsule": "PhotoCapsuleModel",
+    "vb_capsule": "VBCapsuleModel",
+    "self_routing": "SelfRoutingModel",
 }
 # Its weights are downloaded, so that compare.py trains it only where named.
 PHOTO_MODEL = "photo_capsule"
@@ -41,8 +38,7 @@ def model_class(name):
     if is_external(name):
         return _external_class(name)
     require_known("model", name, sorted(MODELS))
-    module, class_name = MODELS[name]
-    return getattr(importlib.import_module(module), class_name)
+    return getattr(importlib.import_module(f"models.{name}"), MODELS[name])
 
 
 def is_external(name):

@@ -32,9 +32,7 @@ def main(_):
 if __name__ == "__main__":
     flags.DEFINE_integer("copies", 32, "Copies of each image.", lower_bound=1)
     flags.DEFINE_string(
-        "data_dir",
-        None,
-        "Folder with the idx files of MNIST. Default: TensorFlow Datasets.",
+        "data_dir", None, "Folder with MNIST's idx files. Default: TFDS."
     )
     flags.DEFINE_enum(
         "dataset", "mnist", ["mnist", "digits"], "Source of the digits."

@@ -28,9 +28,7 @@ class Job:
     """Which record files to write; the defaults are the reference's."""
 
     data_dir: str | None = field(
-        None,
-        "Folder for the record files; with --dataset=mnist it holds the idx "
-        "files.",
+        None, "Folder for the record files; for mnist it holds the idx files."
     )
     dataset: str = field(
         "mnist", "mnist, or the embedded digits.", choices=("mnist", "digits")
@@ -49,23 +47,18 @@ class Job:
     )
     pad: int = field(0, "Black pixels added on each side.", at_least=0)
     multi_targets: bool = field(
-        False,
-        "Whether to merge pairs of digits; else single digits are written at "
-        "all offsets.",
+        False, "Whether to merge pairs; else single digits take all offsets."
     )
     num_pairs: int = field(
         1000, "With --multi_targets: pairs for each image.", at_least=1
     )
     max_shard: int = field(
         0,
-        "With --multi_targets: largest number of records in a file; 0 writes "
-        "one file.",
+        "With --multi_targets: most records in a file; 0 writes one file.",
         at_least=0,
     )
     seed: int = field(
-        0,
-        "With --multi_targets: seed of the pairs and their offsets.",
-        at_least=0,
+        0, "With --multi_targets: seed of pairs and offsets.", at_least=0
     )
 
 

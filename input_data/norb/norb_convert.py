@@ -34,9 +34,7 @@ def main(_):
 
 if __name__ == "__main__":
     flags.DEFINE_string(
-        "data_dir",
-        None,
-        "Folder with the original files. Default: TensorFlow Datasets.",
+        "data_dir", None, "Folder with the original files. Default: TFDS."
     )
     flags.DEFINE_string("output_dir", None, "Output folder.", required=True)
     flags.DEFINE_enum(

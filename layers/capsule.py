@@ -67,10 +67,9 @@ class _RoutedLayer(Layer):
             self.rule = rule or RoutingRule(leaky=leaky)
         self.leaky = self.rule.leaky
         self.use_bias = use_bias
-        initializer = kernel_initializer or TruncatedNormal(
-            stddev=WEIGHT_STDDEV
+        self.kernel_initializer = keras.initializers.get(
+            kernel_initializer or TruncatedNormal(stddev=WEIGHT_STDDEV)
         )
-        self.kernel_initializer = keras.initializers.get(initializer)
 
     def call(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         # Keras casts only floats, and only in `__call__`.

@@ -195,6 +195,7 @@ def kernel_phases(kernel, rows: Axis, columns: Axis, channel_padding: int = 0):
     pads = [(0, a.taps * a.strides - a.kernel) for a in (rows, columns)]
     kernel = ops.pad(kernel, [*pads, (0, channel_padding), (0, 0)])
     sizes = rows.taps, rows.strides, columns.taps, columns.strides
+    # [taps, s, taps, s, C, O]
     kernel = ops.reshape(kernel, (*sizes, *kernel.shape[2:]))
     kernel = ops.transpose(kernel, (0, 2, 1, 3, 4, 5))
     return ops.reshape(kernel, (rows.taps * columns.taps, -1, kernel.shape[-1]))
@@ -252,6 +253,7 @@ def _image_tiles(images, plan, padding):
     images = _overlapping_tiles(images, rows, columns.padded_size * channels)
     images = _overlapping_tiles(images, columns, channels)
     sizes = [(a.tiles, a.length, a.strides) for a in (rows, columns)]
+    # [B, tiles, n, s, tiles, n, s, C]
     images = ops.reshape(images, (-1, *sizes[0], *sizes[1], channels))
     images = ops.transpose(images, (2, 5, 0, 1, 4, 3, 6, 7))
     tile = rows.length * columns.length

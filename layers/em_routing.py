@@ -64,14 +64,14 @@ def em_routing(
     """EM routing, procedure 1 of the paper.
 
     Child i of activation a_i votes V_ij for parent j; R_ij assigns i to j.
-    The M-step sums over the children of each parent j, and over 16 entries h:
+    The M-step, with sums over the children of j or its 16 entries h, is
 
       r_ij = R_ij a_i,  S_j = sum r_ij
       mu_j = sum r_ij V_ij / S_j
       var_j = sum r_ij (V_ij - mu_j)^2 / S_j + min_variance
       a_j = sigmoid(lambda (beta_a - S_j sum_h (beta_u + log(var_j^h) / 2)))
 
-    and, between two M-steps, the E-step
+    and, between two M-steps, the E-step is
 
       R_ij = a_j p_ij / sum over j of a_j p_ij
 

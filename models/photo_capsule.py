@@ -41,10 +41,10 @@ class HParams(DecoderHParams):
         "whether primary capsules share weights: images of every size then fit",
     )
     train_backbone: bool = field(
-        False, "whether to train the backbone; if not, features can be stored"
+        False, "whether to train the backbone; if not, its features may be kept"
     )
     types: int = size(32, "types of primary capsules")
-    views: int = size(1, "random changes per image whose features are stored")
+    views: int = size(1, "random changes per image whose features are kept")
 
 
 class PhotoCapsuleModel(Classifier):

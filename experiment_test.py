@@ -237,7 +237,7 @@ def test_damaged_checkpoints_are_skipped(done, original, capsys):
     assert steps_in(done) == [2, 4, 6]
     assert_same_state(at(done, 6), at(original, 6))
     assert len(list(done.glob("train/model*.damaged-*"))) == 2
-    assert not list(done.glob("train/.*"))
+    assert not list(done.glob("train/.*.partial"))
 
 
 def test_continuous_evaluation(done, capsys):

@@ -100,22 +100,13 @@ def _flush(path):
 def sole_trainer(directory):
     """Locks a folder; raises UserError if another process trains in it.
 
-    The lock ends with the process. Only a killed process leaves the lock file.
+    The lock ends with the process; its hidden file stays.
     """
     path = pathlib.Path(directory, _LOCK_FILE)
-    is_locked = False
-    while not is_locked:
-        with _opened(path, os.O_RDWR | os.O_CREAT) as descriptor:
-            if not _lock(descriptor, path):
-                raise UserError(f"another process is training in {directory}")
-            # The process that held it before may have removed this file.
-            is_locked = os.fstat(descriptor).st_nlink > 0
-            if is_locked:
-                try:
-                    yield
-                finally:
-                    with contextlib.suppress(OSError):  # open on Windows
-                        path.unlink()
+    with _opened(path, os.O_RDWR | os.O_CREAT) as descriptor:
+        if not _lock(descriptor, path):
+            raise UserError(f"another process is training in {directory}")
+        yield
 
 
 def is_training(directory):

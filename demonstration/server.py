@@ -29,8 +29,6 @@ from common.errors import UserError, reading
 _PAGE = pathlib.Path(__file__).parent / "page"
 # Largest size of a request, such as an image file.
 MAX_BODY_BYTES = 2**26
-# Seconds within which the body of a request must arrive.
-BODY_TIMEOUT = 60
 _HEADERS = {
     "Cache-Control": "no-store",
     # The page loads nothing from elsewhere, and no other page may embed it.
@@ -46,8 +44,7 @@ _HEADERS = {
 
 def make_app(model, host="127.0.0.1"):
     """The `Starlette` application of a `DemoModel` on a host."""
-    # Memory holds a few uploads, and one request at a time computes.
-    uploads, lock = asyncio.Semaphore(4), asyncio.Lock()
+    lock = asyncio.Lock()  # one request at a time computes
 
     async def read(request):
         body = bytearray()
@@ -59,12 +56,9 @@ def make_app(model, host="127.0.0.1"):
 
     def post(answer):
         async def endpoint(request):
-            async with uploads:
-                body = await asyncio.wait_for(read(request), BODY_TIMEOUT)
-                async with lock:
-                    result = await run_in_threadpool(
-                        answer, body, **request.query_params
-                    )
+            body, query = await read(request), request.query_params
+            async with lock:
+                result = await run_in_threadpool(answer, body, **query)
             return JSONResponse(result)
 
         return Route(f"/{answer.__name__}", endpoint, methods=["POST"])
@@ -106,9 +100,6 @@ def make_app(model, host="127.0.0.1"):
         exception_handlers={
             UserError: lambda _, error: _error(str(error), 400),
             ClientDisconnect: lambda *_: _error("the request ended early", 400),
-            asyncio.TimeoutError: lambda *_: _error(
-                "the request took too long", 408
-            ),
             HTTPException: lambda _, error: _error(
                 error.detail, error.status_code
             ),

@@ -7,13 +7,7 @@ import re
 from common.errors import UserError, shell_command
 from common.flags import arguments, field, flag_specs, require_known
 from input_data import registry
-from input_data.registry import (
-    DATASETS,
-    EMBEDDED,
-    PAIR_PAD,
-    PAIR_SHIFT,
-    Split,
-)
+from input_data.registry import EMBEDDED, PAIR_PAD, PAIR_SHIFT, Split
 from models.registry import MODELS, is_external
 
 # Images in an evaluation batch, as in the reference.
@@ -73,7 +67,7 @@ class DataConfig:
     )
     dataset: str | None = field(
         None,
-        f"Data set: {', '.join(DATASETS)}, tfds:NAME of TensorFlow Datasets, "
+        f"Data set: {', '.join(registry.DATASETS)}, tfds:NAME of TensorFlow Datasets, "
         "or MODULE:FUNCTION of your own (docs/architecture.md). images is a "
         "folder with a sub-folder for each class. "
         "Default: the checkpoint's, else mnist with --data_dir, else digits.",
@@ -143,11 +137,6 @@ class DataConfig:
 
 
 DATA_FLAGS = tuple(flag_specs(DataConfig))
-# Repeated in the printed command that evaluates a training.
-_EVALUATION_FLAGS = {*DATA_FLAGS, "dtype_policy", "summary_dir"} - {
-    "augment",
-    "flip",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -340,12 +329,9 @@ class Config(DataConfig):
         )
         if is_other:
             return self
-        missing = {
-            name: run_settings.get(name)
-            for name in INHERITED
-            if getattr(self, name) is None
-        }
-        return dataclasses.replace(self, **missing)
+        missing = [name for name in INHERITED if getattr(self, name) is None]
+        saved = {name: run_settings.get(name) for name in missing}
+        return dataclasses.replace(self, **saved)
 
     def for_evaluation(self, checkpoint):
         """The settings to evaluate a `Checkpoint`, which supplies defaults."""
@@ -383,9 +369,11 @@ class Config(DataConfig):
 
     def evaluation_command(self):
         """The command that evaluates the checkpoints of this training."""
-        model = {"model"} if is_external(self.model) else set()
-        flags = arguments(self, _EVALUATION_FLAGS | model)
+        names = {*DATA_FLAGS, "dtype_policy", "summary_dir"}
+        names -= {"augment", "flip"}  # of training images
+        names |= {"model"} if is_external(self.model) else set()
         script = pathlib.Path(__file__).with_name("experiment.py")
         if pathlib.Path.cwd() == script.parent:
             script = script.name
-        return shell_command(["python", str(script), "--train=false", *flags])
+        flags = ["--train=false", *arguments(self, names)]
+        return shell_command(["python", str(script), *flags])

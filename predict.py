@@ -40,8 +40,7 @@ def list_files(arguments):
                 continue
             seen.add(os.path.realpath(folder))
             folders[:] = [name for name in folders if name[0] != "."]
-            visible = (name for name in names if name[0] != ".")
-            paths += [os.path.join(folder, name) for name in visible]
+            paths += [os.path.join(folder, n) for n in names if n[0] != "."]
         # Reading reports missing files, and folders that are empty or closed.
         paths = [p for p in paths if os.path.isfile(p) or not os.path.exists(p)]
         paths += [error.filename for error in errors]
@@ -69,11 +68,9 @@ def predict_files(files, network, prepare, num_targets, unreadable):
             return file, error
 
     starts = range(0, len(files), EVAL_BATCH_SIZE)
-    progress = tqdm(
-        starts, unit="batch", disable=len(starts) <= 1, mininterval=1
-    )
+    bar = tqdm(starts, unit="batch", disable=len(starts) <= 1, mininterval=1)
     with concurrent.futures.ThreadPoolExecutor(DECODING_THREADS) as executor:
-        for start in progress:
+        for start in bar:
             names, images = [], []
             batch = files[start : start + EVAL_BATCH_SIZE]
             for file, image in executor.map(read, batch):

@@ -33,11 +33,10 @@ from common.flags import field
 from config import Config
 from input_data import features as keys
 from layers.capsule_stack import KERNEL_SIZE, PRIMARY_STRIDES
-from models.hparams import parse_overrides
 from models.optimizer import compile_model
-from models.registry import build_model, model_class
 from runs.pages import markdown
 from training import devices
+from training.checkpoint import Architecture
 from training.run_report import machine, peak_megabytes
 from training.strategies import OneDevice
 
@@ -127,21 +126,20 @@ def make_step(case, settings):
     """A function that trains on a batch, or predicts it with --inference."""
     policy, network = case
     keras.config.set_dtype_policy(policy)
-    model_name = "capsule" if network == "convolutions" else network
-    hparams_class = model_class(model_name).HParams
-    overrides = parse_overrides(hparams_class, settings.hparams_override)
-    hparams = hparams_class(**overrides)
     image = (settings.image_size, settings.image_size, settings.depth)
     size = (settings.batch_size, *image)
     images = np.random.default_rng(0).random(size, "float32")
     labels = np.arange(settings.batch_size, dtype="int32") % NUM_CLASSES
+    name = "capsule" if network == "convolutions" else network
+    config = Config(model=name, hparams_override=settings.hparams_override)
+    shape = keys.ImageShape(*image, NUM_CLASSES)
+    architecture = Architecture.from_config(config, shape, num_targets=1)
     if network == "convolutions":
-        model = convolutions_alone(image, hparams)
+        model = convolutions_alone(image, architecture.hparams)
         if settings.inference:
             return lambda: model.predict_on_batch(images)
         return lambda: model.train_on_batch(images, labels)
-    shape = keys.ImageShape(*image, NUM_CLASSES)
-    model = build_model(network, shape, 1, hparams)
+    model = architecture.build()
     compile_model(model)
     x = {keys.IMAGES: images, keys.RECONS_LABEL: labels}
     y = {keys.LOGITS: np.eye(NUM_CLASSES)[labels], keys.RECONS: images}

@@ -26,6 +26,7 @@ _DEFINE = {
     float: flags.DEFINE_float,
     str: flags.DEFINE_string,
 }
+_AS_TEXT = flags.ArgumentParser(), flags.ArgumentSerializer()
 # For flags that users of Keras and PyTorch try.
 _HINTS = {
     "epochs": "experiment.py has --max_steps: epochs * images / --batch_size",
@@ -150,10 +151,6 @@ def import_named(flag, name):
 class _MergedFlag(flags.Flag):
     """A flag with parts name=value; repeated ones add or replace parts."""
 
-    def __init__(self, name, default, text):
-        parser, serializer = flags.ArgumentParser(), flags.ArgumentSerializer()
-        super().__init__(parser, serializer, name, default, text)
-
     def parse(self, argument):
         if self.present:
             parts = f"{self.value},{argument}".split(",")
@@ -170,7 +167,7 @@ def define(settings_class, names=None, flag_values=flags.FLAGS, repeats=False):
             if spec.allowed and not spec.pattern:
                 text += f" ({spec.allowed})"
             if spec.merges:
-                flag = _MergedFlag(name, spec.default, text)
+                flag = _MergedFlag(*_AS_TEXT, name, spec.default, text)
                 flags.DEFINE_flag(flag, **options)
             else:
                 once = {"allow_overwrite": repeats}

@@ -13,13 +13,8 @@ from config import EVAL_BATCH_SIZE
 from input_data import features as keys
 from input_data.registry import EMBEDDED, PAIR_SHIFT
 from input_data.transforms import center, center_of_mass
+from training import inference
 from training.evaluate import Evaluator
-from training.inference import (
-    class_names,
-    load_network,
-    open_or_pretrained,
-    preparation,
-)
 from training.scores import predicted_classes
 from visualization.drawing import to_rgb, two_colors
 from visualization.trained_model import TrainedModel, covered_part
@@ -56,16 +51,18 @@ class DemoModel:
     """
 
     def __init__(self, config):
-        checkpoint = open_or_pretrained(config.checkpoint, config.model)
+        checkpoint = inference.open_or_pretrained(
+            config.checkpoint, config.model
+        )
         is_embedded = checkpoint.run_settings.get("dataset") == EMBEDDED
         if config.dataset or config.data_dir or is_embedded:
             config, model, pipeline = Evaluator(config).load(checkpoint)
             shape, names = pipeline.spec.shape, pipeline.spec.names
         else:
             config = config.for_evaluation(checkpoint)
-            model, pipeline = load_network(checkpoint, config), None
+            model, pipeline = inference.load_network(checkpoint, config), None
             shape = checkpoint.architecture.shape
-            names = class_names(checkpoint)
+            names = inference.class_names(checkpoint)
         name = f"{config.dataset_name}, {checkpoint.path.name}"
         self._trained = TrainedModel(model, pipeline, name, names)
         self._predictor = Predictor(model)
@@ -74,7 +71,7 @@ class DemoModel:
         self._size = shape.height, shape.width
         is_gray = shape.depth == 1
         self._digit_size = config.data_set.digit_size if is_gray else None
-        self._prepare = preparation(config, shape)
+        self._prepare = inference.preparation(config, shape)
         # Largest distance of each of two objects from the center, in pixels.
         self._max_offset = (
             PAIR_SHIFT if config.pairs == "overlap" else max(self._size)
@@ -117,11 +114,8 @@ class DemoModel:
         if self._digit_size is None:
             gray = _png(drawing.max(axis=-1))
             return self.predict(self._prepare(gray, "drawing", False))
-        pixels = sum(
-            self._centered(drawing[..., index])
-            for index in range(self._num_targets)
-        )
-        return self.predict(np.minimum(pixels, 1))
+        objects = np.moveaxis(drawing, -1, 0)[: self._num_targets]
+        return self.predict(np.minimum(sum(map(self._centered, objects)), 1))
 
     def _centered(self, ink):
         """One drawn object as float32 [H, W, 1]."""
@@ -142,8 +136,6 @@ class DemoModel:
         Returns the dict of `predict` plus `labels`, the true classes. If the
         next batch has no such image, returns only `searched`, the batch size.
         """
-        if self._trained.pipeline is None:
-            raise UserError("for test images start demo.py with --data_dir")
         # A generator that raised an error cannot continue.
         search = self._searches.pop(correct, None) or self._search(correct)
         searched, example = next(search)

@@ -50,8 +50,7 @@ class _VectorCapsules(_Comparison):
     has_class_capsules = True
 
     def outputs(self, poses, hidden):
-        _, height, width, *_ = poses.shape
-        poses = ops.reshape(poses, (-1, height * width * TYPES, ATOMS))
+        poses = ops.reshape(poses, (-1, math.prod(poses.shape[1:4]), ATOMS))
         capsules = self.classes(self.activation(poses))
         return {keys.LOGITS: layers.lengths(capsules), keys.CAPSULES: capsules}
 

@@ -141,12 +141,10 @@ def _read(path, settings, trainings):
         content = runner.read_json(path)
     for name, model in content["models"].items():
         text = _text(trainings[name]) if name in trainings else model["flags"]
+        both = (content["budget"], model["flags"]), (budget, text)
         old, new = (
             {*(f"--{k}={v}" for k, v in limits.items()), *shlex.split(line)}
-            for limits, line in (
-                (content["budget"], model["flags"]),
-                (budget, text),
-            )
+            for limits, line in both
         )
         if old != new:
             raise UserError(

@@ -15,25 +15,20 @@ PAGE = ROOT / "docs" / "flags.md"
 
 
 def updated(text):
-    """The text of the page with tables of the current flags."""
+    """The text of the page with current tables."""
     text = replace_between(text, "flags", _table("flag", "--", Config))
-    return replace_between(text, "hparams", _hparams_tables())
-
-
-def _hparams_tables():
-    """A table of the shared hyper-parameters and one for each model."""
     parts = ["Every model, unless its own table has another default:"]
     parts.append(_table("name", "", BaseHParams))
     for name in sorted(MODELS):
         hparams_class = model_class(name).HParams
         presets = []
         for preset, values in hparams_class.PRESETS.items():
-            text = ", ".join(f"{k}={v}" for k, v in values.items())
-            presets.append([f"`preset={preset}`", "", f"stands for {text}"])
+            meaning = ", ".join(f"{k}={v}" for k, v in values.items())
+            presets.append([f"`preset={preset}`", "", f"stands for {meaning}"])
         shared = flag_specs(BaseHParams).items()
         table = _table("name", "", hparams_class, shared, presets)
         parts += [f"Of `{name}`:", table]
-    return "\n\n".join(parts)
+    return replace_between(text, "hparams", "\n\n".join(parts))
 
 
 def _table(title, prefix, settings_class, shared=(), more_rows=()):

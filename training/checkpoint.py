@@ -299,11 +299,7 @@ def save(directory, model, checkpoint, keep=0):
 
 
 def _file_digest(path):
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(2**20):
-            digest.update(block)
-    return digest.hexdigest()
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _json_digest(values):

@@ -108,9 +108,8 @@ def _use_jax(config, indices, num_processes):
         jax.config.update("jax_platforms", "cpu")
         jax.config.update("jax_num_cpu_devices", config.num_gpus)
     else:
-        jax.config.update(
-            "jax_cuda_visible_devices", ",".join(map(str, indices))
-        )
+        visible = ",".join(map(str, indices))
+        jax.config.update("jax_cuda_visible_devices", visible)
         if config.gpu_memory_limit is None:
             os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         else:

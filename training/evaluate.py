@@ -18,12 +18,7 @@ from config import EVAL_BATCH_SIZE
 from input_data import features as keys
 from input_data import registry
 from layers.backends import is_on_cpu
-from training.checkpoint import (
-    Architecture,
-    DamagedError,
-    find_all,
-    latest_valid,
-)
+from training import checkpoint as checkpoints
 from training.formats import open_checkpoint
 from training.results import Results
 from training.scores import Predictions
@@ -63,7 +58,7 @@ class Evaluator:
         pipeline = self._pipelines[config]
         spec = pipeline.spec
         checkpoint.check_same_data(config, spec)
-        architecture = Architecture.from_config(
+        architecture = checkpoints.Architecture.from_config(
             config, spec.shape, spec.num_targets, checkpoint.architecture
         )
         if self._architecture != architecture:
@@ -117,10 +112,7 @@ class Evaluator:
                 count = len(y[keys.LOGITS])
                 # All batches have one size: the last repeats its last row.
                 rows = np.minimum(range(batch_size), count - 1)
-                x, y = (
-                    {name: values[rows] for name, values in part.items()}
-                    for part in (x, y)
-                )
+                x, y = ({k: v[rows] for k, v in d.items()} for d in (x, y))
                 parts.append([y[keys.LOGITS], *predict_batch(x, y)])
                 if len(parts) > _PENDING:  # inputs could fill a GPU's memory
                     keras.ops.convert_to_numpy(parts[-_PENDING][-1])
@@ -215,18 +207,18 @@ def evaluate_continuously(config, strategy):
     with evaluations(config, strategy) as evaluate:
         while True:
             is_running = is_training(directory)
-            paths = [path for _, path in find_all(directory)]
+            paths = [path for _, path in checkpoints.find_all(directory)]
             new = [path for path in paths if path not in seen]
             seen.update(new)
             if new and not (last or is_running or config.eval_all):
-                latest = latest_valid(directory, config.model)
+                latest = checkpoints.latest_valid(directory, config.model)
                 new = [latest.path] if latest else []
             for path in new:
                 try:
                     last = evaluate(path, draws=path == new[-1])
                     last_time = time.monotonic()
                 except UserError as error:
-                    is_damaged = isinstance(error, DamagedError)
+                    is_damaged = isinstance(error, checkpoints.DamagedError)
                     if path.exists() and not is_damaged:
                         raise
                     # --keep may have removed it.

@@ -106,22 +106,16 @@ class Results(contextlib.ExitStack):
     def _document(self, images, predictions):
         score, matrix = predictions.score, predictions.confusion_matrix
         checkpoint = predictions.checkpoint
+        path = checkpoint.path if checkpoint else self._config.checkpoint
         settings = checkpoint.run_settings if checkpoint else {}
         has_loss = score.loss is not None and math.isfinite(score.loss)
         *ratios, macro, micro = predictions.ratios
         num_targets = predictions.pipeline.spec.num_targets
         has_any_number = num_targets == keys.ANY_NUMBER
-        by_class = zip(
-            predictions.labels.sum(axis=0),
-            np.diag(matrix),
-            matrix.sum(axis=0),
-            ratios,
-            strict=True,
-        )
+        counts = predictions.labels.sum(0), np.diag(matrix), matrix.sum(0)
+        by_class = zip(*counts, ratios, strict=True)
         return {
-            "checkpoint": str(
-                checkpoint.path if checkpoint else self._config.checkpoint
-            ),
+            "checkpoint": str(path),
             "step": checkpoint.step if checkpoint else None,
             "images": images,
             **dataclasses.asdict(score),
@@ -152,23 +146,18 @@ class Results(contextlib.ExitStack):
         if self._writer is None:
             self._writer = SummaryWriter(self._folder)
         score, checkpoint = predictions.score, predictions.checkpoint
-        losses = {}
+        count = score.num_examples
+        scalars = {
+            "correct_prediction": score.correct,
+            "wrong_prediction": score.wrong,
+            "almost_wrong_prediction": count - score.almost_correct,
+            "accuracy": score.correct / count,
+        }
         if checkpoint:
-            losses = dict.fromkeys(("loss", "total_loss"), score.loss)
+            scalars |= dict.fromkeys(("loss", "total_loss"), score.loss)
             cost = predictions.losses[:, 1].mean()
-            losses["batch_classification_cost"] = cost
-        self._writer.scalars(
-            {
-                "correct_prediction": score.correct,
-                "wrong_prediction": score.wrong,
-                "almost_wrong_prediction": (
-                    score.num_examples - score.almost_correct
-                ),
-                "accuracy": score.correct / score.num_examples,
-                **losses,
-            },
-            step,
-        )
+            scalars["batch_classification_cost"] = cost
+        self._writer.scalars(scalars, step)
         if checkpoint and checkpoint.architecture is not None:
             self._writer.hparams(checkpoint)
 

@@ -42,24 +42,18 @@ def write(path, config, model, shape, clock):
 def multiply_adds(model, shape):
     """Products of inputs with weights for one image, without the decoder.
 
-    A convolution uses each weight once at every position of its output, a
-    dense layer once, and a capsule layer once for each vote that the weight
-    contributes to (see its method `multiply_adds`). Biases, normalization,
-    activations and the routing of the votes are not counted: in Sabour's
-    network routing would add 1 M to 201 M. Returns None if a layer with weights
-    has no such rule.
+    A convolution uses each weight once at every position of its output; for
+    capsules see their method `multiply_adds`. Biases, normalization, activations
+    and the routing of the votes are not counted: in Sabour's network routing
+    would add 1 M to 201 M. Returns None if a layer with weights has no rule.
     """
-    counts = [
-        _multiply_adds(layer)
-        for layer in functional(model, shape).layers
-        if layer.weights and layer is not model.decoder
-    ]
-    return None if None in counts else sum(counts)
+    return _multiply_adds(functional(model, shape), model.decoder)
 
 
-def _multiply_adds(layer):
+def _multiply_adds(layer, decoder=None):
     if isinstance(layer, keras.Model):
-        counts = [_multiply_adds(part) for part in layer.layers if part.weights]
+        parts = (part for part in layer.layers if part is not decoder)
+        counts = [_multiply_adds(part) for part in parts if part.weights]
         return None if None in counts else sum(counts)
     input_shape = keras.tree.map_structure(
         lambda tensor: tuple(tensor.shape), layer.input
@@ -104,10 +98,8 @@ def machine():
 
 def _of_linux(path, name):
     """The text after a name and a colon in a file of Linux, else ""."""
-    try:
-        text = pathlib.Path(path).read_text()
-    except OSError:
-        return ""
+    file = pathlib.Path(path)
+    text = file.read_text() if file.exists() else ""
     match = re.search(rf"^{name}\s*:\s*(.*)$", text, re.MULTILINE)
     return match[1] if match else ""
 

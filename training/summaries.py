@@ -60,10 +60,8 @@ class SummaryWriter:
             "model": architecture.model,
             "num_targets": architecture.num_targets,
             **dataclasses.asdict(architecture.hparams),
-            **{
-                name: checkpoint.run_settings.get(name) for name in RUN_SETTINGS
-            },
         }
+        settings |= {k: checkpoint.run_settings.get(k) for k in RUN_SETTINGS}
         settings = {k: v for k, v in settings.items() if v is not None}
         # Runs of one trial become one row.
         trial = str(self._directory.resolve())
@@ -110,10 +108,7 @@ class SummaryWriter:
         outputs = model(x)
         columns = [
             np.concatenate(
-                [
-                    _to_numpy(image)[:_NUM_IMAGES]
-                    for image in (x[keys.IMAGES], y[name], outputs[name])
-                ],
+                [*map(_to_numpy, (x[keys.IMAGES], y[name], outputs[name]))],
                 axis=1,
             )
             for name in keys.RECONS_BY_TARGET
@@ -121,11 +116,10 @@ class SummaryWriter:
         ]
         if not columns:
             return
-        pictures = [to_rgb(one) for one in np.concatenate(columns, axis=2)]
+        both = np.concatenate(columns, axis=2)[:_NUM_IMAGES]
+        pictures = np.stack([to_rgb(image) for image in both])
         with self._writing():
-            tf.summary.image(
-                "reconstruction", np.stack(pictures), step, _NUM_IMAGES
-            )
+            tf.summary.image("reconstruction", pictures, step, _NUM_IMAGES)
 
 
 class Curve:

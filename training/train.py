@@ -118,7 +118,6 @@ class Trainer(keras.callbacks.Callback):
         self._schedule = model.make_schedule(
             self._architecture.hparams, config.max_steps
         )
-        self._writer = None
 
     @property
     def path(self):
@@ -303,19 +302,14 @@ class Trainer(keras.callbacks.Callback):
             self.model.stop_training = True
 
     def _show_progress(self, logs, steps):
-        self._progress.set_postfix(
-            loss=logs["loss"], accuracy=logs["accuracy"], refresh=False
-        )
+        shown = {name: logs[name] for name in ("loss", "accuracy")}
+        self._progress.set_postfix(shown, refresh=False)
         self._progress.update(steps)
 
     def _save(self):
+        saved, keep = self._checkpoint(), self._config.keep
         with self._strategy.undistributed():
-            checkpoint.save(
-                self._directory,
-                self.model,
-                self._checkpoint(),
-                self._config.keep,
-            )
+            checkpoint.save(self._directory, self.model, saved, keep)
 
     def _require_finite(self, logs, is_saved):
         # The loss is that of the weights before the step.

@@ -31,10 +31,8 @@ def reconstructions(trained, num_examples):
 
     Correct predictions are on the left, as many wrong ones on the right.
     """
-    title, classes = "Reconstructions", "true, predicted"
-    picture = _draw_columns(
-        trained, num_examples, reconstruction_column, title, classes
-    )
+    text = "Reconstructions", "true, predicted"
+    picture = _draw_columns(trained, num_examples, reconstruction_column, *text)
     return {"reconstructions.png": picture}
 
 
@@ -68,10 +66,8 @@ def multimnist(trained, num_examples):
             "and at least 5 classes"
         )
     title = "Two digits, the first in magenta, the second in green"
-    classes = "true, predicted and absent"
-    picture = _draw_columns(
-        trained, num_examples, multimnist_column, title, classes
-    )
+    text = title, "true, predicted and absent"
+    picture = _draw_columns(trained, num_examples, multimnist_column, *text)
     return {"multimnist.png": picture}
 
 
@@ -121,32 +117,27 @@ def perturbations(trained, num_examples):
             examples.setdefault(example.labels[0], example)
         if len(examples) == min(num_examples, len(example.lengths)):
             break
-    return {
-        f"perturbations_{label}.png": _draw_perturbed(trained, example, label)
-        for label, example in sorted(examples.items())
-    }
+    files = {}
+    for label, example in sorted(examples.items()):
+        capsules = perturbed(example.capsules[label])
+        files[f"perturbations_{label}.png"] = image_grid(
+            trained.reconstruct(capsules, [label] * len(capsules)),
+            len(OFFSETS),
+            f"Capsule of class {trained.class_text([label])}: each dimension "
+            f"moved around its value (in parentheses)\n{trained.name}",
+            titles=[f"{offset:+.2f}" if offset else "0" for offset in OFFSETS],
+            labels=[
+                f"dimension {number} ({round(value, 2) + 0.0:.2f})"  # no -0.00
+                for number, value in enumerate(example.capsules[label])
+            ],
+        )
+    return files
 
 
 def perturbed(capsule):
     """Capsules [A * K, A]: each of A dimensions plus each of K `OFFSETS`."""
     moves = np.eye(len(capsule))[:, None] * OFFSETS[:, None]  # [A, K, A]
     return (capsule + moves).reshape(-1, len(capsule))
-
-
-def _draw_perturbed(trained, example, label):
-    capsules = perturbed(example.capsules[label])
-    images = trained.reconstruct(capsules, [label] * len(capsules))
-    return image_grid(
-        images,
-        len(OFFSETS),
-        f"Capsule of class {trained.class_text([label])}: each dimension moved "
-        f"around its value (in parentheses)\n{trained.name}",
-        titles=[f"{offset:+.2f}" if offset else "0" for offset in OFFSETS],
-        labels=[
-            f"dimension {number} ({round(value, 2) + 0.0:.2f})"  # no -0.00
-            for number, value in enumerate(example.capsules[label])
-        ],
-    )
 
 
 def routing(trained, num_examples):
@@ -223,10 +214,8 @@ def _draw_maps(trained, examples, maps, equal):
     for axes, values in zip(grid.flat, tiles, strict=True):
         axes.set(frame_on=True, autoscale_on=False)
         for view in range(0, images[0].shape[1], width):
-            extent = left + view, right + view, bottom, top
-            shown = axes.imshow(
-                values, "RdBu_r", norm, extent=extent, alpha=0.6
-            )
+            place = left + view, right + view, bottom, top
+            shown = axes.imshow(values, "RdBu_r", norm, extent=place, alpha=0.6)
     text = "sum of couplings; the line is at equal shares"
     bar = figure.colorbar(shown, ax=grid, aspect=40, format="%.3g", label=text)
     bar.set_ticks([norm.vmin, equal, norm.vmax])

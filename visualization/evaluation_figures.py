@@ -9,13 +9,7 @@ from matplotlib.figure import Figure
 from common.errors import reading
 from config import EVAL_BATCH_SIZE
 from input_data import features as keys
-from visualization.drawing import (
-    image_grid,
-    make_logarithmic,
-    png,
-    styled,
-    truncate,
-)
+from visualization import drawing
 
 # Counts of more classes would be too small to read.
 MAX_CLASSES = 100
@@ -25,7 +19,7 @@ _NUM_IMAGES = 25
 _COLUMNS = 5
 
 
-@styled
+@drawing.styled
 def confusion_matrix_png(matrix, names, title):
     """A PNG file of a confusion matrix; None above `MAX_CLASSES` classes.
 
@@ -34,12 +28,11 @@ def confusion_matrix_png(matrix, names, title):
     """
     if len(names) > MAX_CLASSES:
         return None
-    names = [truncate(name) for name in names]
+    names = [drawing.truncate(name) for name in names]
     shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
     inches = 1 + _CELL_INCHES * len(names)
     # Large figures of many classes take long at a higher resolution.
-    size = inches, inches
-    figure = Figure(figsize=size, dpi=120, layout="constrained")
+    figure = Figure(figsize=(inches, inches), dpi=120, layout="constrained")
     axes = figure.subplots()
     # Few errors remain visible beside many right predictions.
     axes.imshow(shares, cmap="Blues", norm=PowerNorm(0.4, 0, 1))
@@ -56,7 +49,7 @@ def confusion_matrix_png(matrix, names, title):
             ha="center",
             va="center",
         )
-    return png(figure)
+    return drawing.png(figure)
 
 
 def wrong_predictions_png(predictions, title):
@@ -65,7 +58,7 @@ def wrong_predictions_png(predictions, title):
     if not len(wrong):
         return None
     shown = wrong[:_NUM_IMAGES]
-    return image_grid(
+    return drawing.image_grid(
         images_at(predictions.pipeline, shown),
         min(_COLUMNS, len(shown)),
         f"{title}: first {len(shown)} of {len(wrong)} wrong",
@@ -83,7 +76,7 @@ def images_at(pipeline, numbers):
 
 def verdict(predictions, number):
     """Text: true and predicted classes of an example, and their logits."""
-    names = [truncate(name) for name in predictions.pipeline.spec.names]
+    names = [drawing.truncate(name) for name in predictions.pipeline.spec.names]
     logits = predictions.logits[number]
     true = np.flatnonzero(predictions.labels[number])
     order = np.argsort(-logits, kind="stable")
@@ -95,7 +88,7 @@ def verdict(predictions, number):
     return f"true {labels or 'none'}\npredicted {predicted or 'none'}"
 
 
-@styled
+@drawing.styled
 def learning_curve_png(summary_dir):
     """A PNG file of loss and accuracy by step, from files `curve.csv`."""
     figure = Figure(figsize=(8, 3.2), layout="constrained")
@@ -118,5 +111,5 @@ def learning_curve_png(summary_dir):
         axes.grid(alpha=0.3)
         if axes.lines:
             axes.legend()
-    make_logarithmic(both[0].yaxis)
-    return png(figure)
+    drawing.make_logarithmic(both[0].yaxis)
+    return drawing.png(figure)

@@ -67,9 +67,9 @@ class DataConfig:
     )
     dataset: str | None = field(
         None,
-        f"Data set: {', '.join(registry.DATASETS)}, tfds:NAME of TensorFlow Datasets, "
-        "or MODULE:FUNCTION of your own (docs/architecture.md). images is a "
-        "folder with a sub-folder for each class. "
+        f"Data set: {', '.join(registry.DATASETS)}, tfds:NAME of TensorFlow "
+        "Datasets, or MODULE:FUNCTION of your own (docs/architecture.md). "
+        "images is a folder with a sub-folder for each class. "
         "Default: the checkpoint's, else mnist with --data_dir, else digits.",
     )
     distort: bool | None = field(

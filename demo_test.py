@@ -144,7 +144,7 @@ def test_bad_requests(client):
 
 def test_bodies_are_limited(client, monkeypatch):
     monkeypatch.setattr(server, "MAX_BODY_BYTES", 3)
-    assert client.post("/drawing", content=b"long").status_code == 413
+    assert client.post("/drawing", content=b"long").status_code == 400
 
 
 def test_networks_without_capsules_are_refused(tmp_path):

@@ -112,8 +112,7 @@ def write_summaries(summary_dir, files, step):
     from training.summaries import SummaryWriter
 
     folder = make_folder(pathlib.Path(summary_dir) / "figures")
-    projected = {}
-    writer = SummaryWriter(folder)
+    writer, projected = SummaryWriter(folder), {}
     for name, content in files.items():
         if name.endswith(".png") and name != "sprite.png":
             writer.image(pathlib.Path(name).stem, content, step)

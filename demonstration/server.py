@@ -16,7 +16,6 @@ import urllib.parse
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import ClientDisconnect
@@ -51,7 +50,7 @@ def make_app(model, host="127.0.0.1"):
         async for chunk in request.stream():
             body += chunk
             if len(body) > MAX_BODY_BYTES:
-                raise HTTPException(413, "the file is too large")
+                raise UserError("the file is too large")
         return bytes(body)
 
     def post(answer):
@@ -100,9 +99,6 @@ def make_app(model, host="127.0.0.1"):
         exception_handlers={
             UserError: lambda _, error: _error(str(error), 400),
             ClientDisconnect: lambda *_: _error("the request ended early", 400),
-            HTTPException: lambda _, error: _error(
-                error.detail, error.status_code
-            ),
             # Starlette also prints its traceback.
             Exception: lambda *_: _error(
                 "internal error: see the output of demo.py", 500

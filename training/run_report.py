@@ -43,9 +43,9 @@ def multiply_adds(model, shape):
     """Products of inputs with weights for one image, without the decoder.
 
     A convolution uses each weight once at every position of its output; for
-    capsules see their method `multiply_adds`. Biases, normalization, activations
-    and the routing of the votes are not counted: in Sabour's network routing
-    would add 1 M to 201 M. Returns None if a layer with weights has no rule.
+    capsules see their method `multiply_adds`. Biases, normalization and routing
+    are not counted: in Sabour's network routing would add 1 M to 201 M. Returns
+    None if a layer with weights has no rule.
     """
     return _multiply_adds(functional(model, shape), model.decoder)
 

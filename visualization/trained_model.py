@@ -97,9 +97,8 @@ class TrainedModel:
             raise UserError(f"{self.name} has no decoder")
         # The decoder masks the capsules of all other classes.
         rows = np.repeat(capsules[:, None], len(self.class_names), axis=1)
-        images = self.model.decoder(
-            rows.astype("float32"), np.asarray(labels, "int32")
-        )
+        labels = np.asarray(labels, "int32")
+        images = self.model.decoder(rows.astype("float32"), labels)
         return keras.ops.convert_to_numpy(images)
 
 

@@ -33,9 +33,8 @@ def make(runs, first, pairs, seed, num_examples):
     title = f"Trained on one object, tested on two ({pairs}): {one.dataset}"
     images = images_at(one.pipeline, numbers)
     results = {"dataset": one.dataset, "pairs": pairs, "seed": seed}
-    results["runs"] = runs
     return {
-        "transfer.json": json.dumps(results, indent=1),
+        "transfer.json": json.dumps(results | {"runs": runs}, indent=1),
         "transfer_accuracy.png": _draw_accuracy(runs, title),
         "transfer_pairs.png": image_grid(
             images * len(first),

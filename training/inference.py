@@ -9,14 +9,9 @@ import numpy as np
 import layers
 from common.errors import UserError
 from input_data import features as keys
+from input_data import transforms
 from input_data.features import ImageShape
 from input_data.files import decode_image
-from input_data.transforms import (
-    center,
-    edge,
-    prepare_image,
-    remove_background,
-)
 from models.registry import model_class
 from training.checkpoint import Architecture, Checkpoint
 from training.formats import open_checkpoint
@@ -89,8 +84,8 @@ def preparation(config, shape, centered=False, unlike=None):
 
     The function takes a file's content (bytes), its name, and whether to invert
     the image. It returns float32 [height, width, depth] of `shape`. `centered`
-    prepares digits as drawings, see `center`. If the data set has digits, names
-    of images with a bright edge are added to the list `unlike`.
+    prepares digits as drawings, see `transforms.center`. If the data set has
+    digits, names of images with a bright edge are added to the list `unlike`.
     """
     digit_size = config.data_set.digit_size if shape.depth == 1 else None
     if centered and (digit_size is None or config.num_targets == 2):
@@ -102,14 +97,15 @@ def preparation(config, shape, centered=False, unlike=None):
 
     def prepare(content, name, invert):
         image = decode_image(content, name, shape.depth == 3, invert)
-        brightest = np.median if centered else np.max
-        if digit_size and brightest(edge(image)) > 127 and unlike is not None:
+        edge = transforms.edge(image)
+        brightest = np.median(edge) if centered else edge.max()
+        if digit_size and brightest > 127 and unlike is not None:
             unlike.append(name)
         if centered:
-            ink = remove_background(image[..., 0])
+            ink = transforms.remove_background(image[..., 0])
             size = shape.height, shape.width
-            digit = center(ink, size, digit_size=digit_size)
+            digit = transforms.center(ink, size, digit_size=digit_size)
             return digit / np.float32(255)
-        return prepare_image(image, shape, config)
+        return transforms.prepare_image(image, shape, config)
 
     return prepare

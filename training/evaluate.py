@@ -80,9 +80,8 @@ class Evaluator:
             # Hinton, Sabour, Frosst 2018, section 5: the mean activations of
             # all crops. The loss is that of the central crop.
             total = _normalized(logits)
-            for pixels, down, right in itertools.product(
-                (1, 2, 3), (-1, 1), (-1, 1)
-            ):
+            shifts = itertools.product((1, 2, 3), (-1, 1), (-1, 1))
+            for pixels, down, right in shifts:
                 moved = pipeline.moved((down * pixels, right * pixels))
                 _, moved_logits, _ = self._predict(moved)
                 total += _normalized(moved_logits)

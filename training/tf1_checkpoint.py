@@ -162,9 +162,8 @@ def convert(source, directory, network):
     from models.optimizer import compile_model
     from training.checkpoint import Architecture, Checkpoint, save
 
-    shape = ImageShape(
-        network.height, network.width, network.depth, network.num_classes
-    )
+    sizes = network.height, network.width, network.depth
+    shape = ImageShape(*sizes, network.num_classes)
     architecture = Architecture.from_config(network, shape, network.num_targets)
     if architecture.hparams.ema:
         raise UserError("ema: a TF1 checkpoint has no average of the weights")

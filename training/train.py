@@ -115,9 +115,8 @@ class Trainer(keras.callbacks.Callback):
                 compile_model(model, config.max_steps)
         self.set_model(model)
         self.start = self.step
-        self._schedule = model.make_schedule(
-            self._architecture.hparams, config.max_steps
-        )
+        hparams = self._architecture.hparams
+        self._schedule = model.make_schedule(hparams, config.max_steps)
 
     @property
     def path(self):
@@ -271,9 +270,8 @@ class Trainer(keras.callbacks.Callback):
         is_first_call = self.step == self.start
         self.step += steps
         # All processes of a cluster stop after the same step.
-        signal = self._strategy.max_over_processes(
-            max(self._signals, default=0)
-        )
+        own_signal = max(self._signals, default=0)
+        signal = self._strategy.max_over_processes(own_signal)
         is_last = signal or self._is_last()
         is_summarized = self._is_due(config.summary_step)
         is_evaluated = self._is_due(config.eval_every)

@@ -127,7 +127,7 @@ def require_known(kind, name, names):
 
 
 def import_named(flag, name):
-    """Imports what a flag names as MODULE:NAME, outside this project."""
+    """Imports the class or function that a flag names as MODULE:NAME."""
     module, _, attribute = name.partition(":")
     if not all(map(str.isidentifier, module.split("."))):
         raise UserError(f"{flag}={name} is not MODULE:NAME")

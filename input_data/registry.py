@@ -6,7 +6,6 @@ imports a data set, and with it TensorFlow.
 
 import dataclasses
 import enum
-import importlib
 import sys
 
 from common.errors import UserError
@@ -125,12 +124,9 @@ def load(config, train):
             return _load_separate_pairs(config, train)
         _check(config)
         name = config.data_set.module
-        if ":" in name:
-            function = import_named("--dataset", name)
-        else:
-            module = importlib.import_module(f"input_data.datasets.{name}")
-            function = module.load
-        return function(config.split(train), config)
+        name = name if ":" in name else f"input_data.datasets.{name}:load"
+        read = import_named("--dataset", name)
+        return read(config.split(train), config)
 
 
 def _load_separate_pairs(config, train):

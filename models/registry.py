@@ -4,7 +4,6 @@ This file imports no model, so that flags are parsed without TensorFlow.
 """
 
 import concurrent.futures
-import importlib
 import math
 
 from common.errors import UserError
@@ -35,26 +34,22 @@ def model_class(name):
     A name is a key of `MODELS` or MODULE:CLASS. MODULE is outside this project,
     in the working directory or on PYTHONPATH. Raises UserError for other names.
     """
-    if is_external(name):
-        return _external_class(name)
-    require_known("model", name, sorted(MODELS))
-    return getattr(importlib.import_module(f"models.{name}"), MODELS[name])
-
-
-def is_external(name):
-    """Whether a name is MODULE:CLASS, a class outside this project."""
-    return ":" in (name or "")
-
-
-def _external_class(name):
+    if not is_external(name):
+        require_known("model", name, sorted(MODELS))
+        name = f"models.{name}:{MODELS[name]}"
+    found = import_named("--model", name)
     from models.classifier import Classifier
 
-    found = import_named("--model", name)
     if not (isinstance(found, type) and issubclass(found, Classifier)):
         raise UserError(
             f"--model={name} is no subclass of models.classifier.Classifier"
         )
     return found
+
+
+def is_external(name):
+    """Whether a name is MODULE:CLASS, a class outside this project."""
+    return ":" in (name or "")
 
 
 def _weight_bytes(*arguments):

@@ -31,9 +31,8 @@ def use(config):
     no such devices, or the backend cannot use them.
     """
     backend = keras.backend.backend()
-    num_processes = config.num_processes or _number_in(
-        "KERAS_DISTRIBUTION_NUM_PROCESSES", 1
-    )
+    with reading(variable := "KERAS_DISTRIBUTION_NUM_PROCESSES"):
+        num_processes = config.num_processes or int(os.environ.get(variable, 1))
     if config.deterministic:
         if backend != "tensorflow":
             raise UserError("--deterministic needs KERAS_BACKEND=tensorflow")
@@ -60,11 +59,6 @@ def use(config):
             scope = _torch_device(config, indices)
     with scope:
         yield strategy
-
-
-def _number_in(variable, default):
-    with reading(variable):
-        return int(os.environ.get(variable, default))
 
 
 def _require_gpus(config, available, needed):
@@ -138,7 +132,8 @@ def _join(config, num_processes):
     )
     index = config.process_index
     if index is None:
-        index = _number_in("KERAS_DISTRIBUTION_PROCESS_ID", -1)
+        with reading(variable := "KERAS_DISTRIBUTION_PROCESS_ID"):
+            index = int(os.environ.get(variable, -1))
     if not address or not 0 <= index < num_processes:
         raise UserError(
             f"--num_processes={num_processes} needs --coordinator_address="

@@ -124,11 +124,19 @@ class ConvReconstruction(Decoder):
     follow: to 64 channels; with stride 2 to 32, 16, 8, 8, .. channels, until
     the size is that of the image; and, with a relu, to the image's channels.
 
-    Args and call arguments: see `Decoder`. The outputs are at least 0.
+    Args and call arguments: see `Decoder`. With the int `scale` the decoded
+    image is smaller by this factor, and each pixel is repeated to a square of
+    scale x scale pixels. The outputs are at least 0.
     """
 
-    def __init__(self, height: int, width: int, depth: int, **kwargs: Any):
+    arguments = (*Decoder.arguments, "scale")
+
+    def __init__(
+        self, height: int, width: int, depth: int, scale: int = 1, **kwargs: Any
+    ):
         super().__init__(height, width, depth, **kwargs)
+        self.scale = scale
+        height, width = math.ceil(height / scale), math.ceil(width / scale)
         halvings = max(math.ceil(math.log2(max(height, width) / 8)), 0)
         sides = [math.ceil(side / 2**halvings) for side in (height, width)]
         channels = [max(64 >> number, 8) for number in range(halvings + 1)]
@@ -140,12 +148,14 @@ class ConvReconstruction(Decoder):
             for filters, stride in zip((*channels, depth), strides, strict=True)
         ]
         norm = {"momentum": 0.8, "synchronized": is_mirrored(), **dtype}
+        larger = keras.layers.UpSampling2D(scale, "channels_last", **dtype)
         network = [
             keras.layers.Dense(16 * math.prod(sides), "relu", **dtype),
             keras.layers.Reshape((*sides, 16), **dtype),
             keras.layers.BatchNormalization(**norm),
             *convolutions,
             keras.layers.ReLU(**dtype),
+            *[larger] * (scale > 1),
         ]
         self.network = keras.Sequential(network)
         self.network.trainable = self.trainable

@@ -89,6 +89,21 @@ def transpose_convolve(x, kernel, bias, strides):
     return out[:, first:height, first:width] + bias
 
 
+def test_a_coarse_decoder_repeats_pixels():
+    coarse, small = (
+        layers.ConvReconstruction(*size)
+        for size in ((20, 29, 3, 3), (7, 10, 3))
+    )
+    capsules = RNG.normal(size=(2, 3, 4)).astype("float32")
+    labels = np.array([2, 0])
+    expected = np.asarray(small(capsules, labels))
+    coarse(capsules, labels)
+    coarse.set_weights(small.get_weights())
+    repeated = expected.repeat(3, 1).repeat(3, 2)[:, :20, :29]
+    np.testing.assert_allclose(coarse(capsules, labels), repeated, rtol=1e-5)
+    assert layers.ConvReconstruction(**coarse.get_config()).scale == 3
+
+
 @pytest.mark.parametrize("training", [False, True])
 def test_decoder_equals_loops(training):
     """Images of 9x10 come from a map of 5x5 by one strided convolution."""

@@ -35,6 +35,7 @@ class HParams(DecoderHParams):
     loss_type: str = loss_type()
     primary_atoms: int = size(8, "atoms of a primary capsule")
     remake: bool = False
+    remake_scale: int = size(1, "pixels of the image for one of the decoder's")
     routing: int = size(3, "routing iterations")
     share_weights: bool = network(
         False,
@@ -88,7 +89,8 @@ class PhotoCapsuleModel(Classifier):
             share_weights=hparams.share_weights,
             name="classes",
         )
-        self.add_decoder(shape, layers.ConvReconstruction)
+        scale = hparams.remake_scale
+        self.add_decoder(shape, layers.ConvReconstruction, scale=scale)
 
     def load_initial_weights(self):
         source = self.hparams.backbone_weights

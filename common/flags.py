@@ -7,7 +7,7 @@ come from these fields.
 import contextlib
 import dataclasses
 import difflib
-import importlib
+import importlib.util
 import os
 import re
 import sys
@@ -131,7 +131,8 @@ def import_named(flag, name):
     module, _, attribute = name.partition(":")
     if not all(map(str.isidentifier, module.split("."))):
         raise UserError(f"{flag}={name} is not MODULE:NAME")
-    if os.getcwd() not in sys.path:
+    root = module.partition(".")[0]
+    if root not in sys.modules and importlib.util.find_spec(root) is None:
         # The last place: no file there then hides a module of this project.
         sys.path.append(os.getcwd())
     try:

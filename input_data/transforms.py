@@ -105,13 +105,10 @@ def resize(image, size, method="stretch"):
     "crop" resizes the largest central part with the proportions of `size`,
     "stretch" resizes the whole image and changes its proportions.
     """
-    channels = [
-        _RESIZING[method](
-            Image.fromarray(channel), size[::-1], Image.Resampling.BILINEAR
-        )
-        for channel in np.moveaxis(image, -1, 0)
-    ]
-    return np.stack(channels, axis=-1)
+    options = size[::-1], Image.Resampling.BILINEAR
+    channels = map(Image.fromarray, np.moveaxis(image, -1, 0))
+    resized = [_RESIZING[method](channel, *options) for channel in channels]
+    return np.stack(resized, axis=-1)
 
 
 def prepare_image(image, shape, config):

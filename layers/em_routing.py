@@ -107,9 +107,7 @@ def em_assignments(
     options: EMOptions | None = None,
 ) -> Tensor:
     """Assignments R of `em_routing`: float32 [num_routing, ..., K, O]."""
-    _, _, assignments = _route_votes(
-        votes, activations, beta_u, beta_a, options
-    )
+    *_, assignments = _route_votes(votes, activations, beta_u, beta_a, options)
     stacked = ops.moveaxis(ops.stack(assignments), 1, -1)  # [T, N, K, O]
     return ops.reshape(stacked, (len(assignments), *ops.shape(votes)[:-1]))
 
@@ -126,17 +124,13 @@ def _route_votes(votes, activations, beta_u, beta_a, options):
     require_shape("activations", activations, votes.shape[:-2])
     require_shape("beta_u", beta_u, (types,))
     require_shape("beta_a", beta_a, (types,))
-    votes = ops.reshape(
-        ops.cast(votes, "float32"), (-1, children, types, entries)
-    )
-    return fit_mixture(
-        ops.transpose(votes, (2, 0, 3, 1)),  # [O, N, 16, K]
-        ops.reshape(activations, (-1, children)),
-        functools.partial(em_fit, beta_u, beta_a, options),
-        Parents(),
-        options.num_routing,
-        options.damping,
-    )
+    votes = ops.cast(votes, "float32")
+    votes = ops.reshape(votes, (-1, children, types, entries))
+    votes = ops.transpose(votes, (2, 0, 3, 1))  # [O, N, 16, K]
+    activations = ops.reshape(activations, (-1, children))
+    fit = functools.partial(em_fit, beta_u, beta_a, options)
+    steps = options.num_routing, options.damping
+    return fit_mixture(votes, activations, fit, Parents(), *steps)
 
 
 def em_fit(beta_u, beta_a, options, total, mean, scatter, iteration):

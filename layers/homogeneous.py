@@ -52,9 +52,8 @@ class HomogeneousCapsule(Layer):
         self.num_capsules = num_capsules
         self.order = order
         self.momentum = momentum
-        self.norm = batch_normalization(
-            "norm", -1, momentum, 1e-3, scale=False, dtype="float32"
-        )
+        options = {"scale": False, "dtype": "float32"}
+        self.norm = batch_normalization("norm", -1, momentum, 1e-3, **options)
         self.input_spec = keras.layers.InputSpec(ndim=4)
 
     def build(self, input_shape: Shape) -> None:

@@ -57,9 +57,8 @@ def fit_mixture(
     types, _, _, children = votes.shape
     activations = ops.cast(activations, "float32")
     uniform = ops.full_like(activations, 1 / types)[None]
-    assignments = ops.broadcast_to(
-        parents.start(uniform), (types, ops.shape(votes)[1], children)
-    )
+    shape = types, ops.shape(votes)[1], children
+    assignments = ops.broadcast_to(parents.start(uniform), shape)
     weights = assignments * activations
     center = ops.stop_gradient(
         over_children(votes, weights)
@@ -80,9 +79,8 @@ def fit_mixture(
         undamped = (first_moment + center * total) / (total + prior)
         mean = (1 - damping) * undamped + damping * mean
         shift = mean - center
-        scatter = (
-            second_moment - 2 * shift * first_moment + ops.square(shift) * total
-        )
+        scatter = second_moment - 2 * shift * first_moment
+        scatter = scatter + ops.square(shift) * total
         scatter = ops.maximum(scatter, 0.0)
         precision, terms, logits = fit(total, mean, scatter, iteration)
         if iteration == num_routing - 1:

@@ -72,9 +72,8 @@ class CapsuleNetwork(Model):
             lengths = Length(dtype=dtype, name="lengths")(capsules)
             outputs = {"lengths": lengths, "capsules": capsules}
             if decoder:
-                reconstruction = Reconstruction(
-                    *input_shape, dtype=dtype, name="remake"
-                )
+                options = {"dtype": dtype, "name": "remake"}
+                reconstruction = Reconstruction(*input_shape, **options)
                 # TFLite and ONNX lack the bitwise operations of `argmax`.
                 longest = ops.argsort(-lengths, axis=-1)[:, 0]
                 outputs["remake"] = reconstruction(capsules, longest)

@@ -80,9 +80,8 @@ class SelfRoutingCapsules(PoseLayer, WindowLayer):
                 keras.initializers.RandomUniform(-limit, limit),
                 name="pose_weights",
             )
-            self.norm = batch_normalization(
-                "norm", dtype="float32", trainable=self.trainable
-            )
+            options = {"dtype": "float32", "trainable": self.trainable}
+            self.norm = batch_normalization("norm", **options)
             self.norm.build((None, outputs * self.num_atoms))
 
     def _route(self, inputs):

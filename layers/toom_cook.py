@@ -295,9 +295,8 @@ def _float64_matrices(plan):
     def matrix(complex_rows, axis_matrix):
         kronecker = np.kron(*map(axis_matrix, axis_points, both))
         first = kronecker[is_first]
-        return np.concatenate(
-            [kronecker[is_real].real, *complex_rows(first.real, first.imag)]
-        )
+        pairs = complex_rows(first.real, first.imag)
+        return np.concatenate([kronecker[is_real].real, *pairs])
 
     return (
         matrix(

@@ -217,9 +217,8 @@ class MatrixCapsuleModel(PoseModel):
     def classification_loss(self, labels, outputs, step):
         if self.hparams.loss_type != "spread":
             return super().classification_loss(labels, outputs, step)
-        margin = layers.spread_margin(
-            step, self.hparams.margin_steps, self.hparams.margin_schedule
-        )
+        schedule = self.hparams.margin_steps, self.hparams.margin_schedule
+        margin = layers.spread_margin(step, *schedule)
         return layers.spread_loss(labels, outputs[keys.LOGITS], margin)
 
     @classmethod

@@ -64,9 +64,7 @@ def read_split(split, data_dir, tfds_name="mnist"):
         " nor record files with this --shift and --pad; other images need "
         "--dataset=images (a folder) or --dataset=arrays (.npy files)"
     )
-    paths = [
-        find_file(data_dir, name, f"{name}.gz", hint=hint) for name in names
-    ]
+    paths = [find_file(data_dir, n, f"{n}.gz", hint=hint) for n in names]
     images, labels = _read_idx(paths[0], 3), _read_idx(paths[1], 1)
     return select(split, labeled_images(paths[0], images, labels, NUM_CLASSES))
 

@@ -90,7 +90,7 @@ class DataConfig:
     image_size: int | None = _count(
         None,
         "With --dataset=images and tfds:NAME: height and width of the images. "
-        "Default: the checkpoint's, else their own size, if it is the same.",
+        "Default: the checkpoint's, else the common size of all images.",
     )
     num_targets: int | None = field(
         None,

@@ -152,8 +152,8 @@ def center(ink, size, offset=(0, 0), digit_size=DIGIT_SIZE):
     20x20 pixels, keeping its proportions, and moves its center of mass to the
     center of the image. Here the target is `offset` (rows, columns) from the
     center, but no digit crosses the border. A `digit_size` below 20 reduces the
-    digit to this size and enlarges it again, as the embedded digits were made;
-    then the middle replaces the center of mass.
+    digit to this size and enlarges it again, as in the data set `digits`, and
+    centers its bounding box.
 
     Takes uint8 [H, W], 0 where nothing is drawn, and returns uint8 [*size, 1].
     """

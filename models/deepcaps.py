@@ -35,7 +35,8 @@ class HParams(DecoderHParams):
     decay_rate: float = 0.5
     decay_steps: int = 4690  # 10 epochs of MNIST
     hard_margins: bool = field(
-        False, "margins 0.95 and 0.05, weight 0.8: the authors' second training"
+        False,
+        "margins 0.95, 0.05; absent classes weigh 0.8: authors' second training",
     )
     remake_weight: float = field(
         0.4, "weight of the mean squared pixel error", at_least=0

@@ -108,7 +108,7 @@ class PoseModel(Classifier):
     has_class_capsules = True
 
     def primary_capsules(self, images):
-        """Dict of earlier layers' outputs; pair of poses and activations."""
+        """Returns (outputs of earlier layers, (poses, activations))."""
         features = self.conv1(images)
         return {"conv1": features}, self.primary(features)
 

@@ -97,9 +97,9 @@ def vote(pose, weights):
 
 
 def conv_votes(poses, weights, strides, padding):
-    """Votes and numbers of positions, for weights [P, k, k, I, O, 4, 4].
+    """Votes, and numbers of rows and columns; weights [P, k, k, I, O, 4, 4].
 
-    Poses are [P, H, W, I, 16]. Padding adds no children (row, column, type).
+    Poses are [P, H, W, I, 16]. Children (row, column, type) exclude padding.
     """
     height, width, kinds = poses.shape[1:4]
     size, types = weights.shape[1], weights.shape[4]

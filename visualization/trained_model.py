@@ -32,9 +32,9 @@ class Example:
 
     @property
     def predictions(self):
-        """List of the T classes with the longest capsules.
+        """The T classes with the longest capsules, T the number of labels.
 
-        A label that is predicted keeps its index in `labels`.
+        A predicted label has the same position as in `labels`.
         """
         longest = self.ranking[: len(self.labels)]
         others = (label for label in longest if label not in self.labels)

@@ -36,7 +36,7 @@ class HParams(DecoderHParams):
     decay_steps: int = 4690  # 10 epochs of MNIST
     hard_margins: bool = field(
         False,
-        "margins 0.95, 0.05; absent classes weigh 0.8: authors' second training",
+        "margins 0.95, 0.05, weight of absent classes 0.8: second training",
     )
     remake_weight: float = field(
         0.4, "weight of the mean squared pixel error", at_least=0

@@ -51,7 +51,7 @@ class Score:
 
     @property
     def pairs_text(self):
-        """`correct` and `confident` as text, for `--pairs=beside` or `below`."""
+        """`correct` and `confident` as text, for pairs `beside` or `below`."""
         correct, confident = (
             f"{count} of {self.num_examples} ({count / self.num_examples:.2%})"
             for count in (self.correct, self.confident)

@@ -23,6 +23,4 @@ def assert_same_state(path, other):
     """Compares all arrays of two checkpoints, bit by bit."""
     first, second = saved(path), saved(other)
     assert first
-    assert first.keys() == second.keys()
-    for name in first:
-        np.testing.assert_array_equal(first[name], second[name])
+    np.testing.assert_equal(first, second)

@@ -39,28 +39,22 @@ def load(path):
 
 
 def dense_arrays(group, *units):
-    return {
-        f"{group}/dense{suffix}/{name}": array
-        for suffix, size, inputs in zip(
-            ("", "_1", "_2"), units[1:], units, strict=False
-        )
-        for name, array in {
-            "kernel": random_array(inputs, size),
-            "bias": random_array(size),
-        }.items()
-    }
+    arrays = {}
+    for number, suffix in enumerate(("", "_1", "_2")):
+        prefix, size = f"{group}/dense{suffix}", units[number + 1]
+        arrays[f"{prefix}/kernel"] = random_array(units[number], size)
+        arrays[f"{prefix}/bias"] = random_array(size)
+    return arrays
 
 
 def test_network_of_capsnet_keras(tmp_path):
     types, atoms, class_atoms = 2, 4, 3
-    capsules = 6 * 6 * types
+    capsules, primary = 6 * 6 * types, "primarycap_conv2d/primarycap_conv2d"
     arrays = {
         "conv1/conv1/kernel": random_array(9, 9, 1, 5),
         "conv1/conv1/bias": random_array(5),
-        "primarycap_conv2d/primarycap_conv2d/kernel": random_array(
-            9, 9, 5, types * atoms
-        ),
-        "primarycap_conv2d/primarycap_conv2d/bias": random_array(types * atoms),
+        f"{primary}/kernel": random_array(9, 9, 5, types * atoms),
+        f"{primary}/bias": random_array(types * atoms),
         "digitcaps/digitcaps/W": random_array(10, capsules, class_atoms, atoms),
         **dense_arrays("decoder", 10 * class_atoms, 512, 1024, 784),
     }
@@ -72,12 +66,9 @@ def test_network_of_capsnet_keras(tmp_path):
     hidden = np.maximum(hidden, 0)
     primary = numpy_oracle.convolution(hidden, second, 2, "VALID")
     primary = (primary + second_bias).reshape(-1, atoms)
-    primary = numpy_oracle.squash(primary)
-    votes = np.einsum(
-        "oiAa,bia->bioA",
-        arrays["digitcaps/digitcaps/W"],
-        primary.reshape(2, capsules, atoms),
-    )
+    primary = numpy_oracle.squash(primary).reshape(2, capsules, atoms)
+    kernel = arrays["digitcaps/digitcaps/W"]
+    votes = np.einsum("oiAa,bia->bioA", kernel, primary)
     no_biases = np.zeros((2, 10, class_atoms))
     outputs = numpy_oracle.routing(votes, no_biases, 3, leaky=False)
     lengths = np.linalg.norm(outputs, axis=-1)
@@ -134,8 +125,7 @@ def test_network_of_efficient_capsnet(tmp_path):
         expected[layer] = [arrays[f"{prefix}/{name}"] for name in statistics]
     assert sum(map(len, expected.values())) == len(model.weights)
     for layer, values in expected.items():
-        for ours, theirs in zip(layer.get_weights(), values, strict=True):
-            np.testing.assert_array_equal(ours, theirs)
+        np.testing.assert_equal(layer.get_weights(), values)
 
 
 def test_files_of_other_networks_are_refused(tmp_path):

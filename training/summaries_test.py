@@ -29,8 +29,10 @@ def written(folder, write):
 @pytest.mark.parametrize("shape", [(3, 4, 5), (1000,), (1,)])
 def test_histograms_equal_those_of_tensorflow(tmp_path, shape):
     values = np.random.default_rng(0).normal(size=shape).astype("float32")
+    # Ours leave out what is not finite.
+    more = np.float32([np.nan, *values.ravel(), np.inf])
     ours = written(
-        tmp_path / "ours", lambda: summaries._write_histogram("a/b", values, 7)
+        tmp_path / "ours", lambda: summaries._write_histogram("a/b", more, 7)
     )
     theirs = written(
         tmp_path / "theirs", lambda: tf.summary.histogram("a/b", values, 7)
@@ -43,17 +45,6 @@ def test_histograms_equal_those_of_tensorflow(tmp_path, shape):
         return
     np.testing.assert_allclose(ours[:, :2], theirs[:, :2], atol=1e-6)
     np.testing.assert_array_equal(ours[:, 2], theirs[:, 2])
-
-
-def test_histograms_leave_out_nan_and_infinity(tmp_path):
-    values = np.array([1.0, np.nan, 2.0, np.inf], "float32")
-    value = written(
-        tmp_path / "a", lambda: summaries._write_histogram("a", values, 1)
-    )
-    buckets = tf.make_ndarray(value.tensor)
-    assert buckets[0, 0] == 1
-    assert buckets[-1, 1] == 2
-    assert buckets[:, 2].sum() == 2
 
 
 def test_settings_are_on_the_hparams_page(tmp_path):

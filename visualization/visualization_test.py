@@ -116,27 +116,22 @@ def test_examples_and_their_predictions(num_targets):
     assert not any(e.is_right for e in subject.first(3, is_right=False))
 
 
-def test_reconstructions_mask_the_other_classes():
-    subject = make_subject()
-    example = next(subject.examples())
-    for label in (2, 7):
-        (image,) = subject.reconstruct(example.capsules[[label]], [label])
-        expected = decoder_in_numpy(subject, example.capsules[label], label)
-        np.testing.assert_allclose(image, expected, atol=1e-5)
-    none = make_subject(remake=False)
-    with pytest.raises(UserError, match="no decoder"):
-        none.reconstruct(example.capsules[:1], [0])
-
-
-def test_perturbations_move_one_dimension():
+def test_reconstructions_of_one_class_and_with_one_dimension_moved():
     subject = make_subject()
     example = next(subject.examples())
     moved = example.capsules[4].copy()
     capsules = capsule_figures.perturbed(moved)
-    (image,) = subject.reconstruct(capsules[2 * 11 + 8][None], [4])
     moved[2] += 0.15
-    expected = decoder_in_numpy(subject, moved, 4)
-    np.testing.assert_allclose(image, expected, atol=1e-5)
+    for capsule, label, expected in (
+        (example.capsules[2], 2, example.capsules[2]),
+        (example.capsules[7], 7, example.capsules[7]),
+        (capsules[2 * 11 + 8], 4, moved),
+    ):
+        (image,) = subject.reconstruct(capsule[None], [label])
+        expected = decoder_in_numpy(subject, expected, label)
+        np.testing.assert_allclose(image, expected, atol=1e-5)
+    with pytest.raises(UserError, match="no decoder"):
+        make_subject(remake=False).reconstruct(example.capsules[:1], [0])
 
 
 @pytest.mark.parametrize("num_targets", [1, 2])
@@ -179,8 +174,7 @@ def test_entropy_of_couplings():
 
 
 def test_routing_by_self_attention():
-    subject = make_subject(model="efficient_capsule")
-    files = capsule_figures.routing(subject, 2)
+    files = capsule_figures.routing(make_subject(model="efficient_capsule"), 2)
     assert set(files) == {"routing.png", "routing_entropy.png"}
 
 

@@ -44,15 +44,8 @@ SMALL = overrides("capsule", routing=1, remake=False)
 
 
 def small(summary_dir, **values):
-    return Config(
-        **{
-            "summary_dir": str(summary_dir),
-            "hparams_override": SMALL,
-            "batch_size": 8,
-            "max_steps": 3,
-            **values,
-        }
-    )
+    sizes = {"hparams_override": SMALL, "batch_size": 8, "max_steps": 3}
+    return Config(**{"summary_dir": str(summary_dir), **sizes, **values})
 
 
 def small_command(summary_dir, **values):
@@ -176,18 +169,15 @@ def test_a_second_signal_stops_at_once(done, monkeypatch, capsys):
 
 
 def test_a_training_evaluates_itself(tmp_path, capsys):
-    settings = small(
-        tmp_path, max_steps=5, eval_every=2, eval_size=50, validate=True
-    )
+    sizes = {"eval_size": 50, "validate": True}
+    settings = small(tmp_path, max_steps=5, eval_every=2, **sizes)
     experiment.run(settings)
     assert steps_in(tmp_path) == [2, 4, 5]
     assert reported_steps(capsys.readouterr().out) == ["2", "4", "5"]
     wrong = scalars(tmp_path / "validation")["wrong_prediction"]
     assert list(wrong) == [2, 4, 5]
     # A separate evaluation counts the same.
-    alone = evaluating(
-        checkpoint=str(at(tmp_path, 5)), eval_size=50, validate=True
-    )
+    alone = evaluating(checkpoint=str(at(tmp_path, 5)), **sizes)
     assert experiment.run(alone).wrong == wrong[5]
     with pytest.raises(UserError, match="--eval_every"):
         train.train(settings, types.SimpleNamespace(count=2, is_first=True))
@@ -326,10 +316,9 @@ def test_validation_on_training_images_is_refused(done, tmp_path):
 
 def save_untrained(folder, seed, num_targets, **settings):
     size = {1: 28, 2: 36}[num_targets]
+    config = Config(**{"hparams_override": SMALL, **settings})
     architecture = checkpoint.Architecture.from_config(
-        Config(**{"hparams_override": SMALL, **settings}),
-        ImageShape(size, size, 1, 10),
-        num_targets,
+        config, ImageShape(size, size, 1, 10), num_targets
     )
     model = untrained.compiled(architecture, seed)
     (folder / "train").mkdir(parents=True)
@@ -343,26 +332,18 @@ def test_an_ensemble_sums_the_logits(tmp_path, capsys, num_targets):
         save_untrained(tmp_path / f"run{seed}", seed, num_targets)
         for seed in range(3)
     ]
-    score = experiment.run(
-        evaluating(
-            tmp_path / "all",
-            checkpoint=str(at(tmp_path / "run{}", 0)),
-            num_trials=3,
-            eval_size=250,
-            format="json",
-        )
-    )
+    members = {"checkpoint": str(at(tmp_path / "run{}", 0)), "num_trials": 3}
+    settings = {"eval_size": 250, "format": "json"}
+    score = experiment.run(evaluating(tmp_path / "all", **members, **settings))
     output = capsys.readouterr().out
     config = Config(num_targets=num_targets, eval_size=250)
     pipeline = splits.load("digits", Split.TEST, config)
     ((x, y),) = pipeline.evaluation_batches(250)
 
-    def largest(values):
-        return np.sort(np.argsort(-values, axis=1)[:, :num_targets])
-
     def count_wrong(logits):
-        different = largest(logits) != largest(y[keys.LOGITS])
-        return int(different.any(axis=1).sum())
+        longest = np.argsort(-logits, axis=1)[:, :num_targets]
+        right = np.take_along_axis(y[keys.LOGITS], longest, axis=1).all(axis=1)
+        return int((~right).sum())
 
     logits = [model(x)[keys.LOGITS].numpy() for model in models]
     wrong = [count_wrong(each) for each in logits]
@@ -384,16 +365,10 @@ def test_an_ensemble_sums_the_logits(tmp_path, capsys, num_targets):
 def test_members_of_an_ensemble_fit_each_other(tmp_path, is_baseline):
     """They need the same images, and one scale of logits."""
     for trial, loss in enumerate(("margin", "softmax")):
-        settings = {
-            "model": "baseline",
-            "hparams_override": overrides("baseline", loss_type=loss),
-        }
-        save_untrained(
-            tmp_path / f"run{trial}",
-            0,
-            1 if is_baseline else trial + 1,
-            **(settings if is_baseline else {}),
-        )
+        override = overrides("baseline", loss_type=loss)
+        settings = {"model": "baseline", "hparams_override": override}
+        settings, targets = (settings, 1) if is_baseline else ({}, trial + 1)
+        save_untrained(tmp_path / f"run{trial}", 0, targets, **settings)
     config = evaluating(
         checkpoint=str(at(tmp_path / "run{}", 0)), num_trials=2, eval_size=20
     )
@@ -439,11 +414,9 @@ def test_results_of_others_are_not_replaced(tmp_path):
     arrays = {"dataset": "arrays", "data_dir": str(tmp_path)}
     runs = [(0, {}), (0, arrays), (1, {}), (0, {})]
     for trial, changed in runs:
-        path = str(at(tmp_path / f"run{trial}", 0))
-        config = evaluating(
-            tmp_path / "run0", checkpoint=path, eval_size=20, format="json"
-        )
-        experiment.run(dataclasses.replace(config, **changed))
+        changed |= {"checkpoint": str(at(tmp_path / f"run{trial}", 0))}
+        settings = {"eval_size": 20, "format": "json", **changed}
+        experiment.run(evaluating(tmp_path / "run0", **settings))
     for name, (trial, changed) in zip(
         ("test", "test_2", "test_3"), runs[:3], strict=True
     ):
@@ -492,24 +465,19 @@ def test_another_data_set_needs_init_checkpoint(done, tmp_path):
     other = small(done, max_steps=7, data_dir=str(tmp_path))
     with pytest.raises(UserError, match="--init_checkpoint"):
         experiment.run(other)
-    new = {
-        "summary_dir": f"{tmp_path}/new",
-        "init_checkpoint": str(at(done, 6)),
-    }
-    experiment.run(dataclasses.replace(other, **new))
+    new, source = str(tmp_path / "new"), str(at(done, 6))
+    experiment.run(
+        dataclasses.replace(other, summary_dir=new, init_checkpoint=source)
+    )
     assert steps_in(tmp_path / "new") == [7]
 
 
 def test_init_weights_only_starts_at_step_0(done, tmp_path):
-    config = small(
-        tmp_path / "new",
-        hparams_override=f"{SMALL},learning_rate=1e-6",
-        init_checkpoint=str(at(done, 6)),
-        init_weights_only=True,
-        max_steps=1,
-    )
-    experiment.run(config)
-    before, after = saved(at(done, 6)), saved(at(tmp_path / "new", 1))
+    still = f"{SMALL},learning_rate=1e-6"
+    source = {"init_checkpoint": str(at(done, 6)), "init_weights_only": True}
+    new = tmp_path / "new"
+    experiment.run(small(new, hparams_override=still, max_steps=1, **source))
+    before, after = saved(at(done, 6)), saved(at(new, 1))
     moments = [n for n in before if n.startswith("optimizer/vars/")]
     for name in before.keys() - moments:
         np.testing.assert_allclose(after[name], before[name], atol=2e-6)

@@ -18,6 +18,7 @@ from hashlib import sha256
 import numpy as np
 import pytest
 
+from testing import commands
 from testing.events import events_of
 from testing.saved_arrays import assert_same_state, saved
 
@@ -51,7 +52,7 @@ for number, line in enumerate(sys.stdin.read().splitlines()):
 """
 
 
-def run(tmp, commands):
+def run(tmp, lines):
     """Runs commands, a dict from name to command line.
 
     Returns a dict from name to standard output; "failures" is what commands
@@ -59,12 +60,12 @@ def run(tmp, commands):
     """
     output = tmp / "output"
     output.mkdir()
-    lines = [
-        shlex.split(c.replace("$DIR", str(tmp))) for c in commands.values()
+    arguments = [
+        shlex.split(line.replace("$DIR", str(tmp))) for line in lines.values()
     ]
     process = subprocess.run(
         [sys.executable, "-c", f"FOLDER = {str(output)!r}\n{RUNNER}"],
-        input="\n".join(map(json.dumps, lines)),
+        input="\n".join(map(json.dumps, arguments)),
         capture_output=True,
         text=True,
         cwd=ROOT,
@@ -73,12 +74,12 @@ def run(tmp, commands):
     codes = process.stdout.split()
     assert len(codes) == len(lines), process.stderr
     outputs = {"failures": ""}
-    for number, name in enumerate(commands):
+    for number, name in enumerate(lines):
         printed = (output / f"{number}.out").read_text()
         outputs[name] = printed.replace(str(tmp), "$DIR")
         if codes[number] != "0":
             errors = (output / f"{number}.err").read_text()
-            outputs["failures"] += f"\n{commands[name]}\n{errors}"
+            outputs["failures"] += f"\n{lines[name]}\n{errors}"
     return outputs
 
 
@@ -138,17 +139,12 @@ def flags_of(command, flag="--help"):
         "    assert 'keras' not in sys.modules, 'imported'\n"
     )
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    process = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**ENVIRONMENT, "PYTHONPATH": path},
-    )
-    assert process.returncode, "absl exits with 1 after --help, too"
-    assert "imported" not in process.stderr, process.stderr
-    assert "Traceback" not in process.stderr, process.stderr
-    parts = re.split(r"^  --(?:\[no\])?(\w+):", process.stdout, flags=re.M)
+    environment = {**ENVIRONMENT, "PYTHONPATH": path}
+    status, output, errors = commands.run("-c", code, env=environment)
+    assert status, "absl exits with 1 after --help, too"
+    assert "imported" not in errors, errors
+    assert "Traceback" not in errors, errors
+    parts = re.split(r"^  --(?:\[no\])?(\w+):", output, flags=re.M)
     defaults = [re.search(r"\(default: '(.*)'\)", part) for part in parts[2::2]]
     return {
         name: match and match[1]

@@ -47,17 +47,15 @@ def rotated_in_loops(image, angle):
     """Each pixel from its nearest neighbor before the rotation."""
     height, width = image.shape
     middle_y, middle_x = (height - 1) / 2, (width - 1) / 2
+    sine, cosine = math.sin(angle), math.cos(angle)
     rotated = np.zeros_like(image)
-    for y in range(height):
-        for x in range(width):
-            # Rows count downwards, so that up is -y.
-            right, up = x - middle_x, middle_y - y
-            old_right = right * math.cos(-angle) - up * math.sin(-angle)
-            old_up = right * math.sin(-angle) + up * math.cos(-angle)
-            source_y = round(middle_y - old_up)
-            source_x = round(middle_x + old_right)
-            if 0 <= source_y < height and 0 <= source_x < width:
-                rotated[y, x] = image[source_y, source_x]
+    for y, x in np.ndindex(height, width):
+        # Rows count downwards, so that up is -y.
+        right, up = x - middle_x, middle_y - y
+        source_y = round(middle_y - (up * cosine - right * sine))
+        source_x = round(middle_x + right * cosine + up * sine)
+        if 0 <= source_y < height and 0 <= source_x < width:
+            rotated[y, x] = image[source_y, source_x]
     return rotated
 
 

@@ -27,23 +27,19 @@ RULES = {
 
 @pytest.mark.parametrize("share_weights", [False, True])
 @pytest.mark.parametrize(
-    ("num_routing", "leaky"), [(1, False), (2, True), (3, False), (3, True)]
+    ("num_capsules", "num_routing", "leaky"),
+    [
+        *((3, 1, False), (3, 2, True), (3, 3, False), (3, 3, True)),
+        # From 17 outputs on a block has several; the last one may be smaller.
+        *((n, 3, False) for n in (1, 16, 17, 35)),
+    ],
 )
-def test_capsule_equals_loops(num_routing, leaky, share_weights):
+def test_capsule_equals_loops(num_capsules, num_routing, leaky, share_weights):
+    options = num_routing, leaky
     check_layer(
-        layers.Capsule(3, 4, num_routing, leaky, share_weights=share_weights),
+        layers.Capsule(num_capsules, 4, *options, share_weights=share_weights),
         RNG.normal(size=(2, 5, 2)),
-        lambda *arguments: numpy_oracle.capsule(*arguments, num_routing, leaky),
-    )
-
-
-# From 17 outputs on a block has several; of 35 the last block is smaller.
-@pytest.mark.parametrize("num_capsules", [1, 16, 17, 35])
-def test_capsule_with_any_number_of_outputs_equals_loops(num_capsules):
-    check_layer(
-        layers.Capsule(num_capsules, 2),
-        RNG.normal(size=(1, 3, 2)),
-        lambda *arguments: numpy_oracle.capsule(*arguments, 3, False),
+        lambda *arguments: numpy_oracle.capsule(*arguments, *options),
     )
 
 

@@ -10,32 +10,19 @@ MOMENTUM = 0.9
 
 
 def normalize(values, beta, statistics):
-    """Normalizes [.., n] over all but the last axis, entry by entry."""
-    outputs = np.empty_like(values)
-    for n in range(values.shape[-1]):
-        if statistics is None:
-            mean, variance = values[..., n].mean(), values[..., n].var()
-        else:
-            mean, variance = statistics[0][n], statistics[1][n]
-        outputs[..., n] = (values[..., n] - mean) / np.sqrt(variance + 1e-3)
-    return outputs + beta
+    """Normalizes [B, O, n] over all but the last axis."""
+    if statistics is None:
+        statistics = values.mean(axis=(0, 1)), values.var(axis=(0, 1))
+    mean, variance = statistics
+    return (values - mean) / np.sqrt(variance + 1e-3) + beta
 
 
 def capsules_of(image, order):
-    """The capsules [I, a] of an image [H, W, C], number by number."""
-    height, width, channels = image.shape
-    numbers = []
+    """The capsules [I, a] of an image [H, W, C]."""
+    channels = image.shape[-1]
     if order == "xyz":
-        for row in range(height):
-            for column in range(width):
-                numbers += list(image[row, column])
-    else:
-        for channel in range(channels):
-            for row in range(height):
-                numbers += list(image[row, :, channel])
-    atoms = channels if order == "xyz" else height * width
-    count = len(numbers) // atoms
-    return np.array([numbers[i * atoms :][:atoms] for i in range(count)])
+        return image.reshape(-1, channels)
+    return np.stack([image[..., c].reshape(-1) for c in range(channels)])
 
 
 def class_sums(images, kernel, order):

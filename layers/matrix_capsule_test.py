@@ -144,17 +144,13 @@ def test_blocks_do_not_change_the_result(size):
     layer = layers.ConvMatrixCapsules(2, 2)
     arguments = build(layer, (5, 3, 3, 2))
     cotangent = np.random.default_rng(4).normal(size=(5, 2, 2, 2, 17))
-    layer._block_size = 100
-    whole = value_and_gradients(
-        poses_and_activations(layer), arguments, cotangent
-    )
-    layer._block_size = size
-    value, gradients = value_and_gradients(
-        poses_and_activations(layer), arguments, cotangent
-    )
-    for actual, expected in zip(
-        (value, *gradients), (whole[0], *whole[1]), strict=True
-    ):
+    found = []
+    for layer._block_size in (size, 100):
+        value, of_arguments = value_and_gradients(
+            poses_and_activations(layer), arguments, cotangent
+        )
+        found.append([value, *of_arguments])
+    for actual, expected in zip(*found, strict=True):
         atol = 2e-6 * max(np.abs(expected).max(), 1.0)
         np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=atol)
 

@@ -34,32 +34,23 @@ def oracle(layer):
 
     def function(poses, activations, weights, biases, *of_poses):
         pose_weights, *scale_and_shift = of_poses or [np.zeros_like(weights)]
-        _, *grid, types, _ = poses.shape
-        sizes = [layer.kernel_size or length for length in grid]
-        lengths = list(zip(grid, sizes, strict=True))
-        if layer.padding == "SAME":
-            positions = [-(-length // layer.strides) for length in grid]
-            first = [
-                numpy_oracle.same_padding(*axis, layer.strides)[0]
-                for axis in lengths
-            ]
-        else:
-            positions = [(n - k) // layer.strides + 1 for n, k in lengths]
-            first = [0, 0]
+        types = poses.shape[3]
+        sizes = [layer.kernel_size or length for length in poses.shape[1:3]]
+        rule = layer.kernel_size, layer.strides, layer.padding
+        poses = numpy_oracle.padded(poses, *rule)
+        activations = numpy_oracle.padded(activations, *rule)
+        positions = [
+            (length - size) // layer.strides + 1
+            for length, size in zip(poses.shape[1:3], sizes, strict=True)
+        ]
         results = []
         for position in np.ndindex(*positions):
             children = []
-            for place in np.ndindex(*sizes):
-                at = np.array(position) * layer.strides + place - first
-                inside = (at >= 0).all() and (at < grid).all()
-                y, x = at if inside else (0, 0)
-                children += [
-                    (
-                        inside * poses[:, y, x, kind],
-                        inside * activations[:, y, x, kind],
-                    )
-                    for kind in range(types)
-                ]
+            for row, column, kind in np.ndindex(*sizes, types):
+                y = position[0] * layer.strides + row
+                x = position[1] * layer.strides + column
+                child = poses[:, y, x, kind], activations[:, y, x, kind]
+                children.append(child)
             parents, votes = route(children, weights, biases, pose_weights)
             parents = parents[..., None]
             if of_poses:

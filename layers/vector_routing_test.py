@@ -1,10 +1,9 @@
 import keras
 import numpy as np
 import pytest
-from keras import ops
 
 import layers
-from testing.gradients import check_whole_batch, one_by_one
+from testing.gradients import check_whole_batch, one_by_one, to_numpy
 
 RNG = np.random.default_rng(31)
 B, I, O, A, E = 2, 4, 3, 2, 3  # noqa: E741
@@ -79,10 +78,6 @@ def built(*arguments, atoms=A, **options):
     return layer
 
 
-def to_numpy(*tensors):
-    return [ops.convert_to_numpy(tensor) for tensor in tensors]
-
-
 @pytest.mark.parametrize("masks", [{}, {"valid": VALID}, {"pairs": PAIRS}])
 @pytest.mark.parametrize("any_number", [False, True])
 @pytest.mark.parametrize(
@@ -110,7 +105,7 @@ def test_equals_loops(num_routing, normalize, atoms, any_number, masks):
         (layer.credit(x, **options), credits),
         (layer.couplings(x, **options), shares),
     ):
-        np.testing.assert_allclose(to_numpy(ours)[0], theirs, atol=1e-5)
+        np.testing.assert_allclose(to_numpy(ours), theirs, atol=1e-5)
 
 
 def test_a_padded_sequence_equals_itself_alone():
@@ -119,31 +114,19 @@ def test_a_padded_sequence_equals_itself_alone():
     mask = np.arange(6) < np.array([[6], [4]])
     padded = np.where(mask[..., None], x, np.nan)
     alone = x[1:, :4]
-    y, credit = to_numpy(layer(padded, mask), layer.credit(padded, mask))
-    np.testing.assert_allclose(y[1:], to_numpy(layer(alone))[0], atol=1e-5)
-    (expected,) = to_numpy(layer.credit(alone))
+    y = to_numpy(layer(padded, mask))
+    credit = to_numpy(layer.credit(padded, mask))
+    np.testing.assert_allclose(y[1:], to_numpy(layer(alone)), atol=1e-5)
+    expected = to_numpy(layer.credit(alone))
     np.testing.assert_allclose(credit[1:, :4], expected, atol=1e-5)
     assert not credit[1, 4:].any()
     masked = keras.layers.Masking(9.0)
     nines = np.where(mask[..., None], x, 9).astype("float32")
-    np.testing.assert_allclose(to_numpy(layer(masked(nines)))[0], y, atol=1e-5)
+    np.testing.assert_allclose(to_numpy(layer(masked(nines))), y, atol=1e-5)
 
 
-def test_weight_counts_of_the_published_head():
-    counts = []
-    for inputs, outputs, atoms, shared in (
-        (49, 16, 64, False),
-        (16, 16, 64, False),
-        (16, 10, 1, False),
-        (None, 64, 1024, True),
-        (64, 64, 1024, False),
-        (64, 10, 1, False),
-    ):
-        layer = layers.VectorRouting(outputs, atoms, any_number=shared)
-        layer.build(
-            (None, inputs, 1024 if outputs == 64 or inputs == 64 else 64)
-        )
-        counts.append(layer.count_params())
+def test_counts_of_the_published_head():
+    layer = layers.VectorRouting(10, 1)
+    layer.build((None, 64, 1024))
+    assert layer.count_params() == 100_938
     assert layer.multiply_adds((None, 64, 1024)) == 64 * 1024 + 1024 * 10
-    small, large = [18_609, 14_352, 3_738], [2_491_649, 2_441_280, 100_938]
-    assert counts == small + large

@@ -25,14 +25,10 @@ def images(count):
 def test_the_network_equals_numpy():
     model = small_model(routing=2)
     x = images(1)
-    found = {
-        k: ops.convert_to_numpy(v) for k, v in model({"images": x}).items()
-    }
+    found = model({"images": x})
 
     def weights(layer):
-        return [
-            ops.convert_to_numpy(w).astype("float64") for w in layer.weights
-        ]
+        return [w.astype("float64") for w in layer.get_weights()]
 
     def route(poses, activations, beta_u, beta_a, votes):
         betas = (beta_u[None], 1000 * beta_a[None])
@@ -55,39 +51,28 @@ def test_the_network_equals_numpy():
     kernel, *betas = weights(model.classes)
     votes = em_oracle.class_votes(poses, kernel[None], True)
     out = route(poses, activations, *betas, votes)
-    np.testing.assert_allclose(
-        found[keys.LOGITS], out[:, 0, 0, :, 16], atol=1e-4
-    )
-    np.testing.assert_allclose(
-        found[keys.CAPSULES], out[:, 0, 0, :, :16], rtol=1e-3, atol=1e-4
-    )
+    poses, activations = out[:, 0, 0, :, :16], out[:, 0, 0, :, 16]
+    np.testing.assert_allclose(found[keys.LOGITS], activations, atol=1e-4)
+    np.testing.assert_allclose(found[keys.CAPSULES], poses, 1e-3, 1e-4)
 
 
 @pytest.mark.slow
-def test_the_loss_sees_the_step_and_the_weights_decay():
-    def loss(step, **values):
-        model = small_model(margin_steps=10, **values)
-        compile_model(model)
-        x = {keys.IMAGES: images(4)}
-        if step is not None:
-            x[keys.STEP] = np.full(4, step, "int64")
-        y = {keys.LOGITS: np.eye(2, dtype="float32")[[0, 1, 1, 0]]}
-        outputs = model(x)
-        found = float(model.compute_loss(x, y, outputs))
-        logits = ops.convert_to_numpy(outputs[keys.LOGITS])
-        lead = logits[range(4), [0, 1, 1, 0]] - logits[range(4), [1, 0, 0, 1]]
-        return model, found, lead
-
-    for step, margin in ((0, 0.2), (5, 0.55), (10, 0.9), (None, 0.9)):
-        _, found, lead = loss(step, weight_decay=0.0)
-        np.testing.assert_allclose(
-            found, (np.maximum(0, margin - lead) ** 2).mean(), rtol=1e-4
-        )
-    model, decayed, _ = loss(5, weight_decay=0.1)
-    _, plain, _ = loss(5, weight_decay=0.0)
-    squares = sum(
-        np.square(ops.convert_to_numpy(w)).sum()
-        for w in model.trainable_weights
-        if len(w.shape) > 1
-    )
-    np.testing.assert_allclose(decayed - plain, 0.05 * squares, rtol=1e-4)
+@pytest.mark.parametrize(
+    ("step", "margin"), [(0, 0.2), (5, 0.55), (10, 0.9), (None, 0.9)]
+)
+def test_the_loss_sees_the_step_and_the_weights_decay(step, margin):
+    model = small_model(margin_steps=10, weight_decay=0.1)
+    compile_model(model)
+    x = {keys.IMAGES: images(4)}
+    if step is not None:
+        x[keys.STEP] = np.full(4, step, "int64")
+    y = {keys.LOGITS: np.eye(2, dtype="float32")[[0, 1, 1, 0]]}
+    outputs = model(x)
+    logits = ops.convert_to_numpy(outputs[keys.LOGITS])
+    lead = logits[range(4), [0, 1, 1, 0]] - logits[range(4), [1, 0, 0, 1]]
+    expected = (np.maximum(0, margin - lead) ** 2).mean()
+    for w in model.trainable_weights:
+        if len(w.shape) > 1:
+            expected += 0.05 * np.square(ops.convert_to_numpy(w)).sum()
+    loss = float(model.compute_loss(x, y, outputs))
+    assert loss == pytest.approx(expected, rel=1e-5)

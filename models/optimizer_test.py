@@ -31,6 +31,14 @@ def test_schedules(schedule, rates):
     )
 
 
+def adam_step(weights, m, v, gradient, step, rate, epsilon=1e-8):
+    """Weights and both moments after step 1, 2, ... of Adam's paper."""
+    m = 0.9 * m + 0.1 * gradient
+    v = 0.999 * v + 0.001 * gradient**2
+    rate *= np.sqrt(1 - 0.999**step) / (1 - 0.9**step)
+    return weights - rate * m / (v**0.5 + epsilon), m, v
+
+
 # Muon leaves matrices to Adam.
 @pytest.mark.parametrize(
     ("name", "epsilon"), [("adam", 1e-8), ("adam", 1e-3), ("muon", 1e-8)]
@@ -48,11 +56,8 @@ def test_adam(name, epsilon):
     m = v = np.zeros_like(weights)
     for step, gradient in enumerate(gradients, start=1):
         adam.apply([ops.convert_to_tensor(gradient, "float32")], [variable])
-        m = 0.9 * m + 0.1 * gradient
-        v = 0.999 * v + 0.001 * gradient**2
         rate = 0.001 * 0.96 ** ((step - 1) / 2)
-        rate *= np.sqrt(1 - 0.999**step) / (1 - 0.9**step)
-        weights = weights - rate * m / (np.sqrt(v) + epsilon)
+        weights, m, v = adam_step(weights, m, v, gradient, step, rate, epsilon)
     np.testing.assert_allclose(variable.numpy(), weights, rtol=1e-6, atol=1e-7)
     # As in the reference, 1 - beta is computed in float32.
     for found, expected in zip(adam.variables[1:], (m, v), strict=True):
@@ -173,15 +178,10 @@ def test_five_steps_equal_a_float64_computation():
         with tf.GradientTape() as tape:
             tape.watch(weights)
             loss = float64_loss(weights, x, y, hparams.routing)
-        gradients = tape.gradient(loss, weights)
-        m = [0.9 * a + 0.1 * g for a, g in zip(m, gradients, strict=True)]
-        v = [0.999 * a + 1e-3 * g**2 for a, g in zip(v, gradients, strict=True)]
         rate = 0.001 * 0.8 ** (step / 3)
-        rate *= np.sqrt(1 - 0.999 ** (step + 1)) / (1 - 0.9 ** (step + 1))
-        weights = [
-            w - rate * a / (tf.sqrt(b) + 1e-8)
-            for w, a, b in zip(weights, m, v, strict=True)
-        ]
+        parts = zip(weights, m, v, tape.gradient(loss, weights), strict=True)
+        moved = [adam_step(*part, step + 1, rate) for part in parts]
+        weights, m, v = map(list, zip(*moved, strict=True))
         ours = model.train_on_batch(x, y, return_dict=True)["loss"]
         np.testing.assert_allclose(ours, float(loss), rtol=2e-5)
         model.reset_metrics()

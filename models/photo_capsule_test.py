@@ -137,9 +137,8 @@ def settings(tmp_path_factory):
 
 
 def train(settings, folder, **values):
-    config = Config(summary_dir=str(folder), **{**settings, **values})
-    experiment.run(config)
-    return checkpoint_path(folder / "train", config.max_steps)
+    experiment.run(Config(summary_dir=str(folder), **settings, **values))
+    return checkpoint_path(folder / "train", values["max_steps"])
 
 
 def logits(path, settings):

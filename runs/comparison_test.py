@@ -38,12 +38,11 @@ def result(wrong, seconds):
 def trained(monkeypatch):
     """The list of the trainings that were started, which take no time."""
     configs = []
-
-    def train_and_evaluate(config):
-        configs.append(config)
-        return result(4, 3.0)
-
-    monkeypatch.setattr(runner, "train_and_evaluate", train_and_evaluate)
+    monkeypatch.setattr(
+        runner,
+        "train_and_evaluate",
+        lambda config: configs.append(config) or result(4, 3.0),
+    )
     return configs
 
 
@@ -103,10 +102,8 @@ def test_runs_are_kept_and_other_settings_refused(tmp_path, trained, capsys):
     assert "| baseline-wide |" in capsys.readouterr().out
     head, _, row = (tmp_path / "comparison.csv").read_text().splitlines()
     assert head.startswith("model,weights,without decoder,")
-    assert (
-        row == "baseline-wide,1500,1000,1000000,10,0.05,750.0,900.0,40.0,"
-        "2.0,0.0,2"
-    )
+    numbers = "1500,1000,1000000,10,0.05,750.0,900.0,40.0,2.0,0.0,2"
+    assert row == f"baseline-wide,{numbers}"
     table = (tmp_path / "comparison.tex").read_text()
     assert r"baseline-wide & 1,500 & 1,000 & 1,000,000 & 10 & 0.05" in table
     assert r" & error \% & +- & seeds \\" in table
@@ -121,12 +118,9 @@ def test_runs_are_kept_and_other_settings_refused(tmp_path, trained, capsys):
 
 def test_minutes_become_steps_once(tmp_path, trained, monkeypatch, capsys):
     measured = []
-
-    def measure_speed(config, steps):
-        measured.append(steps)
-        return 8.0
-
-    monkeypatch.setattr(runner, "measure_speed", measure_speed)
+    monkeypatch.setattr(
+        runner, "measure_speed", lambda _, steps: measured.append(steps) or 8.0
+    )
     settings = Settings(
         models="baseline", output_dir=str(tmp_path), minutes=5.0, seeds=2
     )

@@ -23,11 +23,6 @@ def softmax(logits, leaky):
     return shares[:, 1:] if leaky else shares
 
 
-def routing(votes, biases, num_routing, leaky, **rule):
-    """[P, I, O, A], [P, O, A] -> [P, O, A]."""
-    return routing_steps(votes, biases, num_routing, leaky, **rule)[0]
-
-
 def routing_steps(
     votes,
     biases,
@@ -61,12 +56,9 @@ def routing_steps(
             if direction:
                 norm = np.sqrt((s**2).sum(axis=1, keepdims=True))
                 compared[:, o] = s / norm
-        for i in range(inputs):
-            for o in range(outputs):
-                agreement = (votes[:, i, o] * compared[:, o]).sum(axis=1)
-                logits[:, i, o] = agreement + (
-                    0 if replace else logits[:, i, o]
-                )
+        for i, o in np.ndindex(inputs, outputs):
+            agreement = (votes[:, i, o] * compared[:, o]).sum(axis=1)
+            logits[:, i, o] = agreement + (0 if replace else logits[:, i, o])
     return v, np.stack(all_couplings)
 
 
@@ -78,11 +70,10 @@ def capsule(inputs, weights, biases, num_routing, leaky, **rule):
     copies, num_inputs, input_atoms = inputs.shape
     weights = weights.reshape(*weights.shape[:3], *biases.shape[1:])
     votes = np.zeros((copies, num_inputs, *biases.shape[1:]))
-    for i in range(num_inputs):
-        for k in range(input_atoms):
-            w = weights[:, i % weights.shape[1], k]
-            votes[:, i] += inputs[:, i, k, None, None] * w
-    return routing(votes, biases, num_routing, leaky, **rule)
+    for i, k in np.ndindex(num_inputs, input_atoms):
+        w = weights[:, i % weights.shape[1], k]
+        votes[:, i] += inputs[:, i, k, None, None] * w
+    return routing_steps(votes, biases, num_routing, leaky, **rule)[0]
 
 
 def conv_slim_capsule(
@@ -94,8 +85,10 @@ def conv_slim_capsule(
     votes = np.stack(votes, axis=3)
     votes = votes.reshape(*votes.shape[:4], *biases.shape[1:])
     out = np.zeros((*votes.shape[:3], *biases.shape[1:]))
-    for y, x in np.ndindex(*votes.shape[1:3]):
-        out[:, y, x] = routing(votes[:, y, x], biases, num_routing, leaky)
+    for place in np.ndindex(*votes.shape[1:3]):
+        own = votes[(slice(None), *place)]
+        v, _ = routing_steps(own, biases, num_routing, leaky)
+        out[(slice(None), *place)] = v
     return out
 
 
@@ -192,9 +185,8 @@ def depthwise_capsule(inputs, kernel, bias, atoms):
     """[P, H, W, C], [P, k, l, C], [P, C] -> [P, C / atoms, atoms]."""
     _, rows, columns, channels = kernel.shape
     s = bias.copy()
-    for row in range(rows):
-        for column in range(columns):
-            s += inputs[:, row, column] * kernel[:, row, column]
+    for row, column in np.ndindex(rows, columns):
+        s += inputs[:, row, column] * kernel[:, row, column]
     capsules = np.zeros((len(s), channels // atoms, atoms))
     for number in range(channels // atoms):
         first = number * atoms
@@ -206,17 +198,11 @@ def self_attention_capsule(inputs, weights, biases):
     """[P, I, a], [P, O, I, a, A], [P, O, I] -> [P, O, A]."""
     copies, outputs, num_inputs, input_atoms, atoms = weights.shape
     votes = np.zeros((copies, outputs, num_inputs, atoms))
-    for o in range(outputs):
-        for i in range(num_inputs):
-            for k in range(input_atoms):
-                votes[:, o, i] += inputs[:, i, k, None] * weights[:, o, i, k]
+    for o, i, k in np.ndindex(outputs, num_inputs, input_atoms):
+        votes[:, o, i] += inputs[:, i, k, None] * weights[:, o, i, k]
     agreement = np.zeros((copies, outputs, num_inputs))
-    for o in range(outputs):
-        for i in range(num_inputs):
-            for k in range(num_inputs):
-                agreement[:, o, i] += (votes[:, o, i] * votes[:, o, k]).sum(
-                    axis=1
-                )
+    for o, i, k in np.ndindex(outputs, num_inputs, num_inputs):
+        agreement[:, o, i] += (votes[:, o, i] * votes[:, o, k]).sum(axis=1)
     agreement /= np.sqrt(atoms)
     capsules = np.zeros((copies, outputs, atoms))
     for i in range(num_inputs):

@@ -109,6 +109,9 @@ def test_keep_removes_the_oldest(trained, tmp_path):
     ]
 
 
+DIVIDED, IMAGES = {"divided_for_validation": "x"}, {"validation_images": "y"}
+
+
 @pytest.mark.parametrize(
     ("training", "config", "spec", "is_refused"),
     [
@@ -120,22 +123,12 @@ def test_keep_removes_the_oldest(trained, tmp_path):
         ({"seed": 1}, {}, {"split_seed": 2}, True),
         ({"a": "x"}, {}, {"split_fingerprints": {"a": "x"}}, False),
         ({"a": "x"}, {}, {"split_fingerprints": {"a": "y"}}, True),
-        (
-            {"validation_images": "x"},
-            {},
-            {"split_fingerprints": {"validation_images": "y"}},
-            True,
-        ),
         # An earlier version did not record them.
-        ({}, {}, {"split_fingerprints": {"validation_images": "y"}}, False),
+        ({}, {}, {"split_fingerprints": IMAGES}, False),
+        ({"validation_images": "x"}, {}, {"split_fingerprints": IMAGES}, True),
         ({"divided_for_test": "x"}, {}, {}, True),
-        ({"divided_for_validation": "x"}, {}, {}, False),
-        (
-            {"divided_for_validation": "x", "validate": True},
-            {"validate": True},
-            {},
-            True,
-        ),
+        (DIVIDED, {}, {}, False),
+        ({**DIVIDED, "validate": True}, {"validate": True}, {}, True),
         ({}, {}, {"class_names": ("b", "a")}, True),
         ({}, {}, {"class_names": ("a", "b")}, False),
         ({"dataset": "images"}, {}, {"class_names": ("b", "a")}, True),

@@ -33,12 +33,8 @@ FLAGS = [f"--{name}={value}" for name, value in SMALL.items()]
 
 
 def start(backend, *command):
-    environment = {
-        **os.environ,
-        "KERAS_BACKEND": backend,
-        "CUDA_VISIBLE_DEVICES": "",
-        "JAX_PLATFORMS": "cpu",
-    }
+    on_cpus = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+    environment = {**os.environ, "KERAS_BACKEND": backend, **on_cpus}
     return commands.start(*command, env=environment)
 
 
@@ -47,10 +43,9 @@ def output_of(*processes):
     results = [commands.finish(process) for process in processes]
     for code, _, errors in results:
         assert code == 0, errors
-    assert not any(
-        "wrong predictions" in output for _, output, _ in results[1:]
-    )
-    return results[0][1]
+    first, *others = [output for _, output, _ in results]
+    assert "wrong predictions" not in "".join(others)
+    return first
 
 
 def run(backend, *flags):
@@ -125,17 +120,9 @@ def start_two(*flags):
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
-    return [
-        start(
-            "jax",
-            "experiment.py",
-            f"--coordinator_address=127.0.0.1:{port}",
-            "--num_processes=2",
-            f"--process_index={index}",
-            *flags,
-        )
-        for index in range(2)
-    ]
+    flags += f"--coordinator_address=127.0.0.1:{port}", "--num_processes=2"
+    indices = "--process_index=0", "--process_index=1"
+    return [start("jax", "experiment.py", *flags, index) for index in indices]
 
 
 @pytest.mark.slow

@@ -70,7 +70,7 @@ def test_network_of_capsnet_keras(tmp_path):
     kernel = arrays["digitcaps/digitcaps/W"]
     votes = np.einsum("oiAa,bia->bioA", kernel, primary)
     no_biases = np.zeros((2, 10, class_atoms))
-    outputs = numpy_oracle.routing(votes, no_biases, 3, leaky=False)
+    outputs, _ = numpy_oracle.routing_steps(votes, no_biases, 3, leaky=False)
     lengths = np.linalg.norm(outputs, axis=-1)
     dense = list(arrays.values())[5:]
     pixels = numpy_oracle.decoder(outputs, lengths.argmax(-1), dense)

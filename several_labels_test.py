@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 import experiment
+import figures
 import predict
 from common.errors import UserError
 from config import Config
@@ -98,6 +99,12 @@ def test_predict_names_all_present_classes(trained, tmp_path, capsys):
     assert header.split() == ["file", *NAMES]
     for line, end in zip(lines, ("bar, dot", "  corner", "0.5"), strict=True):
         assert line.endswith(end)
+
+
+def test_figures_are_refused(trained):
+    data = {"data_dir": trained.data_dir, "checkpoint": trained.summary_dir}
+    with pytest.raises(UserError, match="images of several classes"):
+        figures.draw(["routing"], Config(train=False, **data))
 
 
 def test_a_folder_with_labels(tmp_path):

@@ -41,14 +41,11 @@ class OverlappingPairs(Pipeline):
 
     def _draw(self, count, partner_seed, offset_seed):
         """Numbers float64 [count] in [0, 1), and offsets of both objects."""
-        partner_draws = tf.random.stateless_uniform(
-            (count,), partner_seed, dtype=tf.float64
-        )
-        offsets = (
-            random_offsets(offset_seed + target, count, self._shift)
-            for target in (0, 1)
-        )
-        return partner_draws, *offsets
+        uniform = tf.random.stateless_uniform
+        seeds = offset_seed, offset_seed + 1
+        draws = uniform((count,), partner_seed, dtype=tf.float64)
+        offsets = (random_offsets(seed, count, self._shift) for seed in seeds)
+        return draws, *offsets
 
     def _training_batch(self, indices, step, seed):
         partner_seed = step_seed(seed, Stream.PARTNER, step)

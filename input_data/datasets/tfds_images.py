@@ -53,14 +53,10 @@ def read_smallnorb(training):
         dataset = builder.as_dataset(split="train" if training else "test")
         arrays = _arrays(dataset)
     images = np.stack([arrays["image"], arrays["image2"]], axis=1)
-    meta = (
-        arrays["instance"],
-        arrays["label_elevation"],
-        # TFDS numbers azimuths 0 to 17; the files have 0 to 34.
-        2 * arrays["label_azimuth"],
-        arrays["label_lighting"],
-    )
-    return images[..., 0], arrays["label_category"], np.stack(meta, axis=1)
+    names = ("instance", "label_elevation", "label_azimuth", "label_lighting")
+    meta = np.stack([arrays[name] for name in names], axis=1)
+    meta[:, 2] *= 2  # TFDS numbers azimuths 0 to 17; the files have 0 to 34.
+    return images[..., 0], arrays["label_category"], meta
 
 
 def _open(name, data_dir=None):

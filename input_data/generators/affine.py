@@ -85,9 +85,8 @@ def draw_offsets(generator, images, matrices):
     last = places.max(axis=-1, where=ink, initial=-np.inf) + reach
     low, high = -1 - first, IMAGE_SIZE - last  # [B, 2]
     middle = (low + high) / 2
-    return generator.uniform(
-        np.minimum(low, middle).T, np.maximum(high, middle).T
-    ).T
+    low, high = np.minimum(low, middle), np.maximum(high, middle)
+    return generator.uniform(low.T, high.T).T
 
 
 def warp(images, matrices, offsets):

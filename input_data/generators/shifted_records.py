@@ -54,9 +54,8 @@ def _write(job, shards, num_workers):
     else:
         # Forked processes would share the locks of TensorFlow's threads.
         context = multiprocessing.get_context("spawn")
-        with concurrent.futures.ProcessPoolExecutor(
-            num_workers, context, _follow_parent
-        ) as pool:
+        options = num_workers, context, _follow_parent
+        with concurrent.futures.ProcessPoolExecutor(*options) as pool:
             try:
                 yield from pool.map(write, shards)
             except BaseException:

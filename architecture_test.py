@@ -38,12 +38,8 @@ def project_imports(source):
         # Relative imports stay within their package.
         elif isinstance(node, ast.ImportFrom) and not node.level:
             names.add(node.module)
-    first = {name.partition(".")[0] for name in names}
-    return {
-        name
-        for name in first
-        if (ROOT / name).is_dir() or (ROOT / f"{name}.py").is_file()
-    }
+    ours = {path.stem for path in ROOT.iterdir()}
+    return ours & {name.partition(".")[0] for name in names}
 
 
 def violations(name, source):

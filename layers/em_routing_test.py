@@ -79,11 +79,8 @@ def test_values_and_gradients_are_finite(children, active, size, min_variance):
         poses, probabilities = layers.em_routing(*arguments, options)
         return ops.concatenate([poses, probabilities[..., None]], axis=-1)
 
-    value, _ = value_and_gradients(
-        route,
-        [votes, activations * active, BETA_U, BETA_A],
-        np.ones((2, 3, 17)),
-    )
+    arguments = [votes, activations * active, BETA_U, BETA_A]
+    value, _ = value_and_gradients(route, arguments, np.ones((2, 3, 17)))
     if not active:
         np.testing.assert_array_equal(value[..., :16], 0)
 

@@ -21,11 +21,8 @@ def test_decoder_equals_loops(he_normal):
     layer = layers.Reconstruction(2, 3, 2, he_normal)
     layer(CAPSULES, LABELS)
     weights = layer.get_weights()
-    assert [w.shape for w in weights[::2]] == [
-        (20, 512),
-        (512, 1024),
-        (1024, 12),
-    ]
+    shapes = [w.shape for w in weights[::2]]
+    assert shapes == [(20, 512), (512, 1024), (1024, 12)]
     np.testing.assert_allclose(weights[1], 0.0 if he_normal else 0.1)
 
     def oracle(capsules):

@@ -78,10 +78,8 @@ def test_one_and_many_channels_of_the_papers_sizes(channels):
 
 
 def test_bfloat16_is_as_exact_as_its_numbers():
-    images, kernel = (
-        RNG.normal(size=(4, 20, 20, 64)),
-        RNG.normal(size=(9, 9, 64, 8)),
-    )
+    images = RNG.normal(size=(4, 20, 20, 64))
+    kernel = RNG.normal(size=(9, 9, 64, 8))
     (axis, *_) = axes(20, 9, 2, "valid")
     value = toom_cook_convolution(
         ops.cast(images, "bfloat16"),

@@ -105,9 +105,8 @@ def example_batch(shape, num_targets, size=4):
     y = {keys.LOGITS: one_hot.sum(axis=1)}
     for target in range(num_targets):
         x[keys.LABEL_BY_TARGET[target]] = labels[:, target]
-        y[keys.RECONS_BY_TARGET[target]] = generator.uniform(
-            size=dimensions
-        ).astype("float32")
+        pixels = generator.uniform(size=dimensions).astype("float32")
+        y[keys.RECONS_BY_TARGET[target]] = pixels
     return x, y
 
 
@@ -124,8 +123,8 @@ def test_the_seed_fixes_the_initial_weights(name):
     hparams = small_hparams(name)
 
     def weights(seed):
-        model = build_model(name, small_shape(name), 1, hparams, seed)
-        return model.get_weights()
+        shape = small_shape(name)
+        return build_model(name, shape, 1, hparams, seed).get_weights()
 
     first, again, other = weights(1), weights(1), weights(2)
     for a, b, c in zip(first, again, other, strict=True):

@@ -59,9 +59,8 @@ def test_a_run_is_what_the_commands_leave(tmp_path, capfd):
     assert runner.measure_speed(config, 10) == 256 / config.batch_size
     assert not capfd.readouterr().out  # it is of a temporary folder
     runner.write_json(tmp_path / "x.json", {"a": [1, 20], "b": []})
-    assert (tmp_path / "x.json").read_text() == (
-        '{\n "a": [ 1, 20 ],\n "b": []\n}\n'
-    )
+    text = (tmp_path / "x.json").read_text()
+    assert text == '{\n "a": [ 1, 20 ],\n "b": []\n}\n'
 
 
 def test_a_command_that_fails_is_an_error(tmp_path):

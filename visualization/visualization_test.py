@@ -184,10 +184,8 @@ def test_grids_and_colors():
     two = drawing.to_rgb(np.stack([gray[..., 0] - 3, gray[..., 0]], axis=-1))
     assert two.shape == (2, 6, 3)
     assert (two.min(), two.max()) == (0, 1)
-    np.testing.assert_array_equal(
-        drawing.two_colors(np.ones((1, 1, 1)), np.zeros((1, 1, 1))),
-        [[[1, 0, 1]]],
-    )
+    colors = drawing.two_colors(np.ones((1, 1, 1)), np.zeros((1, 1, 1)))
+    np.testing.assert_array_equal(colors, [[[1, 0, 1]]])
     png = drawing.image_grid([gray, None, gray], 2, "title", ["a", "b"])
     assert min(size_of(png)) > 50
     assert drawing.truncate("a" * 20) == "a" * 13 + "…"

@@ -86,11 +86,8 @@ def test_pairs(tmp_path):
     assert sorted(x[keys.RECONS_LABEL]) == labels[:, 0].tolist()
     part = load(Split.TEST, data_dir, num_targets=2, eval_size=4)
     assert part.spec.num_examples == 4
-    for settings in (
-        {},
-        {"num_targets": 2, "shift": 4},
-        {"num_targets": 2, "pad": 6},
-    ):
+    two = {"num_targets": 2}
+    for settings in ({}, {**two, "shift": 4}, {**two, "pad": 6}):
         with pytest.raises(UserError, match=TEST_PAIRS):
             load(Split.TEST, data_dir, **settings)
 

@@ -24,12 +24,12 @@ from jax import numpy as jnp
 
 from input_data import features as keys
 from models.capsule import CapsuleModel
-from models.hparams import parse_overrides
 from models.optimizer import compile_model
 from models.registry import build_model
 from training.calls import scan_steps
 
 SHAPE = keys.ImageShape(28, 28, 1, 10)
+HPARAMS = CapsuleModel.HParams()
 POLICY = "mixed_bfloat16"
 MATRIX = 8192  # rows and columns of the product
 STEPS_PER_CALL = 10
@@ -41,18 +41,15 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batch_size", type=int, default=128)
     parser.add_argument("--steps", type=int, default=50)
-    parser.add_argument("--hparams_override", default="")
     parser.add_argument("--json", default=os.devnull)
     flags = parser.parse_args(arguments)
     keras.config.set_dtype_policy(POLICY)
-    # A product of ones would be faster.
     matrix = jax.random.normal(jax.random.key(0), (MATRIX, MATRIX), "bfloat16")
     peak = 2 * MATRIX**3 / _seconds(jnp.dot, [matrix, matrix], flags.steps)
     rows = []
     for part, seconds, flops in _measured(flags):
-        row = {"part": part, "ms": 1000 * seconds}
-        row["images/s"] = flags.batch_size / seconds
-        row["of peak"] = flops / seconds / peak
+        speed = {"ms": 1000 * seconds, "images/s": flags.batch_size / seconds}
+        row = {"part": part, **speed, "of peak": flops / seconds / peak}
         print(row)
         rows.append(row)
     document = {"device": jax.devices()[0].device_kind, "peak FLOP/s": peak}
@@ -76,8 +73,7 @@ def _seconds(function, arguments, calls):
 
 def _measured(flags):
     """Yields names of parts, seconds and FLOPs, all of a step."""
-    hparams = parse_overrides(CapsuleModel.HParams, flags.hparams_override)
-    model = build_model("capsule", SHAPE, 1, CapsuleModel.HParams(**hparams))
+    model = build_model("capsule", SHAPE, 1, HPARAMS)
     compile_model(model, 1000)
     total = 0
     for name, function, arguments, flops in _parts(model, flags.batch_size):
@@ -145,7 +141,6 @@ def _seconds_of_experiment(flags):
 
     with tempfile.TemporaryDirectory() as folder:
         settings = {"batch_size": flags.batch_size, "dtype_policy": POLICY}
-        settings |= {"hparams_override": flags.hparams_override}
         settings |= {"max_steps": 40 * flags.steps, "summary_dir": folder}
         experiment.run(Config(**settings))
         report = json.loads(pathlib.Path(folder, "run.json").read_text())

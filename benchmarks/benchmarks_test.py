@@ -34,10 +34,12 @@ def test_accelerator_needs_jax_and_keras_alone(tmp_path):
 sys.modules["tensorflow"] = None
 from benchmarks import accelerator_benchmark
 accelerator_benchmark.MATRIX = 64
+small = {"num_prime_capsules": 2, "conv_channels": 2}
+hparams_class = accelerator_benchmark.CapsuleModel.HParams
+accelerator_benchmark.HPARAMS = hparams_class(**small)
 accelerator_benchmark.main(sys.argv[1:])"""
     file = tmp_path / "result.json"
-    override = "--hparams_override=num_prime_capsules=2,conv_channels=2"
-    flags = ("--batch_size=2", "--steps=1", override, f"--json={file}")
+    flags = ("--batch_size=2", "--steps=1", f"--json={file}")
     environment = {**os.environ, "KERAS_BACKEND": "jax"}
     code, _, errors = commands.run("-c", code, *flags, env=environment)
     assert code == 0, errors

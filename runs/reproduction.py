@@ -44,15 +44,12 @@ class Experiment:
         return f"{error} % ({self.source})" if error else "not published"
 
 
-def _experiments():
-    path = pathlib.Path(__file__).with_name("experiments.csv")
-    with path.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            numbers = {name: int(row[name]) for name in ("steps", "members")}
-            yield Experiment(**{**row, **numbers})
-
-
-EXPERIMENTS = {experiment.name: experiment for experiment in _experiments()}
+EXPERIMENTS = {}
+_TABLE = pathlib.Path(__file__).with_name("experiments.csv")
+with _TABLE.open(encoding="utf-8", newline="") as file:
+    for row in csv.DictReader(file):
+        numbers = {name: int(row[name]) for name in ("steps", "members")}
+        EXPERIMENTS[row["name"]] = Experiment(**{**row, **numbers})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,8 +6,6 @@ import keras
 
 from layers.backends import is_on_cpu
 
-# TensorFlow is imported in functions: `scan_steps` works without it.
-
 # Limits of a call: steps; FLOPs, as signals are answered after it (in two
 # seconds at 5 TFLOP/s); bytes of its images, of which several calls are ready.
 _STEPS, _FLOPS, _BYTES = 50, 1e13, 2**26
@@ -43,7 +41,7 @@ def take_several(model, batches, steps):
     if steps == 1 or keras.backend.backend() != "jax":
         model.steps_per_execution = steps
         return batches
-    import tensorflow as tf
+    import tensorflow as tf  # `scan_steps` works without it
 
     def transpose(values):
         return tf.transpose(values, [1, 0, *range(2, values.shape.rank)])

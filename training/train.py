@@ -288,7 +288,9 @@ class Trainer(keras.callbacks.Callback):
             if is_summarized:
                 self._write_summaries(logs)
             if is_saved:
-                self._save()
+                with self._strategy.undistributed():
+                    saved, keep = self._checkpoint(), config.keep
+                    checkpoint.save(self._directory, self.model, saved, keep)
         if is_summarized:
             self.model.reset_metrics()
         if is_evaluated and not is_last:  # the last one is, after `fit`
@@ -303,11 +305,6 @@ class Trainer(keras.callbacks.Callback):
         shown = {name: logs[name] for name in ("loss", "accuracy")}
         self._progress.set_postfix(shown, refresh=False)
         self._progress.update(steps)
-
-    def _save(self):
-        saved, keep = self._checkpoint(), self._config.keep
-        with self._strategy.undistributed():
-            checkpoint.save(self._directory, self.model, saved, keep)
 
     def _require_finite(self, logs, is_saved):
         # The loss is that of the weights before the step.

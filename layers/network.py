@@ -72,7 +72,7 @@ class CapsuleNetwork(Model):
             lengths = Length(dtype=dtype, name="lengths")(capsules)
             outputs = {"lengths": lengths, "capsules": capsules}
             if decoder:
-                options = {"dtype": dtype, "name": "remake"}
+                options: dict[str, Any] = {"dtype": dtype, "name": "remake"}
                 reconstruction = Reconstruction(*input_shape, **options)
                 # TFLite and ONNX lack the bitwise operations of `argmax`.
                 longest = ops.argsort(-lengths, axis=-1)[:, 0]

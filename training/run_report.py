@@ -98,8 +98,10 @@ def machine():
 
 def _of_linux(path, name):
     """The text after a name and a colon in a file of Linux, else ""."""
-    file = pathlib.Path(path)
-    text = file.read_text() if file.exists() else ""
+    try:
+        text = pathlib.Path(path).read_text()
+    except FileNotFoundError:  # on macOS and Windows
+        return ""
     match = re.search(rf"^{name}\s*:\s*(.*)$", text, re.MULTILINE)
     return match[1] if match else ""
 

@@ -22,6 +22,7 @@ RUN_SETTINGS = (
     *INHERITED,
     "augment",
     "batch_size",
+    "crop_area",
     "dtype_policy",
     "flip",
     "max_steps",
@@ -53,6 +54,13 @@ class DataConfig:
         None,
         "With --dataset=images: whether to keep colors; else images become "
         "gray. Default: the checkpoint's, else false.",
+    )
+    crop_area: float = field(
+        1.0,
+        "Below 1: training images are random crops of this share of the area "
+        "or more, resized to the image's size; not with two targets.",
+        above=0,
+        at_most=1,
     )
     crops: int = field(
         1,
@@ -370,7 +378,7 @@ class Config(DataConfig):
     def evaluation_command(self):
         """The command that evaluates the checkpoints of this training."""
         names = {*DATA_FLAGS, "dtype_policy", "summary_dir"}
-        names -= {"augment", "flip"}  # of training images
+        names -= {"augment", "crop_area", "flip"}  # of training images
         names |= {"model"} if is_external(self.model) else set()
         script = pathlib.Path(__file__).with_name("experiment.py")
         if pathlib.Path.cwd() == script.parent:

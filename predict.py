@@ -161,9 +161,7 @@ def main(arguments):
     from training import devices, inference
 
     with devices.use(Config(num_processes=1)):
-        checkpoint = inference.open_or_pretrained(
-            values.checkpoint, values.model
-        )
+        checkpoint = inference.open_or_pretrained(values)
         model = inference.load_network(checkpoint, Config())
         shape = checkpoint.architecture.shape
         network = inference.functional(model, shape)

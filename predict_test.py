@@ -159,7 +159,7 @@ def test_an_export_replaces_nothing(network, tmp_path):
 
 
 def test_the_pretrained_network_is_the_default(capsys):
-    opened = open_or_pretrained(None)
+    opened = open_or_pretrained(Config())
     model = load_network(opened, Config())
     network = functional(model, opened.architecture.shape)
     assert "pretrained" in capsys.readouterr().err

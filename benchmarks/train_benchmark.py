@@ -80,13 +80,12 @@ def measure(settings):
     for policy, network in cases:
         own = seconds[policy, network]
         alone = seconds.get((policy, "convolutions"))
+        ratio = None if alone is None else np.median(alone / own)
         yield {
             "policy": policy,
             "network": network,
             "images/s": settings.batch_size / np.median(own),
-            "of convolutions": None
-            if alone is None
-            else np.median(alone / own),
+            "of convolutions": ratio,
             "peak MB": in_own_process(peak, (policy, network), settings),
         }
 
@@ -156,9 +155,7 @@ def convolutions_alone(shape, hparams):
     first = keras.layers.Conv2D(
         hparams.conv_channels, KERNEL_SIZE, padding=padding, activation="relu"
     )
-    second = keras.layers.Conv2D(
-        filters, KERNEL_SIZE, PRIMARY_STRIDES, padding=padding
-    )
+    second = keras.layers.Conv2D(filters, KERNEL_SIZE, PRIMARY_STRIDES, padding)
 
     def mean_square(_, outputs):
         outputs = ops.cast(outputs, "float32")

@@ -51,9 +51,7 @@ class DemoModel:
     """
 
     def __init__(self, config):
-        checkpoint = inference.open_or_pretrained(
-            config.checkpoint, config.model
-        )
+        checkpoint = inference.open_or_pretrained(config)
         is_embedded = checkpoint.run_settings.get("dataset") == EMBEDDED
         if config.dataset or config.data_dir or is_embedded:
             config, model, pipeline = Evaluator(config).load(checkpoint)
@@ -73,9 +71,8 @@ class DemoModel:
         self._digit_size = config.data_set.digit_size if is_gray else None
         self._prepare = inference.preparation(config, shape)
         # Largest distance of each of two objects from the center, in pixels.
-        self._max_offset = (
-            PAIR_SHIFT if config.pairs == "overlap" else max(self._size)
-        )
+        overlap = config.pairs == "overlap"
+        self._max_offset = PAIR_SHIFT if overlap else max(self._size)
         self._searches = {}
         image = np.zeros((*self._size, shape.depth), "float32")
         coupling_map = None

@@ -78,9 +78,7 @@ def make_app(model, host="127.0.0.1"):
     async def guard(request, call_next):
         name, origin = map(request.headers.get, ("host", "origin"))
         if not _is_own(name, host):
-            reason = (
-                "open the page by IP address, such as http://127.0.0.1:7860/"
-            )
+            reason = "open the page by IP address, as http://127.0.0.1:7860/"
             response = _error(reason, 403)
         elif origin not in (None, f"http://{name}"):
             response = _error("other web pages must not use this server", 403)

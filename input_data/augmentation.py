@@ -9,7 +9,7 @@ import math
 import tensorflow as tf
 
 from input_data.pipeline import Stream, step_seed
-from input_data.transforms import CROP, crop_at, rotate
+from input_data.transforms import CROP, crop_at, project, rotate
 
 # The authors' code of Efficient-CapsNet (Mazzia, Salvetti, Chiaberge 2021).
 AUGMENT_ANGLE = math.radians(30)
@@ -32,10 +32,10 @@ CONTRAST_RANGE = (0.2, 1.8)
 
 
 def random_changes(images, config, seed, step):
-    """Changes uint8 images by the `flip`, `augment` and `distort` of `Config`.
-
-    `flip` mirrors each image with probability 1/2.
-    """
+    """Changes uint8 images by `crop_area`, `flip`, `augment` and `distort`."""
+    if config.crop_area < 1:
+        crop_seed = step_seed(seed, Stream.RESIZED_CROP, step)
+        images = random_resized_crop(images, config.crop_area, crop_seed)
     if config.flip:
         images = random_flip(images, step_seed(seed, Stream.FLIP, step))
     if config.augment:
@@ -165,6 +165,27 @@ def random_crop(images, size, seed):
         places = images.shape[1 + axis] - size[axis] + 1
         starts.append(_uniform(images, seed + axis, 0, places, tf.int32))
     return crop_at(images, tf.concat(starts, axis=1)[..., 0, 0], size)
+
+
+def random_resized_crop(images, least_area, seed):
+    """Crops uint8 images at random and resizes the crops to the images' size.
+
+    The share of the area is uniform in [least_area, 1). The proportions are the
+    image's times a factor, log-uniform in [3/4, 4/3], or nearer to 1 where the
+    crop would not fit (Szegedy and others 2015, with a least area of 0.08).
+    """
+    _, height, width, _ = images.shape
+    draws = tf.random.stateless_uniform((4, tf.shape(images)[0]), seed)
+    area = least_area + (1 - least_area) * draws[0]
+    factor = tf.clip_by_value((4 / 3) ** (2 * draws[1] - 1), area, 1 / area)
+    x_scale, y_scale = tf.sqrt(area * factor), tf.sqrt(area / factor)
+    left = (1 - x_scale) * (width * draws[2] - 0.5)
+    top = (1 - y_scale) * (height * draws[3] - 0.5)
+    zero = tf.zeros_like(area)
+    crops = [x_scale, zero, left, zero, y_scale, top, zero, zero]
+    images, crops = tf.cast(images, tf.float32), tf.stack(crops, axis=1)
+    images = project(images, crops, (height, width), "BILINEAR", "NEAREST")
+    return tf.saturate_cast(tf.round(images), tf.uint8)
 
 
 def random_flip(images, seed):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from config import Config
 from input_data import augmentation
 from input_data.augmentation import DISTORT_ANGLE, augment, distort
 from testing.tiny_files import random_images
@@ -11,7 +12,12 @@ from testing.tiny_files import random_images
 COUNT = 4000
 
 
-@pytest.mark.parametrize("change", [augment, distort])
+def crop(images, seed, step):
+    config = Config(crop_area=0.2)
+    return augmentation.random_changes(images, config, seed, step)
+
+
+@pytest.mark.parametrize("change", [augment, crop, distort])
 def test_depends_on_seed_and_step_alone(change):
     images = tf.constant(random_images(6, 20, 24, 3))
 
@@ -58,9 +64,8 @@ def test_images_move_within_their_margins():
     # Of a normal deviation of a third of the margin.
     assert 11 <= max(rows) <= 14
     black = tf.zeros((2, 9, 9, 1))
-    np.testing.assert_array_equal(
-        augmentation.move_within_margins(black, [1, 1]), black
-    )
+    moved = augmentation.move_within_margins(black, [1, 1])
+    np.testing.assert_array_equal(moved, black)
 
 
 def test_squeezed_images_are_in_the_middle():
@@ -77,17 +82,13 @@ def test_squeezed_images_are_in_the_middle():
 @pytest.mark.parametrize(("width", "left"), [(28, 0), (27, 1), (21, 3)])
 def test_squeeze_is_lanczos_resizing(width, left):
     images = random_images(2, 5, 28, 2).astype("float32")
-    squeezed = augmentation.squeeze(
-        tf.constant(images), tf.fill((2,), width), tf.fill((2,), left)
-    ).numpy()
-    expected = tf.image.resize(
-        images, (5, width), tf.image.ResizeMethod.LANCZOS3, antialias=True
-    ).numpy()
-    np.testing.assert_allclose(
-        squeezed[:, :, left : left + width], expected, atol=0.05
-    )
-    np.testing.assert_array_equal(squeezed[:, :, :left], 0)
-    np.testing.assert_array_equal(squeezed[:, :, left + width :], 0)
+    places = tf.fill((2,), width), tf.fill((2,), left)
+    squeezed = augmentation.squeeze(tf.constant(images), *places)
+    kernel = tf.image.ResizeMethod.LANCZOS3
+    resized = tf.image.resize(images, (5, width), kernel, antialias=True)
+    margins = [(0, 0), (0, 0), (left, 28 - width - left), (0, 0)]
+    expected = np.pad(resized, margins)
+    np.testing.assert_allclose(squeezed, expected, atol=0.05)
 
 
 def test_a_square_of_4x4_is_erased():
@@ -115,11 +116,9 @@ def test_angles_of_distort_differ_and_fill_the_range():
     angles = np.array(angles)
     assert len(np.unique(angles.round(4))) > 300
     assert np.abs(angles).max() < DISTORT_ANGLE + 0.01
-    # Uniform in [-15, 15] degrees: mean 0, deviation 15 / sqrt(3).
-    assert abs(angles.mean()) < 4 * DISTORT_ANGLE / math.sqrt(3 * 400)
-    assert np.std(angles) == pytest.approx(
-        DISTORT_ANGLE / math.sqrt(3), rel=0.1
-    )
+    deviation = DISTORT_ANGLE / math.sqrt(3)  # of uniform angles
+    assert abs(angles.mean()) < 4 * deviation / math.sqrt(400)
+    assert np.std(angles) == pytest.approx(deviation, rel=0.1)
 
 
 def test_random_crops_come_from_every_place_equally():
@@ -134,16 +133,38 @@ def test_random_crops_come_from_every_place_equally():
     # Each of the 12 places: 333 expected, standard deviation 17.5.
     assert abs(counts - COUNT / 12).max() < 5 * 17.5
     for crop, row, column in zip(crops[:50], rows, columns, strict=False):
-        np.testing.assert_array_equal(
-            crop, images[0, row : row + 4, column : column + 4]
-        )
+        expected = images[0, row : row + 4, column : column + 4]
+        np.testing.assert_array_equal(crop, expected)
+
+
+def test_resized_crops_lie_inside_and_have_the_areas_and_proportions():
+    rows_and_columns = np.moveaxis(4 * np.indices((40, 50), "uint8"), 0, -1)
+    images = np.tile(rows_and_columns, (COUNT, 1, 1, 1))
+    crops = augmentation.random_resized_crop(images, 0.2, [3, 5]).numpy() / 4
+    lines, scales = [crops[:, :, 9, 0], crops[:, 9, :, 1]], []
+    for line, size in zip(lines, (40, 50), strict=True):
+        inner = np.arange(1, size - 1)  # the border may repeat a pixel
+        scale, start = np.polyfit(inner, line[:, 1:-1].T, 1)
+        fitted = start[:, None] + scale[:, None] * inner
+        np.testing.assert_allclose(line[:, 1:-1], fitted, atol=0.25)
+        ends = start - scale / 2, start + scale * (size - 0.5)
+        assert -0.55 < ends[0].min() < 0
+        assert size - 1 < ends[1].max() < size - 0.45
+        scales.append(scale)
+    area, factor = scales[0] * scales[1], scales[1] / scales[0]
+    assert 0.19 < area.min() < 0.21
+    assert 0.97 < area.max() < 1.01
+    assert area.mean() == pytest.approx(0.6, abs=0.02)
+    assert 0.74 < factor.min() < 0.76
+    assert 1.31 < factor.max() < 1.35
+    whole = augmentation.random_resized_crop(images[:9], 1.0, [3, 5])
+    np.testing.assert_array_equal(whole, images[:9])
 
 
 def test_colors_change_by_one_offset_and_one_factor_for_each_image():
     images = random_images(1000, 4, 5, 3).astype("float32")
-    changed = augmentation.distort_colors(
-        images, tf.constant(2, tf.int64), 3
-    ).numpy()
+    step = tf.constant(2, tf.int64)
+    changed = augmentation.distort_colors(images, step, 3).numpy()
     mean = images.mean(axis=(1, 2), keepdims=True)
     changed_mean = changed.mean(axis=(1, 2), keepdims=True)
     delta = (changed_mean - mean)[:, 0, 0]  # [B, channels]
@@ -152,7 +173,6 @@ def test_colors_change_by_one_offset_and_one_factor_for_each_image():
         np.testing.assert_allclose(amounts, amounts[:, :1].repeat(3, 1), 1e-2)
         assert low <= amounts.min() < low + 0.03 * (high - low)
         assert high - 0.03 * (high - low) < amounts.max() <= high + 1e-3
-    expected = (images + delta[:, None, None] - changed_mean) * factor[
-        :, None, None
-    ] + changed_mean
+    delta, factor = delta[:, None, None], factor[:, None, None]
+    expected = (images + delta - changed_mean) * factor + changed_mean
     np.testing.assert_allclose(changed, expected, atol=0.05)

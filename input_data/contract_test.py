@@ -168,6 +168,7 @@ def test_unknown_names_are_refused(name):
         ("cifar10", {"image_size": 32}),
         ("norb", {"shift": 1}),
         ("cifar10", {"distort": True}),
+        ("norb", {"crop_area": 0.5}),
         ("mnist", {"color": True}),
         ("digits", {"data_dir": "folder"}),
     ],

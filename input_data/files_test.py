@@ -95,22 +95,19 @@ def test_gzipped_files_are_unpacked(name, file, tmp_path):
 def test_mnist_is_read_in_order(tmp_path, eval_size):
     images, labels = tiny_files.write_mnist(tmp_path, 20, 13)["t10k"]
     ((x, _),) = load("mnist", tmp_path, Split.TEST, eval_size=eval_size)
-    np.testing.assert_allclose(
-        x[keys.IMAGES][..., 0], images[:eval_size] / 255, atol=1e-7
-    )
+    expected = images[:eval_size] / 255
+    np.testing.assert_allclose(x[keys.IMAGES][..., 0], expected, atol=1e-7)
     np.testing.assert_array_equal(x[keys.RECONS_LABEL], labels[:eval_size])
 
 
 def test_validation_on_mnist_is_the_last_10000_training_images(tmp_path):
     images, _ = tiny_files.write_mnist(tmp_path, 50_007, 3, size=2)["train"]
     for split, expected in (
-        (Split.VALID_TRAIN, images[:40_007]),
-        (Split.VALID_TEST, images[40_007:]),
+        (Split.VALID_TRAIN, images[:40_007] / 255),
+        (Split.VALID_TEST, images[40_007:] / 255),
     ):
         ((x, _),) = load("mnist", tmp_path, split, eval_size=50_000)
-        np.testing.assert_allclose(
-            x[keys.IMAGES][..., 0], expected / 255, atol=1e-7
-        )
+        np.testing.assert_allclose(x[keys.IMAGES][..., 0], expected, atol=1e-7)
 
 
 def test_label_ten_of_svhn_is_the_digit_zero(tmp_path):

@@ -102,8 +102,8 @@ class SingleObjects(Pipeline):
 
     Images are padded. Training images are then shifted by row and column
     offsets, each uniform in [-shift, shift]: for a shift of 2 this is the
-    distribution of the reference's 25 copies of each image. Then `flip`,
-    `augment` and `distort` follow, see `augmentation`.
+    distribution of the reference's 25 copies of each image. Then random
+    changes follow, see `augmentation`.
 
     `source` is `ImageTensors` or `RecordFiles`, `config` a `Config`, `shift`
     and `pad` are in pixels, and `spec` has other attributes of the `Spec`.

@@ -101,18 +101,16 @@ def test_distort_crops_in_training_and_in_testing():
         np.testing.assert_array_equal(x[keys.IMAGES], y[keys.RECONS])
 
 
-def test_augment_changes_training_images_only():
-    augmented, plain = digits(augment=True), digits(shift=0)
-    (changed,), (original,) = (
-        batches(pipeline, 8, 0, 1) for pipeline in (augmented, plain)
-    )
+@pytest.mark.parametrize("changes", [{"augment": True}, {"crop_area": 0.5}])
+def test_training_images_alone_change(changes):
+    both = digits(shift=0, **changes), digits(shift=0)
+    (changed,), (original,) = (batches(p, 8, 0, 1) for p in both)
     pixels = np.round(images_of(original) * 255).astype("uint8")
-    expected = augmentation.augment(pixels, 0, tf.constant(0, tf.int64))
+    step = tf.constant(0, tf.int64)
+    expected = augmentation.random_changes(pixels, Config(**changes), 0, step)
     np.testing.assert_allclose(images_of(changed) * 255, expected, atol=1e-3)
-    evaluated = [
-        images_of(next(pipeline.evaluation_batches(4)))
-        for pipeline in (augmented, plain)
-    ]
+    assert (images_of(changed) != images_of(original)).any()
+    evaluated = (images_of(next(p.evaluation_batches(4))) for p in both)
     np.testing.assert_array_equal(*evaluated)
 
 

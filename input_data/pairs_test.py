@@ -17,18 +17,14 @@ CONFIG = Config(num_targets=2, pairs="below")
 
 @pytest.mark.parametrize("training", [True, False])
 def test_pairs_are_merged_shifted_and_uniform(training):
-    pipeline = make_pipeline(
-        single_pixels(), Config(num_targets=2, eval_size=9000)
-    )
+    config = Config(num_targets=2, eval_size=9000)
+    pipeline = make_pipeline(single_pixels(), config)
     assert pipeline.spec.shape == keys.ImageShape(17, 17, 1, 10)
     pairs = np.zeros((10, 10))
     places = np.zeros((2, 17, 17))
     same_offset = 0
-    for x, y in (
-        batches(pipeline, 4500, 0, 2)
-        if training
-        else pipeline.evaluation_batches(4500)
-    ):
+    examples = pipeline.evaluation_batches(4500)
+    for x, y in batches(pipeline, 4500, 0, 2) if training else examples:
         first, second = y[keys.RECONS], y[keys.SPARE_RECONS]
         np.testing.assert_allclose(
             x[keys.IMAGES], np.minimum(first + second, 1), atol=1e-6
@@ -101,12 +97,9 @@ def test_pairs_are_two_test_images_without_overlap(pairs, size, axis):
     np.testing.assert_array_equal(y[keys.LOGITS], k_hot)
     assert k_hot.max() == 1
     blank = np.zeros_like(first)
-    np.testing.assert_array_equal(
-        y[keys.RECONS], np.concatenate([first, blank], axis)
-    )
-    np.testing.assert_array_equal(
-        y[keys.SPARE_RECONS], np.concatenate([blank, second], axis)
-    )
+    targets = (first, blank), (blank, second)
+    for name, halves in zip(keys.RECONS_BY_TARGET, targets, strict=True):
+        np.testing.assert_array_equal(y[name], np.concatenate(halves, axis))
 
 
 def test_pairs_depend_on_the_seed_alone():

@@ -22,6 +22,7 @@ class Stream(enum.IntEnum):
     CONTRAST = 8
     AUGMENTATION = 9
     VIEW = 10
+    RESIZED_CROP = 11
 
 
 def step_seed(seed, stream, step):

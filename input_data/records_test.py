@@ -32,9 +32,8 @@ def test_records_of_several_files_are_read_in_any_order(tmp_path, keys):
     for indices in ([0], [6, 0, 3, 1, 4, 0], list(range(7))):
         read_labels, read_images = files.read(np.array(indices))
         np.testing.assert_array_equal(read_labels, labels[:, indices])
-        np.testing.assert_array_equal(
-            read_images, images[indices].swapaxes(0, 1)
-        )
+        expected = images[indices].swapaxes(0, 1)
+        np.testing.assert_array_equal(read_images, expected)
 
 
 # In the length, its checksum, the record and its checksum.

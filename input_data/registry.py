@@ -65,7 +65,7 @@ class DataSet:
     colors: bool = False  # `color` applies
     # (height, width) of the photographs of which networks see standardized
     # crops. None for whole images with pixels in [0, 1], to which `shift`,
-    # `pad`, `distort`, `augment` and `flip` apply.
+    # `pad`, `distort`, `augment`, `crop_area` and `flip` apply.
     photograph_size: tuple[int, int] | None = None
     # Height and width of a digit if images are single white digits on black.
     # Drawings are reduced to this size, then brought to MNIST's size and place.
@@ -158,6 +158,7 @@ def _check(config):
         "pad": config.pad and photographs,
         "distort": config.distort and (photographs or two_targets),
         "augment": config.augment and (photographs or two_targets),
+        "crop_area": config.crop_area < 1 and (photographs or two_targets),
         "flip": config.flip and (photographs or two_targets),
     }
     for flag, is_refused in refused.items():

@@ -69,7 +69,7 @@ def rotate(images, angles, interpolation="NEAREST"):
     return project(images, transforms, (height, width), interpolation)
 
 
-def project(images, transforms, size, interpolation):
+def project(images, transforms, size, interpolation, fill_mode="CONSTANT"):
     """Applies a projective transformation to each image; outside is black.
 
     The pixel (x, y) of the output, of `size` (height, width), is the input at
@@ -82,7 +82,7 @@ def project(images, transforms, size, interpolation):
         output_shape=size,
         fill_value=0.0,
         interpolation=interpolation,
-        fill_mode="CONSTANT",
+        fill_mode=fill_mode,
     )
 
 

@@ -51,14 +51,8 @@ class CapsuleModel(Classifier):
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)
-        names = ("conv_channels", "num_prime_capsules", "primary_atoms")
-        names += (
-            "class_atoms",
-            "leaky",
-            "padding",
-            "kernel_size",
-            "class_bias",
-        )
+        names = ("class_atoms", "class_bias", "conv_channels", "kernel_size")
+        names += ("leaky", "num_prime_capsules", "padding", "primary_atoms")
         options = {name: getattr(hparams, name) for name in names}
         self._stack = layers.CapsuleStack(
             shape.num_classes, num_routing=hparams.routing, **options

@@ -96,13 +96,9 @@ class DeepCapsModel(Classifier):
         # Glorot-uniform for a kernel of the shape [O, I, A, a].
         scale = 2 * class_atoms / (class_atoms + CELL_ATOMS[-1])
         glorot = keras.initializers.VarianceScaling(scale, "fan_out", "uniform")
-        self.classes = layers.Capsule(
-            shape.num_classes,
-            class_atoms,
-            hparams.routing,
-            kernel_initializer=glorot,
-            name="classes",
-        )
+        sizes = shape.num_classes, class_atoms, hparams.routing
+        options = {"kernel_initializer": glorot, "name": "classes"}
+        self.classes = layers.Capsule(*sizes, **options)
         self.add_decoder(shape, layers.ConvReconstruction)
 
     def create_weights(self, shape):

@@ -107,9 +107,7 @@ class PhotoCapsuleModel(Classifier):
 
     def features(self, images, training=None):
         """Features [B, h, w, C] of images [B, H, W, 1 or 3]."""
-        pixels = 255.0 * images
-        if images.shape[-1] == 1:
-            pixels = ops.repeat(pixels, 3, axis=-1)
+        pixels = ops.repeat(255.0 * images, 3 // images.shape[-1], axis=-1)
         module = importlib.import_module(self._make_backbone.__module__)
         training = training and self.hparams.train_backbone
         return self.backbone(module.preprocess_input(pixels), training=training)

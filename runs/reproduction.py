@@ -133,14 +133,11 @@ def _run(experiment, seed, settings):
     if experiment.other_test:
         other = shlex.split(OTHER_TESTS[experiment.other_test])
         config = flags.parse(Config, other)
-        steps = [point["step"] for point in result["points"]]
-        counts = [_evaluate(config, training, n, settings) for n in steps]
-        points = [
-            {"step": step, "wrong": count["wrong"]}
-            for step, count in zip(steps, counts, strict=True)
-        ]
-        name = experiment.other_test
-        result["others"][name] = {**counts[-1], "points": points}
+        points = []
+        for step in [point["step"] for point in result["points"]]:
+            counts = _evaluate(config, training, step, settings)
+            points.append({"step": step, "wrong": counts["wrong"]})
+        result["others"][experiment.other_test] = {**counts, "points": points}
     return result
 
 

@@ -25,10 +25,10 @@ class Pretrained(Checkpoint):
         functional(model, self.architecture.shape).set_weights(weights)
 
 
-def open_or_pretrained(path, model=None):
-    """Opens a checkpoint, or the pretrained network if `path` is empty."""
-    if path:
-        return open_checkpoint(path, model)
+def open_or_pretrained(flags):
+    """Opens `flags.checkpoint`, or the pretrained network if it is empty."""
+    if flags.checkpoint:
+        return open_checkpoint(flags.checkpoint, flags.model)
     print("No --checkpoint: the pretrained MNIST network", file=sys.stderr)
     name, shape = "efficient_capsule", ImageShape(28, 28, 1, 10)
     architecture = Architecture(name, shape, 1, model_class(name).HParams())
@@ -45,8 +45,7 @@ def load_network(checkpoint, config):
     saved = checkpoint.architecture
     if saved is None:
         raise UserError(
-            f"{checkpoint.path}: convert it by python -m "
-            "training.tf1_checkpoint"
+            f"convert {checkpoint.path} by python -m training.tf1_checkpoint"
         )
     num_targets = config.num_targets or saved.num_targets
     architecture = Architecture.from_config(
@@ -73,9 +72,8 @@ def functional(model, shape):
     [B, H, W, C], prepared as in training, and returns what `model` returns for
     images without labels.
     """
-    images = keras.Input(
-        (shape.height, shape.width, shape.depth), name=keys.IMAGES
-    )
+    size = shape.height, shape.width, shape.depth
+    images = keras.Input(size, name=keys.IMAGES)
     return keras.Model(images, model.call({keys.IMAGES: images}), name="export")
 
 

@@ -105,14 +105,11 @@ class SummaryWriter:
         """
         from visualization.drawing import to_rgb  # it imports Matplotlib
 
-        outputs = model(x)
+        images, outputs = x[keys.IMAGES], model(x)
         columns = [
-            np.concatenate(
-                [*map(_to_numpy, (x[keys.IMAGES], y[name], outputs[name]))],
-                axis=1,
-            )
-            for name in keys.RECONS_BY_TARGET
-            if name in outputs
+            np.concatenate([*map(_to_numpy, (images, y[n], outputs[n]))], 1)
+            for n in keys.RECONS_BY_TARGET
+            if n in outputs
         ]
         if not columns:
             return

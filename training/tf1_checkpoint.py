@@ -129,12 +129,10 @@ def _layouts(model, architecture):
         _, height, width, channels = model.pool(activations["conv2"]).shape
         return {"fc1/weights": ((channels, height, width, -1), (1, 2, 0, 3))}
     _, height, width, num_types, atoms = activations["conv_capsule1"].shape
+    capsules = (num_types, height, width, atoms, -1)
     pixels = (shape.depth, shape.height, shape.width)
     return {
-        "capsule2/weights": (
-            (num_types, height, width, atoms, -1),
-            (1, 2, 0, 3, 4),
-        ),
+        "capsule2/weights": (capsules, (1, 2, 0, 3, 4)),
         "recons/recons_3/weights": ((-1, *pixels), (0, 2, 3, 1)),
         "recons/recons_3/biases": (pixels, (1, 2, 0)),
     }
@@ -172,11 +170,9 @@ def convert(source, directory, network):
     compile_model(model, max_steps=1)
     tf1.load(model, architecture)
     model.optimizer.iterations.assign(tf1.step)
-    run_settings = {
-        "converted_from": str(source),
-        "optimizer_state": tf1.has_optimizer_state,
-    }
-    converted = Checkpoint(tf1.step, architecture, run_settings)
+    settings = {"converted_from": str(source)}
+    settings["optimizer_state"] = tf1.has_optimizer_state
+    converted = Checkpoint(tf1.step, architecture, settings)
     return save(make_folder(directory), model, converted)
 
 

@@ -121,10 +121,8 @@ def _report(classes, files, held_out, purpose):
         )
         for part in (files, held_out)
     )
-    parts, few = [], []
-    for name in classes:
-        parts.append(f"{name} {counts[name]} of {totals[name]}")
-        few += [name] if 10 * counts[name] < totals[name] else []
+    parts = [f"{name} {counts[name]} of {totals[name]}" for name in classes]
+    few = [name for name in classes if 10 * counts[name] < totals[name]]
     print(f"Held out for {purpose}: {', '.join(parts)}", flush=True)
     if few:
         print(

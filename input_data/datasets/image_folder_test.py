@@ -182,9 +182,8 @@ def test_size_and_color(tmp_path, color, resize):
     for split in Split.TRAIN, Split.TEST:
         settings = {"image_size": 8, "color": color, "resize": resize}
         pipeline = load(tmp_path, split, **settings)
-        assert pipeline.spec.shape == keys.ImageShape(
-            8, 8, 3 if color else 1, 2
-        )
+        depth = 3 if color else 1
+        assert pipeline.spec.shape == keys.ImageShape(8, 8, depth, 2)
     ((x, _),) = pipeline.evaluation_batches(2)
     rows = slice(2, 6) if resize is None else slice(None)
     # Each pixel averages the noise below it.

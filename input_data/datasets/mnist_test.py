@@ -5,13 +5,8 @@ from common.errors import UserError
 from config import Config
 from input_data import features as keys
 from input_data.registry import Split
-from testing import splits
-from testing.tiny_files import (
-    mnist_example,
-    random_images,
-    write_mnist,
-    write_records,
-)
+from testing import splits, tiny_files
+from testing.tiny_files import mnist_example, random_images, write_records
 
 TEST_PAIRS = "multitest_4shifted_mnist.tfrecords"
 
@@ -110,7 +105,7 @@ def test_padded_records(tmp_path):
 
 def test_idx_files_are_read_if_records_have_another_padding(tmp_path):
     write_single(tmp_path / "test_0shifted_mnist.tfrecords", [3, 4])
-    write_mnist(tmp_path, num_train=2, num_test=3)
+    tiny_files.write_mnist(tmp_path, num_train=2, num_test=3)
     for pad, count, size in ((None, 2, 28), (0, 2, 28), (6, 3, 40)):
         spec = load(Split.TEST, tmp_path, pad=pad).spec
         assert spec.num_images == count

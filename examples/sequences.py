@@ -21,9 +21,9 @@ WORDS = ("", *OTHERS, *(w for words in TOPICS.values() for w in words))
 LENGTH, ATOMS = 20, 8
 
 
-def sentences(count, seed=0):
+def sentences(count):
     """Numbers of words [count, LENGTH], 0 for padding, and topics [count]."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     topics = rng.integers(len(TOPICS), size=count)
     numbers = np.zeros((count, LENGTH), "int32")
     for row, topic in zip(numbers, topics, strict=True):
@@ -35,26 +35,18 @@ def sentences(count, seed=0):
     return numbers, topics
 
 
-def classifier(routing, loss, to_logits):
-    """A compiled network of an embedding and a layer that routes."""
-    numbers = keras.Input((None,), dtype="int32")
-    words = keras.layers.Embedding(
-        len(WORDS), ATOMS, "glorot_normal", mask_zero=True
-    )
-    network = keras.Model(numbers, to_logits(routing(words(numbers))))
-    network.compile(keras.optimizers.Adam(0.01), loss, metrics=["accuracy"])
-    return network
-
-
 def networks():
-    """Yields networks, and functions for weights of words [B, I, topics]."""
+    """Yields compiled networks whose second layer routes words to topics."""
     shared = layers.Capsule(len(TOPICS), ATOMS, share_weights=True)
-    network = classifier(shared, layers.margin_loss, layers.Length())
-    yield network, lambda *words: shared.couplings(*words)[-1]
     vector = layers.VectorRouting(len(TOPICS), 1, any_number=True)
-    logits = keras.layers.Flatten()  # a capsule of one atom is a logit
-    network = classifier(vector, layers.softmax_loss, logits)
-    yield network, lambda *words: abs(vector.credit(*words))
+    for routing, to_logits, loss in (
+        (shared, layers.Length(), layers.margin_loss),
+        (vector, keras.layers.Flatten(), layers.softmax_loss),
+    ):
+        words = keras.layers.Embedding(len(WORDS), ATOMS, mask_zero=True)
+        network = keras.Sequential([words, routing, to_logits])
+        network.compile(keras.optimizers.Adam(0.01), loss)
+        yield network
 
 
 def main():
@@ -62,17 +54,16 @@ def main():
     keras.utils.set_random_seed(0)
     numbers, topics = sentences(3000)
     one_hot = np.eye(len(TOPICS))[topics]
-    for network, weigh in networks():
+    for network in networks():
         network.fit(numbers[1000:], one_hot[1000:], epochs=10, verbose=0)
-        test = network.evaluate(numbers[:1000], one_hot[:1000], verbose=0)
-        print(f"{test[1]:.1%} of 1,000 test sentences are right.", end=" ")
-        first = numbers[:1]
-        topic = np.argmax(network.predict_on_batch(first))
-        found = np.asarray(weigh(network.layers[1](first), first > 0))
-        print(f"{[*TOPICS][topic]}:", end="")
-        for number, share in zip(first[0], found[0, :, topic], strict=True):
-            print(f" {WORDS[number]} {share:.2f}" if number else "", end="")
-        print()
+        found = network.predict(numbers[:1000], verbose=0).argmax(axis=1)
+        accuracy = np.mean(found == topics[:1000])
+        print(f"{accuracy:.1%} of 1,000 test sentences are right.", end=" ")
+        embedding, routing, _ = network.layers
+        couplings = np.asarray(routing.couplings(embedding(numbers[:1])))
+        words = zip(numbers[0], couplings[-1, 0, :, found[0]], strict=True)
+        shares = [f"{WORDS[n]} {share:.2f}" for n, share in words if n]
+        print(f"{[*TOPICS][found[0]]}:", *shares)
 
 
 if __name__ == "__main__":

@@ -17,14 +17,15 @@ def test_words_of_the_topic_count_most():
     )
     assert (of_topic.sum(axis=1).argmax(axis=1) == topics).all()
     pads = np.pad(numbers, ((0, 0), (0, 3)))
-    for network, weigh in sequences.networks():
+    for network in sequences.networks():
         network.fit(numbers[100:], one_hot[100:], epochs=12, verbose=0)
         outputs = network.predict_on_batch(numbers)
         assert (outputs.argmax(axis=1) == topics)[:100].mean() > 0.9
         np.testing.assert_allclose(
             network.predict_on_batch(pads), outputs, atol=1e-5
         )
-        found = np.asarray(weigh(network.layers[1](pads), pads > 0))
+        embedding, routing, _ = network.layers
+        found = np.asarray(routing.couplings(embedding(pads)))[-1]
         assert not found[pads == 0].any()
         rows = np.arange(400)
         own = found[rows, :20, topics]

@@ -1,7 +1,6 @@
 """Homogeneous vector capsules, which are not routed.
 
-Axes: B batch, O output capsules, a atoms. Sources: A. Byerly, T. Kalganova,
-I. Dear, "No routing needed between capsules",
+Sources: A. Byerly, T. Kalganova, I. Dear, "No routing needed between capsules",
 https://arxiv.org/abs/2001.09136, and the authors' code.
 """
 
@@ -28,7 +27,7 @@ class HomogeneousCapsule(Layer):
     where u[i] are the input capsules. All outputs share the normalization.
 
     Weights: `kernel` [a, I, O], initially normal with a standard deviation of
-    0.05; `beta`, `moving_mean` and `moving_variance` [a], one of each per atom.
+    0.05; `beta`, `moving_mean` and `moving_variance` [a].
 
     Args:
       num_capsules: int, O.

@@ -1,7 +1,7 @@
 """Heinsen's algorithm for routing vectors.
 
-Axes, atoms always last: B batch, I input capsules of a atoms, O output
-capsules of A atoms. Sources: F. Heinsen, "An algorithm for routing vectors in
+Axes, atoms always last: B batch, I input capsules of a atoms, O output capsules
+of A atoms. Sources: F. Heinsen, "An algorithm for routing vectors in
 sequences", https://arxiv.org/abs/2211.11754, and the author's code.
 """
 
@@ -40,12 +40,7 @@ class VectorRouting(Layer):
       any_number: bool, whether all input capsules share their weights. The
         layer then takes any number of them, in any order.
 
-    Call arguments:
-      inputs: [B, I, a].
-      mask: bool [B, I], false for padding, by default Keras' mask of inputs.
-      pair_mask: bool [I, O] or [B, I, O], false where o ignores i.
-
-    Output shape: [B, O, A].
+    Input shape: [B, I, a], mask [B, I]. Output shape: [B, O, A].
     """
 
     arguments: Names = ("num_capsules", "num_atoms", "num_routing")
@@ -100,61 +95,46 @@ class VectorRouting(Layer):
             )
         self.input_spec = keras.layers.InputSpec(shape=(None, inputs, atoms))
 
-    def call(
-        self, inputs: Tensor, mask: Any = None, pair_mask: Any = None
-    ) -> Tensor:
-        outputs, _, _ = self._route(inputs, mask, pair_mask)
+    def call(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        outputs, _, _ = self._route(inputs, mask)
         outputs = _normalized(outputs) if self.normalize else outputs
         return ops.cast(outputs, self.compute_dtype)
 
-    def credit(
-        self, inputs: Tensor, mask: Any = None, pair_mask: Any = None
-    ) -> Tensor:
+    def credit(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         """The credit of each input for each output: float32 [B, I, O]."""
-        return with_mask(self._part(1, pair_mask), inputs, mask)
+        return with_mask(self._route, inputs, mask)[1]
 
-    def couplings(
-        self, inputs: Tensor, mask: Any = None, pair_mask: Any = None
-    ) -> Tensor:
+    def couplings(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         """The shares R of all iterations: float32 [num_routing, B, I, O]."""
-        return with_mask(self._part(2, pair_mask), inputs, mask)
+        return with_mask(self._route, inputs, mask)[2]
 
-    def _part(self, part, pair_mask):
-        return lambda x, mask: self._route(x, mask, pair_mask)[part]
-
-    def _route(self, inputs, mask, pair_mask):
+    def _route(self, inputs, mask):
+        """Outputs before `normalize`, the last credit, and all shares."""
         dtype = backend.result_type(self.compute_dtype, "float32")
         w, x = self.named, ops.cast(inputs, dtype)
-        outputs = None
-        allowed = ops.ones_like(x[..., :1]) * ops.ones(self.num_capsules, dtype)
-        if pair_mask is not None:
-            allowed = allowed * ops.cast(pair_mask, dtype)
-        count = ops.cast(ops.shape(x)[1], dtype)
+        valid, count = ops.ones_like(x[..., :1]), ops.shape(x)[1]
         if mask is not None:
-            x = mask_out(x, mask)
-            valid = ops.cast(mask, dtype)[..., None]
-            allowed = allowed * valid
+            x, valid = mask_out(x, mask), ops.cast(mask, dtype)[..., None]
             count = ops.maximum(ops.sum(valid, axis=1, keepdims=True), 1)
-        scaled = x * ops.rsqrt(count)
+        scaled = x * ops.rsqrt(ops.cast(count, dtype))
         active = ops.sum(scaled * w["activation"], axis=-1)
-        active = ops.sigmoid(active + w["activation_bias"])
-        active = active[..., None] * allowed
+        valid = ops.repeat(valid, self.num_capsules, axis=-1)
+        active = ops.sigmoid(active + w["activation_bias"])[..., None] * valid
         price = w["price"]
         if self.any_number:
             price = ops.matmul(x, price) + w["price_bias"]
         use, ignore = ops.split(price, 2, axis=-1)
-        logits, shares = ops.zeros_like(allowed), []
+        outputs, share, shares = None, valid / self.num_capsules, []
         for iteration in range(self.num_routing):
             if iteration:
                 predicted = ops.matmul(_normalized(outputs), w["prediction"])
                 predicted = predicted * w["prediction_scale"]
                 predicted = predicted + w["prediction_bias"]
                 logits = ops.einsum("bia,boa->bio", x, predicted)
-                logits = logits * w["match"] + w["match_bias"]
-                logits = ops.log_sigmoid(logits)
-            logits = ops.where(allowed > 0, logits, -1e30)
-            shares.append(ops.softmax(logits, axis=-1) * allowed)
-            credit = active * (use * shares[-1] - ignore * (1 - shares[-1]))
+                logits = ops.log_sigmoid(logits * w["match"] + w["match_bias"])
+                share = ops.softmax(logits, axis=-1) * valid
+            credit = active * (use * share - ignore * (1 - share))
+            shares.append(share)
             sums = ops.einsum("bio,bia->boa", credit, scaled)
             outputs = ops.matmul(sums * w["vote_scale"], w["vote"])
             total = ops.sum(credit, axis=1)[..., None]

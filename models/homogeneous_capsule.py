@@ -42,10 +42,7 @@ class HParams(BaseHParams):
         choices=tuple(MERGES),
     )
     momentum: float = field(
-        0.99,
-        "momentum of the moving means and variances of batch normalization",
-        at_least=0,
-        at_most=1,
+        0.99, "momentum of all batch normalizations", at_least=0, at_most=1
     )
     more_channels: int = size(16, "channels that each convolution adds")
     order: str = network(
@@ -72,28 +69,21 @@ class HomogeneousCapsuleModel(Classifier):
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)
         norm = {"momentum": hparams.momentum, "epsilon": 1e-3, "scale": False}
+        options = {"kernel_initializer": INITIALIZER, **norm}
+        first, more = hparams.first_channels, hparams.more_channels
         self.convolutions = [
-            convolution_block(
-                hparams.first_channels + n * hparams.more_channels,
-                3,
-                1,
-                f"conv{n + 1}",
-                kernel_initializer=INITIALIZER,
-                **norm,
-            )
+            convolution_block(first + n * more, 3, 1, f"conv{n + 1}", **options)
             for n in range(hparams.convolutions)
         ]
-        classes = shape.num_classes
         ends = range(hparams.convolutions, 0, -3)[: hparams.branches]
+        capsules = shape.num_classes, hparams.order, hparams.momentum
         self.branches = [
-            layers.HomogeneousCapsule(
-                classes, hparams.order, hparams.momentum, name=f"branch{end}"
-            )
+            layers.HomogeneousCapsule(*capsules, name=f"branch{end}")
             for end in reversed(ends)
         ]
         weigh = keras.layers.EinsumDense(
             "bok,k->bok",
-            (classes, len(ends)),
+            (shape.num_classes, len(ends)),
             kernel_initializer=MERGES[hparams.merge],
             trainable=hparams.merge != "equal",
             dtype="float32",

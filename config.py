@@ -47,8 +47,8 @@ class DataConfig:
     augment: bool = field(
         False,
         "Whether to augment training images of one object as Efficient-CapsNet "
-        "does: half rotate by up to 30 degrees; all move, shrink in width by "
-        "up to a quarter, lose a 4x4 square. --shift then defaults to 0.",
+        "does. Half are rotated by up to 30 degrees; all are moved, narrowed "
+        "by up to a quarter, and lose 4x4 pixels. --shift then defaults to 0.",
     )
     color: bool | None = field(
         None,
@@ -197,7 +197,7 @@ class Config(DataConfig):
     init_checkpoint: str | None = field(
         None,
         "Checkpoint (TF1's, too) from which a new training takes weights, step "
-        "and Adam's moments. If it has no moments, only weights, at step 0.",
+        "and Adam's moments. Without moments it takes only weights, at step 0.",
     )
     init_weights_only: bool = field(
         False, "With --init_checkpoint: take only weights, start at step 0."
@@ -209,8 +209,8 @@ class Config(DataConfig):
     # Evaluation.
     checkpoint: str | None = field(
         None,
-        "With --train=false: the checkpoint to evaluate once, or a training's "
-        "--summary_dir to evaluate its newest. For {} see --num_trials. "
+        "With --train=false: the checkpoint to evaluate once. A training's "
+        "--summary_dir stands for its newest one. For {} see --num_trials. "
         "A TF1 checkpoint is named by the prefix of its files, such as "
         "DIR/model.ckpt-1; describe its network by --model, --hparams_override "
         "and the data flags.",
@@ -321,7 +321,7 @@ class Config(DataConfig):
         return Split.TRAIN if train else Split.TEST
 
     def with_defaults_from(self, run_settings):
-        """A `Config` with a checkpoint's settings where none were given.
+        """A `Config` whose missing settings come from a checkpoint.
 
         Settings of a checkpoint of another data set are ignored.
         """

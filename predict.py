@@ -128,7 +128,7 @@ def print_json(predictions, names, kind):
 
 
 def export(path, network):
-    """Writes `network`: .keras, .npz (for `layers.pretrained`), SavedModel."""
+    """Writes .keras, .npz (for `layers.pretrained`) or a SavedModel."""
     from keras.ops import convert_to_numpy
 
     with atomic_write(path) as partial:

@@ -1,10 +1,10 @@
-"""Where the time of the default network's training goes on a GPU.
+"""Measures the parts of a training step of the default network on a GPU.
 
   KERAS_BACKEND=jax python -m benchmarks.accelerator_benchmark --json=FILE
 
-Needs JAX and Keras, and TensorFlow for the row `experiment.py`; takes less than
-five minutes. "of peak" is relative to a bfloat16 matrix product; products with
-zeros do not count. Gradients include a forward pass if they need one.
+Needs JAX and Keras; the row `experiment.py` also needs TensorFlow. Takes less
+than five minutes. "of peak" is relative to a bfloat16 matrix product; products
+with zeros do not count. Gradients include a forward pass if they need one.
 """
 
 import argparse

@@ -9,8 +9,8 @@ would have if everything else took no time. The other networks are models, with
 decoder, losses, metrics and Adam.
 
 Networks and dtype policies alternate in one process, in blocks of --steps. The
-column "of convolutions" is the speed divided by that of the network
-"convolutions" in the same round, the median over --rounds. Peak memory, of the
+column "of convolutions" is the median over --rounds of the speed divided by the
+speed of the network "convolutions" in the same round. Peak memory, of the
 process or GPU, is measured in a separate process for each row. On GPUs
 matrix_capsule and vb_capsule disable TF32 for the whole process: measure them
 by a separate command.
@@ -103,7 +103,7 @@ def _call(function, arguments):
 
 
 def alternate(cases, settings):
-    """Dict from case (policy, network) to seconds per step [rounds]."""
+    """Dict from case (policy, network) to seconds per step in each round."""
     steps = {case: make_step(case, settings) for case in cases}
     for step in steps.values():
         step()  # traces and compiles
@@ -116,13 +116,13 @@ def alternate(cases, settings):
 
 
 def peak(case, settings):
-    """Peak memory of this process in megabytes, after a few steps of a case."""
+    """Peak memory of this process in megabytes, after three steps."""
     timeit.timeit(make_step(case, settings), number=3)
     return peak_megabytes()
 
 
 def make_step(case, settings):
-    """A function that trains on a batch, or predicts it with --inference."""
+    """A function that trains on a batch or, with --inference, predicts it."""
     policy, network = case
     keras.config.set_dtype_policy(policy)
     image = (settings.image_size, settings.image_size, settings.depth)

@@ -56,7 +56,7 @@ def write_file(path, content):
 
 
 def write_files(folder, files):
-    """Writes files from a dict from name to content; returns their paths."""
+    """Writes a dict from file name to content; returns the paths."""
     paths = [pathlib.Path(folder, name) for name in files]
     for path, content in zip(paths, files.values(), strict=True):
         write_file(path, content)

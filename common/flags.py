@@ -161,7 +161,7 @@ class _MergedFlag(flags.Flag):
 
 
 def define(settings_class, names=None, flag_values=flags.FLAGS, repeats=False):
-    """Defines a flag for each field, or for those with the given names."""
+    """Defines a flag for each field, or for the fields with the given names."""
     for name, spec in flag_specs(settings_class).items():
         if names is None or name in names:
             text, options = spec.help, {"flag_values": flag_values}

@@ -1,4 +1,4 @@
-"""The network behind the demo page: images in, values for JSON out."""
+"""The network of the demo page, which turns images into values for JSON."""
 
 import base64
 import io
@@ -46,8 +46,8 @@ class Predictor(keras.Model):
 class DemoModel:
     """A trained capsule network, and its test images if they can be read.
 
-    Test images need `dataset` or `data_dir`, except the embedded digits.
-    The dict `description` describes the network to the page.
+    Test images, except those of `digits`, need `dataset` or `data_dir`. The
+    dict `description` describes the network to the page.
     """
 
     def __init__(self, config):
@@ -185,8 +185,8 @@ class DemoModel:
     def reconstruct(self, classes, capsules):
         """The decoder's image as a data URI; None without a decoder.
 
-        `classes` are one or two ints, drawn in two colors if two; `capsules`
-        are theirs, floats [len(classes)][atoms].
+        `classes` are one or two ints; two get two colors. `capsules` are the
+        capsules of these classes, floats [len(classes)][atoms].
         """
         if self._trained.model.decoder is None:
             return None

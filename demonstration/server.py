@@ -42,7 +42,7 @@ _HEADERS = {
 
 
 def make_app(model, host="127.0.0.1"):
-    """The `Starlette` application of a `DemoModel` on a host."""
+    """The `Starlette` application that serves a `DemoModel` on a host."""
     lock = asyncio.Lock()  # one request at a time computes
 
     async def read(request):

@@ -2,8 +2,8 @@
 
 python -m examples.sequences
 
-A sentence has four words of its topic, up to two of each other topic and some
-of no topic, in random order. Its words are capsules, padded and masked.
+A sentence has four words of its topic, up to two of each other topic, and some
+of no topic, in random order. The words are capsules, padded and masked.
 """
 
 import keras
@@ -22,7 +22,7 @@ LENGTH, ATOMS = 20, 8
 
 
 def sentences(count):
-    """Numbers of words [count, LENGTH], 0 for padding, and topics [count]."""
+    """Word indices [count, LENGTH], 0 for padding, and topics [count]."""
     rng = np.random.default_rng(0)
     topics = rng.integers(len(TOPICS), size=count)
     numbers = np.zeros((count, LENGTH), "int32")

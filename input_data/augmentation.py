@@ -1,6 +1,6 @@
 """Random changes of training images, fixed by a seed.
 
-`augment` is that of Efficient-CapsNet; `distort` and the distortions of
+`augment` is Efficient-CapsNet's augmentation; `distort` and the distortions of
 photographs are the reference's. Each image has random numbers of its own.
 """
 
@@ -93,7 +93,7 @@ def move_within_margins(images, seed):
 
 
 def squeeze_at_random(images, seed):
-    """Shrinks the width of each image by 1 pixel to a quarter of the width."""
+    """Shrinks each image's width by at least 1 pixel, at most a quarter."""
     width = images.shape[2]
     amounts = tf.abs(_signed_amounts(images, seed))
     removed = 1 + tf.cast(amounts[:, 0] * MAX_SQUEEZE * width, tf.int32)
@@ -170,9 +170,9 @@ def random_crop(images, size, seed):
 def random_resized_crop(images, least_area, seed):
     """Crops uint8 images at random and resizes the crops to the images' size.
 
-    The share of the area is uniform in [least_area, 1). The proportions are the
-    image's times a factor, log-uniform in [3/4, 4/3], or nearer to 1 where the
-    crop would not fit (Szegedy and others 2015, with a least area of 0.08).
+    A crop's share of the area is uniform in [least_area, 1). Its proportions
+    are the image's times a factor, log-uniform in [3/4, 4/3], but nearer to 1
+    if the crop would not fit (Szegedy et al. 2015, least area 0.08).
     """
     _, height, width, _ = images.shape
     draws = tf.random.stateless_uniform((4, tf.shape(images)[0]), seed)

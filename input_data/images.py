@@ -105,8 +105,8 @@ class SingleObjects(Pipeline):
     distribution of the reference's 25 copies of each image. Then random
     changes follow, see `augmentation`.
 
-    `source` is `ImageTensors` or `RecordFiles`, `config` a `Config`, `shift`
-    and `pad` are in pixels, and `spec` has other attributes of the `Spec`.
+    `source` is `ImageTensors` or `RecordFiles`, `config` is a `Config`, `shift`
+    and `pad` are in pixels. `spec` has the other attributes of the `Spec`.
     """
 
     def __init__(self, source, config, shift, pad, num_targets=1, **spec):
@@ -137,8 +137,8 @@ class SingleObjects(Pipeline):
 class StandardizedCrops(Pipeline):
     """Crops of photographs, each standardized.
 
-    Training takes the crop from `distort`, evaluation the center. A crop x of n
-    values becomes (x - mean) / max(deviation, 1 / sqrt(n)), with the mean and
+    Training takes random crops, evaluation central crops. A crop x of n values
+    becomes (x - mean) / max(deviation, 1 / sqrt(n)), with the mean and
     deviation of all n values. As in the reference, this is also the decoder's
     target, although a sigmoid reaches only values in [0, 1].
 

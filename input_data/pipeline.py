@@ -118,7 +118,7 @@ class Pipeline:
     def evaluation_batches(self, batch_size, stop=-1):
         """Yields batches (x, y) of NumPy arrays; the last one may be smaller.
 
-        They have the first `stop` examples (-1: all), once, in a fixed order.
+        Together they have the first `stop` examples (-1: all) in a fixed order.
         """
         indices = tf.data.Dataset.range(self.spec.num_examples).take(stop)
         batches = _map(indices.batch(batch_size), self._evaluation_batch)

@@ -32,7 +32,7 @@ _SIZE_KEYS = ("height", "width", "depth")
 def encode_example(features):
     """Serializes integers, sequences of integers and bytes by their keys.
 
-    The bytes are the same for the same features in any order.
+    The result does not depend on the order of the keys.
     """
     example = tf.train.Example()
     for key, value in features.items():

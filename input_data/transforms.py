@@ -53,9 +53,9 @@ def central_crop(images, size, offset=(0, 0)):
 def rotate(images, angles, interpolation="NEAREST"):
     """Rotates each image about its center and fills with black.
 
-    Angles are float32 [B], in radians, counter-clockwise. Nearest neighbors are
-    the default of tf.contrib.image.rotate, which the reference calls; the other
-    interpolation is "BILINEAR".
+    Angles are float32 [B], in radians, counter-clockwise. The default
+    interpolation, nearest neighbors, is that of the reference
+    (tf.contrib.image.rotate); the other one is "BILINEAR".
     """
     _, height, width, _ = images.shape
     sine, cosine, zero = tf.sin(angles), tf.cos(angles), tf.zeros_like(angles)
@@ -192,7 +192,7 @@ def edge(image):
 def remove_background(ink):
     """Scales uint8 [H, W]: the median of the edge to 0, the maximum to 255.
 
-    Results up to half, such as those of paper and shadows, become 0.
+    Then values up to 127, such as those of paper and shadows, become 0.
     """
     darkest = np.median(edge(ink))
     ink = (ink - darkest) / max(1, ink.max() - darkest)

@@ -8,7 +8,7 @@ from keras import backend, ops
 
 
 def is_on_cpu(backend_name: str | None = None) -> bool:
-    """Whether Keras computes on CPUs and, if given, with `backend_name`."""
+    """Whether Keras computes on CPUs (with `backend_name`, if it is given)."""
     if backend_name not in (None, backend.backend()):
         return False
     if backend.backend() == "tensorflow":

@@ -1,8 +1,8 @@
 """Convolution of images by the fastest algorithm for its size.
 
-On CPUs a cost model selects the direct convolution or Toom and Cook's
-algorithm (toom_cook.py). GPUs compute the direct convolution. Where XLA's
-gradients would multiply zeros, GPUs split it into phases as in toom_cook.py.
+On CPUs a cost model selects the direct convolution or Toom and Cook's algorithm
+(toom_cook.py). GPUs compute the direct convolution, or, if XLA's gradients
+would multiply zeros, its phases (see toom_cook.py).
 """
 
 import contextlib
@@ -42,10 +42,10 @@ _USUAL_BATCH = 128  # assumed where the batch size is unknown
 def convolution(images, kernel, strides, padding: str):
     """Convolves images with a kernel; same result as `ops.conv`.
 
-    CPUs compute float16 in float32; CPUs without bfloat16 products do the same
-    for bfloat16. If the batch size is unknown when TensorFlow traces the graph,
-    the graph contains the direct and the Toom-Cook convolution and selects one
-    at run time.
+    CPUs compute float16 in float32. CPUs without bfloat16 products also compute
+    bfloat16 in float32. If the batch size is unknown when TensorFlow traces the
+    graph, the graph contains the direct and the Toom-Cook convolution and
+    selects one at run time.
 
     Images are [B, H, W, C]. The kernel [k, k, C, O] is a tensor or a variable.
     Strides are a pair, padding is "valid" or "same". Returns [B, h, w, O].

@@ -119,10 +119,10 @@ class ConvReconstruction(Decoder):
 
     The decoder gets the atoms of the labeled capsule but not its class, so an
     atom has one meaning for all classes. A dense layer with relu makes a map of
-    16 channels. Its height and width are those of the image, halved until both
-    are at most 8. After batch normalization, linear 3x3 transposed convolutions
-    follow: to 64 channels; with stride 2 to 32, 16, 8, 8, .. channels, until
-    the size is that of the image; and, with a relu, to the image's channels.
+    16 channels. Its sides are those of the image, halved until both are at most
+    8. Batch normalization and linear 3x3 transposed convolutions follow: the
+    first with 64 channels, the next with stride 2 and 32, 16, 8, 8, .. channels
+    up to the image's size, and the last with relu and the image's channels.
 
     Args and call arguments: see `Decoder`. With the int `scale` the decoded
     image is smaller by this factor, and each pixel is repeated to a square of

@@ -97,8 +97,8 @@ def fit_mixture(
 class Parents:
     """The parents over which the assignments R of a child sum to 1.
 
-    Without a window these are all types at one position. With a window they are
-    the parents, of one type (`by_type`) or all types, in all windows with the
+    Without a window they are all types at one position. With a window they are
+    the parents of one type (`by_type`) or of all types whose window has the
     child. Initially R is 1 / O or, with `divide`, 1 / (O * number of windows).
     """
 

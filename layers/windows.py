@@ -24,7 +24,7 @@ def positions_of(size: int, kernel: int, strides: int, padding: str) -> int:
 
 
 def zeros_around(size, kernel, strides, padding):
-    """Numbers of zeros before and after an axis, at most one more after it."""
+    """Zeros before and after an axis; after the axis there may be one more."""
     positions = positions_of(size, kernel, strides, padding)
     missing = max((positions - 1) * strides + kernel - size, 0)
     return missing // 2, missing - missing // 2

@@ -165,7 +165,7 @@ class Classifier(keras.Model):
         """Loads weights that a new training begins with, if there are any."""
 
     def training_data(self, pipeline, seed):
-        """The `Pipeline` to train with: the given one, or one made from it."""
+        """The `Pipeline` to train with: `pipeline`, or one made from it."""
         return pipeline
 
     def activations(self, images):
@@ -263,8 +263,8 @@ class Classifier(keras.Model):
     def receptive_field(cls, hparams):
         """The layers between the image and the positions of `Routing`.
 
-        A tuple with (size, strides, padding) of each layer. It is empty if the
-        only position sees the whole image.
+        A tuple with (size, strides, padding) of each layer. It is empty if
+        there is one position, which sees the whole image.
         """
         return ()
 

@@ -36,7 +36,7 @@ class HParams(DecoderHParams):
     decay_steps: int = 4690  # 10 epochs of MNIST
     hard_margins: bool = field(
         False,
-        "margins 0.95, 0.05, weight of absent classes 0.8: second training",
+        "second training's margins 0.95, 0.05 and absent classes' weight 0.8",
     )
     remake_weight: float = field(
         0.4, "weight of the mean squared pixel error", at_least=0
@@ -122,7 +122,7 @@ class DeepCapsModel(Classifier):
         return outputs
 
     def routing_of(self, images):
-        """Couplings of cell 3 alone; its map is larger than that of cell 4."""
+        """Couplings of the capsules of cell 3; the map of cell 4 is smaller."""
         outputs = self.activations(images)
         couplings = self.classes.couplings(outputs["primary"])
         grid = outputs["cell3"].shape[1:-1]  # rows, columns, types
@@ -133,7 +133,7 @@ class DeepCapsModel(Classifier):
         return self.capsule_outputs(x, activations["classes"])
 
     def classification_loss(self, labels, outputs, step):
-        """`margin_loss`, but the sum over the classes, without factor 0.5."""
+        """`margin_loss`, but summed over the classes and without factor 0.5."""
         margins = HARD_MARGINS if self.hparams.hard_margins else MARGINS
         loss = layers.margin_loss(labels, outputs[keys.LOGITS], *margins)
         return 2.0 * labels.shape[-1] * loss

@@ -41,8 +41,8 @@ def layout(height, width):
     48x48. Three 3x3 convolutions follow. The last n have stride 2, where n >= 1
     is the smallest number for which the shorter side of the map has at most 9
     pixels. There is no padding. The primary capsules' kernel is as large as the
-    map; but after a 5x5 convolution even sides are reduced by 1: it is 5x5 on
-    MultiMNIST's 6x6 map. For its image sizes this gives the paper's networks.
+    map; but after a 5x5 convolution even sides are reduced by 1: the kernel is
+    5x5 on MultiMNIST's 6x6 map. The paper's networks follow this rule.
     """
     is_large = min(height, width) >= 48
     kernels = (7 if is_large else 5, 3, 3, 3)
@@ -129,7 +129,7 @@ class EfficientCapsuleModel(Classifier):
         return self.capsule_outputs(x, activations["class_capsule"])
 
     def classification_loss(self, labels, outputs, step):
-        """`margin_loss`, but the sum over the classes, without factor 0.5."""
+        """`margin_loss`, but summed over the classes and without factor 0.5."""
         loss = layers.margin_loss(labels, outputs[keys.LOGITS])
         return 2.0 * labels.shape[-1] * loss
 

@@ -70,7 +70,7 @@ class BaseHParams:
 
 
 def network(default, help_text, **spec):
-    """A field that changes the weights' shapes or what they compute."""
+    """A field that changes the shapes or the use of the weights."""
     return field(default, help_text, network=True, **spec)
 
 

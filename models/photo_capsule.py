@@ -35,7 +35,7 @@ class HParams(DecoderHParams):
     loss_type: str = loss_type()
     primary_atoms: int = size(8, "atoms of a primary capsule")
     remake: bool = False
-    remake_scale: int = size(1, "pixels of the image for one of the decoder's")
+    remake_scale: int = size(1, "image pixels per decoder pixel, by axis")
     routing: int = size(3, "routing iterations")
     share_weights: bool = network(
         False,

@@ -16,7 +16,7 @@ CONVOLUTIONS = ((1, 1), (2, 2), (2, 1), (4, 2), (4, 1), (8, 2))
 
 @dataclasses.dataclass(frozen=True)
 class HParams(BaseHParams):
-    """Hyper-parameters of the authors, but with half the types and Adam."""
+    """The authors' hyper-parameters, except for half the types and Adam."""
 
     atoms: int = size(16, "atoms of a pose")
     channels: int = size(16, "channels of the first convolution")
@@ -29,10 +29,10 @@ class HParams(BaseHParams):
 class SelfRoutingModel(PoseModel):
     """Seven convolutions and capsules with self-routing, SR-`depth`.
 
-    The 3x3 `CONVOLUTIONS` with batch normalization and relu; another one,
-    without relu, to poses and logits of primary capsules of `types` types;
-    `depth` - 1 layers of 3x3 capsules, also of `types` types; class capsules,
-    whose activations sum to 1.
+    The layers are the 3x3 `CONVOLUTIONS` with batch normalization and relu; a
+    convolution without relu to poses and logits of `types` types of primary
+    capsules; `depth` - 1 layers of 3x3 capsules, also of `types` types; class
+    capsules, whose activations sum to 1.
     """
 
     HParams = HParams

@@ -23,8 +23,8 @@ class HParams(MatrixHParams):
 class VBCapsuleModel(MatrixCapsuleModel):
     """`MatrixCapsuleModel` with variational Bayes routing.
 
-    Batch normalization follows the convolution and every layer of capsules, by
-    type. There are no biases. The authors' code adds betas, which batch
+    Batch normalization follows the convolution and, by type, every layer of
+    capsules. There are no biases. The authors' code adds betas, which batch
     normalization cancels; its coordinates are 0.1 at all positions.
     """
 

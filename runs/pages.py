@@ -105,7 +105,7 @@ def _error_curve(run):
 
 
 def comparison_table(models):
-    """A Markdown table of the models in comparison.json, also for terminals."""
+    """A table in Markdown, readable in terminals, of the compared models."""
     return markdown(*comparison_rows(models), padded=True)
 
 
@@ -296,7 +296,7 @@ def _policy(run):
 
 
 def result_picture(output_dir):
-    """A PNG file of test errors by epoch; a line is the published error."""
+    """A PNG file of test errors by epoch, with lines of published errors."""
     experiments = [EXPERIMENTS[name] for name in _IN_PICTURE]
 
     def draw(axes):

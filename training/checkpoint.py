@@ -54,7 +54,7 @@ class DamagedError(UserError):
 
 @dataclasses.dataclass(frozen=True)
 class Architecture:
-    """A network, except for the values of its weights."""
+    """Describes a network, without the values of its weights."""
 
     model: str
     shape: ImageShape
@@ -257,7 +257,7 @@ def save(directory, model, checkpoint, keep=0):
     """Writes a compiled model and its `Checkpoint`; returns the path.
 
     Then removes all but the newest `keep` checkpoints; 0 keeps all. Raises
-    UserError, and removes none, if the path exists or cannot be written.
+    UserError, and removes nothing, if the path exists or cannot be written.
     """
     path = checkpoint_path(directory, checkpoint.step)
     with atomic_write(path) as partial:

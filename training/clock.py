@@ -16,7 +16,7 @@ class Clock:
         self._lap_start = time.monotonic()
 
     def restart(self):
-        """Begins a lap; the time since the last one does not count."""
+        """Begins a lap; the time since the end of the last is not counted."""
         self._lap_start = time.monotonic()
 
     def lap(self, steps):

@@ -35,8 +35,8 @@ class Evaluator:
     """Evaluates checkpoints on one split of one data set.
 
     The network, and data settings that are not given, come from the checkpoint.
-    TF1 checkpoints have no settings: `config` must then describe both. `model`
-    is the network of the checkpoint that was loaded last.
+    TF1 checkpoints have no settings: `config` must describe network and data.
+    `model` is the network of the checkpoint that was loaded last.
     """
 
     def __init__(self, config, strategy=None):
@@ -129,7 +129,7 @@ def _normalized(activations):
 def evaluate_checkpoints(config, strategy):
     """Evaluates and reports a checkpoint, or an ensemble and its members.
 
-    Returns the `Score`; for an ensemble, that of the members' mean logits.
+    Returns the `Score`; an ensemble is scored by its members' mean logits.
     """
     paths = config.members
     members = [open_checkpoint(path, config.model) for path in paths]
@@ -197,8 +197,8 @@ def evaluate_continuously(config, strategy):
     While a training runs in `<summary_dir>/train`, its checkpoints are
     evaluated by step, until the last step or `eval_timeout` seconds without a
     new one. If no training runs, the newest checkpoint is evaluated, or every
-    one with `eval_all`; if the last step is missing, this waits a minute for a
-    training. Raises UserError if there is no checkpoint.
+    one with `eval_all`; if the last step is missing, the function first waits a
+    minute for a training. Raises UserError if there is no checkpoint.
     """
     directory = pathlib.Path(config.summary_dir) / "train"
     seen, last, stop_time = set(), None, None

@@ -19,8 +19,9 @@ class Score:
     """Counts of right and wrong predictions, and the mean loss.
 
     For `correct` examples exactly the labels are predicted, for
-    `almost_correct` ones at least one label. `confident` ones are correct, with
-    the logits of all labels above `PRESENT_LENGTH`. Ensembles have no loss.
+    `almost_correct` ones at least one label. `confident` examples are correct,
+    and the logits of all labels are above `PRESENT_LENGTH`. Ensembles have no
+    loss.
     """
 
     num_examples: int

@@ -52,8 +52,8 @@ class SummaryWriter:
     def hparams(self, checkpoint):
         """Writes a `Checkpoint`'s settings for TensorBoard's HParams page.
 
-        TensorBoard takes the settings from a folder's first file by name. They
-        go to such a file, of their own, which a resumed training replaces.
+        TensorBoard reads them from the first file by name. So they get a file
+        of their own that sorts first; a resumed training replaces it.
         """
         architecture = checkpoint.architecture
         settings = {

@@ -4,8 +4,8 @@
     --hparams_override=num_prime_capsules=64,padding=SAME,remake=false \
     --height=24 --width=24 --depth=3
 
-writes OUT/model.ckpt-600000. The flags describe the network, which a TF1
-checkpoint does not.
+This command writes OUT/model.ckpt-600000. The flags describe the network,
+because a TF1 checkpoint does not.
 
 A TF1 checkpoint is named by the prefix of its files, DIR/model.ckpt-1 for
 model.ckpt-1.index and model.ckpt-1.data-00000-of-00001. It holds the weights
@@ -36,7 +36,7 @@ _LEAVES = {"kernel": "weights", "bias": "biases"}
 class Tf1Checkpoint:
     """A TF1 checkpoint, with attributes and methods of `Checkpoint`.
 
-    Raises UserError if it cannot be read or is not of the reference.
+    Raises UserError if the file is unreadable or not of the reference.
     """
 
     # They are not stored.
@@ -155,7 +155,7 @@ def convert(source, directory, network):
     """Converts a TF1 checkpoint; returns the path of the new checkpoint.
 
     The new checkpoint lacks the data set and settings, which TF1 does not
-    store. A training can start from it; to resume, it needs Adam's moments.
+    store. A training can start from it, or resume if it has Adam's moments.
     """
     from models.optimizer import compile_model
     from training.checkpoint import Architecture, Checkpoint, save

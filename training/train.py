@@ -136,7 +136,6 @@ class Trainer(keras.callbacks.Callback):
         )
 
     def run(self):
-        """Trains the remaining steps; see `train`."""
         config = self._config
         if not self._is_last():
             if self._latest and self._is_due(config.eval_every):

@@ -37,10 +37,10 @@ def reconstructions(trained, num_examples):
 
 
 def reconstruction_column(trained, example):
-    """Lists of classes to write above a column, and its images by row label.
+    """The classes to write above a column, and a dict from row label to image.
 
-    Rows are inputs and reconstructions: from the capsules of the labels and, if
-    the prediction is wrong, also from those of the predicted classes.
+    Rows are inputs and reconstructions from the capsules of the labels. For
+    wrong predictions there are also those from the predicted classes' capsules.
     """
     rows = {"input": example.image}
     numbers = [""] if len(example.labels) == 1 else [" 1", " 2"]
@@ -57,7 +57,7 @@ def reconstruction_column(trained, example):
 
 
 def multimnist(trained, num_examples):
-    """Overlapping digits taken apart, as in the paper's figure 5."""
+    """Separates overlapping digits, as in the paper's figure 5."""
     spec = trained.pipeline.spec
     # Two labels, two wrong predictions and an absent class.
     if spec.num_targets != 2 or spec.shape.num_classes < 5:

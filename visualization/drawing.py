@@ -124,7 +124,7 @@ def png(figure):
 
 
 def also_as(figure_format, files):
-    """Adds each `Picture` in a dict of files once more, as "pdf" or "svg"."""
+    """Adds a copy of each `Picture` to a dict of files, as "pdf" or "svg"."""
     return files | {
         f"{name.removesuffix('png')}{figure_format}": _saved(
             content.figure, figure_format

@@ -84,7 +84,7 @@ class TrainedModel:
                 )
 
     def first(self, count, is_right):
-        """The first `count` examples whose prediction is right, or is wrong."""
+        """The first `count` examples whose prediction is right (or wrong)."""
         found = (e for e in self.examples() if e.is_right == is_right)
         return list(itertools.islice(found, count))
 

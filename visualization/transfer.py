@@ -58,7 +58,7 @@ def confidence_interval(right, total):
     """Ends of the 95% confidence interval of an accuracy.
 
     `right` lists each run's number of correct predictions, out of `total`. One
-    run has Wilson's interval. The mean of several has Student's, because runs
+    run gets Wilson's interval. The mean of several gets Student's, because runs
     differ by more than the choice of the images explains.
     """
     if len(right) == 1:

@@ -38,7 +38,7 @@ def load(split, config):
 
 
 def read(name, training):
-    """The training or test images of a set whose images have one size."""
+    """The training or test images of a set; all must have the same size."""
     return _read(_open(name), "train" if training else "test")
 
 

@@ -89,8 +89,8 @@ def _follow_parent():
 def prepare(job):
     """Creates the folder of a job and checks its existing files.
 
-    Returns all files and those to write, as lists of (path, start, stop) with
-    the records from `start` to `stop` - 1 of the job.
+    Returns two lists of (path, start, stop): all files, and the files to write.
+    A file has the records from `start` to `stop` - 1 of the job.
     """
     split = Split(job.split)
     num_images = len(read_digits(job.dataset, split, job.data_dir))
@@ -170,9 +170,9 @@ def digit_pairs(data, job, start, stop):
     """Yields records of two overlapping digits of different classes.
 
     The first digit of record k is image k modulo N of `data`, `LabeledImages`
-    of one channel. The second is uniform among the images of other classes,
-    all offsets are uniform, and the two are merged by min(255, a + b) (section
-    6 of the paper). Each seed and split has its own pairs.
+    of one channel. The second is uniform among the images of other classes. All
+    offsets are uniform. The digits are merged by min(255, a + b) (section 6 of
+    the paper). Each seed and split has its own pairs.
     """
     order, starts, counts = group_by_class(data)
     split = list(Split).index(Split(job.split))

@@ -4,10 +4,10 @@ r"""Writes MNIST and MultiMNIST as the reference's record files.
   python input_data/mnist/mnist_shift.py --data_dir=DIR --split=test \
       --multi_targets --shift=4 --pad=4 --num_pairs=1000 --max_shard=1000000
 
-The first writes every image at all 25 offsets; the second 1,000 pairs of
-overlapping digits for each image, in 10 files. Existing files are kept, so
-that the same command continues after an interruption. For several machines see
-mnist_shift_beam.py.
+The first command writes every image at all 25 offsets. The second writes 1,000
+pairs of overlapping digits for each image, in 10 files. Existing files are
+kept, so that the same command continues after an interruption. For several
+machines see mnist_shift_beam.py.
 """
 
 import dataclasses

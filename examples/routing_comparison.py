@@ -2,11 +2,11 @@
 
 All models have the same convolutions and, at each of the 7x7 positions of an
 image of 28x28, 8 types of primary capsules of 16 atoms. One routed layer turns
-them into class capsules; there is no decoder and no weight decay. The loss, and
-the activation or normalization of primary capsules, are of the kind that each
-routing's authors use, with three exceptions: `SharedWeights` weighs absent
-classes in the loss as Sabour does, `EMRouting` normalizes primary capsules, and
-`SelfRouting` normalizes poses by type.
+them into class capsules; there is no decoder and no weight decay. Each model
+has its authors' kind of loss and of activation or normalization of primary
+capsules, with three exceptions: `SharedWeights` weighs absent classes in the
+loss as Sabour does, `EMRouting` normalizes primary capsules, and `SelfRouting`
+normalizes poses by type.
 """
 
 import math

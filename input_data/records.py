@@ -30,7 +30,7 @@ _SIZE_KEYS = ("height", "width", "depth")
 
 
 def encode_example(features):
-    """Serializes integers, sequences of integers and bytes by their keys.
+    """Serializes a dict of integers, sequences of integers and bytes.
 
     The result does not depend on the order of the keys.
     """

@@ -90,10 +90,10 @@ def reconstruction_loss(
 ) -> Tensor:
     """Weighted sum over the pixels of the squared difference.
 
-    The default weight is the paper's. But `margin_loss` is the paper's loss,
-    divided by 2 * O: for 10 classes the weight, as in the reference, acts like
-    0.01 in the paper. Pixels are in [0, 1]. Raises ValueError unless images and
-    reconstructions have the same shape [B, ...].
+    The default weight is the paper's, but `margin_loss` is the paper's loss
+    divided by 2 * O. For 10 classes the default therefore acts like a weight of
+    0.01 in the paper, as in the reference. Pixels are in [0, 1]. Raises
+    ValueError unless images and reconstructions have the same shape [B, ...].
     """
     require_shape("reconstructions", reconstructions, images.shape)
     error = ops.cast(reconstructions, "float32") - ops.cast(images, "float32")

@@ -97,9 +97,10 @@ def fit_mixture(
 class Parents:
     """The parents over which the assignments R of a child sum to 1.
 
-    Without a window they are all types at one position. With a window they are
-    the parents of one type (`by_type`) or of all types whose window has the
-    child. Initially R is 1 / O or, with `divide`, 1 / (O * number of windows).
+    Without a window they are at one position, of all types. With a window they
+    are at all positions whose window has the child, of one type (`by_type`) or
+    all types. Initially R is 1 / O or, with `divide`, 1 / (O * number of
+    windows).
     """
 
     window: Window | None = None

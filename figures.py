@@ -8,7 +8,7 @@ Names of figures:
                    (figure 3 of the paper)
   perturbations    each dimension of a class capsule moved up and down
                    (figure 4)
-  multimnist       two overlapping digits taken apart (figure 5)
+  multimnist       separate reconstructions of overlapping digits (figure 5)
   routing          coupling coefficients over the image, by iteration
   embedding        class capsules for the projector of TensorBoard
   transfer         models trained on one object, tested on two

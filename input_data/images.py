@@ -28,7 +28,7 @@ from input_data.transforms import (
 
 @dataclasses.dataclass(frozen=True)
 class LabeledImages:
-    """Images, and the class or any number of classes of each."""
+    """Images; each has one class, or any number of classes."""
 
     images: np.ndarray  # uint8 [N, H, W, C]
     # Integers [N], in [0, num_classes); or [N, num_classes], k-hot, for any

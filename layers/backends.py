@@ -41,7 +41,7 @@ def is_exporting(to: str = "") -> bool:
 
 
 def adam_moments(optimizer, variable) -> tuple:
-    """First and second moment of a variable; Keras has no public API for it."""
+    """Both moments of a variable; Keras has no public way to get them."""
     index = optimizer._get_variable_index(variable)
     return optimizer._momentums[index], optimizer._velocities[index]
 

@@ -47,7 +47,7 @@ def convolution_block(
     kernel_initializer="he_uniform",
     **options,
 ):
-    """A convolution without biases, batch normalization and, if set, relu.
+    """Convolution (no biases), then batch normalization and, if set, relu.
 
     `options` are those of `batch_normalization`.
     """
@@ -136,7 +136,7 @@ class Classifier(keras.Model):
         return self.has_class_capsules
 
     def add_decoder(self, shape, kind=layers.Reconstruction, **options):
-        """If `remake`, adds a decoder, by default dense, and its metric."""
+        """Adds a decoder (by default dense) and its metric, if `remake`."""
         if self.hparams.remake:
             size = (shape.height, shape.width, shape.depth)
             self.decoder = kind(*size, **options, name="recons")

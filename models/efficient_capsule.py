@@ -38,11 +38,11 @@ def layout(height, width):
     """Kernel sizes, strides and the primary capsules' kernel (rows, columns).
 
     The first convolution is 5x5, or 7x7 with stride 2 for images of at least
-    48x48. Three 3x3 convolutions follow. The last n have stride 2, where n >= 1
-    is the smallest number for which the shorter side of the map has at most 9
-    pixels. There is no padding. The primary capsules' kernel is as large as the
-    map; but after a 5x5 convolution even sides are reduced by 1: the kernel is
-    5x5 on MultiMNIST's 6x6 map. The paper's networks follow this rule.
+    48x48. Three 3x3 convolutions follow. The last n have stride 2, with the
+    smallest n >= 1 for which the shorter side of the map has at most 9 pixels.
+    There is no padding. The primary capsules' kernel is as large as the map;
+    but after a 5x5 convolution even sides are reduced by 1: the kernel is 5x5
+    on MultiMNIST's 6x6 map. The paper's networks follow this rule.
     """
     is_large = min(height, width) >= 48
     kernels = (7 if is_large else 5, 3, 3, 3)

@@ -141,7 +141,7 @@ class Predictions:
 
     @property
     def wrong_rows(self):
-        """`wrong` as rows of the data file; for pairs, as indices."""
+        """Row in the data file of each wrong example; for pairs, its index."""
         spec = self.pipeline.spec
         rows = None if spec.num_targets == 2 else spec.rows
         return [rows[i] if rows else int(i) for i in self.wrong]

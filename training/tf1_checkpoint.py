@@ -140,7 +140,7 @@ def _layouts(model, architecture):
 
 @dataclasses.dataclass(frozen=True)
 class NetworkFlags:
-    """What a TF1 checkpoint does not store; the defaults are MNIST's."""
+    """Settings that a TF1 checkpoint does not store; defaults for MNIST."""
 
     model: str = field("capsule", "The model.", choices=tuple(sorted(MODELS)))
     hparams_override: str = field("", "Hyper-parameters: name=value,...")

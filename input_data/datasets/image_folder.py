@@ -79,10 +79,10 @@ def divide(files, seed, purpose):
     """Holds out each file with probability 1/5, but at least one per class.
 
     Whether a file is held out depends on the hash of its name, not on other
-    files. Names that differ only in their Unicode normal form have one hash.
-    If a part has no file of a class with two or more files, it gets, as an
-    exception, the file whose hash is nearest to the bound. The digest is a hash
-    of the names of all exceptions: while it is the same, no file changes parts.
+    files. Names that differ only in their Unicode normal form have one hash. If
+    a class has two or more files but a part gets none, it gets the one with the
+    hash nearest to the bound: an exception. The digest is a hash of the names
+    of all exceptions. If it is unchanged, no file has changed parts.
 
     `files` is a list of (path, class); `purpose` is part of the hashed text.
     Images whose class is a list of names are divided as one class.

@@ -1,13 +1,13 @@
 """Writes the reference's smallNORB records.
 
-From the original files (smallnorb-5x46789x9x18x6x2x96x96-training-dat.mat and
-the others, plain or gzipped) in one folder:
+This command reads the original files from FOLDER, plain or gzipped
+(smallnorb-5x46789x9x18x6x2x96x96-training-dat.mat and the others):
 
   python input_data/norb/norb_convert.py --data_dir=FOLDER --output_dir=OUT
 
-or, without --data_dir, from the smallnorb of TensorFlow Datasets. It writes
-OUT/trainduo.tfrecords and OUT/testduo.tfrecords, each 24,300 records in the
-order of the source, for --dataset=norb --data_dir=OUT.
+Without --data_dir it reads smallnorb of TensorFlow Datasets. It writes
+OUT/trainduo.tfrecords and OUT/testduo.tfrecords for --dataset=norb
+--data_dir=OUT: 24,300 records each, in the order of the source.
 
 --novel=azimuth (or elevation) writes only the images of a third of the
 viewpoints, 8,100 for training and 8,100 for testing. It writes the 16,200 test

@@ -29,8 +29,7 @@ class HParams(DecoderHParams):
     conv_channels: int = size(256, "channels of the convolution")
     kernel_size: int = size(KERNEL_SIZE, "side of both convolutions' kernels")
     leaky: bool = network(
-        False,
-        "leaky softmax in the routing: an input capsule may be routed nowhere",
+        False, "leaky softmax: an input capsule may be routed nowhere"
     )
     loss_type: str = loss_type()
     num_prime_capsules: int = size(32, "types of primary capsules")

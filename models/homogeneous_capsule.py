@@ -27,37 +27,32 @@ class HParams(BaseHParams):
 
     PRESETS: ClassVar = {"long": {"ema": 0.999, "momentum": 0.9997}}
 
-    branches: int = size(3, "largest number of branches, see `convolutions`")
-    convolutions: int = size(
-        9, "convolutions; counted from the last, every third has a branch"
-    )
+    branches: int = size(3, "most branches; every third convolution has one")
+    convolutions: int = size(9, "convolutions")
     decay_rate: float = 0.98
     decay_steps: int = 500  # an epoch of 60,000 images in batches of 120
     ema: float = 0.99
     first_channels: int = size(32, "channels of the first convolution")
     loss_type: str = loss_type("softmax")
     merge: str = network(
-        "ones",
-        "initial weights of the branches; `equal` are ones, not trained",
-        choices=tuple(MERGES),
+        "ones", "initial branch weights; equal: fixed", choices=tuple(MERGES)
     )
     momentum: float = field(
         0.99, "momentum of all batch normalizations", at_least=0, at_most=1
     )
     more_channels: int = size(16, "channels that each convolution adds")
     order: str = network(
-        "xyz",
-        "input capsules of branches: positions (xyz) or channels (zxy) of maps",
-        choices=tuple(ORDERS),
+        "xyz", "inputs: positions (xyz), channels (zxy)", choices=tuple(ORDERS)
     )
 
 
 class HomogeneousCapsuleModel(Classifier):
     """3x3 convolutions with branches of capsules, merged to logits.
 
-    Lengths of capsules [B, classes, branches] are multiplied by one weight per
-    branch, normalized over the batch and the classes, and summed over the
-    branches. Hence only the signs of these weights count.
+    Counted from the last, every third convolution has a branch. Lengths of
+    capsules [B, classes, branches] are multiplied by one weight per branch,
+    normalized over the batch and the classes, and summed over the branches.
+    Hence only the signs of these weights count.
     """
 
     HParams = HParams

@@ -30,11 +30,7 @@ class BaseHParams:
     decay_rate: float = field(
         0.96, "factor of the learning rate per `decay_steps` steps", above=0
     )
-    decay_steps: int = field(
-        2000,
-        "steps in which the learning rate is multiplied by `decay_rate`",
-        at_least=1,
-    )
+    decay_steps: int = field(2000, "steps of one decay", at_least=1)
     ema: float = field(
         0.0,
         "momentum, such as 0.999, of a moving average of the weights. "
@@ -112,9 +108,7 @@ class DecoderHParams(BaseHParams):
     """Hyper-parameters of models with a decoder."""
 
     remake: bool = network(
-        True,
-        "reconstruct the image from the class capsule and add the error to "
-        "the loss",
+        True, "reconstruct the image and add the error to the loss"
     )
     remake_weight: float = field(
         RECONSTRUCTION_WEIGHT, "weight of squared pixel errors", at_least=0

@@ -37,9 +37,7 @@ class HParams(MatrixHParams):
     }
 
     class_lambda: float = network(
-        0.01,
-        "limit of lambda, EM routing's inverse temperature, in class capsules",
-        above=0,
+        0.01, "limit of EM routing's lambda in class capsules", above=0
     )
     conv_channels: int = size(32, "channels of the convolution (paper: A)")
     conv_lambda: float = network(
@@ -88,9 +86,7 @@ class HParams(MatrixHParams):
         "(positions)",
         choices=NORMALIZATIONS,
     )
-    padding: str = padding(
-        "padding of the convolution; capsule layers have VALID"
-    )
+    padding: str = padding("padding of the convolution; capsules have VALID")
     primary_types: int = size(32, "types of primary capsules (paper: B)")
     second_types: int = size(32, "types of second routed capsules (paper: D)")
     weight_decay: float = weight_decay(2e-7)

@@ -38,8 +38,7 @@ class HParams(DecoderHParams):
     remake_scale: int = size(1, "image pixels per decoder pixel, by axis")
     routing: int = size(3, "routing iterations")
     share_weights: bool = network(
-        False,
-        "whether primary capsules share weights: images of every size then fit",
+        False, "whether primary capsules share weights, for any image size"
     )
     train_backbone: bool = field(
         False, "whether to train the backbone; if not, its features may be kept"

@@ -34,14 +34,10 @@ class HParams(SuHParams):
     )
     routing: int = size(3, "routing iterations")
     share_weights: bool = network(
-        True,
-        "all positions share their weights; if false, all images must have the "
-        "same size",
+        True, "whether positions share weights; if not, images have one size"
     )
     squash_constant: float = network(
-        0.5,
-        "k in squash, which maps a length n to n^2 / (k + n^2); paper: 1",
-        above=0,
+        0.5, "k of the squash n^2 / (k + n^2) of a length n; paper: 1", above=0
     )
 
 

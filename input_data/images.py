@@ -139,8 +139,8 @@ class StandardizedCrops(Pipeline):
 
     Training takes random crops, evaluation central crops. A crop x of n values
     becomes (x - mean) / max(deviation, 1 / sqrt(n)), with the mean and
-    deviation of all n values. As in the reference, this is also the decoder's
-    target, although a sigmoid reaches only values in [0, 1].
+    deviation of all n values. As in the reference, the result is also the
+    decoder's target, although a sigmoid reaches only [0, 1].
 
     `distort(images, step, seed)` turns uint8 [B, H, W, C] into float32
     [B, *crop_size, C]. At most `eval_size` images are evaluated.

@@ -21,10 +21,10 @@ MEASURES = {
 def make(runs, first, pairs, seed, num_examples):
     """Draws accuracies, and the predictions for the first pairs.
 
-    `runs` is a dict from a model's name to a list with a dict for each run: its
-    `counts` for "single" images and for "pairs". `first` is a dict from the
-    name to the first run's `training.scores.Predictions` for pairs. Returns a
-    dict from file name to content.
+    `runs` is a dict from a model's name to a list of dicts, one for each run,
+    with the `counts` for "single" images and for "pairs". `first` is a dict
+    from the name to the first run's `training.scores.Predictions` for pairs.
+    Returns a dict from file name to content.
     """
     one = next(iter(first.values()))
     numbers = range(min(num_examples, len(one.labels)))

@@ -146,13 +146,15 @@ def test_evaluation_sees_every_example_once_in_fixed_order(data_set):
 @pytest.mark.parametrize("name", sorted(set(CASES) - {"digits"}))
 def test_validation_divides_the_training_images(name, tmp_path):
     config = config_of(name, tmp_path)
-    train, test, valid_train, valid_test = (
-        load(name, split, config).spec.num_examples for split in Split
-    )
+    specs = [load(name, split, config).spec for split in Split]
+    train, test, valid_train, valid_test = (s.num_examples for s in specs)
     assert test == tiny_files.NUM_TEST
     assert train == valid_train + valid_test == tiny_files.NUM_TRAIN
     # Image folders hold out images by the hash of their name.
     assert valid_test >= 3 if name == "images" else valid_test == 3
+    marks = [s.split_fingerprints.get("validation_images") for s in specs]
+    is_divided = name not in ("affnist", "images")
+    assert (marks[2] == marks[3], bool(marks[3])) == (True, is_divided)
 
 
 @pytest.mark.parametrize("name", ["minst", "tfds:", ""])

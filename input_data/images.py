@@ -36,6 +36,8 @@ class LabeledImages:
     labels: np.ndarray
     num_classes: int
     class_names: tuple[str, ...] | None = None  # None if classes are numbers
+    # `Spec.split_fingerprints`; all parts of the images share them.
+    fingerprints: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def __getitem__(self, part):
         """The images of a slice or at some indices, as `LabeledImages`."""
@@ -62,7 +64,7 @@ def labeled_images(path, images, labels, num_classes, class_names=None):
         )
     if images.ndim == 3:
         images = images[..., np.newaxis]
-    if images.shape[1] in (1, 3) and images.shape[3] > 4:
+    if images.shape[1] < 5 <= images.shape[3]:
         raise UserError(
             f"{path} has images of shape {images.shape[1:]}, channels first; "
             "expected [N, H, W, C]: numpy.moveaxis(images, 1, -1)"

@@ -120,9 +120,8 @@ class SeparatePairs(Pipeline):
         spec = singles.spec
         size = [spec.shape.height, spec.shape.width]
         size[self._axis - 1] *= 2
-        split = {"split_seed": spec.split_seed}
-        split["split_fingerprints"] = spec.split_fingerprints
-        super().__init__(singles._source, size, 2, len(first), **split)
+        shared = singles._source, size, 2, len(first)
+        super().__init__(*shared, split_seed=spec.split_seed)
 
     def _evaluation_batch(self, indices):
         halves, labels = [], []

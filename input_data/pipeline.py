@@ -71,6 +71,7 @@ class ImageTensors:
         self.shape = data.images.shape[1:]
         self.num_classes = data.num_classes
         self.class_names = data.class_names
+        self.fingerprints = data.fingerprints
 
     def __len__(self):
         return len(self.images)
@@ -96,6 +97,7 @@ class Pipeline:
     def __init__(self, source, size, num_targets, num_examples, **spec):
         shape = keys.ImageShape(*size, source.shape[-1], source.num_classes)
         numbers = num_targets, num_examples, len(source)
+        spec["split_fingerprints"] = source.fingerprints
         self.spec = keys.Spec(shape, *numbers, source.class_names, **spec)
         self._source, self._size = source, size
 

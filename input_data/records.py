@@ -11,6 +11,7 @@ import contextlib
 import functools
 import math
 import os
+import types
 
 import google_crc32c
 import numpy as np
@@ -67,6 +68,7 @@ class RecordFiles:
     """
 
     class_names = None
+    fingerprints = types.MappingProxyType({})  # no part is held out
     error = None
     shape = None
 

@@ -6,6 +6,7 @@ imports a data set, and with it TensorFlow.
 
 import dataclasses
 import enum
+import hashlib
 import sys
 
 from common.errors import UserError
@@ -37,14 +38,18 @@ class Split(enum.Enum):
 def select(split, images, num_held_out=None):
     """The images of a split.
 
-    `images` must be the test images for TEST, else all training images. For
-    validation the last `num_held_out` are held out. The default is a fifth, at
-    least 1, at most 10,000 (the reference's number for MNIST and CIFAR-10).
+    `images`, `LabeledImages`, must be the test images for TEST, else all
+    training images. For validation the last `num_held_out` are held out. The
+    default is a fifth, at least 1, at most 10,000 (the reference's number for
+    MNIST and CIFAR-10). The fingerprints get the digest of what is divided.
     """
     count = num_held_out or min(10_000, max(1, len(images) // 5))
     if split.is_held_out:
         if len(images) <= count:
             raise UserError("--validate needs more training images")
+        # The first division counts: the test images, if they are divided, too.
+        digest = hashlib.sha256(images.images.tobytes()).hexdigest()[:16]
+        images.fingerprints.setdefault("validation_images", digest)
         return images[:-count] if split.is_training else images[-count:]
     return images
 

@@ -1,6 +1,7 @@
 """Images and labels in NumPy files."""
 
 import hashlib
+import os
 import pathlib
 
 import numpy as np
@@ -15,22 +16,18 @@ def load(split, config):
     """The pipeline of one split of the files that `read_arrays` describes."""
     data = read_arrays(config.data_dir, split is not Split.TEST)
     is_part = split is Split.TEST and len(data) > config.eval_size
-    rows, fingerprints = None, {}
+    order = None
     if split.is_held_out or is_part:
         # Arrays are often sorted by class; shuffled, any part has all classes.
         order = np.random.default_rng(0).permutation(len(data))
-        data, rows = data[order], tuple(select(split, order).tolist())
+        data = data[order]
     if split.is_held_out:
-        fingerprints = {
-            "divided_for_validation": _digest(data.labels),
-            "validation_images": _digest(data.images),
-        }
-    data, spec = select(split, data), {"split_fingerprints": fingerprints}
-    return make_pipeline(data, config, rows=rows, **spec)
-
-
-def _digest(array):
-    return hashlib.sha256(np.ascontiguousarray(array)).hexdigest()[:16]
+        digest = hashlib.sha256(data.labels).hexdigest()[:16]
+        data.fingerprints["divided_for_validation"] = digest
+    data = select(split, data)
+    # Those of an evaluation, which has the last images.
+    rows = None if order is None else tuple(order[-len(data) :].tolist())
+    return make_pipeline(data, config, rows=rows)
 
 
 def read_arrays(data_dir, training):
@@ -46,8 +43,8 @@ def read_arrays(data_dir, training):
     path, images = _read(folder, f"x_{part}")
     labels = _read_labels(folder, part)
     names_path, names = folder / "class_names.txt", None
-    if names_path.exists():
-        with reading(names_path):
+    if os.path.lexists(names_path):
+        with reading(find_file(folder, names_path.name)):
             lines = names_path.read_text("utf-8-sig").rstrip().splitlines()
         names = tuple(map(str.strip, lines))
         num_classes = len(names)

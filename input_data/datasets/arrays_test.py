@@ -16,13 +16,8 @@ LABELS = np.array([0, 0, 1, 1, 3, 3])
 
 
 def write(folder, **changed):
-    content = {
-        "x_train": IMAGES,
-        "y_train": LABELS,
-        "x_test": IMAGES[:3],
-        "y_test": LABELS[1:4],
-        **changed,
-    }
+    content = {"x_train": IMAGES, "y_train": LABELS}
+    content |= {"x_test": IMAGES[:3], "y_test": LABELS[1:4], **changed}
     for name, array in content.items():
         if array is not None:
             np.save(folder / name, array)
@@ -116,7 +111,7 @@ def test_checkpoints_of_earlier_versions_have_the_same_validation(tmp_path):
         {"x_train": IMAGES[0]},
         {"x_train": IMAGES[:0]},
         {"x_train": IMAGES[:, None]},
-        {"x_train": IMAGES[:, None].repeat(3, 1)},
+        {"x_train": IMAGES[:, None].repeat(2, 1)},
         {"x_train": np.array([{}])},
         {"y_train": LABELS[:5]},
         {"y_train": LABELS - 1},
@@ -142,6 +137,10 @@ def test_classes_need_different_names(tmp_path):
         (tmp_path / "class_names.txt").write_text(text)
         with pytest.raises(UserError, match=r"class_names\.txt"):
             load(tmp_path, Split.TRAIN)
+    (tmp_path / "class_names.txt").unlink()
+    (tmp_path / "class_names.txt").symlink_to("unmounted")
+    with pytest.raises(UserError, match=r"class_names\.txt"):
+        load(tmp_path, Split.TRAIN)
 
 
 def test_validation_needs_two_images(tmp_path):

@@ -70,9 +70,10 @@ def load(split, config):
     # Names that are not UTF-8 cannot be drawn.
     names = tuple(name.encode(errors="replace").decode() for name in classes)
     data = labeled_images(root, images, labels, len(classes), names)
-    seed = seed if fingerprints else None
-    split = {"split_seed": seed, "split_fingerprints": fingerprints}
-    return make_pipeline(data, config, **split)
+    data.fingerprints.update(fingerprints)
+    return make_pipeline(
+        data, config, split_seed=seed if fingerprints else None
+    )
 
 
 def divide(files, seed, purpose):

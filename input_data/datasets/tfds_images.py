@@ -27,14 +27,16 @@ def load(split, config):
     part = test_name if is_test and test_name else "train"
     data = _read(builder, part, config.image_size, config.resize)
     # Another version of the set may end with other images.
-    fingerprints, digest = {}, f"{builder.info.full_name}:{len(data)}"
+    marks, digest = data.fingerprints, f"{builder.info.full_name}:{len(data)}"
     if test_name is None:
-        fingerprints["divided_for_test"] = digest
+        marks["divided_for_test"] = digest
         data = select(Split.VALID_TEST if is_test else Split.VALID_TRAIN, data)
     if split.is_held_out:
-        fingerprints["divided_for_validation"] = digest
+        marks["divided_for_validation"] = digest
     data = select(split, data)
-    return make_pipeline(data, config, split_fingerprints=fingerprints)
+    if config.image_size is not None:  # resized, they have another digest
+        marks.pop("validation_images", None)
+    return make_pipeline(data, config)
 
 
 def read(name, training):

@@ -412,13 +412,13 @@ def test_results_of_others_are_not_replaced(tmp_path):
     np.save(tmp_path / "x_test.npy", images)
     np.save(tmp_path / "y_test.npy", np.arange(20) % 10)
     arrays = {"dataset": "arrays", "data_dir": str(tmp_path)}
-    runs = [(0, {}), (0, arrays), (1, {}), (0, {})]
+    runs = [(0, {}), (0, arrays), (1, {}), (0, {"eval_size": 10}), (0, {})]
     for trial, changed in runs:
         changed |= {"checkpoint": str(at(tmp_path / f"run{trial}", 0))}
         settings = {"eval_size": 20, "format": "json", **changed}
         experiment.run(evaluating(tmp_path / "run0", **settings))
     for name, (trial, changed) in zip(
-        ("test", "test_2", "test_3"), runs[:3], strict=True
+        ("test", "test_2", "test_3", "test_4"), runs[:4], strict=True
     ):
         folder = tmp_path / "run0" / name
         document = json.loads((folder / "model.ckpt-0.json").read_text())
@@ -429,7 +429,7 @@ def test_results_of_others_are_not_replaced(tmp_path):
         assert cost == pytest.approx(tags["loss"])  # there is no decoder
         assert tags["total_loss"] == tags["loss"]
         assert len((folder / "curve.csv").read_text().splitlines()) == 2
-    assert not (tmp_path / "run0" / "test_4").exists()
+    assert not (tmp_path / "run0" / "test_5").exists()
 
 
 @pytest.mark.parametrize(

@@ -87,9 +87,8 @@ class Evaluator:
                 total += _normalized(moved_logits)
             logits = total / config.crops
         speed = len(labels) / (time.perf_counter() - start)
-        name = config.dataset_name
         return Predictions(
-            labels, logits, losses, pipeline, name, speed, checkpoint
+            labels, logits, losses, pipeline, config, speed, checkpoint
         )
 
     def _predict(self, pipeline):

@@ -12,8 +12,8 @@ import sys
 import numpy as np
 
 from common.files import make_folder, write_file
+from config import INHERITED
 from input_data import features as keys
-from input_data.registry import find_data_set
 from training.summaries import SummaryWriter
 from visualization import evaluation_figures as pictures
 
@@ -50,7 +50,7 @@ class Results(contextlib.ExitStack):
         if spec.note:  # record files do not tell which images they hold
             kind = "stored"
         noun = "pairs" if spec.num_targets == 2 else "images"
-        images = f"{kind} {noun} of {predictions.dataset}"
+        images = f"{kind} {noun} of {predictions.config.dataset_name}"
         score = predictions.score
         if self._is_json:
             document = json.dumps(self._document(images, predictions))
@@ -82,10 +82,13 @@ class Results(contextlib.ExitStack):
 
     def _choose_folder(self, predictions):
         """Results of another data set or training go to test_2 and so on."""
-        config = self._config
-        found = {name: getattr(config, name) for name in ("crops", "pairs")}
-        found["dataset"] = predictions.dataset
-        if find_data_set(predictions.dataset).needs_data_dir:
+        config, spec = predictions.config, predictions.pipeline.spec
+        names = [*INHERITED, "crops", "num_trials", "pairs"]
+        names += ["largest_shift", "seed"] if spec.num_targets == 2 else []
+        found = {name: getattr(config, name) or None for name in names}
+        found["dataset"] = config.dataset_name
+        found["num_examples"] = spec.num_examples
+        if config.data_dir is not None:
             found["data_dir"] = os.path.abspath(config.data_dir)
         checkpoint = predictions.checkpoint
         place = checkpoint.path.parent if checkpoint else config.checkpoint

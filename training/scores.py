@@ -101,7 +101,7 @@ class Predictions:
     logits: np.ndarray
     losses: np.ndarray | None
     pipeline: typing.Any
-    dataset: str
+    config: typing.Any  # a `Config`, also of the checkpoint's settings
     images_per_second: float
     checkpoint: typing.Any = None
 

@@ -27,12 +27,13 @@ def make(runs, first, pairs, seed, num_examples):
     Returns a dict from file name to content.
     """
     one = next(iter(first.values()))
+    dataset = one.config.dataset_name
     numbers = range(min(num_examples, len(one.labels)))
     shown = [(run, number) for run in first.values() for number in numbers]
     wrong = [i for i, (run, number) in enumerate(shown) if number in run.wrong]
-    title = f"Trained on one object, tested on two ({pairs}): {one.dataset}"
+    title = f"Trained on one object, tested on two ({pairs}): {dataset}"
     images = images_at(one.pipeline, numbers)
-    results = {"dataset": one.dataset, "pairs": pairs, "seed": seed}
+    results = {"dataset": dataset, "pairs": pairs, "seed": seed}
     return {
         "transfer.json": json.dumps(results | {"runs": runs}, indent=1),
         "transfer_accuracy.png": _draw_accuracy(runs, title),

@@ -66,6 +66,8 @@ def test_images_of_another_size(tmp_path, capsys):
         ("experiment.py --summary_dir=x --init_checkpoint=", "init_checkpoint"),
         ("demo.py --host=", "--host"),
         ("predict.py --checkpoint= a.png", "--checkpoint"),
+        ("predict.py --class_names= a.png", "--class_names"),
+        ("compare.py --output_dir=. --settings=", "--settings"),
         ("predict.py -x.png", "follow --"),
         ("predict.py", "--export"),
         ("predict.py --export=mnist.onnx", "mnist.onnx"),

@@ -206,8 +206,11 @@ def _parse(flag_values, argv, takes_arguments=False):
         raise UserError(f"{error}; {hint}") from None
     for name in flag_values:
         flag = flag_values[name]
-        if flag.present and flag.value == "" != flag.default:
+        is_empty = flag.value in ("", [], [""]) and flag.value != flag.default
+        if flag.present and is_empty:
             raise UserError(f"--{name} is empty: is a variable not set?")
+    if "" in words[1:]:
+        raise UserError("an argument is empty: is a variable not set?")
     if words[1:] and not takes_arguments:
         raise UserError(f"not a flag: {' '.join(words[1:])}")
     return words

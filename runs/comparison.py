@@ -15,6 +15,11 @@ from runs import runner
 # With --minutes the speed is measured over at least so many steps and seconds,
 # and at least a tenth of the minutes: shorter measurements are less exact.
 _MEASURED_STEPS, _MEASURED_SECONDS = 30, 15
+# Flags of experiment.py that are not for --settings: rows have them in common.
+_COMMON = (
+    *("checkpoint", "data_dir", "dataset", "eval_size", "format", "max_steps"),
+    *("model", "save_step", "seed", "summary_dir", "train", "validate"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,6 +113,8 @@ def _trainings(names, common, lines):
     for line in lines:
         with reading(f"--settings={line}"):
             name, *arguments = shlex.split(line)
+        for text in flags.arguments(flags.parse(Config, arguments), _COMMON):
+            raise UserError(f"--settings={line}: {text} is not for rows")
         own.setdefault(name, []).extend(arguments)
     for_all = own.pop("all", [])
     known = dict.fromkeys([*sorted(MODELS), *own])

@@ -73,6 +73,7 @@ def test_flags_of_each_model():
     [
         ("capsul --shift=1", "capsul"),
         ("capsule --nonsense=1", "capsule"),
+        ("capsule --model=pooling", "capsule"),
         ("capsule-a --shift=1", "capsule-b"),
         ("baselin --shift=1", "baseline"),
         ("capsule '--shift=1", "capsule"),

@@ -218,12 +218,12 @@ def comparison_pictures(models, title, kind):
 
 def write_results(output_dir):
     """Writes the results: tables in documents and files, and the picture."""
+    rows, _ = _result_rows(output_dir)
+    write_files(output_dir, table_files("results", _COLUMNS, rows))
     for document, text in result_tables(output_dir).items():
         text = replace_between(document.read_text("utf-8"), "results", text)
         write_file(document, text)
     write_file(_PICTURE, result_picture(output_dir))
-    rows, _ = _result_rows(output_dir)
-    write_files(output_dir, table_files("results", _COLUMNS, rows))
 
 
 def result_tables(output_dir):

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 import layers
-from common.errors import UserError
+from common.errors import UserError, reading
 from input_data import features as keys
 from input_data import transforms
 from input_data.features import ImageShape
@@ -104,6 +104,7 @@ def preparation(config, shape, centered=False, unlike=None):
             size = shape.height, shape.width
             digit = transforms.center(ink, size, digit_size=digit_size)
             return digit / np.float32(255)
-        return transforms.prepare_image(image, shape, config)
+        with reading(name):  # it may be too thin to resize
+            return transforms.prepare_image(image, shape, config)
 
     return prepare

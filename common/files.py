@@ -70,7 +70,7 @@ def refuse_existing(path):
 
 
 def remove_partial(folder, name="*"):
-    """Removes what killed processes left when they wrote `name` (a pattern)."""
+    """Removes partial files of killed processes; `name` is a pattern."""
     for path in pathlib.Path(folder).glob(f".{name}.*.partial"):
         shutil.rmtree(path, ignore_errors=True)
 

@@ -1,8 +1,8 @@
 """Serves the demo page to browsers on this machine.
 
 Nothing in a request is stored. Requests of other web pages in the same browser
-are refused: their header Origin has the address of that page, or, if that
-page's name resolves to this machine (DNS rebinding), Host has that name.
+are refused. Their header Origin names the other page; if its name resolves to
+this machine (DNS rebinding), their header Host names it.
 """
 
 import asyncio

@@ -64,7 +64,7 @@ def em_routing(
     """EM routing, procedure 1 of the paper.
 
     Child i of activation a_i votes V_ij for parent j; R_ij assigns i to j.
-    The M-step, with sums over the children of j or its 16 entries h, is
+    The M-step, with sums over children of j or pose entries h (16), is
 
       r_ij = R_ij a_i,  S_j = sum r_ij
       mu_j = sum r_ij V_ij / S_j
@@ -83,8 +83,8 @@ def em_routing(
       activations: tensor [..., K], in [0, 1].
       beta_u: tensor [O].
       beta_a: tensor [O].
-      options: `EMOptions`, with lambda. There is only one parent position, so
-        "parents" and "types" are the same, and "positions" raises ValueError.
+      options: `EMOptions`, with lambda. With one parent position,
+        `normalise` "parents" equals "types", and "positions" raises ValueError.
 
     Returns:
       Pair of float32 tensors: poses [..., O, 16] and activations [..., O].

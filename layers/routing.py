@@ -91,7 +91,7 @@ class RoutingRule:
     """Options of routing by agreement. The defaults are the paper's routing.
 
     J. Su's first routing (https://kexue.fm/archives/4819, 2018) has
-    logits="replace"; his second (5112) also has compare="direction".
+    logits="replace"; his second (.../archives/5112) also compare="direction".
 
     To define another rule, derive a frozen dataclass, override `couplings`,
     `first_coupling`, `squash` or `compared`, and decorate it with

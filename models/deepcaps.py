@@ -122,7 +122,7 @@ class DeepCapsModel(Classifier):
         return outputs
 
     def routing_of(self, images):
-        """Couplings of the capsules of cell 3; the map of cell 4 is smaller."""
+        """Couplings of cell 3's capsules, because cell 4 has a smaller map."""
         outputs = self.activations(images)
         couplings = self.classes.couplings(outputs["primary"])
         grid = outputs["cell3"].shape[1:-1]  # rows, columns, types

@@ -85,7 +85,7 @@ class HParams(SuHParams):
 class PoolingModel(FourConvolutions):
     """Four convolutions, the mean over all positions, two dense layers.
 
-    Each logit is the probability of one class, by sigmoid.
+    The network's outputs, its `logits`, are sigmoids: a probability per class.
     """
 
     HParams = HParams

@@ -30,7 +30,7 @@ class SelfRoutingModel(PoseModel):
     """Seven convolutions and capsules with self-routing, SR-`depth`.
 
     The layers are the 3x3 `CONVOLUTIONS` with batch normalization and relu; a
-    convolution without relu to poses and logits of `types` types of primary
+    linear convolution that gives poses and logits of `types` types of primary
     capsules; `depth` - 1 layers of 3x3 capsules, also of `types` types; class
     capsules, whose activations sum to 1.
     """

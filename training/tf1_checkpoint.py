@@ -36,7 +36,7 @@ _LEAVES = {"kernel": "weights", "bias": "biases"}
 class Tf1Checkpoint:
     """A TF1 checkpoint, with attributes and methods of `Checkpoint`.
 
-    Raises UserError if the file is unreadable or not of the reference.
+    Raises UserError if the file is unreadable or not a TF1 checkpoint.
     """
 
     # They are not stored.

@@ -214,21 +214,19 @@ def read_checkpoint(path, model=None):
         if isinstance(error, OSError) and not is_missing:
             raise  # what cannot be read for the moment is not damaged
         raise DamagedError(f"{path}: no valid checkpoint: {error}") from error
-    saved = values["architecture"]
-    name, shape = saved["model"], ImageShape(**saved["shape"])
-    if is_external(name) and name != model:
-        raise UserError(f"{path} needs a class to import: add --model={name}")
-    settings = values["training"]
-    if settings.get("image_size") is not None:
-        settings.setdefault("resize", "stretch")  # as earlier versions did
-    try:
+    with reading(path):  # another version may have written other settings
+        saved, settings = values["architecture"], values["training"]
+        name, shape = saved["model"], ImageShape(**saved["shape"])
+        if is_external(name) and name != model:
+            raise UserError(
+                f"{path} needs a class to import: add --model={name}"
+            )
+        if settings.get("image_size") is not None:
+            settings.setdefault("resize", "stretch")  # as earlier versions did
         hparams = model_class(name).HParams(**saved["hparams"])
-    except TypeError as error:  # the model has other hyper-parameters now
-        raise UserError(f"{path} does not fit {name}: {error}") from error
-    architecture = Architecture(name, shape, saved["num_targets"], hparams)
-    return Checkpoint(
-        values["step"], architecture, settings, values["class_names"], path
-    )
+        architecture = Architecture(name, shape, saved["num_targets"], hparams)
+        names = values["class_names"]
+        return Checkpoint(values["step"], architecture, settings, names, path)
 
 
 def latest_valid(directory, model=None, quarantine=False):

@@ -21,10 +21,8 @@ def trained():
     """A small network after three steps, and its architecture."""
     network, architecture = untrained.small()
     random = np.random.default_rng(0)
-    x = {
-        "images": random.random((8, 28, 28, 1), "float32"),
-        "recons_label": np.arange(8, dtype="int32"),
-    }
+    x = {"images": random.random((8, 28, 28, 1), "float32")}
+    x["recons_label"] = np.arange(8, dtype="int32")
     y = {"logits": np.eye(10)[:8].astype("float32"), "recons": x["images"]}
     for _ in range(3):
         network.train_on_batch(x, y)
@@ -87,6 +85,12 @@ def test_what_cannot_be_read_for_the_moment_is_not_damaged(saved, monkeypatch):
     assert saved.exists()
 
 
+def test_settings_of_another_version_are_no_traceback(saved, monkeypatch):
+    monkeypatch.setattr(checkpoint, "ImageShape", int)  # without its fields
+    with pytest.raises(UserError, match=saved.name):
+        open_checkpoint(saved)
+
+
 def test_an_export_is_not_a_checkpoint(tmp_path):
     (tmp_path / "network.keras").write_bytes(b"")
     with pytest.raises(UserError, match="export"):
@@ -103,10 +107,8 @@ def test_a_folder_without_a_valid_checkpoint_is_an_error(saved):
 def test_keep_removes_the_oldest(trained, tmp_path):
     for step in (1, 2, 10):
         save(tmp_path, trained, step, keep=2)
-    assert sorted(p.name for p in tmp_path.iterdir()) == [
-        "model.ckpt-10",
-        "model.ckpt-2",
-    ]
+    names = sorted(p.name for p in tmp_path.iterdir())
+    assert names == ["model.ckpt-10", "model.ckpt-2"]
 
 
 DIVIDED, IMAGES = {"divided_for_validation": "x"}, {"validation_images": "y"}

@@ -51,6 +51,21 @@ class Layer(keras.layers.Layer):
             raise ValueError(f"The layer {self.name!r} does not support masks")
 
 
+class CapsuleLayer(Layer):
+    """Base of layers from capsules [B, I, a] to capsules [B, O, A]."""
+
+    arguments: Names = ("num_capsules", "num_atoms")
+
+    def __init__(self, num_capsules: int, num_atoms: int, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.num_capsules = num_capsules
+        self.num_atoms = num_atoms
+        self.input_spec = keras.layers.InputSpec(ndim=3)
+
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        return (input_shape[0], self.num_capsules, self.num_atoms)
+
+
 class PoseLayer(Layer):
     """Base of layers that return poses and float32 activations."""
 

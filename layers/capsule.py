@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from .base_layers import Layer, registered, with_mask
+from .base_layers import CapsuleLayer, Layer, registered, with_mask
 from .convolution import convolution
 from .initializers import BIAS, WEIGHT_STDDEV, TruncatedNormal
 from .routing import RoutingRule, couplings_of, lengths, route
@@ -36,13 +36,13 @@ class Length(Layer):
         return keras.KerasTensor(shape, "float32")
 
 
-class _RoutedLayer(Layer):
+class _RoutedLayer(CapsuleLayer):
     """Base class of layers that compute votes and route them.
 
     Capsules that a mask excludes cast no votes.
     """
 
-    arguments: Names = ("num_capsules", "num_atoms", "num_routing", "leaky")
+    arguments: Names = (*CapsuleLayer.arguments, "num_routing", "leaky")
     arguments += ("use_bias",)
 
     def __init__(
@@ -57,9 +57,7 @@ class _RoutedLayer(Layer):
         kernel_initializer: str | keras.initializers.Initializer | None = None,
         **kwargs: Any,
     ):
-        super().__init__(**kwargs)
-        self.num_capsules = num_capsules
-        self.num_atoms = num_atoms
+        super().__init__(num_capsules, num_atoms, **kwargs)
         self.num_routing = num_routing
         if isinstance(rule, dict):
             self.rule: RoutingRule = keras.saving.deserialize_keras_object(rule)
@@ -157,7 +155,6 @@ class Capsule(_RoutedLayer):
     ):
         super().__init__(num_capsules, num_atoms, num_routing, leaky, **kwargs)
         self.share_weights = share_weights
-        self.input_spec = keras.layers.InputSpec(ndim=3)
 
     def build(self, input_shape: Shape) -> None:
         _, inputs, atoms = input_shape
@@ -185,9 +182,6 @@ class Capsule(_RoutedLayer):
 
     def multiply_adds(self, input_shape: Shape) -> int:
         return input_shape[1] * math.prod(self.kernel.shape[1:])
-
-    def compute_output_shape(self, input_shape: Shape) -> Shape:
-        return (input_shape[0], self.num_capsules, self.num_atoms)
 
 
 @registered

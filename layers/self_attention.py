@@ -15,7 +15,7 @@ import keras
 from keras import backend, ops
 
 from .backends import is_exporting
-from .base_layers import Layer, registered, with_mask
+from .base_layers import CapsuleLayer, Layer, registered, with_mask
 from .tensors import EPSILON, Shape, Tensor, mask_out, slice_axis
 
 
@@ -129,7 +129,7 @@ class DepthwiseCapsule(Layer):
 
 
 @registered
-class SelfAttentionCapsule(Layer):
+class SelfAttentionCapsule(CapsuleLayer):
     """Fully connected capsules with self-attention routing.
 
     votes[b, o, i, :] = inputs[b, i, :] @ weights[o, i, :, :], routed without
@@ -145,14 +145,6 @@ class SelfAttentionCapsule(Layer):
 
     Input shape: [B, I, a]. Output shape: [B, O, A].
     """
-
-    arguments = ("num_capsules", "num_atoms")
-
-    def __init__(self, num_capsules: int, num_atoms: int, **kwargs: Any):
-        super().__init__(**kwargs)
-        self.num_capsules = num_capsules
-        self.num_atoms = num_atoms
-        self.input_spec = keras.layers.InputSpec(ndim=3)
 
     def build(self, input_shape: Shape) -> None:
         _, inputs, input_atoms = input_shape
@@ -184,6 +176,3 @@ class SelfAttentionCapsule(Layer):
 
     def multiply_adds(self, input_shape: Shape) -> int:
         return math.prod(self.kernel.shape)
-
-    def compute_output_shape(self, input_shape: Shape) -> Shape:
-        return (input_shape[0], self.num_capsules, self.num_atoms)

@@ -177,11 +177,6 @@ class Plan:
         return real + 3 * (math.prod(lengths) - real) // 2
 
 
-def toom_cook_convolution(images: Tensor, kernel: Tensor, plan: Plan) -> Tensor:
-    """[B, H, W, C], [k, k, C, O] -> [B, h, w, O], as `ops.conv`."""
-    return convolution_by_spectrum(images, kernel_spectrum(kernel, plan), plan)
-
-
 def kernel_spectrum(kernel: Tensor, plan: Plan) -> Tensor:
     """The spectrum of a kernel, [products, s * s * (C + padding), O]."""
     _, channel_padding = _cache_padding(None, kernel.shape[2])
@@ -202,7 +197,7 @@ def kernel_phases(kernel, rows: Axis, columns: Axis, channel_padding: int = 0):
 
 
 def convolution_by_spectrum(images, spectrum, plan: Plan):
-    """`toom_cook_convolution`, given the `kernel_spectrum` of this plan."""
+    """`ops.conv` of images, given the `kernel_spectrum` of this plan."""
     rows, columns = plan.rows, plan.columns
     image_matrix, _, synthesis = _matrices(plan)
     filters = spectrum.shape[-1]

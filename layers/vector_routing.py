@@ -10,8 +10,8 @@ from typing import Any
 import keras
 from keras import backend, initializers, ops
 
-from .base_layers import Layer, registered, with_mask
-from .tensors import Names, Shape, Tensor, mask_out
+from .base_layers import CapsuleLayer, registered, with_mask
+from .tensors import Shape, Tensor, mask_out
 
 
 def _normalized(capsules):
@@ -23,7 +23,7 @@ def _normalized(capsules):
 
 
 @registered
-class VectorRouting(Layer):
+class VectorRouting(CapsuleLayer):
     """Routes capsules, or vectors of a sequence, by signed credit.
 
     Output o is the sum over i of credit[b, i, o] * votes[b, i, o, :], where
@@ -43,8 +43,8 @@ class VectorRouting(Layer):
     Input shape: [B, I, a], mask [B, I]. Output shape: [B, O, A].
     """
 
-    arguments: Names = ("num_capsules", "num_atoms", "num_routing")
-    arguments += ("normalize", "any_number")
+    arguments = (*CapsuleLayer.arguments, "num_routing", "normalize")
+    arguments += ("any_number",)
 
     def __init__(
         self,
@@ -55,13 +55,10 @@ class VectorRouting(Layer):
         any_number: bool = False,
         **kwargs: Any,
     ):
-        super().__init__(autocast=False, **kwargs)
-        self.num_capsules = num_capsules
-        self.num_atoms = num_atoms
+        super().__init__(num_capsules, num_atoms, autocast=False, **kwargs)
         self.num_routing = num_routing
         self.normalize = normalize
         self.any_number = any_number
-        self.input_spec = keras.layers.InputSpec(ndim=3)
 
     def build(self, input_shape: Shape) -> None:
         _, inputs, atoms = input_shape
@@ -146,6 +143,3 @@ class VectorRouting(Layer):
         votes = self.num_capsules * atoms * self.num_atoms
         prices = 2 * self.num_capsules * atoms * inputs * self.any_number
         return inputs * atoms + votes + prices
-
-    def compute_output_shape(self, input_shape: Shape) -> Shape:
-        return (input_shape[0], self.num_capsules, self.num_atoms)

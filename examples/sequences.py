@@ -49,6 +49,15 @@ def networks():
         yield network
 
 
+def weights(network, numbers):
+    """How much each word counts for each topic [B, I, topics]."""
+    embedding, routing, _ = network.layers
+    words = embedding(numbers)
+    if isinstance(routing, layers.VectorRouting):
+        return np.abs(routing.credit(words))
+    return np.asarray(routing.couplings(words))[-1]
+
+
 def main():
     """Trains the networks and prints how they route a test sentence."""
     keras.utils.set_random_seed(0)
@@ -59,11 +68,10 @@ def main():
         found = network.predict(numbers[:1000], verbose=0).argmax(axis=1)
         accuracy = np.mean(found == topics[:1000])
         print(f"{accuracy:.1%} of 1,000 test sentences are right.", end=" ")
-        embedding, routing, _ = network.layers
-        couplings = np.asarray(routing.couplings(embedding(numbers[:1])))
-        words = zip(numbers[0], couplings[-1, 0, :, found[0]], strict=True)
-        shares = [f"{WORDS[n]} {share:.2f}" for n, share in words if n]
-        print(f"{[*TOPICS][found[0]]}:", *shares)
+        (of_topics,) = weights(network, numbers[:1])
+        words = zip(numbers[0], of_topics[:, found[0]], strict=True)
+        texts = [f"{WORDS[n]} {weight:.2f}" for n, weight in words if n]
+        print(f"{[*TOPICS][found[0]]}:", *texts)
 
 
 if __name__ == "__main__":

@@ -24,8 +24,7 @@ def test_words_of_the_topic_count_most():
         np.testing.assert_allclose(
             network.predict_on_batch(pads), outputs, atol=1e-5
         )
-        embedding, routing, _ = network.layers
-        found = np.asarray(routing.couplings(embedding(pads)))[-1]
+        found = sequences.weights(network, pads)
         assert not found[pads == 0].any()
         rows = np.arange(400)
         own = found[rows, :20, topics]

@@ -10,9 +10,9 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
-import tarfile
 from hashlib import sha256
 
 import numpy as np
@@ -94,8 +94,7 @@ def sums(path):
 
 def unpack(tmp):
     """Writes checkpoints of each model and small MNIST and smallNORB files."""
-    with tarfile.open(FILES) as archive:
-        archive.extractall(tmp, filter="data")
+    shutil.unpack_archive(FILES, tmp)
 
 
 def digests_of_records(tmp):

@@ -2,12 +2,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from layers.toom_cook import (
-    Plan,
-    axes,
-    convolution_by_spectrum,
-    kernel_spectrum,
-)
+from layers import toom_cook
+from layers.toom_cook import Plan, axes
 from testing import numpy_oracle
 from testing.gradients import value_and_gradients
 
@@ -15,7 +11,8 @@ RNG = np.random.default_rng(5)
 
 
 def convolve(images, kernel, plan):
-    return convolution_by_spectrum(images, kernel_spectrum(kernel, plan), plan)
+    spectrum = toom_cook.kernel_spectrum(kernel, plan)
+    return toom_cook.convolution_by_spectrum(images, spectrum, plan)
 
 
 def plans(size, kernel_size, strides, padding):

@@ -9,6 +9,8 @@ import enum
 import hashlib
 import sys
 
+import numpy as np
+
 from common.errors import UserError
 from common.flags import import_named, require_known
 
@@ -48,7 +50,8 @@ def select(split, images, num_held_out=None):
         if len(images) <= count:
             raise UserError("--validate needs more training images")
         # The first division counts: the test images, if they are divided, too.
-        digest = hashlib.sha256(images.images.tobytes()).hexdigest()[:16]
+        pixels = np.ascontiguousarray(images.images)
+        digest = hashlib.sha256(pixels).hexdigest()[:16]
         images.fingerprints.setdefault("validation_images", digest)
         return images[:-count] if split.is_training else images[-count:]
     return images

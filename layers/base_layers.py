@@ -52,7 +52,10 @@ class Layer(keras.layers.Layer):
 
 
 class CapsuleLayer(Layer):
-    """Base of layers from capsules [B, I, a] to capsules [B, O, A]."""
+    """Base of layers with `num_capsules` output capsules of `num_atoms` atoms.
+
+    Unless overridden, inputs are [B, I, a] and outputs [B, O, A].
+    """
 
     arguments: Names = ("num_capsules", "num_atoms")
 

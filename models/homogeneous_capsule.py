@@ -27,7 +27,9 @@ class HParams(BaseHParams):
 
     PRESETS: ClassVar = {"long": {"ema": 0.999, "momentum": 0.9997}}
 
-    branches: int = size(3, "most branches; every third convolution has one")
+    branches: int = size(
+        3, "largest number of branches; every third convolution can have one"
+    )
     convolutions: int = size(9, "convolutions")
     decay_rate: float = 0.98
     decay_steps: int = 500  # an epoch of 60,000 images in batches of 120
@@ -35,14 +37,18 @@ class HParams(BaseHParams):
     first_channels: int = size(32, "channels of the first convolution")
     loss_type: str = loss_type("softmax")
     merge: str = network(
-        "ones", "initial branch weights; equal: fixed", choices=tuple(MERGES)
+        "ones",
+        "initial weights of the branches; `equal` are ones, not trained",
+        choices=tuple(MERGES),
     )
     momentum: float = field(
         0.99, "momentum of all batch normalizations", at_least=0, at_most=1
     )
     more_channels: int = size(16, "channels that each convolution adds")
     order: str = network(
-        "xyz", "inputs: positions (xyz), channels (zxy)", choices=tuple(ORDERS)
+        "xyz",
+        "input capsules of branches: positions (xyz) or channels (zxy) of maps",
+        choices=tuple(ORDERS),
     )
 
 

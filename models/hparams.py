@@ -30,7 +30,7 @@ class BaseHParams:
     decay_rate: float = field(
         0.96, "factor of the learning rate per `decay_steps` steps", above=0
     )
-    decay_steps: int = field(2000, "steps of one decay", at_least=1)
+    decay_steps: int = field(2000, "steps for each `decay_rate`", at_least=1)
     ema: float = field(
         0.0,
         "momentum, such as 0.999, of a moving average of the weights. "

@@ -114,7 +114,9 @@ def _trainings(names, common, lines):
         with reading(f"--settings={line}"):
             name, *arguments = shlex.split(line)
         for text in flags.arguments(flags.parse(Config, arguments), _COMMON):
-            raise UserError(f"--settings={line}: {text} is not for rows")
+            raise UserError(
+                f"--settings={line}: {text} cannot be set for one row"
+            )
         own.setdefault(name, []).extend(arguments)
     for_all = own.pop("all", [])
     known = dict.fromkeys([*sorted(MODELS), *own])

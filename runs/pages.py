@@ -248,7 +248,12 @@ def _result_rows(output_dir):
         seeds = ", ".join(str(run["seed"]) for run in runs)
         machines = "; ".join(sorted(set(map(_machine, runs))))
         facts = [seeds, _steps(runs), f"{minutes:.0f}", machines]
-        rows.append([*names, _errors(runs), *facts])
+        errors, key = _errors(runs), "wrong_percent_per_object"
+        is_new = all(key in run for run in runs)
+        if is_new and "--num_targets=2" in experiment.flags:
+            percents = [{"wrong": run[key], "examples": 100} for run in runs]
+            errors += f" (of the digits: {_errors(percents)})"
+        rows.append([*names, errors, *facts])
         if name := experiment.other_test:
             others = [run["others"][name] for run in runs]
             text = _errors(others)
@@ -266,7 +271,7 @@ def _result_rows(output_dir):
             count = f"{len(runs)} seed{'s' * (len(runs) > 1)}"
             policies = " or ".join(sorted(set(map(_policy, runs))))
             details = f"({count}, {_steps(runs)} steps, {policies})"
-            short_rows.append([*names, f"{_errors(runs)} {details}"])
+            short_rows.append([*names, f"{errors} {details}"])
     return rows, short_rows
 
 

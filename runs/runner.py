@@ -86,6 +86,7 @@ def train_and_evaluate(config):
         "peak_megabytes": training["peak_megabytes"],
         "examples": last["num_examples"],
         "wrong": last["wrong"],
+        "wrong_percent_per_object": last["wrong_percent_per_object"],
         "wrong_examples": last["wrong_examples"],
         "points": [
             {name: document[name] for name in ("step", "wrong", "seconds")}

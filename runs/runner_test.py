@@ -29,8 +29,9 @@ if "train" not in flags:
 else:
     for step in (10, 15, 20, 25):
         document = {"step": step, "wrong": 50 - step, "num_examples": 50}
-        document["wrong_examples"] = list(range(50 - step))
         document |= {"seconds": step / 5, "images_per_second": 100.0}
+        document |= {"wrong_percent_per_object": 100 - 2 * step}
+        document["wrong_examples"] = list(range(50 - step))
         print(json.dumps(document))
 """
 
@@ -49,6 +50,7 @@ def test_a_run_is_what_the_commands_leave(tmp_path, capfd):
     assert list(result["network"].values()) == [9, 7, 3]
     assert (result["examples"], result["wrong"]) == (50, 25)
     assert result["wrong_examples"] == list(range(25))
+    assert result["wrong_percent_per_object"] == 50
     assert result["training_seconds"] == 5.0
     assert result["training_images_per_second"] == 256.0
     assert result["inference_images_per_second"] == 100.0
@@ -58,9 +60,8 @@ def test_a_run_is_what_the_commands_leave(tmp_path, capfd):
     capfd.readouterr()
     assert runner.measure_speed(config, 10) == 256 / config.batch_size
     assert not capfd.readouterr().out  # it is of a temporary folder
-    runner.write_json(tmp_path / "x.json", {"a": [1, 20], "b": []})
-    text = (tmp_path / "x.json").read_text()
-    assert text == '{\n "a": [ 1, 20 ],\n "b": []\n}\n'
+    runner.write_json(tmp_path / "x", {"a": [1, 20], "b": []})
+    assert (tmp_path / "x").read_text() == '{\n "a": [ 1, 20 ],\n "b": []\n}\n'
 
 
 def test_a_command_that_fails_is_an_error(tmp_path):

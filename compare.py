@@ -6,9 +6,9 @@
     --settings="capsule-r1 --hparams_override=routing=1" \
     --settings="capsule-leaky --hparams_override=leaky=true"
 
---settings="MODEL FLAGS" gives flags of experiment.py to one model,
---settings="all FLAGS" to all. MODEL-LABEL is another row: MODEL with its flags.
-Repeat the command to resume a comparison. docs/comparison.md explains results.
+--settings="MODEL FLAGS" gives flags of experiment.py to one model, "all FLAGS"
+to all models. Rows for one model with different flags are named MODEL-LABEL, as
+above. Repeat the command to resume. docs/comparison.md explains the results.
 """
 
 from absl.flags import DEFINE_multi_string
@@ -19,7 +19,7 @@ from runs.comparison import Settings, compare
 
 
 def main(arguments):
-    """Compares models with the settings of the flags."""
+    """Compares models; the flags give the settings."""
     config = flags.settings_of(Config)
     compare(flags.settings_of(Settings), config, _SETTINGS.value)
 

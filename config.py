@@ -323,7 +323,7 @@ class Config(DataConfig):
     def with_defaults_from(self, run_settings):
         """A `Config` whose missing settings come from a checkpoint.
 
-        Settings of a checkpoint of another data set are ignored.
+        If the checkpoint is of another data set, its settings are ignored.
         """
         dataset = run_settings.get("dataset")
         code = r"(?!tfds:).*:|tfds:[^:/]+:(?![0-9.*]+$)"
@@ -342,7 +342,7 @@ class Config(DataConfig):
         return dataclasses.replace(self, **saved)
 
     def for_evaluation(self, checkpoint):
-        """The settings to evaluate a `Checkpoint`, which supplies defaults."""
+        """A `Config` to evaluate a `Checkpoint`, which gives its defaults."""
         config = self.with_defaults_from(checkpoint.run_settings)
         if config.dataset is None and config.data_dir is None:
             raise UserError(

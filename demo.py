@@ -1,4 +1,4 @@
-"""Serves a page to draw a digit on and to change its capsule.
+"""Serves a web page on which you draw a digit and change its capsule.
 
   python demo.py  # the pretrained network for MNIST
   python demo.py --checkpoint=/tmp/mnist/train/model.ckpt-1000

@@ -6,26 +6,25 @@
 Names of figures:
   reconstructions  inputs and reconstructions of right and wrong predictions
                    (figure 3 of the paper)
-  perturbations    each dimension of a class capsule moved up and down
-                   (figure 4)
+  perturbations    reconstructions after moving each dimension of a class
+                   capsule up and down (figure 4)
   multimnist       separate reconstructions of overlapping digits (figure 5)
   routing          coupling coefficients over the image, by iteration
   embedding        class capsules for the projector of TensorBoard
-  transfer         models trained on one object, tested on two
+  transfer         models trained on single objects, tested on pairs
 
-transfer takes arguments NAME=CHECKPOINT instead of --checkpoint. With
---num_trials=N, {} in CHECKPOINT stands for 0 to N - 1:
+transfer takes arguments NAME=CHECKPOINT, each for a model NAME, instead of
+--checkpoint. With --num_trials=N, {} in CHECKPOINT stands for 0 to N - 1:
 
   python figures.py transfer --pairs=below --num_trials=3 \
     --output_dir=/tmp/transfer \
     shared_capsule=/tmp/shared{} pooling=/tmp/pooling{}
 
-For a model of your own NAME is MODULE:CLASS, as for --model.
+For a model of your own NAME is MODULE:CLASS, as for --model. All models see the
+same test images and the same pairs. One image of a pair is below the other, or
+beside it with --pairs=beside.
 
-All models see the same test images and the same pairs. One image of a pair is
-below the other, or beside it with --pairs=beside.
-
-Existing files of the same names in --output_dir are replaced.
+The figures replace existing files of the same names in --output_dir.
 """
 
 import dataclasses
@@ -75,7 +74,7 @@ def draw(names, config, num_examples=None):
 
 
 def draw_transfer(arguments, config, num_examples=None):
-    """Draws `transfer` for NAME=CHECKPOINT arguments; returns files by name."""
+    """Draws `transfer` for NAME=CHECKPOINT arguments; returns dict of files."""
     from training.evaluate import Evaluator
     from training.formats import open_checkpoint
     from visualization import transfer

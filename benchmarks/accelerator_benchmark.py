@@ -2,9 +2,9 @@
 
   KERAS_BACKEND=jax python -m benchmarks.accelerator_benchmark --json=FILE
 
-Needs JAX and Keras; the row `experiment.py` also needs TensorFlow. Takes less
-than five minutes. "of peak" is relative to a bfloat16 matrix product; products
-with zeros do not count. Gradients include a forward pass if they need one.
+Needs JAX and Keras. Without TensorFlow the row `experiment.py` is left out. The
+column "of peak" compares necessary operations per second with the speed of a
+large bfloat16 matrix product. Gradients include the forward pass they need.
 """
 
 import argparse

@@ -4,16 +4,16 @@
   python -m benchmarks.train_benchmark --networks=capsule,shared_capsule,pooling
 
 The network "convolutions" has only the two convolutions of the capsule model,
-a mean square as loss, and plain gradient descent: its speed is what the model
-would have if everything else took no time. The other networks are models, with
-decoder, losses, metrics and Adam.
+a mean square as loss, and plain gradient descent. The capsule model would have
+this speed if everything else took no time. The other networks are complete
+models, trained with their own losses, metrics and Adam.
 
-Networks and dtype policies alternate in one process, in blocks of --steps. The
-column "of convolutions" is the median over --rounds of the speed divided by the
-speed of the network "convolutions" in the same round. Peak memory, of the
-process or GPU, is measured in a separate process for each row. On GPUs
-matrix_capsule and vb_capsule disable TF32 for the whole process: measure them
-by a separate command.
+Each of --rounds rounds runs --steps steps of every network with every policy,
+all in one process. The column "of convolutions" is the median over the rounds
+of a network's speed divided by the speed of "convolutions" in the same round.
+The peak memory of the process or GPU is measured in another process for each
+row. On GPUs matrix_capsule and vb_capsule disable TF32 for the whole process,
+so measure them by a separate command.
 """
 
 import concurrent.futures
@@ -73,7 +73,7 @@ def main(_):
 
 
 def measure(settings):
-    """Yields one row for each policy and network."""
+    """Yields one row for each combination of policy and network."""
     lists = settings.policies.split(","), settings.networks.split(",")
     cases = list(itertools.product(*lists))
     seconds = in_own_process(alternate, cases, settings)
@@ -91,7 +91,7 @@ def measure(settings):
 
 
 def in_own_process(function, *arguments):
-    """Calls a function in a new process that has selected its devices."""
+    """Starts a process, selects its devices, and calls the function in it."""
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(1, context) as pool:
         return pool.submit(_call, function, arguments).result()
@@ -103,7 +103,7 @@ def _call(function, arguments):
 
 
 def alternate(cases, settings):
-    """Dict from case (policy, network) to seconds per step in each round."""
+    """Returns a dict from case (policy, network) to seconds/step by round."""
     steps = {case: make_step(case, settings) for case in cases}
     for step in steps.values():
         step()  # traces and compiles
@@ -116,7 +116,7 @@ def alternate(cases, settings):
 
 
 def peak(case, settings):
-    """Peak memory of this process in megabytes, after three steps."""
+    """Peak megabytes of this process, or of its GPU, after three steps."""
     timeit.timeit(make_step(case, settings), number=3)
     return peak_megabytes()
 
@@ -149,7 +149,7 @@ def make_step(case, settings):
 
 
 def convolutions_alone(shape, hparams):
-    """The two convolutions of the capsule network; the loss ignores labels."""
+    """Builds a network of only the two convolutions of the capsule network."""
     padding = hparams.padding.lower()
     filters = hparams.num_prime_capsules * hparams.primary_atoms
     first = keras.layers.Conv2D(

@@ -12,7 +12,7 @@ from common.errors import reading
 
 
 def load_backend():
-    """Imports Keras and TensorFlow; call it before other modules do.
+    """Imports Keras and TensorFlow; call it before any other import of them.
 
     The image data format is then channels_last, whatever ~/.keras/keras.json
     says. Raises UserError if the chosen backend is not installed.
@@ -44,7 +44,7 @@ def _hidden_stderr():
 
 
 def commit():
-    """Git hash of this project, with "+" if files were changed, or None."""
+    """The Git hash, with "+" for changed files; None outside a Git clone."""
     command = "git --git-dir=.git describe --always --abbrev=40 --dirty=+"
     try:
         return subprocess.run(

@@ -25,7 +25,7 @@ class UserError(Exception):
 
 
 class Interrupted(BaseException):
-    """A signal stopped the work; handlers of `Exception` do not catch it."""
+    """A signal stopped the work; `except Exception` does not catch this."""
 
     def __init__(self, message, signal_number):
         super().__init__(message)
@@ -69,7 +69,7 @@ def exit_on_user_error(command, debug=False):
     """Prints a `UserError` as one line and exits with status 1.
 
     After an interruption it prints the command that resumes the work and exits
-    with status 128 + the signal's number. With `debug` it raises the error.
+    with status 128 + the signal's number. `debug` lets a `UserError` propagate.
     """
     try:
         yield

@@ -70,13 +70,13 @@ def refuse_existing(path):
 
 
 def remove_partial(folder, name="*"):
-    """Removes partial files of killed processes; `name` is a pattern."""
+    """Removes partial files of killed processes; `name` is a glob pattern."""
     for path in pathlib.Path(folder).glob(f".{name}.*.partial"):
         shutil.rmtree(path, ignore_errors=True)
 
 
 def make_folder(path):
-    """Creates a folder if needed, checks that it is writable; returns it."""
+    """Creates a folder if needed and checks that it is writable; returns it."""
     folder = pathlib.Path(path)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def _flush(path):
 def sole_trainer(directory):
     """Locks a folder; raises UserError if another process trains in it.
 
-    The lock ends with the process; its hidden file stays.
+    The lock ends with the context or the process; the hidden lock file stays.
     """
     path = pathlib.Path(directory, _LOCK_FILE)
     with _opened(path, os.O_RDWR | os.O_CREAT) as descriptor:

@@ -42,7 +42,7 @@ class FlagSpec:
     `help` ends with "Default: ..." if the default depends on other settings.
     `kind` is the type of all values but None. If `merges` is true, the flag has
     the form name=value,name=value and can be repeated. If `network` is true, a
-    network cannot load a checkpoint with another value of the field.
+    checkpoint and the network that loads it must have the same value.
     """
 
     help: str
@@ -91,10 +91,10 @@ def field(default, help_text, **spec):
 
 
 def flag_specs(settings):
-    """Dict from field name to `FlagSpec`, of a dataclass or its instance.
+    """Dict from field name to `FlagSpec`, for a dataclass or an instance.
 
-    A subclass can change the default of a field by `size: int = 3`. The field
-    inherits the rest of its `FlagSpec` from the base class.
+    A subclass can change only a default, for example by `size: int = 3`. The
+    field inherits the rest of its `FlagSpec` from the base class.
     """
     cls = settings if isinstance(settings, type) else type(settings)
     specs = {
@@ -188,7 +188,7 @@ def settings_of(settings_class, flag_values=flags.FLAGS, **others):
 
 
 def parse(settings_class, arguments):
-    """The settings of command-line arguments; a flag's last value applies."""
+    """Settings from command-line arguments; of a repeated flag, the last."""
     flag_values = flags.FlagValues()
     define(settings_class, flag_values=flag_values, repeats=True)
     _parse(flag_values, ["", *arguments])
@@ -217,7 +217,7 @@ def _parse(flag_values, argv, takes_arguments=False):
 
 
 def arguments(settings, names=None):
-    """List of --name=value for the settings that are not the defaults."""
+    """List of --name=value for settings that differ from their defaults."""
     return [
         f"--{name}={getattr(settings, name)}"
         for name, spec in flag_specs(settings).items()
@@ -234,7 +234,7 @@ def command_line(settings, names=None):
 def run(main, takes_arguments=False):
     """Parses the flags and runs a command; see `exit_on_user_error`.
 
-    `main` takes the list of arguments that are not flags.
+    `main` gets the list of non-flag arguments, empty unless `takes_arguments`.
     """
     command = os.path.basename(sys.argv[0])
     with contextlib.suppress(AttributeError):  # notebooks

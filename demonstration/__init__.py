@@ -1,1 +1,1 @@
-"""The page of demo.py: draw digits, see their capsules, change the atoms."""
+"""The web page of demo.py: draw digits, see and change their capsules."""

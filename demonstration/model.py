@@ -1,4 +1,4 @@
-"""The network of the demo page, which turns images into values for JSON."""
+"""The network behind the demo page; it turns images into JSON values."""
 
 import base64
 import io
@@ -46,8 +46,8 @@ class Predictor(keras.Model):
 class DemoModel:
     """A trained capsule network, and its test images if they can be read.
 
-    Test images, except those of `digits`, need `dataset` or `data_dir`. The
-    dict `description` describes the network to the page.
+    Test images other than `digits` need `config.dataset` or `config.data_dir`.
+    The dict `description` describes the network to the page.
     """
 
     def __init__(self, config):
@@ -100,8 +100,8 @@ class DemoModel:
     def predict_drawing(self, content):
         """Predicts a drawing, see `predict`; returns None if it is empty.
 
-        `content` is a PNG file, drawn on black: a single object is white; of
-        two objects the first is magenta and the second green.
+        `content` is a PNG file with a black background. A single object is
+        white; of two objects the first is magenta and the second green.
         """
         with reading("the drawing"):
             image = Image.open(io.BytesIO(content), formats=["PNG"])
@@ -128,10 +128,10 @@ class DemoModel:
         return self.predict(self._prepare(content, name, invert))
 
     def next_test_image(self, correct):
-        """Finds the next test image that is predicted correctly, or wrongly.
+        """Finds the next test image predicted right (`correct`) or wrong.
 
-        Returns the dict of `predict` plus `labels`, the true classes. If the
-        next batch has no such image, returns only `searched`, the batch size.
+        Returns the dict of `predict` plus `labels`, the true classes. After a
+        batch without such an image returns only `searched`, the number so far.
         """
         # A generator that raised an error cannot continue.
         search = self._searches.pop(correct, None) or self._search(correct)
@@ -162,9 +162,9 @@ class DemoModel:
         """Predicts an image float32 [H, W, C], prepared as in training.
 
         Returns a dict for JSON: `image`, a data URI; `lengths` and `capsules`
-        by class; `predicted`, a class for each object in the image, the longest
-        capsule first; `couplings` [iterations][h][w][class], summed over types,
-        or None; `reconstruction`, see `reconstruct`.
+        by class; `predicted`, a class for each object, the longest capsule
+        first; `couplings` [iterations][h][w][class], summed over capsule types,
+        or None without routing; `reconstruction`, see `reconstruct`.
         """
         outputs = self._predictor.predict_on_batch(image[None])
         outputs = {name: values[0] for name, values in outputs.items()}
@@ -185,8 +185,8 @@ class DemoModel:
     def reconstruct(self, classes, capsules):
         """The decoder's image as a data URI; None without a decoder.
 
-        `classes` are one or two ints; two get two colors. `capsules` are the
-        capsules of these classes, floats [len(classes)][atoms].
+        `classes` are one or two ints; the image shows two in two colors.
+        `capsules` are those of the classes, floats [len(classes)][atoms].
         """
         if self._trained.model.decoder is None:
             return None

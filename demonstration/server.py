@@ -1,8 +1,8 @@
 """Serves the demo page to browsers on this machine.
 
-Nothing in a request is stored. Requests of other web pages in the same browser
-are refused. Their header Origin names the other page; if its name resolves to
-this machine (DNS rebinding), their header Host names it.
+Nothing in a request is stored. The server refuses requests from other web pages
+in the same browser: their header Origin names another page. Against DNS
+rebinding, it also refuses requests with a foreign name in the header Host.
 """
 
 import asyncio

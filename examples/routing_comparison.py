@@ -1,12 +1,12 @@
 """Eight routings of the same primary capsules, to be trained by compare.py.
 
-All models have the same convolutions and, at each of the 7x7 positions of an
-image of 28x28, 8 types of primary capsules of 16 atoms. One routed layer turns
-them into class capsules; there is no decoder and no weight decay. Each model
-has its authors' kind of loss and of activation or normalization of primary
-capsules, with three exceptions: `SharedWeights` weighs absent classes in the
-loss as Sabour does, `EMRouting` normalizes primary capsules, and `SelfRouting`
-normalizes poses by type.
+All models have the same convolutions and primary capsules: 8 types of capsules
+with 16 atoms, at each of 7x7 positions of an image of 28x28 pixels. One routed
+layer turns them into class capsules; there is no decoder and no weight decay.
+The loss, and the activation or normalization of primary capsules, follow each
+model's authors, with three exceptions. In its loss `SharedWeights` gives absent
+classes Sabour's weight. `EMRouting` normalizes primary capsules. `SelfRouting`
+normalizes the poses of each type.
 """
 
 import math

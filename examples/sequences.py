@@ -1,9 +1,9 @@
-"""Finds the topic of sentences of any length, and the words that decided it.
+"""Finds the topic of sentences of any length, and which words decide it.
 
-python -m examples.sequences
+  python -m examples.sequences
 
 A sentence has four words of its topic, up to two of each other topic, and some
-of no topic, in random order. The words are capsules, padded and masked.
+of no topic, in random order. Each word is a capsule. Padding is masked.
 """
 
 import keras
@@ -22,7 +22,7 @@ LENGTH, ATOMS = 20, 8
 
 
 def sentences(count):
-    """Word indices [count, LENGTH], 0 for padding, and topics [count]."""
+    """Returns word indices [count, LENGTH], padded with 0, and topics."""
     rng = np.random.default_rng(0)
     topics = rng.integers(len(TOPICS), size=count)
     numbers = np.zeros((count, LENGTH), "int32")
@@ -50,7 +50,7 @@ def networks():
 
 
 def weights(network, numbers):
-    """How much each word counts for each topic [B, I, topics]."""
+    """How much each word counts for each topic, [B, words, topics]."""
     embedding, routing, _ = network.layers
     words = embedding(numbers)
     if isinstance(routing, layers.VectorRouting):

@@ -1,7 +1,7 @@
 """Random changes of training images, fixed by a seed.
 
-`augment` is Efficient-CapsNet's augmentation; `distort` and the distortions of
-photographs are the reference's. Each image has random numbers of its own.
+`augment` is Efficient-CapsNet's augmentation; `distort` and `distort_colors`
+are the reference's. Each image has random numbers of its own.
 """
 
 import math
@@ -32,7 +32,7 @@ CONTRAST_RANGE = (0.2, 1.8)
 
 
 def random_changes(images, config, seed, step):
-    """Changes uint8 images by `crop_area`, `flip`, `augment` and `distort`."""
+    """Applies `crop_area`, `flip`, `augment` and `distort` to uint8 images."""
     if config.crop_area < 1:
         crop_seed = step_seed(seed, Stream.RESIZED_CROP, step)
         images = random_resized_crop(images, config.crop_area, crop_seed)
@@ -48,9 +48,9 @@ def random_changes(images, config, seed, step):
 def augment(images, seed, step):
     """Augments uint8 images [B, H, W, C] as Efficient-CapsNet does on MNIST.
 
-    Half of the images rotate by up to 30 degrees. Then every image moves along
-    both axes within its black margins, shrinks in width, and a square of 4x4
-    pixels becomes black.
+    Rotates half of the images by up to 30 degrees. Then moves every image along
+    both axes within its black margins, shrinks its width, and blackens a square
+    of 4x4 pixels.
     """
     seed = step_seed(seed, Stream.AUGMENTATION, step)
     seeds = tf.random.experimental.stateless_split(seed, 4)
@@ -77,7 +77,7 @@ def rotate_half(images, seed):
 
 
 def move_within_margins(images, seed):
-    """Moves each image, on both axes, by a random share of a black margin."""
+    """Moves each image along both axes by random shares of its margins."""
     amounts = _signed_amounts(images, seed)
     for axis in (1, 2):
         bright = tf.reduce_any(images > 0, axis=(3 - axis, 3))  # [B, H or W]
@@ -93,7 +93,7 @@ def move_within_margins(images, seed):
 
 
 def squeeze_at_random(images, seed):
-    """Shrinks each image's width by at least 1 pixel, at most a quarter."""
+    """Shrinks each image's width by at least 1 pixel and at most a quarter."""
     width = images.shape[2]
     amounts = tf.abs(_signed_amounts(images, seed))
     removed = 1 + tf.cast(amounts[:, 0] * MAX_SQUEEZE * width, tf.int32)
@@ -104,8 +104,8 @@ def squeeze_at_random(images, seed):
 def squeeze(images, widths, left):
     """Resizes each image to its width in `widths` by the Lanczos kernel.
 
-    `widths`, int32 [B], are from 1 to W, and `left`, int32 [B], are the black
-    columns before each image. Values may overshoot the range [0, 255].
+    `widths`, int32 [B], are from 1 to W; `left`, int32 [B], are the numbers of
+    black columns left of the images. Returned values can lie outside [0, 255].
     """
     width = images.shape[2]
     columns = tf.range(width) - left[:, None]  # [B, W]
@@ -147,8 +147,8 @@ def erase_square(images, seed):
 def distort(images, seed, step):
     """Crops uint8 images at random to [B, H - 4, W - 4, C] and rotates them.
 
-    Each image has its own angle of up to 15 degrees. (The reference draws one
-    angle at its start.)
+    Each image has its own angle of up to 15 degrees. (The reference rotates all
+    images by one random angle.)
     """
     _, height, width, _ = images.shape
     crop_seed = step_seed(seed, Stream.CROP, step)
@@ -170,9 +170,9 @@ def random_crop(images, size, seed):
 def random_resized_crop(images, least_area, seed):
     """Crops uint8 images at random and resizes the crops to the images' size.
 
-    A crop's share of the area is uniform in [least_area, 1). Its proportions
-    are the image's times a factor, log-uniform in [3/4, 4/3], but nearer to 1
-    if the crop would not fit (Szegedy et al. 2015, least area 0.08).
+    A crop's share of the area is uniform in [least_area, 1). Its aspect ratio
+    is the image's times a log-uniform factor in [3/4, 4/3], clipped so that the
+    crop fits. Szegedy et al. (2015) use a least area of 0.08.
     """
     _, height, width, _ = images.shape
     draws = tf.random.stateless_uniform((4, tf.shape(images)[0]), seed)
@@ -194,10 +194,10 @@ def random_flip(images, seed):
 
 
 def distort_colors(images, step, seed):
-    """Changes brightness, then contrast, of float32 images of 0 to 255.
+    """Changes brightness and then contrast of float32 images in [0, 255].
 
-    One number in [-63, 63) is added to each image. Then each channel is scaled
-    about its mean; all channels of an image have the same factor in [0.2, 1.8).
+    A random number in [-63, 63) is added to each image. Then each channel is
+    scaled about its mean, by one random factor in [0.2, 1.8) per image.
     """
     brightness_seed = step_seed(seed, Stream.BRIGHTNESS, step)
     images += _uniform(images, brightness_seed, *BRIGHTNESS_RANGE)

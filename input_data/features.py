@@ -1,14 +1,14 @@
 """The feature contract between data sets, models and training.
 
-A batch is a pair (x, y) of dicts.
+A batch is a pair (x, y) of dicts. A target is an object in an image.
 
 x, the input of a model:
   images        float32 [B, H, W, C], in [0, 1] unless the data set
                 standardizes each image
   features      [B, h, w, C], in place of images, see `KeptFeatures`
-  recons_label  int32 [B], the class of the first target, or k-hot [B, classes]
+  recons_label  int32, first target's class [B] or k-hot classes [B, classes]
   spare_label   int32 [B], the class of the second target, if there are two
-  step          int64 [B], in training: the steps before this one
+  step          int64 [B], only in training: the number of earlier steps
 
 y, what the outputs of the model are compared with:
   logits        float32 [B, classes], the k-hot labels
@@ -41,7 +41,7 @@ RECONS_BY_TARGET = (RECONS, SPARE_RECONS)
 
 @dataclasses.dataclass(frozen=True)
 class ImageShape:
-    """The size of the images, `depth` channels, and the number of classes."""
+    """The size and channels (`depth`) of images, and the number of classes."""
 
     height: int
     width: int
@@ -71,6 +71,6 @@ class Spec:
 
     @property
     def names(self):
-        """The names of the classes, or their numbers, as strings."""
+        """The class names; without names, the class numbers as strings."""
         numbers = range(self.shape.num_classes)
         return self.class_names or tuple(map(str, numbers))

@@ -25,7 +25,7 @@ _GRAY_WEIGHTS = np.array([[0.2989], [0.5870], [0.1140]], np.float32)
 def find_file(data_dir, *names, hint=""):
     """The path of the first of `names` for which the folder has a file.
 
-    Raises UserError, with `hint`, if there is none.
+    Raises UserError, with `hint` in its message, if there is no such file.
     """
     for name in names:
         path = pathlib.Path(data_dir, name)
@@ -36,7 +36,7 @@ def find_file(data_dir, *names, hint=""):
 
 @contextlib.contextmanager
 def open_file(path):
-    """Opens a binary file for reading; one that ends in .gz is unpacked."""
+    """Opens a file to read bytes, and unpacks it if its name ends in .gz."""
     is_packed = path.suffix == ".gz"
     with gzip.open(path) if is_packed else open(path, "rb") as file:
         yield file
@@ -47,9 +47,9 @@ def open_file(path):
 def decode_image(content, name, color, invert=False):
     """Decodes an image, or the first frame of an animation.
 
-    `content` are the bytes of the file, `name` is its name in messages. With
-    `invert` dark becomes bright; transparent pixels are always black. Returns
-    uint8 [H, W, 3] if `color`, else [H, W, 1].
+    `content` is the file's bytes, `name` its name in messages. `invert` makes
+    dark pixels bright. Transparent pixels become black, inverted or not.
+    Returns uint8 [H, W, 3] if `color`, else [H, W, 1].
 
     Raises UserError if the file is not an image, is damaged, or has more pixels
     than Pillow allows.

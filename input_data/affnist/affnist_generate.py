@@ -3,10 +3,10 @@ r"""Makes affNIST files from MNIST: random affine transformations on 40x40.
   python input_data/affnist/affnist_generate.py \
       --data_dir=MNIST_FOLDER --output_dir=OUT --copies=32 --seed=0
 
-This command writes OUT/test.mat for --dataset=affnist --data_dir=OUT: 32
-transformed copies of each test image, as in the official file. The splits
-train, valid_train and valid_test transform training images. Without --data_dir
-MNIST comes from TensorFlow Datasets; --dataset=digits needs no files.
+This command writes OUT/test.mat: 32 transformed copies of each test image, as
+in the official file. Read it with --dataset=affnist --data_dir=OUT. The other
+splits transform training images. Without --data_dir MNIST comes from
+TensorFlow Datasets; --dataset=digits takes the digits of this project instead.
 """
 
 import pathlib

@@ -30,7 +30,7 @@ _HEADER = b"MATLAB 5.0 MAT-file".ljust(116)
 
 
 def load(split, config):
-    """The pipeline of one split, from the file with the official name."""
+    """The pipeline of one split, from files with the official names."""
     folder = pathlib.Path(config.data_dir)
     batches = sorted(folder.glob(f"{_NAMES[split]}_batches/*.mat"))
     paths = batches or [find_file(folder, file_name(split))]

@@ -33,11 +33,11 @@ def load(split, config):
 def read_arrays(data_dir, training):
     """Reads the training or the test images.
 
-    `data_dir` has x_train.npy and x_test.npy, uint8 [N, H, W] or [N, H, W, C],
-    and y_train.npy and y_test.npy, class indices [N] or [N, 1] or, for any
-    number of classes per image, [N, classes] of 0 and 1. Each file may be
-    gzipped, .npy.gz. The lines of class_names.txt are the names of the classes;
-    without this file the largest label determines the number of classes.
+    In `data_dir`, x_train.npy and x_test.npy are the images, uint8 [N, H, W] or
+    [N, H, W, C]. The labels y_train.npy and y_test.npy are class indices [N] or
+    [N, 1]; for any number of classes per image they are k-hot, [N, classes].
+    Files can be gzipped, as .npy.gz. The lines of class_names.txt name the
+    classes; without this file the labels determine how many there are.
     """
     folder, part = pathlib.Path(data_dir), "train" if training else "test"
     path, images = _read(folder, f"x_{part}")

@@ -1,4 +1,4 @@
-"""CIFAR-10 from its binary batches or TFDS: standardized 24x24 crops.
+"""Standardized 24x24 crops of CIFAR-10, from its binary batches or TFDS.
 
 The format: https://www.cs.toronto.edu/~kriz/cifar.html (for each image a byte
 for the label, then 1,024 bytes each of red, green and blue, row by row).
@@ -45,10 +45,7 @@ def distort(images, step, seed):
 
 
 def read_files(folder, training):
-    """Reads the five training batches or the test batch as `LabeledImages`.
-
-    `folder` has the batches or their folder cifar-10-batches-bin.
-    """
+    """Reads the batches in `folder` or its sub-folder cifar-10-batches-bin."""
     if (folder / "cifar-10-batches-bin").is_dir():
         folder /= "cifar-10-batches-bin"
     names = [f"data_batch_{number}" for number in range(1, 6)]

@@ -77,17 +77,17 @@ def load(split, config):
 
 
 def divide(files, seed, purpose):
-    """Holds out each file with probability 1/5, but at least one per class.
+    """Holds out each file with probability 1/5, by the hash of its name.
 
-    Whether a file is held out depends on the hash of its name, not on other
-    files. Names that differ only in their Unicode normal form have one hash. If
-    a class has two or more files but a part gets none, it gets the one with the
-    hash nearest to the bound: an exception. The digest is a hash of the names
-    of all exceptions. If it is unchanged, no file has changed parts.
+    If this holds out all files of a class or none, although it has two or more,
+    one file is an exception: the file with the hash nearest to the bound moves
+    to the other part. The digest is a hash of the names of all exceptions.
+    While the digest is the same, adding or removing files moves no other file.
+    Names that differ only in their Unicode normal form have the same hash.
 
     `files` is a list of (path, class); `purpose` is part of the hashed text.
     Images whose class is a list of names are divided as one class.
-    Returns a list of the files that stay, a list of those held out, the digest.
+    Returns a list of files that stay, a list of files held out, and the digest.
     """
     bound = 2**64 // HELD_OUT_SHARE
 

@@ -1,12 +1,12 @@
-"""MNIST and MultiMNIST: idx files, the reference's record files or TFDS.
+"""MNIST and MultiMNIST from idx files, the reference's records or TFDS.
 
 The idx format: http://yann.lecun.com/exdb/mnist/ (two zero bytes, the type of
-the values, the number of axes, each axis as a big-endian uint32, the values).
+the values, the number of axes, their lengths as big-endian uint32, the values).
 
-Images in record files are shifted and padded. For pairs, `data_dir` is
-PREFIX.tfrecords@10 for the files PREFIX.tfrecords-00000-of-00010 and so on.
-Validation needs separate files, multivalid_train and multivalid_test: pairs of
-one file may share images, so that no part of them can be held out.
+Images in record files are already shifted and padded. For pairs in the files
+PREFIX.tfrecords-00000-of-00010 and so on, `data_dir` is PREFIX.tfrecords@10.
+Pairs of one file can share images, so that no part can be held out: validation
+needs separate files, named multivalid_train... and multivalid_test...
 """
 
 import pathlib

@@ -1,8 +1,8 @@
 """smallNORB from the reference's records or TFDS: stereo pairs at 48x48.
 
 A record has image_raw (the bytes of [2, 96, 96], one camera after the other),
-label, height, width, depth and meta: instance 0 to 9, elevation 0 to 8,
-azimuth 0 to 34 in steps of two, lighting 0 to 5.
+label, height, width, depth, and meta (instance 0 to 9, elevation 0 to 8,
+azimuth 0 to 34 in steps of two, lighting 0 to 5).
 
 Section 7 of the paper: "We resized smallNORB to 48x48 and during training
 processed random 32x32 crops of it. We passed the central 32x32 patch during
@@ -69,7 +69,6 @@ def read_records(path):
 def shrink(images):
     """Resizes uint8 [N, 2, 96, 96] to [N, 48, 48, 2] as TensorFlow 1 does.
 
-    TensorFlow 1 samples at the output position times the scale, without
-    half-pixel centers: with a scale of 2 it takes every second pixel.
+    TensorFlow 1 has no half-pixel centers: it takes every second pixel.
     """
     return np.ascontiguousarray(images[:, :, ::2, ::2].transpose(0, 2, 3, 1))

@@ -28,7 +28,7 @@ from input_data.transforms import (
 
 @dataclasses.dataclass(frozen=True)
 class LabeledImages:
-    """Images; each has one class, or any number of classes."""
+    """Images with labels: one class, or any number of classes, per image."""
 
     images: np.ndarray  # uint8 [N, H, W, C]
     # Integers [N], in [0, num_classes); or [N, num_classes], k-hot, for any
@@ -51,10 +51,9 @@ class LabeledImages:
 def labeled_images(path, images, labels, num_classes, class_names=None):
     """Creates `LabeledImages` from the arrays of a file.
 
-    `images` are uint8 [N, H, W] or [N, H, W, C].
-
-    Raises UserError if there are no images, if images or labels have another
-    type or shape, or if a label is not in [0, num_classes).
+    `images` are uint8 [N, H, W] or [N, H, W, C]; `labels` are class indices [N]
+    or k-hot [N, num_classes]. Raises UserError if there are no images, if a
+    type or shape differs, or if a label is out of range.
     """
     images = np.asarray(images)
     if images.dtype != np.uint8 or images.ndim not in (3, 4):
@@ -85,9 +84,9 @@ def labeled_images(path, images, labels, num_classes, class_names=None):
 
 
 def make_pipeline(data, config, **spec):
-    """Creates the pipeline of `LabeledImages` for one or two targets.
+    """Creates a pipeline of single images or, with two targets, of pairs.
 
-    `spec` has other attributes of the `Spec`.
+    `data` are `LabeledImages`; `spec` gives further attributes of the `Spec`.
     """
     num_targets = 1 if data.labels.ndim == 1 else keys.ANY_NUMBER
     if config.num_targets == 2:
@@ -100,15 +99,14 @@ def make_pipeline(data, config, **spec):
 
 
 class SingleObjects(Pipeline):
-    """Images that are one target each, with pixels in [0, 1].
+    """Pipeline of images of single objects, with pixels in [0, 1].
 
-    Images are padded. Training images are then shifted by row and column
-    offsets, each uniform in [-shift, shift]: for a shift of 2 this is the
-    distribution of the reference's 25 copies of each image. Then random
-    changes follow, see `augmentation`.
+    All images are padded. Training images are then shifted by row and column
+    offsets, each uniform in [-shift, shift], and changed by `random_changes`.
+    (For a shift of 2 the reference stores all 25 shifted copies instead.)
 
     `source` is `ImageTensors` or `RecordFiles`, `config` is a `Config`, `shift`
-    and `pad` are in pixels. `spec` has the other attributes of the `Spec`.
+    and `pad` are in pixels. `spec` gives further attributes of the `Spec`.
     """
 
     def __init__(self, source, config, shift, pad, num_targets=1, **spec):
@@ -137,15 +135,15 @@ class SingleObjects(Pipeline):
 
 
 class StandardizedCrops(Pipeline):
-    """Crops of photographs, each standardized.
+    """Pipeline of crops of photographs, each crop standardized.
 
     Training takes random crops, evaluation central crops. A crop x of n values
     becomes (x - mean) / max(deviation, 1 / sqrt(n)), with the mean and
     deviation of all n values. As in the reference, the result is also the
-    decoder's target, although a sigmoid reaches only [0, 1].
+    decoder's target, although the decoder's sigmoid reaches only [0, 1].
 
-    `distort(images, step, seed)` turns uint8 [B, H, W, C] into float32
-    [B, *crop_size, C]. At most `eval_size` images are evaluated.
+    `distort(images, step, seed)` makes the crops for training, float32
+    [B, *crop_size, C]. Evaluation takes at most `eval_size` images.
     """
 
     def __init__(self, data, crop_size, distort, eval_size):
@@ -164,7 +162,7 @@ class StandardizedCrops(Pipeline):
         return self._standardized(tf.cast(crops, tf.float32), labels)
 
     def moved(self, offset):
-        """A copy that evaluates crops `offset` pixels down and right."""
+        """A copy whose evaluation crops are moved by `offset` (down, right)."""
         other = copy.copy(self)
         other._offset = offset
         return other

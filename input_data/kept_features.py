@@ -17,9 +17,9 @@ _BATCH_SIZE = 64
 class KeptFeatures(Pipeline):
     """The training batches of a pipeline, with features instead of images.
 
-    For each image the constructor draws `num_views` random changes by `seed`.
-    `extract` computes features from changed images [B, H, W, C]. A step draws
-    one of these changes for each image. The features are in a temporary file.
+    The constructor makes `num_views` randomly changed views of each image by
+    `seed`. `extract` computes their features from images [B, H, W, C], and a
+    temporary file keeps them. Each step draws one view of each of its images.
     """
 
     def __init__(self, pipeline, extract, seed, num_views):

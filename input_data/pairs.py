@@ -22,12 +22,12 @@ _LABELS_BATCH = 100
 class OverlappingPairs(Pipeline):
     """MultiMNIST made on the fly: two overlapping objects of two classes.
 
-    Each image is padded and shifted; the two are merged by min(255, a + b)
-    (section 6 of the paper). In training every epoch takes each image once as
-    first of a pair, in random order; the second is uniform among the images of
-    other classes. The pairs for evaluation depend on the seed alone.
+    Two padded and shifted images are merged by min(255, a + b) (section 6 of
+    the paper). In every training epoch each image is the first of one pair, in
+    random order. The second is uniform among the images of other classes. The
+    pairs for evaluation depend only on the seed.
 
-    `data` are `LabeledImages`, `spec` has other attributes of the `Spec`.
+    `data` are `LabeledImages`; `spec` gives further attributes of the `Spec`.
     """
 
     def __init__(self, data, config, **spec):
@@ -83,8 +83,8 @@ class OverlappingPairs(Pipeline):
 def group_by_class(data):
     """Sorts `LabeledImages` by class.
 
-    Returns the order, int64 [N], and for each class its start in the order and
-    its number of images, both int64 [num_classes].
+    Returns the sorted indices, int64 [N], then the start of each class in them
+    and the size of each class, both int64 [num_classes].
     """
     counts = np.bincount(data.labels, minlength=data.num_classes)
     if counts.max() == len(data):
@@ -97,10 +97,10 @@ class SeparatePairs(Pipeline):
     """Two images of different classes, one below or beside the other.
 
     J. Su's test of networks that were trained on single objects
-    (https://kexue.fm/archives/4819, 2018). Image n of `singles`, a `Pipeline`,
-    is paired with image order[n]. The order is random and depends on the seed
-    alone; pairs of two images of one class are left out. The target of an
-    object is the image of the pair with the half of the other object black.
+    (https://kexue.fm/archives/4819, 2018). `singles` is their `Pipeline`. Its
+    image n is paired with image order[n], in a random order that depends only
+    on the seed. Pairs of two images of one class are left out. The target of
+    an object is the image of the pair with the other object's half black.
     """
 
     def __init__(self, singles, config):

@@ -9,7 +9,7 @@ from input_data import features as keys
 
 
 class Stream(enum.IntEnum):
-    """Purposes of random numbers; each has its own stream."""
+    """Purposes of random numbers; each purpose has its own stream."""
 
     ORDER = 0
     SHIFT = 1
@@ -32,7 +32,7 @@ def step_seed(seed, stream, step):
 
 
 def shuffled_indices(step, batch_size, num_examples, seed):
-    """The examples of a training step.
+    """The indices of the examples of a training step.
 
     Every epoch takes all examples in a new random order. A batch may end one
     epoch and begin the next. Returns int64 [batch_size] from 0 to
@@ -85,12 +85,12 @@ class Pipeline:
     """One split of a data set, as batches described in `features`.
 
     A subclass defines `_training_batch` and `_evaluation_batch`, which return
-    a batch (x, y) of the images at `indices`, int64 [B]; with two targets
-    `indices` are those of the first image of each pair.
+    a batch (x, y) of the images at `indices`, int64 [B]. With two targets,
+    `indices` number the first images of the pairs.
 
-    `source` has the stored images, such as `ImageTensors`; `source.error` is a
-    `UserError` that stopped reading, or None. `size` is the (height, width) of
-    the network's input. The other arguments are attributes of `spec`, the
+    `source` holds the stored images, as `ImageTensors` does; `source.error` is
+    the `UserError` that stopped reading, or None. `size` is the (height, width)
+    of the network's input. The other arguments become attributes of `spec`, a
     `features.Spec`.
     """
 
@@ -104,9 +104,9 @@ class Pipeline:
     def training_batches(self, batch_size, seed, start, stop):
         """Shuffled, augmented batches of the steps from `start` to `stop` - 1.
 
-        A batch depends on `seed` and its step alone, so that a resumed
-        training sees the batches of an uninterrupted one. Iterate over this
-        `tf.data.Dataset` of batches (x, y) in the context `user_errors`.
+        A batch depends only on `seed` and its step, so that a resumed training
+        sees the same batches as an uninterrupted one. Returns a
+        `tf.data.Dataset`; iterate over it in the context `user_errors`.
         """
 
         def make_batch(step):
@@ -120,7 +120,7 @@ class Pipeline:
     def evaluation_batches(self, batch_size, stop=-1):
         """Yields batches (x, y) of NumPy arrays; the last one may be smaller.
 
-        Together they have the first `stop` examples (-1: all) in a fixed order.
+        The batches contain the first `stop` examples (-1: all), in fixed order.
         """
         indices = tf.data.Dataset.range(self.spec.num_examples).take(stop)
         batches = _map(indices.batch(batch_size), self._evaluation_batch)

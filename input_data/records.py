@@ -1,9 +1,9 @@
 """TFRecord files of images: the encoder and a random-access reader.
 
-A TFRecord file is a sequence of frames, each the length of a record (uint64),
-the masked CRC-32C of those 8 bytes, the record, and its masked CRC-32C, all
-little-endian (tensorflow.org/tutorials/load_data/tfrecord). Here all records
-of a file have equal length, so that each can be read without the others.
+A TFRecord file is a sequence of frames. A frame is the length of a record
+(uint64), the masked CRC-32C of the length, the record, and the masked CRC-32C
+of the record, little-endian (tensorflow.org/tutorials/load_data/tfrecord). All
+records of a file must have equal length, so that a reader can seek any of them.
 A record is a `tf.train.Example` with height, width, depth, labels and images.
 """
 
@@ -31,7 +31,7 @@ _SIZE_KEYS = ("height", "width", "depth")
 
 
 def encode_example(features):
-    """Serializes a dict of integers, sequences of integers and bytes.
+    """Serializes a dict of values: bytes, integers or integer sequences.
 
     The result does not depend on the order of the keys.
     """
@@ -58,13 +58,13 @@ def write_records(path, records):
 class RecordFiles:
     """The records of several files, numbered from 0 across all files.
 
-    Only the records that `read` returns are in memory. Threads may share one
-    object, which is also a source of pipelines. A record has labels, int64 in
-    [0, num_classes), at the keys `label_keys`, and images of one `shape`
-    (height, width, depth), uint8 pixels as bytes, at `image_keys`.
+    Only the records that `read` returns are in memory. The object can be the
+    source of a `Pipeline`, and threads can share it. In a record, `label_keys`
+    name labels, int64 in [0, num_classes), and `image_keys` name images, uint8
+    pixels as bytes. All images have the same `shape` (height, width, depth).
 
-    Raises UserError if a file cannot be read, is empty, truncated or damaged,
-    or if records differ from the first record in features or image sizes.
+    Raises UserError if a file is unreadable, empty, truncated or damaged, or if
+    its records differ in their features or image sizes.
     """
 
     class_names = None

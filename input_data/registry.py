@@ -1,7 +1,7 @@
 """Data sets by the name that `--dataset` takes, and their splits.
 
-A new data set is an entry here, its file and its test. Only `load`
-imports a data set, and with it TensorFlow.
+A new data set needs an entry here, a module in `datasets` and a test. Only
+`load` imports the modules of data sets, and TensorFlow with them.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ class Split(enum.Enum):
 
     @property
     def is_held_out(self):
-        """Whether validation makes the split from the training images."""
+        """Whether it is a part of the training images, made for validation."""
         return self in (Split.VALID_TRAIN, Split.VALID_TEST)
 
 
@@ -41,9 +41,9 @@ def select(split, images, num_held_out=None):
     """The images of a split.
 
     `images`, `LabeledImages`, must be the test images for TEST, else all
-    training images. For validation the last `num_held_out` are held out. The
-    default is a fifth, at least 1, at most 10,000 (the reference's number for
-    MNIST and CIFAR-10). The fingerprints get the digest of what is divided.
+    training images. Validation holds out the last `num_held_out` of these, by
+    default a fifth, limited to 1 to 10,000 (the reference's number for MNIST
+    and CIFAR-10); `images.fingerprints` gets a digest of all training images.
     """
     count = num_held_out or min(10_000, max(1, len(images) // 5))
     if split.is_held_out:
@@ -120,8 +120,8 @@ def find_data_set(name):
 def load(config, train):
     """Loads the `Pipeline` of a `Config`, for training or for evaluation.
 
-    Raises UserError for settings that do not apply to the data set, or files
-    that are missing or damaged.
+    Raises UserError for settings that do not apply to the data set, and for
+    missing or damaged files.
     """
     # Imported here, so that flags are parsed without TensorFlow.
     import tensorflow as tf

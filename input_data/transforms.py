@@ -1,7 +1,7 @@
 """Pads, shifts, crops, rotates and resizes images, whole batches at once.
 
-Batches are [B, H, W, C]. Training and evaluation share these functions with
-predictions on image files and drawings.
+Batches are [B, H, W, C]. Training, evaluation and predictions of image files
+and drawings all use these functions.
 """
 
 import numpy as np
@@ -34,7 +34,7 @@ def shift_images(images, offsets, max_shift):
 def crop_at(images, starts, size):
     """Cuts `size` (height, width) out of each image at its own place.
 
-    `starts`, int32 [B, 2], are the first row and column of each place.
+    `starts`, int32 [B, 2], are the first row and column of each crop.
     """
     rows = starts[:, :1] + tf.range(size[0])  # [B, height]
     columns = starts[:, 1:] + tf.range(size[1])  # [B, width]

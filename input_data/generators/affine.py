@@ -1,8 +1,8 @@
 """Makes affNIST files from MNIST: random affine transformations on 40x40.
 
 The transformations are those of https://www.cs.toronto.edu/~tijmen/affNIST/:
-rotation, shear and scales, each uniform, then a uniform position on the canvas
-where the whole digit is visible. Official files have other random numbers.
+rotation, shear and scales are uniform, and so is the position, among those with
+the whole digit visible. The official files come from other random numbers.
 """
 
 import pathlib
@@ -36,8 +36,8 @@ def generate(dataset, data_dir, split, output_dir, copies, seed):
 def transform(data, copies, seed):
     """Transforms each image [H, W, 1] `copies` times.
 
-    Returns `LabeledImages` [copies * N, 40, 40, 1]: a copy of each image,
-    then a second copy of all, so that the first K images are a fair sample.
+    Returns `LabeledImages` [copies * N, 40, 40, 1]: one copy of every image,
+    then the second copies, and so on. The first K are thus a fair sample.
     """
     generator = np.random.default_rng(seed)
     shape = (IMAGE_SIZE, IMAGE_SIZE, 1)
@@ -54,7 +54,7 @@ def transform(data, copies, seed):
 
 
 def draw_matrices(generator, count):
-    """Draws linear maps [count, 2, 2]: rotation x shear x scale.
+    """Draws linear maps [count, 2, 2]: products of rotation, shear and scale.
 
     They map (x, y) in the digit to (x, y) on the canvas: x right, y down.
     """
@@ -70,7 +70,7 @@ def draw_matrices(generator, count):
 def draw_offsets(generator, images, matrices):
     """Draws uniform positions that keep all ink on the canvas, float [B, 2].
 
-    An offset is the place of the image's (x, y) = (0, 0) on the canvas. Ink
+    An offset is the position (x, y) of the image's origin on the canvas. Ink
     larger than the canvas is centered.
     """
     _, height, width, _ = images.shape
@@ -92,8 +92,8 @@ def draw_offsets(generator, images, matrices):
 def warp(images, matrices, offsets):
     """Transforms images onto the canvas with bilinear interpolation.
 
-    The pixel at p is the image at inverse(matrix) (p - offset), or 0 outside of
-    the image. Takes uint8 [B, H, W, 1] and returns uint8 [B, 40, 40, 1].
+    The canvas at p has the value of the image at inverse(matrix) (p - offset),
+    or 0 outside. Takes uint8 [B, H, W, 1]; returns uint8 [B, 40, 40, 1].
     """
     inverse = np.linalg.inv(matrices)
     origin = -(inverse @ offsets[..., np.newaxis])  # [B, 2, 1]

@@ -1,7 +1,7 @@
 """Writes the reference's smallNORB records from the original files or TFDS.
 
-The test on novel viewpoints is that of "Matrix capsules with EM routing"
-(Hinton, Sabour, Frosst 2018), section 6.1.
+`novel` chooses images for the test on novel viewpoints of "Matrix capsules with
+EM routing" (Hinton, Sabour, Frosst 2018), section 6.1.
 """
 
 import pathlib

@@ -1,7 +1,7 @@
 """Writes MNIST and MultiMNIST as the reference's record files.
 
-A record depends only on the seed and its number, so that the files are the same
-with any number of workers.
+The seed and the number of a record determine the record, so that the files are
+the same with any number of workers.
 """
 
 import concurrent.futures
@@ -30,10 +30,7 @@ _CHUNK = 512
 
 
 def generate(job, num_workers=1):
-    """Writes all files of a `Job` that do not exist yet.
-
-    Raises Interrupted after a signal.
-    """
+    """Writes all files of a `Job` that do not exist yet."""
 
     def stop(number, frame):
         raise Interrupted("Interrupted; complete files are kept.", number)
@@ -89,7 +86,7 @@ def _follow_parent():
 def prepare(job):
     """Creates the folder of a job and checks its existing files.
 
-    Returns two lists of (path, start, stop): all files, and the files to write.
+    Returns two lists of (path, start, stop): all files, and the missing files.
     A file has the records from `start` to `stop` - 1 of the job.
     """
     split = Split(job.split)
@@ -169,10 +166,10 @@ def shifted_digits(data, job, start, stop):
 def digit_pairs(data, job, start, stop):
     """Yields records of two overlapping digits of different classes.
 
-    The first digit of record k is image k modulo N of `data`, `LabeledImages`
-    of one channel. The second is uniform among the images of other classes. All
-    offsets are uniform. The digits are merged by min(255, a + b) (section 6 of
-    the paper). Each seed and split has its own pairs.
+    `data` are `LabeledImages` of one channel. The first digit of record k is
+    image k modulo N. The second is uniform among the images of other classes.
+    All offsets are uniform. The digits are merged by min(255, a + b) (section 6
+    of the paper). Each combination of seed and split has its own pairs.
     """
     order, starts, counts = group_by_class(data)
     split = list(Split).index(Split(job.split))

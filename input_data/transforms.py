@@ -43,7 +43,7 @@ def crop_at(images, starts, size):
 
 
 def central_crop(images, size, offset=(0, 0)):
-    """Cuts `size` out at `offset` (pixels down and right) from the center."""
+    """Crops to `size` around the center moved by `offset` (down, right)."""
     _, height, width, _ = images.shape
     top = (height - size[0]) // 2 + offset[0]
     left = (width - size[1]) // 2 + offset[1]
@@ -53,9 +53,8 @@ def central_crop(images, size, offset=(0, 0)):
 def rotate(images, angles, interpolation="NEAREST"):
     """Rotates each image about its center and fills with black.
 
-    Angles are float32 [B], in radians, counter-clockwise. The default
-    interpolation, nearest neighbors, is that of the reference
-    (tf.contrib.image.rotate); the other one is "BILINEAR".
+    Angles are float32 [B], in radians, counter-clockwise. The interpolation is
+    "NEAREST", as in the reference (tf.contrib.image.rotate), or "BILINEAR".
     """
     _, height, width, _ = images.shape
     sine, cosine, zero = tf.sin(angles), tf.cos(angles), tf.zeros_like(angles)
@@ -70,11 +69,12 @@ def rotate(images, angles, interpolation="NEAREST"):
 
 
 def project(images, transforms, size, interpolation, fill_mode="CONSTANT"):
-    """Applies a projective transformation to each image; outside is black.
+    """Applies a projective transformation to each image.
 
-    The pixel (x, y) of the output, of `size` (height, width), is the input at
+    The output has `size` (height, width). Its pixel (x, y) is the input pixel
     ((a x + b y + c) / k, (d x + e y + f) / k), where k = g x + h y + 1 and
-    `transforms`, float32 [B, 8], are a to h.
+    `transforms`, float32 [B, 8], are a to h. By default, pixels from outside
+    the input are black.
     """
     return tf.raw_ops.ImageProjectiveTransformV3(
         images=images,
@@ -99,11 +99,10 @@ _RESIZING = {
 
 
 def resize(image, size, method="stretch"):
-    """Resizes uint8 [H, W, C] to [*size, C], bilinear and antialiased.
+    """Resizes uint8 [H, W, C] to [*size, C] by antialiased interpolation.
 
-    The method "pad" resizes to the largest size that fits and pads with black,
-    "crop" resizes the largest central part with the proportions of `size`,
-    "stretch" resizes the whole image and changes its proportions.
+    The method "pad" keeps the proportions and pads with black, "crop" keeps the
+    proportions and cuts off margins, "stretch" changes the proportions.
     """
     options = size[::-1], Image.Resampling.BILINEAR
     channels = map(Image.fromarray, np.moveaxis(image, -1, 0))
@@ -121,8 +120,8 @@ def prepare_image(image, shape, config):
     size; then its center is cropped and standardized.
 
     Takes uint8 [H, W, 1 or 3], the `features.ImageShape` of the network and the
-    `Config` of its evaluation; one channel is repeated for networks with more.
-    Returns float32 [height, width, depth].
+    `Config` of its evaluation. Returns float32 [height, width, depth]. A single
+    channel is repeated if the network takes three.
     """
     if image.shape[-1] == 1:
         image = np.repeat(image, shape.depth, axis=-1)
@@ -150,10 +149,10 @@ def center(ink, size, offset=(0, 0), digit_size=DIGIT_SIZE):
 
     MNIST (http://yann.lecun.com/exdb/mnist) scales each digit to fit into
     20x20 pixels, keeping its proportions, and moves its center of mass to the
-    center of the image. Here the target is `offset` (rows, columns) from the
-    center, but no digit crosses the border. A `digit_size` below 20 reduces the
-    digit to this size and enlarges it again, as in the data set `digits`, and
-    centers its bounding box.
+    center of the image. Here the center of mass moves to `offset` (rows,
+    columns) from the image's center, but no digit crosses the border. With a
+    `digit_size` below 20 the digit is reduced to this size and enlarged again,
+    as in the data set `digits`, and its bounding box is centered instead.
 
     Takes uint8 [H, W], 0 where nothing is drawn, and returns uint8 [*size, 1].
     """
@@ -190,9 +189,9 @@ def edge(image):
 
 
 def remove_background(ink):
-    """Scales uint8 [H, W]: the median of the edge to 0, the maximum to 255.
+    """Scales uint8 [H, W] so that the edge's median is 0, the maximum 255.
 
-    Then values up to 127, such as those of paper and shadows, become 0.
+    Then values up to 127 (paper and shadows) are set to 0.
     """
     darkest = np.median(edge(ink))
     ink = (ink - darkest) / max(1, ink.max() - darkest)
@@ -200,11 +199,11 @@ def remove_background(ink):
 
 
 def enlarge(images):
-    """Enlarges images [..., h, w, C] to DIGIT_SIZE; returns float32."""
+    """Enlarges images [..., h, w, C] to 20x20 pixels; returns float32."""
     with tf.device("CPU:0"):
         return tf.image.resize(images, (DIGIT_SIZE, DIGIT_SIZE)).numpy()
 
 
 def center_of_mass(ink):
-    """Row and column, from the upper left corner, of an array [H, W]."""
+    """The center of mass (row, column) of `ink` from its upper left corner."""
     return np.add(scipy.ndimage.center_of_mass(ink), 0.5)

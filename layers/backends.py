@@ -8,7 +8,7 @@ from keras import backend, ops
 
 
 def is_on_cpu(backend_name: str | None = None) -> bool:
-    """Whether Keras computes on CPUs (with `backend_name`, if it is given)."""
+    """Whether Keras runs on CPUs, with `backend_name` or (None) any backend."""
     if backend_name not in (None, backend.backend()):
         return False
     if backend.backend() == "tensorflow":
@@ -29,10 +29,10 @@ def is_on_cpu(backend_name: str | None = None) -> bool:
 
 
 def is_exporting(to: str = "") -> bool:
-    """Whether Keras is exporting to "onnx" or, by default, to any format.
+    """Whether Keras is exporting a model to the format `to`, or to any if "".
 
-    TFLite and ONNX lack expm1 and operations of the Toom-Cook algorithm. Keras
-    has no flag for an export, but the call stack shows its export module.
+    Exports avoid expm1 and the Toom-Cook algorithm, which TFLite and ONNX lack.
+    Keras has no flag for an export, but its export module is in the call stack.
     """
     return any(
         frame.f_globals.get("__name__", "").startswith(f"keras.src.export.{to}")
@@ -41,7 +41,7 @@ def is_exporting(to: str = "") -> bool:
 
 
 def adam_moments(optimizer, variable) -> tuple:
-    """Both moments of a variable; Keras has no public way to get them."""
+    """Both of Adam's moments of a variable; Keras has no public getter."""
     index = optimizer._get_variable_index(variable)
     return optimizer._momentums[index], optimizer._velocities[index]
 
@@ -58,7 +58,7 @@ def is_mirrored() -> bool:
 def use_full_float32() -> None:
     """Disables TF32 for the rest of the process.
 
-    TF32, the default on GPUs, rounds factors of float32 products to 10 bits.
+    GPUs use TF32 by default: it rounds factors of float32 products to 10 bits.
     """
     if backend.backend() == "tensorflow":
         import tensorflow as tf
@@ -77,7 +77,7 @@ def use_full_float32() -> None:
 
 @functools.cache
 def cpu_has_bfloat16_products() -> bool:
-    """Whether the CPU multiplies bfloat16 and accumulates in float32.
+    """Whether the CPU has bfloat16 products, accumulated in float32.
 
     Reads the flags of /proc/cpuinfo; False on systems without that file.
     """

@@ -10,7 +10,7 @@ from .tensors import Names, Pair, Shape, Tensor
 
 
 def batch_normalization(name, axis=-1, momentum=0.9, epsilon=1e-5, **options):
-    """Batch normalization over all devices, with PyTorch's defaults."""
+    """`BatchNormalization` synchronized over devices; PyTorch's defaults."""
     options |= {"synchronized": is_mirrored(), "name": name}
     return keras.layers.BatchNormalization(axis, momentum, epsilon, **options)
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def registered(item: T) -> T:
-    """Registers a class or function: saved networks find it by its name."""
+    """Registers a class or function so that Keras can load it by its name."""
     return keras.saving.register_keras_serializable(package="capsules")(item)
 
 
@@ -34,7 +34,7 @@ else:
 
 
 class Layer(keras.layers.Layer):
-    """Base of layers; raises ValueError for masks if `call` takes no `mask`."""
+    """Base of layers; masks raise ValueError if `call` has no `mask`."""
 
     # Arguments of the constructor. `get_config` reads them from attributes.
     arguments: Names = ()
@@ -54,7 +54,7 @@ class Layer(keras.layers.Layer):
 class CapsuleLayer(Layer):
     """Base of layers with `num_capsules` output capsules of `num_atoms` atoms.
 
-    Unless overridden, inputs are [B, I, a] and outputs [B, O, A].
+    Inputs are [B, I, a] and outputs [B, O, A] unless a subclass differs.
     """
 
     arguments: Names = ("num_capsules", "num_atoms")
@@ -84,7 +84,7 @@ class PoseLayer(Layer):
 
 
 def pair_specs(shapes: Shape) -> list[keras.layers.InputSpec]:
-    """The `input_spec` of poses [B, H, W, I, a], activations [B, H, W, I]."""
+    """`input_spec` of poses [B, H, W, I, a] and activations [B, H, W, I]."""
     is_pair = len(shapes) == 2 and isinstance(shapes[0], (tuple, list))
     poses = shapes[0] if is_pair else ()
     if len(poses) != 5 or tuple(poses[:-1]) != tuple(shapes[1]):
@@ -96,6 +96,6 @@ def pair_specs(shapes: Shape) -> list[keras.layers.InputSpec]:
 
 
 def with_mask(function, inputs, mask):
-    """Calls `function(inputs, mask)`, by default with Keras' mask of inputs."""
+    """Calls `function(inputs, mask)`; a mask of None means Keras' own mask."""
     layer = keras.layers.Lambda(function, mask=lambda *_: None, autocast=False)
     return layer(inputs, mask=mask)

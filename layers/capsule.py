@@ -78,7 +78,7 @@ class _RoutedLayer(CapsuleLayer):
     def couplings(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         """Couplings of all iterations: float32 [num_routing, ..., I, O].
 
-        A mask, by default Keras' mask of the inputs, acts as in `call`.
+        The default of `mask` is Keras' mask of the inputs.
         """
         return with_mask(self._couplings, inputs, mask)
 
@@ -108,10 +108,10 @@ class _RoutedLayer(CapsuleLayer):
 
 @registered
 class Capsule(_RoutedLayer):
-    """Fully connected capsules: every input capsule votes for every output.
+    """Fully connected: every input capsule votes for every output capsule.
 
-    votes[b, i, o, :] = inputs[b, i, :] @ weights[i, :, o, :], routed over the
-    input capsules by `route` (section 2 of the paper; DigitCaps of section 4).
+    votes[b, i, o, :] = inputs[b, i, :] @ weights[i, :, o, :]. `route` routes
+    the votes (section 2 of the paper; an example is DigitCaps in section 4).
 
     Weights: `weights` [I, a, O * A], initially truncated normal with stddev
     0.1, and `biases` [O, A], initially 0.1.
@@ -135,7 +135,7 @@ class Capsule(_RoutedLayer):
       num_routing: int, number of routing iterations.
       leaky: bool, whether couplings come from `leaky_softmax`.
       share_weights: bool, whether all input capsules share their weights.
-      rule: `RoutingRule` that replaces the paper's routing and `leaky`.
+      rule: `RoutingRule` for other routing; its own `leaky` counts.
       use_bias: bool, whether the layer has `biases`.
       kernel_initializer: initializer of `weights`.
 
@@ -188,8 +188,8 @@ class Capsule(_RoutedLayer):
 class ConvSlimCapsule(_RoutedLayer):
     """Convolutional capsules whose kernel is shared by all input types.
 
-    A 2-D convolution of each input capsule type gives its votes at every
-    position; routing runs at each position over the input types. With one
+    A 2-D convolution of each input capsule type gives its votes. The votes of
+    all input types at a position are routed to the output types there. With one
     input type of 256 atoms and one iteration this is PrimaryCapsules of the
     paper (section 4).
 

@@ -1,8 +1,8 @@
 """Convolution of images by the fastest algorithm for its size.
 
 On CPUs a cost model selects the direct convolution or Toom and Cook's algorithm
-(toom_cook.py). GPUs compute the direct convolution, or, if XLA's gradients
-would multiply zeros, its phases (see toom_cook.py).
+(toom_cook.py). GPUs use the direct convolution. If XLA's gradients would be
+slow because of strides, the images are first split into phases (toom_cook.py).
 """
 
 import contextlib
@@ -44,7 +44,7 @@ def convolution(images, kernel, strides, padding: str):
 
     CPUs compute float16 in float32. CPUs without bfloat16 products also compute
     bfloat16 in float32. If the batch size is unknown when TensorFlow traces the
-    graph, the graph contains the direct and the Toom-Cook convolution and
+    graph, the graph contains both the direct and the Toom-Cook convolution and
     selects one at run time.
 
     Images are [B, H, W, C]. The kernel [k, k, C, O] is a tensor or a variable.
@@ -109,8 +109,8 @@ def least_batch(images: Shape, *sizes: Any) -> int:
 def costs(images, kernel, strides, padding, dtype="float32"):
     """Estimated costs of a convolution for one example, in multiply-adds.
 
-    Takes the shapes (B or None, H, W, C) and (k, k, C, O). Returns a dict from
-    `Plan` to its cost, and the cost of the direct convolution.
+    Images (B or None, H, W, C) and kernel (k, k, C, O) are shapes. Returns a
+    dict from Toom-Cook `Plan` to cost, and the cost of direct convolution.
     """
     multiply_add, transform_cost, memory_cost = _COSTS[backend.backend()]
     batch, *size, channels = images
@@ -203,9 +203,9 @@ _spectra_in_use = contextvars.ContextVar("spectra_in_use", default=None)
 class KeptSpectra:
     """Spectra (see toom_cook.py) of kernels, computed once for inference.
 
-    In TensorFlow functions that run within `in_use`, `convolution` reads the
-    spectra from variables. Call `update` after a change of the weights. The
-    kernels get no gradients.
+    TensorFlow functions traced within `in_use` read the spectra from variables
+    instead of computing them, so kernels get no gradients. After a change of
+    the kernels call `update`.
     """
 
     def __init__(self):
@@ -225,7 +225,7 @@ class KeptSpectra:
             spectrum.assign(kernel_spectrum(taps, plan))
 
     def get(self, kernel: Any, plan: Plan) -> Tensor:
-        """The spectrum of a `keras.Variable`, computed at the first call."""
+        """The spectrum of the `keras.Variable` `kernel`, computed only once."""
         import tensorflow as tf
 
         # Under mixed precision the value of a float32 variable is bfloat16.

@@ -31,8 +31,8 @@ class ConvCapsules(Layer):
 
     Weights: `kernel` [3, 3, I * a, O * A], initially uniform in
     +-sqrt(3 / sqrt(n)), where n is the number of entries of `kernel`: the
-    authors' "glorot_uniform" in Keras 2.2.4. With smaller weights deep capsules
-    vanish, since a squash makes short capsules much shorter.
+    authors' "glorot_uniform" in Keras 2.2.4. With smaller initial weights the
+    capsules of deep layers vanish, since a squash shrinks short capsules most.
 
     Args:
       num_capsules: int, O, number of output capsule types.
@@ -91,11 +91,11 @@ class MapRoutingRule(RoutingRule):
 
     Attributes:
       couple_over: the output capsules over which the couplings of an input
-        capsule sum to 1: "positions_and_types", the whole map (the paper);
-        "types", all types at one position.
-      squash_over: the vectors that are squashed to a length below 1: "atoms",
-        each capsule (the paper); "map", all capsules of a type together (the
-        authors' code).
+        capsule sum to 1. "positions_and_types": the whole map (the paper);
+        "types": all types at one position.
+      squash_over: the vectors that are squashed to a length below 1. "atoms":
+        each capsule (the paper); "map": all capsules of a type as one vector
+        (the authors' code).
     """
 
     couple_over: Literal["positions_and_types", "types"] = "positions_and_types"
@@ -119,14 +119,14 @@ class ConvReconstruction(Decoder):
 
     The decoder gets the atoms of the labeled capsule but not its class, so an
     atom has one meaning for all classes. A dense layer with relu makes a map of
-    16 channels. Its sides are those of the image, halved until both are at most
-    8. Batch normalization and linear 3x3 transposed convolutions follow: the
-    first with 64 channels, the next with stride 2 and 32, 16, 8, 8, .. channels
-    up to the image's size, and the last with relu and the image's channels.
+    16 channels; its sides are the image's, halved until both are at most 8.
+    Batch normalization and 3x3 transposed convolutions follow: one to 64
+    channels, one with stride 2 for each halving to 32, 16, 8, 8, .. channels,
+    and one to the image's channels. Only the last has an activation, relu.
 
-    Args and call arguments: see `Decoder`. With the int `scale` the decoded
-    image is smaller by this factor, and each pixel is repeated to a square of
-    scale x scale pixels. The outputs are at least 0.
+    Args and call arguments: see `Decoder`. The image is decoded at 1 / `scale`
+    of its size. Then each pixel is repeated to fill scale x scale pixels. The
+    outputs are at least 0.
     """
 
     arguments = (*Decoder.arguments, "scale")

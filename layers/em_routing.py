@@ -1,7 +1,7 @@
 """EM routing of matrix capsules: pure functions.
 
-matrix_votes.py names the axes. All computations are in float32. The logarithm
-of an activation is computed from its logit.
+matrix_votes.py names the axes. All computations are in float32. Logarithms of
+activations are computed from logits, so that no activation underflows to 0.
 
 Source: G. Hinton, S. Sabour, N. Frosst, "Matrix capsules with EM routing",
 ICLR 2018, https://openreview.net/forum?id=HJWLfGWRb ("the paper" here).
@@ -36,8 +36,8 @@ class EMOptions:
       normalise: over which parents the assignments of a child sum to 1:
         "parents", all parents of the child (the paper); "types", all types at
         one position; "positions", all positions of one type (the authors'
-        code). With "parents" assignments are initially 1 / number of parents,
-        with the others 1 / O.
+        code). All assignments start at 1 / number of parents with "parents",
+        at 1 / O with the others.
     """
 
     num_routing: int = 3
@@ -63,15 +63,16 @@ def em_routing(
 ) -> tuple[Tensor, Tensor]:
     """EM routing, procedure 1 of the paper.
 
-    Child i of activation a_i votes V_ij for parent j; R_ij assigns i to j.
-    The M-step, with sums over children of j or pose entries h (16), is
+    Child i has the activation a_i and votes V_ij for parent j. R_ij is the
+    share of child i that is assigned to parent j. With sum_h over the 16 pose
+    entries and other sums over the children of j, the M-step computes
 
       r_ij = R_ij a_i,  S_j = sum r_ij
       mu_j = sum r_ij V_ij / S_j
       var_j = sum r_ij (V_ij - mu_j)^2 / S_j + min_variance
       a_j = sigmoid(lambda (beta_a - S_j sum_h (beta_u + log(var_j^h) / 2)))
 
-    and, between two M-steps, the E-step is
+    Between two M-steps, the E-step computes
 
       R_ij = a_j p_ij / sum over j of a_j p_ij
 
@@ -83,8 +84,8 @@ def em_routing(
       activations: tensor [..., K], in [0, 1].
       beta_u: tensor [O].
       beta_a: tensor [O].
-      options: `EMOptions`, with lambda. With one parent position,
-        `normalise` "parents" equals "types", and "positions" raises ValueError.
+      options: `EMOptions`; they define lambda. Since the votes are for one
+        parent position, `normalise` "positions" raises ValueError.
 
     Returns:
       Pair of float32 tensors: poses [..., O, 16] and activations [..., O].
@@ -134,7 +135,7 @@ def _route_votes(votes, activations, beta_u, beta_a, options):
 
 
 def em_fit(beta_u, beta_a, options, total, mean, scatter, iteration):
-    """The `fit` of EM routing, see `fit_mixture`."""
+    """The argument `fit` of `fit_mixture` for EM routing."""
     beta_u, beta_a = (
         ops.reshape(ops.cast(beta, "float32"), (-1, 1))
         for beta in (beta_u, beta_a)

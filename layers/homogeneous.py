@@ -24,7 +24,7 @@ class HomogeneousCapsule(Layer):
     """Capsules whose atoms never mix: each weight multiplies one atom.
 
     Output o is relu(batch normalization(sum over i of kernel[:, i, o] * u[i])),
-    where u[i] are the input capsules. All outputs share the normalization.
+    where u[i] are the input capsules. All outputs use the same normalization.
 
     Weights: `kernel` [a, I, O], initially normal with a standard deviation of
     0.05; `beta`, `moving_mean` and `moving_variance` [a].

@@ -26,7 +26,7 @@ class TruncatedNormal(keras.initializers.TruncatedNormal):
 
 
 def reference_initializers(stddev: float = WEIGHT_STDDEV) -> dict:
-    """Keyword arguments of a Keras layer: the reference's initializers."""
+    """The reference's initializers, as keyword arguments of a Keras layer."""
     return {
         "kernel_initializer": TruncatedNormal(stddev=stddev),
         "bias_initializer": keras.initializers.Constant(BIAS),

@@ -2,8 +2,7 @@
 
 Source: Y.-H. H. Tsai, N. Srivastava, H. Goh, R. Salakhutdinov, "Capsules with
 Inverted Dot-Product Attention Routing", ICLR 2020,
-https://arxiv.org/abs/2002.04764. The authors' first code also mixed entries of
-neighboring poses.
+https://arxiv.org/abs/2002.04764.
 """
 
 import math
@@ -54,7 +53,7 @@ class InvertedAttentionCapsules(VotingLayer):
     deviation sqrt(O / (4 k k I)); `gamma` and `beta` [16] of the normalization
     (epsilon 1e-5), initially 1 and 0.
 
-    Args: see `WindowLayer`. Padding casts votes of zero.
+    Args: see `WindowLayer`. Children in the padding cast votes of zero.
 
     Call arguments:
       children: poses M [B, H, W, I, 16], matrices row by row.

@@ -1,9 +1,9 @@
 """Losses and metrics of the reference, one float32 value for each example.
 
-Losses and metrics take k-hot labels [B, O] and logits [B, O]. The logits are
-capsule lengths or, for the baseline, the outputs of its last layer. Losses and
-metrics return a float32 tensor [B]; training averages it over the batch.
-There may be axes between B and O, as with a label for each pixel: [B, H, W, O].
+They are functions of k-hot labels [B, O] and logits [B, O], and return float32
+[B], which training averages over the batch. Logits are capsule lengths or, for
+the baseline, the outputs of its last layer. With a label for each pixel, labels
+and logits are [B, H, W, O], and losses and metrics are [B, H, W].
 """
 
 from collections.abc import Callable
@@ -60,10 +60,10 @@ def margin_loss(
 def softmax_loss(labels: Tensor, logits: Tensor) -> Tensor:
     """Softmax cross-entropy: -sum over classes of labels * log softmax(logits).
 
-    With k labels it is the sum of their cross-entropies, as in the reference,
-    and its gradient is k * softmax(logits) - labels. The TensorFlow operation
-    that the reference calls has the gradient softmax(logits) - labels for
-    every k.
+    With k labels it is the sum of k cross-entropies, as in the reference. Its
+    gradient is k * softmax(logits) - labels. In the reference the gradient is
+    softmax(logits) - labels for every k, because the reference's TensorFlow
+    operation assumes that labels sum to 1.
     """
     labels, logits = _float32(labels, logits)
     return -ops.sum(labels * ops.log_softmax(logits, axis=-1), axis=-1)
@@ -88,7 +88,7 @@ def reconstruction_loss(
     reconstructions: Tensor,
     weight: float = RECONSTRUCTION_WEIGHT,
 ) -> Tensor:
-    """Weighted sum over the pixels of the squared difference.
+    """Sum of the squared differences of all pixels, times `weight`.
 
     The default weight is the paper's, but `margin_loss` is the paper's loss
     divided by 2 * O. For 10 classes the default therefore acts like a weight of
@@ -148,7 +148,7 @@ def spread_margin(
       schedule: string, a key of `MARGIN_SCHEDULES`.
 
     Returns:
-      float32 tensor of the shape of `step`, or [] for None.
+      float32 tensor of the shape of `step`; a scalar if `step` is None.
     """
     steps = ops.cast(margin_steps if step is None else step, "float32")
     progress = ops.minimum(steps / margin_steps, 1.0)
@@ -166,8 +166,8 @@ CLASSIFICATION_LOSSES = {
 class MeanOverBatch(keras.losses.Loss):
     """The mean of values [B] over the batch of all replicas.
 
-    `keras.losses.Loss` accounts for the number of replicas. The values are the
-    second argument; the first is ignored.
+    `keras.losses.Loss` accounts for the number of replicas. The values are
+    `y_pred`; `y_true` is ignored.
     """
 
     def call(self, y_true: Tensor, y_pred: Any) -> Tensor:

@@ -36,7 +36,7 @@ class PrimaryMatrixCapsules(PrimaryPoseLayer):
 
     Weights, with C channels: `pose_weights` [C, I * 16] and
     `activation_weights` [C, I], initially truncated normal with stddev 0.5
-    (the authors' code), `pose_biases` and `activation_biases`, initially 0.
+    (the authors' code); `pose_biases` and `activation_biases`, initially 0.
 
     Args:
       num_capsules: int, I, number of capsule types.
@@ -111,18 +111,19 @@ class ConvMatrixCapsules(_EMRoutedLayer):
     """Convolutional matrix capsules, routed by EM.
 
     A parent sees the children at k x k positions. A vote is the pose of a child
-    times its `weights`, which are the same at all positions.
+    times a 4x4 matrix of `weights`, which all parent positions share.
 
     Weights, with I child types: `weights` [k, k, I, O, 4, 4], initially
     truncated normal with stddev `kernel_stddev`; `beta_u` and `beta_a` [O],
-    initially 0. `em_routing` gets `beta_u` and 1000 * `beta_a`.
+    initially 0. Routing uses 1000 * `beta_a`, since Adam's steps are small.
 
     Args:
-      num_capsules, kernel_size, strides, padding: see `WindowLayer`, also for
-        the input and the output.
+      num_capsules, kernel_size, strides, padding: see `WindowLayer`.
       num_routing, final_lambda, min_variance, damping, normalise: see
         `EMOptions`.
       kernel_stddev: float; 0.3 in the authors' code.
+
+    Input and output: see `WindowLayer`. Poses have 16 atoms.
     """
 
     def __init__(

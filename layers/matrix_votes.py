@@ -7,8 +7,8 @@ Axes have this order:
   16 entries of a pose, a 4x4 matrix row by row
   K  children in the receptive field of a parent position
 
-Votes are computed in float32, and in blocks of images: this saves memory and,
-on CPUs, time.
+Votes are computed in float32. They are computed for one block of images after
+the other, which saves memory and, on CPUs, time.
 """
 
 import math
@@ -92,12 +92,12 @@ def matrix_votes(poses: Tensor, kernel: Tensor) -> Any:
 
 
 def over_children(votes: Tensor, weights: Tensor) -> Tensor:
-    """Weighted sums, [O, N, 16, K] and [O, N, K] -> [O, N, 16]."""
+    """Weighted sums over K: [O, N, 16, K] and [O, N, K] -> [O, N, 16]."""
     return ops.matmul(votes, weights[..., None])[..., 0]
 
 
 def over_entries(votes: Tensor, weights: Tensor) -> Tensor:
-    """Weighted sums, [O, N, 16, K] and [O, N, 16] -> [O, N, K]."""
+    """Weighted sums over 16: [O, N, 16, K] and [O, N, 16] -> [O, N, K]."""
     return ops.matmul(weights[:, :, None], votes)[:, :, 0]
 
 
@@ -106,8 +106,8 @@ def by_blocks(function, examples, constants, size):
 
     The function takes a block of each of the tensors `examples` [B, ...], then
     the constants, and returns a tuple of tensors. The last block is padded with
-    zeros. To save memory, gradients compute each block again (`keras.remat`);
-    therefore TensorFlow has no second derivatives.
+    zeros. To save memory, gradients compute each block again (`keras.remat`).
+    TensorFlow therefore cannot compute second derivatives.
     """
     function = keras.remat(function)
     static_batch = examples[0].shape[0]
@@ -147,7 +147,7 @@ def _map(function, blocks):
 class VotingLayer(WindowLayer):
     """Base class of layers with matrix votes, computed in blocks of images.
 
-    A subclass defines `_kernel_initializer(shape)` of the weights.
+    A subclass defines `_kernel_initializer(shape)` for the weights.
     """
 
     num_atoms = POSE_ENTRIES

@@ -2,8 +2,8 @@
 
 EM routing and variational Bayes routing differ in how they fit a parent to the
 votes. Inputs and outputs of the layers are pairs: poses [B, H, W, types, 16]
-and activations [B, H, W, types] in [0, 1]; activations are always float32.
-matrix_votes.py names the axes. All computations are in float32.
+and float32 activations [B, H, W, types] in [0, 1]. matrix_votes.py names the
+axes. All computations are in float32.
 """
 
 import dataclasses
@@ -30,9 +30,9 @@ def fit_mixture(
 ):
     """Fits a normal distribution to the votes for each parent.
 
-    M-steps and E-steps alternate as in `em_routing`. All sums are matrix
-    products, and no tensor is larger than the votes, since squared distances
-    to a mean m are expanded:
+    M-steps and E-steps alternate as in `em_routing`. Squared distances to a
+    mean m are expanded. Hence all sums are matrix products, and no tensor is
+    larger than the votes:
 
       sum r (V - m)^2 = sum r V^2 - 2 m sum r V + m^2 sum r
 
@@ -44,7 +44,7 @@ def fit_mixture(
       fit: function of the total weights S [O, N, 1], the means [O, N, 16], the
         scatters sum r (V - mean)^2 [O, N, 16] and the iteration. It returns
         precisions [O, N, 16], terms [O, N] and logits of the activations
-        [O, N]. Then R is the softmax of term - sum precision (V - mean)^2.
+        [O, N]. The E-step: R = softmax of term - sum precision (V - mean)^2.
       parents: `Parents`.
       num_routing: int, number of M-steps.
       damping: float in [0, 1), weight of the previous mean in each mean.
@@ -97,10 +97,10 @@ def fit_mixture(
 class Parents:
     """The parents over which the assignments R of a child sum to 1.
 
-    Without a window they are at one position, of all types. With a window they
-    are at all positions whose window has the child, of one type (`by_type`) or
-    all types. Initially R is 1 / O or, with `divide`, 1 / (O * number of
-    windows).
+    Without `window` these are the parents of all types at one position. With
+    `window` these are the parents at all positions whose window contains the
+    child, either of each type by itself (`by_type`) or of all types. R starts
+    at 1 / O or, with `divide`, at 1 / (O * number of these positions).
     """
 
     window: Window | None = None
@@ -108,7 +108,7 @@ class Parents:
     divide: bool = False
 
     def start(self, uniform):
-        """The initial assignments [1, N, K]; `uniform` [1, N, K] is 1 / O."""
+        """Initial assignments [1, N, K]; `uniform` [1, N, K] is all 1 / O."""
         if not self.divide:
             return uniform
         # The same numbers of parents for each image of the batch.

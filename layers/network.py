@@ -25,8 +25,8 @@ class CapsuleNetwork(Model):
 
     The loss given to `compile` is computed from the lengths. With a decoder,
     `reconstruction_loss` is added. In `fit` and `evaluate` the decoder sees the
-    capsules of the labels (section 4.1 of the paper), in calls and `predict`
-    the longest capsule.
+    capsules of the labels (section 4.1 of the paper). In calls and `predict` it
+    sees the longest capsule.
 
     Args:
       input_shape: (H, W, C) of the images.

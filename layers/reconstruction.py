@@ -16,7 +16,7 @@ HIDDEN_UNITS = (512, 1024)
 def mask_capsules(capsules: Tensor, labels: Tensor) -> Tensor:
     """Sets all capsules [B, O, A] to zero except those of the labels.
 
-    Labels are classes [B], or k-hot [B, O]; others raise ValueError.
+    Labels are classes [B] or k-hot [B, O]; other shapes raise ValueError.
     """
     capsules, labels = map(ops.convert_to_tensor, (capsules, labels))
     is_k_hot = len(labels.shape) == 2
@@ -59,14 +59,14 @@ class Decoder(Layer):
 class Reconstruction(Decoder):
     """The paper's decoder: the labeled capsule through three dense layers.
 
-    All other capsules are set to zero. Then follow Dense 512 relu, Dense 1024
-    relu and Dense height * width * depth sigmoid (section 4.1 and figure 2 of
-    the paper). With two digits the layer is called once for each label.
+    All other capsules are set to zero. The layers have 512 units with relu,
+    1024 with relu, and height * width * depth with sigmoid (section 4.1 and
+    figure 2 of the paper). For two digits, call the decoder once per label.
 
     Args:
       height, width, depth: see `Decoder`.
       he_normal: bool, whether the initial weights are those of
-        Efficient-CapsNet: he-normal, Glorot normal before the sigmoid, and
+        Efficient-CapsNet: he-normal, but Glorot-normal in the last layer, with
         biases 0. Otherwise they are those of the reference.
 
     Call and output: see `Decoder`. Output pixels are in [0, 1].

@@ -32,8 +32,8 @@ def squash(
     """Shrinks each capsule to a length below 1 and keeps its direction.
 
     v = |s|^2 / (constant + |s|^2) * s / |s|; equation 1 of the paper has
-    constant 1. For a zero capsule the value and the gradient are 0; the
-    reference divides by |s| and gives NaN. Lengths are computed in float32.
+    constant 1. For a zero capsule the value and the gradient are 0, whereas the
+    reference divides by 0 and gives NaN. Lengths are computed in float32.
 
     Args:
       capsules: tensor [..., A].
@@ -91,7 +91,7 @@ class RoutingRule:
     """Options of routing by agreement. The defaults are the paper's routing.
 
     J. Su's first routing (https://kexue.fm/archives/4819, 2018) has
-    logits="replace"; his second (.../archives/5112) also compare="direction".
+    logits="replace". His second (.../archives/5112) adds compare="direction".
 
     To define another rule, derive a frozen dataclass, override `couplings`,
     `first_coupling`, `squash` or `compared`, and decorate it with
@@ -101,10 +101,10 @@ class RoutingRule:
     Attributes:
       leaky: whether couplings come from `leaky_softmax`.
       logits: "add": each iteration adds its agreements to the logits;
-        "replace": the agreements become the logits. The results differ from
-        the third iteration on.
-      compare: the vector with which agreements compare votes: "squashed", the
-        squashed sum of the votes; "direction", the sum / its length.
+        "replace": the agreements become the logits. The two choices differ
+        from the third iteration on.
+      compare: the vector with which votes are compared. "squashed": the
+        squashed sum s of the votes; "direction": s divided by its length.
       squash_constant: float > 0, `constant` of `squash`.
       squash_epsilon: float >= 0, `epsilon` of `squash`.
     """
@@ -143,7 +143,7 @@ class RoutingRule:
         return 1.0 / (shape[-2] + self.leaky)
 
     def squash(self, s: Tensor) -> Tensor:
-        """Output capsules of the sums s [..., O, A]."""
+        """Squashes the sums s [..., O, A] to output capsules."""
         return squash(s, self.squash_constant, self.squash_epsilon)
 
     def compared(self, s: Tensor) -> Tensor:

@@ -22,9 +22,9 @@ from .tensors import EPSILON, Shape, Tensor, mask_out, slice_axis
 def exponential_squash(capsules: Tensor) -> Tensor:
     """Shrinks each capsule to a length below 1 and keeps its direction.
 
-    v = (1 - exp(-|s|)) * s / |s|. For a zero capsule the value is 0 and the
-    gradient the identity, the limit for small capsules; the authors' code
-    gives NaN. Capsules are [..., A]; lengths are computed in float32.
+    v = (1 - exp(-|s|)) * s / |s|. A zero capsule gives 0, and its gradient is
+    the identity, as in the limit of short capsules; the authors' code gives
+    NaN. Capsules are [..., A]; lengths are computed in float32.
     """
     s = ops.cast(capsules, "float32")
     squared = ops.sum(ops.square(s), axis=-1, keepdims=True)
@@ -63,17 +63,17 @@ def self_attention_routing(votes: Tensor, biases: Tensor) -> Tensor:
 class DepthwiseCapsule(Layer):
     """Capsules from a whole feature map: one kernel for each channel.
 
-    A depthwise convolution at a single position: the kernel covers the first
-    `kernel_size` rows and columns of the map. The output channels, in order,
-    become capsules of `num_atoms` atoms, squashed by `exponential_squash`.
+    The depthwise convolution has a single position: the first k rows and l
+    columns of the map. The output channels, in order, become capsules of
+    `num_atoms` atoms, squashed by `exponential_squash`.
 
     Weights: `kernel` [k, l, C], initially Glorot uniform as in
     `keras.layers.DepthwiseConv2D`, and `bias` [C], initially 0.
 
     Args:
       num_atoms: int, a, a divisor of the number of channels.
-      kernel_size: int or pair of ints, rows and columns; None for the whole
-        map.
+      kernel_size: int or pair of ints, (k, l), rows and columns; None for the
+        whole map.
 
     Input shape: [B, H, W, C]. Output shape: [B, C / a, a].
     """
@@ -132,9 +132,9 @@ class DepthwiseCapsule(Layer):
 class SelfAttentionCapsule(CapsuleLayer):
     """Fully connected capsules with self-attention routing.
 
-    votes[b, o, i, :] = inputs[b, i, :] @ weights[o, i, :, :], routed without
-    iterations by `self_attention_routing`. Capsules that a mask excludes cast
-    no votes.
+    votes[b, o, i, :] = inputs[b, i, :] @ weights[o, i, :, :]. The votes are
+    routed by `self_attention_routing`, without iterations. Capsules that a mask
+    excludes cast no votes.
 
     Weights: `weights` [O, I, a, A], initially he-normal as Keras computes it
     for this shape, and `biases` [O, I] of the couplings, initially 0.
@@ -160,7 +160,7 @@ class SelfAttentionCapsule(CapsuleLayer):
     def attention(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         """Couplings without their biases, [B, I, a] -> float32 [B, I, O].
 
-        A mask, by default Keras' mask of the inputs, acts as in `call`.
+        The default of `mask` is Keras' mask of the inputs.
         """
         return with_mask(self._attention, inputs, mask)
 

@@ -23,23 +23,23 @@ _EPSILON = 1e-12
 class SelfRoutingCapsules(PoseLayer, WindowLayer):
     """Convolutional capsules or class capsules with self-routing.
 
-    Child i has the pose u_i and the activation a_i. For parent j of O types
+    Child i has the pose u_i and the activation a_i. Each of O parents j gets
 
       c_ij = softmax over j of (w_ij . u_i + b_ij)
       a_j = sum over i of a_i c_ij / sum over i of a_i
       u_j = sum over i of a_i c_ij W_ij u_i / sum over i of a_i c_ij
 
-    Only the authors' code has biases b_ij. In the padding a_i = 0.
-    Then the poses u_j are batch-normalized, each atom of each type by itself.
+    The biases b_ij are in the authors' code, not in the paper. In the padding
+    a_i is 0. Poses u_j are batch-normalized, each atom of each type by itself.
 
     Weights, for the K = k * k * I children of a parent: `routing_weights` w
     [K, a, O] and `routing_biases` b [K, O], both initially 0; `pose_weights` W
-    [K, a, O * d], initially uniform; scales and shifts [O * d] of poses.
+    [K, a, O * d], initially uniform; scale and shift [O * d] of normalization.
 
     Args:
       num_capsules: int, O, number of parent types.
-      num_atoms: int, d, atoms of a parent's pose; None for class capsules,
-        whose only atom is their activation.
+      num_atoms: int, d, atoms of a parent's pose; None for class capsules: the
+        single entry of their pose is the activation.
       kernel_size, strides, padding: see `WindowLayer`.
 
     Input: pair of poses [B, H, W, I, a] and activations [B, H, W, I].

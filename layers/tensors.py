@@ -36,7 +36,7 @@ Pair: TypeAlias = tuple[Tensor, Tensor]  # poses and activations
 
 
 def mask_out(inputs: Tensor, mask: Tensor | None) -> Tensor:
-    """Sets capsules to zero where the mask is false; they cast no votes.
+    """Sets capsules to zero where `mask` is False, so that they do not vote.
 
     Capsules are [..., a], the mask is bool [...].
     """

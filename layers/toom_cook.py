@@ -11,8 +11,8 @@ It is computed in four steps:
    convolutions of the pixels s * i + p with the taps s * j + p. Each phase has
    `taps` = ceil(k / s) of the kernel's k taps, padded with zeros.
 2. Tiles. An axis is cut into tiles of T outputs. A tile needs n = T + taps - 1
-   pixels of a phase, so that the pixels of tiles overlap by taps - 1.
-3. Spectra. The product of two polynomials with T and taps coefficients has
+   pixels of a phase, so neighboring tiles share taps - 1 pixels.
+3. Spectra. Polynomials a and w with T and taps coefficients have a product with
    n coefficients, which are determined by its values at n points. Let V_j be
    the Vandermonde matrix that maps j coefficients to these values: row m has
    the powers 0 to j - 1 of point m. The value at infinity is the highest
@@ -20,7 +20,7 @@ It is computed in four steps:
 
      a w = V_n^-1 ((V_T a) (V_taps w))
 
-   The convolution above is the transpose (') of this multiplication by w:
+   This is linear in a. Its transpose (') is the convolution above:
 
      o = V_T' ((V_n^-1' x) (V_taps w))
 
@@ -197,7 +197,7 @@ def kernel_phases(kernel, rows: Axis, columns: Axis, channel_padding: int = 0):
 
 
 def convolution_by_spectrum(images, spectrum, plan: Plan):
-    """`ops.conv` of images, given the `kernel_spectrum` of this plan."""
+    """`ops.conv` of images and the kernel of `spectrum` (`kernel_spectrum`)."""
     rows, columns = plan.rows, plan.columns
     image_matrix, _, synthesis = _matrices(plan)
     filters = spectrum.shape[-1]

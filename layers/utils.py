@@ -1,3 +1,3 @@
-"""`use_full_float32`, under the name by which users import it."""
+"""The module from which users import `use_full_float32`."""
 
 from .backends import use_full_float32 as use_full_float32

@@ -1,8 +1,9 @@
 """Matrix capsules with variational Bayes routing.
 
-A Bayesian mixture of normal distributions is fitted to the votes V, so that no
-variance collapses. R_ij assigns child i with the activation a_i to parent j,
-psi is the digamma function, h are the entries, sums are over children of j:
+A Bayesian mixture of normal distributions is fitted to the votes V. Its priors
+keep variances from collapsing. Child i has the activation a_i, and R_ij is the
+share of i that is assigned to parent j. psi is the digamma function, sum_h is
+over the 16 pose entries, and a plain sum is over the children of j:
 
   r_ij = R_ij a_i,  R_j = sum r_ij,  kappa_j = 1 + R_j,  nu_j = 17 + R_j
   m_j = sum r_ij V_ij / kappa_j,  s_j = 1 + m_j^2 + sum r_ij (V_ij - m_j)^2
@@ -12,9 +13,9 @@ psi is the digamma function, h are the entries, sums are over children of j:
               - nu_j / 2 sum_h (V_ij^h - m_j^h)^2 / s_j^h
   score_j = -exp(P_j) (8 (1 + ln 2 pi) - L_j / 2)
 
-R_ij is first 1 / O, then the softmax of ln rho_ij over all parents of i. The
-last m and scores are batch-normalized by type. Then m are the poses, and the
-sigmoids of the scores are the activations.
+R_ij starts at 1 / O and is then the softmax of ln rho_ij over all parents of i.
+The last m and scores are batch-normalized, each type by itself. The normalized
+m are the poses; the sigmoids of the normalized scores are the activations.
 
 Source: F. Ribeiro, G. Leontidis, S. Kollias, "Capsule routing via variational
 Bayes", AAAI 2020, https://arxiv.org/abs/1905.11455; scores as in their code.
@@ -54,7 +55,7 @@ def _series(x):
 
 
 def vb_fit(total, mean, scatter, iteration):
-    """The `fit` of variational Bayes routing, see `fit_mixture`."""
+    """The argument `fit` of `fit_mixture` for variational Bayes routing."""
     kappa = total + 1  # [O, N, 1]
     scale = 1 + ops.square(mean) + scatter
     # Only one psi of the 16 is left, since psi(x + 1) = psi(x) + 1 / x and
@@ -95,7 +96,7 @@ class _Normalized(PoseLayer):
 class PrimaryVBCapsules(_Normalized, PrimaryPoseLayer):
     """Primary capsules with batch normalization by type, without biases.
 
-    Weights, with C channels: `kernel` [C, I * 17], initially Glorot-uniform,
+    Weights, with C channels: `kernel` [C, I * 17], initially Glorot-uniform;
     scales and shifts [I]. Args and shapes: see `PrimaryMatrixCapsules`.
     """
 

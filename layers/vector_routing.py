@@ -27,10 +27,10 @@ class VectorRouting(CapsuleLayer):
     """Routes capsules, or vectors of a sequence, by signed credit.
 
     Output o is the sum over i of credit[b, i, o] * votes[b, i, o, :], where
-    credit = f * (use * R - ignore * (1 - R)). An input has the activation f in
-    (0, 1) and shares R, which sum to 1 over the outputs; outputs that predict
-    the input better get larger shares. use and ignore are learned. Votes have a
-    low rank and are never formed. All computations are in float32.
+    credit = f * (use * R - ignore * (1 - R)). f in (0, 1) is the activation of
+    input i. R is its share for output o: the shares of an input sum to 1, and
+    outputs that predict the input better get larger shares. `use` and `ignore`
+    are learned. All computations are in float32.
 
     Args:
       num_capsules: int, O.

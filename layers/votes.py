@@ -1,7 +1,6 @@
 """Votes of input capsules for output capsules, as routing needs them.
 
-From couplings c and output capsules v each class computes, by its own
-algorithm and in float32:
+Given couplings c and output capsules v, each class computes in float32:
 
   sum           sum over I of votes, [..., O, A]
   weighted_sum  sum over I of c * votes, [..., O, A]
@@ -59,8 +58,8 @@ class LinearVotes:
       <votes, v> = <inputs, weights @ v>
 
     so the largest tensors have B * O * I * a entries, not B * O * I * A. On
-    CPUs the outputs are computed in up to `_MAX_BLOCKS` blocks, whose products
-    [B, a, I] fit into the cache.
+    CPUs the O output capsules are split into up to `_MAX_BLOCKS` blocks, so
+    that the tensors of a block fit into the cache.
     """
 
     outputs_axis = -3
@@ -131,10 +130,10 @@ def _copies(tensor, count):
 
 
 def linear_votes(inputs: Tensor, weights: Tensor, num_outputs: int) -> "Votes":
-    """Votes inputs @ weights, formed only where that is faster.
+    """Votes inputs @ weights: `LinearVotes`, or `FormedVotes` for JAX on CPUs.
 
-    On CPUs XLA is slow at sums over a few atoms: with JAX the class capsules
-    of the default network take 2.4 times as long if votes are not formed.
+    There XLA is slow at sums over a few atoms: with `LinearVotes` the class
+    capsules of the default network take 2.4 times as long.
     """
     if not is_on_cpu("jax"):
         return LinearVotes(inputs, weights, num_outputs)
@@ -147,8 +146,8 @@ def linear_votes(inputs: Tensor, weights: Tensor, num_outputs: int) -> "Votes":
 class SharedVotes:
     """Votes with weights that all input capsules share. Couplings: [B, O, I].
 
-    Inputs are [B, I, a], where I may be unknown and differ between calls, and
-    weights [1, a, O * A]. The votes are never formed:
+    Inputs are [B, I, a] and weights [1, a, O * A]. I may be unknown, and may
+    differ between calls. The votes are never formed:
 
       sum over I of c * votes = (sum over I of c * inputs) @ weights
       <votes, v> = <inputs, weights @ v>

@@ -24,7 +24,7 @@ def positions_of(size: int, kernel: int, strides: int, padding: str) -> int:
 
 
 def zeros_around(size, kernel, strides, padding):
-    """Zeros before and after an axis; after the axis there may be one more."""
+    """How many zeros `padding` adds before an axis, and how many after it."""
     positions = positions_of(size, kernel, strides, padding)
     missing = max((positions - 1) * strides + kernel - size, 0)
     return missing // 2, missing - missing // 2
@@ -37,8 +37,8 @@ _LOG_ZERO = -1e30
 class Window:
     """A k x k window over a grid [H, W] of children, or the whole grid.
 
-    `shape` is (rows, columns) of the window, `positions` the grid (h, w) of
-    parents, one for each position of the window.
+    `shape` is (rows, columns) of the window. `positions` is (h, w), the shape
+    of the grid of parents, which has one place for each window position.
     """
 
     def __init__(self, height, width, size, strides, padding):
@@ -68,7 +68,7 @@ class Window:
                 yield grid[(*leading, rows, columns)]
 
     def over_windows(self, entries, combine):
-        """Combines the entries of each child over all windows with this child.
+        """For each child, combines its entries in all windows that contain it.
 
         Entries and results are [G, N, K] with N = B * h * w and K = k * k * I;
         `combine` is `ops.add` or `ops.maximum`.
@@ -142,7 +142,7 @@ class WindowLayer(Layer):
         return Window(shape[1], shape[2], *window)
 
     def grid(self, shape: Shape) -> tuple[int, ...]:
-        """(h, w) of the parents of [B, H, W, ...]; () for class capsules."""
+        """(h, w) of parents of children [B, H, W, ..]; () for classes."""
         return self.window(shape).positions if self.kernel_size else ()
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:

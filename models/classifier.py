@@ -32,7 +32,7 @@ class Routing(typing.NamedTuple):
 
 
 def on_grid(couplings, grid):
-    """[iterations, B, .., classes] -> [iterations, B, *grid, classes]."""
+    """Reshapes couplings to [iterations, B, *grid, classes]."""
     iterations, *_, classes = couplings.shape
     return ops.reshape(couplings, (iterations, -1, *grid, classes))
 
@@ -47,7 +47,7 @@ def convolution_block(
     kernel_initializer="he_uniform",
     **options,
 ):
-    """Convolution (no biases), then batch normalization and, if set, relu.
+    """Convolution without biases, batch normalization and, if `relu`, relu.
 
     `options` are those of `batch_normalization`.
     """
@@ -83,23 +83,23 @@ class Classifier(keras.Model):
     A subclass defines `call` and, for verbose summaries, `activations`.
 
     Call arguments:
-      x: dict with `images` [B, H, W, C]. The decoder takes the capsules of
-        `recons_label` [B] and, with two targets, of `spare_label` [B]. Without
-        these labels it takes the longest capsules; if `num_targets` is
-        `ANY_NUMBER`, all that are longer than `PRESENT_LENGTH`.
+      x: dict with `images` [B, H, W, C] and, optionally, the classes [B] whose
+        capsules are decoded: `recons_label` and, with two targets,
+        `spare_label`. By default the longest capsules are decoded or, if
+        `num_targets` is `ANY_NUMBER`, all longer than `PRESENT_LENGTH`.
 
     Returns (from a call) a dict:
       logits: float32 [B, classes].
       capsules: [B, classes, atoms], the class capsules, if there are any.
-      recons and, with two targets, spare_recons: [B, H, W, C], with a decoder.
+      recons, spare_recons (with two targets): [B, H, W, C], with a decoder.
 
     Attributes:
       HParams: class of the hyper-parameters, a subclass of `BaseHParams`.
       has_class_capsules: bool, whether the outputs have `capsules`.
-      has_lengths: bool, whether logits are lengths or activations of capsules;
-        by default the value of `has_class_capsules`.
-      compile_with_xla: bool, whether TensorFlow uses XLA even on CPUs, which is
-        faster for many small operations.
+      has_lengths: bool, True if logits are the lengths or the activations of
+        capsules; by default the value of `has_class_capsules`.
+      compile_with_xla: bool, whether TensorFlow uses XLA even on CPUs. XLA is
+        faster for networks of many small operations.
       decoder: layer that maps capsules and labels to an image, or None.
       adam_epsilon: float, epsilon of Adam.
       schedule_options: dict, options of `optimizer.make_schedule`.
@@ -136,7 +136,7 @@ class Classifier(keras.Model):
         return self.has_class_capsules
 
     def add_decoder(self, shape, kind=layers.Reconstruction, **options):
-        """Adds a decoder (by default dense) and its metric, if `remake`."""
+        """If `remake`, adds a decoder of the class `kind` and its metric."""
         if self.hparams.remake:
             size = (shape.height, shape.width, shape.depth)
             self.decoder = kind(*size, **options, name="recons")
@@ -173,7 +173,7 @@ class Classifier(keras.Model):
         return {}
 
     def capsule_outputs(self, x, capsules):
-        """The outputs of a call on x; logits are the lengths of `capsules`."""
+        """The dict that a call on `x` returns; lengths are the logits."""
         logits = layers.lengths(capsules)
         outputs = {keys.LOGITS: logits, keys.CAPSULES: capsules}
         if self.decoder is not None:
@@ -205,7 +205,7 @@ class Classifier(keras.Model):
         return layers.reconstruction_loss(images, reconstructions, weight)
 
     def example_losses(self, x, y, outputs):
-        """Classification loss [B], reconstruction loss ([B] or 0) and sum."""
+        """Classification loss [B], reconstruction loss ([B] or 0), the sum."""
         # The batch has the step: JAX would trace `iterations` as a constant.
         step = x.get(keys.STEP)
         cost = self.classification_loss(y[keys.LOGITS], outputs, step)

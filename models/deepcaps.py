@@ -53,9 +53,9 @@ class HParams(DecoderHParams):
 class DeepCapsModel(Classifier):
     """A convolution, four cells of convolutional capsules, class capsules.
 
-    conv 3x3 to 4 * `types` channels, relu, batch normalization; each channel is
-    a capsule type of one atom. A cell has four layers of capsules. One has
-    stride 2 and gives x; the other three give second(first(x)) + skip(x).
+    A 3x3 convolution, relu and batch normalization give 4 * `types` channels,
+    each a capsule type of one atom. A cell has four layers of capsules. One has
+    stride 2 and gives x; the other three then give second(first(x)) + skip(x).
     Within the cells only `skip` of cell 4 is routed. The capsules of cells 4
     and 3 are routed to class capsules, whose lengths are the logits.
     """

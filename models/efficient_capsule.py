@@ -35,14 +35,14 @@ class HParams(DecoderHParams):
 
 
 def layout(height, width):
-    """Kernel sizes, strides and the primary capsules' kernel (rows, columns).
+    """Kernels and strides of the convolutions, kernel of the primary capsules.
 
     The first convolution is 5x5, or 7x7 with stride 2 for images of at least
-    48x48. Three 3x3 convolutions follow. The last n have stride 2, with the
-    smallest n >= 1 for which the shorter side of the map has at most 9 pixels.
-    There is no padding. The primary capsules' kernel is as large as the map;
-    but after a 5x5 convolution even sides are reduced by 1: the kernel is 5x5
-    on MultiMNIST's 6x6 map. The paper's networks follow this rule.
+    48x48. Three 3x3 convolutions follow. The last n of them have stride 2; n is
+    as small as possible, but at least 1, so that one side of the map has at
+    most 9 pixels. There is no padding. The primary capsules' kernel covers the
+    map; but after a 5x5 convolution its even sides are reduced by 1, as to 5x5
+    on MultiMNIST's 6x6 map. The paper's networks follow these rules.
     """
     is_large = min(height, width) >= 48
     kernels = (7 if is_large else 5, 3, 3, 3)
@@ -64,9 +64,9 @@ class EfficientCapsuleModel(Classifier):
 
     Normalization follows each convolution; `layout` gives all kernel sizes. A
     depthwise convolution at a single position makes `num_prime_capsules`
-    primary capsules; self-attention routes them to one class capsule of
-    `class_atoms` atoms per class. Logits are the class capsules' lengths. (The
-    authors add 1e-7 under the root.) There is a decoder if `remake`.
+    primary capsules. Self-attention routes them to one capsule of `class_atoms`
+    atoms for each class. Logits are the lengths |v| of these capsules; the
+    authors use sqrt(|v|^2 + 1e-7). There is a decoder if `remake`.
     """
 
     HParams = HParams
@@ -134,7 +134,7 @@ class EfficientCapsuleModel(Classifier):
         return 2.0 * labels.shape[-1] * loss
 
     def reconstruction_loss(self, images, reconstructions):
-        """784 * `remake_weight` (0.392 by default) * mean squared error."""
+        """Mean squared error * 784 * `remake_weight`."""
         scale = 28 * 28 / math.prod(images.shape[1:])
         return scale * super().reconstruction_loss(images, reconstructions)
 

@@ -1,4 +1,4 @@
-"""The network of Byerly, Kalganova and Dear: layers/homogeneous.py."""
+"""The network of Byerly, Kalganova and Dear, see layers/homogeneous.py."""
 
 import dataclasses
 from typing import ClassVar
@@ -55,10 +55,10 @@ class HParams(BaseHParams):
 class HomogeneousCapsuleModel(Classifier):
     """3x3 convolutions with branches of capsules, merged to logits.
 
-    Counted from the last, every third convolution has a branch. Lengths of
+    The last convolution and every third before it have a branch. Lengths of
     capsules [B, classes, branches] are multiplied by one weight per branch,
     normalized over the batch and the classes, and summed over the branches.
-    Hence only the signs of these weights count.
+    Because of the normalization, only the signs of these weights count.
     """
 
     HParams = HParams

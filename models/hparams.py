@@ -19,8 +19,8 @@ class BaseHParams:
       PRESETS: dict from name to a dict of values, for preset=NAME.
       UNUSED: names of the reference's hyper-parameters that this model
         ignores.
-      loss_type: the classification loss, a constant or a field; None for the
-        cross-entropy of probabilities.
+      loss_type: the classification loss; a subclass may make it a field. None
+        for the cross-entropy of probabilities.
     """
 
     PRESETS: ClassVar = {}
@@ -94,7 +94,7 @@ def loss_type(default="margin"):
 
 @dataclasses.dataclass(frozen=True)
 class MatrixHParams(BaseHParams):
-    """Sizes of matrix capsule networks; defaults: the paper's small network."""
+    """Sizes of matrix capsule networks; the defaults are the paper's."""
 
     conv_channels: int = size(64, "channels of the convolution")
     first_types: int = size(16, "types of the first routed capsules")

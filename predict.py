@@ -28,7 +28,7 @@ from training.scores import predicted_classes
 
 
 def list_files(arguments):
-    """The given files, and all files in given folders except hidden ones."""
+    """The given files, and all except hidden files of the given folders."""
     files = []
     for argument in arguments:
         paths, seen, errors = [], set(), []
@@ -52,8 +52,8 @@ def predict_files(files, network, prepare, num_targets, unreadable):
     """Predicts files a batch at a time; reports and skips unreadable ones.
 
     The file "-" is standard input. `prepare(content, name)` turns a file into
-    an image. The names of unreadable files are added to the list
-    `unreadable`. Yields file, list of predicted classes and logits [classes].
+    an image. The names of unreadable files are added to the list `unreadable`.
+    Yields (file, list of the predicted classes, logits [classes]).
     """
 
     def read(file):
@@ -87,10 +87,10 @@ def predict_files(files, network, prepare, num_targets, unreadable):
 
 
 def print_table(predictions, files, names, num_targets, kind):
-    """Prints a header and a row for each file that is predicted.
+    """Prints a header, then one row for each predicted file.
 
-    `predictions` are those of `predict_files`; `kind` is "length" or "logit".
-    If `num_targets` is `ANY_NUMBER`, the classes are at the end of a row.
+    `predictions` come from `predict_files`. `kind`, "length" or "logit", is the
+    title of values. For `ANY_NUMBER` of targets, a row ends with its classes.
     """
     layout = [
         f"<{max(map(len, ('file', *files)))}",

@@ -1,4 +1,4 @@
-"""Reproduces published results: trains, tests, and stores each result.
+"""Reproduces published results: trains and tests networks, and stores results.
 
   python reproduce.py --list
   python reproduce.py mnist-3 --seeds=0,1,2 --data_dir=DATA --work_dir=WORK

@@ -116,10 +116,10 @@ class DecoderHParams(BaseHParams):
 
 
 def parse_overrides(hparams_class, overrides):
-    """Dict of the typed values of a string such as "routing=1,leaky=true".
+    """Parses a string such as "routing=1,leaky=true" to a dict of typed values.
 
-    preset=NAME sets several values. A value that is given by name overrides the
-    preset, in any order.
+    preset=NAME sets several values. Values that the string gives by name have
+    priority, even if they stand before the preset.
     """
     specs = flag_specs(hparams_class)
     presets = hparams_class.PRESETS

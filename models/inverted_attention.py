@@ -1,7 +1,7 @@
 """Matrix capsules with inverted dot-product attention routing.
 
-Source: see layers/inverted_attention.py. The paper's networks are for CIFAR;
-this one has the sizes of the small matrix capsules with EM routing.
+Source: see layers/inverted_attention.py. The paper's networks are for CIFAR.
+This one has as many channels and types as `matrix_capsule` with preset=small.
 """
 
 import dataclasses
@@ -27,10 +27,10 @@ class HParams(MatrixHParams):
 class AttentionModel(Classifier):
     """A convolution and four layers of capsules.
 
-    conv 3x3 stride 2, relu; primary capsules, linear in the channels and
-    normalized; capsules 3x3 stride 2 and 3x3 stride 1; class capsules. A linear
-    map, shared by all classes, gives each class capsule's score. The logits are
-    the softmax of the scores; the loss is the cross-entropy.
+    The convolution is 3x3 with stride 2 and relu. Primary capsules are a linear
+    map of its channels, normalized. Of the two layers of 3x3 capsules, the
+    first has stride 2. One linear map for all classes gives each class capsule
+    a score; `logits` are the softmax of the scores. The loss is cross-entropy.
     """
 
     HParams = HParams

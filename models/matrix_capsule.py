@@ -1,4 +1,4 @@
-"""The network of section 5 of the paper, see layers/em_routing.py."""
+"""The network of section 5 of the paper that layers/em_routing.py cites."""
 
 import dataclasses
 from typing import ClassVar
@@ -95,8 +95,8 @@ class HParams(MatrixHParams):
 class PoseModel(Classifier):
     """Primary capsules, layers of routed capsules, and class capsules.
 
-    All capsules have poses and activations. The outputs `logits` are the
-    activations of class capsules, `capsules` are their poses. A subclass sets
+    All capsules have poses and activations. The output `logits` holds the
+    activations of the class capsules, `capsules` their poses. A subclass sets
     `routed`, a list of layers; `classes`, a layer named "class_capsules"; and,
     unless it overrides `primary_capsules`, the layers `conv1` and `primary`.
     """
@@ -148,10 +148,10 @@ class PoseModel(Classifier):
 class MatrixCapsuleModel(PoseModel):
     """A convolution and four layers of matrix capsules with EM routing.
 
-    conv 5x5 stride 2 to `conv_channels` channels, relu; `primary_types` primary
-    capsules at each position; capsules 3x3 stride 2 of `first_types` and 3x3
-    stride 1 of `second_types`, both VALID; one capsule for each class. Poses
-    have 16 entries.
+    The convolution is 5x5 with stride 2 and relu. There are `primary_types`
+    types of primary capsules. Two layers of 3x3 capsules follow: `first_types`
+    types with stride 2, then `second_types` types with stride 1, without
+    padding. The last layer has one capsule per class. Poses have 16 entries.
     """
 
     HParams = HParams

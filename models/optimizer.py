@@ -34,9 +34,9 @@ class FlooredExponentialDecay(schedules.ExponentialDecay):
 def make_schedule(hparams, max_steps=None, **options):
     """The learning-rate schedule that `hparams.schedule` names.
 
-    Exponential is max(1e-6, learning_rate * decay_rate^(step / decay_steps)),
-    as in the reference; `options` go to `FlooredExponentialDecay`. Cosine and
-    linear need `max_steps`: they reach 0 at this step.
+    "exponential" is max(1e-6, learning_rate * decay_rate^(step / decay_steps)),
+    as in the reference; `options` are arguments of `FlooredExponentialDecay`.
+    "cosine" and "linear" reach 0 at step `max_steps`, which they require.
     """
     rate = hparams.learning_rate
     if hparams.schedule == "exponential":
@@ -49,9 +49,9 @@ def make_schedule(hparams, max_steps=None, **options):
 
 @keras.saving.register_keras_serializable(package="capsules")
 class Adam(keras.optimizers.Adam):
-    """Keras' Adam; TensorFlow computes it by one operation per variable.
+    """Keras' Adam; on TensorFlow one operation updates each variable.
 
-    On CPUs this saves 4% of a training step of the default network.
+    On CPUs this saves 4% of the default network's training time.
     """
 
     def update_step(self, gradient, variable, learning_rate):
@@ -78,14 +78,14 @@ class Adam(keras.optimizers.Adam):
 
 
 def orthogonalize(matrix, scale):
-    """Approximates the nearest orthogonal matrix, times a scale.
+    """Approximates the orthogonal matrix nearest to `matrix`, times `scale`.
 
-    For a float32 matrix U S V' with singular values S the result is
-    scale * U f(S) V'. Five Newton-Schulz iterations (Jordan 2024,
-    https://kellerjordan.github.io/posts/muon) compute f, which scales S to
-    (0, 1] and maps all but the smallest values to between 0.7 and 1.2. They run
-    on the smaller product of the matrix and its transpose; so a long matrix is
-    multiplied twice, not ten times. With TF32 the error would be a tenth.
+    For a float32 `matrix` with the singular value decomposition U S V' it gives
+    scale * U f(S) V'. f scales S to (0, 1]; then five Newton-Schulz iterations
+    (Jordan 2024, https://kellerjordan.github.io/posts/muon) map all but the
+    smallest values to between 0.7 and 1.2. The iterations use the smaller
+    product of the matrix and its transpose: a long matrix is multiplied only
+    twice, not ten times. In TF32 the error of the result would be a tenth.
     """
     rows, columns = matrix.shape
     product = "ri,rj->ij" if rows >= columns else "ir,jr->ij"
@@ -108,13 +108,13 @@ def orthogonalize(matrix, scale):
 class Muon(Adam):
     """Muon for kernels with three or more axes, Adam for all others.
 
-    Muon orthogonalizes the momentum of a kernel as a matrix, whose columns are
-    the kernel's last axis (Jordan 2024). Updates are scaled as by Liu et
+    The momentum of a kernel becomes a matrix by flattening all axes but the
+    last; Muon orthogonalizes it (Jordan 2024). Updates are scaled as by Liu et
     al. 2025 (https://arxiv.org/abs/2502.16982), so that Adam's learning rates
     fit. Muon can continue from the state of Adam, and Adam from that of Muon.
 
-    Dense kernels use Adam, which is faster for the decoder's dense kernels.
-    (Keras' own Muon handles dense kernels only.)
+    Adam updates dense kernels, because Muon is slower for those of the decoder.
+    (Keras' own Muon updates dense kernels only.)
     """
 
     def __init__(self, *args, **kwargs):

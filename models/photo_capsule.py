@@ -17,7 +17,7 @@ from models.hparams import DecoderHParams, loss_type, network, size
 
 @dataclasses.dataclass(frozen=True)
 class HParams(DecoderHParams):
-    """Hyper-parameters, with sizes chosen by short runs."""
+    """Hyper-parameters; short trainings determined the default sizes."""
 
     backbone: str = network(
         "MobileNetV3Small",
@@ -50,8 +50,8 @@ class HParams(DecoderHParams):
 class PhotoCapsuleModel(Classifier):
     """A backbone, primary capsules by a 1x1 convolution, class capsules.
 
-    The backbone, without its top, maps images [B, H, W, 1 or 3] to features
-    [B, H / 32, W / 32, C]. If it is not trained, it computes as in inference.
+    The backbone (without classification layers) maps images [B, H, W, 1 or 3]
+    to features [B, H / 32, W / 32, C]; unless trained, it is in inference mode.
     Logits are the lengths of the class capsules. The decoder is DeepCaps'.
     """
 

@@ -1,4 +1,4 @@
-"""J. Su's baseline with pooling, and the base of his other network.
+"""J. Su's baseline with pooling, and the base class of his two networks.
 
 Sources: J. Su, https://kexue.fm/archives/4819 and 5112 (2018), and his code,
 https://github.com/bojone/Capsule.
@@ -32,13 +32,13 @@ class SuHParams(BaseHParams):
 class FourConvolutions(Classifier):
     """Four 3x3 convolutions with relu, 2x2 average pooling after the second.
 
-    The first two have `first_channels` channels, the others `second_channels`;
-    initial weights are those of Keras. The loss is the mean over the classes of
+    The first two have `first_channels` channels, the others `second_channels`.
+    Keras' defaults initialize them. The loss is the mean over the classes of
 
       y * max(0, 0.9 - p)^2 + 0.25 * (1 - y) * max(0, p - 0.1)^2
 
-    for labels y and logits p, which are lengths or probabilities. The paper and
-    the reference have 0.5 in place of 0.25.
+    for labels y and logits p, which are lengths or probabilities. Sabour's
+    paper and code have 0.5 in place of 0.25.
     """
 
     adam_epsilon = 1e-7  # the default of Keras, which Su uses
@@ -85,7 +85,7 @@ class HParams(SuHParams):
 class PoolingModel(FourConvolutions):
     """Four convolutions, the mean over all positions, two dense layers.
 
-    The network's outputs, its `logits`, are sigmoids: a probability per class.
+    The output `logits` holds sigmoids: one probability per class.
     """
 
     HParams = HParams

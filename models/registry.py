@@ -1,4 +1,4 @@
-"""Models by the name that `--model` takes.
+"""Finds and builds models by the names that `--model` takes.
 
 This file imports no model, so that flags are parsed without TensorFlow.
 """
@@ -29,7 +29,7 @@ PHOTO_MODEL = "photo_capsule"
 
 
 def model_class(name):
-    """The `classifier.Classifier` subclass of a name.
+    """The subclass of `classifier.Classifier` that has a name.
 
     A name is a key of `MODELS` or MODULE:CLASS. MODULE is outside this project,
     in the working directory or on PYTHONPATH. Raises UserError for other names.
@@ -77,8 +77,8 @@ def _create(name, shape, num_targets, hparams):
 def build_model(name, shape, num_targets, hparams, seed=0, copies=2):
     """Creates a model with all its weights; see `classifier.Classifier`.
 
-    It seeds the global random generators of Python, NumPy and the backend, from
-    which Keras draws the weights: processes of a cluster need equal weights.
+    It seeds the global random generators of Python, NumPy and the backend, so
+    that Keras draws the same weights in all processes of a cluster.
     Raises UserError for an unknown name, for images too small for the network,
     or if `copies` of the weights exceed the memory.
     """

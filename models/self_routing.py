@@ -16,7 +16,7 @@ CONVOLUTIONS = ((1, 1), (2, 2), (2, 1), (4, 2), (4, 1), (8, 2))
 
 @dataclasses.dataclass(frozen=True)
 class HParams(BaseHParams):
-    """The authors' hyper-parameters, except for half the types and Adam."""
+    """The authors' values, but with Adam and half as many types of capsules."""
 
     atoms: int = size(16, "atoms of a pose")
     channels: int = size(16, "channels of the first convolution")
@@ -27,12 +27,12 @@ class HParams(BaseHParams):
 
 
 class SelfRoutingModel(PoseModel):
-    """Seven convolutions and capsules with self-routing, SR-`depth`.
+    """Seven 3x3 convolutions, then `depth` layers of self-routing capsules.
 
-    The layers are the 3x3 `CONVOLUTIONS` with batch normalization and relu; a
-    linear convolution that gives poses and logits of `types` types of primary
-    capsules; `depth` - 1 layers of 3x3 capsules, also of `types` types; class
-    capsules, whose activations sum to 1.
+    Batch normalization follows each convolution; relu follows all but the last.
+    This one gives poses and activation logits of `types` types of primary
+    capsules. The first `depth` - 1 layers of capsules are 3x3, also of `types`
+    types; the last are the class capsules, whose activations sum to 1.
     """
 
     HParams = HParams

@@ -42,11 +42,11 @@ class HParams(SuHParams):
 
 
 class SharedCapsuleModel(FourConvolutions):
-    """Four convolutions and class capsules, routed from every position.
+    """Four convolutions, then class capsules.
 
-    The channels at a position are the atoms of one input capsule, which is not
-    squashed. There is one class capsule of `class_atoms` atoms per class;
-    logits are their lengths.
+    Each position of the last convolution is one input capsule. Its atoms are
+    the channels; it is not squashed. Each class has one class capsule of
+    `class_atoms` atoms; logits are the lengths of the class capsules.
     """
 
     HParams = HParams

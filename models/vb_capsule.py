@@ -23,9 +23,9 @@ class HParams(MatrixHParams):
 class VBCapsuleModel(MatrixCapsuleModel):
     """`MatrixCapsuleModel` with variational Bayes routing.
 
-    Batch normalization follows the convolution and, by type, every layer of
-    capsules. There are no biases. The authors' code adds betas, which batch
-    normalization cancels; its coordinates are 0.1 at all positions.
+    Batch normalization follows the convolution and every layer of capsules,
+    separately for each type. There are no biases. The authors' code differs: it
+    adds betas, which have no effect, and has coordinates of 0.1 everywhere.
     """
 
     HParams = HParams

@@ -54,7 +54,7 @@ class Settings:
 def compare(settings, config, lines=()):
     """Runs missing trainings, prints the tables and draws the pictures.
 
-    `config` has the data flags, the list `lines` the values of --settings.
+    `config` has the data flags; the list `lines` has the values of --settings.
     """
     if not settings.output_dir:
         raise UserError("--output_dir is required")

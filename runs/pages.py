@@ -80,7 +80,7 @@ def replace_between(text, name, content):
 
 @styled
 def plot_errors(draw, title, xlabel, ylabel="test error in %"):
-    """A PNG file of a plot of errors; `draw(axes)` adds its lines."""
+    """A PNG file of a plot of errors, whose lines `draw(axes)` adds."""
     figure = Figure(figsize=(6.2, 3.4), layout="constrained")
     axes = figure.subplots()
     draw(axes)
@@ -105,7 +105,7 @@ def _error_curve(run):
 
 
 def comparison_table(models):
-    """A table in Markdown, readable in terminals, of the compared models."""
+    """A Markdown table of the compared models, padded for terminals."""
     return markdown(*comparison_rows(models), padded=True)
 
 
@@ -141,10 +141,10 @@ def _comparison_row(name, model):
 
 
 def paired_table(models):
-    """A table of McNemar's exact test of each pair of models.
+    """A table of McNemar's exact test for each pair of models.
 
     The test counts each image once for each seed that both models have. Images
-    that only one model gets wrong are listed, as seed/image for several seeds.
+    that only one model gets wrong are listed; with several seeds as seed/image.
     """
     rows = []
     for one, other in itertools.combinations(models, 2):
@@ -183,7 +183,7 @@ def _listed(numbers):
 
 
 def comparison_pictures(models, title, kind):
-    """Dict of two PNG files: error by weights, and by training time."""
+    """Dict of two PNG files: errors by number of weights, errors by time."""
 
     def draw_by_weights(axes):
         for name, model in models.items():
@@ -217,7 +217,7 @@ def comparison_pictures(models, title, kind):
 
 
 def write_results(output_dir):
-    """Writes the results: tables in documents and files, and the picture."""
+    """Writes the tables of results to pages and files; draws the picture."""
     rows, _ = _result_rows(output_dir)
     write_files(output_dir, table_files("results", _COLUMNS, rows))
     for document, text in result_tables(output_dir).items():
@@ -227,7 +227,7 @@ def write_results(output_dir):
 
 
 def result_tables(output_dir):
-    """Dict from the path of a document to the text between its marks."""
+    """Dict from the path of a Markdown page to its table of results."""
     rows, short_rows = _result_rows(output_dir)
     short = markdown(_SHORT_COLUMNS, short_rows)
     return {PAGE: markdown(_COLUMNS, rows), README: short}
@@ -301,7 +301,7 @@ def _policy(run):
 
 
 def result_picture(output_dir):
-    """A PNG file of test errors by epoch, with lines of published errors."""
+    """A PNG file of test errors by epoch, with the published error."""
     experiments = [EXPERIMENTS[name] for name in _IN_PICTURE]
 
     def draw(axes):

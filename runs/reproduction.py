@@ -142,7 +142,7 @@ def _run(experiment, seed, settings):
 
 
 def training_config(experiment, seed, settings):
-    """The `Config` of the training of one seed."""
+    """The `Config` for training an experiment with one seed."""
     config = flags.parse(Config, shlex.split(experiment.flags))
     batch_size = settings.batch_size or config.batch_size
     factor = config.batch_size / batch_size

@@ -23,9 +23,9 @@ _TERMINATE = getattr(signal, "CTRL_BREAK_EVENT", signal.SIGTERM)
 def run(config, temporary=False):
     """Runs experiment.py with the settings of a `Config`.
 
-    After Ctrl-C or SIGTERM the command gets one SIGTERM, saves and ends; on
-    Linux also if this process is killed. If `temporary`, the command prints
-    only progress and errors, and Ctrl-C or SIGTERM kills it without saving.
+    Ctrl-C or SIGTERM lets the command save and end; on Linux it also does so if
+    this process is killed. If `temporary`, the command prints only progress and
+    errors, and Ctrl-C or SIGTERM kills it, so that it does not save.
 
     Returns the list of documents that --format=json prints. Raises UserError if
     the command fails, and Interrupted after a signal.
@@ -66,8 +66,8 @@ def run(config, temporary=False):
 def train_and_evaluate(config):
     """Trains, or resumes a training, and evaluates its checkpoints.
 
-    Returns a dict for JSON: `wrong` counts the errors of the last checkpoint,
-    `points` those of each checkpoint.
+    Returns a dict for JSON. Its `wrong` is the number of errors of the last
+    checkpoint; its `points` have this number for each checkpoint.
     """
     run(config)
     training = read_json(pathlib.Path(config.summary_dir, "run.json"))

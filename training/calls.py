@@ -12,7 +12,7 @@ _STEPS, _FLOPS, _BYTES = 50, 1e13, 2**26
 
 
 def steps_per_call(model, shape, batch_size, num_devices, events):
-    """Training steps for one call: a common divisor of the ints `events`.
+    """Steps in one call: a divisor of all `events`, so that calls end at them.
 
     It is 1 with torch, on CPUs (XLA's convolutions are slow in loops), and on
     several devices with TensorFlow (Keras 3.15 fails there).
@@ -33,10 +33,10 @@ def steps_per_call(model, shape, batch_size, num_devices, events):
 
 
 def take_several(model, batches, steps):
-    """Lets `fit` take `steps` batches in a call, fewer in the last one.
+    """Makes `fit` take `steps` batches in each call, or fewer in the last one.
 
-    Returns the batches for `fit`. On JAX those of a call are stacked to
-    [B, steps, ...], because devices divide the first axis.
+    Returns the batches for `fit`. On JAX the batches of a call are stacked to
+    [B, steps, ...], because the first axis is split over the devices.
     """
     if steps == 1 or keras.backend.backend() != "jax":
         model.steps_per_execution = steps
@@ -58,7 +58,7 @@ def take_several(model, batches, steps):
 
 
 def scan_steps(train_step):
-    """JAX's `train_step` for batches [B, steps, ...]; returns the last logs."""
+    """A `train_step` that takes [B, steps, ...] and returns the last logs."""
     import jax
 
     def step(state, batch):

@@ -95,10 +95,10 @@ class Architecture:
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """What a checkpoint holds beside the weights.
+    """What a checkpoint holds apart from the weights.
 
-    `run_settings` are those of the training that wrote the checkpoint. `path`
-    is None until it is saved.
+    `run_settings` are settings of the training that wrote it. `path` is None
+    until the checkpoint is saved.
     """
 
     step: int
@@ -184,7 +184,7 @@ def checkpoint_path(directory, step):
 
 
 def find_all(directory):
-    """List of (step, path) of the checkpoints in a directory, by step."""
+    """List of (step, path) of a directory's checkpoints, sorted by step."""
     return sorted(
         (int(match[1]), path)
         for path in pathlib.Path(directory).glob("model.ckpt-*")
@@ -232,8 +232,8 @@ def read_checkpoint(path, model=None):
 def latest_valid(directory, model=None, quarantine=False):
     """The newest `Checkpoint` that is not damaged, or None.
 
-    With `quarantine` it renames newer, damaged checkpoints, so that their steps
-    can be saved again, and raises UserError if all are damaged.
+    With `quarantine`, damaged checkpoints that are newer are renamed, so that
+    their steps can be saved again; if all are damaged, UserError is raised.
     """
     damaged = []
     for _, path in reversed(find_all(directory)):

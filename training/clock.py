@@ -4,9 +4,9 @@ import time
 
 
 class Clock:
-    """Measures laps of one or more steps, without the time between laps.
+    """Measures the time of laps, each of one or more steps.
 
-    `seconds` is the time of all laps, earlier runs included.
+    `seconds` is the total time of all laps, also of earlier runs of a training.
     """
 
     def __init__(self, batch_size, seconds=0.0):
@@ -16,11 +16,11 @@ class Clock:
         self._lap_start = time.monotonic()
 
     def restart(self):
-        """Begins a lap; the time since the end of the last is not counted."""
+        """Begins a lap: the time since the last lap's end does not count."""
         self._lap_start = time.monotonic()
 
     def lap(self, steps):
-        """Ends a lap of `steps` and begins the next."""
+        """Ends a lap of `steps` steps and begins the next lap."""
         self.seconds += time.monotonic() - self._lap_start
         self._images += steps * self._batch_size
         self.restart()
@@ -31,7 +31,7 @@ class Clock:
 
     @property
     def images_per_second(self):
-        """The speed of this run; None before its first lap."""
+        """The speed of this run; None before the end of its first lap."""
         return self._speed_since(self._start)
 
     def point(self):

@@ -1,4 +1,4 @@
-"""Selects the devices of a job, their memory and the processes.
+"""Selects the devices of a job, limits their memory and joins processes.
 
 TensorFlow reads the data under every Keras backend. It uses GPUs only if it is
 the backend.
@@ -27,8 +27,8 @@ from training.strategies import MirroredDevices, OneDevice, ShardedDevices
 def use(config):
     """A context that selects devices; enter it before any device is used.
 
-    Yields `OneDevice` or one of its subclasses. Raises UserError if there are
-    no such devices, or the backend cannot use them.
+    Yields `OneDevice` or one of its subclasses. Raises UserError if `config`
+    names devices that do not exist or that the backend cannot use.
     """
     backend = keras.backend.backend()
     with reading(variable := "KERAS_DISTRIBUTION_NUM_PROCESSES"):

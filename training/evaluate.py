@@ -34,8 +34,8 @@ _START_TIMEOUT = 60
 class Evaluator:
     """Evaluates checkpoints on one split of one data set.
 
-    The network, and data settings that are not given, come from the checkpoint.
-    TF1 checkpoints have no settings: `config` must describe network and data.
+    A checkpoint supplies the settings of network and data that `config` leaves
+    open. TF1 checkpoints have no settings: for them `config` must have all.
     `model` is the network of the checkpoint that was loaded last.
     """
 
@@ -72,7 +72,7 @@ class Evaluator:
         return config, self.model, pipeline
 
     def predict(self, checkpoint):
-        """The `Predictions` of a checkpoint; raises as `load`."""
+        """The `Predictions` of a checkpoint; raises the errors of `load`."""
         config, _, pipeline = self.load(checkpoint)
         start = time.perf_counter()
         labels, logits, losses = self._predict(pipeline)
@@ -193,11 +193,11 @@ def evaluations(config, strategy):
 def evaluate_continuously(config, strategy):
     """Evaluates the checkpoints of a training, each once, as they appear.
 
-    While a training runs in `<summary_dir>/train`, its checkpoints are
-    evaluated by step, until the last step or `eval_timeout` seconds without a
-    new one. If no training runs, the newest checkpoint is evaluated, or every
-    one with `eval_all`; if the last step is missing, the function first waits a
-    minute for a training. Raises UserError if there is no checkpoint.
+    While a training runs in `<summary_dir>/train`, each new checkpoint is
+    evaluated, until the last step or `eval_timeout` seconds without a new one.
+    If no training runs, only the newest checkpoint is, or with `eval_all` every
+    one; if the last step is missing, the function then waits a minute for a
+    training to start. Raises UserError if there is no checkpoint.
     """
     directory = pathlib.Path(config.summary_dir) / "train"
     seen, last, stop_time = set(), None, None

@@ -36,7 +36,7 @@ class H5Weights(Checkpoint):
 
 
 def open_weights(path):
-    """Opens weights of Efficient-CapsNet or CapsNet-Keras, as of step 0.
+    """Opens weights of Efficient-CapsNet or CapsNet-Keras; their step is 0.
 
     Raises UserError if the file cannot be read or has an unknown network.
     """

@@ -67,10 +67,10 @@ def class_names(checkpoint, names=None):
 def functional(model, shape):
     """The network as a Keras functional model with the weights of `model`.
 
-    It consists only of layers and operations of Keras and of `layers`: to load
-    a saved file, nothing else of this project is needed. It takes images
-    [B, H, W, C], prepared as in training, and returns what `model` returns for
-    images without labels.
+    It uses only Keras and the package `layers`, so that a saved file can be
+    loaded without the rest of this project. It takes images [B, H, W, C],
+    prepared as in training, and returns what `model` returns for images without
+    labels.
     """
     size = shape.height, shape.width, shape.depth
     images = keras.Input(size, name=keys.IMAGES)
@@ -82,8 +82,8 @@ def preparation(config, shape, centered=False, unlike=None):
 
     The function takes a file's content (bytes), its name, and whether to invert
     the image. It returns float32 [height, width, depth] of `shape`. `centered`
-    prepares digits as drawings, see `transforms.center`. If the data set has
-    digits, names of images with a bright edge are added to the list `unlike`.
+    prepares digits like drawings, see `transforms.center`. For data sets of
+    digits it adds the names of images with a bright edge to the list `unlike`.
     """
     digit_size = config.data_set.digit_size if shape.depth == 1 else None
     if centered and (digit_size is None or config.num_targets == 2):

@@ -1,4 +1,4 @@
-"""How evaluations are reported: text or JSON, and TensorBoard files."""
+"""Reports evaluations as text or JSON, and in TensorBoard files."""
 
 import contextlib
 import dataclasses
@@ -21,9 +21,9 @@ from visualization import evaluation_figures as pictures
 class Results(contextlib.ExitStack):
     """A context in which evaluations are reported.
 
-    With --format=json standard output has only one document per line; all other
-    output goes to standard error. With --summary_dir the first process writes
-    files to <summary_dir>/test, with --validate to <summary_dir>/validation.
+    With --format=json, standard output gets only JSON, one document per line;
+    other text goes to standard error. With --summary_dir, the first process
+    writes files to the sub-folder test, or to validation with --validate.
     """
 
     def __init__(self, config, strategy):

@@ -1,4 +1,4 @@
-"""run.json: how a training ran, on which machine, and its network's cost."""
+"""Writes run.json: speed and machine of a training, cost of its network."""
 
 import json
 import math
@@ -40,12 +40,12 @@ def write(path, config, model, shape, clock):
 
 
 def multiply_adds(model, shape):
-    """Products of inputs with weights for one image, without the decoder.
+    """Number of products of an input and a weight, for one image.
 
-    A convolution uses each weight once at every position of its output; for
-    capsules see their method `multiply_adds`. Biases, normalization and routing
-    are not counted: in Sabour's network routing would add 1 M to 201 M. Returns
-    None if a layer with weights has no rule.
+    A convolution uses each weight once at every position of its output. Capsule
+    layers count theirs in a method `multiply_adds`. Decoder, biases,
+    normalization and routing are not counted; routing would add 1 M to 201 M in
+    Sabour's network. Returns None if the number of a layer is unknown.
     """
     return _multiply_adds(functional(model, shape), model.decoder)
 
@@ -68,9 +68,9 @@ def _multiply_adds(layer, decoder=None):
 
 
 def peak_megabytes():
-    """Peak memory of the GPU in use; without a GPU, of this process.
+    """Peak memory of the GPU; without a GPU, peak memory of this process.
 
-    On macOS it is the current memory of the process.
+    On macOS it is the process's current memory, not the peak.
     """
     gpu = _gpu()
     if gpu is not None:

@@ -1,8 +1,8 @@
 """Right and wrong predictions.
 
-A prediction is the `num_targets` classes with the largest logits; ties go to
-the lower class. For `ANY_NUMBER` it is every class with a logit above
-`PRESENT_LENGTH`. If a logit of an example is not finite, nothing is predicted.
+The `num_targets` classes with the largest logits are predicted; of classes with
+equal logits, the lower comes first. For `ANY_NUMBER` all classes with a logit
+above `PRESENT_LENGTH` are predicted; none is if a logit is not finite.
 """
 
 import dataclasses
@@ -18,10 +18,10 @@ from input_data.features import ANY_NUMBER, PRESENT_LENGTH
 class Score:
     """Counts of right and wrong predictions, and the mean loss.
 
-    For `correct` examples exactly the labels are predicted, for
-    `almost_correct` ones at least one label. `confident` examples are correct,
-    and the logits of all labels are above `PRESENT_LENGTH`. Ensembles have no
-    loss.
+    `correct` counts the examples whose labels are exactly the predictions,
+    `almost_correct` those with at least one label among the predictions.
+    `confident` counts the correct examples whose labels all have logits above
+    `PRESENT_LENGTH`. Ensembles have no loss.
     """
 
     num_examples: int
@@ -46,13 +46,13 @@ class Score:
 
     @property
     def wrong_percent_per_object(self):
-        """Percentage of objects, two in each image, that are not predicted."""
+        """For images of two objects: percentage of objects not predicted."""
         found = self.correct + self.almost_correct
         return 100.0 - 50.0 * found / self.num_examples
 
     @property
     def pairs_text(self):
-        """`correct` and `confident` as text, for pairs `beside` or `below`."""
+        """`correct` and `confident` as text, for --pairs=beside or below."""
         correct, confident = (
             f"{count} of {self.num_examples} ({count / self.num_examples:.2%})"
             for count in (self.correct, self.confident)
@@ -64,7 +64,7 @@ class Score:
 
 
 def predicted_classes(logits, num_targets):
-    """List of the predicted classes for logits [classes], largest first."""
+    """List of the predicted classes for logits [classes], likeliest first."""
     order = np.argsort(-logits, kind="stable")
     if num_targets == ANY_NUMBER:
         return order[logits[order] > PRESENT_LENGTH].tolist()
@@ -127,7 +127,7 @@ class Predictions:
 
     @property
     def ratios(self):
-        """List of (name, ratios as a dict): classes, then "macro", "micro"."""
+        """List of (name, dict of ratios): of classes, "macro" and "micro"."""
         names = *self.pipeline.spec.names, "macro", "micro"
         rows = precision_recall_f1(self.labels > 0, self.predicted).tolist()
         keys = "precision", "recall", "f1"
@@ -141,7 +141,7 @@ class Predictions:
 
     @property
     def wrong_rows(self):
-        """Row in the data file of each wrong example; for pairs, its index."""
+        """Rows in the data file of wrong examples; for pairs, their indices."""
         spec = self.pipeline.spec
         rows = None if spec.num_targets == 2 else spec.rows
         return [rows[i] if rows else int(i) for i in self.wrong]
@@ -150,9 +150,9 @@ class Predictions:
     def confusion_matrix(self):
         """Counts of labels (rows) by predicted class (columns), float64.
 
-        A predicted label counts on the diagonal. A missed label is shared
-        equally among the example's wrong predictions, if it has any. With one
-        or two targets a row sums to the number of its labels.
+        A predicted label counts on the diagonal. A label that is not predicted
+        is shared equally among the example's wrong predictions, if there are
+        any. With one or two targets, a row's sum is its number of labels.
         """
         labels = (self.labels > 0) & self._is_finite[:, None]
         hits = labels & self.predicted

@@ -1,6 +1,6 @@
 """Strategies: how a network computes on one device or on several.
 
-Three classes with the same methods. Every device holds all weights and
+The three classes have the same methods. Every device holds all weights and
 computes a part of each batch.
 """
 
@@ -19,8 +19,8 @@ from layers.convolution import KeptSpectra
 class OneDevice:
     """One device; base class of the other strategies.
 
-    Batches are split over `count` devices, the number in all processes. Only
-    the process whose `is_first` is true writes files.
+    `count` is the number of devices in all processes; each batch is split over
+    them. Only the process whose `is_first` is true writes files.
     """
 
     count = 1
@@ -35,7 +35,7 @@ class OneDevice:
         return contextlib.nullcontext()
 
     def shard(self, batches):
-        """Maps a dataset of batches to the rows that this process computes."""
+        """Keeps of each batch only the rows that this process computes."""
         return batches
 
     def max_over_processes(self, value):
@@ -45,10 +45,10 @@ class OneDevice:
     def make_predict_fn(self, model):
         """Compiles the prediction of a batch by a `Classifier`.
 
-        Returns a function `begin`. Call it after each change of the weights: it
-        returns `predict(x, y)`, which takes dicts of NumPy arrays [B, ...], B
-        divisible by `count`, and returns logits [B, classes] and losses [B, 2].
-        A GPU may still be computing these tensors.
+        Returns a function `begin`. Call `begin` after each change of the
+        weights: it returns a function `predict(x, y)`. This takes dicts of
+        NumPy arrays [B, ...], B divisible by `count`, and returns two tensors,
+        logits [B, classes] and losses [B, 2]. A GPU may still compute these.
         """
         if keras.backend.backend() == "tensorflow":
             return _predict_fn_on_tensorflow(model)

@@ -1,4 +1,4 @@
-"""TensorBoard event files with the reference's tags, and curve.csv."""
+"""Writes TensorBoard event files, with the reference's tags, and curve.csv."""
 
 import contextlib
 import dataclasses
@@ -40,7 +40,7 @@ class SummaryWriter:
             self._writer.flush()
 
     def scalars(self, values, step):
-        """Writes values by tag; loss and accuracy go to curve.csv as well."""
+        """Writes values by tag; curve.csv also gets the loss and accuracy."""
         with self._writing():
             for tag, value in values.items():
                 tf.summary.scalar(tag, value, step)
@@ -52,8 +52,8 @@ class SummaryWriter:
     def hparams(self, checkpoint):
         """Writes a `Checkpoint`'s settings for TensorBoard's HParams page.
 
-        TensorBoard reads them from the first file by name. So they get a file
-        of their own that sorts first; a resumed training replaces it.
+        TensorBoard reads them only from the file whose name sorts first. So
+        they get a file with such a name; a resumed training replaces it.
         """
         architecture = checkpoint.architecture
         settings = {
@@ -99,9 +99,9 @@ class SummaryWriter:
                 tf.summary.scalar(f"{name}/sparsity", zeros, step)
 
     def reconstructions(self, model, x, y, step):
-        """Writes input, target and reconstruction, stacked.
+        """Writes input, target and reconstruction, one below the other.
 
-        A second target has a second column.
+        A second target and its reconstruction form a second column.
         """
         from visualization.drawing import to_rgb  # it imports Matplotlib
 

@@ -1,4 +1,4 @@
-"""TF1 checkpoints of the reference, and their conversion into ours.
+"""Reads TF1 checkpoints of the reference and converts them to our format.
 
   python -m training.tf1_checkpoint DIR/model.ckpt-600000 OUT \
     --hparams_override=num_prime_capsules=64,padding=SAME,remake=false \
@@ -8,8 +8,8 @@ This command writes OUT/model.ckpt-600000. The flags describe the network,
 because a TF1 checkpoint does not.
 
 A TF1 checkpoint is named by the prefix of its files, DIR/model.ckpt-1 for
-model.ckpt-1.index and model.ckpt-1.data-00000-of-00001. It holds the weights
-under the reference's names, `global_step` and usually Adam's moments.
+model.ckpt-1.index and model.ckpt-1.data-00000-of-00001. It holds
+`global_step`, weights under the reference's names, and usually Adam's moments.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ _LEAVES = {"kernel": "weights", "bias": "biases"}
 
 
 class Tf1Checkpoint:
-    """A TF1 checkpoint, with attributes and methods of `Checkpoint`.
+    """A TF1 checkpoint, with the attributes and methods of `Checkpoint`.
 
     Raises UserError if the file is unreadable or not a TF1 checkpoint.
     """
@@ -55,7 +55,7 @@ class Tf1Checkpoint:
         self.has_optimizer_state = any(n.endswith(_SLOTS) for n in self._shapes)
 
     def check_same_data(self, config, spec):
-        """Does nothing: the data set is not stored."""
+        """Does nothing: TF1 checkpoints do not store the data set."""
 
     def load(self, model, architecture):
         """Loads weights, and Adam's moments if the model is compiled.
@@ -154,8 +154,8 @@ class NetworkFlags:
 def convert(source, directory, network):
     """Converts a TF1 checkpoint; returns the path of the new checkpoint.
 
-    The new checkpoint lacks the data set and settings, which TF1 does not
-    store. A training can start from it, or resume if it has Adam's moments.
+    The new checkpoint has no data set or settings, as TF1 does not store them.
+    A training can start from it and, if it has Adam's moments, also resume.
     """
     from models.optimizer import compile_model
     from training.checkpoint import Architecture, Checkpoint, save

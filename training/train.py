@@ -1,4 +1,4 @@
-"""Training: `fit`, and what follows each step."""
+"""Trains a model by `fit`; saves, logs and evaluates it between steps."""
 
 import contextlib
 import dataclasses
@@ -70,8 +70,8 @@ def train(config, strategy, evaluate=None):
 class Trainer(keras.callbacks.Callback):
     """A training; as a callback it acts after each call of the train function.
 
-    `step` counts the steps done, `start` those before this run. `clock` leaves
-    out checkpoints, evaluations and the first call, which compiles.
+    `step` counts all steps done, `start` those before this run. `clock` does
+    not count the time of checkpoints, evaluations and the compiling first call.
     """
 
     def __init__(self, config, strategy, directory, signals, evaluate):

@@ -29,7 +29,7 @@ OFFSETS = np.arange(-5, 6) * 0.05
 def reconstructions(trained, num_examples):
     """Inputs and reconstructions, as in the paper's figure 3.
 
-    Correct predictions are on the left, as many wrong ones on the right.
+    The left half has correct predictions, the right half as many wrong ones.
     """
     text = "Reconstructions", "true, predicted"
     picture = _draw_columns(trained, num_examples, reconstruction_column, *text)
@@ -39,8 +39,8 @@ def reconstructions(trained, num_examples):
 def reconstruction_column(trained, example):
     """The classes to write above a column, and a dict from row label to image.
 
-    Rows are inputs and reconstructions from the capsules of the labels. For
-    wrong predictions there are also those from the predicted classes' capsules.
+    Rows are the input and reconstructions from the labels' capsules. If the
+    prediction is wrong, those from the predicted classes' capsules follow.
     """
     rows = {"input": example.image}
     numbers = [""] if len(example.labels) == 1 else [" 1", " 2"]
@@ -72,7 +72,7 @@ def multimnist(trained, num_examples):
 
 
 def multimnist_column(trained, example):
-    """`reconstruction_column` for pairs of digits, each in its own color."""
+    """Like `reconstruction_column`, for two digits, each in its own color."""
     labels, predictions = example.labels, example.predictions
     # The longest capsule of the classes that are neither label nor predicted.
     absent = next(c for c in example.ranking if c not in labels + predictions)
@@ -108,8 +108,9 @@ def _draw_columns(trained, num_examples, make_column, title, classes):
 def perturbations(trained, num_examples):
     """Changes each dimension of a class capsule, as in the paper's figure 4.
 
-    Draws a picture for each of up to `num_examples` classes, of its first
-    correct prediction. With two targets, the first label's capsule changes.
+    Draws a picture for each of up to `num_examples` classes, from the first
+    example of the class whose prediction is correct. If an example has two
+    labels, its class is the first.
     """
     examples = {}
     for example in trained.examples():
@@ -135,7 +136,7 @@ def perturbations(trained, num_examples):
 
 
 def perturbed(capsule):
-    """Capsules [A * K, A]: each of A dimensions plus each of K `OFFSETS`."""
+    """Capsules [A * K, A]: one of A dimensions moved by one of K `OFFSETS`."""
     moves = np.eye(len(capsule))[:, None] * OFFSETS[:, None]  # [A, K, A]
     return (capsule + moves).reshape(-1, len(capsule))
 
@@ -172,8 +173,8 @@ def mean_entropy(couplings):
     """Mean entropy of the couplings of an input capsule, by iteration.
 
     Takes [iterations, ..., classes]. Returns float64 [iterations] in nats: 0 if
-    one class gets all, log(classes) if all classes get the same. The rest of a
-    sum below 1 (leaky routing) counts as one more class.
+    one class gets all, log(classes) if all classes get the same. If couplings
+    sum to less than 1 (leaky routing), the rest counts as one more class.
     """
     shares = couplings.astype("float64")
     leak = np.maximum(1 - shares.sum(axis=-1), 0)
@@ -242,8 +243,8 @@ def _draw_entropy(title, entropy, equal):
 def embedding(trained, num_examples):
     """Class capsules for the projector of TensorBoard.
 
-    A vector holds all class capsules of an example, because capsules of
-    different classes have no common space.
+    A point is one example with all its class capsules, because capsules of
+    different classes are not in a common space.
     """
     examples = list(itertools.islice(trained.examples(), num_examples))
     images = np.stack([to_rgb(example.image) for example in examples])
@@ -275,7 +276,7 @@ def embedding(trained, num_examples):
 
 
 def sprite(images):
-    """Images [N, H, W, 3] in a square, row by row, with black at the end."""
+    """A square of images [N, H, W, 3], row by row; the rest is black."""
     count, height, width, _ = images.shape
     side = math.isqrt(count - 1) + 1
     padded = np.pad(images, [(0, side**2 - count), (0, 0), (0, 0), (0, 0)])

@@ -26,8 +26,8 @@ _LONGEST_NAME = 14
 def to_rgb(image):
     """Converts an image [H, W, C] to RGB [H, W or W * C, 3] in [0, 1].
 
-    One channel becomes gray and three become colors; other numbers of channels
-    are shown side by side. Standardized images are scaled to [0, 1].
+    One channel becomes gray and three become colors. Two, or more than three,
+    are placed side by side in gray. Standardized images are scaled to [0, 1].
     """
     lowest, highest = image.min(), image.max()
     if lowest < 0 or highest > 1:
@@ -124,7 +124,7 @@ def png(figure):
 
 
 def also_as(figure_format, files):
-    """Adds a copy of each `Picture` to a dict of files, as "pdf" or "svg"."""
+    """Returns `files` and a copy of each `Picture` as "pdf" or "svg"."""
     return files | {
         f"{name.removesuffix('png')}{figure_format}": _saved(
             content.figure, figure_format

@@ -21,10 +21,10 @@ _COLUMNS = 5
 
 @drawing.styled
 def confusion_matrix_png(matrix, names, title):
-    """A PNG file of a confusion matrix; None above `MAX_CLASSES` classes.
+    """A PNG file of a confusion matrix; None if classes exceed `MAX_CLASSES`.
 
     Rows of the matrix, float [classes, classes], are labels. The color of a
-    cell is its share of the sum of its row.
+    cell shows the cell's share of the row's sum.
     """
     if len(names) > MAX_CLASSES:
         return None
@@ -90,7 +90,7 @@ def verdict(predictions, number):
 
 @drawing.styled
 def learning_curve_png(summary_dir):
-    """A PNG file of loss and accuracy by step, from files `curve.csv`."""
+    """A PNG file of loss and accuracy by step, from all */curve.csv."""
     figure = Figure(figsize=(8, 3.2), layout="constrained")
     figure.suptitle(summary_dir.resolve().name)
     both = figure.subplots(1, 2)

@@ -32,9 +32,9 @@ class Example:
 
     @property
     def predictions(self):
-        """The T classes with the longest capsules, T the number of labels.
+        """The classes with the longest capsules, as many as there are labels.
 
-        A predicted label has the same position as in `labels`.
+        A label that is predicted has the same position as in `labels`.
         """
         longest = self.ranking[: len(self.labels)]
         others = (label for label in longest if label not in self.labels)
@@ -89,7 +89,7 @@ class TrainedModel:
         return list(itertools.islice(found, count))
 
     def reconstruct(self, capsules, labels):
-        """Decodes capsules [N, A] of classes `labels` [N] to [N, H, W, C].
+        """Decodes capsules [N, A] of classes `labels` to images [N, H, W, C].
 
         Raises UserError if the network has no decoder.
         """

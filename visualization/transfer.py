@@ -21,10 +21,10 @@ MEASURES = {
 def make(runs, first, pairs, seed, num_examples):
     """Draws accuracies, and the predictions for the first pairs.
 
-    `runs` is a dict from a model's name to a list of dicts, one for each run,
-    with the `counts` for "single" images and for "pairs". `first` is a dict
-    from the name to the first run's `training.scores.Predictions` for pairs.
-    Returns a dict from file name to content.
+    `runs` is a dict from a model's name to the list of its runs. A run is a
+    dict with the `counts` for "single" images and for "pairs". `first` is a
+    dict from the name to the `training.scores.Predictions` of the first run for
+    pairs. Returns a dict from file name to content.
     """
     one = next(iter(first.values()))
     dataset = one.config.dataset_name
@@ -49,7 +49,7 @@ def make(runs, first, pairs, seed, num_examples):
 
 
 def counts(predictions):
-    """Dict of the counts of a `training.scores.Score`, for JSON."""
+    """Dict of the counts in the `Score` of `Predictions`, for JSON."""
     values = dataclasses.asdict(predictions.score)
     del values["loss"]  # may be NaN, which is not JSON
     return values
@@ -58,9 +58,9 @@ def counts(predictions):
 def confidence_interval(right, total):
     """Ends of the 95% confidence interval of an accuracy.
 
-    `right` lists each run's number of correct predictions, out of `total`. One
-    run gets Wilson's interval. The mean of several gets Student's, because runs
-    differ by more than the choice of the images explains.
+    `right` lists each run's number of correct predictions, out of `total`. For
+    one run it is Wilson's interval. For the mean of several runs it is
+    Student's, because runs differ more than the choice of images explains.
     """
     if len(right) == 1:
         return stats.binomtest(*right, total).proportion_ci(method="wilson")

@@ -189,7 +189,7 @@ def edge(image):
 
 
 def remove_background(ink):
-    """Scales uint8 [H, W] so that the edge's median is 0, the maximum 255.
+    """Scales uint8 [H, W]: the edge's median to 0 and the maximum to 255.
 
     Then values up to 127 (paper and shadows) are set to 0.
     """

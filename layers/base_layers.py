@@ -96,6 +96,6 @@ def pair_specs(shapes: Shape) -> list[keras.layers.InputSpec]:
 
 
 def with_mask(function, inputs, mask):
-    """Calls `function(inputs, mask)`; a mask of None means Keras' own mask."""
+    """Calls `function(inputs, mask)`; None means Keras' mask of the inputs."""
     layer = keras.layers.Lambda(function, mask=lambda *_: None, autocast=False)
     return layer(inputs, mask=mask)

@@ -135,7 +135,7 @@ class Capsule(_RoutedLayer):
       num_routing: int, number of routing iterations.
       leaky: bool, whether couplings come from `leaky_softmax`.
       share_weights: bool, whether all input capsules share their weights.
-      rule: `RoutingRule` for other routing; its own `leaky` counts.
+      rule: `RoutingRule` instead of the paper's; `leaky` is then ignored.
       use_bias: bool, whether the layer has `biases`.
       kernel_initializer: initializer of `weights`.
 

@@ -109,8 +109,8 @@ def least_batch(images: Shape, *sizes: Any) -> int:
 def costs(images, kernel, strides, padding, dtype="float32"):
     """Estimated costs of a convolution for one example, in multiply-adds.
 
-    Images (B or None, H, W, C) and kernel (k, k, C, O) are shapes. Returns a
-    dict from Toom-Cook `Plan` to cost, and the cost of direct convolution.
+    `images` (B or None, H, W, C) and `kernel` (k, k, C, O) are shapes. Returns
+    the costs by Toom-Cook `Plan`, a dict, and the cost of direct convolution.
     """
     multiply_add, transform_cost, memory_cost = _COSTS[backend.backend()]
     batch, *size, channels = images

@@ -121,8 +121,8 @@ class ConvReconstruction(Decoder):
     atom has one meaning for all classes. A dense layer with relu makes a map of
     16 channels; its sides are the image's, halved until both are at most 8.
     Batch normalization and 3x3 transposed convolutions follow: one to 64
-    channels, one with stride 2 for each halving to 32, 16, 8, 8, .. channels,
-    and one to the image's channels. Only the last has an activation, relu.
+    channels; for each halving, one with stride 2 to 32, 16, 8, 8, .. channels;
+    one to the image's channels. Only the last convolution has a relu.
 
     Args and call arguments: see `Decoder`. The image is decoded at 1 / `scale`
     of its size. Then each pixel is repeated to fill scale x scale pixels. The

@@ -83,7 +83,7 @@ class InvertedAttentionCapsules(VotingLayer):
     def couplings(
         self, children: Tensor, parents: Tensor | None = None
     ) -> Tensor:
-        """Couplings c of n positions with K children: float32 [B, n, K, O]."""
+        """Couplings c of K children at n positions: float32 [B, n, K, O]."""
         return self._update(children, parents)[1]
 
     def _update(self, children, parents):

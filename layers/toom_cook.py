@@ -154,7 +154,7 @@ def points(length: int, dtype: str) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How both axes of a convolution are cut, and the dtype of its products."""
+    """Tiling of both axes of a convolution, and the dtype of its products."""
 
     rows: Axis
     columns: Axis
@@ -178,7 +178,7 @@ class Plan:
 
 
 def kernel_spectrum(kernel: Tensor, plan: Plan) -> Tensor:
-    """The spectrum of a kernel, [products, s * s * (C + padding), O]."""
+    """The spectrum of a kernel: [products, s * s * padded channels, O]."""
     _, channel_padding = _cache_padding(None, kernel.shape[2])
     phases = kernel_phases(kernel, plan.rows, plan.columns, channel_padding)
     _, kernel_matrix, _ = _matrices(plan)

@@ -142,7 +142,7 @@ class WindowLayer(Layer):
         return Window(shape[1], shape[2], *window)
 
     def grid(self, shape: Shape) -> tuple[int, ...]:
-        """(h, w) of parents of children [B, H, W, ..]; () for classes."""
+        """Axes (h, w) of the grid of parents; () for class capsules."""
         return self.window(shape).positions if self.kernel_size else ()
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:

@@ -122,7 +122,7 @@ class DeepCapsModel(Classifier):
         return outputs
 
     def routing_of(self, images):
-        """Couplings of cell 3's capsules, because cell 4 has a smaller map."""
+        """The couplings of cell 3; its map is larger than that of cell 4."""
         outputs = self.activations(images)
         couplings = self.classes.couplings(outputs["primary"])
         grid = outputs["cell3"].shape[1:-1]  # rows, columns, types

@@ -342,7 +342,7 @@ class Config(DataConfig):
         return dataclasses.replace(self, **saved)
 
     def for_evaluation(self, checkpoint):
-        """A `Config` to evaluate a `Checkpoint`, which gives its defaults."""
+        """A `Config` for evaluation, with defaults from the `Checkpoint`."""
         config = self.with_defaults_from(checkpoint.run_settings)
         if config.dataset is None and config.data_dir is None:
             raise UserError(

@@ -107,7 +107,7 @@ def draw_transfer(arguments, config, num_examples=None):
 
 
 def write_summaries(summary_dir, files, step):
-    """Writes pictures for TensorBoard, and the files of its projector."""
+    """Writes pictures for TensorBoard and files for its projector."""
     from training.summaries import SummaryWriter
 
     folder = make_folder(pathlib.Path(summary_dir) / "figures")

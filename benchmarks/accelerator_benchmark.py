@@ -3,8 +3,8 @@
   KERAS_BACKEND=jax python -m benchmarks.accelerator_benchmark --json=FILE
 
 Needs JAX and Keras. Without TensorFlow the row `experiment.py` is left out. The
-column "of peak" compares necessary operations per second with the speed of a
-large bfloat16 matrix product. Gradients include the forward pass they need.
+column "of peak" divides the FLOP rate by that of a bfloat16 matrix product. The
+time of a gradient includes a forward pass if the gradient needs one.
 """
 
 import argparse

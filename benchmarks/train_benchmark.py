@@ -1,4 +1,4 @@
-"""Compares the training step of the capsule network with its convolutions.
+"""Compares the speed of networks with that of two convolutions alone.
 
   python -m benchmarks.train_benchmark --inference --json=inference.json
   python -m benchmarks.train_benchmark --networks=capsule,shared_capsule,pooling
@@ -11,9 +11,9 @@ models, trained with their own losses, metrics and Adam.
 Each of --rounds rounds runs --steps steps of every network with every policy,
 all in one process. The column "of convolutions" is the median over the rounds
 of a network's speed divided by the speed of "convolutions" in the same round.
-The peak memory of the process or GPU is measured in another process for each
-row. On GPUs matrix_capsule and vb_capsule disable TF32 for the whole process,
-so measure them by a separate command.
+For each row, a separate process measures the peak memory of the GPU or, without
+one, of itself. On GPUs matrix_capsule and vb_capsule disable TF32 for the whole
+process, so measure them by a separate command.
 """
 
 import concurrent.futures
@@ -103,7 +103,7 @@ def _call(function, arguments):
 
 
 def alternate(cases, settings):
-    """Returns a dict from case (policy, network) to seconds/step by round."""
+    """Returns a dict from (policy, network) to seconds per step, by round."""
     steps = {case: make_step(case, settings) for case in cases}
     for step in steps.values():
         step()  # traces and compiles

@@ -46,8 +46,8 @@ class Predictor(keras.Model):
 class DemoModel:
     """A trained capsule network, and its test images if they can be read.
 
-    Test images other than `digits` need `config.dataset` or `config.data_dir`.
-    The dict `description` describes the network to the page.
+    Test images of data sets other than `digits` need `config.dataset` or
+    `config.data_dir`. The dict `description` describes the network to the page.
     """
 
     def __init__(self, config):

@@ -129,7 +129,7 @@ def _lanczos(distances):
 
 
 def erase_square(images, seed):
-    """Sets a random square of 4x4 pixels to black."""
+    """Sets 4x4 pixels, at a random place in each image, to black."""
     _, height, width, _ = images.shape
     draws = tf.random.stateless_uniform((tf.shape(images)[0], 2), seed)
 

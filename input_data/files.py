@@ -47,8 +47,8 @@ def open_file(path):
 def decode_image(content, name, color, invert=False):
     """Decodes an image, or the first frame of an animation.
 
-    `content` is the file's bytes, `name` its name in messages. `invert` makes
-    dark pixels bright. Transparent pixels become black, inverted or not.
+    `content` holds the file's bytes; `name` is its name in messages. `invert`
+    makes dark pixels bright. Transparent pixels are black in either case.
     Returns uint8 [H, W, 3] if `color`, else [H, W, 1].
 
     Raises UserError if the file is not an image, is damaged, or has more pixels

@@ -17,9 +17,9 @@ _BATCH_SIZE = 64
 class KeptFeatures(Pipeline):
     """The training batches of a pipeline, with features instead of images.
 
-    The constructor makes `num_views` randomly changed views of each image by
-    `seed`. `extract` computes their features from images [B, H, W, C], and a
-    temporary file keeps them. Each step draws one view of each of its images.
+    By `seed`, the constructor makes `num_views` randomly changed views of each
+    image. `extract` turns views [B, H, W, C] into features, which a temporary
+    file keeps. Each training step draws one view of each of its images.
     """
 
     def __init__(self, pipeline, extract, seed, num_views):

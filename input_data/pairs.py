@@ -96,11 +96,11 @@ def group_by_class(data):
 class SeparatePairs(Pipeline):
     """Two images of different classes, one below or beside the other.
 
-    J. Su's test of networks that were trained on single objects
-    (https://kexue.fm/archives/4819, 2018). `singles` is their `Pipeline`. Its
-    image n is paired with image order[n], in a random order that depends only
-    on the seed. Pairs of two images of one class are left out. The target of
-    an object is the image of the pair with the other object's half black.
+    J. Su (https://kexue.fm/archives/4819, 2018) uses such pairs to test
+    networks that were trained on single objects. Image n of the `Pipeline`
+    `singles` is paired with image order[n]; the order is random but fixed by
+    the seed. Pairs of two images of one class are left out. The target of an
+    object is the image of the pair with the other object's half black.
     """
 
     def __init__(self, singles, config):

@@ -42,8 +42,8 @@ def select(split, images, num_held_out=None):
 
     `images`, `LabeledImages`, must be the test images for TEST, else all
     training images. Validation holds out the last `num_held_out` of these, by
-    default a fifth, limited to 1 to 10,000 (the reference's number for MNIST
-    and CIFAR-10); `images.fingerprints` gets a digest of all training images.
+    default a fifth, at least 1 and at most 10,000 (the reference's number for
+    MNIST and CIFAR-10). `images.fingerprints` gets a digest of all `images`.
     """
     count = num_held_out or min(10_000, max(1, len(images) // 5))
     if split.is_held_out:

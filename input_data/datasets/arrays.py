@@ -37,7 +37,7 @@ def read_arrays(data_dir, training):
     [N, H, W, C]. The labels y_train.npy and y_test.npy are class indices [N] or
     [N, 1]; for any number of classes per image they are k-hot, [N, classes].
     Files can be gzipped, as .npy.gz. The lines of class_names.txt name the
-    classes; without this file the labels determine how many there are.
+    classes; without this file the labels determine the number of classes.
     """
     folder, part = pathlib.Path(data_dir), "train" if training else "test"
     path, images = _read(folder, f"x_{part}")

@@ -38,7 +38,7 @@ def load(split, config):
 
 
 def distort(images, step, seed):
-    """Crop, flip, brightness, contrast: uint8 32x32 -> float32 24x24."""
+    """Random crop, flip, brightness, contrast: uint8 32x32 -> float32 24x24."""
     crops = random_crop(images, CROP_SIZE, step_seed(seed, Stream.CROP, step))
     crops = random_flip(crops, step_seed(seed, Stream.FLIP, step))
     return distort_colors(tf.cast(crops, tf.float32), step, seed)

@@ -77,13 +77,13 @@ def load(split, config):
 
 
 def divide(files, seed, purpose):
-    """Holds out each file with probability 1/5, by the hash of its name.
+    """Holds out each file with probability 1/5, decided by its name's hash.
 
-    If this holds out all files of a class or none, although it has two or more,
-    one file is an exception: the file with the hash nearest to the bound moves
-    to the other part. The digest is a hash of the names of all exceptions.
-    While the digest is the same, adding or removing files moves no other file.
-    Names that differ only in their Unicode normal form have the same hash.
+    A class of two or more files must have files in both parts. If one part has
+    none, the file with the hash nearest to the bound moves there, an exception.
+    The digest is a hash of the names of all exceptions. While the digest is the
+    same, adding or removing files moves no other file. Names that differ only
+    in their Unicode normal form have the same hash.
 
     `files` is a list of (path, class); `purpose` is part of the hashed text.
     Images whose class is a list of names are divided as one class.

@@ -47,7 +47,7 @@ def file_name(training):
 
 
 def distort(images, step, seed):
-    """Brightness, contrast, crop: uint8 48x48 -> float32 32x32."""
+    """Random brightness, contrast, crop: uint8 48x48 -> float32 32x32."""
     images = distort_colors(tf.cast(images, tf.float32), step, seed)
     return random_crop(images, CROP_SIZE, step_seed(seed, Stream.CROP, step))
 

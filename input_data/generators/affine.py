@@ -37,7 +37,7 @@ def transform(data, copies, seed):
     """Transforms each image [H, W, 1] `copies` times.
 
     Returns `LabeledImages` [copies * N, 40, 40, 1]: one copy of every image,
-    then the second copies, and so on. The first K are thus a fair sample.
+    then the second copies, and so on: the first K images are a fair sample.
     """
     generator = np.random.default_rng(seed)
     shape = (IMAGE_SIZE, IMAGE_SIZE, 1)
@@ -93,7 +93,7 @@ def warp(images, matrices, offsets):
     """Transforms images onto the canvas with bilinear interpolation.
 
     The canvas at p has the value of the image at inverse(matrix) (p - offset),
-    or 0 outside. Takes uint8 [B, H, W, 1]; returns uint8 [B, 40, 40, 1].
+    or 0 outside of it. Takes uint8 [B, H, W, 1]; returns uint8 [B, 40, 40, 1].
     """
     inverse = np.linalg.inv(matrices)
     origin = -(inverse @ offsets[..., np.newaxis])  # [B, 2, 1]

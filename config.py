@@ -47,43 +47,44 @@ class DataConfig:
     augment: bool = field(
         False,
         "Whether to augment training images of one object as Efficient-CapsNet "
-        "does. Half are rotated by up to 30 degrees; all are moved, narrowed "
-        "by up to a quarter, and lose 4x4 pixels. --shift then defaults to 0.",
+        "does. Half are rotated by up to 30 degrees. All are moved, become "
+        "narrower by up to a quarter, and get a black 4x4 square. --shift then "
+        "defaults to 0.",
     )
     color: bool | None = field(
         None,
-        "With --dataset=images: whether to keep colors; else images become "
+        "With --dataset=images: whether to keep colors; if not, images become "
         "gray. Default: the checkpoint's, else false.",
     )
     crop_area: float = field(
         1.0,
-        "Below 1: training images are random crops of this share of the area "
-        "or more, resized to the image's size; not with two targets.",
+        "If below 1, training uses random crops with at least this share of an "
+        "image's area, resized to the image's size. Not for two targets.",
         above=0,
         at_most=1,
     )
     crops: int = field(
         1,
-        "In evaluation on cifar10 and norb: 13 averages the class activations "
-        "over the central crop and twelve others (Hinton et al. 2018).",
+        "Crops of a test image of cifar10 or norb. 13 averages the activations "
+        "of classes over the central crop and 12 others (Hinton et al. 2018).",
         choices=(1, 13),
     )
     data_dir: str | None = field(
         None,
-        "Folder with the files of the data set. With --num_targets=2 also "
-        "PREFIX.tfrecords@10: record files of pairs in 10 shards.",
+        "Folder with the files of the data set. With --num_targets=2 it can be "
+        "PREFIX.tfrecords@10, which names 10 record files of pairs.",
     )
     dataset: str | None = field(
         None,
         f"Data set: {', '.join(registry.DATASETS)}, tfds:NAME of TensorFlow "
         "Datasets, or MODULE:FUNCTION of your own (docs/architecture.md). "
-        "images is a folder with a sub-folder for each class. "
+        "For images, --data_dir has a sub-folder for each class. "
         "Default: the checkpoint's, else mnist with --data_dir, else digits.",
     )
     distort: bool | None = field(
         None,
-        "Whether to crop digits by 4 pixels: to the center in evaluation, at "
-        "a random place with a rotation of up to 15 degrees in training. "
+        "Whether to cut 4 rows and 4 columns off digits: evaluation keeps the "
+        "center; training keeps a random part, rotated by up to 15 degrees. "
         "Default: the checkpoint's, else false.",
     )
     eval_size: int = _count(
@@ -93,12 +94,12 @@ class DataConfig:
     )
     flip: bool = field(
         False,
-        "Whether to mirror half of the training images; not with two targets.",
+        "Whether to mirror half of the training images. Not for two targets.",
     )
     image_size: int | None = _count(
         None,
-        "With --dataset=images and tfds:NAME: height and width of the images. "
-        "Default: the checkpoint's, else the common size of all images.",
+        "With --dataset=images or tfds:NAME: resize images to this height and "
+        "width. Default: the checkpoint's, else the common size of all images.",
     )
     num_targets: int | None = field(
         None,
@@ -107,7 +108,7 @@ class DataConfig:
     )
     pad: int | None = field(
         None,
-        "Black pixels added on each side of a digit. "
+        "Width of the black border to add to images of digits, in pixels. "
         "Default: the checkpoint's, else 4 with two targets, else 0.",
         at_least=0,
     )
@@ -119,7 +120,7 @@ class DataConfig:
     )
     resize: str | None = field(
         None,
-        "How --image_size treats images of other proportions: pad with black, "
+        "How --image_size treats images that are not square: pad with black, "
         "crop the center, or stretch. Default: the checkpoint's, else pad.",
         choices=("pad", "crop", "stretch"),
     )
@@ -131,8 +132,8 @@ class DataConfig:
     )
     shift: int | None = field(
         None,
-        "Largest random shift of training images along each axis, in pixels; "
-        "for record files the shift in their name. "
+        "Largest random shift of training images along each axis, in pixels. "
+        "Record files have this number in their name. "
         "Default: 4 with two targets, 2 for digits, mnist and fashion_mnist, "
         "else 0.",
         at_least=0,
@@ -155,26 +156,26 @@ class Config(DataConfig):
     model: str | None = field(
         None,
         f"Model: {', '.join(sorted(MODELS))}, or MODULE:CLASS, a `Classifier` "
-        "of your own in the working directory or on PYTHONPATH. Evaluations "
-        "of such a class also need this flag, as no checkpoint imports code "
-        "by itself. Default: capsule; in evaluation the checkpoint's.",
+        "of your own in the working directory or on PYTHONPATH. To evaluate "
+        "your own class, give this flag again: a checkpoint alone imports no "
+        "code. Default: capsule; in evaluation the checkpoint's.",
     )
     hparams_override: str = field(
         "",
-        "Hyper-parameters as name=value,name=value. preset=NAME sets several: "
-        "svhn for capsule, long for homogeneous_capsule, small for "
-        "matrix_capsule; other values override it.",
+        "Hyper-parameters as name=value,name=value. preset=NAME sets several "
+        "(svhn of capsule, long of homogeneous_capsule, small of "
+        "matrix_capsule). Values given by name override the preset's.",
         merges=True,
     )
     dtype_policy: str = field(
         "float32",
-        "Precision of the layers. Weights, lengths, softmax and losses are "
-        "always float32.",
+        "Precision of the layers. Weights, lengths of capsules, softmax and "
+        "losses are always float32.",
         choices=("float32", "mixed_bfloat16", "mixed_float16"),
     )
 
     # Training.
-    train: bool = field(True, "Whether to train; else to evaluate.")
+    train: bool = field(True, "Whether to train; if not, to evaluate.")
     summary_dir: str | None = field(
         None,
         "Folder of the experiment. Its sub-folder train holds checkpoints and "
@@ -183,7 +184,7 @@ class Config(DataConfig):
     batch_size: int = _count(128, "Images in a training batch over all GPUs.")
     max_steps: int = field(
         1000,
-        "Training steps in all, resumes included.",
+        "Training steps in total, including those before a resume.",
         at_least=1,
         at_most=2**31 - 1,  # JAX counts steps in int32
     )
@@ -191,16 +192,16 @@ class Config(DataConfig):
         1500, "Steps between checkpoints; the last step is always saved."
     )
     summary_step: int = _count(
-        10, "Steps that are averaged for a point of the training curves."
+        10, "Steps averaged for each point of the training curves."
     )
     keep: int = field(0, "Newest checkpoints to keep; 0 keeps all.", at_least=0)
     init_checkpoint: str | None = field(
         None,
-        "Checkpoint (TF1's, too) from which a new training takes weights, step "
-        "and Adam's moments. Without moments it takes only weights, at step 0.",
+        "Checkpoint, also TF1's, from which a new training takes weights, step "
+        "and Adam's moments. If it has no moments, training starts at step 0.",
     )
     init_weights_only: bool = field(
-        False, "With --init_checkpoint: take only weights, start at step 0."
+        False, "With --init_checkpoint: take only weights and start at step 0."
     )
     allow_nonfinite: bool = field(
         False, "Whether to continue if the loss or a weight is infinite or NaN."
@@ -209,25 +210,25 @@ class Config(DataConfig):
     # Evaluation.
     checkpoint: str | None = field(
         None,
-        "With --train=false: the checkpoint to evaluate once. A training's "
-        "--summary_dir stands for its newest one. For {} see --num_trials. "
-        "A TF1 checkpoint is named by the prefix of its files, such as "
-        "DIR/model.ckpt-1; describe its network by --model, --hparams_override "
-        "and the data flags.",
+        "With --train=false: the checkpoint to evaluate. A training's "
+        "--summary_dir stands for its newest checkpoint. For {} see "
+        "--num_trials. A TF1 checkpoint is named by the prefix of its files, "
+        "such as DIR/model.ckpt-1, and needs --model, --hparams_override and "
+        "the data flags to describe its network.",
     )
     num_trials: int = _count(
-        1, "Checkpoints in an ensemble; 0, 1, ... replace {} in --checkpoint."
+        1, "Size of an ensemble; {} in --checkpoint stands for 0, 1, and so on."
     )
     eval_all: bool = field(
         False,
         "With --train=false, if no training runs: whether to evaluate every "
-        "checkpoint. Only the newest gets pictures.",
+        "checkpoint, not only the newest. Pictures show only the newest.",
     )
     eval_every: int | None = _count(
         None,
-        "Steps between evaluations during the training. Each saves a "
-        "checkpoint and uses the held-out images with --validate, else the "
-        "test images. Only on one device. Default: never.",
+        "Steps between evaluations during the training, which must run on one "
+        "device. An evaluation saves a checkpoint. It uses the held-out images "
+        "with --validate, else the test images. Default: never.",
     )
     eval_interval: float = field(
         60.0, "Seconds between checks for a new checkpoint.", at_least=0
@@ -256,17 +257,17 @@ class Config(DataConfig):
     num_gpus: int = _count(1, "GPUs of this machine to use.")
     gpu_memory_limit: int | None = _count(
         None,
-        "Megabytes of each GPU to use at most, so that two jobs can share it. "
-        "Default: no limit.",
+        "Largest number of megabytes to use on each GPU, so that two jobs can "
+        "share one. Default: no limit.",
     )
     deterministic: bool = field(
         False,
-        "Whether runs on GPUs repeat bit for bit, as on CPUs; it is slower.",
+        "Whether runs on GPUs repeat bit for bit, as on CPUs. This is slower.",
     )
     num_processes: int | None = _count(
         None,
-        "Processes that train together, on one or more machines, each with "
-        "--num_gpus; needs KERAS_BACKEND=jax. "
+        "Processes that train together, on one or more machines, each on "
+        "--num_gpus GPUs; needs KERAS_BACKEND=jax. "
         "Default: $KERAS_DISTRIBUTION_NUM_PROCESSES, else 1.",
     )
     process_index: int | None = field(

@@ -29,14 +29,14 @@ class HParams(DecoderHParams):
     class_atoms: int = size(32, "atoms of a class capsule")
     couple_over: str = network(
         "positions_and_types",
-        "outputs over which the couplings of cell 4 sum to 1",
+        "output capsules over which the couplings of cell 4 sum to 1",
         choices=tuple(COUPLING_AXES),
     )
     decay_rate: float = 0.5
     decay_steps: int = 4690  # 10 epochs of MNIST
     hard_margins: bool = field(
         False,
-        "second training's margins 0.95, 0.05 and absent classes' weight 0.8",
+        "for a second training: margins 0.95, 0.05; absent classes' weight 0.8",
     )
     remake_weight: float = field(
         0.4, "weight of the mean squared pixel error", at_least=0

@@ -30,7 +30,7 @@ class HParams(DecoderHParams):
         "instance normalization after leaky relu, as for smallNORB",
         choices=("batch", "instance"),
     )
-    num_prime_capsules: int = size(16, "primary capsules")
+    num_prime_capsules: int = size(16, "number of primary capsules")
     primary_atoms: int = size(8, "atoms of a primary capsule")
 
 

@@ -30,7 +30,7 @@ class HParams(BaseHParams):
     branches: int = size(
         3, "largest number of branches; every third convolution can have one"
     )
-    convolutions: int = size(9, "convolutions")
+    convolutions: int = size(9, "number of convolutions")
     decay_rate: float = 0.98
     decay_steps: int = 500  # an epoch of 60,000 images in batches of 120
     ema: float = 0.99
@@ -38,7 +38,7 @@ class HParams(BaseHParams):
     loss_type: str = loss_type("softmax")
     merge: str = network(
         "ones",
-        "initial weights of the branches; `equal` are ones, not trained",
+        "initial weights of the branches; equal: ones that are never trained",
         choices=tuple(MERGES),
     )
     momentum: float = field(
@@ -47,7 +47,7 @@ class HParams(BaseHParams):
     more_channels: int = size(16, "channels that each convolution adds")
     order: str = network(
         "xyz",
-        "input capsules of branches: positions (xyz) or channels (zxy) of maps",
+        "input capsules of a branch: one per position (xyz) or channel (zxy)",
         choices=tuple(ORDERS),
     )
 

@@ -34,7 +34,7 @@ class BaseHParams:
     ema: float = field(
         0.0,
         "momentum, such as 0.999, of a moving average of the weights. "
-        "Evaluations, predictions and exports use it. 0: no average",
+        "Evaluations, predictions and exports use this average. 0: no average",
         at_least=0,
         at_most=1,
     )
@@ -48,11 +48,11 @@ class BaseHParams:
     schedule: str = field(
         "exponential",
         "learning rate: exponential decays by decay_rate each decay_steps down "
-        "to a floor, as in the reference; cosine and linear end at 0",
+        "to a floor, as in the reference; cosine and linear fall to 0",
         choices=("exponential", "cosine", "linear"),
     )
     verbose: bool = field(
-        False, "more summaries: weights, activations, reconstructions"
+        False, "also write summaries of weights, activations, reconstructions"
     )
 
     def __post_init__(self):
@@ -82,7 +82,7 @@ def padding(help_text="padding of the convolutions", default="VALID"):
 
 def weight_decay(default, weights="kernels"):
     """A field for the factor of an L2 regularizer."""
-    help_text = f"the loss adds this times half the sum of squared {weights}"
+    help_text = f"factor of a loss term, half the sum of squared {weights}"
     return field(default, help_text, at_least=0)
 
 

@@ -37,7 +37,7 @@ class HParams(MatrixHParams):
     }
 
     class_lambda: float = network(
-        0.01, "limit of EM routing's lambda in class capsules", above=0
+        0.01, "limit of inverse temperature lambda in class capsules", above=0
     )
     conv_channels: int = size(32, "channels of the convolution (paper: A)")
     conv_lambda: float = network(
@@ -51,8 +51,8 @@ class HParams(MatrixHParams):
     )
     damping: float = network(
         0.0,
-        "weight of the previous mean in each mean of the routing; the authors' "
-        "code has 0.1",
+        "weight of the previous iteration's mean in each mean of the routing; "
+        "the authors' code has 0.1",
         at_least=0,
         at_most=0.99,
     )

@@ -35,16 +35,16 @@ class HParams(DecoderHParams):
     loss_type: str = loss_type()
     primary_atoms: int = size(8, "atoms of a primary capsule")
     remake: bool = False
-    remake_scale: int = size(1, "image pixels per decoder pixel, by axis")
+    remake_scale: int = size(1, "the decoded image is smaller by this factor")
     routing: int = size(3, "routing iterations")
     share_weights: bool = network(
-        False, "whether primary capsules share weights, for any image size"
+        False, "whether primary capsules share weights; allows any image size"
     )
     train_backbone: bool = field(
-        False, "whether to train the backbone; if not, its features may be kept"
+        False, "whether to train the backbone; if not, features can be stored"
     )
     types: int = size(32, "types of primary capsules")
-    views: int = size(1, "random changes per image whose features are kept")
+    views: int = size(1, "random variants of each image to store features of")
 
 
 class PhotoCapsuleModel(Classifier):

@@ -22,8 +22,8 @@ class HParams(SuHParams):
     class_atoms: int = size(16, "atoms of a class capsule")
     compare: str = network(
         "direction",
-        "what votes are compared with: their sum, divided by its length "
-        "(direction, Su's later routing) or squashed (the paper)",
+        "what votes are compared with: the direction of their sum (Su's later "
+        "routing) or their squashed sum (the paper)",
         choices=("direction", "squashed"),
     )
     logits: str = network(
@@ -34,10 +34,10 @@ class HParams(SuHParams):
     )
     routing: int = size(3, "routing iterations")
     share_weights: bool = network(
-        True, "whether positions share weights; if not, images have one size"
+        True, "whether positions share weights; if not, image size is fixed"
     )
     squash_constant: float = network(
-        0.5, "k of the squash n^2 / (k + n^2) of a length n; paper: 1", above=0
+        0.5, "k of the squashed length n^2 / (k + n^2); 1 in the paper", above=0
     )
 
 

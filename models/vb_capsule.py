@@ -15,7 +15,7 @@ class HParams(MatrixHParams):
     decay_rate: float = 1.0
     loss_type: str = loss_type("softmax")
     padding: str = padding(
-        "padding of the convolution; the authors have VALID for 32x32", "SAME"
+        "padding of the convolution; authors: VALID for 32x32 images", "SAME"
     )
     weight_decay: float = weight_decay(0.0)
 

@@ -108,9 +108,8 @@ def _draw_columns(trained, num_examples, make_column, title, classes):
 def perturbations(trained, num_examples):
     """Changes each dimension of a class capsule, as in the paper's figure 4.
 
-    Draws a picture for each of up to `num_examples` classes, from the first
-    example of the class whose prediction is correct. If an example has two
-    labels, its class is the first.
+    Draws a picture for each of up to `num_examples` classes. It shows the first
+    correctly predicted example of the class; of two labels the first counts.
     """
     examples = {}
     for example in trained.examples():

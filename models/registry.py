@@ -29,7 +29,7 @@ PHOTO_MODEL = "photo_capsule"
 
 
 def model_class(name):
-    """The subclass of `classifier.Classifier` that has a name.
+    """The subclass of `classifier.Classifier` that a name stands for.
 
     A name is a key of `MODELS` or MODULE:CLASS. MODULE is outside this project,
     in the working directory or on PYTHONPATH. Raises UserError for other names.

@@ -30,7 +30,7 @@ class SelfRoutingModel(PoseModel):
     """Seven 3x3 convolutions, then `depth` layers of self-routing capsules.
 
     Batch normalization follows each convolution; relu follows all but the last.
-    This one gives poses and activation logits of `types` types of primary
+    The last one gives poses and activation logits of `types` types of primary
     capsules. The first `depth` - 1 layers of capsules are 3x3, also of `types`
     types; the last are the class capsules, whose activations sum to 1.
     """

@@ -195,8 +195,8 @@ def evaluate_continuously(config, strategy):
 
     While a training runs in `<summary_dir>/train`, each new checkpoint is
     evaluated, until the last step or `eval_timeout` seconds without a new one.
-    If no training runs, only the newest checkpoint is, or with `eval_all` every
-    one; if the last step is missing, the function then waits a minute for a
+    If no training runs, the function evaluates the newest checkpoint, or all
+    with `eval_all`; if the last step is missing, it then waits a minute for a
     training to start. Raises UserError if there is no checkpoint.
     """
     directory = pathlib.Path(config.summary_dir) / "train"

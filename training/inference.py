@@ -83,7 +83,7 @@ def preparation(config, shape, centered=False, unlike=None):
     The function takes a file's content (bytes), its name, and whether to invert
     the image. It returns float32 [height, width, depth] of `shape`. `centered`
     prepares digits like drawings, see `transforms.center`. For data sets of
-    digits it adds the names of images with a bright edge to the list `unlike`.
+    digits, names of images with a bright edge are added to the list `unlike`.
     """
     digit_size = config.data_set.digit_size if shape.depth == 1 else None
     if centered and (digit_size is None or config.num_targets == 2):

@@ -1,8 +1,8 @@
 """Right and wrong predictions.
 
 The `num_targets` classes with the largest logits are predicted; of classes with
-equal logits, the lower comes first. For `ANY_NUMBER` all classes with a logit
-above `PRESENT_LENGTH` are predicted; none is if a logit is not finite.
+equal logits, the lower comes first. `ANY_NUMBER` predicts all classes with a
+logit above `PRESENT_LENGTH`. No class is predicted if a logit is not finite.
 """
 
 import dataclasses
@@ -127,7 +127,7 @@ class Predictions:
 
     @property
     def ratios(self):
-        """List of (name, dict of ratios): of classes, "macro" and "micro"."""
+        """List of (name, dict of ratios): all classes, "macro", "micro"."""
         names = *self.pipeline.spec.names, "macro", "micro"
         rows = precision_recall_f1(self.labels > 0, self.predicted).tolist()
         keys = "precision", "recall", "f1"

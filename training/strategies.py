@@ -35,7 +35,7 @@ class OneDevice:
         return contextlib.nullcontext()
 
     def shard(self, batches):
-        """Keeps of each batch only the rows that this process computes."""
+        """Reduces batches to the rows that this process computes."""
         return batches
 
     def max_over_processes(self, value):
@@ -46,7 +46,7 @@ class OneDevice:
         """Compiles the prediction of a batch by a `Classifier`.
 
         Returns a function `begin`. Call `begin` after each change of the
-        weights: it returns a function `predict(x, y)`. This takes dicts of
+        weights: it returns a function `predict(x, y)`. `predict` takes dicts of
         NumPy arrays [B, ...], B divisible by `count`, and returns two tensors,
         logits [B, classes] and losses [B, 2]. A GPU may still compute these.
         """

@@ -109,7 +109,7 @@ def perturbations(trained, num_examples):
     """Changes each dimension of a class capsule, as in the paper's figure 4.
 
     Draws a picture for each of up to `num_examples` classes. It shows the first
-    correctly predicted example of the class; of two labels the first counts.
+    correctly predicted example whose label, or first label, is the class.
     """
     examples = {}
     for example in trained.examples():

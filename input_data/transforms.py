@@ -121,7 +121,7 @@ def prepare_image(image, shape, config):
 
     Takes uint8 [H, W, 1 or 3], the `features.ImageShape` of the network and the
     `Config` of its evaluation. Returns float32 [height, width, depth]. A single
-    channel is repeated if the network takes three.
+    channel is repeated if the network takes more.
     """
     if image.shape[-1] == 1:
         image = np.repeat(image, shape.depth, axis=-1)

@@ -122,7 +122,7 @@ def peak(case, settings):
 
 
 def make_step(case, settings):
-    """A function that trains on a batch or, with --inference, predicts it."""
+    """A function that takes a training step or, with --inference, evaluates."""
     policy, network = case
     keras.config.set_dtype_policy(policy)
     image = (settings.image_size, settings.image_size, settings.depth)

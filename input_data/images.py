@@ -86,7 +86,7 @@ def labeled_images(path, images, labels, num_classes, class_names=None):
 def make_pipeline(data, config, **spec):
     """Creates a pipeline of single images or, with two targets, of pairs.
 
-    `data` are `LabeledImages`; `spec` gives further attributes of the `Spec`.
+    `data` are `LabeledImages`; the arguments `spec` are attributes of `Spec`.
     """
     num_targets = 1 if data.labels.ndim == 1 else keys.ANY_NUMBER
     if config.num_targets == 2:

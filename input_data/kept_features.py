@@ -1,4 +1,4 @@
-"""Features of images that are computed once and kept on disk."""
+"""Image features, computed once and kept on disk."""
 
 import os
 import tempfile

@@ -33,7 +33,7 @@ class Split(enum.Enum):
 
     @property
     def is_held_out(self):
-        """Whether it is a part of the training images, made for validation."""
+        """Whether the split is part of the training images, for validation."""
         return self in (Split.VALID_TRAIN, Split.VALID_TEST)
 
 

@@ -62,7 +62,7 @@ def softmax_loss(labels: Tensor, logits: Tensor) -> Tensor:
 
     With k labels it is the sum of k cross-entropies, as in the reference. Its
     gradient is k * softmax(logits) - labels. In the reference the gradient is
-    softmax(logits) - labels for every k, because the reference's TensorFlow
+    softmax(logits) - labels, whatever k is, because the reference's TensorFlow
     operation assumes that labels sum to 1.
     """
     labels, logits = _float32(labels, logits)

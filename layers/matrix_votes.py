@@ -49,8 +49,8 @@ def matrix_votes(poses: Tensor, kernel: Tensor) -> Any:
     """Votes V = M W of children for every parent type.
 
     Products of 4x4 matrices are too small to be vectorized. So an entry of the
-    votes is a sum of four products, each computed for all children at once. The
-    gradients are computed by one larger matrix product for each child.
+    votes is a sum of four products of numbers, for all children at once. Each
+    gradient is one larger matrix product for each of the C children.
 
     Poses M are [N, 4, 4, P, C]: a receptive field has P places with C children
     each. All places share the kernel W [O, 4, 4, C]. The votes are

@@ -197,7 +197,7 @@ def kernel_phases(kernel, rows: Axis, columns: Axis, channel_padding: int = 0):
 
 
 def convolution_by_spectrum(images, spectrum, plan: Plan):
-    """`ops.conv` of images and the kernel of `spectrum` (`kernel_spectrum`)."""
+    """`ops.conv` of images and a kernel, by the kernel's `kernel_spectrum`."""
     rows, columns = plan.rows, plan.columns
     image_matrix, _, synthesis = _matrices(plan)
     filters = spectrum.shape[-1]

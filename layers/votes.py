@@ -130,7 +130,7 @@ def _copies(tensor, count):
 
 
 def linear_votes(inputs: Tensor, weights: Tensor, num_outputs: int) -> "Votes":
-    """Votes inputs @ weights: `LinearVotes`, or `FormedVotes` for JAX on CPUs.
+    """`inputs @ weights` as `LinearVotes`; for JAX on CPUs as `FormedVotes`.
 
     There XLA is slow at sums over a few atoms: with `LinearVotes` the class
     capsules of the default network take 2.4 times as long.

@@ -47,7 +47,7 @@ def convolution_block(
     kernel_initializer="he_uniform",
     **options,
 ):
-    """Convolution without biases, batch normalization and, if `relu`, relu.
+    """Convolution (no biases), then batch normalization, then relu if `relu`.
 
     `options` are those of `batch_normalization`.
     """

@@ -83,9 +83,9 @@ def orthogonalize(matrix, scale):
     For a float32 `matrix` with the singular value decomposition U S V' it gives
     scale * U f(S) V'. f scales S to (0, 1]; then five Newton-Schulz iterations
     (Jordan 2024, https://kellerjordan.github.io/posts/muon) map all but the
-    smallest values to between 0.7 and 1.2. The iterations use the smaller
-    product of the matrix and its transpose: a long matrix is multiplied only
-    twice, not ten times. In TF32 the error of the result would be a tenth.
+    smallest values to between 0.7 and 1.2. They multiply only the smaller of
+    the matrix's two products with its transpose: a long matrix is multiplied
+    twice, not ten times. With TF32 the relative error would be about 0.1.
     """
     rows, columns = matrix.shape
     product = "ri,rj->ij" if rows >= columns else "ir,jr->ij"

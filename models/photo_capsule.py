@@ -51,7 +51,7 @@ class PhotoCapsuleModel(Classifier):
     """A backbone, primary capsules by a 1x1 convolution, class capsules.
 
     The backbone (without classification layers) maps images [B, H, W, 1 or 3]
-    to features [B, H / 32, W / 32, C]; unless trained, it is in inference mode.
+    to features [B, H / 32, W / 32, C]; if frozen, it is in inference mode.
     Logits are the lengths of the class capsules. The decoder is DeepCaps'.
     """
 

@@ -81,8 +81,8 @@ def preparation(config, shape, centered=False, unlike=None):
     """A function that turns image files into inputs of a network.
 
     The function takes a file's content (bytes), its name, and whether to invert
-    the image. It returns float32 [height, width, depth] of `shape`. `centered`
-    prepares digits like drawings, see `transforms.center`. For data sets of
+    the image. It returns float32 [height, width, depth] of `shape`. If
+    `centered`, `transforms.center` centers digits, as on the demo page. For
     digits, names of images with a bright edge are added to the list `unlike`.
     """
     digit_size = config.data_set.digit_size if shape.depth == 1 else None

@@ -18,7 +18,7 @@ from training.inference import functional
 
 
 def write(path, config, model, shape, clock):
-    """Writes run.json; `clock` is the `Clock` of the last run."""
+    """Writes run.json; `clock` is the `Clock` of the run that has ended."""
     weights, weights_of_decoder = (
         sum(math.prod(w.shape) for w in part.trainable_weights) if part else 0
         for part in (model, model.decoder)
@@ -44,8 +44,8 @@ def multiply_adds(model, shape):
 
     A convolution uses each weight once at every position of its output. Capsule
     layers count theirs in a method `multiply_adds`. Decoder, biases,
-    normalization and routing are not counted; routing would add 1 M to 201 M in
-    Sabour's network. Returns None if the number of a layer is unknown.
+    normalization and routing are not counted. In Sabour's network routing would
+    add 1 M to the counted 201 M. Returns None if a layer's number is unknown.
     """
     return _multiply_adds(functional(model, shape), model.decoder)
 

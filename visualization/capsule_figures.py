@@ -40,7 +40,7 @@ def reconstruction_column(trained, example):
     """The classes to write above a column, and a dict from row label to image.
 
     Rows are the input and reconstructions from the labels' capsules. If the
-    prediction is wrong, those from the predicted classes' capsules follow.
+    prediction is wrong, reconstructions from the predicted capsules follow.
     """
     rows = {"input": example.image}
     numbers = [""] if len(example.labels) == 1 else [" 1", " 2"]
@@ -135,7 +135,7 @@ def perturbations(trained, num_examples):
 
 
 def perturbed(capsule):
-    """Capsules [A * K, A]: one of A dimensions moved by one of K `OFFSETS`."""
+    """Capsules [A * K, A]: each dimension moved by each of the K `OFFSETS`."""
     moves = np.eye(len(capsule))[:, None] * OFFSETS[:, None]  # [A, K, A]
     return (capsule + moves).reshape(-1, len(capsule))
 

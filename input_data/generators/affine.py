@@ -93,7 +93,7 @@ def warp(images, matrices, offsets):
     """Transforms images onto the canvas with bilinear interpolation.
 
     The canvas at p has the value of the image at inverse(matrix) (p - offset),
-    or 0 outside of it. Takes uint8 [B, H, W, 1]; returns uint8 [B, 40, 40, 1].
+    0 outside the image. Takes uint8 [B, H, W, 1]; returns uint8 [B, 40, 40, 1].
     """
     inverse = np.linalg.inv(matrices)
     origin = -(inverse @ offsets[..., np.newaxis])  # [B, 2, 1]

@@ -23,7 +23,7 @@ _GRAY_WEIGHTS = np.array([[0.2989], [0.5870], [0.1140]], np.float32)
 
 
 def find_file(data_dir, *names, hint=""):
-    """The path of the first of `names` for which the folder has a file.
+    """The path of the first of `names` that is a file in `data_dir`.
 
     Raises UserError, with `hint` in its message, if there is no such file.
     """
@@ -48,8 +48,8 @@ def decode_image(content, name, color, invert=False):
     """Decodes an image, or the first frame of an animation.
 
     `content` holds the file's bytes; `name` is its name in messages. `invert`
-    makes dark pixels bright. Transparent pixels are black in either case.
-    Returns uint8 [H, W, 3] if `color`, else [H, W, 1].
+    makes dark pixels bright but keeps transparent pixels black. Returns uint8
+    [H, W, 3] if `color`, else [H, W, 1].
 
     Raises UserError if the file is not an image, is damaged, or has more pixels
     than Pillow allows.

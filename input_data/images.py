@@ -53,7 +53,7 @@ def labeled_images(path, images, labels, num_classes, class_names=None):
 
     `images` are uint8 [N, H, W] or [N, H, W, C]; `labels` are class indices [N]
     or k-hot [N, num_classes]. Raises UserError if there are no images, if a
-    type or shape differs, or if a label is out of range.
+    type or shape is wrong, or if a label is out of range.
     """
     images = np.asarray(images)
     if images.dtype != np.uint8 or images.ndim not in (3, 4):
@@ -86,7 +86,7 @@ def labeled_images(path, images, labels, num_classes, class_names=None):
 def make_pipeline(data, config, **spec):
     """Creates a pipeline of single images or, with two targets, of pairs.
 
-    `data` are `LabeledImages`; the arguments `spec` are attributes of `Spec`.
+    `data` are `LabeledImages`; `**spec` sets attributes of `Pipeline.spec`.
     """
     num_targets = 1 if data.labels.ndim == 1 else keys.ANY_NUMBER
     if config.num_targets == 2:
@@ -106,7 +106,7 @@ class SingleObjects(Pipeline):
     (For a shift of 2 the reference stores all 25 shifted copies instead.)
 
     `source` is `ImageTensors` or `RecordFiles`, `config` is a `Config`, `shift`
-    and `pad` are in pixels. `spec` gives further attributes of the `Spec`.
+    and `pad` are in pixels. `**spec` sets attributes of `Pipeline.spec`.
     """
 
     def __init__(self, source, config, shift, pad, num_targets=1, **spec):
@@ -139,8 +139,8 @@ class StandardizedCrops(Pipeline):
 
     Training takes random crops, evaluation central crops. A crop x of n values
     becomes (x - mean) / max(deviation, 1 / sqrt(n)), with the mean and
-    deviation of all n values. As in the reference, the result is also the
-    decoder's target, although the decoder's sigmoid reaches only [0, 1].
+    deviation of all n values. As in the reference, standardized crops are also
+    the decoder's targets, although its sigmoid reaches only [0, 1].
 
     `distort(images, step, seed)` makes the crops for training, float32
     [B, *crop_size, C]. Evaluation takes at most `eval_size` images.

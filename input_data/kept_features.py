@@ -17,9 +17,9 @@ _BATCH_SIZE = 64
 class KeptFeatures(Pipeline):
     """The training batches of a pipeline, with features instead of images.
 
-    By `seed`, the constructor makes `num_views` randomly changed views of each
-    image. `extract` turns views [B, H, W, C] into features, which a temporary
-    file keeps. Each training step draws one view of each of its images.
+    The constructor uses `seed` to make `num_views` randomly changed views of
+    each image. `extract` turns views [B, H, W, C] into features, which a
+    temporary file keeps. A training step draws one view for each of its images.
     """
 
     def __init__(self, pipeline, extract, seed, num_views):

@@ -23,11 +23,11 @@ class OverlappingPairs(Pipeline):
     """MultiMNIST made on the fly: two overlapping objects of two classes.
 
     Two padded and shifted images are merged by min(255, a + b) (section 6 of
-    the paper). In every training epoch each image is the first of one pair, in
-    random order. The second is uniform among the images of other classes. The
-    pairs for evaluation depend only on the seed.
+    the paper). A training epoch takes each image once, in random order, as the
+    first of a pair. The second is drawn uniformly from the images of other
+    classes. The pairs for evaluation depend only on the seed.
 
-    `data` are `LabeledImages`; `spec` gives further attributes of the `Spec`.
+    `data` are `LabeledImages`; `**spec` sets attributes of `Pipeline.spec`.
     """
 
     def __init__(self, data, config, **spec):
@@ -83,8 +83,8 @@ class OverlappingPairs(Pipeline):
 def group_by_class(data):
     """Sorts `LabeledImages` by class.
 
-    Returns the sorted indices, int64 [N], then the start of each class in them
-    and the size of each class, both int64 [num_classes].
+    Returns image indices sorted by class, int64 [N], then the start of each
+    class among these indices and the class sizes, both int64 [num_classes].
     """
     counts = np.bincount(data.labels, minlength=data.num_classes)
     if counts.max() == len(data):
@@ -97,10 +97,10 @@ class SeparatePairs(Pipeline):
     """Two images of different classes, one below or beside the other.
 
     J. Su (https://kexue.fm/archives/4819, 2018) uses such pairs to test
-    networks that were trained on single objects. Image n of the `Pipeline`
-    `singles` is paired with image order[n]; the order is random but fixed by
-    the seed. Pairs of two images of one class are left out. The target of an
-    object is the image of the pair with the other object's half black.
+    networks that were trained on single objects. A random permutation, fixed by
+    the seed, gives each image of the `Pipeline` `singles` a partner. Pairs of
+    two images of one class are left out. The target image of an object is the
+    pair's image, but black in the half of the other object.
     """
 
     def __init__(self, singles, config):

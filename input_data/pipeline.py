@@ -82,7 +82,7 @@ class ImageTensors:
 
 
 class Pipeline:
-    """One split of a data set, as batches described in `features`.
+    """One split of a data set, as batches that the module `features` describes.
 
     A subclass defines `_training_batch` and `_evaluation_batch`, which return
     a batch (x, y) of the images at `indices`, int64 [B]. With two targets,
@@ -129,7 +129,7 @@ class Pipeline:
 
     @contextlib.contextmanager
     def user_errors(self):
-        """Raises the source's `UserError` in place of tf.data's OpError."""
+        """A context in which the source's `UserError` replaces an OpError."""
         try:
             yield
         except tf.errors.OpError:

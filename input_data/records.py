@@ -3,7 +3,7 @@
 A TFRecord file is a sequence of frames. A frame is the length of a record
 (uint64), the masked CRC-32C of the length, the record, and the masked CRC-32C
 of the record, little-endian (tensorflow.org/tutorials/load_data/tfrecord). All
-records of a file must have equal length, so that a reader can seek any of them.
+records must have the same length, so that a reader can seek to any record.
 A record is a `tf.train.Example` with height, width, depth, labels and images.
 """
 
@@ -60,8 +60,8 @@ class RecordFiles:
 
     Only the records that `read` returns are in memory. The object can be the
     source of a `Pipeline`, and threads can share it. In a record, `label_keys`
-    name labels, int64 in [0, num_classes), and `image_keys` name images, uint8
-    pixels as bytes. All images have the same `shape` (height, width, depth).
+    hold int64 labels in [0, num_classes), and `image_keys` hold images as bytes
+    of uint8 pixels. All images have the same `shape` (height, width, depth).
 
     Raises UserError if a file is unreadable, empty, truncated or damaged, or if
     its records differ in their features or image sizes.

@@ -1,7 +1,7 @@
 """Data sets by the name that `--dataset` takes, and their splits.
 
 A new data set needs an entry here, a module in `datasets` and a test. Only
-`load` imports the modules of data sets, and TensorFlow with them.
+`load` imports TensorFlow and the modules of data sets.
 """
 
 import dataclasses
@@ -33,17 +33,17 @@ class Split(enum.Enum):
 
     @property
     def is_held_out(self):
-        """Whether the split is part of the training images, for validation."""
+        """Whether validation divides the training images to get this split."""
         return self in (Split.VALID_TRAIN, Split.VALID_TEST)
 
 
 def select(split, images, num_held_out=None):
     """The images of a split.
 
-    `images`, `LabeledImages`, must be the test images for TEST, else all
-    training images. Validation holds out the last `num_held_out` of these, by
+    `images` are `LabeledImages`: all test images for TEST, all training images
+    for other splits. Validation holds out the last `num_held_out` images, by
     default a fifth, at least 1 and at most 10,000 (the reference's number for
-    MNIST and CIFAR-10). `images.fingerprints` gets a digest of all `images`.
+    MNIST and CIFAR-10), and adds a digest of `images` to their `fingerprints`.
     """
     count = num_held_out or min(10_000, max(1, len(images) // 5))
     if split.is_held_out:

@@ -1,7 +1,7 @@
 """Pads, shifts, crops, rotates and resizes images, whole batches at once.
 
-Batches are [B, H, W, C]. Training, evaluation and predictions of image files
-and drawings all use these functions.
+Batches are [B, H, W, C]. Training, evaluation, and predictions for image files
+and drawings use these functions.
 """
 
 import numpy as np
@@ -72,9 +72,9 @@ def project(images, transforms, size, interpolation, fill_mode="CONSTANT"):
     """Applies a projective transformation to each image.
 
     The output has `size` (height, width). Its pixel (x, y) is the input pixel
-    ((a x + b y + c) / k, (d x + e y + f) / k), where k = g x + h y + 1 and
-    `transforms`, float32 [B, 8], are a to h. By default, pixels from outside
-    the input are black.
+    ((a x + b y + c) / k, (d x + e y + f) / k), where k = g x + h y + 1. Each
+    row of `transforms`, float32 [B, 8], holds the numbers a to h. By default,
+    pixels from outside the input are black.
     """
     return tf.raw_ops.ImageProjectiveTransformV3(
         images=images,

@@ -3,10 +3,10 @@
 The idx format: http://yann.lecun.com/exdb/mnist/ (two zero bytes, the type of
 the values, the number of axes, their lengths as big-endian uint32, the values).
 
-Images in record files are already shifted and padded. For pairs in the files
-PREFIX.tfrecords-00000-of-00010 and so on, `data_dir` is PREFIX.tfrecords@10.
-Pairs of one file can share images, so that no part can be held out: validation
-needs separate files, named multivalid_train... and multivalid_test...
+Images in record files are already shifted and padded. To read pairs from
+PREFIX.tfrecords-00000-of-00010 etc., set `data_dir` to PREFIX.tfrecords@10.
+Validation on pairs needs separate files, named multivalid_train... and
+multivalid_test..., because pairs in the same file can share images.
 """
 
 import pathlib
@@ -82,8 +82,8 @@ def _read_idx(path, num_axes):
 def single_names(split, shift):
     """Possible file names of single digits; generators write the first.
 
-    For validation, the reader of the reference opens the first name, but the
-    mnist_shift of the reference writes the second.
+    The names differ only for validation: the reference's reader opens the
+    first, but the reference's mnist_shift writes the second.
     """
     base = "train" if split.is_training else "test"
     return (

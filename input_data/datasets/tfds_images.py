@@ -45,7 +45,7 @@ def read(name, training):
 
 
 def read_smallnorb(training):
-    """Reads smallnorb in TFDS's order.
+    """Reads smallnorb from TFDS and keeps the order of its examples.
 
     Returns images uint8 [N, 2, 96, 96], labels [N] and meta [N, 4]: instance,
     elevation, azimuth, lighting.

@@ -1,8 +1,8 @@
 """Makes affNIST files from MNIST: random affine transformations on 40x40.
 
 The transformations are those of https://www.cs.toronto.edu/~tijmen/affNIST/:
-rotation, shear and scales are uniform, and so is the position, among those with
-the whole digit visible. The official files come from other random numbers.
+rotation, shear, scales and position are drawn uniformly. Positions keep the
+whole digit visible. The official files come from other random numbers.
 """
 
 import pathlib
@@ -36,8 +36,8 @@ def generate(dataset, data_dir, split, output_dir, copies, seed):
 def transform(data, copies, seed):
     """Transforms each image [H, W, 1] `copies` times.
 
-    Returns `LabeledImages` [copies * N, 40, 40, 1]: one copy of every image,
-    then the second copies, and so on: the first K images are a fair sample.
+    Returns `LabeledImages` [copies * N, 40, 40, 1]: the first copy of every
+    image, then the second copies, and so on. Any leading part is a fair sample.
     """
     generator = np.random.default_rng(seed)
     shape = (IMAGE_SIZE, IMAGE_SIZE, 1)
@@ -92,8 +92,8 @@ def draw_offsets(generator, images, matrices):
 def warp(images, matrices, offsets):
     """Transforms images onto the canvas with bilinear interpolation.
 
-    The canvas at p has the value of the image at inverse(matrix) (p - offset),
-    0 outside the image. Takes uint8 [B, H, W, 1]; returns uint8 [B, 40, 40, 1].
+    The canvas at p has the value of the image at inverse(matrix) @ (p - offset)
+    (0 outside). Takes uint8 [B, H, W, 1]; returns uint8 [B, 40, 40, 1].
     """
     inverse = np.linalg.inv(matrices)
     origin = -(inverse @ offsets[..., np.newaxis])  # [B, 2, 1]

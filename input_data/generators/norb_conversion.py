@@ -1,7 +1,7 @@
 """Writes the reference's smallNORB records from the original files or TFDS.
 
-`novel` chooses images for the test on novel viewpoints of "Matrix capsules with
-EM routing" (Hinton, Sabour, Frosst 2018), section 6.1.
+The argument `novel` separates familiar from novel viewpoints, for the test in
+section 6.1 of "Matrix capsules with EM routing" (Hinton, Sabour, Frosst 2018).
 """
 
 import pathlib

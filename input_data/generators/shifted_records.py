@@ -1,7 +1,7 @@
-"""Writes MNIST and MultiMNIST as the reference's record files.
+"""Writes MNIST and MultiMNIST as record files in the reference's format.
 
-The seed and the number of a record determine the record, so that the files are
-the same with any number of workers.
+Each record depends only on its index and on the job's settings, so that the
+files are the same with any number of workers.
 """
 
 import concurrent.futures
@@ -150,7 +150,7 @@ def _records(job, start, stop):
 
 
 def shifted_digits(data, job, start, stop):
-    """Yields records of every image at every offset.
+    """Yields records `start` to `stop` - 1 of all images at all offsets.
 
     Records are ordered by image, then by row offset, then by column offset.
     `data` are `LabeledImages` of one channel.
@@ -164,12 +164,12 @@ def shifted_digits(data, job, start, stop):
 
 
 def digit_pairs(data, job, start, stop):
-    """Yields records of two overlapping digits of different classes.
+    """Yields records `start` to `stop` - 1 of two overlapping digits.
 
-    `data` are `LabeledImages` of one channel. The first digit of record k is
-    image k modulo N. The second is uniform among the images of other classes.
-    All offsets are uniform. The digits are merged by min(255, a + b) (section 6
-    of the paper). Each combination of seed and split has its own pairs.
+    `data` are N `LabeledImages` of one channel. The first digit of record k is
+    image k modulo N. The second digit is drawn uniformly from the images of
+    other classes. All offsets are uniform. The digits are merged by
+    min(255, a + b) (paper, section 6). Other seeds or splits give other pairs.
     """
     order, starts, counts = group_by_class(data)
     split = list(Split).index(Split(job.split))

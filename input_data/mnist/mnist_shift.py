@@ -1,4 +1,4 @@
-r"""Writes MNIST and MultiMNIST as the reference's record files.
+r"""Writes MNIST and MultiMNIST as record files in the reference's format.
 
   python input_data/mnist/mnist_shift.py --data_dir=DIR --split=train --shift=2
   python input_data/mnist/mnist_shift.py --data_dir=DIR --split=test \

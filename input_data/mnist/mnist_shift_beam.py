@@ -5,8 +5,8 @@ r"""mnist_shift.py on Apache Beam: the same files, written by many machines.
       --multi_targets --shift=4 --pad=4 --num_pairs=1000 --max_shard=100000 \
       --runner=DirectRunner
 
-Flags that mnist_shift.py does not have go to Beam. All workers need access to
-the folder --data_dir, and this project on their Python path.
+All flags unknown to mnist_shift.py are passed to Beam. All workers need access
+to the folder --data_dir, and this project on their Python path.
 """
 
 import functools

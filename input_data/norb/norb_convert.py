@@ -5,13 +5,13 @@ This command reads the original files from FOLDER, plain or gzipped
 
   python input_data/norb/norb_convert.py --data_dir=FOLDER --output_dir=OUT
 
-Without --data_dir it reads smallnorb of TensorFlow Datasets. It writes 24,300
-records each to OUT/trainduo.tfrecords and OUT/testduo.tfrecords, in the order
-of the source. Read them with --dataset=norb --data_dir=OUT.
+Without --data_dir it reads smallnorb of TensorFlow Datasets. It writes
+OUT/trainduo.tfrecords and OUT/testduo.tfrecords with 24,300 records each, in
+the order of the source. Read them with --dataset=norb --data_dir=OUT.
 
-With --novel=azimuth (or elevation) these files have only the images of a third
-of the viewpoints, 8,100 each. The 16,200 test images of the other viewpoints
-are then in OUT/novel/testduo.tfrecords.
+With --novel=azimuth (or elevation) each of these two files has only 8,100
+images, from a third of the viewpoints. The 16,200 test images from the other
+viewpoints are then in OUT/novel/testduo.tfrecords.
 """
 
 import pathlib

@@ -1,4 +1,4 @@
-"""Compares all models on one data set, under one budget of time or steps.
+"""Compares models on one data set, under one budget of time or steps.
 
   python compare.py --output_dir=/tmp/comparison --dataset=digits --steps=300
   python compare.py --output_dir=/tmp/routing --dataset=digits --steps=300 \
@@ -6,9 +6,9 @@
     --settings="capsule-r1 --hparams_override=routing=1" \
     --settings="capsule-leaky --hparams_override=leaky=true"
 
---settings="MODEL FLAGS" gives flags of experiment.py to one model, "all FLAGS"
-to all models. Rows for one model with different flags are named MODEL-LABEL, as
-above. Repeat the command to resume. docs/comparison.md explains the results.
+--settings="MODEL FLAGS" gives flags of experiment.py to one model, and
+--settings="all FLAGS" to all models. A row MODEL-LABEL, as above, is MODEL
+with other flags. Repeat the command to resume. Results: see docs/comparison.md.
 """
 
 from absl.flags import DEFINE_multi_string

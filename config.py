@@ -324,7 +324,7 @@ class Config(DataConfig):
     def with_defaults_from(self, run_settings):
         """A `Config` whose missing settings come from a checkpoint.
 
-        If the checkpoint is of another data set, its settings are ignored.
+        A checkpoint for another data set supplies no settings.
         """
         dataset = run_settings.get("dataset")
         code = r"(?!tfds:).*:|tfds:[^:/]+:(?![0-9.*]+$)"

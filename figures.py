@@ -13,16 +13,16 @@ Names of figures:
   embedding        class capsules for the projector of TensorBoard
   transfer         models trained on single objects, tested on pairs
 
-transfer takes arguments NAME=CHECKPOINT, each for a model NAME, instead of
---checkpoint. With --num_trials=N, {} in CHECKPOINT stands for 0 to N - 1:
+Instead of --checkpoint, transfer takes an argument NAME=CHECKPOINT for each
+model. With --num_trials=N, {} in CHECKPOINT stands for 0 to N - 1:
 
   python figures.py transfer --pairs=below --num_trials=3 \
     --output_dir=/tmp/transfer \
     shared_capsule=/tmp/shared{} pooling=/tmp/pooling{}
 
-For a model of your own NAME is MODULE:CLASS, as for --model. All models see the
-same test images and the same pairs. One image of a pair is below the other, or
-beside it with --pairs=beside.
+For your own model, NAME is MODULE:CLASS, as in --model. All models see the same
+test images and the same pairs. The images of a pair are one below the other, or
+side by side with --pairs=beside.
 
 The figures replace existing files of the same names in --output_dir.
 """

@@ -2,9 +2,9 @@
 
   KERAS_BACKEND=jax python -m benchmarks.accelerator_benchmark --json=FILE
 
-Needs JAX and Keras. Without TensorFlow the row `experiment.py` is left out. The
-column "of peak" divides the FLOP rate by that of a bfloat16 matrix product. The
-time of a gradient includes a forward pass if the gradient needs one.
+Needs JAX and Keras; the row `experiment.py` also needs TensorFlow. The column
+"of peak" divides the FLOP rate by that of a bfloat16 matrix product. The time
+of a gradient includes the forward pass if the gradient depends on it.
 """
 
 import argparse

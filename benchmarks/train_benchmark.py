@@ -4,16 +4,16 @@
   python -m benchmarks.train_benchmark --networks=capsule,shared_capsule,pooling
 
 The network "convolutions" has only the two convolutions of the capsule model,
-a mean square as loss, and plain gradient descent. The capsule model would have
-this speed if everything else took no time. The other networks are complete
-models, trained with their own losses, metrics and Adam.
+a mean square as loss, and plain gradient descent. Its speed is the speed that
+the capsule model would have if everything else took no time. The other networks
+are complete models, trained with their own losses, metrics and Adam.
 
 Each of --rounds rounds runs --steps steps of every network with every policy,
-all in one process. The column "of convolutions" is the median over the rounds
-of a network's speed divided by the speed of "convolutions" in the same round.
-For each row, a separate process measures the peak memory of the GPU or, without
-one, of itself. On GPUs matrix_capsule and vb_capsule disable TF32 for the whole
-process, so measure them by a separate command.
+all in one process. A network's speed divided by the speed of "convolutions" is
+computed for each round; the column "of convolutions" has the median ratio. For
+each row, a separate process measures the peak memory of the GPU or, if there is
+no GPU, its own. On GPUs, matrix_capsule and vb_capsule disable TF32 for the
+whole process, so measure them by a separate command.
 """
 
 import concurrent.futures
@@ -103,7 +103,7 @@ def _call(function, arguments):
 
 
 def alternate(cases, settings):
-    """Returns a dict from (policy, network) to seconds per step, by round."""
+    """Returns dict from (policy, network) to seconds per step in each round."""
     steps = {case: make_step(case, settings) for case in cases}
     for step in steps.values():
         step()  # traces and compiles
@@ -122,7 +122,7 @@ def peak(case, settings):
 
 
 def make_step(case, settings):
-    """A function that takes a training step or, with --inference, evaluates."""
+    """Returns a function that trains a step or, with --inference, predicts."""
     policy, network = case
     keras.config.set_dtype_policy(policy)
     image = (settings.image_size, settings.image_size, settings.depth)

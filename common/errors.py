@@ -66,10 +66,10 @@ def shell_command(words):
 
 @contextlib.contextmanager
 def exit_on_user_error(command, debug=False):
-    """Prints a `UserError` as one line and exits with status 1.
+    """Prints a `UserError` as "`command`: error" and exits with status 1.
 
-    After an interruption it prints the command that resumes the work and exits
-    with status 128 + the signal's number. `debug` lets a `UserError` propagate.
+    After an `Interrupted`, prints how to resume the work and exits with status
+    128 + the signal's number. If `debug` is true, a `UserError` propagates.
     """
     try:
         yield

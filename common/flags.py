@@ -40,9 +40,9 @@ class FlagSpec:
     """Metadata of a field: help, bounds, type and default.
 
     `help` ends with "Default: ..." if the default depends on other settings.
-    `kind` is the type of all values but None. If `merges` is true, the flag has
-    the form name=value,name=value and can be repeated. If `network` is true, a
-    checkpoint and the network that loads it must have the same value.
+    `kind` is the type of values other than None. If `merges` is true, the flag
+    has the form name=value,name=value and can be repeated. If `network` is
+    true, a checkpoint and the network that loads it must have the same value.
     """
 
     help: str
@@ -68,7 +68,7 @@ class FlagSpec:
 
     @property
     def allowed(self):
-        """The text after "must be" in errors, such as "at least 1", or ""."""
+        """Allowed values in words, as "at least 1"; "" if all are allowed."""
         rules = {
             "at least": self.at_least,
             "greater than": self.above,
@@ -93,8 +93,8 @@ def field(default, help_text, **spec):
 def flag_specs(settings):
     """Dict from field name to `FlagSpec`, for a dataclass or an instance.
 
-    A subclass can change only a default, for example by `size: int = 3`. The
-    field inherits the rest of its `FlagSpec` from the base class.
+    A subclass can override a field's default, for example by `size: int = 3`.
+    The field inherits the rest of its `FlagSpec` from the base class.
     """
     cls = settings if isinstance(settings, type) else type(settings)
     specs = {
@@ -188,7 +188,7 @@ def settings_of(settings_class, flag_values=flags.FLAGS, **others):
 
 
 def parse(settings_class, arguments):
-    """Settings from command-line arguments; of a repeated flag, the last."""
+    """Parses arguments into settings; of repeated flags, the last counts."""
     flag_values = flags.FlagValues()
     define(settings_class, flag_values=flag_values, repeats=True)
     _parse(flag_values, ["", *arguments])

@@ -98,7 +98,7 @@ class DemoModel:
         self.predict(image)
 
     def predict_drawing(self, content):
-        """Predicts a drawing, see `predict`; returns None if it is empty.
+        """Predicts a drawing, see `predict`; returns None if nothing is drawn.
 
         `content` is a PNG file with a black background. A single object is
         white; of two objects the first is magenta and the second green.
@@ -130,8 +130,8 @@ class DemoModel:
     def next_test_image(self, correct):
         """Finds the next test image predicted right (`correct`) or wrong.
 
-        Returns the dict of `predict` plus `labels`, the true classes. After a
-        batch without such an image returns only `searched`, the number so far.
+        Returns the dict of `predict` plus the true classes, `labels`; or only
+        `searched`, the number of images so far, if a batch has no such image.
         """
         # A generator that raised an error cannot continue.
         search = self._searches.pop(correct, None) or self._search(correct)
@@ -185,8 +185,8 @@ class DemoModel:
     def reconstruct(self, classes, capsules):
         """The decoder's image as a data URI; None without a decoder.
 
-        `classes` are one or two ints; the image shows two in two colors.
-        `capsules` are those of the classes, floats [len(classes)][atoms].
+        `classes` has one or two class indices; two objects have two colors.
+        `capsules` has one capsule for each class, floats [classes][atoms].
         """
         if self._trained.model.decoder is None:
             return None

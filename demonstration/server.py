@@ -1,8 +1,8 @@
 """Serves the demo page to browsers on this machine.
 
 Nothing in a request is stored. The server refuses requests from other web pages
-in the same browser: their header Origin names another page. Against DNS
-rebinding, it also refuses requests with a foreign name in the header Host.
+in the same browser: their Origin header names another page. To prevent DNS
+rebinding, the Host header must be an IP address, localhost or --host.
 """
 
 import asyncio

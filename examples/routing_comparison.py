@@ -4,9 +4,9 @@ All models have the same convolutions and primary capsules: 8 types of capsules
 with 16 atoms, at each of 7x7 positions of an image of 28x28 pixels. One routed
 layer turns them into class capsules; there is no decoder and no weight decay.
 The loss, and the activation or normalization of primary capsules, follow each
-model's authors, with three exceptions. In its loss `SharedWeights` gives absent
-classes Sabour's weight. `EMRouting` normalizes primary capsules. `SelfRouting`
-normalizes the poses of each type.
+model's authors, with three exceptions. The loss of `SharedWeights` gives absent
+classes the weight of Sabour's paper. `EMRouting` normalizes primary capsules;
+its authors do not. `SelfRouting` normalizes all atoms of a type together.
 """
 
 import math

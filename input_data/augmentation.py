@@ -32,7 +32,7 @@ CONTRAST_RANGE = (0.2, 1.8)
 
 
 def random_changes(images, config, seed, step):
-    """Applies `crop_area`, `flip`, `augment` and `distort` to uint8 images."""
+    """Crops, flips, augments and distorts uint8 images, as `config` says."""
     if config.crop_area < 1:
         crop_seed = step_seed(seed, Stream.RESIZED_CROP, step)
         images = random_resized_crop(images, config.crop_area, crop_seed)
@@ -170,9 +170,9 @@ def random_crop(images, size, seed):
 def random_resized_crop(images, least_area, seed):
     """Crops uint8 images at random and resizes the crops to the images' size.
 
-    A crop's share of the area is uniform in [least_area, 1). Its aspect ratio
-    is the image's times a log-uniform factor in [3/4, 4/3], clipped so that the
-    crop fits. Szegedy et al. (2015) use a least area of 0.08.
+    A crop's share of the image's area is uniform in [least_area, 1). Its aspect
+    ratio is the image's ratio times a factor, log-uniform in [3/4, 4/3] and
+    clipped so that the crop fits. Szegedy et al. (2015) use `least_area` 0.08.
     """
     _, height, width, _ = images.shape
     draws = tf.random.stateless_uniform((4, tf.shape(images)[0]), seed)
@@ -196,8 +196,8 @@ def random_flip(images, seed):
 def distort_colors(images, step, seed):
     """Changes brightness and then contrast of float32 images in [0, 255].
 
-    A random number in [-63, 63) is added to each image. Then each channel is
-    scaled about its mean, by one random factor in [0.2, 1.8) per image.
+    Adds one random number in [-63, 63) per image. Then scales each channel
+    about its mean, by one random factor in [0.2, 1.8) per image.
     """
     brightness_seed = step_seed(seed, Stream.BRIGHTNESS, step)
     images += _uniform(images, brightness_seed, *BRIGHTNESS_RANGE)

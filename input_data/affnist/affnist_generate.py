@@ -5,8 +5,8 @@ r"""Makes affNIST files from MNIST: random affine transformations on 40x40.
 
 This command writes OUT/test.mat: 32 transformed copies of each test image, as
 in the official file. Read it with --dataset=affnist --data_dir=OUT. The other
-values of --split transform training images. Without --data_dir MNIST comes from
-TensorFlow Datasets; --dataset=digits takes the digits of this project instead.
+values of --split transform training images. Without --data_dir, TFDS provides
+MNIST; --dataset=digits takes the digits of this project instead.
 """
 
 import pathlib

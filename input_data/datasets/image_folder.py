@@ -79,14 +79,14 @@ def load(split, config):
 def divide(files, seed, purpose):
     """Holds out each file with probability 1/5, decided by its name's hash.
 
-    A class of two or more files must have files in both parts. If one part has
-    none, the file with the hash nearest to the bound moves there, an exception.
-    The digest is a hash of the names of all exceptions. While the digest is the
-    same, adding or removing files moves no other file. Names that differ only
-    in their Unicode normal form have the same hash.
+    A file is held out if its hash is below a bound. If this leaves one part of
+    a class of two or more files empty, the file with the hash nearest to the
+    bound moves there. The digest is a hash of the names of all moved files.
+    While the digest is the same, adding or removing files leaves all others in
+    their part. Names with equal Unicode normal forms have the same hash.
 
     `files` is a list of (path, class); `purpose` is part of the hashed text.
-    Images whose class is a list of names are divided as one class.
+    All files whose class is a list of names are divided together, as one class.
     Returns a list of files that stay, a list of files held out, and the digest.
     """
     bound = 2**64 // HELD_OUT_SHARE

@@ -6,7 +6,7 @@ import time
 class Clock:
     """Measures the time of laps, each of one or more steps.
 
-    `seconds` is the total time of all laps, also of earlier runs of a training.
+    `seconds` is the total time of all laps, including those of earlier runs.
     """
 
     def __init__(self, batch_size, seconds=0.0):

@@ -1,10 +1,10 @@
 """Selects the devices of a job, limits their memory and joins processes.
 
-TensorFlow reads the data under every Keras backend. It uses GPUs only if it is
-the backend.
+TensorFlow reads the data under every Keras backend, but uses GPUs only if it is
+itself the backend.
 
-On JAX several processes, on one or more machines, can train together. All read
-data and checkpoints; only the first prints and writes files.
+On JAX several processes, on one or more machines, can train together. Every
+process reads data and checkpoints; only the first prints and writes files.
 """
 
 import contextlib

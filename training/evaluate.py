@@ -35,7 +35,7 @@ class Evaluator:
     """Evaluates checkpoints on one split of one data set.
 
     A checkpoint supplies the settings of network and data that `config` leaves
-    open. TF1 checkpoints have no settings: for them `config` must have all.
+    open. TF1 checkpoints have no settings, so `config` must set all of them.
     `model` is the network of the checkpoint that was loaded last.
     """
 
@@ -49,8 +49,8 @@ class Evaluator:
     def load(self, checkpoint):
         """Returns the `Config`, network and `Pipeline` of a checkpoint.
 
-        The next call may change the network's weights. Raises UserError if the
-        checkpoint does not fit the settings or the data.
+        The next call of `load` may load other weights into the same network.
+        Raises UserError if the checkpoint does not fit the settings or data.
         """
         config = self._config.for_evaluation(checkpoint)
         if config not in self._pipelines:
@@ -193,11 +193,10 @@ def evaluations(config, strategy):
 def evaluate_continuously(config, strategy):
     """Evaluates the checkpoints of a training, each once, as they appear.
 
-    While a training runs in `<summary_dir>/train`, each new checkpoint is
-    evaluated, until the last step or `eval_timeout` seconds without a new one.
-    If no training runs, the function evaluates the newest checkpoint, or all
-    with `eval_all`; if the last step is missing, it then waits a minute for a
-    training to start. Raises UserError if there is no checkpoint.
+    If no training runs in `<summary_dir>/train` at the start, only the newest
+    existing checkpoint is evaluated, or all with `eval_all`. Ends after the
+    last step, `eval_timeout` seconds without a new checkpoint, or a minute
+    without a training. Raises UserError if there is no checkpoint.
     """
     directory = pathlib.Path(config.summary_dir) / "train"
     seen, last, stop_time = set(), None, None

@@ -16,9 +16,9 @@ def open_checkpoint(path, model=None):
     newest checkpoint is opened. Raises DamagedError if files are missing or
     differ from their checksums.
 
-    Raises UserError if the checkpoint's model is a class outside this project,
-    unless it equals `model`, the user's --model. Thus a checkpoint runs no code
-    that the user did not name.
+    If the checkpoint's model is a class outside this project, `model` (the
+    user's --model) must name the same class; otherwise UserError is raised.
+    Thus a checkpoint runs no code that the user did not name.
     """
     path = pathlib.Path(path)
     if path.suffix in (".h5", ".hdf5") and path.is_file():

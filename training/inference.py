@@ -82,8 +82,8 @@ def preparation(config, shape, centered=False, unlike=None):
 
     The function takes a file's content (bytes), its name, and whether to invert
     the image. It returns float32 [height, width, depth] of `shape`. If
-    `centered`, `transforms.center` centers digits, as on the demo page. For
-    digits, names of images with a bright edge are added to the list `unlike`.
+    `centered`, `transforms.center` centers digits, as on the demo page. The
+    names of digits with a bright edge, unlike MNIST's, are added to `unlike`.
     """
     digit_size = config.data_set.digit_size if shape.depth == 1 else None
     if centered and (digit_size is None or config.num_targets == 2):

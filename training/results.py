@@ -23,7 +23,7 @@ class Results(contextlib.ExitStack):
 
     With --format=json, standard output gets only JSON, one document per line;
     other text goes to standard error. With --summary_dir, the first process
-    writes files to the sub-folder test, or to validation with --validate.
+    writes files to its sub-folder test (with --validate, to validation).
     """
 
     def __init__(self, config, strategy):
@@ -40,7 +40,7 @@ class Results(contextlib.ExitStack):
             self.enter_context(contextlib.redirect_stdout(sys.stderr))
 
     def report(self, title, predictions, step=None, draws=True):
-        """Reports `Predictions`, with a title before the counts.
+        """Reports `Predictions`; text output begins with `title`.
 
         `step` is the step of the summaries, or None to write no files. `draws`
         says whether to draw pictures, which can take longer than evaluating.

@@ -40,12 +40,12 @@ def write(path, config, model, shape, clock):
 
 
 def multiply_adds(model, shape):
-    """Number of products of an input and a weight, for one image.
+    """Number of multiplications of inputs by weights, for one image.
 
     A convolution uses each weight once at every position of its output. Capsule
     layers count theirs in a method `multiply_adds`. Decoder, biases,
-    normalization and routing are not counted. In Sabour's network routing would
-    add 1 M to the counted 201 M. Returns None if a layer's number is unknown.
+    normalization and routing are not counted. The count for Sabour's network is
+    201 M; routing would add 1 M. Returns None if a layer's number is unknown.
     """
     return _multiply_adds(functional(model, shape), model.decoder)
 

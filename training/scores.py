@@ -1,8 +1,9 @@
 """Right and wrong predictions.
 
-The `num_targets` classes with the largest logits are predicted; of classes with
-equal logits, the lower comes first. `ANY_NUMBER` predicts all classes with a
-logit above `PRESENT_LENGTH`. No class is predicted if a logit is not finite.
+The `num_targets` classes with the largest logits are predicted. Of classes with
+equal logits, the one with the lower index comes first. If `num_targets` is
+`ANY_NUMBER`, all classes with a logit above `PRESENT_LENGTH` are predicted. If
+a logit is not finite, no class is predicted.
 """
 
 import dataclasses
@@ -21,7 +22,7 @@ class Score:
     `correct` counts the examples whose labels are exactly the predictions,
     `almost_correct` those with at least one label among the predictions.
     `confident` counts the correct examples whose labels all have logits above
-    `PRESENT_LENGTH`. Ensembles have no loss.
+    `PRESENT_LENGTH`. The `loss` of an ensemble is None.
     """
 
     num_examples: int
@@ -93,8 +94,8 @@ class Predictions:
     """Predictions for the N examples of a split.
 
     `labels` (k-hot) and `logits` are float32 [N, classes]. `losses` [N, 2] are
-    the loss without regularizers and the classification loss. An ensemble has
-    no losses and no checkpoint.
+    the loss without regularizers and the classification loss. For an ensemble,
+    `losses` and `checkpoint` are None.
     """
 
     labels: np.ndarray
@@ -127,7 +128,7 @@ class Predictions:
 
     @property
     def ratios(self):
-        """List of (name, dict of ratios): all classes, "macro", "micro"."""
+        """List of (name, dict of ratios): each class, "macro" and "micro"."""
         names = *self.pipeline.spec.names, "macro", "micro"
         rows = precision_recall_f1(self.labels > 0, self.predicted).tolist()
         keys = "precision", "recall", "f1"
@@ -141,7 +142,7 @@ class Predictions:
 
     @property
     def wrong_rows(self):
-        """Rows in the data file of wrong examples; for pairs, their indices."""
+        """Rows of `wrong` images in the data file; indices of `wrong` pairs."""
         spec = self.pipeline.spec
         rows = None if spec.num_targets == 2 else spec.rows
         return [rows[i] if rows else int(i) for i in self.wrong]

@@ -31,7 +31,7 @@ class OneDevice:
         return contextlib.nullcontext()
 
     def undistributed(self):
-        """A context in which this process saves without the others."""
+        """A context in which saving does not wait for other processes."""
         return contextlib.nullcontext()
 
     def shard(self, batches):
@@ -45,10 +45,10 @@ class OneDevice:
     def make_predict_fn(self, model):
         """Compiles the prediction of a batch by a `Classifier`.
 
-        Returns a function `begin`. Call `begin` after each change of the
-        weights: it returns a function `predict(x, y)`. `predict` takes dicts of
-        NumPy arrays [B, ...], B divisible by `count`, and returns two tensors,
-        logits [B, classes] and losses [B, 2]. A GPU may still compute these.
+        Returns a function `begin`; `begin()` returns a function `predict(x, y)`
+        that is valid until the weights change. `predict` takes dicts of NumPy
+        arrays [B, ...], where `count` divides B. It returns logits [B, classes]
+        and losses [B, 2], which a GPU may still be computing.
         """
         if keras.backend.backend() == "tensorflow":
             return _predict_fn_on_tensorflow(model)

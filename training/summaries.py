@@ -52,8 +52,8 @@ class SummaryWriter:
     def hparams(self, checkpoint):
         """Writes a `Checkpoint`'s settings for TensorBoard's HParams page.
 
-        TensorBoard reads them only from the file whose name sorts first. So
-        they get a file with such a name; a resumed training replaces it.
+        TensorBoard reads settings only from the event file that is first by
+        name. This method writes that file, or replaces an earlier one.
         """
         architecture = checkpoint.architecture
         settings = {
@@ -101,7 +101,7 @@ class SummaryWriter:
     def reconstructions(self, model, x, y, step):
         """Writes input, target and reconstruction, one below the other.
 
-        A second target and its reconstruction form a second column.
+        For images of two objects, a second column shows the second target.
         """
         from visualization.drawing import to_rgb  # it imports Matplotlib
 

@@ -33,10 +33,10 @@ _VERBOSE_EVERY = 10
 def train(config, strategy, evaluate=None):
     """Trains to `max_steps`, from the newest checkpoint if there is one.
 
-    Checkpoints and event files go to `<summary_dir>/train`. After SIGTERM,
-    Ctrl-C or SIGHUP it finishes the running steps, saves and raises
-    Interrupted. Every `eval_every` steps it calls `evaluate` with the path of a
-    checkpoint. Raises UserError if the loss or a weight is infinite or NaN.
+    Checkpoints and event files go to `<summary_dir>/train`. Every `eval_every`
+    steps `evaluate` is called with the path of a new checkpoint. After SIGTERM,
+    Ctrl-C or SIGHUP, the running steps are finished and saved, then Interrupted
+    is raised. Raises UserError if the loss or a weight is not finite.
     """
     directory = make_folder(pathlib.Path(config.summary_dir) / "train")
     signals = []
@@ -68,10 +68,10 @@ def train(config, strategy, evaluate=None):
 
 
 class Trainer(keras.callbacks.Callback):
-    """A training; as a callback it acts after each call of the train function.
+    """A training, and the callback of its `fit`.
 
-    `step` counts all steps done, `start` those before this run. `clock` does
-    not count the time of checkpoints, evaluations and the compiling first call.
+    `step` counts all steps done, `start` those before this run. `clock` omits
+    checkpoints, evaluations and the first call of the compiled train function.
     """
 
     def __init__(self, config, strategy, directory, signals, evaluate):

@@ -29,7 +29,7 @@ OFFSETS = np.arange(-5, 6) * 0.05
 def reconstructions(trained, num_examples):
     """Inputs and reconstructions, as in the paper's figure 3.
 
-    The left half has correct predictions, the right half as many wrong ones.
+    The left half shows correct predictions, the right half as many wrong ones.
     """
     text = "Reconstructions", "true, predicted"
     picture = _draw_columns(trained, num_examples, reconstruction_column, *text)
@@ -169,11 +169,11 @@ def routing(trained, num_examples):
 
 
 def mean_entropy(couplings):
-    """Mean entropy of the couplings of an input capsule, by iteration.
+    """Entropy of the couplings by iteration, averaged over input capsules.
 
     Takes [iterations, ..., classes]. Returns float64 [iterations] in nats: 0 if
-    one class gets all, log(classes) if all classes get the same. If couplings
-    sum to less than 1 (leaky routing), the rest counts as one more class.
+    each input capsule is coupled to one class, log(classes) if equally to all.
+    In leaky routing, 1 minus the sum of the couplings counts as one more class.
     """
     shares = couplings.astype("float64")
     leak = np.maximum(1 - shares.sum(axis=-1), 0)

@@ -26,8 +26,8 @@ _LONGEST_NAME = 14
 def to_rgb(image):
     """Converts an image [H, W, C] to RGB [H, W or W * C, 3] in [0, 1].
 
-    One channel becomes gray and three become colors. Two, or more than three,
-    are placed side by side in gray. Standardized images are scaled to [0, 1].
+    One channel becomes gray, three become colors. Any other number of channels
+    is placed side by side in gray. Standardized images are scaled to [0, 1].
     """
     lowest, highest = image.min(), image.max()
     if lowest < 0 or highest > 1:
@@ -39,10 +39,9 @@ def to_rgb(image):
 
 
 def two_colors(first, second):
-    """Merges two images [H, W, C] to [H, W, 3]: magenta and green.
+    """Colors images [H, W, C] magenta and green, merges them to one [H, W, 3].
 
-    Readers with color blindness cannot tell the red and green of the paper's
-    figure 5 apart.
+    With color blindness, the red and green of the paper's figure 5 look alike.
     """
     magenta, green = first.mean(axis=-1), second.mean(axis=-1)
     return np.stack([magenta, green, magenta], axis=-1)
@@ -51,9 +50,9 @@ def two_colors(first, second):
 def make_grid(images, columns, title, titles, labels=(), wrong=()):
     """A `Figure` of images in rows, and the array of their `Axes`.
 
-    Images are [H, W, C], of one size; None leaves a place empty. `titles` are
-    written above the images in their order, in red at the indices in `wrong`;
-    `labels` are written to the left of the rows.
+    Images are [H, W, C], of one size; None leaves a place empty. `titles[i]`
+    is written above image i, in red if i is in `wrong`; `labels[i]` is written
+    to the left of row i.
     """
     rows, title_rows = (-(-len(of) // columns) for of in (images, titles))
     height, width, _ = to_rgb(images[0]).shape

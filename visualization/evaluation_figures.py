@@ -21,7 +21,7 @@ _COLUMNS = 5
 
 @drawing.styled
 def confusion_matrix_png(matrix, names, title):
-    """A PNG file of a confusion matrix; None if classes exceed `MAX_CLASSES`.
+    """A PNG file of a confusion matrix; None for over `MAX_CLASSES` classes.
 
     Rows of the matrix, float [classes, classes], are labels. The color of a
     cell shows the cell's share of the row's sum.
@@ -75,7 +75,7 @@ def images_at(pipeline, numbers):
 
 
 def verdict(predictions, number):
-    """Text: true and predicted classes of an example, and their logits."""
+    """Text: true classes of an example, predicted classes and their logits."""
     names = [drawing.truncate(name) for name in predictions.pipeline.spec.names]
     logits = predictions.logits[number]
     true = np.flatnonzero(predictions.labels[number])

@@ -34,7 +34,7 @@ class Example:
     def predictions(self):
         """The classes with the longest capsules, as many as there are labels.
 
-        A label that is predicted has the same position as in `labels`.
+        A class that is also a label has the same index here as in `labels`.
         """
         longest = self.ranking[: len(self.labels)]
         others = (label for label in longest if label not in self.labels)
@@ -105,10 +105,10 @@ class TrainedModel:
 def covered_part(model, size):
     """The part of an image that a map of couplings covers.
 
-    Each value of the map covers a square around the center of its capsules'
-    receptive field. The square is as wide as the distance between neighboring
-    centers. `size` is the (height, width) of the image. Returns a dict with
-    top, left, height and width in pixels.
+    The map has a value for each position of capsules. The value covers a square
+    around the center of the position's receptive field, as wide as the distance
+    between neighboring centers. `size` is the (height, width) of the image.
+    Returns a dict with top, left, height and width in pixels.
     """
     part = []
     for length in size:

@@ -1,4 +1,4 @@
-"""Figures of models that are trained on one object and tested on two."""
+"""Figures of models trained on one object per image and tested on two."""
 
 import dataclasses
 import json
@@ -19,12 +19,13 @@ MEASURES = {
 
 
 def make(runs, first, pairs, seed, num_examples):
-    """Draws accuracies, and the predictions for the first pairs.
+    """Draws accuracies, and predictions for the first `num_examples` pairs.
 
-    `runs` is a dict from a model's name to the list of its runs. A run is a
-    dict with the `counts` for "single" images and for "pairs". `first` is a
-    dict from the name to the `training.scores.Predictions` of the first run for
-    pairs. Returns a dict from file name to content.
+    `runs` is a dict from a model's name to a list of runs. Each run is a dict
+    with the `counts` for "single" images (of one object) and for "pairs".
+    `first` is a dict from a model's name to its first run's
+    `training.scores.Predictions` for pairs. Returns a dict from file name to
+    content.
     """
     one = next(iter(first.values()))
     dataset = one.config.dataset_name

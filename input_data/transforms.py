@@ -114,10 +114,10 @@ def prepare_image(image, shape, config):
     """Prepares an image of any size as evaluation prepares test images.
 
     If training images were resized (`image_size`), the image is resized in the
-    same way. If not, it is resized to the largest size that fits and padded
-    with black; an image of the network's size is not changed. For networks
-    trained on crops of photographs, the image is resized to the photographs'
-    size; then its center is cropped and standardized.
+    same way. If they were crops of photographs, the image is resized to the
+    photographs' size; then its center is cropped and standardized. In all other
+    cases, an image that does not have the network's size is resized to the
+    largest size that fits and padded with black.
 
     Takes uint8 [H, W, 1 or 3], the `features.ImageShape` of the network and the
     `Config` of its evaluation. Returns float32 [height, width, depth]. A single
@@ -149,10 +149,10 @@ def center(ink, size, offset=(0, 0), digit_size=DIGIT_SIZE):
 
     MNIST (http://yann.lecun.com/exdb/mnist) scales each digit to fit into
     20x20 pixels, keeping its proportions, and moves its center of mass to the
-    center of the image. Here the center of mass moves to `offset` (rows,
-    columns) from the image's center, but no digit crosses the border. With a
-    `digit_size` below 20 the digit is reduced to this size and enlarged again,
-    as in the data set `digits`, and its bounding box is centered instead.
+    center of the image. This function moves the digit further by `offset`
+    (rows, columns), but not across the border. A `digit_size` below 20 imitates
+    the data set `digits`: the digit is reduced to this size and enlarged to
+    20x20 pixels, and their center is used in place of the center of mass.
 
     Takes uint8 [H, W], 0 where nothing is drawn, and returns uint8 [*size, 1].
     """
@@ -189,7 +189,7 @@ def edge(image):
 
 
 def remove_background(ink):
-    """Scales uint8 [H, W]: the edge's median to 0 and the maximum to 255.
+    """Scales uint8 [H, W]; the edge's median becomes 0, the maximum 255.
 
     Then values up to 127 (paper and shadows) are set to 0.
     """

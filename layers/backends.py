@@ -8,7 +8,7 @@ from keras import backend, ops
 
 
 def is_on_cpu(backend_name: str | None = None) -> bool:
-    """Whether Keras runs on CPUs, with `backend_name` or (None) any backend."""
+    """Whether the backend is `backend_name` (None: any) and runs on CPUs."""
     if backend_name not in (None, backend.backend()):
         return False
     if backend.backend() == "tensorflow":
@@ -29,7 +29,7 @@ def is_on_cpu(backend_name: str | None = None) -> bool:
 
 
 def is_exporting(to: str = "") -> bool:
-    """Whether Keras is exporting a model to the format `to`, or to any if "".
+    """Whether Keras is exporting a model to the format `to` ("": any format).
 
     Exports avoid expm1 and the Toom-Cook algorithm, which TFLite and ONNX lack.
     Keras has no flag for an export, but its export module is in the call stack.
@@ -41,7 +41,7 @@ def is_exporting(to: str = "") -> bool:
 
 
 def adam_moments(optimizer, variable) -> tuple:
-    """Both of Adam's moments of a variable; Keras has no public getter."""
+    """Adam's first and second moment of a variable; Keras has no getter."""
     index = optimizer._get_variable_index(variable)
     return optimizer._momentums[index], optimizer._velocities[index]
 

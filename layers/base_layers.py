@@ -10,7 +10,7 @@ from .tensors import Names, Pair, Shape, Tensor
 
 
 def batch_normalization(name, axis=-1, momentum=0.9, epsilon=1e-5, **options):
-    """`BatchNormalization` synchronized over devices; PyTorch's defaults."""
+    """Synchronized `BatchNormalization` with PyTorch's default values."""
     options |= {"synchronized": is_mirrored(), "name": name}
     return keras.layers.BatchNormalization(axis, momentum, epsilon, **options)
 
@@ -34,7 +34,7 @@ else:
 
 
 class Layer(keras.layers.Layer):
-    """Base of layers; masks raise ValueError if `call` has no `mask`."""
+    """Base of layers; a mask raises ValueError unless `call` takes `mask`."""
 
     # Arguments of the constructor. `get_config` reads them from attributes.
     arguments: Names = ()
@@ -96,6 +96,6 @@ def pair_specs(shapes: Shape) -> list[keras.layers.InputSpec]:
 
 
 def with_mask(function, inputs, mask):
-    """Calls `function(inputs, mask)`; None means Keras' mask of the inputs."""
+    """Calls `function(inputs, mask)` (mask None: Keras' mask of the inputs)."""
     layer = keras.layers.Lambda(function, mask=lambda *_: None, autocast=False)
     return layer(inputs, mask=mask)

@@ -110,11 +110,11 @@ class _RoutedLayer(CapsuleLayer):
 class Capsule(_RoutedLayer):
     """Fully connected: every input capsule votes for every output capsule.
 
-    votes[b, i, o, :] = inputs[b, i, :] @ weights[i, :, o, :]. `route` routes
-    the votes (section 2 of the paper; an example is DigitCaps in section 4).
+    votes[b, i, o, :] = inputs[b, i, :] @ W[i, :, o, :]. `route` routes the
+    votes (section 2 of the paper; an example is DigitCaps in section 4).
 
-    Weights: `weights` [I, a, O * A], initially truncated normal with stddev
-    0.1, and `biases` [O, A], initially 0.1.
+    Weights: `weights` [I, a, O * A], the reshaped W [I, a, O, A], initially
+    truncated normal with stddev 0.1; `biases` [O, A], initially 0.1.
 
     With `share_weights` all input capsules use the same `weights`
     [1, a, O * A], and the number of input capsules may differ between calls.
@@ -188,10 +188,10 @@ class Capsule(_RoutedLayer):
 class ConvSlimCapsule(_RoutedLayer):
     """Convolutional capsules whose kernel is shared by all input types.
 
-    A 2-D convolution of each input capsule type gives its votes. The votes of
-    all input types at a position are routed to the output types there. With one
-    input type of 256 atoms and one iteration this is PrimaryCapsules of the
-    paper (section 4).
+    A 2-D convolution of each input capsule type gives its votes. At each
+    position, the votes of all input types are routed to all output types. With
+    one input type of 256 atoms and one iteration, the layer is PrimaryCapsules
+    of the paper (section 4).
 
     Weights: `weights` [k, k, a, O * A], initially truncated normal with stddev
     0.1, and `biases` [O, A], initially 0.1, shared by all positions.

@@ -19,9 +19,9 @@ PRIMARY_STRIDES = 2
 class CapsuleStack:
     """The layers from images to class capsules: figure 1 of the paper.
 
-    They are a 9x9 convolution with relu, 9x9 primary capsules with stride 2 and
-    one routing iteration, and one capsule per class. The stack is not a layer:
-    a `keras.Model` must store the layers as attributes to find their weights.
+    They are a convolution with relu, convolutional primary capsules with stride
+    2 and one routing iteration, and one capsule per class. The stack is not a
+    layer: a `keras.Model` needs the layers as attributes to find their weights.
 
     Args:
       num_classes: int, O.
@@ -32,7 +32,7 @@ class CapsuleStack:
       leaky: bool, whether couplings come from `leaky_softmax`.
       rule: routing rule of the class capsules, see `Capsule`.
       padding: "VALID" or "SAME", of both convolutions. "VALID" needs images of
-        at least 17x17 pixels.
+        at least 17x17 pixels for 9x9 kernels.
       kernel_size: int, height and width of the kernels of both convolutions.
       class_bias: bool, whether the class capsules have biases.
       dtype: dtype or policy of the layers, as for `keras.layers.Layer`.

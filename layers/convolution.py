@@ -1,4 +1,4 @@
-"""Convolution of images by the fastest algorithm for its size.
+"""Convolution of images by the fastest algorithm for the given shapes.
 
 On CPUs a cost model selects the direct convolution or Toom and Cook's algorithm
 (toom_cook.py). GPUs use the direct convolution. If XLA's gradients would be
@@ -110,7 +110,7 @@ def costs(images, kernel, strides, padding, dtype="float32"):
     """Estimated costs of a convolution for one example, in multiply-adds.
 
     `images` (B or None, H, W, C) and `kernel` (k, k, C, O) are shapes. Returns
-    the costs by Toom-Cook `Plan`, a dict, and the cost of direct convolution.
+    a dict {Toom-Cook `Plan`: cost} and the cost of the direct convolution.
     """
     multiply_add, transform_cost, memory_cost = _COSTS[backend.backend()]
     batch, *size, channels = images
@@ -203,9 +203,9 @@ _spectra_in_use = contextvars.ContextVar("spectra_in_use", default=None)
 class KeptSpectra:
     """Spectra (see toom_cook.py) of kernels, computed once for inference.
 
-    TensorFlow functions traced within `in_use` read the spectra from variables
-    instead of computing them, so kernels get no gradients. After a change of
-    the kernels call `update`.
+    TensorFlow functions traced in a `with` block of `in_use()` read the spectra
+    from variables instead of computing them, so the kernels get no gradients
+    from these functions. After a change of the kernels call `update`.
     """
 
     def __init__(self):

@@ -25,21 +25,21 @@ class ConvCapsules(Layer):
     """Convolutional capsules without routing: a 3x3 convolution and a squash.
 
     Unlike in `ConvSlimCapsule` each input type has its own kernel. Let s be the
-    convolution, summed over the input types, and q = |s|^2. A capsule is
+    sum of all input types' convolutions, and q = |s|^2. An output capsule is
 
       v = q / (1 + q) * s / sqrt(q + 1e-7)
 
-    Weights: `kernel` [3, 3, I * a, O * A], initially uniform in
-    +-sqrt(3 / sqrt(n)), where n is the number of entries of `kernel`: the
-    authors' "glorot_uniform" in Keras 2.2.4. With smaller initial weights the
-    capsules of deep layers vanish, since a squash shrinks short capsules most.
+    Weights: `kernel` [3, 3, I * a, O * A] of n numbers, initially uniform in
+    +-sqrt(3 / sqrt(n)) as in the authors' code, which uses "glorot_uniform" of
+    Keras 2.2.4. With smaller initial weights the capsules of deep layers
+    vanish, since a squash shrinks short capsules most.
 
     Args:
       num_capsules: int, O, number of output capsule types.
       num_atoms: int, A, atoms of an output capsule.
       strides: int, the stride in both directions.
 
-    Input shape: [B, H, W, I, a]. Output shape: [B, h, w, O, A], padded SAME.
+    Input shape: [B, H, W, I, a], padded SAME. Output shape: [B, h, w, O, A].
     """
 
     arguments = ("num_capsules", "num_atoms", "strides")
@@ -91,11 +91,11 @@ class MapRoutingRule(RoutingRule):
 
     Attributes:
       couple_over: the output capsules over which the couplings of an input
-        capsule sum to 1. "positions_and_types": the whole map (the paper);
-        "types": all types at one position.
+        capsule sum to 1. "positions_and_types": all types at all positions (the
+        DeepCaps paper); "types": all types at one position.
       squash_over: the vectors that are squashed to a length below 1. "atoms":
-        each capsule (the paper); "map": all capsules of a type as one vector
-        (the authors' code).
+        each capsule (the DeepCaps paper); "map": all capsules of a type as one
+        vector (its authors' code).
     """
 
     couple_over: Literal["positions_and_types", "types"] = "positions_and_types"
@@ -120,9 +120,9 @@ class ConvReconstruction(Decoder):
     The decoder gets the atoms of the labeled capsule but not its class, so an
     atom has one meaning for all classes. A dense layer with relu makes a map of
     16 channels; its sides are the image's, halved until both are at most 8.
-    Batch normalization and 3x3 transposed convolutions follow: one to 64
-    channels; for each halving, one with stride 2 to 32, 16, 8, 8, .. channels;
-    one to the image's channels. Only the last convolution has a relu.
+    After batch normalization, 3x3 transposed convolutions follow. The first has
+    64 channels. The next, one per halving, have stride 2 and 32, 16, 8, 8, ..
+    channels. The last has the image's channels and, unlike the others, a relu.
 
     Args and call arguments: see `Decoder`. The image is decoded at 1 / `scale`
     of its size. Then each pixel is repeated to fill scale x scale pixels. The

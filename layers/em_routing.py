@@ -31,13 +31,13 @@ class EMOptions:
         t = 0, 1, .. has lambda = final_lambda * (1 - 0.95^(t + 1)).
       min_variance: float > 0, added to each variance, because a parent with
         one child has variance 0.
-      damping: float in [0, 1), weight of the previous mean (initially 0) in
-        each mean; 0 in the paper, 0.1 in its authors' code.
+      damping: float in [0, 1), weight of the previous mean in each mean; the
+        initial mean is 0. The paper has no damping, its authors' code 0.1.
       normalise: over which parents the assignments of a child sum to 1:
         "parents", all parents of the child (the paper); "types", all types at
         one position; "positions", all positions of one type (the authors'
-        code). All assignments start at 1 / number of parents with "parents",
-        at 1 / O with the others.
+        code). Assignments start at 1 / number of the child's parents with
+        "parents", and else at 1 / number of parent types.
     """
 
     num_routing: int = 3
@@ -64,8 +64,8 @@ def em_routing(
     """EM routing, procedure 1 of the paper.
 
     Child i has the activation a_i and votes V_ij for parent j. R_ij is the
-    share of child i that is assigned to parent j. With sum_h over the 16 pose
-    entries and other sums over the children of j, the M-step computes
+    share of child i that is assigned to parent j. The M-step is as follows,
+    where sum_h is over the 16 pose entries and sum is over the children i of j:
 
       r_ij = R_ij a_i,  S_j = sum r_ij
       mu_j = sum r_ij V_ij / S_j
@@ -135,7 +135,7 @@ def _route_votes(votes, activations, beta_u, beta_a, options):
 
 
 def em_fit(beta_u, beta_a, options, total, mean, scatter, iteration):
-    """The argument `fit` of `fit_mixture` for EM routing."""
+    """EM routing's `fit` for `fit_mixture`, once three arguments are bound."""
     beta_u, beta_a = (
         ops.reshape(ops.cast(beta, "float32"), (-1, 1))
         for beta in (beta_u, beta_a)

@@ -23,7 +23,7 @@ def route_together(layers, primary, num_routing):
     all layers at once, from the poses of the previous iteration.
 
     Returns:
-      A list [primary, poses of layer 1, of layer 2, ...] for each iteration.
+      A list with one list [primary, poses of layer 1, ...] per iteration.
     """
     poses = [primary]
     for layer in layers:
@@ -83,7 +83,7 @@ class InvertedAttentionCapsules(VotingLayer):
     def couplings(
         self, children: Tensor, parents: Tensor | None = None
     ) -> Tensor:
-        """Couplings c of K children at n positions: float32 [B, n, K, O]."""
+        """Couplings c, float32 [B, h * w, K, O], for K children per window."""
         return self._update(children, parents)[1]
 
     def _update(self, children, parents):

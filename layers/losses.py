@@ -39,8 +39,8 @@ def margin_loss(
 
     The mean over the classes of
     0.5 * T * max(0, 0.9 - l)^2 + 0.25 * (1 - T) * max(0, l - 0.1)^2.
-    Section 3 of the paper has these margins, m+ = 0.9 and m- = 0.1, but sums
-    over the classes and has no factor 0.5.
+    The paper has the same margins, m+ = 0.9 and m- = 0.1, but the factors 1 and
+    0.5 in place of 0.5 and 0.25, and the sum in place of the mean.
 
     Args:
       labels: tensor T [B, O], 1 for each class that is present, else 0.
@@ -60,9 +60,9 @@ def margin_loss(
 def softmax_loss(labels: Tensor, logits: Tensor) -> Tensor:
     """Softmax cross-entropy: -sum over classes of labels * log softmax(logits).
 
-    With k labels it is the sum of k cross-entropies, as in the reference. Its
-    gradient is k * softmax(logits) - labels. In the reference the gradient is
-    softmax(logits) - labels, whatever k is, because the reference's TensorFlow
+    With k labels the loss is the sum of k cross-entropies, as in the reference,
+    and its gradient is k * softmax(logits) - labels. The reference has the
+    gradient softmax(logits) - labels for every k, because its TensorFlow
     operation assumes that labels sum to 1.
     """
     labels, logits = _float32(labels, logits)
@@ -71,10 +71,10 @@ def softmax_loss(labels: Tensor, logits: Tensor) -> Tensor:
 
 @registered
 def sigmoid_loss(labels: Tensor, logits: Tensor) -> Tensor:
-    """Sigmoid cross-entropy with the targets labels / 2, mean over classes.
+    """Mean over classes of the sigmoid cross-entropy for targets `labels / 2`.
 
-    The reference halves the targets because two digits share the probability.
-    It also halves them for images of one digit.
+    The reference halves the targets because two digits share a probability of
+    1. It also halves them for images of one digit.
     """
     labels, logits = _float32(labels, logits)
     # log(1 + exp(l)) - T * l; softplus does not overflow.

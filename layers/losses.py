@@ -106,16 +106,16 @@ def reconstruction_loss(
 def spread_loss(
     labels: Tensor, activations: Tensor, margin: Tensor | float = 0.9
 ) -> Tensor:
-    """Spread loss of matrix capsules: equation 3 of "EM routing", section 3.1.
+    """Spread loss of matrix capsules.
 
-    sum over the absent classes c of max(0, margin - (a_present - a_c))^2. With
-    several labels, this is summed over the present classes. Source: G. Hinton,
-    S. Sabour, N. Frosst, "Matrix capsules with EM routing", ICLR 2018.
+    The sum over all pairs of a present class p and an absent class c of
+    max(0, margin - (a_p - a_c))^2. Source: equation 3 of G. Hinton, S. Sabour,
+    N. Frosst, "Matrix capsules with EM routing", ICLR 2018.
 
     Args:
       labels: tensor [B, O], k-hot.
       activations: tensor [B, O], in [0, 1].
-      margin: float, or tensor [B]; see `spread_margin`.
+      margin: float, or tensor [B] of margins; see `spread_margin`.
     """
     labels, activations = _float32(labels, activations)
     ones = (1,) * len(activations.shape)
@@ -164,10 +164,9 @@ CLASSIFICATION_LOSSES = {
 
 
 class MeanOverBatch(keras.losses.Loss):
-    """The mean of values [B] over the batch of all replicas.
+    """Mean of `y_pred` [B] over the batch of all replicas.
 
-    `keras.losses.Loss` accounts for the number of replicas. The values are
-    `y_pred`; `y_true` is ignored.
+    The base class handles several replicas. `y_true` is ignored.
     """
 
     def call(self, y_true: Tensor, y_pred: Any) -> Tensor:
@@ -195,9 +194,9 @@ def correct(labels: Tensor, logits: Tensor, num_targets: int = 1) -> Tensor:
     """1 where the predicted classes are exactly the labels, else 0.
 
     The predicted classes are the `num_targets` with the largest logits; ties go
-    to the lower class index. If `num_targets` is 0 (any number of labels), they
-    are all classes with logits above 0.5. The result is 0 if any logit of the
-    example is infinite or NaN.
+    to the lower class index. If `num_targets` is 0, an example may have any
+    number of labels, and all classes with logits above 0.5 are predicted. The
+    result is 0 if any logit of the example is infinite or NaN.
     """
     hits, needed = _num_hits(labels, logits, num_targets)
     return ops.cast(hits > needed - 0.5, "float32")
@@ -207,6 +206,6 @@ def correct(labels: Tensor, logits: Tensor, num_targets: int = 1) -> Tensor:
 def almost_correct(
     labels: Tensor, logits: Tensor, num_targets: int = 1
 ) -> Tensor:
-    """1 where a predicted class (see `correct`) is a label, else 0."""
+    """1 where any predicted class (see `correct`) is a label, else 0."""
     hits, _ = _num_hits(labels, logits, num_targets)
     return ops.cast(hits > 0.5, "float32")

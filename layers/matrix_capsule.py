@@ -1,6 +1,6 @@
 """Matrix capsules with EM routing: each has a 4x4 pose and an activation.
 
-Source: the paper of em_routing.py, section 4.
+Source: section 4 of the paper that em_routing.py names.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ class PrimaryMatrixCapsules(PrimaryPoseLayer):
 
     Weights, with C channels: `pose_weights` [C, I * 16] and
     `activation_weights` [C, I], initially truncated normal with stddev 0.5
-    (the authors' code); `pose_biases` and `activation_biases`, initially 0.
+    as in the authors' code; `pose_biases` and `activation_biases`, initially 0.
 
     Args:
       num_capsules: int, I, number of capsule types.
@@ -111,7 +111,7 @@ class ConvMatrixCapsules(_EMRoutedLayer):
     """Convolutional matrix capsules, routed by EM.
 
     A parent sees the children at k x k positions. A vote is the pose of a child
-    times a 4x4 matrix of `weights`, which all parent positions share.
+    times a 4x4 matrix of `weights`. All parent positions share the weights.
 
     Weights, with I child types: `weights` [k, k, I, O, 4, 4], initially
     truncated normal with stddev `kernel_stddev`; `beta_u` and `beta_a` [O],
@@ -157,10 +157,10 @@ class ConvMatrixCapsules(_EMRoutedLayer):
 class ClassMatrixCapsules(_EMRoutedLayer):
     """Class capsules, routed by EM: every child votes for every class.
 
-    Children of a type share their transformation at all positions. With
-    `coordinates` ("coordinate addition" of the paper) the position of the
-    child, scaled to (0, 1), is added to its vote: the row to entry 3, the
-    column to entry 7.
+    Children of the same type use the same matrices at all positions. With
+    `coordinates` ("coordinate addition" of the paper) the position of a child,
+    scaled to (0, 1), is added to each of its votes: the row to entry 3 of the
+    vote, the column to entry 7.
 
     Weights: `weights` [I, O, 4, 4], and `beta_u` and `beta_a` [O], as in
     `ConvMatrixCapsules`.

@@ -3,12 +3,12 @@
 Axes have this order:
 
   O  parent capsule types
-  N  parent positions of all images (any leading axes)
+  N  parent positions of all images, in one axis
   16 entries of a pose, a 4x4 matrix row by row
   K  children in the receptive field of a parent position
 
-Votes are computed in float32. They are computed for one block of images after
-the other, which saves memory and, on CPUs, time.
+Votes are computed in float32. To save memory and, on CPUs, time, layers process
+one block of images after the other.
 """
 
 import math
@@ -48,13 +48,13 @@ def _materialize(tensor):
 def matrix_votes(poses: Tensor, kernel: Tensor) -> Any:
     """Votes V = M W of children for every parent type.
 
-    Products of 4x4 matrices are too small to be vectorized. So an entry of the
-    votes is a sum of four products of numbers, for all children at once. Each
-    gradient is one larger matrix product for each of the C children.
-
     Poses M are [N, 4, 4, P, C]: a receptive field has P places with C children
-    each. All places share the kernel W [O, 4, 4, C]. The votes are
+    each. All places share the kernel W [O, 4, 4, C]. The votes V are
     [O, N, 16, P * C]. All are float32.
+
+    Products of 4x4 matrices are too small to be vectorized. Therefore V is
+    computed as a sum of four elementwise products over all children, and each
+    of the two gradients as a batch of C larger matrix products.
     """
     places, children = poses.shape[3:]
     types = kernel.shape[0]

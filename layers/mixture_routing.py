@@ -28,11 +28,11 @@ EPSILON = 1e-7
 def fit_mixture(
     votes, activations, fit, parents, num_routing, damping=0.0, prior=EPSILON
 ):
-    """Fits a normal distribution to the votes for each parent.
+    """For each parent, fits a normal distribution to the votes.
 
-    M-steps and E-steps alternate as in `em_routing`. Squared distances to a
-    mean m are expanded. Hence all sums are matrix products, and no tensor is
-    larger than the votes:
+    M-steps and E-steps alternate as in `em_routing`, which defines V, R and r.
+    Squared distances to a mean m are expanded. Hence all sums are matrix
+    products, and no tensor is larger than the votes:
 
       sum r (V - m)^2 = sum r V^2 - 2 m sum r V + m^2 sum r
 
@@ -41,14 +41,15 @@ def fit_mixture(
     Args:
       votes: float32 tensor [O, N, 16, K].
       activations: tensor [N, K]; 0 for padding.
-      fit: function of the total weights S [O, N, 1], the means [O, N, 16], the
-        scatters sum r (V - mean)^2 [O, N, 16] and the iteration. It returns
-        precisions [O, N, 16], terms [O, N] and logits of the activations
-        [O, N]. The E-step: R = softmax of term - sum precision (V - mean)^2.
+      fit: function of the total weights sum r [O, N, 1], the means [O, N, 16],
+        the scatters sum r (V - mean)^2 [O, N, 16] and the iteration. It returns
+        factors f [O, N, 16], terms t [O, N] and logits of the activations
+        [O, N]. The E-step computes R, the softmax over the parents of
+        t - sum f (V - mean)^2.
       parents: `Parents`.
       num_routing: int, number of M-steps.
       damping: float in [0, 1), weight of the previous mean in each mean.
-      prior: float, the weight of an additional vote of 0 in each mean.
+      prior: float, weight of an additional zero vote in each mean.
 
     Returns:
       Tuple of float32 poses [O, N, 16], logits of the activations [O, N], and
@@ -95,11 +96,11 @@ def fit_mixture(
 
 @dataclasses.dataclass
 class Parents:
-    """The parents over which the assignments R of a child sum to 1.
+    """Defines over which parents the assignments R of a child sum to 1.
 
-    Without `window` these are the parents of all types at one position. With
-    `window` these are the parents at all positions whose window contains the
-    child, either of each type by itself (`by_type`) or of all types. R starts
+    Without `window`, R sums to 1 over all types at each parent position. With
+    `window`, R sums to 1 over all types at all positions whose window contains
+    the child or, with `by_type`, over these positions for each type. R starts
     at 1 / O or, with `divide`, at 1 / (O * number of these positions).
     """
 
@@ -119,7 +120,7 @@ class Parents:
         return ops.reshape(uniform_by_image * shares, ops.shape(uniform))
 
     def normalize(self, log_densities):
-        """Assignments R_ij from log(a_j p_ij), both float32 [O, N, K]."""
+        """Assignments R from log(a_j p_ij) of `em_routing`: both [O, N, K]."""
         if self.window is None:
             return softmax(log_densities, axis=0)
         maxima = ops.stop_gradient(log_densities)

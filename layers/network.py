@@ -31,8 +31,8 @@ class CapsuleNetwork(Model):
     Args:
       input_shape: (H, W, C) of the images.
       num_classes: int, O.
-      decoder: bool, whether there is a decoder; the attribute `decoder` is
-        then a `Reconstruction`.
+      decoder: bool, whether there is a decoder. If so, the attribute `decoder`
+        is a `Reconstruction`.
       dtype: dtype or policy of the layers, as for `keras.layers.Layer`.
       **sizes: keyword arguments of `CapsuleStack`.
 

@@ -23,7 +23,7 @@ def pretrained(name: str) -> Model:
       `keras.Model` that takes images [B, 28, 28, 1], pixels in [0, 1], and
       returns a dict: logits [B, 10], the lengths of the capsules; capsules
       [B, 10, 16]; recons [B, 28, 28, 1], the reconstruction. Exports of
-      predict.py use the same names. `CapsuleNetwork` uses others.
+      predict.py have the same keys, but `CapsuleNetwork` has other keys.
 
     Raises:
       ValueError: if there is no network of this name.

@@ -57,7 +57,7 @@ class Decoder(Layer):
 
 @registered
 class Reconstruction(Decoder):
-    """The paper's decoder: the labeled capsule through three dense layers.
+    """The paper's decoder: three dense layers applied to the labeled capsule.
 
     All other capsules are set to zero. The layers have 512 units with relu,
     1024 with relu, and height * width * depth with sigmoid (section 4.1 and
@@ -65,9 +65,9 @@ class Reconstruction(Decoder):
 
     Args:
       height, width, depth: see `Decoder`.
-      he_normal: bool, whether the initial weights are those of
-        Efficient-CapsNet: he-normal, but Glorot-normal in the last layer, with
-        biases 0. Otherwise they are those of the reference.
+      he_normal: bool. If true, the layers are initialized as in
+        Efficient-CapsNet: he-normal kernels, Glorot-normal in the last layer,
+        and biases 0. If false, they are initialized as in the reference.
 
     Call and output: see `Decoder`. Output pixels are in [0, 1].
     """

@@ -2,7 +2,7 @@
 
 Axes have the paper's names and this order, atoms always last:
 
-  B  batch; for convolutional capsules also positions (any leading axes)
+  B  batch and, for convolutional capsules, positions; `...` are these axes
   I  input capsules
   O  output capsules
   A  atoms of an output capsule
@@ -37,9 +37,9 @@ def squash(
 
     Args:
       capsules: tensor [..., A].
-      constant: float > 0, the squared length that is squashed to 1/2.
-      epsilon: float >= 0, added to every |s|^2; 1e-7 in J. Su's code.
-      root_epsilon: float > 0, added to |s|^2 in the divisor |s| = sqrt(|s|^2).
+      constant: float > 0, the squared length that is squashed to length 1/2.
+      epsilon: float >= 0, added to each |s|^2; 1e-7 in J. Su's code.
+      root_epsilon: float > 0; |s| becomes sqrt(|s|^2 + epsilon + root_epsilon).
       axis: the axes over which |s|^2 is summed.
     """
     s = ops.cast(capsules, "float32")
@@ -63,7 +63,7 @@ def lengths(capsules: Tensor) -> Tensor:
 def leaky_softmax(logits: Tensor, axis: int = -1) -> Tensor:
     """Softmax with an additional logit of 0, whose share is dropped.
 
-    c_o = exp(l_o) / (1 + sum_o exp(l_o)). The couplings sum to less than 1,
+    c_o = exp(l_o) / (1 + sum_k exp(l_k)). The couplings c sum to less than 1,
     so an input capsule may be routed to no output capsule. `axis` runs over
     the output capsules.
     """
@@ -71,7 +71,7 @@ def leaky_softmax(logits: Tensor, axis: int = -1) -> Tensor:
 
 
 def softmax(logits, axis, leaky=False):
-    """Softmax; if the axis is not last, three times as fast as TensorFlow's."""
+    """Softmax, leaky or not. TensorFlow's is slow if the axis is not last."""
     # The largest logit, including the additional 0, is subtracted for
     # numerical stability.
     maxima = largest(logits, axis)
@@ -103,8 +103,8 @@ class RoutingRule:
       logits: "add": each iteration adds its agreements to the logits;
         "replace": the agreements become the logits. The two choices differ
         from the third iteration on.
-      compare: the vector with which votes are compared. "squashed": the
-        squashed sum s of the votes; "direction": s divided by its length.
+      compare: what votes are compared with, given their weighted sum s.
+        "squashed": squash(s); "direction": s divided by its length.
       squash_constant: float > 0, `constant` of `squash`.
       squash_epsilon: float >= 0, `epsilon` of `squash`.
     """
@@ -139,7 +139,7 @@ class RoutingRule:
         return softmax(logits, axis, self.leaky)
 
     def first_coupling(self, shape: Shape) -> float:
-        """The coupling of all votes in iteration 1; `shape` is [..., O, A]."""
+        """Coupling of all votes in iteration 1; s has `shape` [..., O, A]."""
         return 1.0 / (shape[-2] + self.leaky)
 
     def squash(self, s: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Layers of Efficient-CapsNet: primary capsules and self-attention routing.
 
-Axes, atoms always last: B batch, I input capsules of a atoms each, O output
-capsules of A atoms each.
+Axes: B batch, I input capsules with `a` atoms each, O output capsules with `A`
+atoms each. Axes of atoms are always last.
 
 Source: V. Mazzia, F. Salvetti, M. Chiaberge, "Efficient-CapsNet: capsule
 network with self-attention routing", Scientific Reports 11, 14634 (2021),
@@ -22,9 +22,9 @@ from .tensors import EPSILON, Shape, Tensor, mask_out, slice_axis
 def exponential_squash(capsules: Tensor) -> Tensor:
     """Shrinks each capsule to a length below 1 and keeps its direction.
 
-    v = (1 - exp(-|s|)) * s / |s|. A zero capsule gives 0, and its gradient is
-    the identity, as in the limit of short capsules; the authors' code gives
-    NaN. Capsules are [..., A]; lengths are computed in float32.
+    v = (1 - exp(-|s|)) * s / |s|. For a zero capsule, v is 0 and dv / ds is the
+    identity, as in the limit |s| -> 0; the authors' code gives NaN. Capsules
+    are [..., A]; lengths are computed in float32.
     """
     s = ops.cast(capsules, "float32")
     squared = ops.sum(ops.square(s), axis=-1, keepdims=True)
@@ -61,17 +61,17 @@ def self_attention_routing(votes: Tensor, biases: Tensor) -> Tensor:
 
 @registered
 class DepthwiseCapsule(Layer):
-    """Capsules from a whole feature map: one kernel for each channel.
+    """Primary capsules: a depthwise convolution at a single position.
 
-    The depthwise convolution has a single position: the first k rows and l
-    columns of the map. The output channels, in order, become capsules of
-    `num_atoms` atoms, squashed by `exponential_squash`.
+    The kernel of each channel covers the first k rows and l columns of the map.
+    The output channels, in order, become capsules of `num_atoms` atoms, which
+    `exponential_squash` squashes.
 
     Weights: `kernel` [k, l, C], initially Glorot uniform as in
     `keras.layers.DepthwiseConv2D`, and `bias` [C], initially 0.
 
     Args:
-      num_atoms: int, a, a divisor of the number of channels.
+      num_atoms: int, `a`, atoms of a capsule; must divide the channels, C.
       kernel_size: int or pair of ints, (k, l), rows and columns; None for the
         whole map.
 
@@ -136,8 +136,8 @@ class SelfAttentionCapsule(CapsuleLayer):
     routed by `self_attention_routing`, without iterations. Capsules that a mask
     excludes cast no votes.
 
-    Weights: `weights` [O, I, a, A], initially he-normal as Keras computes it
-    for this shape, and `biases` [O, I] of the couplings, initially 0.
+    Weights: `weights` [O, I, a, A], initially Keras' `he_normal` for this
+    shape, and `biases` [O, I] of the couplings, initially 0.
 
     Args:
       num_capsules: int, O, number of output capsules.
@@ -158,9 +158,9 @@ class SelfAttentionCapsule(CapsuleLayer):
         return self_attention_routing(votes, self.biases)
 
     def attention(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Couplings without their biases, [B, I, a] -> float32 [B, I, O].
+        """Couplings before biases are added, [B, I, a] -> float32 [B, I, O].
 
-        The default of `mask` is Keras' mask of the inputs.
+        If `mask` is None, the mask that Keras stores with the inputs is used.
         """
         return with_mask(self._attention, inputs, mask)
 

@@ -29,17 +29,17 @@ class SelfRoutingCapsules(PoseLayer, WindowLayer):
       a_j = sum over i of a_i c_ij / sum over i of a_i
       u_j = sum over i of a_i c_ij W_ij u_i / sum over i of a_i c_ij
 
-    The biases b_ij are in the authors' code, not in the paper. In the padding
-    a_i is 0. Poses u_j are batch-normalized, each atom of each type by itself.
+    The biases b_ij are in the authors' code, not in the paper. Padding has
+    activation 0. Each atom of each type of the poses u_j is batch-normalized.
 
-    Weights, for the K = k * k * I children of a parent: `routing_weights` w
+    Weights, for K = k * k * I children with `a` atoms each: `routing_weights` w
     [K, a, O] and `routing_biases` b [K, O], both initially 0; `pose_weights` W
     [K, a, O * d], initially uniform; scale and shift [O * d] of normalization.
 
     Args:
       num_capsules: int, O, number of parent types.
-      num_atoms: int, d, atoms of a parent's pose; None for class capsules: the
-        single entry of their pose is the activation.
+      num_atoms: int, d, atoms of a parent's pose. None for class capsules: the
+        activation is then the only entry of the pose.
       kernel_size, strides, padding: see `WindowLayer`.
 
     Input: pair of poses [B, H, W, I, a] and activations [B, H, W, I].

@@ -100,7 +100,7 @@ class SelfRoutingCapsules(PoseLayer, WindowLayer):
         return poses, ops.cast(activations, "float32"), couplings
 
     def couplings(self, inputs: Pair) -> Tensor:
-        """Couplings c of the only iteration: float32 [1, B * h * w, K, O]."""
+        """Couplings c, as of one iteration: float32 [1, B * h * w, K, O]."""
         return self._route(inputs)[2][None]
 
     def call(self, inputs: Pair, training: bool | None = None) -> Pair:

@@ -38,7 +38,7 @@ Pair: TypeAlias = tuple[Tensor, Tensor]  # poses and activations
 def mask_out(inputs: Tensor, mask: Tensor | None) -> Tensor:
     """Sets capsules to zero where `mask` is False, so that they do not vote.
 
-    Capsules are [..., a], the mask is bool [...].
+    `inputs` are capsules [..., a], `mask` is bool [...].
     """
     if mask is None:
         return inputs
@@ -58,7 +58,7 @@ def require_shape(name: str, tensor: Tensor, shape, hint: str = "") -> None:
 
 
 def largest(tensor: Tensor, axis: int | tuple[int, ...]) -> Tensor:
-    """`ops.max` that keeps the axis and accepts an empty batch."""
+    """`ops.max` with `keepdims=True` that accepts an empty batch."""
     initial = -math.inf if 0 in tensor.shape else None
     return ops.max(tensor, axis=axis, keepdims=True, initial=initial)
 
@@ -66,8 +66,8 @@ def largest(tensor: Tensor, axis: int | tuple[int, ...]) -> Tensor:
 def slice_axis(tensor, axis: int, start: int = 0, stop: int | None = None):
     """Returns `tensor[start:stop]` along one axis.
 
-    On CPUs TensorFlow's gradient of `ops.slice` is three to ten times as fast
-    as that of an index expression. `stop` may be negative, `start` may not.
+    Uses `ops.slice`, since on CPUs TensorFlow computes its gradient 3 to 10
+    times as fast as that of indexing. `stop` may be negative, `start` may not.
     """
     shape = list(ops.shape(tensor))
     if stop is None:

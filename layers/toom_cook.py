@@ -9,18 +9,18 @@ It is computed in four steps:
 
 1. Phases. With y = s * j + p the sum splits into the phases p < s: stride-1
    convolutions of the pixels s * i + p with the taps s * j + p. Each phase has
-   `taps` = ceil(k / s) of the kernel's k taps, padded with zeros.
+   `taps` = ceil(k / s) taps; those beyond the k taps of the kernel are zero.
 2. Tiles. An axis is cut into tiles of T outputs. A tile needs n = T + taps - 1
-   pixels of a phase, so neighboring tiles share taps - 1 pixels.
-3. Spectra. Polynomials a and w with T and taps coefficients have a product with
-   n coefficients, which are determined by its values at n points. Let V_j be
-   the Vandermonde matrix that maps j coefficients to these values: row m has
+   pixels of a phase, so neighboring tiles share `taps` - 1 pixels.
+3. Spectra. Let u and w be polynomials with T and `taps` coefficients. Their
+   product has n coefficients, which its values at n points determine. Let V_j
+   be the Vandermonde matrix that maps j coefficients to these values: row m has
    the powers 0 to j - 1 of point m. The value at infinity is the highest
    coefficient. Values are multiplied point by point:
 
-     a w = V_n^-1 ((V_T a) (V_taps w))
+     u w = V_n^-1 ((V_T u) (V_taps w))
 
-   This is linear in a. Its transpose (') is the convolution above:
+   For a fixed w this map is linear in u. Its transpose (') is the convolution:
 
      o = V_T' ((V_n^-1' x) (V_taps w))
 
@@ -29,12 +29,12 @@ It is computed in four steps:
    products of the matrices of rows and columns.
 4. Products. At each point, channels and phases are summed by a matrix product
    [B * tiles, s * s * C] @ [s * s * C, O]. Complex points come in conjugate
-   pairs, of which one is kept. A complex product X W takes three real ones,
+   pairs, of which one is kept. A complex product X W takes three real products:
 
      k1 = Re W (Re X + Im X)  k2 = Re X (Im W - Re W)  k3 = Im X (Re W + Im W)
      Re X W = k1 - k3         Im X W = k1 + k2
 
-   so the rows of the three matrices V_n^-1', V_taps and V_T become
+   So a row re + i im of V_n^-1', V_taps or V_T becomes one or three real rows:
 
                  real points   k1            k2        k3
      pixels      re            re + im       re        im
@@ -76,7 +76,7 @@ _ALIGNMENT = 32
 
 @dataclasses.dataclass(frozen=True)
 class Axis:
-    """How the rows, or the columns, of a convolution are cut into tiles."""
+    """Tiling of one axis of a convolution, either the rows or the columns."""
 
     size: int  # pixels of the image
     kernel: int  # pixels of the kernel
@@ -87,7 +87,7 @@ class Axis:
 
     @property
     def taps(self) -> int:
-        """Number of kernel values in a phase: every `strides`-th value."""
+        """Number of kernel taps in each phase, including padding zeros."""
         return math.ceil(self.kernel / self.strides)
 
     @property
@@ -96,7 +96,7 @@ class Axis:
 
     @property
     def length(self) -> int:
-        """Number of pixels of a tile in one phase."""
+        """Number of pixels that a tile needs from each phase."""
         return self.tile + self.taps - 1
 
     @property
@@ -109,7 +109,7 @@ class Axis:
 
     @property
     def padding(self) -> tuple[int, int]:
-        """Numbers of zeros before and after the pixels."""
+        """Numbers of zeros before and after the pixels of the image."""
         return self.before, max(self.padded_size - self.before - self.size, 0)
 
 
@@ -131,9 +131,9 @@ def points(length: int, dtype: str) -> np.ndarray:
 
     They are infinity, 0 if the length is even, and an even number m of others.
     For bfloat16, or if m <= 4, the others are the m-th roots of unity. If not,
-    they are the m-th roots of -1, except that the four nearest to 1 and -1 are
-    replaced by the real points r, 1 / r, -r and -1 / r with
-    log r = 0.7 pi / m. This r has nearly the smallest error for 10 points.
+    they are the m-th roots of -1, but the real points r, 1 / r, -r and -1 / r
+    replace the two roots nearest to 1 and the two nearest to -1. With
+    log r = 0.7 pi / m the error for 10 points is nearly the smallest.
 
     Returns:
       complex128 array [length], real points first, then conjugate pairs.
@@ -178,7 +178,7 @@ class Plan:
 
 
 def kernel_spectrum(kernel: Tensor, plan: Plan) -> Tensor:
-    """The spectrum of a kernel: [products, s * s * padded channels, O]."""
+    """Kernel spectrum [plan.products, plan.phases * padded channels, O]."""
     _, channel_padding = _cache_padding(None, kernel.shape[2])
     phases = kernel_phases(kernel, plan.rows, plan.columns, channel_padding)
     _, kernel_matrix, _ = _matrices(plan)
@@ -186,7 +186,7 @@ def kernel_spectrum(kernel: Tensor, plan: Plan) -> Tensor:
 
 
 def kernel_phases(kernel, rows: Axis, columns: Axis, channel_padding: int = 0):
-    """[k, k, C, O] -> [taps * taps, s * s * (C + channel_padding), O]."""
+    """Phases of [k, k, C, O]: [taps^2, s^2 * (C + channel_padding), O]."""
     pads = [(0, a.taps * a.strides - a.kernel) for a in (rows, columns)]
     kernel = ops.pad(kernel, [*pads, (0, channel_padding), (0, 0)])
     sizes = rows.taps, rows.strides, columns.taps, columns.strides
@@ -197,7 +197,7 @@ def kernel_phases(kernel, rows: Axis, columns: Axis, channel_padding: int = 0):
 
 
 def convolution_by_spectrum(images, spectrum, plan: Plan):
-    """`ops.conv` of images and a kernel, by the kernel's `kernel_spectrum`."""
+    """Convolves images with a kernel, given as its `kernel_spectrum`."""
     rows, columns = plan.rows, plan.columns
     image_matrix, _, synthesis = _matrices(plan)
     filters = spectrum.shape[-1]

@@ -14,11 +14,11 @@ over the 16 pose entries, and a plain sum is over the children of j:
   score_j = -exp(P_j) (8 (1 + ln 2 pi) - L_j / 2)
 
 R_ij starts at 1 / O and is then the softmax of ln rho_ij over all parents of i.
-The last m and scores are batch-normalized, each type by itself. The normalized
-m are the poses; the sigmoids of the normalized scores are the activations.
+After the last iteration m and score are batch-normalized, each type by itself.
+Poses are the normalized m; activations are sigmoids of the normalized scores.
 
 Source: F. Ribeiro, G. Leontidis, S. Kollias, "Capsule routing via variational
-Bayes", AAAI 2020, https://arxiv.org/abs/1905.11455; scores as in their code.
+Bayes", AAAI 2020, https://arxiv.org/abs/1905.11455; score_j: authors' code.
 """
 
 import math
@@ -97,7 +97,7 @@ class PrimaryVBCapsules(_Normalized, PrimaryPoseLayer):
     """Primary capsules with batch normalization by type, without biases.
 
     Weights, with C channels: `kernel` [C, I * 17], initially Glorot-uniform;
-    scales and shifts [I]. Args and shapes: see `PrimaryMatrixCapsules`.
+    two scales and two shifts [I]. Args and shapes: see `PrimaryMatrixCapsules`.
     """
 
     def build(self, input_shape: Shape) -> None:
@@ -170,7 +170,7 @@ class ClassVBCapsules(_VBRouted):
     """Class capsules with variational Bayes routing.
 
     Weights: `weights` [I, O, 4, 4], initially Glorot-uniform. Input, output and
-    arguments: see `ClassMatrixCapsules`. Coordinates are scaled to (0, 0.1].
+    arguments: see `ClassMatrixCapsules`. Child coordinates are in (0, 0.1].
     """
 
     arguments = ("num_capsules", "num_routing", "coordinates")

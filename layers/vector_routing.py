@@ -1,8 +1,8 @@
 """Heinsen's algorithm for routing vectors.
 
-Axes, atoms always last: B batch, I input capsules of a atoms, O output capsules
-of A atoms. Sources: F. Heinsen, "An algorithm for routing vectors in
-sequences", https://arxiv.org/abs/2211.11754, and the author's code.
+Axes, atoms always last: B batch, I input capsules with `a` atoms each, O output
+capsules with A atoms each. Sources: F. Heinsen, "An algorithm for routing
+vectors in sequences", https://arxiv.org/abs/2211.11754, and the author's code.
 """
 
 from typing import Any
@@ -28,17 +28,17 @@ class VectorRouting(CapsuleLayer):
 
     Output o is the sum over i of credit[b, i, o] * votes[b, i, o, :], where
     credit = f * (use * R - ignore * (1 - R)). f in (0, 1) is the activation of
-    input i. R is its share for output o: the shares of an input sum to 1, and
-    outputs that predict the input better get larger shares. `use` and `ignore`
-    are learned. All computations are in float32.
+    input i. R is the share of input i for output o: the shares of an input sum
+    to 1, and outputs that predict the input better get larger shares. `use` and
+    `ignore` are learned. All computations are in float32.
 
     Args:
       num_capsules: int, O.
       num_atoms: int, A.
       num_routing: int, iterations.
       normalize: bool, whether to normalize outputs over their atoms.
-      any_number: bool, whether all input capsules share their weights. The
-        layer then takes any number of them, in any order.
+      any_number: bool, whether all input capsules use the same weights. If
+        so, the layer takes any number of input capsules, in any order.
 
     Input shape: [B, I, a], mask [B, I]. Output shape: [B, O, A].
     """

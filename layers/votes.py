@@ -6,8 +6,8 @@ Given couplings c and output capsules v, each class computes in float32:
   weighted_sum  sum over I of c * votes, [..., O, A]
   agreement     <votes, v>, of the shape of couplings
 
-`outputs` is (O, A), `outputs_axis` is the axis O of couplings, and `dtype` is
-the dtype of the votes. routing.py names the axes.
+Attributes: `outputs` is (O, A), `outputs_axis` is the number of axis O in
+couplings, and `dtype` is the dtype of the votes. routing.py names the axes.
 """
 
 import math
@@ -50,9 +50,9 @@ class FormedVotes:
 
 
 class LinearVotes:
-    """Votes inputs @ weights, which are never formed. Couplings are [O, B, I].
+    """Stands for the votes `inputs @ weights` but never forms them.
 
-    Inputs are [B, I, a], weights [I, a, O * A], and
+    Inputs are [B, I, a], weights [I, a, O * A], couplings [O, B, I], and
 
       sum over I of c * votes = (c * inputs) @ weights
       <votes, v> = <inputs, weights @ v>
@@ -132,8 +132,8 @@ def _copies(tensor, count):
 def linear_votes(inputs: Tensor, weights: Tensor, num_outputs: int) -> "Votes":
     """`inputs @ weights` as `LinearVotes`; for JAX on CPUs as `FormedVotes`.
 
-    There XLA is slow at sums over a few atoms: with `LinearVotes` the class
-    capsules of the default network take 2.4 times as long.
+    On CPUs XLA is slow at sums over a few atoms: with `LinearVotes` the class
+    capsules of the default network would take 2.4 times as long.
     """
     if not is_on_cpu("jax"):
         return LinearVotes(inputs, weights, num_outputs)
@@ -146,14 +146,14 @@ def linear_votes(inputs: Tensor, weights: Tensor, num_outputs: int) -> "Votes":
 class SharedVotes:
     """Votes with weights that all input capsules share. Couplings: [B, O, I].
 
-    Inputs are [B, I, a] and weights [1, a, O * A]. I may be unknown, and may
-    differ between calls. The votes are never formed:
+    Inputs are [B, I, a] and weights [1, a, O * A]. The size I may be unknown
+    and may differ between calls. The votes are never formed:
 
       sum over I of c * votes = (sum over I of c * inputs) @ weights
       <votes, v> = <inputs, weights @ v>
 
-    An iteration needs 2 * I * a * O + 2 * a * O * A multiply-adds; forming
-    the votes would need I * a * O * A.
+    Per example, an iteration needs 2 * I * a * O + 2 * a * O * A multiply-adds;
+    forming the votes would need I * a * O * A.
     """
 
     outputs_axis = -2

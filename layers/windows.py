@@ -24,7 +24,7 @@ def positions_of(size: int, kernel: int, strides: int, padding: str) -> int:
 
 
 def zeros_around(size, kernel, strides, padding):
-    """How many zeros `padding` adds before an axis, and how many after it."""
+    """Numbers of zeros that `padding` adds before and after an axis."""
     positions = positions_of(size, kernel, strides, padding)
     missing = max((positions - 1) * strides + kernel - size, 0)
     return missing // 2, missing - missing // 2
@@ -35,10 +35,10 @@ _LOG_ZERO = -1e30
 
 
 class Window:
-    """A k x k window over a grid [H, W] of children, or the whole grid.
+    """A window on a grid [H, W] of children: k x k, or the whole grid.
 
-    `shape` is (rows, columns) of the window. `positions` is (h, w), the shape
-    of the grid of parents, which has one place for each window position.
+    `shape` is (rows, columns) of the window. `positions` is (h, w), the number
+    of window positions along each axis; parents form a grid of this shape.
     """
 
     def __init__(self, height, width, size, strides, padding):
@@ -68,10 +68,10 @@ class Window:
                 yield grid[(*leading, rows, columns)]
 
     def over_windows(self, entries, combine):
-        """For each child, combines its entries in all windows that contain it.
+        """Combines a child's entries over all windows that contain the child.
 
-        Entries and results are [G, N, K] with N = B * h * w and K = k * k * I;
-        `combine` is `ops.add` or `ops.maximum`.
+        Entries are [any, N, K] with N = B * h * w and K = k * k * I; `combine`
+        is `ops.add` or `ops.maximum`. The result replaces each of the entries.
         """
         empty = 0.0 if combine is ops.add else _LOG_ZERO
         pad = functools.partial(ops.pad, constant_values=empty)
@@ -137,7 +137,7 @@ class WindowLayer(Layer):
         self.padding = padding.upper()
 
     def window(self, shape: Shape) -> Window:
-        """The `Window` of children [B, H, W, ...]."""
+        """The `Window` on children of the shape [B, H, W, ...]."""
         window = self.kernel_size, self.strides, self.padding
         return Window(shape[1], shape[2], *window)
 

@@ -1,1 +1,1 @@
-"""The networks, their hyper-parameters and registry."""
+"""The networks, their hyper-parameters and their registry."""

@@ -42,7 +42,7 @@ class CapsuleModel(Classifier):
     """Convolution, primary capsules, class capsules and a decoder.
 
     The layers are those of `layers.CapsuleStack`; logits are the lengths of
-    the class capsules. There is a decoder if `remake`.
+    the class capsules. There is a decoder if `remake` is True.
     """
 
     HParams = HParams

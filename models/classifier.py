@@ -85,19 +85,19 @@ class Classifier(keras.Model):
     Call arguments:
       x: dict with `images` [B, H, W, C] and, optionally, the classes [B] whose
         capsules are decoded: `recons_label` and, with two targets,
-        `spare_label`. By default the longest capsules are decoded or, if
-        `num_targets` is `ANY_NUMBER`, all longer than `PRESENT_LENGTH`.
+        `spare_label`. By default the `num_targets` longest capsules are
+        decoded; if that is `ANY_NUMBER`, all longer than `PRESENT_LENGTH`.
 
     Returns (from a call) a dict:
       logits: float32 [B, classes].
       capsules: [B, classes, atoms], the class capsules, if there are any.
-      recons, spare_recons (with two targets): [B, H, W, C], with a decoder.
+      recons: [B, H, W, C], with a decoder; for two targets also `spare_recons`.
 
     Attributes:
       HParams: class of the hyper-parameters, a subclass of `BaseHParams`.
       has_class_capsules: bool, whether the outputs have `capsules`.
-      has_lengths: bool, True if logits are the lengths or the activations of
-        capsules; by default the value of `has_class_capsules`.
+      has_lengths: bool, whether logits are lengths or activations of capsules;
+        by default equal to `has_class_capsules`.
       compile_with_xla: bool, whether TensorFlow uses XLA even on CPUs. XLA is
         faster for networks of many small operations.
       decoder: layer that maps capsules and labels to an image, or None.
@@ -107,7 +107,7 @@ class Classifier(keras.Model):
     Args:
       shape: `features.ImageShape`.
       num_targets: int, see `features.Spec`; `ANY_NUMBER` needs the margin loss.
-      hparams: `HParams`; with a decoder a `DecoderHParams`.
+      hparams: instance of `HParams`; with a decoder also of `DecoderHParams`.
       **kwargs: keyword arguments of `keras.Model`.
     """
 
@@ -136,7 +136,7 @@ class Classifier(keras.Model):
         return self.has_class_capsules
 
     def add_decoder(self, shape, kind=layers.Reconstruction, **options):
-        """If `remake`, adds a decoder of the class `kind` and its metric."""
+        """If `remake`, adds a decoder of class `kind` and its error metric."""
         if self.hparams.remake:
             size = (shape.height, shape.width, shape.depth)
             self.decoder = kind(*size, **options, name="recons")
@@ -162,7 +162,7 @@ class Classifier(keras.Model):
         self.built = True
 
     def load_initial_weights(self):
-        """Loads weights that a new training begins with, if there are any."""
+        """Loads pretrained weights before a new training; by default none."""
 
     def training_data(self, pipeline, seed):
         """The `Pipeline` to train with: `pipeline`, or one made from it."""
@@ -173,7 +173,7 @@ class Classifier(keras.Model):
         return {}
 
     def capsule_outputs(self, x, capsules):
-        """The dict that a call on `x` returns; lengths are the logits."""
+        """The dict that a call on `x` returns, with lengths as logits."""
         logits = layers.lengths(capsules)
         outputs = {keys.LOGITS: logits, keys.CAPSULES: capsules}
         if self.decoder is not None:
@@ -189,9 +189,9 @@ class Classifier(keras.Model):
         return outputs
 
     def classification_loss(self, labels, outputs, step):
-        """The loss [B] without reconstruction.
+        """The classification loss of each example: [B].
 
-        If `loss_type` is None, it is the cross-entropy, and the logits must be
+        If `loss_type` is None, this is the cross-entropy and the logits must be
         probabilities. `labels` are k-hot, float32 [B, classes]. `step` is the
         number of previous steps, int64 [B], or None outside of training.
         """
@@ -205,7 +205,7 @@ class Classifier(keras.Model):
         return layers.reconstruction_loss(images, reconstructions, weight)
 
     def example_losses(self, x, y, outputs):
-        """Classification loss [B], reconstruction loss ([B] or 0), the sum."""
+        """Classification loss [B], reconstruction loss [B] or 0, their sum."""
         # The batch has the step: JAX would trace `iterations` as a constant.
         step = x.get(keys.STEP)
         cost = self.classification_loss(y[keys.LOGITS], outputs, step)
@@ -241,7 +241,7 @@ class Classifier(keras.Model):
         return self.get_metrics_result()
 
     def routing_of(self, images):
-        """The `Routing` of images [B, H, W, C], or None without routing."""
+        """The `Routing` of images [B, H, W, C]; None if nothing is routed."""
 
     @classmethod
     def make_schedule(cls, hparams, max_steps=None):
@@ -261,10 +261,10 @@ class Classifier(keras.Model):
 
     @classmethod
     def receptive_field(cls, hparams):
-        """The layers between the image and the positions of `Routing`.
+        """The layers between the image and the h x w grid of `Routing`.
 
-        A tuple with (size, strides, padding) of each layer. It is empty if
-        there is one position, which sees the whole image.
+        Returns a tuple of (size, strides, padding), one for each layer. It is
+        empty if the grid has only one position, which sees the whole image.
         """
         return ()
 

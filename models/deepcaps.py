@@ -54,10 +54,10 @@ class DeepCapsModel(Classifier):
     """A convolution, four cells of convolutional capsules, class capsules.
 
     A 3x3 convolution, relu and batch normalization give 4 * `types` channels,
-    each a capsule type of one atom. A cell has four layers of capsules. One has
-    stride 2 and gives x; the other three then give second(first(x)) + skip(x).
-    Within the cells only `skip` of cell 4 is routed. The capsules of cells 4
-    and 3 are routed to class capsules, whose lengths are the logits.
+    each a capsule type of one atom. A cell has four capsule layers: `halve` has
+    stride 2 and computes x; the cell's output is second(first(x)) + skip(x).
+    Of all these layers only `skip` of cell 4 routes. The capsules of cells 3
+    and 4 are routed to class capsules, whose lengths are the logits.
     """
 
     HParams = HParams

@@ -89,8 +89,8 @@ def predict_files(files, network, prepare, num_targets, unreadable):
 def print_table(predictions, files, names, num_targets, kind):
     """Prints a header, then one row for each predicted file.
 
-    `predictions` come from `predict_files`. The header calls their logits
-    `kind`: "length" or "logit". With `ANY_NUMBER` a row ends with its classes.
+    `predictions` come from `predict_files`; `kind` is "length" or "logit". If
+    `num_targets` is `ANY_NUMBER`, each row ends with all predicted classes.
     """
     layout = [
         f"<{max(map(len, ('file', *files)))}",

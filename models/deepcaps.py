@@ -122,7 +122,7 @@ class DeepCapsModel(Classifier):
         return outputs
 
     def routing_of(self, images):
-        """The couplings of cell 3; its map is larger than that of cell 4."""
+        """Couplings of the capsules of cell 3 (cell 4 has a smaller map)."""
         outputs = self.activations(images)
         couplings = self.classes.couplings(outputs["primary"])
         grid = outputs["cell3"].shape[1:-1]  # rows, columns, types
@@ -133,7 +133,7 @@ class DeepCapsModel(Classifier):
         return self.capsule_outputs(x, activations["classes"])
 
     def classification_loss(self, labels, outputs, step):
-        """`margin_loss`, but summed over the classes and without factor 0.5."""
+        """`margin_loss` with the sum over classes instead of half the mean."""
         margins = HARD_MARGINS if self.hparams.hard_margins else MARGINS
         loss = layers.margin_loss(labels, outputs[keys.LOGITS], *margins)
         return 2.0 * labels.shape[-1] * loss

@@ -35,14 +35,14 @@ class HParams(DecoderHParams):
 
 
 def layout(height, width):
-    """Kernels and strides of the convolutions, kernel of the primary capsules.
+    """Returns (kernel sizes, strides, kernel size of the primary capsules).
 
     The first convolution is 5x5, or 7x7 with stride 2 for images of at least
-    48x48. Three 3x3 convolutions follow. The last n of them have stride 2; n is
-    as small as possible, but at least 1, so that one side of the map has at
-    most 9 pixels. There is no padding. The primary capsules' kernel covers the
-    map; but after a 5x5 convolution its even sides are reduced by 1, as to 5x5
-    on MultiMNIST's 6x6 map. The paper's networks follow these rules.
+    48x48. Three 3x3 convolutions follow. The last 1, 2 or 3 of these have
+    stride 2: the fewest that make the shorter side of the last map at most 9.
+    There is no padding. The primary capsules' kernel has the size of this map;
+    but if the first convolution is 5x5, an even side is reduced by 1, such as
+    to 5x5 for MultiMNIST's 6x6 map. The paper's networks follow these rules.
     """
     is_large = min(height, width) >= 48
     kernels = (7 if is_large else 5, 3, 3, 3)
@@ -66,7 +66,7 @@ class EfficientCapsuleModel(Classifier):
     depthwise convolution at a single position makes `num_prime_capsules`
     primary capsules. Self-attention routes them to one capsule of `class_atoms`
     atoms for each class. Logits are the lengths |v| of these capsules; the
-    authors use sqrt(|v|^2 + 1e-7). There is a decoder if `remake`.
+    authors' logits are sqrt(|v|^2 + 1e-7). There is a decoder if `remake`.
     """
 
     HParams = HParams
@@ -119,7 +119,7 @@ class EfficientCapsuleModel(Classifier):
         return outputs
 
     def routing_of(self, images):
-        """Attention as the couplings of one iteration at one position."""
+        """Attention as couplings [1, B, 1, 1, primary capsules, classes]."""
         primary = self.activations(images)["primary_capsule"]
         attention = self.class_capsule.attention(primary)
         return Routing(attention[None, :, None, None])
@@ -129,7 +129,7 @@ class EfficientCapsuleModel(Classifier):
         return self.capsule_outputs(x, activations["class_capsule"])
 
     def classification_loss(self, labels, outputs, step):
-        """`margin_loss`, but summed over the classes and without factor 0.5."""
+        """`margin_loss` with the sum over classes instead of half the mean."""
         loss = layers.margin_loss(labels, outputs[keys.LOGITS])
         return 2.0 * labels.shape[-1] * loss
 

@@ -53,12 +53,12 @@ class HParams(BaseHParams):
 
 
 class HomogeneousCapsuleModel(Classifier):
-    """3x3 convolutions with branches of capsules, merged to logits.
+    """3x3 convolutions with branches of capsules, which are merged to logits.
 
-    The last convolution and every third before it have a branch. Lengths of
-    capsules [B, classes, branches] are multiplied by one weight per branch,
+    The last convolution and every third before it have a branch. Capsule
+    lengths [B, classes, branches] are multiplied by one weight per branch,
     normalized over the batch and the classes, and summed over the branches.
-    Because of the normalization, only the signs of these weights count.
+    Because of the normalization, only the signs of these weights matter.
     """
 
     HParams = HParams

@@ -19,8 +19,8 @@ class BaseHParams:
       PRESETS: dict from name to a dict of values, for preset=NAME.
       UNUSED: names of the reference's hyper-parameters that this model
         ignores.
-      loss_type: the classification loss; a subclass may make it a field. None
-        for the cross-entropy of probabilities.
+      loss_type: name of the classification loss; a subclass may make it a
+        field. None: cross-entropy, for which the logits are probabilities.
     """
 
     PRESETS: ClassVar = {}
@@ -66,7 +66,7 @@ class BaseHParams:
 
 
 def network(default, help_text, **spec):
-    """A field that changes the shapes or the use of the weights."""
+    """A `field` that changes the weights' shapes or how they are used."""
     return field(default, help_text, network=True, **spec)
 
 

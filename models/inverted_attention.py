@@ -28,9 +28,9 @@ class AttentionModel(Classifier):
     """A convolution and four layers of capsules.
 
     The convolution is 3x3 with stride 2 and relu. Primary capsules are a linear
-    map of its channels, normalized. Of the two layers of 3x3 capsules, the
-    first has stride 2. One linear map for all classes gives each class capsule
-    a score; `logits` are the softmax of the scores. The loss is cross-entropy.
+    map of its channels, layer-normalized. Two layers of 3x3 capsules follow,
+    with strides 2 and 1. A linear map shared by all class capsules gives one
+    score for each; `logits` are the softmax of the scores. Loss: cross-entropy.
     """
 
     HParams = HParams

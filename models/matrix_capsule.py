@@ -104,7 +104,7 @@ class PoseModel(Classifier):
     has_class_capsules = True
 
     def primary_capsules(self, images):
-        """Returns (outputs of earlier layers, (poses, activations))."""
+        """Returns (dict of earlier layers' outputs, (poses, activations))."""
         features = self.conv1(images)
         return {"conv1": features}, self.primary(features)
 
@@ -141,7 +141,7 @@ class PoseModel(Classifier):
                 weight.regularizer = decay
 
     def decays(self, weight):
-        """Whether `weight_decay` applies: to all but biases and betas."""
+        """Whether a weight decays: all do, except biases and betas."""
         return len(weight.shape) > 1
 
 
@@ -200,7 +200,7 @@ class MatrixCapsuleModel(PoseModel):
         )
 
     def layer_options(self, hparams):
-        """Keyword arguments of the convolutional and of the class capsules."""
+        """Two dicts of arguments: for convolutional and for class capsules."""
         names = ("min_variance", "damping", "kernel_stddev")
         common = {name: getattr(hparams, name) for name in names}
         common["num_routing"] = hparams.routing

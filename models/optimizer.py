@@ -49,7 +49,7 @@ def make_schedule(hparams, max_steps=None, **options):
 
 @keras.saving.register_keras_serializable(package="capsules")
 class Adam(keras.optimizers.Adam):
-    """Keras' Adam; on TensorFlow one operation updates each variable.
+    """Keras' Adam; on TensorFlow, a single operation updates a variable.
 
     On CPUs this saves 4% of the default network's training time.
     """
@@ -83,9 +83,9 @@ def orthogonalize(matrix, scale):
     For a float32 `matrix` with the singular value decomposition U S V' it gives
     scale * U f(S) V'. f scales S to (0, 1]; then five Newton-Schulz iterations
     (Jordan 2024, https://kellerjordan.github.io/posts/muon) map all but the
-    smallest values to between 0.7 and 1.2. They multiply only the smaller of
-    the matrix's two products with its transpose: a long matrix is multiplied
-    twice, not ten times. With TF32 the relative error would be about 0.1.
+    smallest values to between 0.7 and 1.2. They work on the smaller
+    of M M' and M' M, where M is `matrix`, so that M is a factor of two products
+    instead of ten. Products in TF32 would give a relative error of about 0.1.
     """
     rows, columns = matrix.shape
     product = "ri,rj->ij" if rows >= columns else "ir,jr->ij"
@@ -106,15 +106,14 @@ def orthogonalize(matrix, scale):
 
 @keras.saving.register_keras_serializable(package="capsules")
 class Muon(Adam):
-    """Muon for kernels with three or more axes, Adam for all others.
+    """Muon for kernels with three or more axes, Adam for all other weights.
 
     The momentum of a kernel becomes a matrix by flattening all axes but the
     last; Muon orthogonalizes it (Jordan 2024). Updates are scaled as by Liu et
     al. 2025 (https://arxiv.org/abs/2502.16982), so that Adam's learning rates
     fit. Muon can continue from the state of Adam, and Adam from that of Muon.
 
-    Adam updates dense kernels, because Muon is slower for those of the decoder.
-    (Keras' own Muon updates dense kernels only.)
+    Unlike Keras' Muon, this class updates dense kernels by Adam, to save time.
     """
 
     def __init__(self, *args, **kwargs):

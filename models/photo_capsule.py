@@ -52,7 +52,7 @@ class PhotoCapsuleModel(Classifier):
 
     The backbone (without classification layers) maps images [B, H, W, 1 or 3]
     to features [B, H / 32, W / 32, C]; if frozen, it is in inference mode.
-    Logits are the lengths of the class capsules. The decoder is DeepCaps'.
+    Logits are the class capsules' lengths; the decoder is `ConvReconstruction`.
     """
 
     HParams = HParams

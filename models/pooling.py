@@ -1,7 +1,7 @@
 """J. Su's baseline with pooling, and the base class of his two networks.
 
-Sources: J. Su, https://kexue.fm/archives/4819 and 5112 (2018), and his code,
-https://github.com/bojone/Capsule.
+Sources: J. Su 2018, https://kexue.fm/archives/4819 and .../archives/5112, and
+his code, https://github.com/bojone/Capsule.
 """
 
 import dataclasses
@@ -37,8 +37,8 @@ class FourConvolutions(Classifier):
 
       y * max(0, 0.9 - p)^2 + 0.25 * (1 - y) * max(0, p - 0.1)^2
 
-    for labels y and logits p, which are lengths or probabilities. Sabour's
-    paper and code have 0.5 in place of 0.25.
+    where y is the label and p the logit of a class: a capsule length or, in
+    `PoolingModel`, a probability. The paper has 0.5 in place of 0.25.
     """
 
     adam_epsilon = 1e-7  # the default of Keras, which Su uses

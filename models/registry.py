@@ -80,7 +80,7 @@ def build_model(name, shape, num_targets, hparams, seed=0, copies=2):
     It seeds the global random generators of Python, NumPy and the backend, so
     that Keras draws the same weights in all processes of a cluster.
     Raises UserError for an unknown name, for images too small for the network,
-    or if `copies` of the weights exceed the memory.
+    or if the memory is too small for `copies` copies of the weights.
     """
     cls = model_class(name)
     smallest = cls.smallest_image(hparams)

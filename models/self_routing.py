@@ -30,9 +30,9 @@ class SelfRoutingModel(PoseModel):
     """Seven 3x3 convolutions, then `depth` layers of self-routing capsules.
 
     Batch normalization follows each convolution; relu follows all but the last.
-    The last one gives poses and activation logits of `types` types of primary
-    capsules. The first `depth` - 1 layers of capsules are 3x3, also of `types`
-    types; the last are the class capsules, whose activations sum to 1.
+    The last convolution gives poses and activation logits of primary capsules.
+    The last capsule layer has the class capsules, whose activations sum to 1;
+    the others are 3x3. Primary and 3x3 capsules have `types` types.
     """
 
     HParams = HParams

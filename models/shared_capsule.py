@@ -1,7 +1,7 @@
 """Su's capsule network, whose positions share their transformation weights.
 
 The weights do not depend on the image size: a network that is trained on single
-digits finds both of two digits in a larger image (docs/shared_weights.md).
+digits also finds two digits in one larger image (docs/shared_weights.md).
 """
 
 import dataclasses

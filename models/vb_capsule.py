@@ -24,8 +24,8 @@ class VBCapsuleModel(MatrixCapsuleModel):
     """`MatrixCapsuleModel` with variational Bayes routing.
 
     Batch normalization follows the convolution and every layer of capsules,
-    separately for each type. There are no biases. The authors' code differs: it
-    adds betas, which have no effect, and has coordinates of 0.1 everywhere.
+    separately for each type. There are no biases. The authors' code also has
+    betas, which have no effect, and its coordinates are 0.1 at all positions.
     """
 
     HParams = HParams

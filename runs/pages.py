@@ -69,7 +69,7 @@ def _text(value):
 
 
 def replace_between(text, name, content):
-    """Replaces the text between the begin and end marks of a name."""
+    """Replaces what is between <!-- name: begin --> and <!-- name: end -->."""
     return re.sub(
         rf"(<!-- {name}: begin -->).*(<!-- {name}: end -->)",
         lambda marks: f"{marks[1]}\n\n{content}\n\n{marks[2]}",
@@ -110,7 +110,7 @@ def comparison_table(models):
 
 
 def comparison_rows(models):
-    """Names of columns, and the rows of the models in comparison.json."""
+    """Column names and rows of a table; `models` as in comparison.json."""
     rows = [_comparison_row(name, model) for name, model in models.items()]
     return list(rows[0]), [list(row.values()) for row in rows]
 
@@ -144,7 +144,7 @@ def paired_table(models):
     """A table of McNemar's exact test for each pair of models.
 
     The test counts each image once for each seed that both models have. Images
-    that only one model gets wrong are listed; with several seeds as seed/image.
+    that only one model gets wrong are listed, for several seeds as seed/image.
     """
     rows = []
     for one, other in itertools.combinations(models, 2):
@@ -183,7 +183,7 @@ def _listed(numbers):
 
 
 def comparison_pictures(models, title, kind):
-    """Dict of two PNG files: errors by number of weights, errors by time."""
+    """Dict of two PNG files: `kind` errors by number of weights and by time."""
 
     def draw_by_weights(axes):
         for name, model in models.items():

@@ -23,9 +23,9 @@ _TERMINATE = getattr(signal, "CTRL_BREAK_EVENT", signal.SIGTERM)
 def run(config, temporary=False):
     """Runs experiment.py with the settings of a `Config`.
 
-    Ctrl-C or SIGTERM lets the command save and end; on Linux it also does so if
-    this process is killed. If `temporary`, the command prints only progress and
-    errors, and Ctrl-C or SIGTERM kills it, so that it does not save.
+    After Ctrl-C or SIGTERM, and on Linux if this process is killed, the command
+    saves and ends. If `temporary`, the command prints only progress and errors,
+    and Ctrl-C or SIGTERM kills it, so that it does not save.
 
     Returns the list of documents that --format=json prints. Raises UserError if
     the command fails, and Interrupted after a signal.

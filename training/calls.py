@@ -14,8 +14,9 @@ _STEPS, _FLOPS, _BYTES = 50, 1e13, 2**26
 def steps_per_call(model, shape, batch_size, num_devices, events):
     """Steps in one call: a divisor of all `events`, so that calls end at them.
 
-    It is 1 with torch, on CPUs (XLA's convolutions are slow in loops), and on
-    several devices with TensorFlow (Keras 3.15 fails there).
+    `events` are the first step and intervals in steps, such as between saves.
+    One call makes 1 step with torch, on CPUs (XLA's convolutions are slow in
+    loops), and on several devices with TensorFlow (Keras 3.15 fails there).
     """
     from training.run_report import multiply_adds
 
@@ -58,7 +59,7 @@ def take_several(model, batches, steps):
 
 
 def scan_steps(train_step):
-    """A `train_step` that takes [B, steps, ...] and returns the last logs."""
+    """A `train_step` for [B, steps, ...] that returns the last step's logs."""
     import jax
 
     def step(state, batch):

@@ -63,7 +63,7 @@ class Architecture:
 
     @classmethod
     def from_config(cls, config, shape, num_targets, saved=None):
-        """The network for a `Config`'s `model` and `hparams_override`.
+        """The network that a `Config`'s `model` and `hparams_override` give.
 
         What the `Config` does not give comes from `saved`, an `Architecture`.
         """
@@ -136,8 +136,8 @@ class Checkpoint:
     def check_same_data(self, config, spec):
         """Refuses evaluation on images that may have been trained on.
 
-        Raises UserError if `config` and `spec` describe the checkpoint's data
-        set with another split or with other names of the classes.
+        Raises UserError if `config` and `spec` have the checkpoint's data set,
+        but another split or other class names.
         """
         recorded = {**self.run_settings, "class_names": _nfc(self.class_names)}
         names = _nfc(spec.class_names)

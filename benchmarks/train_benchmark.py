@@ -60,7 +60,7 @@ class Settings:
 
 
 def main(_):
-    """Prints a table of the rows of `measure`; --json writes it."""
+    """Prints the rows of `measure` as a table; --json writes them to a file."""
     settings = flags.settings_of(Settings)
     computer = in_own_process(machine)
     print(*(f"{name}: {value}" for name, value in computer.items()), sep=", ")

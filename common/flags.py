@@ -227,7 +227,7 @@ def arguments(settings, names=None):
 
 
 def command_line(settings, names=None):
-    """`arguments` as one line for a shell."""
+    """The result of `arguments` as one line for a shell."""
     return shell_command(arguments(settings, names))
 
 

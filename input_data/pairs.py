@@ -98,9 +98,9 @@ class SeparatePairs(Pipeline):
 
     J. Su (https://kexue.fm/archives/4819, 2018) uses such pairs to test
     networks that were trained on single objects. A random permutation, fixed by
-    the seed, gives each image of the `Pipeline` `singles` a partner. Pairs of
+    the seed, gives each image of `singles`, a `Pipeline`, a partner. Pairs of
     two images of one class are left out. The target image of an object is the
-    pair's image, but black in the half of the other object.
+    pair's image, but black in the half that shows the other object.
     """
 
     def __init__(self, singles, config):

@@ -88,10 +88,10 @@ class Pipeline:
     a batch (x, y) of the images at `indices`, int64 [B]. With two targets,
     `indices` number the first images of the pairs.
 
-    `source` holds the stored images, as `ImageTensors` does; `source.error` is
-    the `UserError` that stopped reading, or None. `size` is the (height, width)
-    of the network's input. The other arguments become attributes of `spec`, a
-    `features.Spec`.
+    `source` holds the stored images, for example an `ImageTensors`. Its `error`
+    is the `UserError` that stopped reading, or None. `size` is the network's
+    input size (height, width). The other arguments become attributes of `spec`,
+    a `features.Spec`.
     """
 
     def __init__(self, source, size, num_targets, num_examples, **spec):

@@ -41,10 +41,10 @@ It is computed in four steps:
      taps        re            re            im - re   re + im
      synthesis   re            2 (re - im)   -2 im     -2 re
 
-The points determine the number of products and the rounding error. Points on
-the unit circle, 0 and infinity have the smallest error; other real points need
-fewer products. Errors relative to float64 for n = 10 on both axes (primary
-capsules of the paper):
+The points determine the number of products and the rounding error. The points
+0, infinity and those on the unit circle have the smallest error; real points
+other than 1 and -1 need fewer products. Errors relative to float64 for n = 10
+on both axes (primary capsules of the paper):
 
   points                                products    float32    bfloat16
   roots of unity                             148     6.4e-7      5.6e-3

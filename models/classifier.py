@@ -263,8 +263,8 @@ class Classifier(keras.Model):
     def receptive_field(cls, hparams):
         """The layers between the image and the h x w grid of `Routing`.
 
-        Returns a tuple of (size, strides, padding), one for each layer. It is
-        empty if the grid has only one position, which sees the whole image.
+        Returns a tuple that has a triple (size, strides, padding) for each
+        layer. It is empty if the grid has only one position.
         """
         return ()
 

@@ -153,7 +153,7 @@ class Predictions:
 
         A predicted label counts on the diagonal. A label that is not predicted
         is shared equally among the example's wrong predictions, if there are
-        any. With one or two targets, a row's sum is its number of labels.
+        any. With one or two targets, a row's sum is the number of its label.
         """
         labels = (self.labels > 0) & self._is_finite[:, None]
         hits = labels & self.predicted

@@ -74,7 +74,7 @@ def draw(names, config, num_examples=None):
 
 
 def draw_transfer(arguments, config, num_examples=None):
-    """Draws `transfer` for NAME=CHECKPOINT arguments; returns dict of files."""
+    """Returns the files of the figure transfer: dict from name to content."""
     from training.evaluate import Evaluator
     from training.formats import open_checkpoint
     from visualization import transfer

@@ -159,7 +159,7 @@ class DemoModel:
         )
 
     def predict(self, image):
-        """Predicts an image float32 [H, W, C], prepared as in training.
+        """Classifies an image, float32 [H, W, C], prepared as in training.
 
         Returns a dict for JSON: `image`, a data URI; `lengths` and `capsules`
         by class; `predicted`, a class for each object, the longest capsule

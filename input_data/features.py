@@ -6,8 +6,8 @@ x, the input of a model:
   images        float32 [B, H, W, C], in [0, 1] unless the data set
                 standardizes each image
   features      [B, h, w, C], in place of images, see `KeptFeatures`
-  recons_label  int32 [B], the class of the first target; or k-hot [B, classes]
-                for images of any number of classes
+  recons_label  int32 [B], the class of the first target; or, if each image has
+                any number of targets, their classes k-hot [B, classes]
   spare_label   int32 [B], the class of the second target, if there are two
   step          int64 [B], only in training: the number of earlier steps
 

@@ -41,9 +41,9 @@ def select(split, images, num_held_out=None):
     """The images of a split.
 
     `images` are `LabeledImages`: all test images for TEST, all training images
-    for other splits. VALID_TEST has the last `num_held_out`, by default a fifth,
-    at least 1 and at most 10,000 (the reference's number for MNIST and CIFAR-10).
-    VALID_TRAIN has the others. Both have a digest of `images` as a fingerprint.
+    for other splits. VALID_TEST is the last `num_held_out` of them, VALID_TRAIN
+    the others. By default VALID_TEST is a fifth, but at most 10,000 images (the
+    reference's number). Both get a digest of all `images` as a fingerprint.
     """
     count = num_held_out or min(10_000, max(1, len(images) // 5))
     if split.is_held_out:

@@ -60,10 +60,10 @@ def margin_loss(
 def softmax_loss(labels: Tensor, logits: Tensor) -> Tensor:
     """Softmax cross-entropy: -sum over classes of labels * log softmax(logits).
 
-    With k labels the loss is the sum of k cross-entropies, as in the reference,
-    and its gradient is k * softmax(logits) - labels. The reference has the
-    gradient softmax(logits) - labels for every k, because its TensorFlow
-    operation assumes that labels sum to 1.
+    With k labels the loss is the sum of k cross-entropies. The reference has
+    the same loss but another gradient: softmax(logits) - labels, in place of
+    k * softmax(logits) - labels. It uses an operation of TensorFlow which
+    assumes that labels sum to 1.
     """
     labels, logits = _float32(labels, logits)
     return -ops.sum(labels * ops.log_softmax(logits, axis=-1), axis=-1)

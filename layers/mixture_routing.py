@@ -159,8 +159,8 @@ class PrimaryPoseLayer(PoseLayer):
 class MixtureLayer(PoseLayer, VotingLayer):
     """Base of layers that route votes by `fit_mixture`.
 
-    A subclass defines `call` and `_route_votes`. Class capsules also define
-    `_coordinates_along`, which returns the coordinates along an axis.
+    A subclass defines `call` and `_route_votes`; with `coordinates` it also
+    defines `_coordinates_along`: positions along an axis of length `size`.
     """
 
     coordinates = False  # whether those of a child are added to its votes

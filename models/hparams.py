@@ -87,7 +87,7 @@ def weight_decay(default, weights="kernels"):
 
 
 def loss_type(default="margin"):
-    """A field for one of the reference's losses."""
+    """A field that names one of the reference's losses."""
     choices = tuple(CLASSIFICATION_LOSSES)
     return field(default, "classification loss", choices=choices)
 

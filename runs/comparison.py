@@ -1,4 +1,4 @@
-"""Compares models on one data set: settings, trainings and their results."""
+"""Trains and tests models on one data set, to compare their results."""
 
 import dataclasses
 import math

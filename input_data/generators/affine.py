@@ -34,10 +34,10 @@ def generate(dataset, data_dir, split, output_dir, copies, seed):
 
 
 def transform(data, copies, seed):
-    """Transforms each image [H, W, 1] `copies` times.
+    """Makes transformed copies of images [N, H, W, 1].
 
     Returns `LabeledImages` [copies * N, 40, 40, 1]: the first copy of every
-    image, then the second copies, and so on. Any leading part is a fair sample.
+    image, then the second copies, and so on.
     """
     generator = np.random.default_rng(seed)
     shape = (IMAGE_SIZE, IMAGE_SIZE, 1)

@@ -31,7 +31,7 @@ def is_on_cpu(backend_name: str | None = None) -> bool:
 def is_exporting(to: str = "") -> bool:
     """Whether Keras is exporting a model to the format `to` ("": any format).
 
-    Exports avoid expm1 and the Toom-Cook algorithm, which TFLite and ONNX lack.
+    TFLite and ONNX lack expm1 and operations of the Toom-Cook algorithm.
     Keras has no flag for an export, but its export module is in the call stack.
     """
     return any(

@@ -78,7 +78,7 @@ class _RoutedLayer(CapsuleLayer):
     def couplings(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         """Couplings of all iterations: float32 [num_routing, ..., I, O].
 
-        The default of `mask` is Keras' mask of the inputs.
+        `mask` acts as in `call`; None stands for Keras' mask of the inputs.
         """
         return with_mask(self._couplings, inputs, mask)
 

@@ -203,9 +203,9 @@ _spectra_in_use = contextvars.ContextVar("spectra_in_use", default=None)
 class KeptSpectra:
     """Spectra (see toom_cook.py) of kernels, computed once for inference.
 
-    TensorFlow functions traced in a `with` block of `in_use()` read the spectra
-    from variables instead of computing them, so the kernels get no gradients
-    from these functions. After a change of the kernels call `update`.
+    Convolutions that TensorFlow traces in a `with` block of `in_use()` read the
+    spectra from variables instead of computing them, so these convolutions give
+    kernels no gradients. After a change of the kernels call `update`.
     """
 
     def __init__(self):

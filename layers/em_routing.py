@@ -1,7 +1,7 @@
 """EM routing of matrix capsules: pure functions.
 
 matrix_votes.py names the axes. All computations are in float32. Logarithms of
-activations are computed from logits, so that no activation underflows to 0.
+activations are computed from logits, so that they are finite.
 
 Source: G. Hinton, S. Sabour, N. Frosst, "Matrix capsules with EM routing",
 ICLR 2018, https://openreview.net/forum?id=HJWLfGWRb ("the paper" here).
@@ -84,8 +84,8 @@ def em_routing(
       activations: tensor [..., K], in [0, 1].
       beta_u: tensor [O].
       beta_a: tensor [O].
-      options: `EMOptions`; they define lambda. Since the votes are for one
-        parent position, `normalise` "positions" raises ValueError.
+      options: `EMOptions`, with lambda. Since there is one parent position,
+        `normalise` "types" equals "parents", and "positions" raises ValueError.
 
     Returns:
       Pair of float32 tensors: poses [..., O, 16] and activations [..., O].

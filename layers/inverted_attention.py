@@ -1,8 +1,8 @@
 """Matrix capsules with inverted dot-product attention routing.
 
 Source: Y.-H. H. Tsai, N. Srivastava, H. Goh, R. Salakhutdinov, "Capsules with
-Inverted Dot-Product Attention Routing", ICLR 2020,
-https://arxiv.org/abs/2002.04764.
+Inverted Dot-Product Attention Routing", https://arxiv.org/abs/2002.04764 (ICLR
+2020). Only the authors' first code mixes pose entries of several positions.
 """
 
 import math

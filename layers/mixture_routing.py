@@ -45,7 +45,7 @@ def fit_mixture(
         the scatters sum r (V - mean)^2 [O, N, 16] and the iteration. It returns
         factors f [O, N, 16], terms t [O, N] and logits of the activations
         [O, N]. The E-step computes R, the softmax over the parents of
-        t - sum f (V - mean)^2.
+        t - sum_h f (V - mean)^2, where sum_h is over the 16 entries.
       parents: `Parents`.
       num_routing: int, number of M-steps.
       damping: float in [0, 1), weight of the previous mean in each mean.

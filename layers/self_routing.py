@@ -23,9 +23,9 @@ _EPSILON = 1e-12
 class SelfRoutingCapsules(PoseLayer, WindowLayer):
     """Convolutional capsules or class capsules with self-routing.
 
-    Child i has the pose u_i and the activation a_i. Each of O parents j gets
+    Child i has the pose u_i and the activation a_i. Each parent j gets
 
-      c_ij = softmax over j of (w_ij . u_i + b_ij)
+      c_ij = softmax over the O types j at one position of (w_ij . u_i + b_ij)
       a_j = sum over i of a_i c_ij / sum over i of a_i
       u_j = sum over i of a_i c_ij W_ij u_i / sum over i of a_i c_ij
 

@@ -132,8 +132,8 @@ def points(length: int, dtype: str) -> np.ndarray:
     They are infinity, 0 if the length is even, and an even number m of others.
     For bfloat16, or if m <= 4, the others are the m-th roots of unity. If not,
     they are the m-th roots of -1, but the real points r, 1 / r, -r and -1 / r
-    replace the two roots nearest to 1 and the two nearest to -1. With
-    log r = 0.7 pi / m the error for 10 points is nearly the smallest.
+    replace the two roots nearest to 1 and the two nearest to -1. Here log r is
+    0.7 pi / m, which gives nearly the smallest error for 10 points.
 
     Returns:
       complex128 array [length], real points first, then conjugate pairs.
@@ -197,7 +197,7 @@ def kernel_phases(kernel, rows: Axis, columns: Axis, channel_padding: int = 0):
 
 
 def convolution_by_spectrum(images, spectrum, plan: Plan):
-    """Convolves images with a kernel, given as its `kernel_spectrum`."""
+    """Convolves images with a kernel, given its `kernel_spectrum` of `plan`."""
     rows, columns = plan.rows, plan.columns
     image_matrix, _, synthesis = _matrices(plan)
     filters = spectrum.shape[-1]

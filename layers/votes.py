@@ -1,6 +1,6 @@
 """Votes of input capsules for output capsules, as routing needs them.
 
-Given couplings c and output capsules v, each class computes in float32:
+Given couplings c and output capsules v, each class returns in float32:
 
   sum           sum over I of votes, [..., O, A]
   weighted_sum  sum over I of c * votes, [..., O, A]

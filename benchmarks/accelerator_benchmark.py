@@ -2,9 +2,9 @@
 
   KERAS_BACKEND=jax python -m benchmarks.accelerator_benchmark --json=FILE
 
-Needs JAX and Keras; the row `experiment.py` also needs TensorFlow. The column
-"of peak" divides the FLOP rate by that of a bfloat16 matrix product. The time
-of a gradient includes the forward pass if the gradient depends on it.
+Needs JAX and Keras; the row `experiment.py` also needs TensorFlow. Takes under
+five minutes. "of peak": the FLOP rate, without products with zeros, divided by
+that of a bfloat16 matrix product. Gradients include a forward pass if needed.
 """
 
 import argparse

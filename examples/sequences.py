@@ -22,7 +22,7 @@ LENGTH, ATOMS = 20, 8
 
 
 def sentences(count):
-    """Returns word indices [count, LENGTH], padded with 0, and topics."""
+    """Returns word indices [count, LENGTH], 0 for padding; topics [count]."""
     rng = np.random.default_rng(0)
     topics = rng.integers(len(TOPICS), size=count)
     numbers = np.zeros((count, LENGTH), "int32")

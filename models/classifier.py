@@ -264,7 +264,7 @@ class Classifier(keras.Model):
         """The layers between the image and the h x w grid of `Routing`.
 
         Returns a tuple that has a triple (size, strides, padding) for each
-        layer. It is empty if the grid has only one position.
+        layer. It is empty if one position sees the whole image.
         """
         return ()
 

@@ -134,7 +134,7 @@ class EfficientCapsuleModel(Classifier):
         return 2.0 * labels.shape[-1] * loss
 
     def reconstruction_loss(self, images, reconstructions):
-        """Mean squared error * 784 * `remake_weight`."""
+        """784 * `remake_weight` (0.392 by default) * mean squared error."""
         scale = 28 * 28 / math.prod(images.shape[1:])
         return scale * super().reconstruction_loss(images, reconstructions)
 

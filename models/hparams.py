@@ -94,7 +94,7 @@ def loss_type(default="margin"):
 
 @dataclasses.dataclass(frozen=True)
 class MatrixHParams(BaseHParams):
-    """Sizes of matrix capsule networks; the defaults are the paper's."""
+    """Sizes of matrix capsule networks; by default the EM paper's small one."""
 
     conv_channels: int = size(64, "channels of the convolution")
     first_types: int = size(16, "types of the first routed capsules")

@@ -141,7 +141,7 @@ class PoseModel(Classifier):
                 weight.regularizer = decay
 
     def decays(self, weight):
-        """Whether a weight decays: all do, except biases and betas."""
+        """Whether `weight_decay` applies: not to biases, betas and scales."""
         return len(weight.shape) > 1
 
 

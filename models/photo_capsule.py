@@ -35,7 +35,7 @@ class HParams(DecoderHParams):
     loss_type: str = loss_type()
     primary_atoms: int = size(8, "atoms of a primary capsule")
     remake: bool = False
-    remake_scale: int = size(1, "the decoded image is smaller by this factor")
+    remake_scale: int = size(1, "rows and columns that a decoded pixel fills")
     routing: int = size(3, "routing iterations")
     share_weights: bool = network(
         False, "whether primary capsules share weights; allows any image size"

@@ -35,7 +35,7 @@ class Evaluator:
     """Evaluates checkpoints on one split of one data set.
 
     A checkpoint supplies the settings of network and data that `config` leaves
-    open. TF1 checkpoints have no settings, so `config` must set all of them.
+    open. TF1 checkpoints have none: `config` must describe network and data.
     `model` is the network of the checkpoint that was loaded last.
     """
 

@@ -3,7 +3,7 @@
 The `num_targets` classes with the largest logits are predicted. Of classes with
 equal logits, the one with the lower index comes first. If `num_targets` is
 `ANY_NUMBER`, all classes with a logit above `PRESENT_LENGTH` are predicted. If
-a logit is not finite, no class is predicted.
+a logit of an example is not finite, no class is predicted for it.
 """
 
 import dataclasses
@@ -153,7 +153,7 @@ class Predictions:
 
         A predicted label counts on the diagonal. A label that is not predicted
         is shared equally among the example's wrong predictions, if there are
-        any. With one or two targets, a row's sum is the number of its label.
+        any. With one or two targets, a row sums to the number of its labels.
         """
         labels = (self.labels > 0) & self._is_finite[:, None]
         hits = labels & self.predicted

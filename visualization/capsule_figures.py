@@ -29,7 +29,7 @@ OFFSETS = np.arange(-5, 6) * 0.05
 def reconstructions(trained, num_examples):
     """Inputs and reconstructions, as in the paper's figure 3.
 
-    The left half shows correct predictions, the right half as many wrong ones.
+    Correct predictions are on the left, up to as many wrong ones on the right.
     """
     text = "Reconstructions", "true, predicted"
     picture = _draw_columns(trained, num_examples, reconstruction_column, *text)

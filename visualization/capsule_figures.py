@@ -108,7 +108,7 @@ def _draw_columns(trained, num_examples, make_column, title, classes):
 def perturbations(trained, num_examples):
     """Changes each dimension of a class capsule, as in the paper's figure 4.
 
-    Draws a picture for each of up to `num_examples` classes. It shows the first
+    Draws a picture for each of up to `num_examples` classes. It uses the first
     correctly predicted example whose label, or first label, is the class.
     """
     examples = {}

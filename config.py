@@ -78,7 +78,7 @@ class DataConfig:
         None,
         f"Data set: {', '.join(registry.DATASETS)}, tfds:NAME of TensorFlow "
         "Datasets, or MODULE:FUNCTION of your own (docs/architecture.md). "
-        "For images, --data_dir has a sub-folder for each class. "
+        "--dataset=images reads a folder with a sub-folder for each class. "
         "Default: the checkpoint's, else mnist with --data_dir, else digits.",
     )
     distort: bool | None = field(
@@ -133,9 +133,9 @@ class DataConfig:
     shift: int | None = field(
         None,
         "Largest random shift of training images along each axis, in pixels. "
-        "Record files have this number in their name. "
-        "Default: 4 with two targets, 2 for digits, mnist and fashion_mnist, "
-        "else 0.",
+        "Record files of single digits are selected by this number in their "
+        "name. Default: 4 with two targets, 2 for digits, mnist and "
+        "fashion_mnist, else 0.",
         at_least=0,
     )
     validate: bool = field(

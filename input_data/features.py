@@ -7,7 +7,7 @@ x, the input of a model:
                 standardizes each image
   features      [B, h, w, C], in place of images, see `KeptFeatures`
   recons_label  int32 [B], the class of the first target; or, if each image has
-                any number of targets, their classes k-hot [B, classes]
+                any number of classes, these k-hot [B, classes]
   spare_label   int32 [B], the class of the second target, if there are two
   step          int64 [B], only in training: the number of earlier steps
 

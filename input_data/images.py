@@ -142,8 +142,8 @@ class StandardizedCrops(Pipeline):
     deviation of all n values. As in the reference, standardized crops are also
     the decoder's targets, although its sigmoid reaches only [0, 1].
 
-    `distort(images, step, seed)` makes the crops for training, float32
-    [B, *crop_size, C]. Evaluation takes at most `eval_size` images.
+    `distort(images, step, seed)` makes training crops, float32 [B, *crop_size,
+    C], of uint8 [B, H, W, C]. Evaluation takes at most `eval_size` images.
     """
 
     def __init__(self, data, crop_size, distort, eval_size):
@@ -162,7 +162,7 @@ class StandardizedCrops(Pipeline):
         return self._standardized(tf.cast(crops, tf.float32), labels)
 
     def moved(self, offset):
-        """A copy whose evaluation crops are moved by `offset` (down, right)."""
+        """A copy whose evaluation crops move `offset` pixels (down, right)."""
         other = copy.copy(self)
         other._offset = offset
         return other

@@ -43,7 +43,7 @@ def crop_at(images, starts, size):
 
 
 def central_crop(images, size, offset=(0, 0)):
-    """Crops to `size` around the center moved by `offset` (down, right)."""
+    """Crops to `size`, `offset` pixels (down, right) from the center."""
     _, height, width, _ = images.shape
     top = (height - size[0]) // 2 + offset[0]
     left = (width - size[1]) // 2 + offset[1]
@@ -99,7 +99,7 @@ _RESIZING = {
 
 
 def resize(image, size, method="stretch"):
-    """Resizes uint8 [H, W, C] to [*size, C] by antialiased interpolation.
+    """Resizes uint8 [H, W, C] to [*size, C], bilinear and antialiased.
 
     The method "pad" keeps the proportions and pads with black, "crop" keeps the
     proportions and cuts off margins, "stretch" changes the proportions.

@@ -45,7 +45,7 @@ def distort(images, step, seed):
 
 
 def read_files(folder, training):
-    """Reads the batches in `folder` or its sub-folder cifar-10-batches-bin."""
+    """Training or test images of `folder` or its cifar-10-batches-bin."""
     if (folder / "cifar-10-batches-bin").is_dir():
         folder /= "cifar-10-batches-bin"
     names = [f"data_batch_{number}" for number in range(1, 6)]

@@ -5,7 +5,7 @@ the values, the number of axes, their lengths as big-endian uint32, the values).
 
 Images in record files are already shifted and padded. To read pairs from
 PREFIX.tfrecords-00000-of-00010 etc., set `data_dir` to PREFIX.tfrecords@10.
-Validation on pairs needs separate files, named multivalid_train... and
+Validation on such pairs needs separate files, named multivalid_train... and
 multivalid_test..., because pairs in the same file can share images.
 """
 

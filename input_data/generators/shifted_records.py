@@ -30,7 +30,7 @@ _CHUNK = 512
 
 
 def generate(job, num_workers=1):
-    """Writes all files of a `Job` that do not exist yet."""
+    """Writes missing files of a `Job`; a signal raises Interrupted."""
 
     def stop(number, frame):
         raise Interrupted("Interrupted; complete files are kept.", number)

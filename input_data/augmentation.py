@@ -1,7 +1,7 @@
 """Random changes of training images, fixed by a seed.
 
 `augment` is Efficient-CapsNet's augmentation; `distort` and `distort_colors`
-are the reference's. Each image has random numbers of its own.
+follow the reference. Each image has random numbers of its own.
 """
 
 import math
@@ -48,9 +48,9 @@ def random_changes(images, config, seed, step):
 def augment(images, seed, step):
     """Augments uint8 images [B, H, W, C] as Efficient-CapsNet does on MNIST.
 
-    Rotates half of the images by up to 30 degrees. Then moves every image along
-    both axes within its black margins, shrinks its width, and blackens a square
-    of 4x4 pixels.
+    Rotates about half of the images by up to 30 degrees. Then moves every image
+    along both axes within its black margins, shrinks its width, and blackens a
+    square of 4x4 pixels.
     """
     seed = step_seed(seed, Stream.AUGMENTATION, step)
     seeds = tf.random.experimental.stateless_split(seed, 4)
@@ -77,7 +77,7 @@ def rotate_half(images, seed):
 
 
 def move_within_margins(images, seed):
-    """Moves each image along both axes by random shares of its margins."""
+    """Moves each image at random, along both axes, within its black margins."""
     amounts = _signed_amounts(images, seed)
     for axis in (1, 2):
         bright = tf.reduce_any(images > 0, axis=(3 - axis, 3))  # [B, H or W]
@@ -93,7 +93,7 @@ def move_within_margins(images, seed):
 
 
 def squeeze_at_random(images, seed):
-    """Shrinks each image's width by at least 1 pixel and at most a quarter."""
+    """Narrows each image by at least 1 pixel and at most W / 4, rounded up."""
     width = images.shape[2]
     amounts = tf.abs(_signed_amounts(images, seed))
     removed = 1 + tf.cast(amounts[:, 0] * MAX_SQUEEZE * width, tf.int32)
@@ -102,10 +102,10 @@ def squeeze_at_random(images, seed):
 
 
 def squeeze(images, widths, left):
-    """Resizes each image to its width in `widths` by the Lanczos kernel.
+    """Narrows images [B, H, W, C] to `widths` pixels by the Lanczos kernel.
 
-    `widths`, int32 [B], are from 1 to W; `left`, int32 [B], are the numbers of
-    black columns left of the images. Returned values can lie outside [0, 255].
+    `widths`, int32 [B], are from 1 to W. Of the black columns that fill up the
+    width to W, `left`, int32 [B], are on the left. Results can leave [0, 255].
     """
     width = images.shape[2]
     columns = tf.range(width) - left[:, None]  # [B, W]

@@ -1,4 +1,4 @@
-"""Pipelines of images of two objects that overlap, or lie side by side."""
+"""Pipelines of images of two objects, overlapping or next to each other."""
 
 import numpy as np
 import tensorflow as tf
@@ -22,9 +22,9 @@ _LABELS_BATCH = 100
 class OverlappingPairs(Pipeline):
     """MultiMNIST made on the fly: two overlapping objects of two classes.
 
-    Two padded and shifted images are merged by min(255, a + b) (section 6 of
-    the paper). A training epoch takes each image once, in random order, as the
-    first of a pair. The second is drawn uniformly from the images of other
+    Two padded and shifted images a, b are merged by min(255, a + b) (section 6
+    of the paper). A training epoch takes each image once, in random order, as
+    the first of a pair. The second is drawn uniformly from the images of other
     classes. The pairs for evaluation depend only on the seed.
 
     `data` are `LabeledImages`; `**spec` sets attributes of `Pipeline.spec`.
@@ -97,10 +97,10 @@ class SeparatePairs(Pipeline):
     """Two images of different classes, one below or beside the other.
 
     J. Su (https://kexue.fm/archives/4819, 2018) uses such pairs to test
-    networks that were trained on single objects. A random permutation, fixed by
-    the seed, gives each image of `singles`, a `Pipeline`, a partner. Pairs of
-    two images of one class are left out. The target image of an object is the
-    pair's image, but black in the half that shows the other object.
+    networks that were trained on single objects. `singles`, a `Pipeline`, gives
+    the images. A random permutation, fixed by the seed, gives each image a
+    partner; pairs of one class are left out. The target image of an object is
+    the pair's image, but black in the half that shows the other object.
     """
 
     def __init__(self, singles, config):

@@ -20,7 +20,7 @@ PAIR_SHIFT = 4
 
 
 class Split(enum.Enum):
-    """Parts of a data set, named as in the reference's mnist_shift."""
+    """Parts of a data set, named as in the reference's mnist_shift.py."""
 
     TRAIN = "train"
     TEST = "test"
@@ -33,7 +33,7 @@ class Split(enum.Enum):
 
     @property
     def is_held_out(self):
-        """Whether validation divides the training images to get this split."""
+        """Whether this is VALID_TRAIN or VALID_TEST, used in validation."""
         return self in (Split.VALID_TRAIN, Split.VALID_TEST)
 
 
@@ -41,9 +41,9 @@ def select(split, images, num_held_out=None):
     """The images of a split.
 
     `images` are `LabeledImages`: all test images for TEST, all training images
-    for other splits. VALID_TEST is the last `num_held_out` of them, VALID_TRAIN
-    the others. By default VALID_TEST is a fifth, but at most 10,000 images (the
-    reference's number). Both get a digest of all `images` as a fingerprint.
+    for other splits. VALID_TEST is the last `num_held_out` training images, by
+    default a fifth but at least 1 and at most 10,000 (the reference's number),
+    VALID_TRAIN the others. Both get a digest of all `images` as a fingerprint.
     """
     count = num_held_out or min(10_000, max(1, len(images) // 5))
     if split.is_held_out:

@@ -1,6 +1,6 @@
 """Matrix capsules with EM routing: each has a 4x4 pose and an activation.
 
-Source: section 4 of the paper that em_routing.py names.
+Source: section 4 of Hinton, Sabour, Frosst 2018 (see em_routing.py).
 """
 
 import dataclasses
@@ -115,7 +115,7 @@ class ConvMatrixCapsules(_EMRoutedLayer):
 
     Weights, with I child types: `weights` [k, k, I, O, 4, 4], initially
     truncated normal with stddev `kernel_stddev`; `beta_u` and `beta_a` [O],
-    initially 0. Routing uses 1000 * `beta_a`, since Adam's steps are small.
+    initially 0. Routing uses 1000 * `beta_a`, to suit Adam's small steps.
 
     Args:
       num_capsules, kernel_size, strides, padding: see `WindowLayer`.
@@ -158,9 +158,9 @@ class ClassMatrixCapsules(_EMRoutedLayer):
     """Class capsules, routed by EM: every child votes for every class.
 
     Children of the same type use the same matrices at all positions. With
-    `coordinates` ("coordinate addition" of the paper) the position of a child,
-    scaled to (0, 1), is added to each of its votes: the row to entry 3 of the
-    vote, the column to entry 7.
+    `coordinates` (the source's "coordinate addition") the position of a child,
+    scaled to (0, 1), is added to each of its 4x4 votes: the row to entry [0, 3]
+    of the vote, the column to entry [1, 3].
 
     Weights: `weights` [I, O, 4, 4], and `beta_u` and `beta_a` [O], as in
     `ConvMatrixCapsules`.

@@ -3,7 +3,7 @@
 EM routing and variational Bayes routing differ in how they fit a parent to the
 votes. Inputs and outputs of the layers are pairs: poses [B, H, W, types, 16]
 and float32 activations [B, H, W, types] in [0, 1]. matrix_votes.py names the
-axes. All computations are in float32.
+axes. Routing computes in float32.
 """
 
 import dataclasses
@@ -42,10 +42,10 @@ def fit_mixture(
       votes: float32 tensor [O, N, 16, K].
       activations: tensor [N, K]; 0 for padding.
       fit: function of the total weights sum r [O, N, 1], the means [O, N, 16],
-        the scatters sum r (V - mean)^2 [O, N, 16] and the iteration. It returns
-        factors f [O, N, 16], terms t [O, N] and logits of the activations
-        [O, N]. The E-step computes R, the softmax over the parents of
-        t - sum_h f (V - mean)^2, where sum_h is over the 16 entries.
+        the scatters sum r (V - mean)^2 [O, N, 16] and the iteration (from 0).
+        It returns factors f [O, N, 16], terms t [O, N] and logits of the
+        activations [O, N]. In the E-step, t - sum_h f (V - mean)^2, where sum_h
+        is over the 16 entries, gives R by a softmax over the parents.
       parents: `Parents`.
       num_routing: int, number of M-steps.
       damping: float in [0, 1), weight of the previous mean in each mean.
@@ -98,10 +98,10 @@ def fit_mixture(
 class Parents:
     """Defines over which parents the assignments R of a child sum to 1.
 
-    Without `window`, R sums to 1 over all types at each parent position. With
-    `window`, R sums to 1 over all types at all positions whose window contains
-    the child or, with `by_type`, over these positions for each type. R starts
-    at 1 / O or, with `divide`, at 1 / (O * number of these positions).
+    Without `window`, R sums to 1 over the O types at a position. With `window`,
+    R sums to 1 over the O * P parents at the P positions whose window contains
+    the child or, with `by_type`, over the P parents of each type. R starts at
+    1 / O or, with `divide` (which needs `window`), at 1 / (O * P).
     """
 
     window: Window | None = None
@@ -120,7 +120,7 @@ class Parents:
         return ops.reshape(uniform_by_image * shares, ops.shape(uniform))
 
     def normalize(self, log_densities):
-        """Assignments R from log(a_j p_ij) of `em_routing`: both [O, N, K]."""
+        """R [O, N, K]: the softmax of `log_densities` over the parents."""
         if self.window is None:
             return softmax(log_densities, axis=0)
         maxima = ops.stop_gradient(log_densities)
@@ -159,8 +159,8 @@ class PrimaryPoseLayer(PoseLayer):
 class MixtureLayer(PoseLayer, VotingLayer):
     """Base of layers that route votes by `fit_mixture`.
 
-    A subclass defines `call` and `_route_votes`; with `coordinates` it also
-    defines `_coordinates_along`: positions along an axis of length `size`.
+    A subclass defines `call` and `_route_votes`, and if `coordinates` is True
+    `_coordinates_along(size)`: the coordinates of the `size` rows or columns.
     """
 
     coordinates = False  # whether those of a child are added to its votes

@@ -40,9 +40,9 @@ def layout(height, width):
     The first convolution is 5x5, or 7x7 with stride 2 for images of at least
     48x48. Three 3x3 convolutions follow. The last 1, 2 or 3 of these have
     stride 2: the fewest that make the shorter side of the last map at most 9.
-    There is no padding. The primary capsules' kernel has the size of this map;
-    but if the first convolution is 5x5, an even side is reduced by 1, such as
-    to 5x5 for MultiMNIST's 6x6 map. The paper's networks follow these rules.
+    There is no padding. The primary capsules' kernel has the size of this map.
+    But if the first convolution is 5x5, even sides of the kernel are 1 less: it
+    is 5x5 for MultiMNIST's 6x6 map. The authors' networks follow these rules.
     """
     is_large = min(height, width) >= 48
     kernels = (7 if is_large else 5, 3, 3, 3)
@@ -129,12 +129,12 @@ class EfficientCapsuleModel(Classifier):
         return self.capsule_outputs(x, activations["class_capsule"])
 
     def classification_loss(self, labels, outputs, step):
-        """`margin_loss` with the sum over classes instead of half the mean."""
+        """2 * classes * `margin_loss`: equation 4 of Sabour et al. 2017."""
         loss = layers.margin_loss(labels, outputs[keys.LOGITS])
         return 2.0 * labels.shape[-1] * loss
 
     def reconstruction_loss(self, images, reconstructions):
-        """784 * `remake_weight` (0.392 by default) * mean squared error."""
+        """784 * `remake_weight` (0.0005 by default) * mean squared error."""
         scale = 28 * 28 / math.prod(images.shape[1:])
         return scale * super().reconstruction_loss(images, reconstructions)
 

@@ -1,4 +1,4 @@
-"""Adam as in the reference, Muon, and the learning-rate schedules."""
+"""The optimizers Adam and Muon, and the learning-rate schedules."""
 
 import math
 
@@ -35,8 +35,8 @@ def make_schedule(hparams, max_steps=None, **options):
     """The learning-rate schedule that `hparams.schedule` names.
 
     "exponential" is max(1e-6, learning_rate * decay_rate^(step / decay_steps)),
-    as in the reference; `options` are arguments of `FlooredExponentialDecay`.
-    "cosine" and "linear" reach 0 at step `max_steps`, which they require.
+    as in the reference; `options` of `FlooredExponentialDecay` can change it.
+    "cosine" and "linear" require `max_steps` and reach 0 at this step.
     """
     rate = hparams.learning_rate
     if hparams.schedule == "exponential":
@@ -80,12 +80,12 @@ class Adam(keras.optimizers.Adam):
 def orthogonalize(matrix, scale):
     """Approximates the orthogonal matrix nearest to `matrix`, times `scale`.
 
-    For a float32 `matrix` with the singular value decomposition U S V' it gives
-    scale * U f(S) V'. f scales S to (0, 1]; then five Newton-Schulz iterations
-    (Jordan 2024, https://kellerjordan.github.io/posts/muon) map all but the
-    smallest values to between 0.7 and 1.2. They work on the smaller
-    of M M' and M' M, where M is `matrix`, so that M is a factor of two products
-    instead of ten. Products in TF32 would give a relative error of about 0.1.
+    For a float32 `matrix` M = U S V' (singular value decomposition) it returns
+    scale * U f(S) V'. f divides S by the Frobenius norm of M; then five
+    Newton-Schulz iterations (https://kellerjordan.github.io/posts/muon, Jordan
+    2024) map all but the smallest values to between 0.7 and 1.2. The iterations
+    update M M' or M' M, the smaller one: only two products, not ten, have the
+    factor M. Products in TF32 would give a relative error of about 0.1.
     """
     rows, columns = matrix.shape
     product = "ri,rj->ij" if rows >= columns else "ir,jr->ij"
@@ -110,10 +110,10 @@ class Muon(Adam):
 
     The momentum of a kernel becomes a matrix by flattening all axes but the
     last; Muon orthogonalizes it (Jordan 2024). Updates are scaled as by Liu et
-    al. 2025 (https://arxiv.org/abs/2502.16982), so that Adam's learning rates
-    fit. Muon can continue from the state of Adam, and Adam from that of Muon.
+    al. 2025 (https://arxiv.org/abs/2502.16982), so that learning rates for Adam
+    suit Muon. Muon can continue from Adam's state, and Adam from Muon's state.
 
-    Keras' Muon takes dense kernels only. Here Adam updates them, to save time.
+    Unlike Keras' Muon, this one leaves dense kernels to Adam, to save time.
     """
 
     def __init__(self, *args, **kwargs):

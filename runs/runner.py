@@ -27,8 +27,8 @@ def run(config, temporary=False):
     saves and ends. If `temporary`, the command prints only progress and errors,
     and Ctrl-C or SIGTERM kills it, so that it does not save.
 
-    Returns the list of documents that --format=json prints. Raises UserError if
-    the command fails, and Interrupted after a signal.
+    Returns the documents that the command prints if `config.format` is "json",
+    else []. Raises UserError if the command fails, Interrupted after a signal.
     """
     signals = []
 
@@ -66,8 +66,8 @@ def run(config, temporary=False):
 def train_and_evaluate(config):
     """Trains, or resumes a training, and evaluates its checkpoints.
 
-    Returns a dict for JSON. Its `wrong` is the number of errors of the last
-    checkpoint; its `points` have this number for each checkpoint.
+    Returns a dict for JSON. `wrong` counts the errors of the last checkpoint;
+    `points` has counts for this one and for those at multiples of `save_step`.
     """
     run(config)
     training = read_json(pathlib.Path(config.summary_dir, "run.json"))
@@ -113,7 +113,7 @@ def read_json(path):
 
 
 def write_json(path, values):
-    """Writes a JSON file atomically, with each list of numbers in one line."""
+    """Writes a JSON file atomically, each list of integers >= 0 in one line."""
     text = json.dumps(values, indent=1)
     text = re.sub(r"\[[\d\s,]+\]", lambda m: " ".join(m[0].split()), text)
     write_file(path, f"{text}\n")

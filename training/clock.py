@@ -31,11 +31,11 @@ class Clock:
 
     @property
     def images_per_second(self):
-        """The speed of this run; None before the end of its first lap."""
+        """Images/s of this run; None before the end of its first lap."""
         return self._speed_since(self._start)
 
     def point(self):
-        """Images/s since the last call; None if no lap has ended since then."""
+        """Images/s since the previous `point()`; None if no lap ended since."""
         speed = self._speed_since(self._last_point)
         self._last_point = self._images, self.seconds
         return speed

@@ -1,4 +1,4 @@
-"""Trains a model by `fit`; saves, logs and evaluates it between steps."""
+"""Trains by `fit`; saves, writes summaries and evaluates between steps."""
 
 import contextlib
 import dataclasses
@@ -35,8 +35,8 @@ def train(config, strategy, evaluate=None):
 
     Checkpoints and event files go to `<summary_dir>/train`. Every `eval_every`
     steps `evaluate` is called with the path of a new checkpoint. After SIGTERM,
-    Ctrl-C or SIGHUP, the running steps are finished and saved, then Interrupted
-    is raised. Raises UserError if the loss or a weight is not finite.
+    Ctrl-C or SIGHUP, `train` finishes the steps in progress, saves, and raises
+    Interrupted. Raises UserError if the loss or a weight is not finite.
     """
     directory = make_folder(pathlib.Path(config.summary_dir) / "train")
     signals = []

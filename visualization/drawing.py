@@ -26,8 +26,8 @@ _LONGEST_NAME = 14
 def to_rgb(image):
     """Converts an image [H, W, C] to RGB [H, W or W * C, 3] in [0, 1].
 
-    One channel becomes gray, three become colors. Any other number of channels
-    is placed side by side in gray. Standardized images are scaled to [0, 1].
+    One channel becomes gray, three become colors; two or more than three are
+    placed side by side in gray. If a value is outside [0, 1], all are scaled.
     """
     lowest, highest = image.min(), image.max()
     if lowest < 0 or highest > 1:
@@ -39,7 +39,7 @@ def to_rgb(image):
 
 
 def two_colors(first, second):
-    """Colors images [H, W, C] magenta and green, merges them to one [H, W, 3].
+    """Merges images [H, W, C] to [H, W, 3]: `first` magenta, `second` green.
 
     With color blindness, the red and green of the paper's figure 5 look alike.
     """
@@ -48,7 +48,7 @@ def two_colors(first, second):
 
 
 def make_grid(images, columns, title, titles, labels=(), wrong=()):
-    """A `Figure` of images in rows, and the array of their `Axes`.
+    """A `Figure` with rows of `columns` images, and the array of its `Axes`.
 
     Images are [H, W, C], of one size; None leaves a place empty. `titles[i]`
     is written above image i, in red if i is in `wrong`; `labels[i]` is written
@@ -84,7 +84,7 @@ def image_grid(*arguments, **keywords):
 
 
 def make_logarithmic(axis, subs=(1, 2, 3, 5, 7)):
-    """Makes a `matplotlib.axis.Axis` logarithmic, with plain numbers."""
+    """Makes a Matplotlib `Axis` logarithmic: plain labels at `subs` * 10^n."""
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     axis.set_major_locator(LogLocator(subs=subs))
     axis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
@@ -112,7 +112,7 @@ def label_lines(axes):
 
 
 class Picture(bytes):
-    """The bytes of a PNG file, with the `figure` that they show."""
+    """The bytes of a PNG file; the attribute `figure` is the drawn `Figure`."""
 
 
 def png(figure):
@@ -123,7 +123,7 @@ def png(figure):
 
 
 def also_as(figure_format, files):
-    """Returns `files` and a copy of each `Picture` as "pdf" or "svg"."""
+    """Returns `files`, and each `Picture` also in `figure_format` if given."""
     return files | {
         f"{name.removesuffix('png')}{figure_format}": _saved(
             content.figure, figure_format

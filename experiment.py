@@ -17,7 +17,7 @@ from config import Config
 
 
 def run(config):
-    """Trains or evaluates; returns the `Score` of --checkpoint, if it is given.
+    """Trains or evaluates; returns the `Score` if --checkpoint is set, or None.
 
     Raises UserError for settings, data or checkpoints that cannot be used, and
     Interrupted if a signal stopped a training.

@@ -68,7 +68,7 @@ class FlagSpec:
 
     @property
     def allowed(self):
-        """Allowed values in words, as "at least 1"; "" if all are allowed."""
+        """Allowed values, such as "at least 1", or "" if all are allowed."""
         rules = {
             "at least": self.at_least,
             "greater than": self.above,
@@ -84,7 +84,7 @@ class FlagSpec:
 
 
 def field(default, help_text, **spec):
-    """A dataclass field with a `FlagSpec`."""
+    """A dataclass field with the metadata `FlagSpec(help_text, **spec)`."""
     return dataclasses.field(
         default=default, metadata={"spec": FlagSpec(help_text, **spec)}
     )
@@ -116,7 +116,7 @@ def flag_specs(settings):
 
 
 def require_known(kind, name, names):
-    """Raises UserError for a name that is not among `names`."""
+    """Raises UserError, "unknown `kind` ...", if `name` is not in `names`."""
     if name not in names:
         near = difflib.get_close_matches(name, list(names), n=1)
         suggestion = f" (did you mean {near[0]}?)" if near else ""
@@ -127,7 +127,7 @@ def require_known(kind, name, names):
 
 
 def import_named(flag, name):
-    """Imports the class or function that a flag names as MODULE:NAME."""
+    """Imports the class or function MODULE:NAME, the value `name` of `flag`."""
     module, _, attribute = name.partition(":")
     if not all(map(str.isidentifier, module.split("."))):
         raise UserError(f"{flag}={name} is not MODULE:NAME")
@@ -161,7 +161,7 @@ class _MergedFlag(flags.Flag):
 
 
 def define(settings_class, names=None, flag_values=flags.FLAGS, repeats=False):
-    """Defines a flag for each field, or for the fields with the given names."""
+    """Defines flags, repeatable if `repeats`, for all fields or for `names`."""
     for name, spec in flag_specs(settings_class).items():
         if names is None or name in names:
             text, options = spec.help, {"flag_values": flag_values}
@@ -178,7 +178,7 @@ def define(settings_class, names=None, flag_values=flags.FLAGS, repeats=False):
 
 
 def settings_of(settings_class, flag_values=flags.FLAGS, **others):
-    """The settings that the parsed flags give; `others` take precedence."""
+    """An instance with the parsed flags' values; `others` override them."""
     given = {
         name: flag_values[name].value
         for name in flag_specs(settings_class)
@@ -217,7 +217,7 @@ def _parse(flag_values, argv, takes_arguments=False):
 
 
 def arguments(settings, names=None):
-    """List of --name=value for settings that differ from their defaults."""
+    """List of --name=value of non-default settings; `names` limits the list."""
     return [
         f"--{name}={getattr(settings, name)}"
         for name, spec in flag_specs(settings).items()
@@ -234,7 +234,8 @@ def command_line(settings, names=None):
 def run(main, takes_arguments=False):
     """Parses the flags and runs a command; see `exit_on_user_error`.
 
-    `main` gets the list of non-flag arguments, empty unless `takes_arguments`.
+    `main` gets the list of non-flag arguments. It must be empty unless
+    `takes_arguments` is true.
     """
     command = os.path.basename(sys.argv[0])
     with contextlib.suppress(AttributeError):  # notebooks

@@ -10,7 +10,7 @@ from .tensors import Names, Pair, Shape, Tensor
 
 
 def batch_normalization(name, axis=-1, momentum=0.9, epsilon=1e-5, **options):
-    """Synchronized `BatchNormalization` with PyTorch's default values."""
+    """`BatchNormalization` over all replicas, with PyTorch's default values."""
     options |= {"synchronized": is_mirrored(), "name": name}
     return keras.layers.BatchNormalization(axis, momentum, epsilon, **options)
 
@@ -96,6 +96,6 @@ def pair_specs(shapes: Shape) -> list[keras.layers.InputSpec]:
 
 
 def with_mask(function, inputs, mask):
-    """Calls `function(inputs, mask)` (mask None: Keras' mask of the inputs)."""
+    """Calls `function(inputs, mask)`; None becomes Keras' mask of `inputs`."""
     layer = keras.layers.Lambda(function, mask=lambda *_: None, autocast=False)
     return layer(inputs, mask=mask)

@@ -19,7 +19,7 @@ from .windows import positions_of
 class Length(Layer):
     """The length of each capsule, the probability that its entity exists.
 
-    Input shape: [..., A]. Output shape: [...], float32 under every policy.
+    Input shape: [..., A]. Output shape: [...], float32 for any dtype policy.
     """
 
     def call(self, inputs: Tensor) -> Tensor:
@@ -111,10 +111,10 @@ class Capsule(_RoutedLayer):
     """Fully connected: every input capsule votes for every output capsule.
 
     votes[b, i, o, :] = inputs[b, i, :] @ W[i, :, o, :]. `route` routes the
-    votes (section 2 of the paper; an example is DigitCaps in section 4).
+    votes (section 2 of the paper). DigitCaps (section 4) is such a layer.
 
-    Weights: `weights` [I, a, O * A], the reshaped W [I, a, O, A], initially
-    truncated normal with stddev 0.1; `biases` [O, A], initially 0.1.
+    Weights: `weights` [I, a, O * A], initially truncated normal with stddev
+    0.1; `biases` [O, A], initially 0.1. W [I, a, O, A] is `weights` reshaped.
 
     With `share_weights` all input capsules use the same `weights`
     [1, a, O * A], and the number of input capsules may differ between calls.
@@ -139,7 +139,7 @@ class Capsule(_RoutedLayer):
       use_bias: bool, whether the layer has `biases`.
       kernel_initializer: initializer of `weights`.
 
-    Input shape: [B, I, a]. Output shape: [B, O, A].
+    Input shape: [B, I, a], I capsules of `a` atoms. Output shape: [B, O, A].
     """
 
     arguments = (*_RoutedLayer.arguments, "share_weights")
@@ -188,13 +188,13 @@ class Capsule(_RoutedLayer):
 class ConvSlimCapsule(_RoutedLayer):
     """Convolutional capsules whose kernel is shared by all input types.
 
-    A 2-D convolution of each input capsule type gives its votes. At each
+    A 2-D convolution of each input type gives the votes of that type. At each
     position, the votes of all input types are routed to all output types. With
     one input type of 256 atoms and one iteration, the layer is PrimaryCapsules
     of the paper (section 4).
 
     Weights: `weights` [k, k, a, O * A], initially truncated normal with stddev
-    0.1, and `biases` [O, A], initially 0.1, shared by all positions.
+    0.1; `biases` [O, A], initially 0.1. All positions share the same biases.
 
     Args:
       num_capsules: int, O, number of output capsule types.
@@ -205,7 +205,7 @@ class ConvSlimCapsule(_RoutedLayer):
       num_routing, leaky, rule, use_bias, kernel_initializer, **kwargs: see
         `Capsule`.
 
-    Input shape: [B, H, W, I, a]. Output shape: [B, h, w, O, A].
+    Input shape: [B, H, W, I, a] (I types, `a` atoms). Output: [B, h, w, O, A].
     """
 
     arguments = (*_RoutedLayer.arguments, "kernel_size", "strides", "padding")

@@ -1,4 +1,4 @@
-"""Losses and metrics of the reference, one float32 value for each example.
+"""Losses and metrics of the reference, and the spread loss.
 
 They are functions of k-hot labels [B, O] and logits [B, O], and return float32
 [B], which training averages over the batch. Logits are capsule lengths or, for
@@ -60,9 +60,9 @@ def margin_loss(
 def softmax_loss(labels: Tensor, logits: Tensor) -> Tensor:
     """Softmax cross-entropy: -sum over classes of labels * log softmax(logits).
 
-    With k labels the loss is the sum of k cross-entropies. The reference has
-    the same loss but another gradient: softmax(logits) - labels, in place of
-    k * softmax(logits) - labels. It uses an operation of TensorFlow which
+    With k labels the loss is the sum of k cross-entropies, and its gradient is
+    k * softmax(logits) - labels. The reference has the same loss, but the
+    gradient softmax(logits) - labels, from an operation of TensorFlow that
     assumes that labels sum to 1.
     """
     labels, logits = _float32(labels, logits)
@@ -92,8 +92,8 @@ def reconstruction_loss(
 
     The default weight is the paper's, but `margin_loss` is the paper's loss
     divided by 2 * O. For 10 classes the default therefore acts like a weight of
-    0.01 in the paper, as in the reference. Pixels are in [0, 1]. Raises
-    ValueError unless images and reconstructions have the same shape [B, ...].
+    0.01 in the paper. The reference has the same weight and the same margin
+    loss. Pixels are in [0, 1]. Raises ValueError if the shapes [B, ...] differ.
     """
     require_shape("reconstructions", reconstructions, images.shape)
     error = ops.cast(reconstructions, "float32") - ops.cast(images, "float32")
@@ -142,8 +142,8 @@ def spread_margin(
     """The margin of the spread loss at a training step.
 
     Args:
-      step: int tensor [B], number of previous steps; None for the final
-        margin.
+      step: int tensor [B], number of finished training steps; None for
+        the final margin.
       margin_steps: int >= 1, number of steps until the final margin.
       schedule: string, a key of `MARGIN_SCHEDULES`.
 
@@ -164,10 +164,7 @@ CLASSIFICATION_LOSSES = {
 
 
 class MeanOverBatch(keras.losses.Loss):
-    """Mean of `y_pred` [B] over the batch of all replicas.
-
-    The base class handles several replicas. `y_true` is ignored.
-    """
+    """Mean of `y_pred` [B] over the global batch; `y_true` is ignored."""
 
     def call(self, y_true: Tensor, y_pred: Any) -> Tensor:
         return y_pred

@@ -25,21 +25,21 @@ class SelfRoutingCapsules(PoseLayer, WindowLayer):
 
     Child i has the pose u_i and the activation a_i. Each parent j gets
 
-      c_ij = softmax over the O types j at one position of (w_ij . u_i + b_ij)
-      a_j = sum over i of a_i c_ij / sum over i of a_i
-      u_j = sum over i of a_i c_ij W_ij u_i / sum over i of a_i c_ij
+      c_ij = softmax of w_ij . u_i + b_ij, over the O types j at one position
+      a_j = (sum over i of a_i c_ij) / (sum over i of a_i)
+      u_j = (sum over i of a_i c_ij W_ij u_i) / (sum over i of a_i c_ij)
 
     The biases b_ij are in the authors' code, not in the paper. Padding has
-    activation 0. Each atom of each type of the poses u_j is batch-normalized.
+    activation 0. Poses u_j are batch-normalized, separately per type and atom.
 
-    Weights, for K = k * k * I children with `a` atoms each: `routing_weights` w
+    Weights, for windows of K children with `a` atoms each: `routing_weights` w
     [K, a, O] and `routing_biases` b [K, O], both initially 0; `pose_weights` W
     [K, a, O * d], initially uniform; scale and shift [O * d] of normalization.
 
     Args:
       num_capsules: int, O, number of parent types.
-      num_atoms: int, d, atoms of a parent's pose. None for class capsules: the
-        activation is then the only entry of the pose.
+      num_atoms: int, d, atoms of a parent's pose. None for class capsules: d is
+        then 1, and the pose holds the activation.
       kernel_size, strides, padding: see `WindowLayer`.
 
     Input: pair of poses [B, H, W, I, a] and activations [B, H, W, I].
@@ -100,7 +100,7 @@ class SelfRoutingCapsules(PoseLayer, WindowLayer):
         return poses, ops.cast(activations, "float32"), couplings
 
     def couplings(self, inputs: Pair) -> Tensor:
-        """Couplings c, as of one iteration: float32 [1, B * h * w, K, O]."""
+        """Couplings c: float32 [1, B * h * w, K, O]; axis 0: iterations."""
         return self._route(inputs)[2][None]
 
     def call(self, inputs: Pair, training: bool | None = None) -> Pair:

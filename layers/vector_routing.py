@@ -30,7 +30,7 @@ class VectorRouting(CapsuleLayer):
     credit = f * (use * R - ignore * (1 - R)). f in (0, 1) is the activation of
     input i. R is the share of input i for output o: the shares of an input sum
     to 1, and outputs that predict the input better get larger shares. `use` and
-    `ignore` are learned. Votes are never formed. All computations use float32.
+    `ignore` are learned. Votes are affine in the inputs. Computes in float32.
 
     Args:
       num_capsules: int, O.

@@ -1,6 +1,6 @@
 """Matrix capsules with inverted dot-product attention routing.
 
-Source: see layers/inverted_attention.py. The paper's networks are for CIFAR.
+Source: see layers/inverted_attention.py. The source's networks are for CIFAR.
 This one has as many channels and types as `matrix_capsule` with preset=small.
 """
 

@@ -36,7 +36,7 @@ class H5Weights(Checkpoint):
 
 
 def open_weights(path):
-    """Opens weights of Efficient-CapsNet or CapsNet-Keras; their step is 0.
+    """Opens Efficient-CapsNet or CapsNet-Keras weights as `H5Weights`, step 0.
 
     Raises UserError if the file cannot be read or has an unknown network.
     """

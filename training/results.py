@@ -22,8 +22,8 @@ class Results(contextlib.ExitStack):
     """A context in which evaluations are reported.
 
     With --format=json, standard output gets only JSON, one document per line;
-    other text goes to standard error. With --summary_dir, the first process
-    writes files to its sub-folder test (with --validate, to validation).
+    other text goes to standard error. With --summary_dir=DIR, the first process
+    writes files to DIR/test or, with --validate, to DIR/validation.
     """
 
     def __init__(self, config, strategy):

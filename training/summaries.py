@@ -40,7 +40,7 @@ class SummaryWriter:
             self._writer.flush()
 
     def scalars(self, values, step):
-        """Writes values by tag; curve.csv also gets the loss and accuracy."""
+        """Writes values by tag, and any loss and accuracy to curve.csv."""
         with self._writing():
             for tag, value in values.items():
                 tf.summary.scalar(tag, value, step)
@@ -52,8 +52,8 @@ class SummaryWriter:
     def hparams(self, checkpoint):
         """Writes a `Checkpoint`'s settings for TensorBoard's HParams page.
 
-        TensorBoard reads settings only from the event file that is first by
-        name. This method writes that file, or replaces an earlier one.
+        TensorBoard reads settings only from the event file whose name sorts
+        first. Settings therefore have their own file, which each call replaces.
         """
         architecture = checkpoint.architecture
         settings = {
@@ -75,7 +75,7 @@ class SummaryWriter:
             file.write(event.SerializeToString())
 
     def image(self, tag, png, step):
-        """Writes a picture, the bytes of a PNG file."""
+        """Writes a picture; `png` is the content of a PNG file, as bytes."""
         image = tf.io.decode_png(png, channels=3)
         with self._writing():
             tf.summary.image(tag, image[tf.newaxis], step)
@@ -101,7 +101,7 @@ class SummaryWriter:
     def reconstructions(self, model, x, y, step):
         """Writes input, target and reconstruction, one below the other.
 
-        For images of two objects, a second column shows the second target.
+        Images of two objects have a second column for the second object.
         """
         from visualization.drawing import to_rgb  # it imports Matplotlib
 

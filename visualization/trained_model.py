@@ -32,7 +32,7 @@ class Example:
 
     @property
     def predictions(self):
-        """The classes with the longest capsules, as many as there are labels.
+        """The classes with the longest capsules, as many as in `labels`.
 
         A class that is also a label has the same index here as in `labels`.
         """
@@ -84,7 +84,7 @@ class TrainedModel:
                 )
 
     def first(self, count, is_right):
-        """The first `count` examples whose prediction is right (or wrong)."""
+        """List of the first `count` examples with this value of `is_right`."""
         found = (e for e in self.examples() if e.is_right == is_right)
         return list(itertools.islice(found, count))
 

@@ -24,7 +24,8 @@ _PARTS = {"valid": "val", "validation": "val"}
 def load(split, config):
     """The pipeline of one split; docs/data.md describes the folder.
 
-    Hidden files, __MACOSX and files without an image's suffix are ignored.
+    Ignores hidden folders, __MACOSX and, in the folders of classes, hidden
+    files and files without an image's suffix.
     """
     root, seed, fingerprints = pathlib.Path(config.data_dir), config.seed, {}
     folders = _folders(root)
@@ -77,17 +78,18 @@ def load(split, config):
 
 
 def divide(files, seed, purpose):
-    """Holds out each file with probability 1/5, decided by its name's hash.
+    """Holds out each file with probability 1/5, decided by a hash.
 
-    A file is held out if its hash is below a bound. If this leaves one part of
-    a class of two or more files empty, the file with the hash nearest to the
-    bound moves there. The digest is a hash of the names of all moved files.
-    While the digest is the same, adding or removing files leaves all others in
-    their part. Names with equal Unicode normal forms have the same hash.
+    A file is held out if a hash of `seed`, `purpose`, folder and file name is
+    below a bound. There are two exceptions: the only file of a class stays; and
+    if all files of a larger class would be in one part, the file with the hash
+    nearest to the bound moves to the other part. While these exceptions move
+    the same files, adding or removing files leaves all others in their part.
+    Names with equal Unicode normal forms have the same hash.
 
-    `files` is a list of (path, class); `purpose` is part of the hashed text.
-    All files whose class is a list of names are divided together, as one class.
-    Returns a list of files that stay, a list of files held out, and the digest.
+    `files` is a list of (path, class). All files whose class is a list of names
+    are divided together, as one class. Returns a list of files that stay, a
+    list of files held out, and a digest of the names of the moved files.
     """
     bound = 2**64 // HELD_OUT_SHARE
 

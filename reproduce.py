@@ -5,8 +5,8 @@
   python reproduce.py --table
 
 The arguments are names of experiments; `all` stands for every experiment whose
-data are in --data_dir. That folder has a sub-folder for each data set, named as
-in --dataset: mnist, cifar10, norb, svhn, affnist. A run whose result exists is
+data are in --data_dir. That folder has a sub-folder for each data set: mnist,
+fashion_mnist, cifar10, norb, svhn, affnist. A run whose result exists is
 skipped; the same command resumes an interrupted run.
 """
 

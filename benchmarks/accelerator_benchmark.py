@@ -3,8 +3,8 @@
   KERAS_BACKEND=jax python -m benchmarks.accelerator_benchmark --json=FILE
 
 Needs JAX and Keras; the row `experiment.py` also needs TensorFlow. Takes under
-five minutes. "of peak": the FLOP rate, without products with zeros, divided by
-that of a bfloat16 matrix product. Gradients include a forward pass if needed.
+five minutes. "of peak" is the FLOP rate, without products with zeros, relative
+to a bfloat16 matrix product. Gradients that need a forward pass include it.
 """
 
 import argparse

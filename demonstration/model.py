@@ -44,7 +44,7 @@ class Predictor(keras.Model):
 
 
 class DemoModel:
-    """A trained capsule network, and its test images if they can be read.
+    """A trained capsule network, and its test images if there are any.
 
     Test images of data sets other than `digits` need `config.dataset` or
     `config.data_dir`. The dict `description` describes the network to the page.
@@ -100,8 +100,8 @@ class DemoModel:
     def predict_drawing(self, content):
         """Predicts a drawing, see `predict`; returns None if nothing is drawn.
 
-        `content` is a PNG file with a black background. A single object is
-        white; of two objects the first is magenta and the second green.
+        `content` has the bytes of a PNG file, black in the background. A single
+        object is white; of two, the first is magenta and the second is green.
         """
         with reading("the drawing"):
             image = Image.open(io.BytesIO(content), formats=["PNG"])
@@ -130,8 +130,8 @@ class DemoModel:
     def next_test_image(self, correct):
         """Finds the next test image predicted right (`correct`) or wrong.
 
-        Returns the dict of `predict` plus the true classes, `labels`; or only
-        `searched`, the number of images so far, if a batch has no such image.
+        Returns the dict of `predict` and `labels`, the true classes. If a batch
+        has no such image: only `searched`, the count of images since the last.
         """
         # A generator that raised an error cannot continue.
         search = self._searches.pop(correct, None) or self._search(correct)

@@ -6,8 +6,8 @@ x, the input of a model:
   images        float32 [B, H, W, C], in [0, 1] unless the data set
                 standardizes each image
   features      [B, h, w, C], in place of images, see `KeptFeatures`
-  recons_label  int32 [B], the class of the first target; or, if each image has
-                any number of classes, these k-hot [B, classes]
+  recons_label  int32 [B], the class of the first target; for images of any
+                number of classes, int32 [B, classes], the k-hot labels
   spare_label   int32 [B], the class of the second target, if there are two
   step          int64 [B], only in training: the number of earlier steps
 
@@ -72,6 +72,6 @@ class Spec:
 
     @property
     def names(self):
-        """The class names; without names, the class numbers as strings."""
+        """`class_names`; if that is None, the class numbers as strings."""
         numbers = range(self.shape.num_classes)
         return self.class_names or tuple(map(str, numbers))

@@ -1,4 +1,4 @@
-"""Labeled images, and pipelines of images of one object."""
+"""Labeled images, and pipelines of single images."""
 
 import copy
 import dataclasses
@@ -143,7 +143,7 @@ class StandardizedCrops(Pipeline):
     the decoder's targets, although its sigmoid reaches only [0, 1].
 
     `distort(images, step, seed)` makes training crops, float32 [B, *crop_size,
-    C], of uint8 [B, H, W, C]. Evaluation takes at most `eval_size` images.
+    C], from uint8 [B, H, W, C]. Evaluation takes at most `eval_size` images.
     """
 
     def __init__(self, data, crop_size, distort, eval_size):

@@ -27,7 +27,7 @@ class CapsuleStack:
       num_classes: int, O.
       conv_channels: int, channels of the convolution.
       num_prime_capsules: int, types of primary capsules.
-      primary_atoms, class_atoms: int, atoms of the capsules.
+      primary_atoms, class_atoms: int, atoms of the capsules; A: `class_atoms`.
       num_routing: int, routing iterations of the class capsules.
       leaky: bool, whether couplings come from `leaky_softmax`.
       rule: routing rule of the class capsules, see `Capsule`.
@@ -91,7 +91,7 @@ class CapsuleStack:
         )
 
     def activations(self, images: Tensor) -> dict[str, Tensor]:
-        """Outputs of all layers for images [B, H, W, C], pixels in [0, 1].
+        """Outputs of three layers for images [B, H, W, C], pixels in [0, 1].
 
         Returns:
           dict: conv1 [B, h, w, conv_channels]; conv_capsule1 [B, h', w',

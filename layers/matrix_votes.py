@@ -7,8 +7,8 @@ Axes have this order:
   16 entries of a pose, a 4x4 matrix row by row
   K  children in the receptive field of a parent position
 
-Votes are computed in float32. To save memory and, on CPUs, time, layers process
-one block of images after the other.
+Votes are computed in float32. Layers process images block by block, which saves
+memory and, on CPUs, also time.
 """
 
 import math
@@ -97,7 +97,7 @@ def over_children(votes: Tensor, weights: Tensor) -> Tensor:
 
 
 def over_entries(votes: Tensor, weights: Tensor) -> Tensor:
-    """Weighted sums over 16: [O, N, 16, K] and [O, N, 16] -> [O, N, K]."""
+    """Weighted sums over entries: [O, N, 16, K] and [O, N, 16] -> [O, N, K]."""
     return ops.matmul(weights[:, :, None], votes)[:, :, 0]
 
 
@@ -106,8 +106,8 @@ def by_blocks(function, examples, constants, size):
 
     The function takes a block of each of the tensors `examples` [B, ...], then
     the constants, and returns a tuple of tensors. The last block is padded with
-    zeros. To save memory, gradients compute each block again (`keras.remat`).
-    TensorFlow therefore cannot compute second derivatives.
+    zeros. To save memory, the backward pass computes each block again, by
+    `keras.remat`. TensorFlow therefore cannot compute second derivatives.
     """
     function = keras.remat(function)
     static_batch = examples[0].shape[0]

@@ -22,8 +22,8 @@ def pretrained(name: str) -> Model:
     Returns:
       `keras.Model` that takes images [B, 28, 28, 1], pixels in [0, 1], and
       returns a dict: logits [B, 10], the lengths of the capsules; capsules
-      [B, 10, 16]; recons [B, 28, 28, 1], the reconstruction. Exports of
-      predict.py have the same keys, but `CapsuleNetwork` has other keys.
+      [B, 10, 16]; recons [B, 28, 28, 1], the reconstruction. The keys
+      are those of exports by predict.py, not those of `CapsuleNetwork`.
 
     Raises:
       ValueError: if there is no network of this name.

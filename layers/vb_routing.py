@@ -1,9 +1,9 @@
 """Matrix capsules with variational Bayes routing.
 
-A Bayesian mixture of normal distributions is fitted to the votes V. Its priors
-keep variances from collapsing. Child i has the activation a_i, and R_ij is the
-share of i that is assigned to parent j. psi is the digamma function, sum_h is
-over the 16 pose entries, and a plain sum is over the children of j:
+A Bayesian mixture of normal distributions is fitted to the votes V. Priors keep
+variances from collapsing. Child i has the activation a_i; R_ij is the share of
+i assigned to parent j. There are O parent types. psi is the digamma function,
+sum_h is over the 16 pose entries h, a plain sum is over the children of j:
 
   r_ij = R_ij a_i,  R_j = sum r_ij,  kappa_j = 1 + R_j,  nu_j = 17 + R_j
   m_j = sum r_ij V_ij / kappa_j,  s_j = 1 + m_j^2 + sum r_ij (V_ij - m_j)^2
@@ -94,10 +94,10 @@ class _Normalized(PoseLayer):
 
 @registered
 class PrimaryVBCapsules(_Normalized, PrimaryPoseLayer):
-    """Primary capsules with batch normalization by type, without biases.
+    """Primary capsules without biases, each type batch-normalized by itself.
 
-    Weights, with C channels: `kernel` [C, I * 17], initially Glorot-uniform;
-    two scales and two shifts [I]. Args and shapes: see `PrimaryMatrixCapsules`.
+    Weights: `kernel` [C, I * 17], initially Glorot-uniform; scales, shifts [I]
+    of poses and activation logits. Args, shapes: see `PrimaryMatrixCapsules`.
     """
 
     def build(self, input_shape: Shape) -> None:
@@ -170,7 +170,7 @@ class ClassVBCapsules(_VBRouted):
     """Class capsules with variational Bayes routing.
 
     Weights: `weights` [I, O, 4, 4], initially Glorot-uniform. Input, output and
-    arguments: see `ClassMatrixCapsules`. Child coordinates are in (0, 0.1].
+    arguments: see `ClassMatrixCapsules`; positions are scaled to (0, 0.1].
     """
 
     arguments = ("num_capsules", "num_routing", "coordinates")

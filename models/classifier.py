@@ -21,7 +21,7 @@ FLOAT16_LOSS_SCALE = 2.0**10
 
 
 class Routing(typing.NamedTuple):
-    """Routing of primary capsules to class capsules.
+    """Routing of an h x w grid of capsules to the class capsules.
 
     Couplings are float32 [iterations, B, h, w, types, classes]. If `leaky`, the
     couplings of a capsule may sum to less than 1.
@@ -32,7 +32,7 @@ class Routing(typing.NamedTuple):
 
 
 def on_grid(couplings, grid):
-    """Reshapes couplings to [iterations, B, *grid, classes]."""
+    """[iterations, B, ..., classes] -> [iterations, B, *grid, classes]."""
     iterations, *_, classes = couplings.shape
     return ops.reshape(couplings, (iterations, -1, *grid, classes))
 
@@ -83,10 +83,10 @@ class Classifier(keras.Model):
     A subclass defines `call` and, for verbose summaries, `activations`.
 
     Call arguments:
-      x: dict with `images` [B, H, W, C] and, optionally, the classes [B] whose
-        capsules are decoded: `recons_label` and, with two targets,
-        `spare_label`. By default the `num_targets` longest capsules are
-        decoded; if that is `ANY_NUMBER`, all longer than `PRESENT_LENGTH`.
+      x: dict with `images` [B, H, W, C] and, optionally, the classes to decode,
+        [B] or k-hot [B, classes]: `recons_label` and, with two targets,
+        `spare_label`. Default: the `num_targets` longest capsules or, if
+        `num_targets` is `ANY_NUMBER`, all longer than `PRESENT_LENGTH`.
 
     Returns (from a call) a dict:
       logits: float32 [B, classes].
@@ -136,7 +136,7 @@ class Classifier(keras.Model):
         return self.has_class_capsules
 
     def add_decoder(self, shape, kind=layers.Reconstruction, **options):
-        """If `remake`, adds a decoder of class `kind` and its error metric."""
+        """If `hparams.remake`, adds a decoder of class `kind` and a metric."""
         if self.hparams.remake:
             size = (shape.height, shape.width, shape.depth)
             self.decoder = kind(*size, **options, name="recons")
@@ -165,15 +165,15 @@ class Classifier(keras.Model):
         """Loads pretrained weights before a new training; by default none."""
 
     def training_data(self, pipeline, seed):
-        """The `Pipeline` to train with: `pipeline`, or one made from it."""
+        """The `Pipeline` to train with; by default `pipeline` itself."""
         return pipeline
 
     def activations(self, images):
-        """Dict from layer name to its output, for verbose summaries."""
+        """Dict of the outputs of layers by name, for verbose summaries."""
         return {}
 
     def capsule_outputs(self, x, capsules):
-        """The dict that a call on `x` returns, with lengths as logits."""
+        """Outputs of a call on `x`; logits are the lengths of `capsules`."""
         logits = layers.lengths(capsules)
         outputs = {keys.LOGITS: logits, keys.CAPSULES: capsules}
         if self.decoder is not None:
@@ -205,7 +205,7 @@ class Classifier(keras.Model):
         return layers.reconstruction_loss(images, reconstructions, weight)
 
     def example_losses(self, x, y, outputs):
-        """Classification loss [B], reconstruction loss [B] or 0, their sum."""
+        """Losses [B]: classification, reconstruction (0 if no decoder), sum."""
         # The batch has the step: JAX would trace `iterations` as a constant.
         step = x.get(keys.STEP)
         cost = self.classification_loss(y[keys.LOGITS], outputs, step)
@@ -245,13 +245,13 @@ class Classifier(keras.Model):
 
     @classmethod
     def make_schedule(cls, hparams, max_steps=None):
-        """The learning rate by step, see `optimizer.make_schedule`."""
+        """The learning-rate schedule, see `optimizer.make_schedule`."""
         options = cls.schedule_options
         return optimizer.make_schedule(hparams, max_steps, **options)
 
     @classmethod
     def make_optimizer(cls, hparams, max_steps=None):
-        """The optimizer that `hparams` names, with the reference's betas."""
+        """The `hparams.optimizer`; Adam has the betas of the reference."""
         is_float16 = keras.config.dtype_policy().compute_dtype == "float16"
         return optimizer.OPTIMIZERS[hparams.optimizer](
             cls.make_schedule(hparams, max_steps),
@@ -263,8 +263,8 @@ class Classifier(keras.Model):
     def receptive_field(cls, hparams):
         """The layers between the image and the h x w grid of `Routing`.
 
-        Returns a tuple that has a triple (size, strides, padding) for each
-        layer. It is empty if one position sees the whole image.
+        Returns a tuple of triples (size, strides, padding), one for each layer.
+        The tuple is empty if one position sees the whole image.
         """
         return ()
 

@@ -10,7 +10,7 @@ from models.matrix_capsule import CONV_SIZE, CONV_STRIDES, MatrixCapsuleModel
 
 @dataclasses.dataclass(frozen=True)
 class HParams(MatrixHParams):
-    """Hyper-parameters with the authors' values."""
+    """Hyper-parameters with the values of the authors of the routing."""
 
     decay_rate: float = 1.0
     loss_type: str = loss_type("softmax")
@@ -24,8 +24,8 @@ class VBCapsuleModel(MatrixCapsuleModel):
     """`MatrixCapsuleModel` with variational Bayes routing.
 
     Batch normalization follows the convolution and every layer of capsules,
-    separately for each type. There are no biases. The authors' code also has
-    betas, which have no effect, and its coordinates are 0.1 at all positions.
+    separately for each type. There are no biases. In the authors' code the
+    coordinates are 0.1 everywhere, and further weights (betas) have no effect.
     """
 
     HParams = HParams

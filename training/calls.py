@@ -1,4 +1,4 @@
-"""Runs several training steps in one call: each call costs 1 ms of Python."""
+"""Runs several training steps in one call, as a call costs 1 ms of Python."""
 
 import math
 
@@ -12,9 +12,9 @@ _STEPS, _FLOPS, _BYTES = 50, 1e13, 2**26
 
 
 def steps_per_call(model, shape, batch_size, num_devices, events):
-    """Steps in one call: a divisor of all `events`, so that calls end at them.
+    """Steps in one call: a divisor of all `events`, so that saves end a call.
 
-    `events` are the first step and intervals in steps, such as between saves.
+    `events`: first step and intervals of saves, summaries and evaluations.
     One call makes 1 step with torch, on CPUs (XLA's convolutions are slow in
     loops), and on several devices with TensorFlow (Keras 3.15 fails there).
     """
@@ -59,7 +59,7 @@ def take_several(model, batches, steps):
 
 
 def scan_steps(train_step):
-    """A `train_step` for [B, steps, ...] that returns the last step's logs."""
+    """Makes a `train_step` for [B, steps, ...], with the last step's logs."""
     import jax
 
     def step(state, batch):

@@ -5,8 +5,8 @@ the values, the number of axes, their lengths as big-endian uint32, the values).
 
 Images in record files are already shifted and padded. To read pairs from
 PREFIX.tfrecords-00000-of-00010 etc., set `data_dir` to PREFIX.tfrecords@10.
-Validation on such pairs needs separate files, named multivalid_train... and
-multivalid_test..., because pairs in the same file can share images.
+Validation on such pairs needs files whose names start with multivalid_train and
+multivalid_test, because pairs in the same file can share images.
 """
 
 import pathlib
@@ -80,10 +80,10 @@ def _read_idx(path, num_axes):
 
 
 def single_names(split, shift):
-    """Possible file names of single digits; generators write the first.
+    """Two file names of single digits; this project writes the first.
 
-    The names differ only for validation: the reference's reader opens the
-    first, but the reference's mnist_shift writes the second.
+    The names differ only for validation: the reference reads files of the first
+    name, but its mnist_shift writes files of the second.
     """
     base = "train" if split.is_training else "test"
     return (

@@ -27,7 +27,7 @@ _BATCH_SIZE = 512
 
 
 def load(split, config):
-    """The pipeline of one split, the two cameras as two channels."""
+    """The pipeline of one split, with the two cameras as channels."""
     training = split is not Split.TEST
     if config.data_dir is None:
         images, labels, _ = tfds_images.read_smallnorb(training)

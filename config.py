@@ -322,7 +322,7 @@ class Config(DataConfig):
         return Split.TRAIN if train else Split.TEST
 
     def with_defaults_from(self, run_settings):
-        """A `Config` whose missing settings come from a checkpoint.
+        """A `Config` whose `INHERITED` settings, if None, are a checkpoint's.
 
         A checkpoint for another data set supplies no settings.
         """

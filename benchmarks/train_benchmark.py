@@ -10,10 +10,10 @@ are complete models, trained with their own losses, metrics and Adam.
 
 Each of --rounds rounds runs --steps steps of every network with every policy,
 all in one process. A network's speed divided by the speed of "convolutions" is
-computed for each round; the column "of convolutions" has the median ratio. For
-each row, a separate process measures the peak memory of the GPU or, if there is
-no GPU, its own. On GPUs, matrix_capsule and vb_capsule disable TF32 for the
-whole process, so measure them by a separate command.
+computed for each round; the column "of convolutions" has the median ratio. Peak
+memory is measured in a separate process for each network and policy: that of
+the GPU or, if there is none, of the process. On GPUs, matrix_capsule and
+vb_capsule disable TF32 for the whole process, so measure them in another run.
 """
 
 import concurrent.futures
@@ -103,7 +103,7 @@ def _call(function, arguments):
 
 
 def alternate(cases, settings):
-    """Returns dict from (policy, network) to seconds per step in each round."""
+    """Dict from case, (policy, network), to seconds per step of each round."""
     steps = {case: make_step(case, settings) for case in cases}
     for step in steps.values():
         step()  # traces and compiles
@@ -116,7 +116,7 @@ def alternate(cases, settings):
 
 
 def peak(case, settings):
-    """Peak megabytes of this process, or of its GPU, after three steps."""
+    """Peak memory in MB after three steps of a case, (policy, network)."""
     timeit.timeit(make_step(case, settings), number=3)
     return peak_megabytes()
 

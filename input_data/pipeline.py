@@ -85,13 +85,12 @@ class Pipeline:
     """One split of a data set, as batches that the module `features` describes.
 
     A subclass defines `_training_batch` and `_evaluation_batch`, which return
-    a batch (x, y) of the images at `indices`, int64 [B]. With two targets,
-    `indices` number the first images of the pairs.
+    a batch (x, y) of the images, or pairs, with numbers `indices`, int64 [B].
 
-    `source` holds the stored images, for example an `ImageTensors`. Its `error`
-    is the `UserError` that stopped reading, or None. `size` is the network's
-    input size (height, width). The other arguments become attributes of `spec`,
-    a `features.Spec`.
+    `source` holds the stored images, for example an `ImageTensors`;
+    `source.error` is the `UserError` that stopped reading, or None. `size` is
+    the network's input size (height, width). The other arguments become
+    attributes of `spec`, a `features.Spec`.
     """
 
     def __init__(self, source, size, num_targets, num_examples, **spec):
@@ -129,7 +128,7 @@ class Pipeline:
 
     @contextlib.contextmanager
     def user_errors(self):
-        """A context in which the source's `UserError` replaces an OpError."""
+        """A context in which the source's `error`, if any, replaces OpError."""
         try:
             yield
         except tf.errors.OpError:

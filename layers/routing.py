@@ -1,8 +1,8 @@
 """Routing by agreement, squashing and capsule lengths: pure functions.
 
-Axes have the paper's names and this order, atoms always last:
+The axes, in the order in which votes [..., I, O, A] have them:
 
-  B  batch and, for convolutional capsules, positions; `...` are these axes
+  B  batch and, for convolutional capsules, positions; also written `...`
   I  input capsules
   O  output capsules
   A  atoms of an output capsule
@@ -31,16 +31,16 @@ def squash(
 ) -> Tensor:
     """Shrinks each capsule to a length below 1 and keeps its direction.
 
-    v = |s|^2 / (constant + |s|^2) * s / |s|; equation 1 of the paper has
-    constant 1. For a zero capsule the value and the gradient are 0, whereas the
-    reference divides by 0 and gives NaN. Lengths are computed in float32.
+    A capsule s becomes |s|^2 / (constant + |s|^2) * s / |s|. In equation 1 of
+    the paper, constant is 1. For s = 0 the value is 0, as is the gradient with
+    epsilon 0; the reference gives NaN. Lengths are computed in float32.
 
     Args:
       capsules: tensor [..., A].
       constant: float > 0, the squared length that is squashed to length 1/2.
       epsilon: float >= 0, added to each |s|^2; 1e-7 in J. Su's code.
-      root_epsilon: float > 0; |s| becomes sqrt(|s|^2 + epsilon + root_epsilon).
-      axis: the axes over which |s|^2 is summed.
+      root_epsilon: float > 0, also added to |s|^2, but only in the divisor |s|.
+      axis: the axis or axes of the atoms.
     """
     s = ops.cast(capsules, "float32")
     squared = ops.sum(ops.square(s), axis=axis, keepdims=True) + epsilon
@@ -61,17 +61,17 @@ def lengths(capsules: Tensor) -> Tensor:
 
 
 def leaky_softmax(logits: Tensor, axis: int = -1) -> Tensor:
-    """Softmax with an additional logit of 0, whose share is dropped.
+    """Softmax with an additional logit of 0, whose output is dropped.
 
-    c_o = exp(l_o) / (1 + sum_k exp(l_k)). The couplings c sum to less than 1,
-    so an input capsule may be routed to no output capsule. `axis` runs over
-    the output capsules.
+    Logits l give the couplings c_o = exp(l_o) / (1 + sum_k exp(l_k)). Their sum
+    over `axis`, the output capsules, is less than 1, so an input capsule may be
+    routed to no output capsule.
     """
     return softmax(ops.convert_to_tensor(logits), axis, leaky=True)
 
 
 def softmax(logits, axis, leaky=False):
-    """Softmax, leaky or not. TensorFlow's is slow if the axis is not last."""
+    """Softmax, leaky or not. `tf.nn.softmax` is slow if axis is not last."""
     # The largest logit, including the additional 0, is subtracted for
     # numerical stability.
     maxima = largest(logits, axis)
@@ -95,15 +95,15 @@ class RoutingRule:
 
     To define another rule, derive a frozen dataclass, override `couplings`,
     `first_coupling`, `squash` or `compared`, and decorate it with
-    `keras.saving.register_keras_serializable`. Its parameters must be dataclass
-    fields, unless its `get_config` returns them.
+    `keras.saving.register_keras_serializable`. A rule's parameters must be
+    dataclass fields, unless the rule's own `get_config` returns them.
 
     Attributes:
       leaky: whether couplings come from `leaky_softmax`.
       logits: "add": each iteration adds its agreements to the logits;
         "replace": the agreements become the logits. The two choices differ
         from the third iteration on.
-      compare: what votes are compared with, given their weighted sum s.
+      compare: what votes are compared with, given the sum s of `route`.
         "squashed": squash(s); "direction": s divided by its length.
       squash_constant: float > 0, `constant` of `squash`.
       squash_epsilon: float >= 0, `epsilon` of `squash`.
@@ -139,7 +139,7 @@ class RoutingRule:
         return softmax(logits, axis, self.leaky)
 
     def first_coupling(self, shape: Shape) -> float:
-        """Coupling of all votes in iteration 1; s has `shape` [..., O, A]."""
+        """Coupling of all votes in iteration 1; `shape` is [..., O, A]."""
         return 1.0 / (shape[-2] + self.leaky)
 
     def squash(self, s: Tensor) -> Tensor:
@@ -147,7 +147,7 @@ class RoutingRule:
         return squash(s, self.squash_constant, self.squash_epsilon)
 
     def compared(self, s: Tensor) -> Tensor:
-        """The vectors that votes are compared with, given the sums s."""
+        """Vectors that votes are compared with, given sums s [..., O, A]."""
         if self.compare == "squashed":
             return self.squash(s)
         squared = ops.sum(ops.square(s), axis=-1, keepdims=True)
@@ -160,17 +160,16 @@ def route(
     num_routing: int = 3,
     rule: RoutingRule | None = None,
 ) -> Tensor:
-    """Routing by agreement, procedure 1 of the paper with options.
+    """Routing by agreement, by default procedure 1 of the paper.
 
-    With logits b = 0 at the start, each iteration computes
+    Logits b start at 0. With the default rule each iteration computes
 
       c = softmax(b) over O               couplings
       s = sum over I of c * votes + bias
       b = b + <votes, squash(s)>          agreement
 
     and the result is squash(s) of the last iteration. Gradients flow through
-    all iterations. As in the reference, and unlike the paper, each iteration
-    adds a bias.
+    all iterations. The bias is from the reference; the paper has none.
 
     Args:
       votes: `FormedVotes`, `LinearVotes` or `SharedVotes`, see votes.py.

@@ -22,7 +22,7 @@ MERGES = {"equal": "ones", "random": INITIALIZER, "ones": "ones"}
 class HParams(BaseHParams):
     """Hyper-parameters with the authors' values, except `ema` and `momentum`.
 
-    `preset=long`, for 10,000 or more steps, sets both to the authors' values.
+    preset=long, for 10,000 or more steps, has the authors' values of these two.
     """
 
     PRESETS: ClassVar = {"long": {"ema": 0.999, "momentum": 0.9997}}
@@ -53,12 +53,12 @@ class HParams(BaseHParams):
 
 
 class HomogeneousCapsuleModel(Classifier):
-    """3x3 convolutions with branches of capsules, which are merged to logits.
+    """3x3 convolutions with capsule branches, which are merged to logits.
 
-    The last convolution and every third before it have a branch. Capsule
-    lengths [B, classes, branches] are multiplied by one weight per branch,
-    normalized over the batch and the classes, and summed over the branches.
-    Because of the normalization, only the signs of these weights matter.
+    The last convolution and every third before it, at most `branches` in all,
+    have a branch. The capsule lengths [B, classes, branches] are multiplied by
+    a weight per branch, normalized over batch and classes, and summed over the
+    branches. Due to the normalization, only the signs of these weights matter.
     """
 
     HParams = HParams

@@ -20,7 +20,7 @@ class BaseHParams:
       UNUSED: names of the reference's hyper-parameters that this model
         ignores.
       loss_type: name of the classification loss; a subclass may make it a
-        field. None: cross-entropy, for which the logits are probabilities.
+        field. None: cross-entropy; the output `logits` must be probabilities.
     """
 
     PRESETS: ClassVar = {}
@@ -66,7 +66,7 @@ class BaseHParams:
 
 
 def network(default, help_text, **spec):
-    """A `field` that changes the weights' shapes or how they are used."""
+    """A `field` that changes the shapes or the use of weights."""
     return field(default, help_text, network=True, **spec)
 
 
@@ -94,7 +94,7 @@ def loss_type(default="margin"):
 
 @dataclasses.dataclass(frozen=True)
 class MatrixHParams(BaseHParams):
-    """Sizes of matrix capsule networks; by default the EM paper's small one."""
+    """Sizes of matrix capsules; defaults: preset "small" of matrix_capsule."""
 
     conv_channels: int = size(64, "channels of the convolution")
     first_types: int = size(16, "types of the first routed capsules")

@@ -1,4 +1,4 @@
-"""The network of section 5 of the paper that layers/em_routing.py cites."""
+"""The network of "Matrix capsules with EM routing" ("the paper"), section 5."""
 
 import dataclasses
 from typing import ClassVar
@@ -141,17 +141,17 @@ class PoseModel(Classifier):
                 weight.regularizer = decay
 
     def decays(self, weight):
-        """Whether `weight_decay` applies: not to biases, betas and scales."""
+        """Whether `weight_decay` applies: to weights with 2 or more axes."""
         return len(weight.shape) > 1
 
 
 class MatrixCapsuleModel(PoseModel):
-    """A convolution and four layers of matrix capsules with EM routing.
+    """A convolution, primary capsules and three layers with EM routing.
 
     The convolution is 5x5 with stride 2 and relu. There are `primary_types`
-    types of primary capsules. Two layers of 3x3 capsules follow: `first_types`
-    types with stride 2, then `second_types` types with stride 1, without
-    padding. The last layer has one capsule per class. Poses have 16 entries.
+    types of primary capsules. Two layers of 3x3 capsules without padding
+    follow: `first_types` types with stride 2, then `second_types` types with
+    stride 1. The last layer has one capsule per class. Poses have 16 entries.
     """
 
     HParams = HParams

@@ -77,10 +77,10 @@ def _create(name, shape, num_targets, hparams):
 def build_model(name, shape, num_targets, hparams, seed=0, copies=2):
     """Creates a model with all its weights; see `classifier.Classifier`.
 
-    It seeds the global random generators of Python, NumPy and the backend, so
-    that Keras draws the same weights in all processes of a cluster.
-    Raises UserError for an unknown name, for images too small for the network,
-    or if the memory is too small for `copies` copies of the weights.
+    Seeds the global random generators of Python, NumPy and the backend, so that
+    Keras draws the same weights in all processes of a cluster. Raises UserError
+    if the name is unknown, the images are too small for the network, or the
+    memory is too small for `copies` copies of the weights (`MODELS` only).
     """
     cls = model_class(name)
     smallest = cls.smallest_image(hparams)

@@ -65,7 +65,8 @@ class Architecture:
     def from_config(cls, config, shape, num_targets, saved=None):
         """The network that a `Config`'s `model` and `hparams_override` give.
 
-        What the `Config` does not give comes from `saved`, an `Architecture`.
+        Missing values come from `saved`, an `Architecture`. Without it, or for
+        the hyper-parameters of another model, they are the defaults.
         """
         model = config.model or (saved.model if saved else "capsule")
         hparams_class = model_class(model).HParams
@@ -136,8 +137,9 @@ class Checkpoint:
     def check_same_data(self, config, spec):
         """Refuses evaluation on images that may have been trained on.
 
-        Raises UserError if `config` and `spec` have the checkpoint's data set,
-        but another split or other class names.
+        Raises UserError if `config` and `spec` divide the checkpoint's data set
+        differently into training and other images or name its classes
+        differently, or if another data set has the same class names reordered.
         """
         recorded = {**self.run_settings, "class_names": _nfc(self.class_names)}
         names = _nfc(spec.class_names)
@@ -193,7 +195,7 @@ def find_all(directory):
 
 
 def read_checkpoint(path, model=None):
-    """Reads a checkpoint of our format and verifies its checksums.
+    """Reads a checkpoint of this module's format and verifies its checksums.
 
     `formats.open_checkpoint` describes the arguments and the errors.
     """
@@ -232,8 +234,8 @@ def read_checkpoint(path, model=None):
 def latest_valid(directory, model=None, quarantine=False):
     """The newest `Checkpoint` that is not damaged, or None.
 
-    With `quarantine`, damaged checkpoints that are newer are renamed, so that
-    their steps can be saved again; if all are damaged, UserError is raised.
+    With `quarantine`, renames newer, damaged checkpoints, so that their steps
+    can be saved again, or raises UserError if all checkpoints are damaged.
     """
     damaged = []
     for _, path in reversed(find_all(directory)):

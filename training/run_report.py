@@ -43,9 +43,9 @@ def multiply_adds(model, shape):
     """Number of multiplications of inputs by weights, for one image.
 
     A convolution uses each weight once at every position of its output. Capsule
-    layers count theirs in a method `multiply_adds`. Decoder, biases,
-    normalization and routing are not counted. The count for Sabour's network is
-    201 M; routing would add 1 M. Returns None if a layer's number is unknown.
+    layers have a method `multiply_adds`. Decoder, biases, normalization and
+    routing are not counted. The count for Sabour's network is 201 M; routing
+    would add 1 M. Returns None if a layer's number is unknown.
     """
     return _multiply_adds(functional(model, shape), model.decoder)
 
@@ -70,7 +70,7 @@ def _multiply_adds(layer, decoder=None):
 def peak_megabytes():
     """Peak memory of the GPU; without a GPU, peak memory of this process.
 
-    On macOS it is the process's current memory, not the peak.
+    On macOS the current memory of the process takes the place of its peak.
     """
     gpu = _gpu()
     if gpu is not None:

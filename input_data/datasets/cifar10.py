@@ -45,7 +45,7 @@ def distort(images, step, seed):
 
 
 def read_files(folder, training):
-    """Training or test images of `folder` or its cifar-10-batches-bin."""
+    """Training or test images of `folder`/cifar-10-batches-bin or `folder`."""
     if (folder / "cifar-10-batches-bin").is_dir():
         folder /= "cifar-10-batches-bin"
     names = [f"data_batch_{number}" for number in range(1, 6)]

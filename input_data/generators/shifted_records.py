@@ -30,7 +30,7 @@ _CHUNK = 512
 
 
 def generate(job, num_workers=1):
-    """Writes missing files of a `Job`; a signal raises Interrupted."""
+    """Writes missing files of a `Job`. Raises Interrupted on a signal."""
 
     def stop(number, frame):
         raise Interrupted("Interrupted; complete files are kept.", number)
@@ -84,7 +84,7 @@ def _follow_parent():
 
 
 def prepare(job):
-    """Creates the folder of a job and checks its existing files.
+    """Creates the folder of a job and checks the job's existing files.
 
     Returns two lists of (path, start, stop): all files, and the missing files.
     A file has the records from `start` to `stop` - 1 of the job.
@@ -150,10 +150,10 @@ def _records(job, start, stop):
 
 
 def shifted_digits(data, job, start, stop):
-    """Yields records `start` to `stop` - 1 of all images at all offsets.
+    """Yields records `start` to `stop` - 1, each of one shifted digit.
 
-    Records are ordered by image, then by row offset, then by column offset.
-    `data` are `LabeledImages` of one channel.
+    Each image has a record at each offset. The order is by image, then by row
+    offset, then by column offset. `data` are `LabeledImages` of one channel.
     """
     num_offsets = 2 * job.shift + 1
     shape = (len(data), num_offsets, num_offsets)
@@ -168,8 +168,8 @@ def digit_pairs(data, job, start, stop):
 
     `data` are N `LabeledImages` of one channel. The first digit of record k is
     image k modulo N. The second digit is drawn uniformly from the images of
-    other classes. All offsets are uniform. The digits are merged by
-    min(255, a + b) (paper, section 6). Other seeds or splits give other pairs.
+    other classes. Offsets are uniform. The pixels of the digits are added,
+    up to 255 (paper, section 6). Pairs depend on `job.seed` and `job.split`.
     """
     order, starts, counts = group_by_class(data)
     split = list(Split).index(Split(job.split))

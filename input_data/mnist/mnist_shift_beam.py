@@ -24,7 +24,7 @@ from input_data.mnist.mnist_shift import Job
 
 
 def main(argv):
-    """Writes the files that do not exist yet; `argv` has Beam's flags."""
+    """Writes the files that do not exist yet; `argv[1:]` are Beam's flags."""
     # Imported here, so that --help waits for neither Beam nor TensorFlow.
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions

@@ -7,7 +7,7 @@
     --settings="capsule-leaky --hparams_override=leaky=true"
 
 --settings="MODEL FLAGS" gives flags of experiment.py to one model, and
---settings="all FLAGS" to all models. A row MODEL-LABEL, as above, is MODEL
+--settings="all FLAGS" to all models. MODEL-LABEL, such as capsule-r1, is MODEL
 with other flags. Repeat the command to resume. Results: see docs/comparison.md.
 """
 

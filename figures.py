@@ -20,9 +20,9 @@ model. With --num_trials=N, {} in CHECKPOINT stands for 0 to N - 1:
     --output_dir=/tmp/transfer \
     shared_capsule=/tmp/shared{} pooling=/tmp/pooling{}
 
-For your own model, NAME is MODULE:CLASS, as in --model. All models see the same
-test images and the same pairs. The images of a pair are one below the other, or
-side by side with --pairs=beside.
+NAME is a label; for your own model it is MODULE:CLASS, as in --model. All
+models see the same test images and the same pairs. The images of a pair are one
+below the other, or side by side with --pairs=beside.
 
 The figures replace existing files of the same names in --output_dir.
 """
@@ -74,7 +74,7 @@ def draw(names, config, num_examples=None):
 
 
 def draw_transfer(arguments, config, num_examples=None):
-    """Returns the files of the figure transfer: dict from name to content."""
+    """Draws transfer from NAME=CHECKPOINT texts; returns {file: content}."""
     from training.evaluate import Evaluator
     from training.formats import open_checkpoint
     from visualization import transfer

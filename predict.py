@@ -1,4 +1,4 @@
-"""Predicts classes of image files by a trained network, or exports the network.
+"""Classifies image files with a trained network, or exports the network.
 
 python predict.py seven.png  # by the pretrained network for MNIST
 python predict.py --checkpoint=/tmp/mnist/train/model.ckpt-1000 seven.png
@@ -28,7 +28,7 @@ from training.scores import predicted_classes
 
 
 def list_files(arguments):
-    """The given files, and all except hidden files of the given folders."""
+    """The given files; of given folders, all files except hidden ones."""
     files = []
     for argument in arguments:
         paths, seen, errors = [], set(), []
@@ -89,8 +89,8 @@ def predict_files(files, network, prepare, num_targets, unreadable):
 def print_table(predictions, files, names, num_targets, kind):
     """Prints a header, then one row for each predicted file.
 
-    `predictions` come from `predict_files`; `kind` is "length" or "logit". If
-    `num_targets` is `ANY_NUMBER`, each row ends with all predicted classes.
+    `predictions` come from `predict_files`, `names` are class names, `kind` is
+    "length" or "logit". With `ANY_NUMBER`, rows end with all predicted classes.
     """
     layout = [
         f"<{max(map(len, ('file', *files)))}",
@@ -128,7 +128,7 @@ def print_json(predictions, names, kind):
 
 
 def export(path, network):
-    """Writes .keras, .npz (for `layers.pretrained`) or a SavedModel."""
+    """Writes `path`: .keras, .npz (for `layers.pretrained`) or a SavedModel."""
     from keras.ops import convert_to_numpy
 
     with atomic_write(path) as partial:

@@ -12,9 +12,9 @@ from common.errors import reading
 
 
 def load_backend():
-    """Imports Keras and TensorFlow; call it before any other import of them.
+    """Imports Keras and TensorFlow; call it before other code imports them.
 
-    The image data format is then channels_last, whatever ~/.keras/keras.json
+    Sets Keras' image data format to channels_last, whatever ~/.keras/keras.json
     says. Raises UserError if the chosen backend is not installed.
     """
     # TensorFlow reports processor features, missing GPUs and exports. Some
@@ -44,7 +44,7 @@ def _hidden_stderr():
 
 
 def commit():
-    """The Git hash, with "+" for changed files; None outside a Git clone."""
+    """The Git hash, then "+" if tracked files changed; None outside a clone."""
     command = "git --git-dir=.git describe --always --abbrev=40 --dirty=+"
     try:
         return subprocess.run(

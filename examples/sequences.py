@@ -22,7 +22,7 @@ LENGTH, ATOMS = 20, 8
 
 
 def sentences(count):
-    """Returns word indices [count, LENGTH], 0 for padding; topics [count]."""
+    """Returns word indices [count, LENGTH] (0: padding) and topics [count]."""
     rng = np.random.default_rng(0)
     topics = rng.integers(len(TOPICS), size=count)
     numbers = np.zeros((count, LENGTH), "int32")
@@ -50,7 +50,7 @@ def networks():
 
 
 def weights(network, numbers):
-    """How much each word counts for each topic, [B, words, topics]."""
+    """Maps word indices [B, n] to weights [B, n, topics] for the topics."""
     embedding, routing, _ = network.layers
     words = embedding(numbers)
     if isinstance(routing, layers.VectorRouting):

@@ -1,4 +1,4 @@
-"""Pads, shifts, crops, rotates and resizes images, whole batches at once.
+"""Pads, shifts, crops and rotates batches of images; resizes images.
 
 Batches are [B, H, W, C]. Training, evaluation, and predictions for image files
 and drawings use these functions.
@@ -25,7 +25,7 @@ def shift_images(images, offsets, max_shift):
 
     out[b, y, x] = images[b, y - offsets[b, 0], x - offsets[b, 1]]
 
-    Offsets are int32 [B, 2], at most `max_shift` pixels along each axis.
+    `offsets`, int32 [B, 2], are from -`max_shift` to `max_shift`.
     """
     padded = pad_images(images, max_shift)
     return crop_at(padded, max_shift - offsets, images.shape[1:3])
@@ -43,7 +43,7 @@ def crop_at(images, starts, size):
 
 
 def central_crop(images, size, offset=(0, 0)):
-    """Crops to `size`, `offset` pixels (down, right) from the center."""
+    """Crops the center to `size`; `offset` moves the crop (down, right)."""
     _, height, width, _ = images.shape
     top = (height - size[0]) // 2 + offset[0]
     left = (width - size[1]) // 2 + offset[1]
@@ -54,7 +54,7 @@ def rotate(images, angles, interpolation="NEAREST"):
     """Rotates each image about its center and fills with black.
 
     Angles are float32 [B], in radians, counter-clockwise. The interpolation is
-    "NEAREST", as in the reference (tf.contrib.image.rotate), or "BILINEAR".
+    "NEAREST" (as in tf.contrib.image.rotate of the reference) or "BILINEAR".
     """
     _, height, width, _ = images.shape
     sine, cosine, zero = tf.sin(angles), tf.cos(angles), tf.zeros_like(angles)
@@ -73,8 +73,8 @@ def project(images, transforms, size, interpolation, fill_mode="CONSTANT"):
 
     The output has `size` (height, width). Its pixel (x, y) is the input pixel
     ((a x + b y + c) / k, (d x + e y + f) / k), where k = g x + h y + 1. Each
-    row of `transforms`, float32 [B, 8], holds the numbers a to h. By default,
-    pixels from outside the input are black.
+    row of `transforms`, float32 [B, 8], holds the numbers a to h. With
+    `fill_mode` "CONSTANT", pixels from outside the input are black.
     """
     return tf.raw_ops.ImageProjectiveTransformV3(
         images=images,
@@ -99,7 +99,7 @@ _RESIZING = {
 
 
 def resize(image, size, method="stretch"):
-    """Resizes uint8 [H, W, C] to [*size, C], bilinear and antialiased.
+    """Resizes uint8 [H, W, C] to [*size, C] bilinearly, with antialiasing.
 
     The method "pad" keeps the proportions and pads with black, "crop" keeps the
     proportions and cuts off margins, "stretch" changes the proportions.
@@ -114,14 +114,14 @@ def prepare_image(image, shape, config):
     """Prepares an image of any size as evaluation prepares test images.
 
     If training images were resized (`image_size`), the image is resized in the
-    same way. If they were crops of photographs, the image is resized to the
-    photographs' size; then its center is cropped and standardized. In all other
-    cases, an image that does not have the network's size is resized to the
-    largest size that fits and padded with black.
+    same way. If they were crops of larger images (`photograph_size`), the image
+    is resized to fit that size, padded with black, cropped to its center and
+    standardized. In all other cases, an image that does not have the network's
+    size is resized to fit this size and padded with black.
 
     Takes uint8 [H, W, 1 or 3], the `features.ImageShape` of the network and the
     `Config` of its evaluation. Returns float32 [height, width, depth]. A single
-    channel is repeated if the network takes more.
+    channel is repeated `shape.depth` times.
     """
     if image.shape[-1] == 1:
         image = np.repeat(image, shape.depth, axis=-1)
@@ -149,10 +149,10 @@ def center(ink, size, offset=(0, 0), digit_size=DIGIT_SIZE):
 
     MNIST (http://yann.lecun.com/exdb/mnist) scales each digit to fit into
     20x20 pixels, keeping its proportions, and moves its center of mass to the
-    center of the image. This function moves the digit further by `offset`
-    (rows, columns), but not across the border. A `digit_size` below 20 imitates
-    the data set `digits`: the digit is reduced to this size and enlarged to
-    20x20 pixels, and their center is used in place of the center of mass.
+    center of the image. `offset` (rows, columns) moves the digit further. The
+    digit always stays inside the image. A `digit_size` n below 20 imitates the
+    data set `digits`: the digit is fitted into n x n pixels, which are enlarged
+    to 20x20. The center of this square then replaces the center of mass.
 
     Takes uint8 [H, W], 0 where nothing is drawn, and returns uint8 [*size, 1].
     """
@@ -189,7 +189,7 @@ def edge(image):
 
 
 def remove_background(ink):
-    """Scales uint8 [H, W]; the edge's median becomes 0, the maximum 255.
+    """Scales uint8 [H, W]: the median of the `edge` to 0, the maximum to 255.
 
     Then values up to 127 (paper and shadows) are set to 0.
     """
@@ -205,5 +205,5 @@ def enlarge(images):
 
 
 def center_of_mass(ink):
-    """The center of mass (row, column) of `ink` from its upper left corner."""
+    """The center of mass (row, column); the upper left corner is (0, 0)."""
     return np.add(scipy.ndimage.center_of_mass(ink), 0.5)

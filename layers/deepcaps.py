@@ -24,13 +24,13 @@ from .windows import positions_of
 class ConvCapsules(Layer):
     """Convolutional capsules without routing: a 3x3 convolution and a squash.
 
-    Unlike in `ConvSlimCapsule` each input type has its own kernel. Let s be the
-    sum of all input types' convolutions, and q = |s|^2. An output capsule is
+    Unlike in `ConvSlimCapsule` each of the I input types has its own kernel.
+    With the sum s of these I convolutions and q = |s|^2, an output capsule is
 
       v = q / (1 + q) * s / sqrt(q + 1e-7)
 
-    Weights: `kernel` [3, 3, I * a, O * A] of n numbers, initially uniform in
-    +-sqrt(3 / sqrt(n)) as in the authors' code, which uses "glorot_uniform" of
+    Weights: `kernel` [3, 3, I * a, O * A] with n entries, initially uniform in
+    +-sqrt(3 / sqrt(n)), the range of "glorot_uniform" in the authors' code with
     Keras 2.2.4. With smaller initial weights the capsules of deep layers
     vanish, since a squash shrinks short capsules most.
 
@@ -87,15 +87,15 @@ SQUASH_AXES = {"atoms": (4,), "map": (1, 2, 4)}
 @registered
 @dataclasses.dataclass(frozen=True)
 class MapRoutingRule(RoutingRule):
-    """Routing of `ConvSlimCapsule` over whole maps, as in DeepCaps.
+    """Rule for `ConvSlimCapsule`: routing over whole maps, as in DeepCaps.
 
     Attributes:
       couple_over: the output capsules over which the couplings of an input
-        capsule sum to 1. "positions_and_types": all types at all positions (the
+        type sum to 1. "positions_and_types": all types at all positions (the
         DeepCaps paper); "types": all types at one position.
       squash_over: the vectors that are squashed to a length below 1. "atoms":
         each capsule (the DeepCaps paper); "map": all capsules of a type as one
-        vector (its authors' code).
+        vector (the code of DeepCaps).
     """
 
     couple_over: Literal["positions_and_types", "types"] = "positions_and_types"
@@ -119,14 +119,14 @@ class ConvReconstruction(Decoder):
 
     The decoder gets the atoms of the labeled capsule but not its class, so an
     atom has one meaning for all classes. A dense layer with relu makes a map of
-    16 channels; its sides are the image's, halved until both are at most 8.
+    16 channels. Its sides are the image's sides, halved until none exceeds 8.
     After batch normalization, 3x3 transposed convolutions follow. The first has
     64 channels. The next, one per halving, have stride 2 and 32, 16, 8, 8, ..
     channels. The last has the image's channels and, unlike the others, a relu.
 
     Args and call arguments: see `Decoder`. The image is decoded at 1 / `scale`
-    of its size. Then each pixel is repeated to fill scale x scale pixels. The
-    outputs are at least 0.
+    of its height and width. Then each pixel is repeated to fill scale x scale
+    pixels. The outputs are at least 0.
     """
 
     arguments = (*Decoder.arguments, "scale")

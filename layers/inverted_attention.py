@@ -2,7 +2,7 @@
 
 Source: Y.-H. H. Tsai, N. Srivastava, H. Goh, R. Salakhutdinov, "Capsules with
 Inverted Dot-Product Attention Routing", https://arxiv.org/abs/2002.04764 (ICLR
-2020). Only the authors' first code mixes pose entries of several positions.
+2020). Unlike here, their first code mixes pose entries of several positions.
 """
 
 import math
@@ -23,7 +23,7 @@ def route_together(layers, primary, num_routing):
     all layers at once, from the poses of the previous iteration.
 
     Returns:
-      A list with one list [primary, poses of layer 1, ...] per iteration.
+      A list: for each iteration, the list [primary, poses of layer 1, ...].
     """
     poses = [primary]
     for layer in layers:
@@ -38,13 +38,13 @@ def route_together(layers, primary, num_routing):
 
 @registered
 class InvertedAttentionCapsules(VotingLayer):
-    """Matrix capsules without activations. A call updates their poses once.
+    """Matrix capsules without activations. A call updates parent poses once.
 
     Child i with the pose M_i votes V_ij = M_i W_ij for parent j. The new poses
     p' of the parents are
 
       c_ij = softmax of <p_j, V_ij> / 4, over the O types j at one position
-      p'_j = LayerNorm(sum over i of c_ij V_ij)
+      p'_j = LayerNorm(sum of c_ij V_ij over all i in the window of j)
 
     where p_j is the pose of parent j before the update. In the first update
     c_ij = 1 / O. `route_together` routes several of these layers.
@@ -53,7 +53,7 @@ class InvertedAttentionCapsules(VotingLayer):
     deviation sqrt(O / (4 k k I)); `gamma` and `beta` [16] of the normalization
     (epsilon 1e-5), initially 1 and 0.
 
-    Args: see `WindowLayer`. Children in the padding cast votes of zero.
+    Args, k, O: see `WindowLayer`. Children in the padding cast votes of zero.
 
     Call arguments:
       children: poses M [B, H, W, I, 16], matrices row by row.

@@ -51,7 +51,7 @@ class PhotoCapsuleModel(Classifier):
     """A backbone, primary capsules by a 1x1 convolution, class capsules.
 
     The backbone (without classification layers) maps images [B, H, W, 1 or 3]
-    to features [B, H / 32, W / 32, C]; if frozen, it is in inference mode.
+    to features [B, H / 32, W / 32, C]; a frozen backbone is in inference mode.
     Logits are the class capsules' lengths; the decoder is `ConvReconstruction`.
     """
 
@@ -105,7 +105,7 @@ class PhotoCapsuleModel(Classifier):
             raise UserError("backbone_weights=none needs train_backbone=true")
 
     def features(self, images, training=None):
-        """Features [B, h, w, C] of images [B, H, W, 1 or 3]."""
+        """The backbone's features [B, h, w, C] of images [B, H, W, 1 or 3]."""
         pixels = ops.repeat(255.0 * images, 3 // images.shape[-1], axis=-1)
         module = importlib.import_module(self._make_backbone.__module__)
         training = training and self.hparams.train_backbone

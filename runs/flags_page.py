@@ -15,7 +15,7 @@ PAGE = ROOT / "docs" / "flags.md"
 
 
 def updated(text):
-    """The text of the page with current tables."""
+    """Returns `text`, the page, with its tables brought up to date."""
     text = replace_between(text, "flags", _table("flag", "--", Config))
     parts = ["Every model, unless its own table has another default:"]
     parts.append(_table("name", "", BaseHParams))

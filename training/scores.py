@@ -2,8 +2,8 @@
 
 The `num_targets` classes with the largest logits are predicted. Of classes with
 equal logits, the one with the lower index comes first. If `num_targets` is
-`ANY_NUMBER`, all classes with a logit above `PRESENT_LENGTH` are predicted. If
-a logit of an example is not finite, no class is predicted for it.
+`ANY_NUMBER`, all classes with a logit above `PRESENT_LENGTH` are predicted. In
+`Predictions`, no class is predicted for an example with a non-finite logit.
 """
 
 import dataclasses
@@ -53,7 +53,7 @@ class Score:
 
     @property
     def pairs_text(self):
-        """`correct` and `confident` as text, for --pairs=beside or below."""
+        """`correct` and `confident` as text, for pairs that do not overlap."""
         correct, confident = (
             f"{count} of {self.num_examples} ({count / self.num_examples:.2%})"
             for count in (self.correct, self.confident)
@@ -93,9 +93,9 @@ def precision_recall_f1(labels, predicted):
 class Predictions:
     """Predictions for the N examples of a split.
 
-    `labels` (k-hot) and `logits` are float32 [N, classes]. `losses` [N, 2] are
-    the loss without regularizers and the classification loss. For an ensemble,
-    `losses` and `checkpoint` are None.
+    `labels` (k-hot) and `logits` are float32 [N, classes]. `losses` [N, 2] has
+    two columns: the loss without regularizers and the classification loss. For
+    an ensemble, `losses` and `checkpoint` are None.
     """
 
     labels: np.ndarray
@@ -128,7 +128,7 @@ class Predictions:
 
     @property
     def ratios(self):
-        """List of (name, dict of ratios): each class, "macro" and "micro"."""
+        """List of (name, dict), one for each row of `precision_recall_f1`."""
         names = *self.pipeline.spec.names, "macro", "micro"
         rows = precision_recall_f1(self.labels > 0, self.predicted).tolist()
         keys = "precision", "recall", "f1"
@@ -142,7 +142,7 @@ class Predictions:
 
     @property
     def wrong_rows(self):
-        """Rows of `wrong` images in the data file; indices of `wrong` pairs."""
+        """`wrong` as a list of rows in the data file; for pairs, as it is."""
         spec = self.pipeline.spec
         rows = None if spec.num_targets == 2 else spec.rows
         return [rows[i] if rows else int(i) for i in self.wrong]
@@ -153,7 +153,7 @@ class Predictions:
 
         A predicted label counts on the diagonal. A label that is not predicted
         is shared equally among the example's wrong predictions, if there are
-        any. With one or two targets, a row sums to the number of its labels.
+        any. Examples with logits that are not finite do not count.
         """
         labels = (self.labels > 0) & self._is_finite[:, None]
         hits = labels & self.predicted

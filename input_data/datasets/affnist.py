@@ -1,8 +1,8 @@
 """affNIST: MNIST under random affine transformations, on 40x40 pixels.
 
-The format: https://www.cs.toronto.edu/~tijmen/affNIST/ (a struct affNISTdata:
-each column of `image`, uint8 [1600, N], has the pixels of one image, row by
-row; `label_int` is [1, N]). `generators.affine` writes such files.
+Format: https://www.cs.toronto.edu/~tijmen/affNIST/, a struct affNISTdata. Each
+column of its field `image`, uint8 [1600, N], holds one image, row by row. Its
+field `label_int` is [1, N]. `generators.affine` writes such files.
 """
 
 import pathlib

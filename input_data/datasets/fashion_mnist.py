@@ -1,4 +1,4 @@
-"""Fashion-MNIST: idx files with MNIST's names, or TFDS.
+"""Fashion-MNIST, from idx files named as those of MNIST, or from TFDS.
 
 Source: H. Xiao, K. Rasul, R. Vollgraf, "Fashion-MNIST: a novel image dataset
 for benchmarking machine learning algorithms", 2017.

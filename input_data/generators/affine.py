@@ -23,7 +23,7 @@ _BATCH_SIZE = 1000
 
 
 def generate(dataset, data_dir, split, output_dir, copies, seed):
-    """Writes the affNIST file of a `Split` of "mnist" or "digits"."""
+    """Writes the affNIST file of a `Split`; `dataset`: "mnist" or "digits"."""
     path = pathlib.Path(output_dir) / file_name(split)
     refuse_existing(path)
     data = read_digits(dataset, split, data_dir)
@@ -54,7 +54,7 @@ def transform(data, copies, seed):
 
 
 def draw_matrices(generator, count):
-    """Draws linear maps [count, 2, 2]: products of rotation, shear and scale.
+    """Draws linear maps [count, 2, 2]: rotation @ shear @ scale.
 
     They map (x, y) in the digit to (x, y) on the canvas: x right, y down.
     """
@@ -70,7 +70,7 @@ def draw_matrices(generator, count):
 def draw_offsets(generator, images, matrices):
     """Draws uniform positions that keep all ink on the canvas, float [B, 2].
 
-    An offset is the position (x, y) of the image's origin on the canvas. Ink
+    An offset is the canvas position (x, y) of the image's pixel (0, 0). Ink
     larger than the canvas is centered.
     """
     _, height, width, _ = images.shape

@@ -1,11 +1,11 @@
-"""Eight routings of the same primary capsules, to be trained by compare.py.
+"""Eight models that differ in their routing, to be trained by compare.py.
 
 All models have the same convolutions and primary capsules: 8 types of capsules
 with 16 atoms, at each of 7x7 positions of an image of 28x28 pixels. One routed
 layer turns them into class capsules; there is no decoder and no weight decay.
 The loss, and the activation or normalization of primary capsules, follow each
-model's authors, with three exceptions. The loss of `SharedWeights` gives absent
-classes the weight of Sabour's paper. `EMRouting` normalizes primary capsules;
+model's authors, with three exceptions. In `SharedWeights`, absent classes have
+the loss weight 0.5 of Sabour's paper. `EMRouting` normalizes primary capsules;
 its authors do not. `SelfRouting` normalizes all atoms of a type together.
 """
 
@@ -67,7 +67,7 @@ class DynamicRouting(_VectorCapsules):
 
 
 class SharedWeights(_VectorCapsules):
-    """Su's routing (2018): all capsules share one transformation."""
+    """Su's routing (2018): all input capsules share their weights."""
 
     def add_classes(self, num_classes):
         self.activation = ops.relu

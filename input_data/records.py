@@ -31,7 +31,7 @@ _SIZE_KEYS = ("height", "width", "depth")
 
 
 def encode_example(features):
-    """Serializes a dict of values: bytes, integers or integer sequences.
+    """Serializes a dict whose values are bytes, integers or integer sequences.
 
     The result does not depend on the order of the keys.
     """
@@ -46,7 +46,7 @@ def encode_example(features):
 
 
 def write_records(path, records):
-    """Writes serialized records to a new TFRecord file, whole or not at all."""
+    """Writes serialized records to a new TFRecord file, atomically."""
     with (
         atomic_write(path) as partial,
         tf.io.TFRecordWriter(str(partial)) as writer,
@@ -60,11 +60,11 @@ class RecordFiles:
 
     Only the records that `read` returns are in memory. The object can be the
     source of a `Pipeline`, and threads can share it. In a record, `label_keys`
-    hold int64 labels in [0, num_classes), and `image_keys` hold images as bytes
+    name int64 labels in [0, num_classes), and `image_keys` name images as bytes
     of uint8 pixels. All images have the same `shape` (height, width, depth).
 
     Raises UserError if a file is unreadable, empty, truncated or damaged, or if
-    its records differ in their features or image sizes.
+    a record lacks a feature or a valid label, or if images differ in size.
     """
 
     class_names = None
@@ -113,7 +113,7 @@ class RecordFiles:
         return labels, images
 
     def take(self, indices):
-        """Images uint8 [B, H, W, C] and labels int32 [B], one per record."""
+        """Images uint8 [B, H, W, C] and labels int32 [B] of each first key."""
         labels, images = self.take_all(indices)
         return images[0], labels[0]
 

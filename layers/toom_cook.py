@@ -1,7 +1,6 @@
 """Convolution by the Toom-Cook algorithm, written as plain matrix products.
 
-Along one axis, with strides s (rows and columns are treated alike), the
-convolution is
+Along one axis, rows or columns, the convolution with k taps and strides s is
 
   o[i] = sum over channels c and taps y of x[s * i + y, c] * w[y, c]
 
@@ -13,14 +12,15 @@ It is computed in four steps:
 2. Tiles. An axis is cut into tiles of T outputs. A tile needs n = T + taps - 1
    pixels of a phase, so neighboring tiles share `taps` - 1 pixels.
 3. Spectra. Let u and w be polynomials with T and `taps` coefficients. Their
-   product has n coefficients, which its values at n points determine. Let V_j
-   be the Vandermonde matrix that maps j coefficients to these values: row m has
-   the powers 0 to j - 1 of point m. The value at infinity is the highest
-   coefficient. Values are multiplied point by point:
+   product has n coefficients, which its values at n points determine. Let V_d
+   be the Vandermonde matrix that maps d coefficients to values at the n points:
+   row m has the powers 0 to d - 1 of point m; for the point infinity, the value
+   is the highest coefficient. Values are multiplied point by point:
 
      u w = V_n^-1 ((V_T u) (V_taps w))
 
-   For a fixed w this map is linear in u. Its transpose (') is the convolution:
+   For a fixed w, the map from u to u w is linear. The transpose (') of this map
+   is the convolution of n pixels x with the taps w:
 
      o = V_T' ((V_n^-1' x) (V_taps w))
 
@@ -101,7 +101,7 @@ class Axis:
 
     @property
     def padded_size(self) -> int:
-        """Number of pixels, including padding, that all tiles cover."""
+        """Number of pixels after padding or cropping, before tiles are cut."""
         phase = self.length
         if self.tiles > 1:  # pixels of a tile may end in the next one
             phase = (self.tiles + 1) * self.tile
@@ -114,7 +114,7 @@ class Axis:
 
 
 def axes(size: int, kernel: int, strides: int, padding: str) -> list[Axis]:
-    """All ways to cut an axis into tiles, the longest tile first."""
+    """Candidate tilings of one axis, the one with the longest tile first."""
     positions = positions_of(size, kernel, strides, padding)
     before, _ = zeros_around(size, kernel, strides, padding)
     tiles = (math.ceil(positions / n) for n in range(1, positions + 1))
@@ -127,10 +127,10 @@ def axes(size: int, kernel: int, strides: int, padding: str) -> list[Axis]:
 
 @functools.cache
 def points(length: int, dtype: str) -> np.ndarray:
-    """The points at which polynomials are evaluated.
+    """The `length` points at which polynomials are evaluated.
 
-    They are infinity, 0 if the length is even, and an even number m of others.
-    For bfloat16, or if m <= 4, the others are the m-th roots of unity. If not,
+    They are infinity, 0 if `length` is even, and an even number m of others.
+    For bfloat16 or m <= 4, the others are the m-th roots of unity. Otherwise,
     they are the m-th roots of -1, but the real points r, 1 / r, -r and -1 / r
     replace the two roots nearest to 1 and the two nearest to -1. Here log r is
     0.7 pi / m, which gives nearly the smallest error for 10 points.
@@ -186,7 +186,7 @@ def kernel_spectrum(kernel: Tensor, plan: Plan) -> Tensor:
 
 
 def kernel_phases(kernel, rows: Axis, columns: Axis, channel_padding: int = 0):
-    """Phases of [k, k, C, O]: [taps^2, s^2 * (C + channel_padding), O]."""
+    """Splits a kernel into phases [taps^2, s^2 * (C + channel_padding), O]."""
     pads = [(0, a.taps * a.strides - a.kernel) for a in (rows, columns)]
     kernel = ops.pad(kernel, [*pads, (0, channel_padding), (0, 0)])
     sizes = rows.taps, rows.strides, columns.taps, columns.strides
@@ -197,7 +197,7 @@ def kernel_phases(kernel, rows: Axis, columns: Axis, channel_padding: int = 0):
 
 
 def convolution_by_spectrum(images, spectrum, plan: Plan):
-    """Convolves images with a kernel, given its `kernel_spectrum` of `plan`."""
+    """Convolves images with a kernel, given as its `kernel_spectrum`."""
     rows, columns = plan.rows, plan.columns
     image_matrix, _, synthesis = _matrices(plan)
     filters = spectrum.shape[-1]

@@ -1,12 +1,12 @@
-"""Votes of input capsules for output capsules, as routing needs them.
+"""Votes of input capsules for output capsules, and the sums routing needs.
 
-Given couplings c and output capsules v, each class returns in float32:
+For couplings c and output capsules v, methods of each class return in float32:
 
   sum           sum over I of votes, [..., O, A]
   weighted_sum  sum over I of c * votes, [..., O, A]
   agreement     <votes, v>, of the shape of couplings
 
-Attributes: `outputs` is (O, A), `outputs_axis` is the number of axis O in
+Attributes: `outputs` is (O, A), `outputs_axis` is the index of axis O in
 couplings, and `dtype` is the dtype of the votes. routing.py names the axes.
 """
 

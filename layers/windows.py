@@ -1,4 +1,4 @@
-"""Windows over a grid of capsules, and the base of layers with windows."""
+"""Windows over a grid of capsules; the base class of layers with windows."""
 
 import functools
 from typing import Any
@@ -24,7 +24,7 @@ def positions_of(size: int, kernel: int, strides: int, padding: str) -> int:
 
 
 def zeros_around(size, kernel, strides, padding):
-    """Numbers of zeros that `padding` adds before and after an axis."""
+    """Numbers of zeros that `padding` adds at the start and end of an axis."""
     positions = positions_of(size, kernel, strides, padding)
     missing = max((positions - 1) * strides + kernel - size, 0)
     return missing // 2, missing - missing // 2
@@ -38,7 +38,7 @@ class Window:
     """A window on a grid [H, W] of children: k x k, or the whole grid.
 
     `shape` is (rows, columns) of the window. `positions` is (h, w), the number
-    of window positions along each axis; parents form a grid of this shape.
+    of window positions along each axis. Parents form a grid [h, w].
     """
 
     def __init__(self, height, width, size, strides, padding):
@@ -50,7 +50,7 @@ class Window:
         self._pads = [zeros_around(*axis) for axis in axes]
 
     def patches(self, grid: Tensor) -> Tensor:
-        """[B, H, W, ...] -> [B, h, w, k * k, ...], padded with zeros."""
+        """[B, H, W, ...] -> [B, h, w, rows * columns, ...], zero-padded."""
         _, height, width, *axes = grid.shape
         if (height, width) == self.shape and self.positions == (1, 1):
             return ops.reshape(grid, (-1, 1, 1, height * width, *axes))
@@ -70,8 +70,9 @@ class Window:
     def over_windows(self, entries, combine):
         """Combines a child's entries over all windows that contain the child.
 
-        Entries are [any, N, K] with N = B * h * w and K = k * k * I; `combine`
-        is `ops.add` or `ops.maximum`. The result replaces each of the entries.
+        `entries` [any, N, K] are for N = B * h * w windows of K = k * k * I
+        children (I types); `combine` is `ops.add` or `ops.maximum`. In the
+        returned [any, N, K], each entry is the combination for its child.
         """
         empty = 0.0 if combine is ops.add else _LOG_ZERO
         pad = functools.partial(ops.pad, constant_values=empty)
@@ -142,7 +143,7 @@ class WindowLayer(Layer):
         return Window(shape[1], shape[2], *window)
 
     def grid(self, shape: Shape) -> tuple[int, ...]:
-        """Axes (h, w) of the grid of parents; () for class capsules."""
+        """Size (h, w) of the grid of parents; () for class capsules."""
         return self.window(shape).positions if self.kernel_size else ()
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:

@@ -1,4 +1,4 @@
-"""The capsule network of section 4 of the paper, see layers/routing.py."""
+"""The capsule network of the paper (cited in layers/routing.py), section 4."""
 
 import dataclasses
 from typing import ClassVar

@@ -1,1 +1,1 @@
-"""Comparisons and reproductions: runs of experiment.py and their tables."""
+"""Runs experiment.py to compare models and to reproduce published results."""

@@ -1,4 +1,4 @@
-"""Experiments that reproduce published results, and their trainings."""
+"""Runs experiments that reproduce published results."""
 
 import csv
 import dataclasses
@@ -82,9 +82,9 @@ class Settings:
 
 
 def reproduce(names, settings):
-    """Runs experiments that have no result yet.
+    """Runs the named experiments, except for seeds that have a result.
 
-    The name "all" stands for every experiment whose data exist.
+    The name "all" stands for all experiments with data in `settings.data_dir`.
     """
     for name in names:
         require_known("experiment", name, ["all", *EXPERIMENTS])
@@ -212,6 +212,6 @@ def _published_command(config, settings):
 
 
 def read(output_dir, experiment):
-    """Dict from seed, or "ensemble", to the result in its file."""
+    """Dict of the results of an experiment by seed (a string) or "ensemble"."""
     paths = pathlib.Path(output_dir, experiment.name).glob("*.json")
     return {path.stem: runner.read_json(path) for path in sorted(paths)}

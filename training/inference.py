@@ -1,4 +1,4 @@
-"""Trained networks for predict.py, demo.py and exports, without a data set."""
+"""Loads trained networks for predict.py and demo.py without a data set."""
 
 import pathlib
 import sys
@@ -18,7 +18,7 @@ from training.formats import open_checkpoint
 
 
 class Pretrained(Checkpoint):
-    """The network of `layers.pretrained("mnist")`."""
+    """A `Checkpoint` with the weights of `layers.pretrained("mnist")`."""
 
     def _load_weights(self, model):
         weights = layers.pretrained("mnist").get_weights()
@@ -26,7 +26,7 @@ class Pretrained(Checkpoint):
 
 
 def open_or_pretrained(flags):
-    """Opens `flags.checkpoint`, or the pretrained network if it is empty."""
+    """Opens `flags.checkpoint`; returns a `Pretrained` without this flag."""
     if flags.checkpoint:
         return open_checkpoint(flags.checkpoint, flags.model)
     print("No --checkpoint: the pretrained MNIST network", file=sys.stderr)
@@ -39,8 +39,7 @@ def open_or_pretrained(flags):
 def load_network(checkpoint, config):
     """The model of a checkpoint, without a data set.
 
-    Raises UserError for a TF1 checkpoint, or if the `Config` describes another
-    network.
+    Raises UserError for a TF1 checkpoint or a `config` of another network.
     """
     saved = checkpoint.architecture
     if saved is None:
@@ -67,10 +66,9 @@ def class_names(checkpoint, names=None):
 def functional(model, shape):
     """The network as a Keras functional model with the weights of `model`.
 
-    It uses only Keras and the package `layers`, so that a saved file can be
-    loaded without the rest of this project. It takes images [B, H, W, C],
-    prepared as in training, and returns what `model` returns for images without
-    labels.
+    It uses only Keras and `layers`, so that a saved file can be loaded without
+    the rest of this project. It takes images [B, H, W, C], prepared as in
+    training, and returns what `model` returns for images without labels.
     """
     size = shape.height, shape.width, shape.depth
     images = keras.Input(size, name=keys.IMAGES)
@@ -83,7 +81,7 @@ def preparation(config, shape, centered=False, unlike=None):
     The function takes a file's content (bytes), its name, and whether to invert
     the image. It returns float32 [height, width, depth] of `shape`. If
     `centered`, `transforms.center` centers digits, as on the demo page. The
-    names of digits with a bright edge, unlike MNIST's, are added to `unlike`.
+    names of digits with a bright edge (MNIST's is dark) are added to `unlike`.
     """
     digit_size = config.data_set.digit_size if shape.depth == 1 else None
     if centered and (digit_size is None or config.num_targets == 2):

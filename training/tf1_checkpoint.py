@@ -1,4 +1,4 @@
-"""Reads TF1 checkpoints of the reference and converts them to our format.
+"""Reads TF1 checkpoints of the reference; converts them for this project.
 
   python -m training.tf1_checkpoint DIR/model.ckpt-600000 OUT \
     --hparams_override=num_prime_capsules=64,padding=SAME,remake=false \
@@ -58,10 +58,10 @@ class Tf1Checkpoint:
         """Does nothing: TF1 checkpoints do not store the data set."""
 
     def load(self, model, architecture):
-        """Loads weights, and Adam's moments if the model is compiled.
+        """Loads weights and, into a compiled model, any saved moments of Adam.
 
-        Raises UserError for variables that are missing, unexpected or of
-        another shape; the model is then unchanged.
+        Raises UserError if the checkpoint's weights have other names or shapes
+        than the model's; the model is then unchanged.
         """
         variables = model.trainable_variables
         names = [tf1_name(variable) for variable in variables]
@@ -140,7 +140,7 @@ def _layouts(model, architecture):
 
 @dataclasses.dataclass(frozen=True)
 class NetworkFlags:
-    """Settings that a TF1 checkpoint does not store; defaults for MNIST."""
+    """Settings that a TF1 checkpoint lacks; the defaults are for MNIST."""
 
     model: str = field("capsule", "The model.", choices=tuple(sorted(MODELS)))
     hparams_override: str = field("", "Hyper-parameters: name=value,...")
@@ -154,7 +154,7 @@ class NetworkFlags:
 def convert(source, directory, network):
     """Converts a TF1 checkpoint; returns the path of the new checkpoint.
 
-    The new checkpoint has no data set or settings, as TF1 does not store them.
+    The new checkpoint has no data set or training settings: TF1 stores none.
     A training can start from it and, if it has Adam's moments, also resume.
     """
     from models.optimizer import compile_model

@@ -75,7 +75,7 @@ def images_at(pipeline, numbers):
 
 
 def verdict(predictions, number):
-    """Text: true classes of an example, predicted classes and their logits."""
+    """Text: an example's true classes, and predicted classes with logits."""
     names = [drawing.truncate(name) for name in predictions.pipeline.spec.names]
     logits = predictions.logits[number]
     true = np.flatnonzero(predictions.labels[number])
@@ -90,7 +90,7 @@ def verdict(predictions, number):
 
 @drawing.styled
 def learning_curve_png(summary_dir):
-    """A PNG file of loss and accuracy by step, from all */curve.csv."""
+    """A PNG file of loss and accuracy by step, from summary_dir/*/curve.csv."""
     figure = Figure(figsize=(8, 3.2), layout="constrained")
     figure.suptitle(summary_dir.resolve().name)
     both = figure.subplots(1, 2)

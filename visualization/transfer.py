@@ -23,9 +23,9 @@ def make(runs, first, pairs, seed, num_examples):
 
     `runs` is a dict from a model's name to a list of runs. Each run is a dict
     with the `counts` for "single" images (of one object) and for "pairs".
-    `first` is a dict from a model's name to its first run's
-    `training.scores.Predictions` for pairs. Returns a dict from file name to
-    content.
+    `first` is a dict from a model's name to `training.scores.Predictions` of
+    pairs by the model's first run. `pairs` is "below" or "beside", `seed` chose
+    the pairs. Returns a dict from file name to content.
     """
     one = next(iter(first.values()))
     dataset = one.config.dataset_name
@@ -50,7 +50,7 @@ def make(runs, first, pairs, seed, num_examples):
 
 
 def counts(predictions):
-    """Dict of the counts in the `Score` of `Predictions`, for JSON."""
+    """The score of `Predictions` as a dict for JSON, without the loss."""
     values = dataclasses.asdict(predictions.score)
     del values["loss"]  # may be NaN, which is not JSON
     return values
@@ -59,9 +59,9 @@ def counts(predictions):
 def confidence_interval(right, total):
     """Ends of the 95% confidence interval of an accuracy.
 
-    `right` lists each run's number of correct predictions, out of `total`. For
-    one run it is Wilson's interval. For the mean of several runs it is
-    Student's, because runs differ more than the choice of images explains.
+    `right` lists the number of correct predictions, out of `total`, of each
+    run. For one run, the interval is Wilson's. For several runs, it is
+    Student's interval of the mean accuracy: it also covers how runs differ.
     """
     if len(right) == 1:
         return stats.binomtest(*right, total).proportion_ci(method="wilson")

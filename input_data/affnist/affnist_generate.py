@@ -4,9 +4,9 @@ r"""Makes affNIST files from MNIST: random affine transformations on 40x40.
       --data_dir=MNIST_FOLDER --output_dir=OUT --copies=32 --seed=0
 
 This command writes OUT/test.mat: 32 transformed copies of each test image, as
-in the official file. Read it with --dataset=affnist --data_dir=OUT. The other
-values of --split transform training images. Without --data_dir, TFDS provides
-MNIST; --dataset=digits takes the digits of this project instead.
+in the official file. Read it with --dataset=affnist --data_dir=OUT. With other
+values of --split, the command transforms training images. Without --data_dir,
+TFDS provides MNIST. With --dataset=digits, the project's digits replace MNIST.
 """
 
 import pathlib

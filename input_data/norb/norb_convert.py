@@ -1,4 +1,4 @@
-"""Writes the reference's smallNORB records.
+"""Writes smallNORB as record files in the reference's format.
 
 This command reads the original files from FOLDER, plain or gzipped
 (smallnorb-5x46789x9x18x6x2x96x96-training-dat.mat and the others):

@@ -27,7 +27,7 @@ def atomic_write(path, replace=False):
     """Writes a file or a folder under a temporary name, then renames it.
 
     Yields the path to write to. The content is flushed to disk before the
-    rename. A failure leaves nothing behind; `remove_partial` removes what a
+    rename. A failure leaves no partial file; `remove_partial` removes what a
     killed process left. Raises UserError if `path` exists, unless `replace`.
     """
     path = pathlib.Path(path)
@@ -70,7 +70,7 @@ def refuse_existing(path):
 
 
 def remove_partial(folder, name="*"):
-    """Removes partial files of killed processes; `name` is a glob pattern."""
+    """Removes what killed writers of files `name` (a glob pattern) left."""
     for path in pathlib.Path(folder).glob(f".{name}.*.partial"):
         shutil.rmtree(path, ignore_errors=True)
 

@@ -29,7 +29,7 @@ def is_on_cpu(backend_name: str | None = None) -> bool:
 
 
 def is_exporting(to: str = "") -> bool:
-    """Whether Keras is exporting a model to the format `to` ("": any format).
+    """Whether Keras is exporting a model, to the format `to` if it is given.
 
     TFLite and ONNX lack expm1 and operations of the Toom-Cook algorithm.
     Keras has no flag for an export, but its export module is in the call stack.
@@ -58,7 +58,7 @@ def is_mirrored() -> bool:
 def use_full_float32() -> None:
     """Disables TF32 for the rest of the process.
 
-    GPUs use TF32 by default: it rounds factors of float32 products to 10 bits.
+    By default GPUs use TF32, which rounds float32 factors to 10 mantissa bits.
     """
     if backend.backend() == "tensorflow":
         import tensorflow as tf
@@ -77,7 +77,7 @@ def use_full_float32() -> None:
 
 @functools.cache
 def cpu_has_bfloat16_products() -> bool:
-    """Whether the CPU has bfloat16 products, accumulated in float32.
+    """Whether the CPU has instructions for sums of bfloat16 products.
 
     Reads the flags of /proc/cpuinfo; False on systems without that file.
     """

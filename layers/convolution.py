@@ -1,8 +1,8 @@
 """Convolution of images by the fastest algorithm for the given shapes.
 
 On CPUs a cost model selects the direct convolution or Toom and Cook's algorithm
-(toom_cook.py). GPUs use the direct convolution. If XLA's gradients would be
-slow because of strides, the images are first split into phases (toom_cook.py).
+(toom_cook.py). GPUs use the direct convolution; if strides would make XLA's
+gradients slow, the images are first split into phases (toom_cook.py).
 """
 
 import contextlib
@@ -89,14 +89,14 @@ def convolution(images, kernel, strides, padding: str):
 
 @functools.lru_cache(maxsize=256)
 def faster_plan(images, kernel, strides, padding, dtype="float32"):
-    """The cheapest Toom-Cook `Plan`; None if direct convolution is cheaper."""
+    """The cheapest `Plan` of `costs`; None if direct convolution is cheaper."""
     by_plan, direct = costs(images, kernel, strides, padding, dtype)
     plan = min(by_plan, key=by_plan.__getitem__)
     return plan if by_plan[plan] < direct else None
 
 
 def least_batch(images: Shape, *sizes: Any) -> int:
-    """Smallest batch size at which `faster_plan` beats direct convolution."""
+    """Batch size from which `faster_plan(images, *sizes)` beats `_direct`."""
     plan = faster_plan(images, *sizes)
 
     def is_cheaper(batch):
@@ -225,7 +225,7 @@ class KeptSpectra:
             spectrum.assign(kernel_spectrum(taps, plan))
 
     def get(self, kernel: Any, plan: Plan) -> Tensor:
-        """The spectrum of the `keras.Variable` `kernel`, computed only once."""
+        """The spectrum of a `keras.Variable`, computed at the first call."""
         import tensorflow as tf
 
         # Under mixed precision the value of a float32 variable is bfloat16.

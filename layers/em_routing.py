@@ -1,7 +1,7 @@
 """EM routing of matrix capsules: pure functions.
 
 matrix_votes.py names the axes. All computations are in float32. Logarithms of
-activations are computed from logits, so that they are finite.
+activations are finite, because they are computed from logits.
 
 Source: G. Hinton, S. Sabour, N. Frosst, "Matrix capsules with EM routing",
 ICLR 2018, https://openreview.net/forum?id=HJWLfGWRb ("the paper" here).
@@ -32,12 +32,12 @@ class EMOptions:
       min_variance: float > 0, added to each variance, because a parent with
         one child has variance 0.
       damping: float in [0, 1), weight of the previous mean in each mean; the
-        initial mean is 0. The paper has no damping, its authors' code 0.1.
+        initial mean is 0. The paper has no damping; its authors' code has 0.1.
       normalise: over which parents the assignments of a child sum to 1:
         "parents", all parents of the child (the paper); "types", all types at
         one position; "positions", all positions of one type (the authors'
-        code). Assignments start at 1 / number of the child's parents with
-        "parents", and else at 1 / number of parent types.
+        code). With "parents", assignments start at 1 / (number of the child's
+        parents), otherwise at 1 / (number of parent types).
     """
 
     num_routing: int = 3
@@ -68,13 +68,13 @@ def em_routing(
     where sum_h is over the 16 pose entries and sum is over the children i of j:
 
       r_ij = R_ij a_i,  S_j = sum r_ij
-      mu_j = sum r_ij V_ij / S_j
-      var_j = sum r_ij (V_ij - mu_j)^2 / S_j + min_variance
+      mu_j = (sum r_ij V_ij) / S_j
+      var_j = (sum r_ij (V_ij - mu_j)^2) / S_j + min_variance
       a_j = sigmoid(lambda (beta_a - S_j sum_h (beta_u + log(var_j^h) / 2)))
 
     Between two M-steps, the E-step computes
 
-      R_ij = a_j p_ij / sum over j of a_j p_ij
+      R_ij = a_j p_ij / (sum over parents k of a_k p_ik)
 
     where p_ij is the density of V_ij under the normal distribution of parent j.
     Initially R_ij = 1 / O. Gradients flow through all iterations.
@@ -84,7 +84,7 @@ def em_routing(
       activations: tensor [..., K], in [0, 1].
       beta_u: tensor [O].
       beta_a: tensor [O].
-      options: `EMOptions`, with lambda. Since there is one parent position,
+      options: `EMOptions`, which set lambda. As there is one parent position,
         `normalise` "types" equals "parents", and "positions" raises ValueError.
 
     Returns:
@@ -107,7 +107,7 @@ def em_assignments(
     beta_a: Tensor,
     options: EMOptions | None = None,
 ) -> Tensor:
-    """Assignments R of `em_routing`: float32 [num_routing, ..., K, O]."""
+    """R of `em_routing` in each M-step: float32 [num_routing, ..., K, O]."""
     *_, assignments = _route_votes(votes, activations, beta_u, beta_a, options)
     stacked = ops.moveaxis(ops.stack(assignments), 1, -1)  # [T, N, K, O]
     return ops.reshape(stacked, (len(assignments), *ops.shape(votes)[:-1]))
@@ -135,7 +135,7 @@ def _route_votes(votes, activations, beta_u, beta_a, options):
 
 
 def em_fit(beta_u, beta_a, options, total, mean, scatter, iteration):
-    """EM routing's `fit` for `fit_mixture`, once three arguments are bound."""
+    """`fit` of `fit_mixture` once `beta_u`, `beta_a`, `options` are bound."""
     beta_u, beta_a = (
         ops.reshape(ops.cast(beta, "float32"), (-1, 1))
         for beta in (beta_u, beta_a)

@@ -15,8 +15,8 @@ BIAS = 0.1
 class TruncatedNormal(keras.initializers.TruncatedNormal):
     """Normal distribution truncated at two standard deviations.
 
-    On torch, Keras' own initializer draws only four candidates for each number.
-    This class clips the four numbers in a million that are outside the range.
+    On torch, about four in a million numbers of Keras' own initializer are
+    outside the range. This class clips them.
     """
 
     def __call__(self, shape, dtype=None):

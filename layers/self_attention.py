@@ -23,8 +23,8 @@ def exponential_squash(capsules: Tensor) -> Tensor:
     """Shrinks each capsule to a length below 1 and keeps its direction.
 
     v = (1 - exp(-|s|)) * s / |s|. For a zero capsule, v is 0 and dv / ds is the
-    identity, as in the limit |s| -> 0; the authors' code gives NaN. Capsules
-    are [..., A]; lengths are computed in float32.
+    identity, as in the limit |s| -> 0. In the authors' code dv / ds is NaN with
+    XLA, otherwise 0. Capsules are [..., A]; lengths are computed in float32.
     """
     s = ops.cast(capsules, "float32")
     squared = ops.sum(ops.square(s), axis=-1, keepdims=True)
@@ -63,17 +63,16 @@ def self_attention_routing(votes: Tensor, biases: Tensor) -> Tensor:
 class DepthwiseCapsule(Layer):
     """Primary capsules: a depthwise convolution at a single position.
 
-    The kernel of each channel covers the first k rows and l columns of the map.
-    The output channels, in order, become capsules of `num_atoms` atoms, which
-    `exponential_squash` squashes.
+    The kernel of each channel covers the first k rows and the first l columns
+    of the map. Each group of `num_atoms` successive output channels becomes a
+    capsule, which `exponential_squash` squashes.
 
     Weights: `kernel` [k, l, C], initially Glorot uniform as in
     `keras.layers.DepthwiseConv2D`, and `bias` [C], initially 0.
 
     Args:
-      num_atoms: int, `a`, atoms of a capsule; must divide the channels, C.
-      kernel_size: int or pair of ints, (k, l), rows and columns; None for the
-        whole map.
+      num_atoms: int, `a`, atoms of a capsule; must divide C.
+      kernel_size: int k = l or pair of ints (k, l); None for the whole map.
 
     Input shape: [B, H, W, C]. Output shape: [B, C / a, a].
     """
@@ -133,11 +132,11 @@ class SelfAttentionCapsule(CapsuleLayer):
     """Fully connected capsules with self-attention routing.
 
     votes[b, o, i, :] = inputs[b, i, :] @ weights[o, i, :, :]. The votes are
-    routed by `self_attention_routing`, without iterations. Capsules that a mask
-    excludes cast no votes.
+    routed by `self_attention_routing`, without iterations. Input capsules whose
+    mask is False cast no votes.
 
-    Weights: `weights` [O, I, a, A], initially Keras' `he_normal` for this
-    shape, and `biases` [O, I] of the couplings, initially 0.
+    Weights: `weights` [O, I, a, A], initially `he_normal` with the fan-in
+    O * I * a, and `biases` [O, I] of the couplings, initially 0.
 
     Args:
       num_capsules: int, O, number of output capsules.
@@ -158,7 +157,7 @@ class SelfAttentionCapsule(CapsuleLayer):
         return self_attention_routing(votes, self.biases)
 
     def attention(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Couplings before biases are added, [B, I, a] -> float32 [B, I, O].
+        """Couplings of inputs [B, I, a] without biases: float32 [B, I, O].
 
         If `mask` is None, the mask that Keras stores with the inputs is used.
         """

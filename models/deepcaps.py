@@ -23,7 +23,7 @@ MARGINS, HARD_MARGINS = (0.5, 0.9, 0.1), (0.8, 0.95, 0.05)
 
 @dataclasses.dataclass(frozen=True)
 class HParams(DecoderHParams):
-    """Hyper-parameters with the authors' values, for batches of 128."""
+    """Hyper-parameters; the defaults are the authors', for batches of 128."""
 
     loss_type: ClassVar = "margin"
     class_atoms: int = size(32, "atoms of a class capsule")
@@ -122,7 +122,7 @@ class DeepCapsModel(Classifier):
         return outputs
 
     def routing_of(self, images):
-        """Couplings of the capsules of cell 3 (cell 4 has a smaller map)."""
+        """The `Routing` of cell 3 to the classes; cell 4 has a smaller map."""
         outputs = self.activations(images)
         couplings = self.classes.couplings(outputs["primary"])
         grid = outputs["cell3"].shape[1:-1]  # rows, columns, types
@@ -133,7 +133,7 @@ class DeepCapsModel(Classifier):
         return self.capsule_outputs(x, activations["classes"])
 
     def classification_loss(self, labels, outputs, step):
-        """`margin_loss` with the sum over classes instead of half the mean."""
+        """2 * classes * `margin_loss`: a sum over the classes, not halved."""
         margins = HARD_MARGINS if self.hparams.hard_margins else MARGINS
         loss = layers.margin_loss(labels, outputs[keys.LOGITS], *margins)
         return 2.0 * labels.shape[-1] * loss

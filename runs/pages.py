@@ -28,7 +28,7 @@ _LATEX |= {ord("`"): "", ord("^"): r"\^{}", ord("~"): r"\~{}"}
 
 
 def markdown(head, rows, padded=False):
-    """A table of strings, numbers and None, in Markdown.
+    """A table of strings, numbers and None (written as -), in Markdown.
 
     Missing cells at the end of a row are empty. If `padded`, all cells of a
     column have the same width.
@@ -80,7 +80,7 @@ def replace_between(text, name, content):
 
 @styled
 def plot_errors(draw, title, xlabel, ylabel="test error in %"):
-    """A PNG file of a plot of errors, whose lines `draw(axes)` adds."""
+    """A PNG file of a plot of errors; `draw(axes)` draws the lines."""
     figure = Figure(figsize=(6.2, 3.4), layout="constrained")
     axes = figure.subplots()
     draw(axes)
@@ -110,7 +110,7 @@ def comparison_table(models):
 
 
 def comparison_rows(models):
-    """Column names and rows of a table; `models` as in comparison.json."""
+    """Column names and rows of a table of the "models" of comparison.json."""
     rows = [_comparison_row(name, model) for name, model in models.items()]
     return list(rows[0]), [list(row.values()) for row in rows]
 
@@ -144,7 +144,7 @@ def paired_table(models):
     """A table of McNemar's exact test for each pair of models.
 
     The test counts each image once for each seed that both models have. Images
-    that only one model gets wrong are listed, for several seeds as seed/image.
+    that only one model gets wrong are listed (seed/image for several seeds).
     """
     rows = []
     for one, other in itertools.combinations(models, 2):
@@ -183,7 +183,7 @@ def _listed(numbers):
 
 
 def comparison_pictures(models, title, kind):
-    """Dict of two PNG files: `kind` errors by number of weights and by time."""
+    """Dict of PNG files: errors by weights and by time, labeled with `kind`."""
 
     def draw_by_weights(axes):
         for name, model in models.items():
@@ -217,7 +217,7 @@ def comparison_pictures(models, title, kind):
 
 
 def write_results(output_dir):
-    """Writes the tables of results to pages and files; draws the picture."""
+    """Writes tables of results (pages, CSV, LaTeX) and `result_picture`."""
     rows, _ = _result_rows(output_dir)
     write_files(output_dir, table_files("results", _COLUMNS, rows))
     for document, text in result_tables(output_dir).items():

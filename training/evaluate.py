@@ -35,8 +35,8 @@ class Evaluator:
     """Evaluates checkpoints on one split of one data set.
 
     A checkpoint supplies the settings of network and data that `config` leaves
-    open. TF1 checkpoints have none: `config` must describe network and data.
-    `model` is the network of the checkpoint that was loaded last.
+    open. For TF1 checkpoints `config` must describe network and data, for HDF5
+    files the data. `model` is the network of the checkpoint loaded last.
     """
 
     def __init__(self, config, strategy=None):
@@ -176,7 +176,7 @@ def evaluate_checkpoints(config, strategy):
 
 @contextlib.contextmanager
 def evaluations(config, strategy):
-    """Yields a function that evaluates and reports the checkpoint at a path."""
+    """A context that yields a function to evaluate and report a checkpoint."""
     evaluator = Evaluator(config, strategy)
     with Results(config, strategy) as results:
 
@@ -194,9 +194,10 @@ def evaluate_continuously(config, strategy):
     """Evaluates the checkpoints of a training, each once, as they appear.
 
     If no training runs in `<summary_dir>/train` at the start, only the newest
-    existing checkpoint is evaluated, or all with `eval_all`. Ends after the
-    last step, `eval_timeout` seconds without a new checkpoint, or a minute
-    without a training. Raises UserError if there is no checkpoint.
+    existing checkpoint is evaluated; with `eval_all`, all of them are. Ends
+    after the checkpoint of the last step, after `eval_timeout` seconds without
+    a new checkpoint, or after a minute without a training. Raises UserError if
+    there is no checkpoint.
     """
     directory = pathlib.Path(config.summary_dir) / "train"
     seen, last, stop_time = set(), None, None

@@ -9,7 +9,7 @@ from training.tf1_checkpoint import Tf1Checkpoint
 
 
 def open_checkpoint(path, model=None):
-    """Opens a `Checkpoint` or `Tf1Checkpoint`.
+    """Opens a checkpoint; returns a `Checkpoint` or a `Tf1Checkpoint`.
 
     `path` is a checkpoint, the prefix of a TF1 checkpoint, or an HDF5 file of
     weights (see `h5_weights`). For a --summary_dir, or its folder train, the

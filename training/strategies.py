@@ -19,8 +19,8 @@ from layers.convolution import KeptSpectra
 class OneDevice:
     """One device; base class of the other strategies.
 
-    `count` is the number of devices in all processes; each batch is split over
-    them. Only the process whose `is_first` is true writes files.
+    `count` is the number of devices in all processes; these devices share each
+    batch. Only the process whose `is_first` is true writes files.
     """
 
     count = 1
@@ -35,11 +35,11 @@ class OneDevice:
         return contextlib.nullcontext()
 
     def shard(self, batches):
-        """Reduces batches to the rows that this process computes."""
+        """Reduces batches of a dataset to rows that this process computes."""
         return batches
 
     def max_over_processes(self, value):
-        """The largest `value`, an int, of all processes."""
+        """The maximum of `value`, an int, over all processes."""
         return value
 
     def make_predict_fn(self, model):
@@ -48,7 +48,7 @@ class OneDevice:
         Returns a function `begin`; `begin()` returns a function `predict(x, y)`
         that is valid until the weights change. `predict` takes dicts of NumPy
         arrays [B, ...], where `count` divides B. It returns logits [B, classes]
-        and losses [B, 2], which a GPU may still be computing.
+        and `Predictions.losses` [B, 2]; a GPU may still be computing both.
         """
         if keras.backend.backend() == "tensorflow":
             return _predict_fn_on_tensorflow(model)

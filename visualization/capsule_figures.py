@@ -1,7 +1,7 @@
 """Figures of a trained capsule network.
 
 Each figure's function takes a `TrainedModel` and a number of examples, returns
-a dict from file name to content, and raises UserError if a layer is missing.
+a dict from file name to content, and raises UserError for unsuitable models.
 """
 
 import io
@@ -29,7 +29,7 @@ OFFSETS = np.arange(-5, 6) * 0.05
 def reconstructions(trained, num_examples):
     """Inputs and reconstructions, as in the paper's figure 3.
 
-    Correct predictions are on the left, up to as many wrong ones on the right.
+    Shows correct predictions, then wrong ones, up to `num_examples` of each.
     """
     text = "Reconstructions", "true, predicted"
     picture = _draw_columns(trained, num_examples, reconstruction_column, *text)
@@ -39,8 +39,8 @@ def reconstructions(trained, num_examples):
 def reconstruction_column(trained, example):
     """The classes to write above a column, and a dict from row label to image.
 
-    Rows are the input and reconstructions from the labels' capsules. If the
-    prediction is wrong, reconstructions from the predicted capsules follow.
+    Rows are the input, the targets if there are two, reconstructions of the
+    labels, and reconstructions of the predictions (None if these are right).
     """
     rows = {"input": example.image}
     numbers = [""] if len(example.labels) == 1 else [" 1", " 2"]
@@ -57,7 +57,7 @@ def reconstruction_column(trained, example):
 
 
 def multimnist(trained, num_examples):
-    """Separates overlapping digits, as in the paper's figure 5."""
+    """Reconstructions of overlapping digits, as in the paper's figure 5."""
     spec = trained.pipeline.spec
     # Two labels, two wrong predictions and an absent class.
     if spec.num_targets != 2 or spec.shape.num_classes < 5:
@@ -72,7 +72,7 @@ def multimnist(trained, num_examples):
 
 
 def multimnist_column(trained, example):
-    """Like `reconstruction_column`, for two digits, each in its own color."""
+    """Like `reconstruction_column`, with both digits of an image in colors."""
     labels, predictions = example.labels, example.predictions
     # The longest capsule of the classes that are neither label nor predicted.
     absent = next(c for c in example.ranking if c not in labels + predictions)
@@ -108,8 +108,8 @@ def _draw_columns(trained, num_examples, make_column, title, classes):
 def perturbations(trained, num_examples):
     """Changes each dimension of a class capsule, as in the paper's figure 4.
 
-    Draws a picture for each of up to `num_examples` classes. It uses the first
-    correctly predicted example whose label, or first label, is the class.
+    Draws a picture for each of up to `num_examples` classes, from the first
+    correctly predicted example whose `labels[0]` is the class.
     """
     examples = {}
     for example in trained.examples():
@@ -141,10 +141,10 @@ def perturbed(capsule):
 
 
 def routing(trained, num_examples):
-    """Draws couplings by position, and their mean entropy by iteration.
+    """Draws couplings by position, and the couplings' entropy by iteration.
 
     Couplings are drawn for the predicted classes and for the class with the
-    next longest capsule. The entropy is the mean over a whole batch.
+    next longest capsule. The entropy is the mean over one evaluation batch.
     """
     examples = list(itertools.islice(trained.examples(), EVAL_BATCH_SIZE))
     images = np.stack([example.image for example in examples])
@@ -172,8 +172,8 @@ def mean_entropy(couplings):
     """Entropy of the couplings by iteration, averaged over input capsules.
 
     Takes [iterations, ..., classes]. Returns float64 [iterations] in nats: 0 if
-    each input capsule is coupled to one class, log(classes) if equally to all.
-    In leaky routing, 1 minus the sum of the couplings counts as one more class.
+    each input capsule is coupled to one class, log(classes) if each is coupled
+    equally to all. If couplings sum to less than 1, the rest is one more class.
     """
     shares = couplings.astype("float64")
     leak = np.maximum(1 - shares.sum(axis=-1), 0)
@@ -275,7 +275,7 @@ def embedding(trained, num_examples):
 
 
 def sprite(images):
-    """A square of images [N, H, W, 3], row by row; the rest is black."""
+    """A square grid of images [N, H, W, 3], filled row by row, then black."""
     count, height, width, _ = images.shape
     side = math.isqrt(count - 1) + 1
     padded = np.pad(images, [(0, side**2 - count), (0, 0), (0, 0), (0, 0)])

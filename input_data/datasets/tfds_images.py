@@ -40,12 +40,12 @@ def load(split, config):
 
 
 def read(name, training):
-    """The training or test images of a set; all must have the same size."""
+    """The training or test `LabeledImages` of a set with one image size."""
     return _read(_open(name), "train" if training else "test")
 
 
 def read_smallnorb(training):
-    """Reads smallnorb from TFDS and keeps the order of its examples.
+    """Reads smallnorb from TFDS, in the order in which TFDS stores examples.
 
     Returns images uint8 [N, 2, 96, 96], labels [N] and meta [N, 4]: instance,
     elevation, azimuth, lighting.

@@ -4,10 +4,10 @@ r"""Writes MNIST and MultiMNIST as record files in the reference's format.
   python input_data/mnist/mnist_shift.py --data_dir=DIR --split=test \
       --multi_targets --shift=4 --pad=4 --num_pairs=1000 --max_shard=1000000
 
-The first command writes every image at all 25 offsets. The second writes 1,000
-pairs of overlapping digits for each image, in 10 files. Existing files are
-kept, so that the same command continues after an interruption. For several
-machines see mnist_shift_beam.py.
+The first command writes every training image at all 25 offsets. The second
+writes 1,000 pairs of overlapping digits for each test image, in 10 files.
+Existing files are kept, so that the same command continues after an
+interruption. For several machines see mnist_shift_beam.py.
 """
 
 import dataclasses
@@ -63,7 +63,7 @@ class Job:
 
 
 def main(_):
-    """Runs the command."""
+    """Writes the files of the `Job` that the flags describe."""
     from input_data.generators.shifted_records import generate  # slow to import
 
     generate(settings_of(Job), flags.FLAGS.num_workers)

@@ -103,7 +103,7 @@ def _call(function, arguments):
 
 
 def alternate(cases, settings):
-    """Dict from case, (policy, network), to seconds per step of each round."""
+    """Returns a dict from (policy, network) to seconds per step, by round."""
     steps = {case: make_step(case, settings) for case in cases}
     for step in steps.values():
         step()  # traces and compiles

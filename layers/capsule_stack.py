@@ -21,13 +21,13 @@ class CapsuleStack:
 
     They are a convolution with relu, convolutional primary capsules with stride
     2 and one routing iteration, and one capsule per class. The stack is not a
-    layer: a `keras.Model` needs the layers as attributes to find their weights.
+    layer: make its layers attributes of a `keras.Model`, which holds weights.
 
     Args:
       num_classes: int, O.
       conv_channels: int, channels of the convolution.
       num_prime_capsules: int, types of primary capsules.
-      primary_atoms, class_atoms: int, atoms of the capsules; A: `class_atoms`.
+      primary_atoms, class_atoms: int, atoms of primary and class capsules.
       num_routing: int, routing iterations of the class capsules.
       leaky: bool, whether couplings come from `leaky_softmax`.
       rule: routing rule of the class capsules, see `Capsule`.

@@ -72,7 +72,7 @@ class Window:
 
         `entries` [any, N, K] are for N = B * h * w windows of K = k * k * I
         children (I types); `combine` is `ops.add` or `ops.maximum`. In the
-        returned [any, N, K], each entry is the combination for its child.
+        returned [any, N, K], all entries of a child have the combined value.
         """
         empty = 0.0 if combine is ops.add else _LOG_ZERO
         pad = functools.partial(ops.pad, constant_values=empty)

@@ -191,7 +191,7 @@ class Classifier(keras.Model):
     def classification_loss(self, labels, outputs, step):
         """The classification loss of each example: [B].
 
-        If `loss_type` is None, this is the cross-entropy and the logits must be
+        If `loss_type` is None, it is the cross-entropy, and `logits` must be
         probabilities. `labels` are k-hot, float32 [B, classes]. `step` is the
         number of previous steps, int64 [B], or None outside of training.
         """

@@ -133,7 +133,7 @@ class DeepCapsModel(Classifier):
         return self.capsule_outputs(x, activations["classes"])
 
     def classification_loss(self, labels, outputs, step):
-        """2 * classes * `margin_loss`: a sum over the classes, not halved."""
+        """The sum over classes, of which `margin_loss` is half the mean."""
         margins = HARD_MARGINS if self.hparams.hard_margins else MARGINS
         loss = layers.margin_loss(labels, outputs[keys.LOGITS], *margins)
         return 2.0 * labels.shape[-1] * loss

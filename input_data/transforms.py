@@ -102,8 +102,12 @@ def resize(image, size, method="stretch"):
     """Resizes uint8 [H, W, C] to [*size, C] bilinearly, with antialiasing.
 
     The method "pad" keeps the proportions and pads with black, "crop" keeps the
-    proportions and cuts off margins, "stretch" changes the proportions.
+    proportions and cuts off margins, "stretch" changes the proportions. Raises
+    ValueError if "pad" would leave less than a pixel of the image.
     """
+    scale = min(size[0] / image.shape[0], size[1] / image.shape[1])
+    if method == "pad" and round(scale * min(image.shape[:2])) == 0:
+        raise ValueError("the image is too thin to resize")
     options = size[::-1], Image.Resampling.BILINEAR
     channels = map(Image.fromarray, np.moveaxis(image, -1, 0))
     resized = [_RESIZING[method](channel, *options) for channel in channels]

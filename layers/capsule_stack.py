@@ -21,7 +21,7 @@ class CapsuleStack:
 
     They are a convolution with relu, convolutional primary capsules with stride
     2 and one routing iteration, and one capsule per class. The stack is not a
-    layer: make its layers attributes of a `keras.Model`, which holds weights.
+    layer: assign its layers to a `keras.Model`, so that it finds their weights.
 
     Args:
       num_classes: int, O.

@@ -61,7 +61,7 @@ def random_offsets(seed, batch_size, max_shift):
 
 
 class ImageTensors:
-    """`LabeledImages` in memory, as a source of pipelines."""
+    """The images and labels of `LabeledImages` as tensors in memory."""
 
     error = None
 
@@ -84,8 +84,8 @@ class ImageTensors:
 class Pipeline:
     """One split of a data set, as batches that the module `features` describes.
 
-    A subclass defines `_training_batch` and `_evaluation_batch`, which return
-    a batch (x, y) of the images, or pairs, with numbers `indices`, int64 [B].
+    A subclass defines `_training_batch` and `_evaluation_batch`. Both return a
+    batch (x, y). Their argument `indices`, int64 [B], selects images or pairs.
 
     `source` holds the stored images, for example an `ImageTensors`;
     `source.error` is the `UserError` that stopped reading, or None. `size` is

@@ -25,13 +25,13 @@ class ConvCapsules(Layer):
     """Convolutional capsules without routing: a 3x3 convolution and a squash.
 
     Unlike in `ConvSlimCapsule` each of the I input types has its own kernel.
-    With the sum s of these I convolutions and q = |s|^2, an output capsule is
+    The sum over the input types is s. With q = |s|^2, an output capsule is
 
       v = q / (1 + q) * s / sqrt(q + 1e-7)
 
     Weights: `kernel` [3, 3, I * a, O * A] with n entries, initially uniform in
-    +-sqrt(3 / sqrt(n)), the range of "glorot_uniform" in the authors' code with
-    Keras 2.2.4. With smaller initial weights the capsules of deep layers
+    +-sqrt(3 / sqrt(n)), as "glorot_uniform" of Keras 2.2.4 in the code of
+    DeepCaps' authors. With smaller initial weights the capsules of deep layers
     vanish, since a squash shrinks short capsules most.
 
     Args:
@@ -121,7 +121,7 @@ class ConvReconstruction(Decoder):
     atom has one meaning for all classes. A dense layer with relu makes a map of
     16 channels. Its sides are the image's sides, halved until none exceeds 8.
     After batch normalization, 3x3 transposed convolutions follow. The first has
-    64 channels. The next, one per halving, have stride 2 and 32, 16, 8, 8, ..
+    64 channels. Then one per halving has stride 2, with 32, 16, 8, 8, ...
     channels. The last has the image's channels and, unlike the others, a relu.
 
     Args and call arguments: see `Decoder`. The image is decoded at 1 / `scale`

@@ -103,8 +103,8 @@ class RoutingRule:
       logits: "add": each iteration adds its agreements to the logits;
         "replace": the agreements become the logits. The two choices differ
         from the third iteration on.
-      compare: what votes are compared with, given the sum s of `route`.
-        "squashed": squash(s); "direction": s divided by its length.
+      compare: what an agreement compares votes with: "squashed": squash(s),
+        or "direction": s / |s|, with the sum s that `route` defines.
       squash_constant: float > 0, `constant` of `squash`.
       squash_epsilon: float >= 0, `epsilon` of `squash`.
     """

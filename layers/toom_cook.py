@@ -186,7 +186,7 @@ def kernel_spectrum(kernel: Tensor, plan: Plan) -> Tensor:
 
 
 def kernel_phases(kernel, rows: Axis, columns: Axis, channel_padding: int = 0):
-    """Splits a kernel into phases [taps^2, s^2 * (C + channel_padding), O]."""
+    """Splits a kernel by strides s: [taps^2, s^2 * (C + padding), O]."""
     pads = [(0, a.taps * a.strides - a.kernel) for a in (rows, columns)]
     kernel = ops.pad(kernel, [*pads, (0, channel_padding), (0, 0)])
     sizes = rows.taps, rows.strides, columns.taps, columns.strides

@@ -130,10 +130,10 @@ def _copies(tensor, count):
 
 
 def linear_votes(inputs: Tensor, weights: Tensor, num_outputs: int) -> "Votes":
-    """`inputs @ weights` as `LinearVotes`; for JAX on CPUs as `FormedVotes`.
+    """Returns `LinearVotes`, or for JAX on CPUs the faster `FormedVotes`.
 
-    On CPUs XLA is slow at sums over a few atoms: with `LinearVotes` the class
-    capsules of the default network would take 2.4 times as long.
+    On CPUs XLA is slow at the short sums over atoms in `LinearVotes`: the class
+    capsules of the default network would take 2.4 times as long as now.
     """
     if not is_on_cpu("jax"):
         return LinearVotes(inputs, weights, num_outputs)

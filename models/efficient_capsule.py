@@ -41,8 +41,8 @@ def layout(height, width):
     48x48. Three 3x3 convolutions follow. The last 1, 2 or 3 of these have
     stride 2: the fewest that make the shorter side of the last map at most 9.
     There is no padding. The primary capsules' kernel has the size of this map.
-    But if the first convolution is 5x5, even sides of the kernel are 1 less: it
-    is 5x5 for MultiMNIST's 6x6 map. The authors' networks follow these rules.
+    After a 5x5 convolution, this kernel's sides are reduced by 1 if even: to
+    5x5 for MultiMNIST's 6x6 map. The authors' networks follow these rules.
     """
     is_large = min(height, width) >= 48
     kernels = (7 if is_large else 5, 3, 3, 3)

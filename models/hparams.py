@@ -81,7 +81,7 @@ def padding(help_text="padding of the convolutions", default="VALID"):
 
 
 def weight_decay(default, weights="kernels"):
-    """A field for the factor of an L2 regularizer."""
+    """A dataclass field: the factor of a loss of squared weights."""
     help_text = f"factor of a loss term, half the sum of squared {weights}"
     return field(default, help_text, at_least=0)
 

@@ -80,7 +80,7 @@ def replace_between(text, name, content):
 
 @styled
 def plot_errors(draw, title, xlabel, ylabel="test error in %"):
-    """A PNG file of a plot of errors; `draw(axes)` draws the lines."""
+    """Returns the bytes of a PNG plot; `draw(axes)` draws the lines."""
     figure = Figure(figsize=(6.2, 3.4), layout="constrained")
     axes = figure.subplots()
     draw(axes)

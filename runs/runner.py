@@ -67,7 +67,7 @@ def train_and_evaluate(config):
     """Trains, or resumes a training, and evaluates its checkpoints.
 
     Returns a dict for JSON. `wrong` counts the errors of the last checkpoint;
-    `points` has counts for this one and for those at multiples of `save_step`.
+    `points` also counts the errors of checkpoints at multiples of `save_step`.
     """
     run(config)
     training = read_json(pathlib.Path(config.summary_dir, "run.json"))

@@ -26,7 +26,7 @@ _EFFICIENT_SIZES = {9: (28, 1), 5: (36, 2), 8: (48, 1)}
 
 @dataclasses.dataclass(frozen=True)
 class H5Weights(Checkpoint):
-    """A network and `arrays`, its weights in the order of `model.weights`."""
+    """A checkpoint whose weights, in Keras' order, are `arrays`."""
 
     arrays: tuple = ()
 

@@ -155,7 +155,7 @@ def convert(source, directory, network):
     """Converts a TF1 checkpoint; returns the path of the new checkpoint.
 
     The new checkpoint has no data set or training settings: TF1 stores none.
-    A training can start from it and, if it has Adam's moments, also resume.
+    It can initialize a training. With Adam's moments it can resume one, too.
     """
     from models.optimizer import compile_model
     from training.checkpoint import Architecture, Checkpoint, save

@@ -72,7 +72,7 @@ def multimnist(trained, num_examples):
 
 
 def multimnist_column(trained, example):
-    """Like `reconstruction_column`, with both digits of an image in colors."""
+    """Like `reconstruction_column`, but each of the two digits has a color."""
     labels, predictions = example.labels, example.predictions
     # The longest capsule of the classes that are neither label nor predicted.
     absent = next(c for c in example.ranking if c not in labels + predictions)

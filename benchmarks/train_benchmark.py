@@ -116,7 +116,7 @@ def alternate(cases, settings):
 
 
 def peak(case, settings):
-    """Peak memory in MB after three steps of a case, (policy, network)."""
+    """Peak memory of three steps in MB; `case` is (policy, network)."""
     timeit.timeit(make_step(case, settings), number=3)
     return peak_megabytes()
 

@@ -98,10 +98,10 @@ class DemoModel:
         self.predict(image)
 
     def predict_drawing(self, content):
-        """Predicts a drawing, see `predict`; returns None if nothing is drawn.
+        """Returns the prediction of `predict`, or None if nothing is drawn.
 
         `content` has the bytes of a PNG file, black in the background. A single
-        object is white; of two, the first is magenta and the second is green.
+        object is white; if there are two, one is magenta and the other green.
         """
         with reading("the drawing"):
             image = Image.open(io.BytesIO(content), formats=["PNG"])
@@ -130,8 +130,9 @@ class DemoModel:
     def next_test_image(self, correct):
         """Finds the next test image predicted right (`correct`) or wrong.
 
-        Returns the dict of `predict` and `labels`, the true classes. If a batch
-        has no such image: only `searched`, the count of images since the last.
+        Returns the dict of `predict`, with the true classes as `labels`. If a
+        batch has no such image, returns only `searched`, the number of images
+        searched since the last image found.
         """
         # A generator that raised an error cannot continue.
         search = self._searches.pop(correct, None) or self._search(correct)

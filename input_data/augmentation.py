@@ -77,7 +77,7 @@ def rotate_half(images, seed):
 
 
 def move_within_margins(images, seed):
-    """Moves each image at random, along both axes, within its black margins."""
+    """Moves the content of each image at random within its black margins."""
     amounts = _signed_amounts(images, seed)
     for axis in (1, 2):
         bright = tf.reduce_any(images > 0, axis=(3 - axis, 3))  # [B, H or W]

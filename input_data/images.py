@@ -162,7 +162,7 @@ class StandardizedCrops(Pipeline):
         return self._standardized(tf.cast(crops, tf.float32), labels)
 
     def moved(self, offset):
-        """A copy whose evaluation crops move `offset` pixels (down, right)."""
+        """A copy with evaluation crops shifted by `offset` (down, right)."""
         other = copy.copy(self)
         other._offset = offset
         return other

@@ -159,8 +159,8 @@ class PrimaryPoseLayer(PoseLayer):
 class MixtureLayer(PoseLayer, VotingLayer):
     """Base of layers that route votes by `fit_mixture`.
 
-    A subclass defines `call` and `_route_votes`, and if `coordinates` is True
-    `_coordinates_along(size)`: the coordinates of the `size` rows or columns.
+    A subclass defines `call` and `_route_votes`. If `coordinates` is True, it
+    also defines `_coordinates_along(size)`: coordinates of rows or columns.
     """
 
     coordinates = False  # whether those of a child are added to its votes

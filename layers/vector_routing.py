@@ -36,7 +36,7 @@ class VectorRouting(CapsuleLayer):
       num_capsules: int, O.
       num_atoms: int, A.
       num_routing: int, iterations.
-      normalize: bool, whether to normalize outputs over their atoms.
+      normalize: bool, whether to apply layer normalization to outputs.
       any_number: bool, whether all input capsules use the same weights. If
         so, the layer takes any number of input capsules, in any order.
 

@@ -205,7 +205,7 @@ class Classifier(keras.Model):
         return layers.reconstruction_loss(images, reconstructions, weight)
 
     def example_losses(self, x, y, outputs):
-        """Losses [B]: classification, reconstruction (0 if no decoder), sum."""
+        """Three losses [B]: classification, reconstruction or 0, their sum."""
         # The batch has the step: JAX would trace `iterations` as a constant.
         step = x.get(keys.STEP)
         cost = self.classification_loss(y[keys.LOGITS], outputs, step)

@@ -23,7 +23,7 @@ MARGINS, HARD_MARGINS = (0.5, 0.9, 0.1), (0.8, 0.95, 0.05)
 
 @dataclasses.dataclass(frozen=True)
 class HParams(DecoderHParams):
-    """Hyper-parameters; the defaults are the authors', for batches of 128."""
+    """The authors' hyper-parameters, but `decay_steps` for batches of 128."""
 
     loss_type: ClassVar = "margin"
     class_atoms: int = size(32, "atoms of a class capsule")

@@ -48,7 +48,7 @@ def model_class(name):
 
 
 def is_external(name):
-    """Whether a name is MODULE:CLASS, a class outside this project."""
+    """Whether a name has the form MODULE:CLASS."""
     return ":" in (name or "")
 
 

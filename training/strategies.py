@@ -19,8 +19,8 @@ from layers.convolution import KeptSpectra
 class OneDevice:
     """One device; base class of the other strategies.
 
-    `count` is the number of devices in all processes; these devices share each
-    batch. Only the process whose `is_first` is true writes files.
+    `count` devices, in all processes, share each batch. Only the process whose
+    `is_first` is true writes files.
     """
 
     count = 1

@@ -68,7 +68,7 @@ def train(config, strategy, evaluate=None):
 
 
 class Trainer(keras.callbacks.Callback):
-    """A training, and the callback of its `fit`.
+    """Runs a training; is itself the callback that `fit` gets.
 
     `step` counts all steps done, `start` those before this run. `clock` omits
     checkpoints, evaluations and the first call of the compiled train function.

@@ -135,7 +135,7 @@ def perturbations(trained, num_examples):
 
 
 def perturbed(capsule):
-    """Capsules [A * K, A]: each dimension moved by each of the K `OFFSETS`."""
+    """Copies [A * K, A] of a capsule: each atom plus each of K `OFFSETS`."""
     moves = np.eye(len(capsule))[:, None] * OFFSETS[:, None]  # [A, K, A]
     return (capsule + moves).reshape(-1, len(capsule))
 
@@ -275,7 +275,7 @@ def embedding(trained, num_examples):
 
 
 def sprite(images):
-    """A square grid of images [N, H, W, 3], filled row by row, then black."""
+    """Puts images [N, H, W, 3] by rows into a square; the rest is black."""
     count, height, width, _ = images.shape
     side = math.isqrt(count - 1) + 1
     padded = np.pad(images, [(0, side**2 - count), (0, 0), (0, 0), (0, 0)])

@@ -34,7 +34,7 @@ class Example:
     def predictions(self):
         """The classes with the longest capsules, as many as in `labels`.
 
-        A class that is also a label has the same index here as in `labels`.
+        Classes that are also labels are at the same positions as in `labels`.
         """
         longest = self.ranking[: len(self.labels)]
         others = (label for label in longest if label not in self.labels)

@@ -37,8 +37,8 @@ def read_arrays(data_dir, training):
     [N, H, W, C]. The labels y_train.npy and y_test.npy are class indices [N] or
     [N, 1]. If an image can have several classes or none, labels are k-hot,
     [N, classes]. Files can be gzipped, as .npy.gz. The lines of class_names.txt
-    name the classes. Without this file, the number of classes is that of
-    k-hot columns, or 1 + the largest class index.
+    name the classes. Without this file, the number of classes is the
+    number of k-hot columns, or 1 + the largest class index.
     """
     folder, part = pathlib.Path(data_dir), "train" if training else "test"
     path, images = _read(folder, f"x_{part}")

@@ -107,7 +107,7 @@ def draw_transfer(arguments, config, num_examples=None):
 
 
 def write_summaries(summary_dir, files, step):
-    """Writes the PNG files as summaries, the others for the projector."""
+    """Writes pictures as summaries, and the files of the projector."""
     from training.summaries import SummaryWriter
 
     folder = make_folder(pathlib.Path(summary_dir) / "figures")

@@ -113,7 +113,7 @@ class RecordFiles:
         return labels, images
 
     def take(self, indices):
-        """First images, uint8 [B, H, W, C], and first labels, int32 [B]."""
+        """First image and label per record: uint8 [B, H, W, C], int32 [B]."""
         labels, images = self.take_all(indices)
         return images[0], labels[0]
 

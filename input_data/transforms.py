@@ -156,7 +156,7 @@ def center(ink, size, offset=(0, 0), digit_size=DIGIT_SIZE):
     center of the image. `offset` (rows, columns) moves the digit further. The
     digit always stays inside the image. A `digit_size` n below 20 imitates the
     data set `digits`: the digit is fitted into n x n pixels, which are enlarged
-    to 20x20. The center of these pixels then replaces the center of mass.
+    to 20x20. The center of this square then replaces the center of mass.
 
     Takes uint8 [H, W], 0 where nothing is drawn, and returns uint8 [*size, 1].
     """

@@ -25,7 +25,7 @@ class ConvCapsules(Layer):
     """Convolutional capsules without routing: a 3x3 convolution and a squash.
 
     Unlike in `ConvSlimCapsule` each of the I input types has its own kernel.
-    The sum over the input types is s. With q = |s|^2, an output capsule is
+    The sum of these I convolutions is s. With q = |s|^2, an output capsule is
 
       v = q / (1 + q) * s / sqrt(q + 1e-7)
 

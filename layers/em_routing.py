@@ -107,7 +107,7 @@ def em_assignments(
     beta_a: Tensor,
     options: EMOptions | None = None,
 ) -> Tensor:
-    """The shares R_ij in `em_routing`: float32 [num_routing, ..., K, O]."""
+    """R_ij in each M-step of `em_routing`: float32 [num_routing, ..., K, O]."""
     *_, assignments = _route_votes(votes, activations, beta_u, beta_a, options)
     stacked = ops.moveaxis(ops.stack(assignments), 1, -1)  # [T, N, K, O]
     return ops.reshape(stacked, (len(assignments), *ops.shape(votes)[:-1]))
@@ -135,7 +135,7 @@ def _route_votes(votes, activations, beta_u, beta_a, options):
 
 
 def em_fit(beta_u, beta_a, options, total, mean, scatter, iteration):
-    """The M-step of `em_routing`, see the argument `fit` of `fit_mixture`."""
+    """With the first three arguments bound, this is `fit` of `fit_mixture`."""
     beta_u, beta_a = (
         ops.reshape(ops.cast(beta, "float32"), (-1, 1))
         for beta in (beta_u, beta_a)

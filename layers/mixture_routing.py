@@ -160,7 +160,7 @@ class MixtureLayer(PoseLayer, VotingLayer):
     """Base of layers that route votes by `fit_mixture`.
 
     A subclass defines `call` and `_route_votes`. If `coordinates` is True, it
-    also defines `_coordinates_along(size)`: coordinates of rows or columns.
+    also defines `_coordinates_along(size)`: those of `size` rows or columns.
     """
 
     coordinates = False  # whether those of a child are added to its votes

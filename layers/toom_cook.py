@@ -101,7 +101,7 @@ class Axis:
 
     @property
     def padded_size(self) -> int:
-        """Pixels along this axis after padding or cropping of the images."""
+        """Pixels of the padded or cropped axis, before tiles are cut."""
         phase = self.length
         if self.tiles > 1:  # pixels of a tile may end in the next one
             phase = (self.tiles + 1) * self.tile
@@ -186,7 +186,7 @@ def kernel_spectrum(kernel: Tensor, plan: Plan) -> Tensor:
 
 
 def kernel_phases(kernel, rows: Axis, columns: Axis, channel_padding: int = 0):
-    """The kernel of a convolution with stride 1 over phases of the images."""
+    """Splits a kernel by phases: [taps^2, s^2 * (C + channel_padding), O]."""
     pads = [(0, a.taps * a.strides - a.kernel) for a in (rows, columns)]
     kernel = ops.pad(kernel, [*pads, (0, channel_padding), (0, 0)])
     sizes = rows.taps, rows.strides, columns.taps, columns.strides

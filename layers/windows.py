@@ -50,7 +50,7 @@ class Window:
         self._pads = [zeros_around(*axis) for axis in axes]
 
     def patches(self, grid: Tensor) -> Tensor:
-        """The windows of a grid: [B, H, W, ...] -> [B, h, w, children, ...]."""
+        """[B, H, W, ...] -> [B, h, w, rows * columns, ...], zero-padded."""
         _, height, width, *axes = grid.shape
         if (height, width) == self.shape and self.positions == (1, 1):
             return ops.reshape(grid, (-1, 1, 1, height * width, *axes))

@@ -205,7 +205,7 @@ class Classifier(keras.Model):
         return layers.reconstruction_loss(images, reconstructions, weight)
 
     def example_losses(self, x, y, outputs):
-        """Three losses [B]: classification, reconstruction or 0, their sum."""
+        """Losses [B]: classification, reconstruction (or 0), and their sum."""
         # The batch has the step: JAX would trace `iterations` as a constant.
         step = x.get(keys.STEP)
         cost = self.classification_loss(y[keys.LOGITS], outputs, step)

@@ -34,7 +34,7 @@ def steps_per_call(model, shape, batch_size, num_devices, events):
 
 
 def take_several(model, batches, steps):
-    """Makes each call of the compiled step in `fit` take `steps` batches.
+    """Makes each call in `fit` take `steps` batches, the last perhaps fewer.
 
     Returns the batches for `fit`. On JAX the batches of a call are stacked to
     [B, steps, ...], because the first axis is split over the devices.

@@ -26,7 +26,7 @@ _EFFICIENT_SIZES = {9: (28, 1), 5: (36, 2), 8: (48, 1)}
 
 @dataclasses.dataclass(frozen=True)
 class H5Weights(Checkpoint):
-    """A checkpoint whose weights, in Keras' order, are `arrays`."""
+    """A checkpoint with the weights `arrays`, ordered as `model.weights`."""
 
     arrays: tuple = ()
 

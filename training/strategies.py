@@ -47,8 +47,8 @@ class OneDevice:
 
         Returns a function `begin`; `begin()` returns a function `predict(x, y)`
         that is valid until the weights change. `predict` takes dicts of NumPy
-        arrays [B, ...]; B is a multiple of the number of devices. It returns
-        logits [B, classes] and losses [B, 2], perhaps before they are computed.
+        arrays [B, ...]; `count` divides B. It returns logits [B, classes] and
+        `Predictions.losses` [B, 2]; a GPU may still be computing both.
         """
         if keras.backend.backend() == "tensorflow":
             return _predict_fn_on_tensorflow(model)

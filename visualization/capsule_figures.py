@@ -72,7 +72,7 @@ def multimnist(trained, num_examples):
 
 
 def multimnist_column(trained, example):
-    """Like `reconstruction_column`, but each of the two digits has a color."""
+    """Like `reconstruction_column`; an image shows two digits in two colors."""
     labels, predictions = example.labels, example.predictions
     # The longest capsule of the classes that are neither label nor predicted.
     absent = next(c for c in example.ranking if c not in labels + predictions)
@@ -135,7 +135,7 @@ def perturbations(trained, num_examples):
 
 
 def perturbed(capsule):
-    """Copies [A * K, A] of a capsule: each atom plus each of K `OFFSETS`."""
+    """Copies [A * K, A] of a capsule: one atom moved by one of K `OFFSETS`."""
     moves = np.eye(len(capsule))[:, None] * OFFSETS[:, None]  # [A, K, A]
     return (capsule + moves).reshape(-1, len(capsule))
 
@@ -275,7 +275,7 @@ def embedding(trained, num_examples):
 
 
 def sprite(images):
-    """Puts images [N, H, W, 3] by rows into a square; the rest is black."""
+    """Puts images [N, H, W, 3] into n rows of n images; the rest is black."""
     count, height, width, _ = images.shape
     side = math.isqrt(count - 1) + 1
     padded = np.pad(images, [(0, side**2 - count), (0, 0), (0, 0), (0, 0)])

@@ -133,7 +133,7 @@ def linear_votes(inputs: Tensor, weights: Tensor, num_outputs: int) -> "Votes":
     """Returns `LinearVotes`, or for JAX on CPUs the faster `FormedVotes`.
 
     On CPUs XLA is slow at the short sums over atoms in `LinearVotes`: the class
-    capsules of the default network would take 2.4 times as long as now.
+    capsules of the default network would take 2.4 times as long.
     """
     if not is_on_cpu("jax"):
         return LinearVotes(inputs, weights, num_outputs)

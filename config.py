@@ -359,8 +359,9 @@ class Config(DataConfig):
         return {
             **{name: getattr(self, name) for name in RUN_SETTINGS},
             "dataset": self.dataset_name,
-            # Earlier versions hashed names without normalizing accents.
+            # Earlier versions hashed accents and the data folder's name.
             "normalized_names": True,
+            "relative_paths": True,
             # TFDS orders the images of some sets differently from their files.
             "of_files": self.data_dir is not None,
         }

@@ -2,11 +2,12 @@
 
 import copy
 import dataclasses
+import unicodedata
 
 import numpy as np
 import tensorflow as tf
 
-from common.errors import UserError
+from common.errors import UserError, reading
 from input_data import features as keys
 from input_data.augmentation import random_changes
 from input_data.pairs import OverlappingPairs
@@ -52,8 +53,9 @@ def labeled_images(path, images, labels, num_classes, class_names=None):
     """Creates `LabeledImages` from the arrays of a file.
 
     `images` are uint8 [N, H, W] or [N, H, W, C]; `labels` are class indices [N]
-    or k-hot [N, num_classes]. Raises UserError if there are no images, if a
-    type or shape is wrong, or if a label is out of range.
+    or k-hot [N, num_classes]; `class_names` are different strings. Raises
+    UserError if there are no images, if a type, shape or number is wrong, or if
+    a label is out of range.
     """
     images = np.asarray(images)
     if images.dtype != np.uint8 or images.ndim not in (3, 4):
@@ -68,7 +70,10 @@ def labeled_images(path, images, labels, num_classes, class_names=None):
             f"{path} has images of shape {images.shape[1:]}, channels first; "
             "expected [N, H, W, C]: numpy.moveaxis(images, 1, -1)"
         )
-    labels, largest = np.asarray(labels, np.int64), num_classes - 1
+    num_classes = int(to_integers(f"{path}: num_classes", num_classes))
+    if class_names is not None:
+        class_names = check_class_names(path, class_names, num_classes)
+    labels, largest = to_integers(path, labels), num_classes - 1
     if labels.shape[1:] == (num_classes,) != (1,):
         largest = 1
     else:
@@ -81,6 +86,32 @@ def labeled_images(path, images, labels, num_classes, class_names=None):
             "are 0 or 1, for each image"
         )
     return LabeledImages(images, labels, num_classes, class_names)
+
+
+def to_integers(path, values):
+    """An int64 array; UserError if a value is not an integer."""
+    with reading(path):
+        values = np.asarray(values)
+        integers = values.astype(np.int64)
+        if (integers != values).any():
+            raise ValueError(f"expected integers, not {values.dtype}")
+    return integers
+
+
+def check_class_names(path, names, num_classes):
+    """The names as a tuple; UserError if they do not suit the classes."""
+    with reading(f"{path}: class names"):
+        different = {unicodedata.normalize("NFC", name) for name in names}
+        # Terminals would obey control characters.
+        kinds = set(map(unicodedata.category, "".join(names)))
+        if (
+            not len(different - {""}) == len(names) == num_classes
+            or "Cc" in kinds
+        ):
+            raise ValueError(
+                f"{names} are not {num_classes} different, printable names"
+            )
+    return tuple(map(str, names))
 
 
 def make_pipeline(data, config, **spec):

@@ -4,10 +4,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from common.errors import UserError
 from config import Config
 from input_data import augmentation
 from input_data import features as keys
-from input_data.images import LabeledImages, StandardizedCrops, make_pipeline
+from input_data.images import (
+    LabeledImages,
+    StandardizedCrops,
+    labeled_images,
+    make_pipeline,
+)
 from input_data.pipeline import shuffled_indices
 from input_data.registry import Split
 from testing import splits
@@ -138,3 +144,40 @@ def test_crops_are_standardized_and_move_for_evaluation():
             images_of(found), (crops - mean) / deviation, atol=1e-4
         )
         np.testing.assert_array_equal(images_of(found), found[1][keys.RECONS])
+
+
+def test_numbers_and_names_of_own_data_are_plain():
+    labels, names = np.arange(6) % 3, np.array(["a", "b", "caf\u00e9"])
+    images = np.zeros((6, 8, 8), "uint8")
+    data = labeled_images("own", images, labels, labels.max() + 1, names)
+    assert type(data.num_classes) is int
+    assert list(map(type, data.class_names)) == [str] * 3
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"num_classes": 2.5}, "num_classes"),
+        ({"num_classes": "3"}, "num_classes"),
+        ({"num_classes": None}, "num_classes"),
+        ({"num_classes": 2}, "labels"),
+        ({"class_names": ("a", "b")}, "3 different"),
+        ({"class_names": ("a", "b", "a")}, "3 different"),
+        ({"class_names": ("a", "caf\u00e9", "cafe\u0301")}, "3 different"),
+        ({"class_names": ("a", "b", "")}, "3 different"),
+        ({"class_names": ("a", "b", "c\x1b[2J")}, r"c\\x1b\[2J"),
+        ({"class_names": (1, 2, 3)}, "class names"),
+        ({"class_names": (b"a", b"b", b"c")}, "class names"),
+        ({"class_names": 3}, "class names"),
+        ({"labels": [0.9, 1, 2]}, "integers"),
+        ({"labels": [np.nan, 1, 2]}, "integers"),
+        ({"labels": ["0", "1", "2"]}, "own"),
+        ({"labels": [None, 1, 2]}, "own"),
+        ({"labels": [[0.5, 0, 0]] * 3}, "integers"),
+    ],
+)
+def test_unsuitable_own_data_are_refused(changed, message):
+    arguments = {"images": np.zeros((3, 8, 8), "uint8"), "labels": [0, 1, 2]}
+    arguments |= {"num_classes": 3, **changed}
+    with pytest.raises(UserError, match=message):
+        labeled_images("own", **arguments)

@@ -40,6 +40,7 @@ _OTHER_SPLIT = {
     "validation_images": "the images or their order changed",
     "of_files": "training and evaluation both need --data_dir, or neither",
     "normalized_names": "an earlier version hashed accents differently",
+    "relative_paths": "an earlier version hashed the name of the data folder",
     "seed": "add --seed={}",
     "validate": "training and evaluation both need --validate",
 }

@@ -8,7 +8,7 @@ import numpy as np
 
 from common.errors import UserError, reading
 from input_data.files import find_file, open_file
-from input_data.images import labeled_images, make_pipeline
+from input_data.images import labeled_images, make_pipeline, to_integers
 from input_data.registry import Split, select
 
 
@@ -72,8 +72,4 @@ def _read(folder, name):
 
 def _read_labels(folder, part):
     path, values = _read(folder, f"y_{part}")
-    with reading(path):
-        labels = values.astype(np.int64)
-        if (labels != values).any():
-            raise ValueError("labels must be integers")
-    return labels
+    return to_integers(path, values)

@@ -2,7 +2,6 @@
 
 import collections
 import concurrent.futures
-import csv
 import hashlib
 import os
 import pathlib
@@ -12,7 +11,8 @@ import numpy as np
 
 from common.errors import UserError, reading
 from input_data.files import DECODING_THREADS, decode_image
-from input_data.images import labeled_images, make_pipeline
+from input_data.images import check_class_names, labeled_images, make_pipeline
+from input_data.labels_file import read_labels
 from input_data.transforms import resize
 
 # Of so many images one is held out on average, for testing or validation.
@@ -34,29 +34,32 @@ def load(split, config):
     if not is_split or len(parts) < len(folders):
         parts = {}
     root_of_classes = parts.get("train", root)
-    several = _read_labels(root_of_classes)
-    classes = sorted({_name(folder) for folder in _folders(root_of_classes)})
-    if several is not None:
-        classes = sorted(set().union(*several.values()))
-    files = _files(root_of_classes, classes)
+    classes, several = _classes(root, parts)
+    # Names that are not UTF-8 cannot be drawn.
+    names = [name.encode(errors="replace").decode() for name in classes]
+    check_class_names(root_of_classes, names, len(names))
+    files = _files(root_of_classes, classes, several)
 
     def hold_out(files, purpose):
-        *divided, digest = divide(files, seed, purpose)
+        *divided, digest = divide(files, seed, purpose, root_of_classes)
         if files:
-            _report(classes, files, divided[1], purpose)
+            _report(names, files, divided[1], purpose)
         fingerprints[f"divided_for_{purpose}"] = digest
         return divided
 
     if parts:
         order = ("val", "test") if split.is_held_out else ("test", "val")
         part = next(name for name in order if name in parts)
-        train, test = files, _files(parts[part], classes)
+        train, test = files, _files(parts[part], classes, several)
     else:
         train, test = hold_out(files, "test")
     if split.is_held_out and "val" not in parts:
         train, test = hold_out(train, "validation")
-    if fingerprints and any(_key(p) not in p.as_posix() for p, _ in files):
+    keys = [(path, _key(path, root_of_classes)) for path, _ in files]
+    if fingerprints and any(key not in path.as_posix() for path, key in keys):
         fingerprints["normalized_names"] = True
+    if fingerprints and any(key != _key(path) for path, key in keys):
+        fingerprints["relative_paths"] = True
     files = train if split.is_training else test
     if not files:
         folder = parts[part] if parts and not split.is_training else root
@@ -66,10 +69,8 @@ def load(split, config):
     np.random.default_rng(0).shuffle(files)
     images = _read(root, files, config)
     labels = [label for _, label in files]
-    if several is not None:
+    if several:
         labels = [[name in found for name in classes] for found in labels]
-    # Names that are not UTF-8 cannot be drawn.
-    names = tuple(name.encode(errors="replace").decode() for name in classes)
     data = labeled_images(root, images, labels, len(classes), names)
     data.fingerprints.update(fingerprints)
     return make_pipeline(
@@ -77,15 +78,16 @@ def load(split, config):
     )
 
 
-def divide(files, seed, purpose):
+def divide(files, seed, purpose, root=None):
     """Holds out each file with probability 1/5, decided by a hash.
 
-    A file is held out if a hash of `seed`, `purpose`, folder and file name is
-    below a bound. There are two exceptions: the only file of a class stays; and
-    if all files of a larger class would be in one part, the file with the hash
-    nearest to the bound moves to the other part. While these exceptions move
-    the same files, adding or removing files leaves all others in their part.
-    Names with equal Unicode normal forms have the same hash.
+    A file is held out if a hash of `seed`, `purpose` and its path, relative to
+    `root` or with its folder's name alone, is below a bound. There are two
+    exceptions: the only file of a class stays; and if all files of a larger
+    class would be in one part, the file with the hash nearest to the bound
+    moves to the other part. While these exceptions move the same files, adding
+    or removing files leaves all others in their part. Names with equal Unicode
+    normal forms have the same hash.
 
     `files` is a list of (path, class). All files whose class is a list of names
     are divided together, as one class. Returns a list of files that stay, a
@@ -94,7 +96,7 @@ def divide(files, seed, purpose):
     bound = 2**64 // HELD_OUT_SHARE
 
     def place(file):
-        name = os.fsencode(f"{seed}/{purpose}/{_key(file[0])}")
+        name = os.fsencode(f"{seed}/{purpose}/{_key(file[0], root)}")
         digest = hashlib.sha256(name).digest()
         return int.from_bytes(digest[:8], "big")
 
@@ -110,7 +112,7 @@ def divide(files, seed, purpose):
         held_out += members[:count]
         kept += members[count:]
         moved += members[min(count, drawn) : max(count, drawn)]
-    names = "/".join(_key(path) for path, _ in moved)
+    names = "/".join(_key(path, root) for path, _ in moved)
     return kept, held_out, hashlib.sha256(os.fsencode(names)).hexdigest()[:16]
 
 
@@ -125,12 +127,12 @@ def _report(classes, files, held_out, purpose):
         for part in (files, held_out)
     )
     parts = [f"{name} {counts[name]} of {totals[name]}" for name in classes]
-    few = [name for name in classes if 10 * counts[name] < totals[name]]
+    few = [c for c in classes if not 0.1 <= counts[c] / (totals[c] or 1) < 1]
     print(f"Held out for {purpose}: {', '.join(parts)}", flush=True)
     if few:
         print(
-            f"Warning: this is less than a tenth of {', '.join(few)}: add "
-            "images, or try another --seed",
+            f"Warning: this is less than a tenth, or all, of {', '.join(few)}: "
+            "add images, or try another --seed",
             flush=True,
         )
 
@@ -140,8 +142,9 @@ def _name(path):
     return unicodedata.normalize("NFC", path.name)
 
 
-def _key(path):
-    return f"{_name(path.parent)}/{_name(path)}"
+def _key(path, root=None):
+    relative = path.relative_to(root or path.parent.parent).as_posix()
+    return unicodedata.normalize("NFC", relative)
 
 
 def _folders(root):
@@ -157,34 +160,31 @@ def _folders(root):
         )
 
 
-def _read_labels(folder):
-    """Dict from image path to list of classes, or None without labels.csv.
-
-    The first row must begin with "file", or labels.csv is ignored. Other rows
-    are the path of an image in the folder, then its classes, if any.
-    """
-    path = folder / "labels.csv"
-    if not path.is_file():
-        return None
-    with reading(path), open(path, newline="", encoding="utf-8-sig") as file:
-        rows = [[cell.strip() for cell in row] for row in csv.reader(file)]
-    if not rows or rows.pop(0)[:1] != ["file"]:
-        print(f"Note: {path} is ignored, as it does not begin with 'file,'")
-        return None
-    rows = sorted(filter(any, rows))
-    labels = {folder / name: [*filter(None, found)] for name, *found in rows}
-    if len(labels) < len(rows):
-        raise UserError(f"{path} names an image twice")
-    return labels
+def _classes(root, parts):
+    """The sorted classes; and a dict from each folder to its `read_labels`."""
+    several = {f: read_labels(f) for f in parts.values() or [root]}
+    misplaced = parts and read_labels(root)
+    if misplaced or len(set(map(bool, several.values()))) > 1:
+        raise UserError(
+            f"{root}: labels.csv must be in each of the folders "
+            f"{', '.join(sorted(parts))}, or in none of them, and only there"
+        )
+    folder = parts.get("train", root)
+    if several[folder] is None:
+        return sorted({_name(path) for path in _folders(folder)}), {}
+    classes, _ = several[folder]
+    if len(classes) < 2:
+        raise UserError(f"{folder}: labels.csv has too few classes: {classes}")
+    return classes, several
 
 
-def _files(root, classes):
-    """List of (path, class) of all images in the sub-folders, sorted."""
-    several = _read_labels(root)
-    if several is not None:
-        if unknown := set().union(*several.values()).difference(classes):
+def _files(root, classes, several):
+    """List of (path, class or classes) of all images in a folder, sorted."""
+    if several:
+        found, labels = several[root]
+        if unknown := set(found).difference(classes):
             raise UserError(f"{root}: no training image is {min(unknown)!r}")
-        return list(several.items())
+        return list(labels.items())
     files = []
     for folder in _folders(root):
         with reading(folder):

@@ -1,6 +1,7 @@
 import collections
 import os
 import pathlib
+import re
 import unicodedata
 
 import numpy as np
@@ -161,7 +162,7 @@ def test_hidden_and_other_files_are_ignored(tmp_path):
     write_classes(tmp_path, {"a": 3, "b": 3})
     (tmp_path / ".cache").mkdir()
     (tmp_path / "__MACOSX").mkdir()
-    for name in ("labels.csv", "a/.DS_Store", "a/Thumbs.db", "b/._001.png"):
+    for name in ("notes.csv", "a/.DS_Store", "a/Thumbs.db", "b/._001.png"):
         (tmp_path / name).write_text("no image")
     # The content decides on the format.
     (tmp_path / "a" / "001.png").rename(tmp_path / "a" / "001.JPG")
@@ -234,3 +235,92 @@ def test_unknown_and_empty_classes_are_named(tmp_path):
     (tmp_path / "train" / "owl").mkdir()
     with pytest.raises(UserError, match=f"{tmp_path}/train/owl"):
         load(tmp_path)
+
+
+def write_labeled(root, cells, folder="", header="file,label"):
+    """A folder whose image n has pixels n and is named n.png."""
+    names = [f"{folder}{number}.png" for number in range(len(cells))]
+    for number, name in enumerate(names):
+        write_png(root / name, np.full((6, 6, 1), number, np.uint8))
+    rows = map(",".join, zip(names, cells, strict=True))
+    (root / "labels.csv").write_text("\n".join([header, *rows]))
+
+
+def pixels(root, split):
+    ((x, _),) = load(root, split).evaluation_batches(1000)
+    return set(np.rint(x[keys.IMAGES][:, 0, 0, 0] * 255).astype(int))
+
+
+def test_the_split_of_labels_csv_does_not_depend_on_its_folder(
+    tmp_path, monkeypatch
+):
+    write_labeled(tmp_path / "old", ["cat", "dog"] * 30)
+    test = pixels(tmp_path / "old", Split.TEST)
+    assert 1 < len(test) < 30
+    assert not test & pixels(tmp_path / "old", Split.TRAIN)
+    (tmp_path / "old").rename(tmp_path / "new")
+    assert pixels(tmp_path / "new", Split.TEST) == test
+    monkeypatch.chdir(tmp_path / "new")
+    assert pixels(".", Split.TEST) == pixels("../new/", Split.TEST) == test
+
+
+def test_old_splits_of_labels_csv_are_kept_or_refused(tmp_path):
+    for folder in "", "a/", "a/b/":
+        root = tmp_path / f"data{folder.count('/')}"
+        write_labeled(root, ["cat", "dog"] * 10, folder)
+        marks = load(root).spec.split_fingerprints
+        # Earlier versions hashed the last two names of a path.
+        assert ("relative_paths" in marks) == (folder != "a/")
+    assert Config().run_settings()["relative_paths"] is True
+    write_classes(tmp_path / "classes", {"cat": 5, "dog": 5})
+    marks = load(tmp_path / "classes").spec.split_fingerprints
+    assert "relative_paths" not in marks
+
+
+@pytest.mark.parametrize(
+    ("cells", "header", "message"),
+    [
+        (["", ""], "file,label", "too few classes"),
+        (["cat", ""], "file,label", "too few classes"),
+        (["1", "0"], "file,cat", "too few classes"),
+        (["cat", "d\x1b[2Jog"], "file,label", "printable"),
+        (["0,1", "1,0"], "file,cat,cat", "different"),
+        (["0,,1", "1,,0"], "file,cat,,dog", "is 0 or 1"),
+        (["0,1,1", "1,0,1"], "file,cat,,dog", "different"),
+    ],
+)
+def test_classes_of_labels_csv_are_checked(tmp_path, cells, header, message):
+    write_labeled(tmp_path, cells, header=header)
+    with pytest.raises(UserError, match=message):
+        load(tmp_path)
+
+
+def test_labels_csv_is_in_all_folders_of_a_split_or_in_none(tmp_path):
+    folders = {part: tmp_path / part for part in ("train", "test")}
+    for root in folders.values():
+        write_labeled(root, ["cat", "dog"])
+    assert contents_count(tmp_path) == (2, 2)
+    for root in folders.values():
+        (root / "labels.csv").rename(tmp_path / "labels.csv")
+        for split in Split.TRAIN, Split.TEST:
+            with pytest.raises(UserError, match=r"labels\.csv must"):
+                load(tmp_path, split)
+        (tmp_path / "labels.csv").rename(root / "labels.csv")
+    (tmp_path / "labels.csv").write_text("file,label")
+    with pytest.raises(UserError, match=r"labels\.csv must"):
+        load(tmp_path)
+
+
+def contents_count(root):
+    train, test = pixels(root, Split.TRAIN), pixels(root, Split.TEST)
+    return len(train), len(test)
+
+
+def test_classes_without_training_images_are_named(tmp_path, capsys):
+    write_labeled(tmp_path, ["cat", "dog"] * 20)
+    held_out = pixels(tmp_path, Split.TEST)
+    cells = ["rare" if n in held_out else "common" for n in range(40)]
+    write_labeled(tmp_path, cells)
+    load(tmp_path)
+    warning = capsys.readouterr().out.splitlines()[-1]
+    assert re.match("Warning.* rare", warning)

@@ -53,9 +53,8 @@ def labeled_images(path, images, labels, num_classes, class_names=None):
     """Creates `LabeledImages` from the arrays of a file.
 
     `images` are uint8 [N, H, W] or [N, H, W, C]; `labels` are class indices [N]
-    or k-hot [N, num_classes]; `class_names` are different strings. Raises
-    UserError if there are no images, if a type, shape or number is wrong, or if
-    a label is out of range.
+    or k-hot [N, num_classes]. Raises UserError if there are no images, if a
+    type, shape or number is wrong, or if a label is out of range.
     """
     images = np.asarray(images)
     if images.dtype != np.uint8 or images.ndim not in (3, 4):
@@ -73,7 +72,7 @@ def labeled_images(path, images, labels, num_classes, class_names=None):
     num_classes = int(to_integers(f"{path}: num_classes", num_classes))
     if class_names is not None:
         class_names = check_class_names(path, class_names, num_classes)
-    labels, largest = to_integers(path, labels), num_classes - 1
+    labels, largest = to_integers(f"{path}: labels", labels), num_classes - 1
     if labels.shape[1:] == (num_classes,) != (1,):
         largest = 1
     else:
@@ -101,15 +100,12 @@ def to_integers(path, values):
 def check_class_names(path, names, num_classes):
     """The names as a tuple; UserError if they do not suit the classes."""
     with reading(f"{path}: class names"):
-        different = {unicodedata.normalize("NFC", name) for name in names}
-        # Terminals would obey control characters.
-        kinds = set(map(unicodedata.category, "".join(names)))
-        if (
-            not len(different - {""}) == len(names) == num_classes
-            or "Cc" in kinds
-        ):
+        unique = {unicodedata.normalize("NFC", name) for name in names} - {""}
+        # A terminal obeys control characters.
+        has_control = "Cc" in map(unicodedata.category, "".join(names))
+        if has_control or not len(unique) == len(names) == num_classes:
             raise ValueError(
-                f"{names} are not {num_classes} different, printable names"
+                f"expected {num_classes} different printable names, not {names}"
             )
     return tuple(map(str, names))
 

@@ -32,7 +32,7 @@ def read_labels(folder):
             raise UserError(f"{path}: {rule}, not {','.join(row)[:99]!r}")
 
     header, *rows = [[c.strip() for c in row] for row in rows] or [[""]]
-    require(header[0] == "file", header, "the first row must be 'file,label'")
+    require(header[0] == "file", header, "the first row begins with 'file,'")
     columns = [unicodedata.normalize("NFC", name) for name in header[1:]]
     cells = {cell.lower() for row in rows for cell in row[1:]}
     is_table = columns not in ([], ["label"]) and not cells.isdisjoint(_VALUES)

@@ -58,7 +58,7 @@ def test_classes(tmp_path, text, classes, first):
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("", "file,label"),
+        ("", "'file,'"),
         ("filename,label\n1.png,cat", "'filename,label'"),
         ("File,Label\n1.png,cat", "'File,Label'"),
         ("file;label\n1.png;cat", "'file;label'"),

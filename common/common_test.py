@@ -81,6 +81,11 @@ def test_reading_names_the_file(error, reason):
     assert str(caught.value) == prefix + reason
 
 
+def test_control_characters_of_names_are_escaped():
+    assert str(UserError("caf\u00e9\x1b[2J.png")) == r"café\x1b[2J.png"
+    assert str(UserError("\udce9.png")) == r"\udce9.png"  # not UTF-8
+
+
 def test_how_a_command_ends(capsys):
     with (
         pytest.raises(SystemExit, match=r"^x\.py: a b$"),

@@ -21,7 +21,9 @@ class UserError(Exception):
     """A wrong flag, file or value; commands print it as one line."""
 
     def __str__(self):
-        return " ".join(super().__str__().splitlines())
+        line = " ".join(super().__str__().splitlines())
+        # A terminal would obey the control characters of a file's name.
+        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
 
 
 class Interrupted(BaseException):

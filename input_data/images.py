@@ -12,7 +12,7 @@ from input_data import features as keys
 from input_data.augmentation import random_changes
 from input_data.pairs import OverlappingPairs
 from input_data.pipeline import (
-    ImageTensors,
+    ImageSource,
     Pipeline,
     Stream,
     random_offsets,
@@ -121,7 +121,7 @@ def make_pipeline(data, config, **spec):
             raise UserError("--num_targets=2 needs images of one class each")
         return OverlappingPairs(data, config, **spec)
     shift, pad = config.largest_shift, config.border
-    source = ImageTensors(data)
+    source = ImageSource(data)
     return SingleObjects(source, config, shift, pad, num_targets, **spec)
 
 
@@ -132,7 +132,7 @@ class SingleObjects(Pipeline):
     offsets, each uniform in [-shift, shift], and changed by `random_changes`.
     (For a shift of 2 the reference stores all 25 shifted copies instead.)
 
-    `source` is `ImageTensors` or `RecordFiles`, `config` is a `Config`, `shift`
+    `source` is `ImageSource` or `RecordFiles`, `config` is a `Config`, `shift`
     and `pad` are in pixels. `**spec` sets attributes of `Pipeline.spec`.
     """
 
@@ -143,8 +143,8 @@ class SingleObjects(Pipeline):
         num_examples = min(config.eval_size, len(source))
         super().__init__(source, size, num_targets, num_examples, **spec)
 
-    def _training_batch(self, indices, step, seed):
-        images, labels = self._source.take(indices)
+    def training_batch(self, indices, step, seed):
+        images, labels = self.source.take(indices)
         images = pad_images(images, self._pad)
         if self._shift:
             shift_seed = step_seed(seed, Stream.SHIFT, step)
@@ -154,8 +154,8 @@ class SingleObjects(Pipeline):
         images = unit_range(images)
         return self._batch(images, [images], [labels])
 
-    def _evaluation_batch(self, indices):
-        images, labels = self._source.take(indices)
+    def evaluation_batch(self, indices):
+        images, labels = self.source.take(indices)
         padded = pad_images(images, self._pad)
         images = unit_range(central_crop(padded, self._size))
         return self._batch(images, [images], [labels])
@@ -175,16 +175,16 @@ class StandardizedCrops(Pipeline):
 
     def __init__(self, data, crop_size, distort, eval_size):
         num_examples = min(eval_size, len(data))
-        super().__init__(ImageTensors(data), crop_size, 1, num_examples)
+        super().__init__(ImageSource(data), crop_size, 1, num_examples)
         self._offset = (0, 0)
         self._distort = distort
 
-    def _training_batch(self, indices, step, seed):
-        images, labels = self._source.take(indices)
+    def training_batch(self, indices, step, seed):
+        images, labels = self.source.take(indices)
         return self._standardized(self._distort(images, step, seed), labels)
 
-    def _evaluation_batch(self, indices):
-        images, labels = self._source.take(indices)
+    def evaluation_batch(self, indices):
+        images, labels = self.source.take(indices)
         crops = central_crop(images, self._size, self._offset)
         return self._standardized(tf.cast(crops, tf.float32), labels)
 

@@ -23,7 +23,7 @@ class KeptFeatures(Pipeline):
     """
 
     def __init__(self, pipeline, extract, seed, num_views):
-        self.spec, self._source = pipeline.spec, pipeline._source
+        self.spec, self.source = pipeline.spec, pipeline.source
         count = self.spec.num_images
         starts = range(0, count, _BATCH_SIZE)
 
@@ -31,7 +31,7 @@ class KeptFeatures(Pipeline):
             stop = min(start + _BATCH_SIZE, count)
             indices = tf.range(start, stop, dtype="int64")
             step = tf.cast(view * len(starts) + start // _BATCH_SIZE, "int64")
-            x, _ = pipeline._training_batch(indices, step, seed)
+            x, _ = pipeline.training_batch(indices, step, seed)
             return x[keys.IMAGES].numpy()  # for every backend
 
         with self.user_errors(), tf.device("CPU:0"):
@@ -42,7 +42,7 @@ class KeptFeatures(Pipeline):
                 values = extract(images_of(view, start))
                 self._kept[view, start : start + len(values)] = values
 
-    def _training_batch(self, indices, step, seed):
+    def training_batch(self, indices, step, seed):
         seed, count = step_seed(seed, Stream.VIEW, step), len(self._kept)
         views = tf.random.stateless_uniform(
             indices.shape, seed, 0, count, "int64"
@@ -51,7 +51,7 @@ class KeptFeatures(Pipeline):
             lambda *place: self._kept[place], [views, indices], self._kept.dtype
         )
         features.set_shape((*indices.shape, *self._kept.shape[2:]))
-        _, labels = self._source.take(indices)
+        labels = self.source.take_labels(indices)
         x, y = self._batch(features, [], [labels])
         x[keys.FEATURES] = x.pop(keys.IMAGES)
         return x, y

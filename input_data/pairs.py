@@ -6,12 +6,13 @@ import tensorflow as tf
 from common.errors import UserError
 from input_data import features as keys
 from input_data.pipeline import (
-    ImageTensors,
+    ImageSource,
     Pipeline,
     Stream,
     random_offsets,
     step_seed,
 )
+from input_data.stored import blocks
 from input_data.transforms import pad_images, shift_images, unit_range
 
 # The axis of [B, H, W, C] along which two images are put together.
@@ -33,7 +34,7 @@ class OverlappingPairs(Pipeline):
     def __init__(self, data, config, **spec):
         self._shift, self._pad = config.largest_shift, config.border
         size = [side + 2 * self._pad for side in data.images.shape[1:3]]
-        super().__init__(ImageTensors(data), size, 2, config.eval_size, **spec)
+        super().__init__(ImageSource(data), size, 2, config.eval_size, **spec)
         groups = map(tf.constant, group_by_class(data))
         self._order, self._starts, self._counts = groups
         seed = step_seed(config.seed, Stream.EVALUATION, 0)
@@ -47,13 +48,13 @@ class OverlappingPairs(Pipeline):
         offsets = (random_offsets(seed, count, self._shift) for seed in seeds)
         return draws, *offsets
 
-    def _training_batch(self, indices, step, seed):
+    def training_batch(self, indices, step, seed):
         partner_seed = step_seed(seed, Stream.PARTNER, step)
         offset_seed = step_seed(seed, Stream.SHIFT, step)
         draws = self._draw(indices.shape[0], partner_seed, offset_seed)
         return self._pair_batch(indices, *draws)
 
-    def _evaluation_batch(self, indices):
+    def evaluation_batch(self, indices):
         draws = (tf.gather(draw, indices) for draw in self._eval_draws)
         return self._pair_batch(indices % self.spec.num_images, *draws)
 
@@ -61,7 +62,7 @@ class OverlappingPairs(Pipeline):
         second = self._partners(first, partner_draws)
         shifted, labels = [], []
         for indices, offset in zip((first, second), offsets, strict=True):
-            images, label = self._source.take(indices)
+            images, label = self.source.take(indices)
             padded = pad_images(images, self._pad)
             shifted.append(shift_images(padded, offset, self._shift))
             labels.append(label)
@@ -71,7 +72,7 @@ class OverlappingPairs(Pipeline):
 
     def _partners(self, first, draws):
         """Indices of images of other classes, each equally likely."""
-        label = tf.gather(self._source.labels, first)
+        label = self.source.take_labels(first)
         count = tf.gather(self._counts, label)
         start = tf.gather(self._starts, label)
         num_others = tf.cast(self.spec.num_images - count, tf.float64)
@@ -86,10 +87,11 @@ def group_by_class(data):
     Returns image indices sorted by class, int64 [N], then the start of each
     class among these indices and the class sizes, both int64 [num_classes].
     """
-    counts = np.bincount(data.labels, minlength=data.num_classes)
+    labels = np.concatenate(list(blocks(data.labels)))
+    counts = np.bincount(labels, minlength=data.num_classes)
     if counts.max() == len(data):
         raise UserError("pairs need images of at least two classes")
-    order = np.argsort(data.labels, kind="stable")
+    order = np.argsort(labels, kind="stable")
     return order, np.cumsum(counts) - counts, counts
 
 
@@ -106,8 +108,10 @@ class SeparatePairs(Pipeline):
     def __init__(self, singles, config):
         self._singles = singles
         self._axis = _AXES[config.pairs]
-        batches = singles.evaluation_batches(_LABELS_BATCH)
-        labels = np.concatenate([x[keys.RECONS_LABEL] for x, _ in batches])
+        places = tf.data.Dataset.range(singles.spec.num_examples)
+        batches = places.batch(_LABELS_BATCH).map(singles.source.take_labels)
+        with singles.user_errors():
+            labels = np.concatenate(list(batches.as_numpy_iterator()))
         second = tf.random.experimental.index_shuffle(
             tf.range(len(labels), dtype=tf.int64),
             seed=step_seed(config.seed, Stream.EVALUATION, 0),
@@ -120,13 +124,13 @@ class SeparatePairs(Pipeline):
         spec = singles.spec
         size = [spec.shape.height, spec.shape.width]
         size[self._axis - 1] *= 2
-        shared = singles._source, size, 2, len(first)
+        shared = singles.source, size, 2, len(first)
         super().__init__(*shared, split_seed=spec.split_seed)
 
-    def _evaluation_batch(self, indices):
+    def evaluation_batch(self, indices):
         halves, labels = [], []
         for pair in self._pairs:
-            x, _ = self._singles._evaluation_batch(tf.gather(pair, indices))
+            x, _ = self._singles.evaluation_batch(tf.gather(pair, indices))
             halves.append(x[keys.IMAGES])
             labels.append(x[keys.RECONS_LABEL])
         first, second = halves

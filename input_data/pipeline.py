@@ -3,9 +3,12 @@
 import contextlib
 import enum
 
+import numpy as np
 import tensorflow as tf
 
+from common.errors import UserError
 from input_data import features as keys
+from input_data.stored import StoredRows, digest
 
 
 class Stream(enum.IntEnum):
@@ -60,34 +63,66 @@ def random_offsets(seed, batch_size, max_shift):
     return tf.random.stateless_uniform(shape, seed, *limits, tf.int32)
 
 
-class ImageTensors:
-    """The images and labels of `LabeledImages` as tensors in memory."""
+class ImageSource:
+    """The images and labels of `LabeledImages` for a `Pipeline`.
+
+    Arrays become tensors; `StoredRows` are read when they are taken.
+    """
 
     error = None
 
     def __init__(self, data):
-        self.images = tf.constant(data.images, tf.uint8)
-        self.labels = tf.constant(data.labels, tf.int32)
-        self.shape = data.images.shape[1:]
+        self._images = _tensor(data.images, tf.uint8)
+        self._labels = _tensor(data.labels, tf.int32)
+        self.shape = tuple(data.images.shape[1:])
         self.num_classes = data.num_classes
         self.class_names = data.class_names
         self.fingerprints = data.fingerprints
 
     def __len__(self):
-        return len(self.images)
+        return len(self._images)
 
     def take(self, indices):
         """Images uint8 [B, H, W, C] and labels int32 [B, ...] at `indices`."""
-        return tf.gather(self.images, indices), tf.gather(self.labels, indices)
+        images = self._take(self._images, indices, tf.uint8)
+        return images, self.take_labels(indices)
+
+    def take_labels(self, indices):
+        return self._take(self._labels, indices, tf.int32)
+
+    def _take(self, rows, indices, dtype):
+        if not isinstance(rows, StoredRows):
+            return tf.gather(rows, indices)
+
+        def read(indices):
+            try:
+                return np.asarray(rows[indices], dtype.as_numpy_dtype)
+            except UserError as error:
+                self.error = error
+                raise
+
+        values = tf.numpy_function(read, [indices], dtype)
+        values.set_shape((*indices.shape, *rows.shape[1:]))
+        return values
+
+    def description(self):
+        """A digest of all that the images depend on."""
+        if isinstance(self._images, StoredRows):
+            return self._images.description()
+        return digest(self._images.numpy())
+
+
+def _tensor(array, dtype):
+    return array if isinstance(array, StoredRows) else tf.constant(array, dtype)
 
 
 class Pipeline:
     """One split of a data set, as batches that the module `features` describes.
 
-    A subclass defines `_training_batch` and `_evaluation_batch`. Both return a
+    A subclass defines `training_batch` and `evaluation_batch`. Both return a
     batch (x, y). Their argument `indices`, int64 [B], selects images or pairs.
 
-    `source` holds the stored images, for example an `ImageTensors`;
+    `source` holds the stored images, for example an `ImageSource`;
     `source.error` is the `UserError` that stopped reading, or None. `size` is
     the network's input size (height, width). The other arguments become
     attributes of `spec`, a `features.Spec`.
@@ -98,7 +133,7 @@ class Pipeline:
         numbers = num_targets, num_examples, len(source)
         spec["split_fingerprints"] = source.fingerprints
         self.spec = keys.Spec(shape, *numbers, source.class_names, **spec)
-        self._source, self._size = source, size
+        self.source, self._size = source, size
 
     def training_batches(self, batch_size, seed, start, stop):
         """Shuffled, augmented batches of the steps from `start` to `stop` - 1.
@@ -111,7 +146,7 @@ class Pipeline:
         def make_batch(step):
             num_images = self.spec.num_images
             indices = shuffled_indices(step, batch_size, num_images, seed)
-            x, y = self._training_batch(indices, step, seed)
+            x, y = self.training_batch(indices, step, seed)
             return {**x, keys.STEP: tf.fill([batch_size], step)}, y
 
         return _map(tf.data.Dataset.range(start, stop), make_batch)
@@ -122,7 +157,7 @@ class Pipeline:
         The batches contain the first `stop` examples (-1: all), in fixed order.
         """
         indices = tf.data.Dataset.range(self.spec.num_examples).take(stop)
-        batches = _map(indices.batch(batch_size), self._evaluation_batch)
+        batches = _map(indices.batch(batch_size), self.evaluation_batch)
         with self.user_errors():
             yield from batches.as_numpy_iterator()
 
@@ -132,9 +167,9 @@ class Pipeline:
         try:
             yield
         except tf.errors.OpError:
-            if self._source.error is None:
+            if self.source.error is None:
                 raise
-            raise self._source.error from None
+            raise self.source.error from None
 
     def _batch(self, images, targets, labels):
         """Combines images [B, H, W, C] and lists by target to a batch (x, y).

@@ -9,6 +9,7 @@ A record is a `tf.train.Example` with height, width, depth, labels and images.
 
 import contextlib
 import functools
+import hashlib
 import math
 import os
 import types
@@ -19,6 +20,7 @@ import tensorflow as tf
 
 from common.errors import UserError, reading
 from common.files import atomic_write
+from input_data.stored import file_marks
 
 _LENGTH_BYTES = 8
 _CRC_BYTES = 4
@@ -116,6 +118,13 @@ class RecordFiles:
         """First image and label per record: uint8 [B, H, W, C], int32 [B]."""
         labels, images = self.take_all(indices)
         return images[0], labels[0]
+
+    def take_labels(self, indices):
+        return self.take(indices)[1]
+
+    def description(self):
+        """A digest of all that the images depend on."""
+        return hashlib.sha256(file_marks(self._paths)).hexdigest()
 
     def read(self, indices):
         """Reads records and verifies their checksums and values.

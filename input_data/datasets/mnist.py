@@ -127,10 +127,10 @@ def _load_pairs(split, config, prefix, count):
 
 
 class _PairRecords(Pipeline):
-    def _training_batch(self, indices, step, seed):
-        return self._evaluation_batch(indices)
+    def training_batch(self, indices, step, seed):
+        return self.evaluation_batch(indices)
 
-    def _evaluation_batch(self, indices):
-        labels, images = self._source.take_all(indices)
+    def evaluation_batch(self, indices):
+        labels, images = self.source.take_all(indices)
         first, second, merged = map(unit_range, tf.unstack(images))
         return self._batch(merged, (first, second), tf.unstack(labels))

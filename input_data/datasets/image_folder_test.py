@@ -289,10 +289,13 @@ def test_old_splits_of_labels_csv_are_kept_or_refused(tmp_path):
         (["0,1,1", "1,0,1"], "file,cat,,dog", "different"),
     ],
 )
-def test_classes_of_labels_csv_are_checked(tmp_path, cells, header, message):
+def test_classes_of_labels_csv_are_checked(
+    tmp_path, cells, header, message, capsys
+):
     write_labeled(tmp_path, cells, header=header)
     with pytest.raises(UserError, match=message):
         load(tmp_path)
+    assert not capsys.readouterr().out  # checked before they are printed
 
 
 def test_labels_csv_is_in_all_folders_of_a_split_or_in_none(tmp_path):

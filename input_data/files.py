@@ -7,7 +7,13 @@ import os
 import pathlib
 
 import numpy as np
-from PIL import Image, ImageOps, PngImagePlugin, UnidentifiedImageError
+from PIL import (
+    ExifTags,
+    Image,
+    ImageOps,
+    PngImagePlugin,
+    UnidentifiedImageError,
+)
 
 from common.errors import UserError, reading
 
@@ -18,6 +24,7 @@ PngImagePlugin.MAX_TEXT_CHUNK = PngImagePlugin.MAX_TEXT_MEMORY = 2**28
 _BLOCK = 2**20
 # Files that are decoded at once: each takes 10 bytes for each pixel.
 DECODING_THREADS = min(8, os.cpu_count() or 1)
+_ORIENTATION = ExifTags.Base.Orientation
 # ITU-R BT.601, as in tf.image.rgb_to_grayscale.
 _GRAY_WEIGHTS = np.array([[0.2989], [0.5870], [0.1140]], np.float32)
 
@@ -55,15 +62,9 @@ def decode_image(content, name, color, invert=False):
     than Pillow allows.
     """
     with reading(name):
-        try:
-            # Only `verify` reads the checksums of PNG files; it ends the use.
-            Image.open(io.BytesIO(content), formats=_FORMATS).verify()
-            image = Image.open(io.BytesIO(content), formats=_FORMATS)
-        except UnidentifiedImageError:
-            # Pillow's message names an object in memory.
-            raise UserError(
-                f"{name} is not an image file ({', '.join(_FORMATS)})"
-            ) from None
+        # Only `verify` reads the checksums of PNG files; it ends the use.
+        _open_image(io.BytesIO(content), name).verify()
+        image = _open_image(io.BytesIO(content), name)
         has_value = image.format == "PNG" and image.mode != "P"
         if has_value and "transparency" in image.info and content[24] != 8:
             raise UserError(
@@ -79,7 +80,31 @@ def decode_image(content, name, color, invert=False):
         return np.concatenate([_to_uint8(p, color, invert) for p in parts])
 
 
+def image_shape(path, color):
+    """The shape that `decode_image` gives, found in the file's header."""
+    with reading(path), open(path, "rb") as file:
+        image = _open_image(file, path)
+        # To look for it Pillow decodes a PNG file without it in the header.
+        has_exif = image.format != "PNG" or "exif" in image.info
+        is_turned = has_exif and image.getexif().get(_ORIENTATION, 1) > 4
+        width, height = image.size[::-1] if is_turned else image.size
+    return height, width, 3 if color else 1
+
+
+def _open_image(file, name):
+    try:
+        return Image.open(file, formats=_FORMATS)
+    except UnidentifiedImageError:
+        # Pillow's message names an object in memory.
+        raise UserError(
+            f"{name} is not an image file ({', '.join(_FORMATS)})"
+        ) from None
+
+
 def _to_uint8(image, color, invert):
+    is_opaque = image.mode == "RGB" and "transparency" not in image.info
+    if is_opaque and color and not invert:
+        return np.asarray(image)
     is_gray = image.mode in ("1", "L", "LA", "I;16")
     if image.mode == "I;16":
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))

@@ -18,6 +18,7 @@ from input_data.pipeline import (
     random_offsets,
     step_seed,
 )
+from input_data.stored import StoredRows, blocks, held
 from input_data.transforms import (
     CROP,
     central_crop,
@@ -31,10 +32,10 @@ from input_data.transforms import (
 class LabeledImages:
     """Images with labels: one class, or any number of classes, per image."""
 
-    images: np.ndarray  # uint8 [N, H, W, C]
+    images: np.ndarray | StoredRows  # uint8 [N, H, W, C]
     # Integers [N], in [0, num_classes); or [N, num_classes], k-hot, for any
     # number of classes in an image.
-    labels: np.ndarray
+    labels: np.ndarray | StoredRows
     num_classes: int
     class_names: tuple[str, ...] | None = None  # None if classes are numbers
     # `Spec.split_fingerprints`; all parts of the images share them.
@@ -53,10 +54,12 @@ def labeled_images(path, images, labels, num_classes, class_names=None):
     """Creates `LabeledImages` from the arrays of a file.
 
     `images` are uint8 [N, H, W] or [N, H, W, C]; `labels` are class indices [N]
-    or k-hot [N, num_classes]. Raises UserError if there are no images, if a
-    type, shape or number is wrong, or if a label is out of range.
+    or k-hot [N, num_classes]. Both can be `StoredRows`. Raises UserError if
+    there are no images, if a type, shape or number is wrong, or if a label is
+    out of range.
     """
-    images = np.asarray(images)
+    if not isinstance(images, StoredRows):
+        images = np.asarray(images)
     if images.dtype != np.uint8 or images.ndim not in (3, 4):
         raise UserError(
             f"{path} has {images.dtype} values of shape {images.shape}, "
@@ -72,19 +75,21 @@ def labeled_images(path, images, labels, num_classes, class_names=None):
     num_classes = int(to_integers(f"{path}: num_classes", num_classes))
     if class_names is not None:
         class_names = check_class_names(path, class_names, num_classes)
-    labels, largest = to_integers(f"{path}: labels", labels), num_classes - 1
+    if not isinstance(labels, StoredRows):
+        labels = to_integers(f"{path}: labels", labels)
+    largest = num_classes - 1
     if labels.shape[1:] == (num_classes,) != (1,):
         largest = 1
     else:
-        labels = labels.reshape(-1)
-    is_wrong = (labels < 0) | (labels > largest)
-    if not len(images) or len(images) != len(labels) or is_wrong.any():
+        labels = np.reshape(labels, -1)
+    is_wrong = any(b.min() < 0 or b.max() > largest for b in blocks(labels))
+    if not len(images) or len(images) != len(labels) or is_wrong:
         raise UserError(
             f"{path} has {len(images)} images and {len(labels)} labels; "
             f"expected one from 0 to {num_classes - 1}, or {num_classes} that "
             "are 0 or 1, for each image"
         )
-    return LabeledImages(images, labels, num_classes, class_names)
+    return LabeledImages(held(images), labels, num_classes, class_names)
 
 
 def to_integers(path, values):

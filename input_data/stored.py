@@ -1,6 +1,7 @@
 """Arrays whose rows stay on disk until they are used."""
 
 import hashlib
+import math
 import os
 
 import numpy as np
@@ -37,11 +38,28 @@ class StoredRows:
     def __array__(self, dtype=None, copy=None):
         return np.asarray(self._read(self._items), dtype)
 
+    @property
+    def fits_in_memory(self):
+        return math.prod(self.shape) <= MEMORY_BYTES
+
     def description(self):
         """A digest of what the rows depend on, or of the rows themselves."""
         if self._describe is None:
             return digest(self)
         return hashlib.sha256(self._describe(self._items)).hexdigest()
+
+
+def held(rows):
+    """An array of `StoredRows` that fit into memory, else `StoredRows`.
+
+    Also an array can be too large to have a second copy, a tensor.
+    """
+    if isinstance(rows, StoredRows):
+        return np.asarray(rows) if rows.fits_in_memory else rows
+    if rows.nbytes <= MEMORY_BYTES:
+        return rows
+    items = np.arange(len(rows))
+    return StoredRows(items, rows.shape[1:], rows.dtype, rows.__getitem__)
 
 
 def blocks(array):

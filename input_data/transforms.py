@@ -109,6 +109,8 @@ def resize(image, size, method="stretch"):
     if method == "pad" and round(scale * min(image.shape[:2])) == 0:
         raise ValueError("the image is too thin to resize")
     options = size[::-1], Image.Resampling.BILINEAR
+    if image.shape[-1] == 3:
+        return np.array(_RESIZING[method](Image.fromarray(image), *options))
     channels = map(Image.fromarray, np.moveaxis(image, -1, 0))
     resized = [_RESIZING[method](channel, *options) for channel in channels]
     return np.stack(resized, axis=-1)

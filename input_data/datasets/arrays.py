@@ -1,15 +1,17 @@
 """Images and labels in NumPy files."""
 
-import hashlib
+import functools
 import os
 import pathlib
 
 import numpy as np
 
 from common.errors import UserError, reading
+from input_data import stored
 from input_data.files import find_file, open_file
 from input_data.images import labeled_images, make_pipeline, to_integers
 from input_data.registry import Split, select
+from input_data.stored import blocks, digest, rows_in_file
 
 
 def load(split, config):
@@ -22,8 +24,8 @@ def load(split, config):
         order = np.random.default_rng(0).permutation(len(data))
         data = data[order]
     if split.is_held_out:
-        digest = hashlib.sha256(data.labels).hexdigest()[:16]
-        data.fingerprints["divided_for_validation"] = digest
+        value = digest(data.labels)[:16]
+        data.fingerprints["divided_for_validation"] = value
     data = select(split, data)
     # Those of an evaluation, which has the last images.
     rows = None if order is None else tuple(order[-len(data) :].tolist())
@@ -41,7 +43,7 @@ def read_arrays(data_dir, training):
     number of k-hot columns, or 1 + the largest class index.
     """
     folder, part = pathlib.Path(data_dir), "train" if training else "test"
-    path, images = _read(folder, f"x_{part}")
+    path, images = _read_images(folder, part)
     labels = _read_labels(folder, part)
     names_path, names = folder / "class_names.txt", None
     if os.path.lexists(names_path):
@@ -51,13 +53,13 @@ def read_arrays(data_dir, training):
         num_classes = len(names)
         if len(set(names)) < num_classes:
             raise UserError(f"{names_path} has the same name twice")
-        if (last := labels.max(initial=0)) >= num_classes:
+        if (last := _largest(labels)) >= num_classes:
             raise UserError(f"y_{part}.npy: {names_path} has no class {last}")
     elif labels.shape[1:] not in ((), (1,)):
         num_classes = labels.shape[1]
     else:
         num_classes = 1 + max(
-            int(_read_labels(folder, part).max(initial=0))
+            _largest(_read_labels(folder, part))
             for part in ("train", "test")
             if any(folder.glob(f"y_{part}.npy*"))
         )
@@ -65,11 +67,34 @@ def read_arrays(data_dir, training):
 
 
 def _read(folder, name):
+    """The path and the array of a file; only a .npy.gz is unpacked."""
     path = find_file(folder, f"{name}.npy", f"{name}.npy.gz")
-    with reading(path), open_file(path) as file:
-        return path, np.lib.format.read_array(file, allow_pickle=False)
+    with reading(path):
+        if path.suffix == ".gz":
+            with open_file(path) as file:
+                return path, np.lib.format.read_array(file, allow_pickle=False)
+        return path, np.lib.format.open_memmap(path, mode="r")
+
+
+def _read_images(folder, part):
+    path, images = _read(folder, f"x_{part}")
+    if images.ndim == 3:
+        images = images[..., np.newaxis]
+    return path, rows_in_file(path, images) if _has_rows(images) else images
 
 
 def _read_labels(folder, part):
-    path, values = _read(folder, f"y_{part}")
-    return to_integers(path, values)
+    path, labels = _read(folder, f"y_{part}")
+    convert = functools.partial(to_integers, path)
+    is_large = labels.ndim == 2 and 8 * labels.size > stored.MEMORY_BYTES
+    if is_large and _has_rows(labels):
+        return rows_in_file(path, labels, convert)
+    return convert(labels)
+
+
+def _has_rows(array):
+    return isinstance(array, np.memmap) and array.flags.c_contiguous
+
+
+def _largest(labels):
+    return max((int(block.max()) for block in blocks(labels)), default=0)

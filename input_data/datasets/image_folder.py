@@ -10,9 +10,10 @@ import unicodedata
 import numpy as np
 
 from common.errors import UserError, reading
-from input_data.files import DECODING_THREADS, decode_image
+from input_data.files import DECODING_THREADS, decode_image, image_shape
 from input_data.images import check_class_names, labeled_images, make_pipeline
 from input_data.labels_file import read_labels
+from input_data.stored import StoredRows, file_marks
 from input_data.transforms import resize
 
 # Of so many images one is held out on average, for testing or validation.
@@ -67,7 +68,7 @@ def load(split, config):
         raise UserError(f"{folder} needs a folder for each class, with {least}")
     # Shuffled, so that the first files (a small eval_size) have all classes.
     np.random.default_rng(0).shuffle(files)
-    images = _read(root, files, config)
+    images = _images(root, files, config)
     labels = [label for _, label in files]
     if several:
         labels = [[name in found for name in classes] for found in labels]
@@ -207,20 +208,44 @@ def _files(root, classes, several):
     return files
 
 
-def _read(root, files, config):
-    """uint8 array [N, H, W, C], resized to squares if there is a size."""
-    size = (config.image_size, config.image_size)
+def _images(root, files, config):
+    """`StoredRows` of images, resized to squares if there is a size."""
+    color, size = bool(config.color), config.image_size
+    paths = np.empty(len(files), object)
+    paths[:] = [path for path, _ in files]
+    executor = concurrent.futures.ThreadPoolExecutor(DECODING_THREADS)
+    if size is None:
+        shape = image_shape(paths[0], color)
+    else:
+        shape = size, size, 3 if color else 1
+    method = config.resize or "pad"
 
-    def read(file):
-        path, _ = file
+    def check(found):
+        if found != shape:
+            raise UserError(
+                f"{root} has images of many sizes: add --image_size"
+            )
+
+    def decode(path):
         with reading(path):
-            image = decode_image(path.read_bytes(), path, config.color)
-            if config.image_size is not None:
-                image = resize(image, size, config.resize or "pad")
+            image = decode_image(path.read_bytes(), path, color)
+            if size is not None:
+                image = resize(image, (size, size), method)
+        check(image.shape)
         return image
 
-    with concurrent.futures.ThreadPoolExecutor(DECODING_THREADS) as executor:
-        images = list(executor.map(read, files))
-    if len({image.shape for image in images}) > 1:
-        raise UserError(f"{root} has images of many sizes: add --image_size")
-    return np.stack(images)
+    def read(paths):
+        images = np.empty((len(paths), *shape), np.uint8)
+        decoded = executor.map(decode, paths)
+        for place, image in zip(images, decoded, strict=True):
+            place[...] = image
+        return images
+
+    def describe(paths):
+        return file_marks(paths) + repr((color, size, method)).encode()
+
+    images = StoredRows(paths, shape, np.uint8, read, describe)
+    if size is None and not images.fits_in_memory:
+        for found in executor.map(lambda path: image_shape(path, color), paths):
+            check(found)
+    return images

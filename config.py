@@ -198,7 +198,8 @@ class Config(DataConfig):
     init_checkpoint: str | None = field(
         None,
         "Checkpoint, also TF1's, from which a new training takes weights, step "
-        "and Adam's moments. If it has no moments, training starts at step 0.",
+        "and Adam's moments. Without moments, if only one training has `ema`, "
+        "or if other weights are trained, training starts at step 0.",
     )
     init_weights_only: bool = field(
         False, "With --init_checkpoint: take only weights and start at step 0."

@@ -1,3 +1,5 @@
+import dataclasses
+
 import h5py
 import keras
 import numpy as np
@@ -10,8 +12,10 @@ import experiment
 from common.errors import UserError
 from config import Config
 from input_data.features import ImageShape
+from models.optimizer import compile_model
 from models.photo_capsule import PhotoCapsuleModel
 from models.registry import build_model
+from testing import untrained
 from testing.saved_arrays import assert_same_state, saved
 from testing.small_models import small_hparams
 from testing.tiny_files import random_images
@@ -169,3 +173,34 @@ def test_a_resumed_training_is_the_same(settings, tmp_path):
     assert_same_state(whole, parts)
     other = train(settings, tmp_path / "seed", max_steps=4, flip=True, seed=1)
     assert (logits(other, settings) != logits(whole, settings)).any()
+    settings = dict(settings)
+    settings["hparams_override"] += ",train_backbone=true"
+    with pytest.raises(UserError, match="other weights are trained"):
+        train(settings, tmp_path / "parts", max_steps=5)
+
+
+@pytest.mark.parametrize("trains_all", [False, True])
+def test_averages_belong_to_the_weights_trained_before(tmp_path, trains_all):
+    values = {"ema": 0.9, "train_backbone": trains_all}
+    network, old = untrained.small("photo_capsule", SHAPE, **values)
+    averages = network.optimizer._model_variables_moving_average
+    trained = network.trainable_variables
+    for weight, average in zip(trained, averages, strict=True):
+        average.assign(weight + 1)
+    expected = [w + 1 if w.trainable else w for w in network.weights]
+    opened = open_checkpoint(untrained.save(tmp_path, network, old))
+
+    def other(**values):
+        hparams = dataclasses.replace(old.hparams, **values)
+        return dataclasses.replace(old, hparams=hparams)
+
+    new = other(train_backbone=not trains_all)
+    model = new.build()
+    opened.load(model, new)
+    for found, wanted in zip(model.get_weights(), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    assert opened.can_continue(other(learning_rate=0.5))
+    assert not any(opened.can_continue(a) for a in (new, other(ema=0.0)))
+    compile_model(model)
+    with pytest.raises(UserError, match="could not be loaded"):
+        opened.load(model, new)

@@ -4,6 +4,7 @@ This file imports no model, so that flags are parsed without TensorFlow.
 """
 
 import concurrent.futures
+import functools
 import math
 
 from common.errors import UserError
@@ -52,18 +53,23 @@ def is_external(name):
     return ":" in (name or "")
 
 
-def _weight_bytes(*arguments):
-    """Bytes of the weights of a model, of which none is created."""
+@functools.lru_cache(maxsize=1)
+def weights_without_values(*arguments):
+    """The `weights` of the model that `build_model` would create."""
     import keras
 
-    def count():
+    def create():
         with keras.StatelessScope(initialize_variables=False):
-            model = _create(*arguments)
-        return 4 * sum(math.prod(weight.shape) for weight in model.weights)
+            return _create(*arguments).weights
 
     # A thread has its own names, and forgets the variables.
     with concurrent.futures.ThreadPoolExecutor(1) as executor:
-        return executor.submit(count).result()
+        return executor.submit(create).result()
+
+
+def _weight_bytes(*arguments):
+    weights = weights_without_values(*arguments)
+    return 4 * sum(math.prod(weight.shape) for weight in weights)
 
 
 def _create(name, shape, num_targets, hparams):

@@ -12,6 +12,7 @@ that a killed process never leaves a partial one.
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -20,6 +21,7 @@ import platform
 import re
 import shutil
 import unicodedata
+import warnings
 
 import h5py
 import keras
@@ -29,7 +31,12 @@ from common.files import atomic_write
 from common.flags import flag_specs
 from input_data.features import ImageShape
 from models.hparams import BaseHParams, parse_overrides
-from models.registry import build_model, is_external, model_class
+from models.registry import (
+    build_model,
+    is_external,
+    model_class,
+    weights_without_values,
+)
 
 WEIGHTS_FILE = "model.weights.h5"
 JSON_FILE = "checkpoint.json"
@@ -79,8 +86,16 @@ class Architecture:
 
     def build(self, **options):
         """The `keras.Model`; for the options see `build_model`."""
-        arguments = self.model, self.shape, self.num_targets, self.hparams
-        return build_model(*arguments, **options)
+        return build_model(*self._arguments, **options)
+
+    def trained(self):
+        """List of bools: whether each of the model's `weights` is trained."""
+        weights = weights_without_values(*self._arguments)
+        return [weight.trainable for weight in weights]
+
+    @property
+    def _arguments(self):
+        return self.model, self.shape, self.num_targets, self.hparams
 
     def settings(self):
         """Dict of all settings that define the network."""
@@ -113,6 +128,16 @@ class Checkpoint:
     def has_optimizer_state(self):
         return self.run_settings.get("optimizer_state", True)
 
+    def can_continue(self, architecture):
+        """Whether the optimizer's state is that of another `Architecture`."""
+        mine, other = self.architecture, architecture
+        if mine.hparams == other.hparams:
+            return self.has_optimizer_state
+        averages = [bool(of.hparams.ema) for of in (mine, other)]
+        is_same = averages[0] == averages[1]
+        is_same = is_same and mine.trained() == other.trained()
+        return self.has_optimizer_state and is_same
+
     def load(self, model, architecture):
         """Loads the weights and, into a compiled model, the optimizer's state.
 
@@ -120,19 +145,24 @@ class Checkpoint:
         Raises UserError if `architecture` differs from the checkpoint's.
         """
         self._require(self.architecture.settings(), architecture.settings())
-        with reading(self.path):
+        with reading(self.path), warnings.catch_warnings():
+            # Keras would only warn, and then restart the optimizer.
+            warnings.filterwarnings("error", "Skipping variable loading")
             self._load_weights(model)
 
     def _load_weights(self, model):
         path = self.path / WEIGHTS_FILE
         model.load_weights(path)
         if self.architecture.hparams.ema and not model.compiled:
-            # After the counters that a new optimizer has.
+            # After the counters that a new optimizer has. The averages are of
+            # the weights trained then; `model` may train others.
             optimizer = model.make_optimizer(model.hparams, max_steps=1)
             first = len(optimizer.variables)
+            trained = self.architecture.trained()
+            weights = itertools.compress(model.weights, trained)
             with h5py.File(path) as file:
                 averages = file["optimizer/vars"]
-                for n, weight in enumerate(model.trainable_variables, first):
+                for n, weight in enumerate(weights, first):
                     weight.assign(averages[str(n)][()])
 
     def check_same_data(self, config, spec):

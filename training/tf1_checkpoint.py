@@ -57,6 +57,10 @@ class Tf1Checkpoint:
     def check_same_data(self, config, spec):
         """Does nothing: TF1 checkpoints do not store the data set."""
 
+    def can_continue(self, architecture):
+        """Whether it has the state of the network's optimizer."""
+        return self.has_optimizer_state and not architecture.hparams.ema
+
     def load(self, model, architecture):
         """Loads weights and, into a compiled model, any saved moments of Adam.
 

@@ -199,11 +199,12 @@ class Trainer(keras.callbacks.Callback):
         dataset = latest.run_settings.get("dataset") or config.dataset_name
         before = dataset, latest.architecture.num_targets
         now = config.dataset_name, self._architecture.num_targets
-        if before != now or not self._has_state(latest):
+        if before != now or not latest.can_continue(self._architecture):
             raise UserError(
                 f"{latest.path} is of another --dataset or --num_targets, or "
-                "has no optimizer state, or only one has `ema`; choose another "
-                "--summary_dir, and --init_checkpoint to start from its weights"
+                "has no optimizer state, or only one has `ema`, or other "
+                "weights are trained now; choose another --summary_dir, and "
+                "--init_checkpoint to start from its weights"
             )
         latest.check_same_data(config, self.pipeline.spec)
         if latest.step > config.max_steps:
@@ -226,22 +227,17 @@ class Trainer(keras.callbacks.Callback):
             if before.get(name, value) != value:
                 print(f"Note: {name} was {before[name]} and is now {value}")
 
-    def _has_state(self, source):
-        """Whether a checkpoint has the optimizer's state, with `ema` or not."""
-        architectures = self._architecture, source.architecture
-        averages = [bool(a and a.hparams.ema) for a in architectures]
-        return source.has_optimizer_state and averages[0] == averages[1]
-
     def _initialize(self, model):
         """Compiles the model, loads `init_checkpoint`, and takes its step.
 
-        Without optimizer state the training starts at step 0, as Adam corrects
-        its moments for the number of steps.
+        Without the optimizer's state of the weights trained now, the training
+        starts at step 0, as Adam corrects its moments for the number of steps.
         """
         config = self._config
         source = open_checkpoint(config.init_checkpoint, config.model)
         source.check_same_data(config, self.pipeline.spec)
-        if config.init_weights_only or not self._has_state(source):
+        can_continue = source.can_continue(self._architecture)
+        if config.init_weights_only or not can_continue:
             source.load(model, self._architecture)
             compile_model(model, config.max_steps)
         else:

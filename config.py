@@ -181,6 +181,11 @@ class Config(DataConfig):
         "Folder of the experiment. Its sub-folder train holds checkpoints and "
         "TensorBoard files; test and validation hold files of evaluations.",
     )
+    features_dir: str | None = field(
+        None,
+        "Folder for the files of features that photo_capsule stores; trainings "
+        "with equal features can share it. Default: the --summary_dir.",
+    )
     batch_size: int = _count(128, "Images in a training batch over all GPUs.")
     max_steps: int = field(
         1000,

@@ -84,8 +84,8 @@ def image_shape(path, color):
     """The shape that `decode_image` gives, found in the file's header."""
     with reading(path), open(path, "rb") as file:
         image = _open_image(file, path)
-        # To look for it Pillow decodes a PNG file without it in the header.
-        has_exif = image.format != "PNG" or "exif" in image.info
+        # Without this test Pillow would decode PNG files to find the EXIF.
+        has_exif = "exif" in image.info
         is_turned = has_exif and image.getexif().get(_ORIENTATION, 1) > 4
         width, height = image.size[::-1] if is_turned else image.size
     return height, width, 3 if color else 1

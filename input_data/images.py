@@ -149,7 +149,7 @@ class SingleObjects(Pipeline):
         super().__init__(source, size, num_targets, num_examples, **spec)
 
     def training_batch(self, indices, step, seed):
-        images, labels = self.source.take(indices)
+        images, labels = self._source.take(indices)
         images = pad_images(images, self._pad)
         if self._shift:
             shift_seed = step_seed(seed, Stream.SHIFT, step)
@@ -159,8 +159,14 @@ class SingleObjects(Pipeline):
         images = unit_range(images)
         return self._batch(images, [images], [labels])
 
+    def description(self):
+        names = "augment", "crop_area", "distort", "flip"
+        settings = {name: getattr(self._config, name) for name in names}
+        settings |= {"shift": self._shift, "pad": self._pad}
+        return f"{settings} {self._source.description()}"
+
     def evaluation_batch(self, indices):
-        images, labels = self.source.take(indices)
+        images, labels = self._source.take(indices)
         padded = pad_images(images, self._pad)
         images = unit_range(central_crop(padded, self._size))
         return self._batch(images, [images], [labels])
@@ -185,11 +191,11 @@ class StandardizedCrops(Pipeline):
         self._distort = distort
 
     def training_batch(self, indices, step, seed):
-        images, labels = self.source.take(indices)
+        images, labels = self._source.take(indices)
         return self._standardized(self._distort(images, step, seed), labels)
 
     def evaluation_batch(self, indices):
-        images, labels = self.source.take(indices)
+        images, labels = self._source.take(indices)
         crops = central_crop(images, self._size, self._offset)
         return self._standardized(tf.cast(crops, tf.float32), labels)
 

@@ -1,38 +1,63 @@
+import keras
 import numpy as np
 import pytest
 
 from common.errors import UserError
 from config import Config
 from input_data import features as keys
-from input_data import kept_features
+from input_data import kept_rows
 from input_data.images import labeled_images, make_pipeline
+from input_data.kept_features import KeptFeatures
+from input_data.kept_rows import KeptRows
 from testing.tiny_files import random_images
 
 IMAGES = random_images(70, 4, 5)  # more than are computed together
 
 
-def kept_batches(start, stop, seed=3, **settings):
+class Negative:
+    """A network whose features are the negatives of images."""
+
+    def __init__(self, weight=0):
+        self.weight, self.batches = weight, []
+
+    def predict_on_batch(self, images):
+        self.batches.append(images)
+        return -images
+
+    def get_weights(self):
+        return [np.array([self.weight])]
+
+
+def kept(folder, seed=3, images=IMAGES, network=None, views=4, **settings):
+    data = labeled_images("", images, np.arange(70), 70)
+    pipeline = make_pipeline(data, Config(dataset="arrays", **settings))
+    network = network or Negative()
+    return KeptFeatures(pipeline, network, "negative", seed, views, folder)
+
+
+def kept_batches(folder, start, stop, seed=3, **settings):
     """Batches of images, and of negatives of images as features."""
     data = labeled_images("", IMAGES, np.arange(70), 70)
     pipeline = make_pipeline(data, Config(dataset="arrays", **settings))
-    kept = kept_features.KeptFeatures(pipeline, lambda x: -x, seed, 4)
+    both = pipeline, kept(folder, seed, **settings)
     return (
         list(p.training_batches(50, 3, start, stop).as_numpy_iterator())
-        for p in (pipeline, kept)
+        for p in both
     )
 
 
-def test_without_changes_batches_are_those_of_the_pipeline():
-    for (x, y), (kept_x, kept_y) in zip(*kept_batches(0, 3), strict=True):
+def test_without_changes_batches_are_those_of_the_pipeline(tmp_path):
+    batches = kept_batches(tmp_path, 0, 3)
+    for (x, y), (kept_x, kept_y) in zip(*batches, strict=True):
         x[keys.FEATURES] = -x.pop(keys.IMAGES)
         np.testing.assert_equal(kept_x, x)
         np.testing.assert_array_equal(kept_y[keys.LOGITS], y[keys.LOGITS])
 
 
-def test_steps_draw_among_the_views():
-    _, kept = kept_batches(0, 6, flip=True)
+def test_steps_draw_among_the_views(tmp_path):
+    _, batches = kept_batches(tmp_path, 0, 6, flip=True)
     drawn = [0, 0]
-    for x, _ in kept:
+    for x, _ in batches:
         labels, features = x[keys.RECONS_LABEL], x[keys.FEATURES]
         pixels = np.rint(-255 * features[..., 0]).astype("uint8")
         for label, view in zip(labels, pixels, strict=True):
@@ -43,16 +68,86 @@ def test_steps_draw_among_the_views():
             )
     assert min(drawn) > 100
     # They depend on the seed and the step alone.
-    _, again = kept_batches(4, 6, flip=True)
-    np.testing.assert_equal(again, kept[4:])
-    _, other = kept_batches(4, 6, flip=True, seed=4)
+    _, again = kept_batches(tmp_path, 4, 6, flip=True)
+    np.testing.assert_equal(again, batches[4:])
+    _, other = kept_batches(tmp_path, 4, 6, flip=True, seed=4)
     assert (other[0][0][keys.FEATURES] != again[0][0][keys.FEATURES]).any()
 
 
-def test_a_full_disk_is_an_error(monkeypatch):
+def test_features_are_computed_once_and_again_where_they_are_damaged(tmp_path):
+    kept(tmp_path)
+    (path,) = tmp_path.iterdir()
+    content = path.read_bytes()
+    row_bytes = len(content) // (4 * 70)
+
+    def computed(damaged):
+        path.write_bytes(damaged)
+        network = Negative()
+        kept(tmp_path, network=network)
+        assert path.read_bytes() == content
+        return len(network.batches) - 1  # one batch tells the shape
+
+    assert computed(content) == 0
+    assert computed(b"") == computed(content[:-1]) == 8
+    assert computed(bytes(len(content))) == computed(content[::-1]) == 8
+    half = len(content) // 2  # as after a killed training
+    assert computed(content[:half] + bytes(half)) == 4
+    for place in (0, 5, row_bytes - 1, 69 * row_bytes):
+        damaged = bytearray(content)
+        damaged[place] ^= 1
+        assert computed(damaged) == 1
+    # Two rows change places.
+    first, second = content[:row_bytes], content[row_bytes : 2 * row_bytes]
+    assert computed(second + first + content[2 * row_bytes :]) == 1
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"seed": 4},
+        {"views": 2},
+        {"images": IMAGES[::-1]},
+        {"network": Negative(1)},
+        {"flip": True},
+        {"shift": 1},
+        {"crop_area": 0.5},
+    ],
+    ids=str,
+)
+def test_other_features_have_another_file(tmp_path, changed):
+    kept(tmp_path)
+    kept(tmp_path, **changed)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_precision_and_files_have_another_file(tmp_path, monkeypatch):
+    kept(tmp_path)
+    monkeypatch.setattr(
+        keras.config, "dtype_policy", lambda: keras.DTypePolicy("float16")
+    )
+    kept(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_full_disk_is_an_error(tmp_path, monkeypatch):
     def fail(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(kept_features.os, "posix_fallocate", fail)
-    with pytest.raises(UserError, match="TMPDIR.*GB of features.*No space"):
-        kept_batches(0, 1)
+    monkeypatch.setattr(kept_rows.os, "posix_fallocate", fail)
+    with pytest.raises(UserError, match="GB.*No space"):
+        kept(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "uint8"])
+def test_rows_are_those_written(tmp_path, dtype):
+    dtype = keras.ops.convert_to_numpy(keras.ops.zeros(1, dtype)).dtype
+    rows = KeptRows(tmp_path, "rows", "digest", 9, (2, 3), dtype)
+    assert rows.missing().all()
+    rows.allocate()
+    values = np.arange(24).reshape(4, 2, 3).astype(dtype)
+    rows.write(3, values)
+    found = rows.read(np.array([6, 4, 4]))
+    np.testing.assert_array_equal(found, values[[3, 1, 1]])
+    assert found.dtype == dtype
+    assert rows.missing().tolist() == [True] * 3 + [False] * 4 + [True] * 2

@@ -62,7 +62,7 @@ class OverlappingPairs(Pipeline):
         second = self._partners(first, partner_draws)
         shifted, labels = [], []
         for indices, offset in zip((first, second), offsets, strict=True):
-            images, label = self.source.take(indices)
+            images, label = self._source.take(indices)
             padded = pad_images(images, self._pad)
             shifted.append(shift_images(padded, offset, self._shift))
             labels.append(label)
@@ -72,7 +72,7 @@ class OverlappingPairs(Pipeline):
 
     def _partners(self, first, draws):
         """Indices of images of other classes, each equally likely."""
-        label = self.source.take_labels(first)
+        label = self._source.take_labels(first)
         count = tf.gather(self._counts, label)
         start = tf.gather(self._starts, label)
         num_others = tf.cast(self.spec.num_images - count, tf.float64)

@@ -2,6 +2,7 @@
 
 import contextlib
 import enum
+import os
 
 import numpy as np
 import tensorflow as tf
@@ -72,44 +73,56 @@ class ImageSource:
     error = None
 
     def __init__(self, data):
-        self._images = _tensor(data.images, tf.uint8)
-        self._labels = _tensor(data.labels, tf.int32)
+        self.images = _tensor(data.images, tf.uint8)
+        self.labels = _tensor(data.labels, tf.int32)
         self.shape = tuple(data.images.shape[1:])
         self.num_classes = data.num_classes
         self.class_names = data.class_names
         self.fingerprints = data.fingerprints
 
     def __len__(self):
-        return len(self._images)
+        return len(self.images)
 
     def take(self, indices):
         """Images uint8 [B, H, W, C] and labels int32 [B, ...] at `indices`."""
-        images = self._take(self._images, indices, tf.uint8)
+        images = self._take(self.images, indices, tf.uint8)
         return images, self.take_labels(indices)
 
     def take_labels(self, indices):
-        return self._take(self._labels, indices, tf.int32)
+        return self._take(self.labels, indices, tf.int32)
 
     def _take(self, rows, indices, dtype):
         if not isinstance(rows, StoredRows):
             return tf.gather(rows, indices)
 
         def read(indices):
-            try:
-                return np.asarray(rows[indices], dtype.as_numpy_dtype)
-            except UserError as error:
-                self.error = error
-                raise
+            return np.asarray(rows[indices], dtype.as_numpy_dtype)
 
-        values = tf.numpy_function(read, [indices], dtype)
-        values.set_shape((*indices.shape, *rows.shape[1:]))
-        return values
+        return read_in_graph(self, read, indices, dtype, rows.shape[1:])
 
     def description(self):
         """A digest of all that the images depend on."""
-        if isinstance(self._images, StoredRows):
-            return self._images.description()
-        return digest(self._images.numpy())
+        if isinstance(self.images, StoredRows):
+            return self.images.description()
+        return digest(self.images.numpy())
+
+
+def read_in_graph(source, read, indices, dtype, shape):
+    """`read(indices)`, an array [B, *shape], in a TensorFlow graph.
+
+    A UserError becomes the `error` of `source`, see `Pipeline.user_errors`.
+    """
+
+    def read_or_fail(indices):
+        try:
+            return read(indices)
+        except UserError as error:
+            source.error = error
+            raise
+
+    values = tf.numpy_function(read_or_fail, [indices], dtype)
+    values.set_shape((*indices.shape, *shape))
+    return values
 
 
 def _tensor(array, dtype):
@@ -133,7 +146,15 @@ class Pipeline:
         numbers = num_targets, num_examples, len(source)
         spec["split_fingerprints"] = source.fingerprints
         self.spec = keys.Spec(shape, *numbers, source.class_names, **spec)
-        self.source, self._size = source, size
+        self._source, self._size = source, size
+
+    @property
+    def source(self):
+        return self._source
+
+    def description(self):
+        """A text that differs if training images of a seed differ."""
+        return os.urandom(16).hex()  # what they depend on is not known
 
     def training_batches(self, batch_size, seed, start, stop):
         """Shuffled, augmented batches of the steps from `start` to `stop` - 1.
@@ -167,9 +188,9 @@ class Pipeline:
         try:
             yield
         except tf.errors.OpError:
-            if self.source.error is None:
+            if self._source.error is None:
                 raise
-            raise self.source.error from None
+            raise self._source.error from None
 
     def _batch(self, images, targets, labels):
         """Combines images [B, H, W, C] and lists by target to a batch (x, y).

@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 
-from common.errors import reading
+from common.errors import UserError, reading
 
 # Larger arrays of images are not copied to memory.
 MEMORY_BYTES = 2**29
@@ -88,23 +88,31 @@ def file_marks(paths):
     return repr(marks).encode()
 
 
+def read_rows(path, rows, values, offset=0):
+    """Fills `values` [B, ...] with the `rows` of a file, from byte `offset`.
+
+    The rows are read, not mapped: a mapped file that becomes shorter would end
+    the process.
+    """
+    with reading(path), open(path, "rb", buffering=0) as file:
+        for row, value in zip(rows.tolist(), values, strict=True):
+            file.seek(offset + row * value.nbytes)
+            if file.readinto(value) < value.nbytes:
+                raise ValueError("it became shorter")
+
+
 def rows_in_file(path, array, convert=np.asarray):
     """`StoredRows` of an `array` that `numpy.memmap` made of a file.
 
-    The rows are read, not mapped: a file that becomes shorter would end the
-    process. Raises UserError if the file was written to in the meantime.
+    Reading raises UserError if the file was written to in the meantime.
     """
     marks = file_marks([path])
 
     def read(rows):
         values = np.empty((len(rows), *array.shape[1:]), array.dtype)
-        with reading(path), open(path, "rb", buffering=0) as file:
-            for row, value in zip(rows.tolist(), values, strict=True):
-                file.seek(array.offset + row * value.nbytes)
-                if file.readinto(value) < value.nbytes:
-                    raise ValueError("it became shorter")
-            if file_marks([path]) != marks:
-                raise ValueError("it was changed while it was in use")
+        read_rows(path, rows, values, array.offset)
+        if file_marks([path]) != marks:
+            raise UserError(f"{path} was changed while it was in use")
         return convert(values)
 
     rows, shape = np.arange(len(array)), array.shape[1:]

@@ -164,8 +164,11 @@ class Classifier(keras.Model):
     def load_initial_weights(self):
         """Loads pretrained weights before a new training; by default none."""
 
-    def training_data(self, pipeline, seed):
-        """The `Pipeline` to train with; by default `pipeline` itself."""
+    def training_data(self, pipeline, seed, folder):
+        """The `Pipeline` to train with; by default `pipeline` itself.
+
+        `folder` is for files that later trainings can use.
+        """
         return pipeline
 
     def activations(self, images):

@@ -130,13 +130,14 @@ class PhotoCapsuleModel(Classifier):
         couplings = self.classes.couplings(self.flatten(primary))
         return Routing(on_grid(couplings, primary.shape[1:4]))
 
-    def training_data(self, pipeline, seed):
+    def training_data(self, pipeline, seed, folder):
         hparams = self.hparams
         if hparams.train_backbone or hparams.remake or self.num_targets == 2:
             return pipeline
         images = keras.Input(self._image)
-        extract = keras.Model(images, self.features(images)).predict_on_batch
-        return KeptFeatures(pipeline, extract, seed, hparams.views)
+        network = keras.Model(images, self.features(images))
+        options = seed, hparams.views, folder
+        return KeptFeatures(pipeline, network, hparams.backbone, *options)
 
     @classmethod
     def receptive_field(cls, hparams):

@@ -155,7 +155,9 @@ def test_kept_features_train_as_computed_ones(settings, tmp_path, monkeypatch):
     kept = train(settings, tmp_path / "kept", max_steps=3)
     with monkeypatch.context() as patch:
         patch.setattr(
-            PhotoCapsuleModel, "training_data", lambda self, data, seed: data
+            PhotoCapsuleModel,
+            "training_data",
+            lambda self, data, *options: data,
         )
         computed = train(settings, tmp_path / "computed", max_steps=3)
     others = saved(computed)

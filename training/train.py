@@ -159,7 +159,11 @@ class Trainer(keras.callbacks.Callback):
         config = self._config
         pipeline = self.pipeline
         if self._strategy.count == 1:
-            pipeline = self.model.training_data(pipeline, config.seed)
+            folder = make_folder(config.features_dir or config.summary_dir)
+            with handling_signals(self._stop_at_once):
+                pipeline = self.model.training_data(
+                    pipeline, config.seed, folder
+                )
         batches = pipeline.training_batches(
             config.batch_size, config.seed, self.start, config.max_steps
         )
@@ -187,6 +191,9 @@ class Trainer(keras.callbacks.Callback):
                 shuffle=False,  # the pipeline shuffles
                 verbose=0,
             )
+
+    def _stop_at_once(self, number, frame):
+        raise Interrupted(f"Stopped at step {self.step}", number)
 
     def _is_last(self):
         return self.step == self._config.max_steps

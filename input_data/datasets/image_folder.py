@@ -1,5 +1,6 @@
 """A folder of images, with sub-folders for classes or with labels.csv."""
 
+import bisect
 import collections
 import concurrent.futures
 import hashlib
@@ -108,7 +109,7 @@ def divide(files, seed, purpose, root=None):
     kept, held_out, moved = [], [], []
     for members in by_class.values():
         members.sort(key=place)
-        drawn = sum(place(file) < bound for file in members)
+        drawn = bisect.bisect_left(members, bound, key=place)
         count = max(min(drawn, len(members) - 1), min(1, len(members) - 1))
         held_out += members[:count]
         kept += members[count:]
@@ -144,8 +145,8 @@ def _name(path):
 
 
 def _key(path, root=None):
-    relative = path.relative_to(root or path.parent.parent).as_posix()
-    return unicodedata.normalize("NFC", relative)
+    start = -2 if root is None else len(root.parts)
+    return unicodedata.normalize("NFC", "/".join(path.parts[start:]))
 
 
 def _folders(root):
@@ -226,6 +227,10 @@ def _images(root, files, config):
                 f"{root} has images of many sizes: add --image_size"
             )
 
+    def check_headers(paths):
+        for path in paths:
+            check(image_shape(path, color))
+
     def decode(path):
         with reading(path):
             image = decode_image(path.read_bytes(), path, color)
@@ -246,6 +251,5 @@ def _images(root, files, config):
 
     images = StoredRows(paths, shape, np.uint8, read, describe)
     if size is None and not images.fits_in_memory:
-        for found in executor.map(lambda path: image_shape(path, color), paths):
-            check(found)
+        list(executor.map(check_headers, np.array_split(paths, 99)))
     return images

@@ -131,6 +131,6 @@ class _PairRecords(Pipeline):
         return self.evaluation_batch(indices)
 
     def evaluation_batch(self, indices):
-        labels, images = self.source.take_all(indices)
+        labels, images = self._source.take_all(indices)
         first, second, merged = map(unit_range, tf.unstack(images))
         return self._batch(merged, (first, second), tf.unstack(labels))

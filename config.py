@@ -183,8 +183,8 @@ class Config(DataConfig):
     )
     features_dir: str | None = field(
         None,
-        "Folder for the files of features that photo_capsule stores; trainings "
-        "with equal features can share it. Default: the --summary_dir.",
+        "Folder for files of computed features and of decoded images, which "
+        "several trainings can share. Default: the --summary_dir.",
     )
     batch_size: int = _count(128, "Images in a training batch over all GPUs.")
     max_steps: int = field(

@@ -182,6 +182,14 @@ class Pipeline:
         with self.user_errors():
             yield from batches.as_numpy_iterator()
 
+    def evaluation_images(self, numbers):
+        """The images [B, H, W, C] of the examples `numbers`, as an array."""
+        numbers = tf.constant(numbers, tf.int64)
+        batches = tf.data.Dataset.from_tensors(numbers)
+        with self.user_errors():
+            batches = _map(batches, self.evaluation_batch).as_numpy_iterator()
+            return next(batches)[0][keys.IMAGES]
+
     @contextlib.contextmanager
     def user_errors(self):
         """A context in which the source's `error`, if any, replaces OpError."""

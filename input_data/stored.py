@@ -9,7 +9,7 @@ import numpy as np
 from common.errors import UserError, reading
 
 # Larger arrays of images are not copied to memory.
-MEMORY_BYTES = 2**29
+MEMORY_BYTES = 500_000_000
 _BLOCK_ROWS = 512
 
 

@@ -9,7 +9,6 @@ from config import Config
 from input_data import registry, stored
 from input_data.stored import StoredRows
 from testing import tiny_files
-from visualization.evaluation_figures import images_at
 
 
 def batches_of(pipeline, train):
@@ -27,7 +26,7 @@ def everything(config):
         for train in (True, False):
             pipeline = registry.load(one, train)
             found += [pipeline.spec, batches_of(pipeline, train)]
-        found.append(images_at(pipeline, [0, 2]))
+        found.append(pipeline.evaluation_images([0, 2]))
     pairs = dataclasses.replace(config, num_targets=2, pairs="below")
     found += registry.load(pairs, train=False).evaluation_batches(4)
     return found

@@ -111,13 +111,13 @@ class Evaluator:
                 # All batches have one size: the last repeats its last row.
                 rows = np.minimum(range(batch_size), count - 1)
                 x, y = ({k: v[rows] for k, v in d.items()} for d in (x, y))
-                parts.append([y[keys.LOGITS], *predict_batch(x, y)])
+                parts.append([y[keys.LOGITS] > 0, *predict_batch(x, y)])
                 if len(parts) > _PENDING:  # inputs could fill a GPU's memory
                     keras.ops.convert_to_numpy(parts[-_PENDING][-1])
                 progress.update(count)
         to_numpy, count = keras.ops.convert_to_numpy, pipeline.spec.num_examples
-        values = [[to_numpy(v) for v in part] for part in parts]
-        return [np.concatenate(v)[:count] for v in zip(*values, strict=True)]
+        columns = zip(*parts, strict=True)
+        return [np.concatenate([*map(to_numpy, v)])[:count] for v in columns]
 
 
 def _normalized(activations):

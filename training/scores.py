@@ -14,6 +14,8 @@ import numpy as np
 
 from input_data.features import ANY_NUMBER, PRESENT_LENGTH
 
+_BLOCK_ROWS = 2**14
+
 
 @dataclasses.dataclass(frozen=True)
 class Score:
@@ -93,7 +95,7 @@ def precision_recall_f1(labels, predicted):
 class Predictions:
     """Predictions for the N examples of a split.
 
-    `labels` (k-hot) and `logits` are float32 [N, classes]. `losses` [N, 2] has
+    `labels` (k-hot) and `logits` are arrays [N, classes]. `losses` [N, 2] has
     two columns: the loss without regularizers and the classification loss. For
     an ensemble, `losses` and `checkpoint` are None.
     """
@@ -120,10 +122,14 @@ class Predictions:
     def predicted(self):
         """Which classes are predicted, bool [N, classes]."""
         num_targets = self.pipeline.spec.num_targets
-        predicted = self.logits > PRESENT_LENGTH
-        if num_targets != ANY_NUMBER:
-            order = np.argsort(-self.logits, axis=-1, kind="stable")
-            predicted = np.argsort(order, axis=-1) < num_targets
+        if num_targets == ANY_NUMBER:
+            predicted = self.logits > PRESENT_LENGTH
+        else:
+            predicted = np.zeros(self.logits.shape, bool)
+            for _ in range(num_targets):
+                others = np.where(predicted, -np.inf, self.logits)
+                largest = np.argmax(others, axis=-1, keepdims=True)
+                np.put_along_axis(predicted, largest, True, axis=-1)
         return predicted & self._is_finite[:, None]
 
     @property
@@ -157,10 +163,15 @@ class Predictions:
         """
         labels = (self.labels > 0) & self._is_finite[:, None]
         hits = labels & self.predicted
-        missed = (labels & ~hits).astype(float)
-        spurious = (self.predicted & ~hits).astype(float)
-        shares = spurious / np.maximum(spurious.sum(axis=-1, keepdims=True), 1)
-        return np.diag(hits.sum(axis=0)) + missed.T @ shares
+        matrix = np.diag(hits.sum(axis=0)).astype(float)
+        # In parts, as these arrays of float64 could fill the memory.
+        for start in range(0, len(labels), _BLOCK_ROWS):
+            rows = slice(start, start + _BLOCK_ROWS)
+            missed = (labels[rows] & ~hits[rows]).astype(float)
+            spurious = (self.predicted[rows] & ~hits[rows]).astype(float)
+            totals = np.maximum(spurious.sum(axis=-1, keepdims=True), 1)
+            matrix += missed.T @ (spurious / totals)
+        return matrix
 
     @property
     def _is_finite(self):

@@ -67,6 +67,10 @@ def train(config, strategy, evaluate=None):
             print(trainer.pipeline.spec.note)
 
 
+def _stop_at_once(number, frame):
+    raise Interrupted("Stopped before the first step of this run", number)
+
+
 class Trainer(keras.callbacks.Callback):
     """Runs a training; is itself the callback that `fit` gets.
 
@@ -91,7 +95,8 @@ class Trainer(keras.callbacks.Callback):
                 f"{strategy.count} devices"
             )
         self._config = config
-        self.pipeline = registry.load(config, train=True)
+        with handling_signals(_stop_at_once):
+            self.pipeline = registry.load(config, train=True)
         spec = self.pipeline.spec
         self._architecture = checkpoint.Architecture.from_config(
             config, spec.shape, spec.num_targets
@@ -160,7 +165,7 @@ class Trainer(keras.callbacks.Callback):
         pipeline = self.pipeline
         if self._strategy.count == 1:
             folder = make_folder(config.features_dir or config.summary_dir)
-            with handling_signals(self._stop_at_once):
+            with handling_signals(_stop_at_once):
                 pipeline = self.model.training_data(
                     pipeline, config.seed, folder
                 )
@@ -191,9 +196,6 @@ class Trainer(keras.callbacks.Callback):
                 shuffle=False,  # the pipeline shuffles
                 verbose=0,
             )
-
-    def _stop_at_once(self, number, frame):
-        raise Interrupted(f"Stopped at step {self.step}", number)
 
     def _is_last(self):
         return self.step == self._config.max_steps

@@ -1,14 +1,10 @@
 """Figures of an evaluation: a network's errors and learning curve."""
 
-import itertools
-
 import numpy as np
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
 from common.errors import reading
-from config import EVAL_BATCH_SIZE
-from input_data import features as keys
 from visualization import drawing
 
 # Counts of more classes would be too small to read.
@@ -59,19 +55,11 @@ def wrong_predictions_png(predictions, title):
         return None
     shown = wrong[:_NUM_IMAGES]
     return drawing.image_grid(
-        images_at(predictions.pipeline, shown),
+        predictions.pipeline.evaluation_images(shown),
         min(_COLUMNS, len(shown)),
         f"{title}: first {len(shown)} of {len(wrong)} wrong",
         titles=[verdict(predictions, number) for number in shown],
     )
-
-
-def images_at(pipeline, numbers):
-    """List of the test images [H, W, C] at the ascending indices `numbers`."""
-    batches = pipeline.evaluation_batches(EVAL_BATCH_SIZE, numbers[-1] + 1)
-    images = itertools.chain.from_iterable(x[keys.IMAGES] for x, _ in batches)
-    chosen = set(numbers)
-    return [image for number, image in enumerate(images) if number in chosen]
 
 
 def verdict(predictions, number):

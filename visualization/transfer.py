@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from visualization.drawing import image_grid, png, styled
-from visualization.evaluation_figures import images_at, verdict
+from visualization.evaluation_figures import verdict
 
 # Dict from label of a bar to its images and a count of `training.scores.Score`.
 MEASURES = {
@@ -33,7 +33,7 @@ def make(runs, first, pairs, seed, num_examples):
     shown = [(run, number) for run in first.values() for number in numbers]
     wrong = [i for i, (run, number) in enumerate(shown) if number in run.wrong]
     title = f"Trained on one object, tested on two ({pairs}): {dataset}"
-    images = images_at(one.pipeline, numbers)
+    images = one.pipeline.evaluation_images(numbers)
     results = {"dataset": dataset, "pairs": pairs, "seed": seed}
     return {
         "transfer.json": json.dumps(results | {"runs": runs}, indent=1),

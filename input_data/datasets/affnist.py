@@ -35,7 +35,10 @@ def load(split, config):
     batches = sorted(folder.glob(f"{_NAMES[split]}_batches/*.mat"))
     paths = batches or [find_file(folder, file_name(split))]
     arrays = zip(*map(_read_file, paths), strict=True)
-    images, labels = map(np.concatenate, arrays)
+    # A single array would be copied.
+    images, labels = (
+        np.concatenate(parts) if batches else parts[0] for parts in arrays
+    )
     data = labeled_images(paths[0], images, labels, NUM_CLASSES)
     return make_pipeline(data, config)
 

@@ -1,6 +1,10 @@
 """Image classification sets of TensorFlow Datasets (TFDS)."""
 
+import concurrent.futures
 import contextlib
+import hashlib
+import math
+import tempfile
 import urllib.error
 import urllib.request
 
@@ -9,12 +13,18 @@ import tensorflow as tf
 from absl import logging
 
 from common.errors import UserError, reading
-from input_data.images import labeled_images, make_pipeline
+from common.files import make_folder
+from input_data import stored
+from input_data.files import DECODING_THREADS
+from input_data.images import LabeledImages, labeled_images, make_pipeline
+from input_data.kept_rows import KeptRows
 from input_data.registry import TFDS_PREFIX, Split, select
+from input_data.stored import StoredRows
 from input_data.transforms import resize
 
 _PROBE_URL = "https://storage.googleapis.com"
 _PROBE_SECONDS = 8
+_COPIED_TOGETHER = 64
 
 
 def load(split, config):
@@ -25,17 +35,21 @@ def load(split, config):
     test_name = next((n for n in ("test", "validation") if n in splits), None)
     is_test = split is Split.TEST
     part = test_name if is_test and test_name else "train"
-    data = _read(builder, part, config.image_size, config.resize)
+    data = _read(builder, part, config)
     # Another version of the set may end with other images.
     marks, digest = data.fingerprints, f"{builder.info.full_name}:{len(data)}"
+    if _has_index(builder):  # these files have another order
+        digest += ":array_record"
+    if config.image_size is not None:  # resized, they have another digest
+        marks["validation_images"] = None
     if test_name is None:
         marks["divided_for_test"] = digest
         data = select(Split.VALID_TEST if is_test else Split.VALID_TRAIN, data)
     if split.is_held_out:
         marks["divided_for_validation"] = digest
     data = select(split, data)
-    if config.image_size is not None:  # resized, they have another digest
-        marks.pop("validation_images", None)
+    if config.image_size is not None:
+        del marks["validation_images"]
     return make_pipeline(data, config)
 
 
@@ -81,16 +95,25 @@ def _open(name, data_dir=None):
     return builder
 
 
-def _read(builder, split_name, image_size=None, method=None):
-    """The `LabeledImages` of a split, resized if there is a size."""
+def _read(builder, split_name, config=None):
+    """The `LabeledImages` of a split, resized if there is a size.
+
+    Large sets stay on disk: those in ArrayRecord files are read by index, of
+    others a decoded copy is written.
+    """
+    image_size = config and config.image_size
+    method = (config and config.resize) or "pad"
 
     def resize_image(image):
-        return resize(image, size, method or "pad")
+        if image.shape[:2] == size:
+            return image
+        return resize(image, size, method)
 
     def prepare(example):
         image = example["image"]
         if image.shape[:2] != size:
             image = tf.numpy_function(resize_image, [image], tf.uint8)
+            image.set_shape(shape)
         return image, example["label"]
 
     with reading(builder.data_dir):
@@ -105,10 +128,93 @@ def _read(builder, split_name, image_size=None, method=None):
                 f"--dataset=tfds:{builder.name} has images of many sizes: add "
                 "--image_size"
             )
-        dataset = builder.as_dataset(split=split_name)
-        arrays = _arrays(dataset.map(prepare, tf.data.AUTOTUNE))
+        shape = *size, features["image"].shape[-1]
         classes = (label.num_classes, tuple(label.names))
-    return labeled_images(builder.data_dir, *arrays, *classes)
+        depends_on = builder.data_dir, split_name, shape, method
+        if _has_index(builder):
+            rows = _rows_by_index(builder, split_name, resize_image)
+        else:
+            dataset = builder.as_dataset(split=split_name)
+            count = len(dataset)
+            dataset = dataset.map(prepare, tf.data.AUTOTUNE)
+            if count * math.prod(shape) <= stored.MEMORY_BYTES:
+                arrays = _arrays(dataset)
+                return labeled_images(builder.data_dir, *arrays, *classes)
+            rows = _decoded_copy(dataset, count, shape, depends_on, config)
+        count, read_images, read_labels = rows
+
+        def describe(items):
+            return repr(depends_on).encode() + items.tobytes()
+
+        items = np.arange(count)
+        images = StoredRows(items, shape, np.uint8, read_images, describe)
+        labels = StoredRows(items, (), np.int64, read_labels)
+        if images.fits_in_memory:
+            images, labels = np.asarray(images), np.asarray(labels)
+        return LabeledImages(images, labels, *classes)
+
+
+def _has_index(builder):
+    return builder.info.file_format.value == "array_record"
+
+
+def _rows_by_index(builder, split_name, resize_image):
+    """The number of examples, and functions that read images and labels."""
+    from tensorflow_datasets import decode
+
+    encoded = {"image": decode.SkipDecoding()}
+    source = builder.as_data_source(split=split_name, decoders=encoded)
+    executor = concurrent.futures.ThreadPoolExecutor(DECODING_THREADS)
+
+    def examples(rows):
+        with reading(builder.data_dir):
+            return source.__getitems__(rows.tolist())
+
+    def image_of(example):
+        with reading(builder.data_dir):
+            image = builder.info.features["image"].decode_example(
+                example["image"]
+            )
+            return resize_image(image.numpy())
+
+    def read_images(rows):
+        return np.stack(list(executor.map(image_of, examples(rows))))
+
+    def read_labels(rows):
+        return np.array([example["label"] for example in examples(rows)])
+
+    return len(source), read_images, read_labels
+
+
+def _decoded_copy(dataset, count, shape, depends_on, config):
+    """As `_rows_by_index`, for a data set that is read only in its order."""
+    digest = hashlib.sha256(repr(depends_on).encode()).hexdigest()
+    folder = config.features_dir or config.summary_dir or tempfile.gettempdir()
+    # A row has the pixels and 8 bytes of the label.
+    row_bytes = math.prod(shape) + 8
+    kept = KeptRows(
+        make_folder(folder), "images", digest, count, (row_bytes,), np.uint8
+    )
+    print(f"Decoded images: {kept.path}, {kept.size / 1e9:.2f} GB", flush=True)
+    if kept.missing().any():
+        kept.allocate()
+        start = 0
+        for images, labels in dataset.batch(
+            _COPIED_TOGETHER
+        ).as_numpy_iterator():
+            pixels = images.reshape(len(images), -1)
+            numbers = labels.astype(np.int64)[:, np.newaxis].view(np.uint8)
+            kept.write(start, np.hstack([pixels, numbers]))
+            start += len(images)
+
+    def read_images(rows):
+        return kept.read(rows)[:, :-8].reshape(len(rows), *shape)
+
+    def read_labels(rows):
+        numbers = np.ascontiguousarray(kept.read(rows)[:, -8:])
+        return numbers.view(np.int64)[:, 0]
+
+    return count, read_images, read_labels
 
 
 def _arrays(dataset):

@@ -1,3 +1,4 @@
+import dataclasses
 import urllib.error
 import urllib.request
 
@@ -8,6 +9,7 @@ import tensorflow_datasets as tfds
 from common.errors import UserError
 from config import Config
 from input_data import features as keys
+from input_data import stored
 from input_data.registry import Split
 from testing import tiny_files
 from testing.splits import load
@@ -62,6 +64,37 @@ def test_images_of_many_sizes_and_no_test_split(tmp_path):
             f"divided_for_{purpose}": "tiny_any_size/1.0.0:15"
             for purpose in divisions
         }
+
+
+@pytest.mark.parametrize("image_size", [None, 19])
+@pytest.mark.parametrize("split", [Split.TRAIN, Split.VALID_TEST])
+def test_large_sets_stay_on_disk(tmp_path, monkeypatch, image_size, split):
+    tiny_files.prepare_tfds(tmp_path / "records")
+    options = {"file_format": "array_record"}
+    tiny_files.prepare_tfds(tmp_path / "by_index", **options)
+
+    def everything(folder):
+        config = Config(data_dir=str(tmp_path / folder), image_size=image_size)
+        config = dataclasses.replace(config, features_dir=str(tmp_path))
+        pipeline = load("tfds:tiny_photos", split, config)
+        batches = pipeline.training_batches(4, 3, 0, 5).as_numpy_iterator()
+        return [
+            pipeline.spec.num_images,
+            *batches,
+            *pipeline.evaluation_batches(4),
+        ]
+
+    in_memory = everything("records")
+    np.testing.assert_equal(everything("by_index"), in_memory)
+    monkeypatch.setattr(stored, "MEMORY_BYTES", 0)
+    np.testing.assert_equal(everything("by_index"), in_memory)
+    assert not list(tmp_path.glob("images-*"))
+    np.testing.assert_equal(everything("records"), in_memory)
+    (copy,) = tmp_path.glob("images-*")
+    content = copy.read_bytes()
+    copy.write_bytes(b"damaged")
+    np.testing.assert_equal(everything("records"), in_memory)
+    assert copy.read_bytes() == content
 
 
 def test_damaged_files_are_named(tmp_path):

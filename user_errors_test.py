@@ -32,6 +32,8 @@ def message_of(capsys, **settings):
         ({"device": "gpu:7"}, "--device=gpu:7"),
         ({"num_processes": 2}, "--num_processes=2"),
         ({"pairs": "below", "num_targets": 2}, "--pairs"),
+        ({"hparams_override": "ema=1"}, "ema=1"),
+        ({"dataset": "builtins:print"}, "--dataset=builtins:print"),
     ],
 )
 def test_wrong_settings(tmp_path, capsys, settings, name):

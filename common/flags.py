@@ -49,6 +49,7 @@ class FlagSpec:
     at_least: float | None = None
     at_most: float | None = None
     above: float | None = None
+    below: float | None = None
     choices: tuple = ()
     pattern: str | None = None
     merges: bool = False
@@ -62,6 +63,7 @@ class FlagSpec:
             (self.at_least is None or value >= self.at_least)
             and (self.at_most is None or value <= self.at_most)
             and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
             and (not self.choices or value in self.choices)
             and (self.pattern is None or re.fullmatch(self.pattern, value))
         )
@@ -73,6 +75,7 @@ class FlagSpec:
             "at least": self.at_least,
             "greater than": self.above,
             "at most": self.at_most,
+            "less than": self.below,
             "one of": ", ".join(map(str, self.choices)),
             "of the form": self.pattern,
         }

@@ -56,17 +56,19 @@ def test_without_changes_batches_are_those_of_the_pipeline(tmp_path):
 
 def test_steps_draw_among_the_views(tmp_path):
     _, batches = kept_batches(tmp_path, 0, 6, flip=True)
-    drawn = [0, 0]
+    drawn, seen = [0, 0], set()
     for x, _ in batches:
         labels, features = x[keys.RECONS_LABEL], x[keys.FEATURES]
         pixels = np.rint(-255 * features[..., 0]).astype("uint8")
         for label, view in zip(labels, pixels, strict=True):
             mirrored = int((view != IMAGES[label]).any())
             drawn[mirrored] += 1
+            seen.add((label, mirrored))
             np.testing.assert_array_equal(
                 view[:, ::-1] if mirrored else view, IMAGES[label]
             )
     assert min(drawn) > 100
+    assert len(seen) > 100  # of 70 images, most of them both ways
     # They depend on the seed and the step alone.
     _, again = kept_batches(tmp_path, 4, 6, flip=True)
     np.testing.assert_equal(again, batches[4:])

@@ -132,7 +132,13 @@ def load(config, train):
         name = config.data_set.module
         name = name if ":" in name else f"input_data.datasets.{name}:load"
         read = import_named("--dataset", name)
-        return read(config.split(train), config)
+        pipeline = read(config.split(train), config)
+    from input_data.pipeline import Pipeline
+
+    if not isinstance(pipeline, Pipeline):
+        kind = type(pipeline).__name__
+        raise UserError(f"--dataset={name} must give a Pipeline, not {kind}")
+    return pipeline
 
 
 def _load_separate_pairs(config, train):

@@ -13,6 +13,8 @@ from PIL import Image, ImageOps
 CROP = 4
 # Pixels of the longer side of a digit in MNIST.
 DIGIT_SIZE = 20
+# `center` ignores pieces of ink below this share of the largest piece's area.
+SPECK_SHARE = 0.05
 
 
 def pad_images(images, pad):
@@ -158,11 +160,16 @@ def center(ink, size, offset=(0, 0), digit_size=DIGIT_SIZE):
     center of the image. `offset` (rows, columns) moves the digit further. The
     digit always stays inside the image. A `digit_size` n below 20 imitates the
     data set `digits`: the digit is fitted into n x n pixels, which are enlarged
-    to 20x20. The center of this square then replaces the center of mass.
+    to 20x20. The center of this square then replaces the center of mass. Specks
+    of less than 1/20 of the area of the largest connected piece do not count.
 
     Takes uint8 [H, W], 0 where nothing is drawn, and returns uint8 [*size, 1].
     """
     canvas = np.zeros((*size, 1), np.uint8)
+    pieces, _ = scipy.ndimage.label(ink > 0, np.ones((3, 3)))
+    areas = np.bincount(pieces.flat)
+    areas[0] = 0  # of the background
+    ink = ink * (areas >= SPECK_SHARE * areas.max())[pieces]
     boxes = scipy.ndimage.find_objects((ink > 0).astype(np.int8))
     if not boxes:
         return canvas

@@ -196,3 +196,17 @@ def test_center_makes_digits_like_the_embedded_ones():
     expected = np.rint(enlarge(digit[..., None]))
     np.testing.assert_array_equal(image[5:25, 12:32], expected)
     assert image.any(axis=(1, 2)).sum() == 20
+
+
+@pytest.mark.parametrize("size", [28, 400])
+def test_specks_move_no_digit(size):
+    clean = stroke(
+        size, slice(size // 4, size // 2), slice(size // 4, size - 9)
+    )
+    dusty = clean.copy()
+    dusty[1:3, 1:3] = dusty[-2, -2] = 255
+    expected = center(clean, (28, 28))
+    np.testing.assert_array_equal(center(dusty, (28, 28)), expected)
+    # A second stroke of the digit stays.
+    dusty[-4:, :] = 255
+    assert (center(dusty, (28, 28)) != expected).any()

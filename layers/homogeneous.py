@@ -35,6 +35,9 @@ class HomogeneousCapsule(Layer):
         "zxy": each of the I = C channels is a capsule of a = H * W atoms.
       momentum: float, of the moving mean and variance.
 
+    Raises:
+      ValueError: for another `order`, or if H, W or C is unknown.
+
     Input shape: [B, H, W, C]. Output shape: [B, O, a].
     """
 
@@ -48,6 +51,8 @@ class HomogeneousCapsule(Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
+        if order not in ORDERS:
+            raise ValueError(f"`order` must be xyz or zxy. Received: {order!r}")
         self.num_capsules = num_capsules
         self.order = order
         self.momentum = momentum
@@ -56,6 +61,10 @@ class HomogeneousCapsule(Layer):
         self.input_spec = keras.layers.InputSpec(ndim=4)
 
     def build(self, input_shape: Shape) -> None:
+        if None in input_shape[1:]:
+            raise ValueError(
+                f"All sizes must be known. Received: {input_shape}"
+            )
         *_, atoms = self.compute_output_shape(input_shape)
         capsules = math.prod(input_shape[1:]) // atoms
         shape = atoms, capsules, self.num_capsules

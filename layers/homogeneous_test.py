@@ -74,6 +74,16 @@ def test_capsules_equal_loops(order, shape, training):
     )
 
 
+def test_wrong_arguments_and_unknown_sizes():
+    with pytest.raises(ValueError, match="XYZ"):
+        layers.HomogeneousCapsule(3, "XYZ")
+    for shape in ((None, 2, 4), (2, None, 4), (2, 2, None)):
+        with pytest.raises(ValueError, match="must be known"):
+            layers.HomogeneousCapsule(3).build((2, *shape))
+    with pytest.raises(ValueError, match="num_routing"):
+        layers.VectorRouting(3, 4, num_routing=0)
+
+
 def test_zero_capsules_have_finite_gradients():
     layer = layers.HomogeneousCapsule(3)
     layer.build((2, 2, 2, 4))

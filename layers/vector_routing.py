@@ -56,6 +56,10 @@ class VectorRouting(CapsuleLayer):
         **kwargs: Any,
     ):
         super().__init__(num_capsules, num_atoms, autocast=False, **kwargs)
+        if num_routing < 1:
+            raise ValueError(
+                f"`num_routing` must be at least 1. Received: {num_routing}"
+            )
         self.num_routing = num_routing
         self.normalize = normalize
         self.any_number = any_number

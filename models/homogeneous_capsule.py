@@ -42,7 +42,7 @@ class HParams(BaseHParams):
         choices=tuple(MERGES),
     )
     momentum: float = field(
-        0.99, "momentum of all batch normalizations", at_least=0, at_most=1
+        0.99, "momentum of all batch normalizations", at_least=0, below=1
     )
     more_channels: int = size(16, "channels that each convolution adds")
     order: str = network(

@@ -40,6 +40,8 @@ def test_merged_branches_equal_loops(merge, training):
 
 def test_the_network_is_its_layers():
     model = make()
+    norms = {block.layers[1].momentum for block in model.convolutions}
+    assert norms == {b.momentum for b in model.branches} == {0.99}
     x, _ = example_batch(SMALL, 1)
     hidden, lengths = 2 * x[keys.IMAGES] - 1, []
     for number, block in enumerate(model.convolutions, 1):

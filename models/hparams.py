@@ -36,7 +36,7 @@ class BaseHParams:
         "momentum, such as 0.999, of a moving average of the weights. "
         "Evaluations, predictions and exports use this average. 0: no average",
         at_least=0,
-        at_most=1,
+        below=1,
     )
     learning_rate: float = field(0.001, "learning rate at step 0", above=0)
     optimizer: str = field(

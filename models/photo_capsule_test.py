@@ -1,4 +1,5 @@
 import dataclasses
+import signal
 
 import h5py
 import keras
@@ -9,7 +10,7 @@ from keras.src.applications import mobilenet_v3
 from keras.src.legacy.saving import legacy_h5_format
 
 import experiment
-from common.errors import UserError
+from common.errors import Interrupted, UserError
 from config import Config
 from input_data.features import ImageShape
 from models.optimizer import compile_model
@@ -96,19 +97,29 @@ def test_no_network_says_how_to_pass_a_file(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "scale", "offset"),
+    ("name", "module"),
     [
-        ("EfficientNetV2B0", 255, 0),  # it rescales pixels itself
-        ("MobileNetV2", 2, -1),
-        pytest.param("ResNet50V2", 2, -1, marks=pytest.mark.slow),
+        ("EfficientNetV2B0", "efficientnet_v2"),
+        ("MobileNetV2", "mobilenet_v2"),
+        ("MobileNetV3Small", "mobilenet_v3"),
+        pytest.param("ResNet50V2", "resnet_v2", marks=pytest.mark.slow),
     ],
 )
-def test_backbones_have_their_own_preprocessing(name, scale, offset):
+def test_features_are_those_of_keras_applications(name, module):
     model = small_model(backbone=name)
-    pixels = scale * IMAGES + offset
-    expected = ops.convert_to_numpy(model.backbone(pixels, training=False))
+    applications = keras.applications
+    network = getattr(applications, name)(
+        include_top=False, weights=None, input_shape=(32, 36, 3)
+    )
+    network.set_weights(model.backbone.get_weights())
+    pixels = getattr(applications, module).preprocess_input(255 * IMAGES)
+    expected = ops.convert_to_numpy(network(pixels, training=False))
     found = ops.convert_to_numpy(model.features(IMAGES, training=False))
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+    error = np.abs(found - expected).max()
+    assert error < 1e-4 * np.ptp(expected)
+    norms = [n for n in model.backbone.layers if "Norm" in type(n).__name__]
+    momenta = [norm.momentum for norm in norms if hasattr(norm, "momentum")]
+    assert set(momenta) == {0.9}
 
 
 def test_gray_images_are_repeated():
@@ -179,6 +190,15 @@ def test_a_resumed_training_is_the_same(settings, tmp_path):
     settings["hparams_override"] += ",train_backbone=true"
     with pytest.raises(UserError, match="other weights are trained"):
         train(settings, tmp_path / "parts", max_steps=5)
+
+
+def test_ctrl_c_stops_before_the_first_step(settings, tmp_path, monkeypatch):
+    def stop(*arguments):
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(PhotoCapsuleModel, "training_data", stop)
+    with pytest.raises(Interrupted):
+        train(settings, tmp_path, max_steps=1)
 
 
 @pytest.mark.parametrize("trains_all", [False, True])

@@ -103,6 +103,7 @@ def test_runs_are_kept_and_other_settings_refused(tmp_path, trained, capsys):
     assert "| baseline-wide |" in capsys.readouterr().out
     head, _, row = (tmp_path / "comparison.csv").read_text().splitlines()
     assert head.startswith("model,weights,without decoder,")
+    assert head.endswith("error %,deviation,seeds")
     numbers = "1500,1000,1000000,10,0.05,750.0,900.0,40.0,2.0,0.0,2"
     assert row == f"baseline-wide,{numbers}"
     table = (tmp_path / "comparison.tex").read_text()
@@ -165,6 +166,25 @@ def test_the_page_shows_the_results(name):
     page = (docs / "comparison.md").read_text()
     assert pages.comparison_table(content["models"]) in page
     assert pages.paired_table(content["models"]) in page
+
+
+def test_sixteen_models_differ_in_print_and_color():
+    model = {"runs": {"0": result(4, 3.0), "1": result(8, 3.0)}, "steps": 10}
+    models = {f"model_{n}": model for n in range(16)}
+    for picture in pages.comparison_pictures(models, "", "test").values():
+        (axes,) = picture.figure.axes
+        looks = [(line.get_marker(), line.get_color()) for line in axes.lines]
+        assert len({marker for marker, _ in looks}) == len(looks) == 16
+        assert len({color for _, color in looks}) == 8
+        boxes = [text.get_window_extent() for text in axes.texts]
+        ends = [line.get_xydata()[-1] for line in axes.lines]
+        points = axes.transData.transform(ends)
+        for n, box in enumerate(boxes):
+            assert not box.count_overlaps(boxes[:n])
+            assert not any(box.contains(*point) for point in points)
+    assert pages.table_files("a", ["b"], [["c\\d"]])["a.tex"].count(
+        r"c\textbackslash{}d"
+    )
 
 
 def test_bars_are_a_deviation_above_and_below(monkeypatch):

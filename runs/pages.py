@@ -15,7 +15,7 @@ from scipy.stats import binomtest
 from common.files import write_file, write_files
 from runs.reproduction import EPOCH, EXPERIMENTS, read
 from runs.runner import ROOT
-from visualization.drawing import label_lines, make_logarithmic, png, styled
+from visualization import drawing
 
 PAGE = ROOT / "docs" / "results.md"
 README = ROOT / "README.md"
@@ -24,6 +24,7 @@ _IN_PICTURE = ("mnist-3", "mnist-3-muon")
 _SHORT_COLUMNS = ("experiment", "data, network", "published", "here")
 _COLUMNS = (*_SHORT_COLUMNS, "seeds", "steps", "minutes", "machine")
 _LATEX = {ord(character): rf"\{character}" for character in "&%$#_{}"}
+_LATEX[ord("\\")] = r"\textbackslash{}"
 _LATEX |= {ord("`"): "", ord("^"): r"\^{}", ord("~"): r"\~{}"}
 
 
@@ -49,7 +50,9 @@ def markdown(head, rows, padded=False):
 def table_files(name, head, rows):
     """Dict from file name to content: a table as CSV and as LaTeX."""
     buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\n").writerows([head, *rows])
+    # Spreadsheets take what begins with + for a formula.
+    names = ["deviation" if name == "+-" else name for name in head]
+    csv.writer(buffer, lineterminator="\n").writerows([names, *rows])
     lines = [
         " & ".join(_text(value).translate(_LATEX) for value in row) + r" \\"
         for row in (head, *rows)
@@ -78,25 +81,32 @@ def replace_between(text, name, content):
     )
 
 
-@styled
-def plot_errors(draw, title, xlabel, ylabel="test error in %"):
-    """Returns the bytes of a PNG plot; `draw(axes)` draws the lines."""
+@drawing.styled
+def plot_errors(
+    draw,
+    title,
+    xlabel,
+    ylabel="test error in %",
+    name_lines=drawing.label_lines,
+):
+    """Returns a PNG plot; `draw` draws lines, then `name_lines` names them."""
     figure = Figure(figsize=(6.2, 3.4), layout="constrained")
     axes = figure.subplots()
+    drawing.distinguish_lines(axes)
     draw(axes)
     if all(np.min(line.get_ydata()) > 0 for line in axes.lines):
-        make_logarithmic(axes.yaxis)
+        drawing.make_logarithmic(axes.yaxis)
     else:  # an error of 0 has no logarithm
         axes.set_yscale("symlog", linthresh=0.2)
         axes.margins(y=0.1)
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(bottom=-0.03)  # points at 0 are whole
         ticks = 0, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100
         axes.yaxis.set_major_locator(FixedLocator(ticks))
         axes.yaxis.set_major_formatter("{x:g}")
     axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
     axes.grid(alpha=0.3)
-    label_lines(axes)
-    return png(figure)
+    name_lines(axes)
+    return drawing.png(figure)
 
 
 def _error_curve(run):
@@ -190,10 +200,10 @@ def comparison_pictures(models, title, kind):
             row = _comparison_row(name, model)
             weights, error = row["without decoder"], row["error %"]
             spread = row["+-"] or 0
-            (point,) = axes.plot([weights], [error], "o", label=name)
+            (point,) = axes.plot([weights], [error], label=name)
             ends = error - spread, error + spread
             axes.vlines(weights, *ends, point.get_color())
-        make_logarithmic(axes.xaxis, subs=(1, 2, 5))
+        drawing.make_logarithmic(axes.xaxis, subs=(1, 2, 5))
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
 
     def draw_by_time(axes):
@@ -202,7 +212,7 @@ def comparison_pictures(models, title, kind):
             errors = np.array([_error_curve(run) for run in runs])
             seconds = [[p["seconds"] for p in run["points"]] for run in runs]
             minutes = np.mean(seconds, axis=0) / 60
-            (line,) = axes.plot(minutes, errors.mean(0), "o-", label=name)
+            (line,) = axes.plot(minutes, errors.mean(0), label=name)
             spread = errors.min(0), errors.max(0)
             color = line.get_color()
             axes.fill_between(minutes, *spread, color=color, alpha=0.2)
@@ -212,7 +222,7 @@ def comparison_pictures(models, title, kind):
     ylabel = f"{kind} error in %"
     return {
         "error_by_weights.png": plot_errors(*by_weights, ylabel),
-        "error_by_time.png": plot_errors(*by_time, ylabel),
+        "error_by_time.png": plot_errors(*by_time, ylabel, drawing.list_lines),
     }
 
 

@@ -1,6 +1,7 @@
 """Runs several training steps in one call, as a call costs 1 ms of Python."""
 
 import math
+import warnings
 
 import keras
 
@@ -54,6 +55,8 @@ def take_several(model, batches, steps):
         .map(lambda *batch: tf.nest.map_structure(transpose, batch))
         .prefetch(1)
     )
+    message = "Your input ran out of data"  # as the last batch does
+    warnings.filterwarnings("ignore", message)
     # Keras would copy the batches of a dataset while the device waits.
     return (batch for batch in batches.as_numpy_iterator())
 

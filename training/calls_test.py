@@ -91,7 +91,8 @@ def test_calls_end_at_every_event_and_are_short(on_gpu):
     assert steps(0, 53, 106) == 1
     assert steps(0, 100, batch_size=512) == 20  # 64 MB
     default = build_model("capsule", shape, 1, CapsuleModel.HParams())
-    assert steps(0, 100, batch_size=256, model=default) == 25  # 10 TFLOP
+    assert steps(0, 40, batch_size=256) == 40  # 64 MB
+    assert steps(0, 40, batch_size=256, model=default) == 20  # 10 TFLOP
     assert steps(0, 100, devices=2) == (50 if IS_ON_JAX else 1)
 
 

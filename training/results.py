@@ -11,6 +11,7 @@ import sys
 
 import numpy as np
 
+from common.errors import reading
 from common.files import make_folder, write_file
 from config import INHERITED
 from input_data import features as keys
@@ -93,13 +94,18 @@ class Results(contextlib.ExitStack):
         checkpoint = predictions.checkpoint
         place = checkpoint.path.parent if checkpoint else config.checkpoint
         kind = "checkpoints" if checkpoint else "ensemble"
-        found[kind] = os.path.relpath(place, config.summary_dir)
+        try:
+            found[kind] = os.path.relpath(place, config.summary_dir)
+        except ValueError:  # another drive of Windows
+            found[kind] = os.path.abspath(place)
         for number in itertools.count(1):
             suffix = f"_{number}" if number > 1 else ""
             folder = self._first.with_name(f"{self._first.name}{suffix}")
             path = folder / "evaluated"
-            before = json.loads(path.read_text()) if path.exists() else {}
-            if found.items() <= (found | before).items():
+            with reading(path):
+                before = json.loads(path.read_text()) if path.exists() else {}
+                is_same = found.items() <= (found | before).items()
+            if is_same:
                 break
         if folder != self._folder:
             print(f"{self._folder} has other results; these go to {folder}")
@@ -116,6 +122,7 @@ class Results(contextlib.ExitStack):
         num_targets = predictions.pipeline.spec.num_targets
         has_any_number = num_targets == keys.ANY_NUMBER
         counts = predictions.labels.sum(0), np.diag(matrix), matrix.sum(0)
+        counts = (column[: len(ratios)] for column in counts)
         by_class = zip(*counts, ratios, strict=True)
         return {
             "checkpoint": str(path),
@@ -167,9 +174,11 @@ class Results(contextlib.ExitStack):
     def _draw(self, predictions, step, name):
         score = predictions.score
         title = f"Step {step}" if predictions.checkpoint else "Ensemble"
+        spec = predictions.pipeline.spec
+        nothing = ["none"] * (spec.num_targets == keys.ANY_NUMBER)
         matrix = pictures.confusion_matrix_png(
             predictions.confusion_matrix,
-            predictions.pipeline.spec.names,
+            [*spec.names, *nothing],
             f"{title}: {score.wrong} of {score.num_examples} wrong",
         )
         if matrix is not None:

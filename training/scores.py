@@ -157,21 +157,28 @@ class Predictions:
     def confusion_matrix(self):
         """Counts of labels (rows) by predicted class (columns), float64.
 
-        A predicted label counts on the diagonal. A label that is not predicted
-        is shared equally among the example's wrong predictions, if there are
-        any. Examples with logits that are not finite do not count.
+        A predicted label counts on the diagonal. Labels that are not predicted
+        are shared equally among the example's wrong predictions. With any
+        number of classes, a last row and column stand for no class: they get
+        the wrong predictions or the labels that are more than the others, so
+        that columns sum to the predictions and rows to the labels. Examples
+        with logits that are not finite do not count.
         """
         labels = (self.labels > 0) & self._is_finite[:, None]
         hits = labels & self.predicted
-        matrix = np.diag(hits.sum(axis=0)).astype(float)
+        matrix = np.pad(np.diag(hits.sum(axis=0).astype(float)), (0, 1))
         # In parts, as these arrays of float64 could fill the memory.
         for start in range(0, len(labels), _BLOCK_ROWS):
             rows = slice(start, start + _BLOCK_ROWS)
-            missed = (labels[rows] & ~hits[rows]).astype(float)
-            spurious = (self.predicted[rows] & ~hits[rows]).astype(float)
+            missed = labels[rows] & ~hits[rows]
+            spurious = self.predicted[rows] & ~hits[rows]
+            excess = missed.sum(axis=-1) - spurious.sum(axis=-1)
+            missed = np.column_stack([missed, np.maximum(-excess, 0)])
+            spurious = np.column_stack([spurious, np.maximum(excess, 0)])
             totals = np.maximum(spurious.sum(axis=-1, keepdims=True), 1)
             matrix += missed.T @ (spurious / totals)
-        return matrix
+        has_any_number = self.pipeline.spec.num_targets == ANY_NUMBER
+        return matrix if has_any_number else matrix[:-1, :-1]
 
     @property
     def _is_finite(self):

@@ -100,7 +100,16 @@ def test_score_of_any_number_of_classes():
     assert result.score == Score(5, 2, 2, 1 + 1)
     assert result.wrong.tolist() == [2, 3, 4]
     np.testing.assert_array_equal(
-        result.confusion_matrix, [[2, 0, 0], [0, 0, 1], [0, 0, 1]]
+        result.confusion_matrix,
+        # The last row and column are for no class.
+        [[2, 0, 0, 0], [0, 0, 1, 1], [0, 0, 1, 0], [0, 0, 0, 0]],
+    )
+    # One missed label for two wrong predictions, and none for one.
+    labels = np.array([[1, 0, 0], [0, 0, 0]])
+    logits = np.array([[0.1, 0.9, 0.8], [0.9, 0.1, 0.2]])
+    np.testing.assert_array_equal(
+        predictions(labels, logits, 0).confusion_matrix,
+        [[0, 0.5, 0.5, 0], [0] * 4, [0] * 4, [1, 0.5, 0.5, 0]],
     )
 
 

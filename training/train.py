@@ -36,7 +36,8 @@ def train(config, strategy, evaluate=None):
     Checkpoints and event files go to `<summary_dir>/train`. Every `eval_every`
     steps `evaluate` is called with the path of a new checkpoint. After SIGTERM,
     Ctrl-C or SIGHUP, `train` finishes the steps in progress, saves, and raises
-    Interrupted. Raises UserError if the loss or a weight is not finite.
+    Interrupted; before the first step, one process raises it at once. Raises
+    UserError if the loss or a weight is not finite.
     """
     directory = make_folder(pathlib.Path(config.summary_dir) / "train")
     signals = []
@@ -47,18 +48,23 @@ def train(config, strategy, evaluate=None):
             os._exit(128 + number)
         signals.append(number)
 
+    def leave(number, frame):
+        raise Interrupted("Stopped outside of the training steps", number)
+
+    first_handler = leave if strategy.count == 1 else stop
     lock = sole_trainer if strategy.is_first else contextlib.nullcontext
-    with lock(directory), handling_signals(stop):
+    with lock(directory), handling_signals(first_handler):
         if strategy.is_first:
             remove_partial(directory)
-        trainer = Trainer(config, strategy, directory, signals, evaluate)
+        trainer = Trainer(config, strategy, directory, signals, stop, evaluate)
         trainer.run()
     print(f"Trained to step {trainer.step}: {trainer.path}")
     if trainer.step > trainer.start:
+        seconds = trainer.clock.run_seconds
         logdir = shell_command([f"--logdir={config.summary_dir}"])
         print(
             f"{trainer.step - trainer.start} steps in "
-            f"{trainer.clock.run_seconds:.0f} s, "
+            f"{seconds:.{int(seconds < 10)}f} s, "
             f"{trainer.clock.images_per_second:,.0f} images/s\n"
             f"Curves: tensorboard {logdir}\n"
             f"Evaluate by: {config.evaluation_command()}"
@@ -78,10 +84,10 @@ class Trainer(keras.callbacks.Callback):
     checkpoints, evaluations and the first call of the compiled train function.
     """
 
-    def __init__(self, config, strategy, directory, signals, evaluate):
+    def __init__(self, config, strategy, directory, signals, stop, evaluate):
         super().__init__()
         self._directory, self._strategy = directory, strategy
-        self._signals, self._evaluate = signals, evaluate
+        self._signals, self._stop, self._evaluate = signals, stop, evaluate
         self._latest = checkpoint.latest_valid(
             directory, config.model, quarantine=strategy.is_first
         )
@@ -189,7 +195,11 @@ class Trainer(keras.callbacks.Callback):
             mininterval=0.1 if sys.stderr.isatty() else 10,
             disable=not self._strategy.is_first,
         )
-        with self._progress, self.pipeline.user_errors():
+        with (
+            self._progress,
+            self.pipeline.user_errors(),
+            handling_signals(self._stop),
+        ):
             self.model.fit(
                 take_several(self.model, batches, self._steps_per_call),
                 callbacks=[self],

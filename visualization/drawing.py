@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib import style
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+from matplotlib.transforms import Bbox
 
 _STYLE = {
     "axes.titlesize": 8,
@@ -91,11 +92,32 @@ def make_logarithmic(axis, subs=(1, 2, 3, 5, 7)):
     axis.set_minor_formatter(NullFormatter())
 
 
+# Eight colors that color-blind readers can tell apart (Okabe and Ito 2008, with
+# gray for yellow), and sixteen markers, for print.
+_COLORS = "#000000 #e69f00 #56b4e9 #009e73 #808080 #0072b2 #d55e00 #cc79a7"
+_MARKERS = "os^DvPX*<>ph+x1|"
+
+
+def distinguish_lines(axes):
+    """Gives up to 16 lines different colors, markers and dashes."""
+    axes.set_prop_cycle(
+        color=2 * _COLORS.split(),
+        marker=list(_MARKERS),
+        linestyle=8 * ["-"] + 8 * ["--"],
+    )
+
+
 def label_lines(axes):
-    """Labels each line at its last point, without overlapping labels."""
+    """Labels each line at its last point, beside all labels and markers."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.figure.draw_without_rendering()
-    taken = []
+    taken = [
+        Bbox.from_extents(x - size, y - size, x + size, y + size)
+        for line in axes.lines
+        for size in [line.get_markersize() * axes.figure.dpi / 144]
+        for x, y in line.get_transform().transform(line.get_xydata())
+        if line.get_marker() not in ("", "None")
+    ]
     for line in sorted(axes.lines, key=lambda line: line.get_ydata()[-1]):
         text = axes.annotate(
             *(line.get_label(), line.get_xydata()[-1], (6, 0)),
@@ -106,9 +128,20 @@ def label_lines(axes):
             bbox={"color": "white", "pad": 0, "alpha": 0.85},
             zorder=1.9,  # above the grid, below the lines
         )
-        while text.get_window_extent().count_overlaps(taken):
-            text.xyann = 6, text.xyann[1] + 1
+        # The nearest free place, above or below.
+        for shift in sorted(range(-300, 300), key=abs):
+            text.xyann = 6, shift
+            if not text.get_window_extent().count_overlaps(taken):
+                break
         taken.append(text.get_window_extent())
+
+
+def list_lines(axes):
+    """A legend beside the axes, in the order of the last points."""
+    axes.spines[["top", "right"]].set_visible(False)
+    lines = sorted(axes.lines, key=lambda line: -line.get_ydata()[-1])
+    place = {"loc": "outside right center", "frameon": False}
+    axes.figure.legend(handles=lines, handlelength=3, **place)
 
 
 class Picture(bytes):

@@ -1,0 +1,1 @@
+"""Tests of what the field claims about capsules, on trained networks."""

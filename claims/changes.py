@@ -1,0 +1,84 @@
+"""Changes of images: moves, affine maps, noise, blur and occlusion.
+
+A function takes an image, float32 [H, W, C] in [0, 1], its index n in the test
+order, a severity and a seed, and returns the changed image. Random numbers come
+from `numpy.random.default_rng([seed, n])`, so that an image's change does not
+depend on other images.
+"""
+
+import functools
+
+import numpy as np
+from scipy import ndimage
+
+# Rows and columns of the directions in which images 0, 1, .. move.
+_DIRECTIONS = (
+    *((0, 1), (-1, 1), (-1, 0), (-1, -1)),
+    *((0, -1), (1, -1), (1, 0), (1, 1)),
+)
+
+
+def shift(image, n, pixels, seed):
+    """Moves by `pixels` in direction n mod 8; black comes in."""
+    padded = np.pad(image, [(pixels, pixels)] * 2 + [(0, 0)])
+    down, right = np.multiply(_DIRECTIONS[n % 8], pixels)
+    height, width, _ = image.shape
+    return padded[pixels - down :, pixels - right :][:height, :width]
+
+
+def rotate(image, n, degrees, seed):
+    """Rotates counterclockwise for even n, clockwise for odd n."""
+    angle = np.radians(_signed(degrees, n))
+    cos, sin = np.cos(angle), np.sin(angle)
+    return _affine(image, [[cos, sin], [-sin, cos]])
+
+
+def scale(image, n, factor, seed):
+    """Enlarges the content `factor` times."""
+    return _affine(image, np.eye(2) / factor)
+
+
+def shear(image, n, slope, seed):
+    """Moves each row by `slope` times its distance from the center."""
+    return _affine(image, [[1, 0], [_signed(slope, n), 1]])
+
+
+def noise(image, n, deviation, seed):
+    """Adds Gaussian noise and clips to [0, 1]."""
+    normal = np.random.default_rng([seed, n]).normal(0, deviation, image.shape)
+    return np.clip(image + normal, 0, 1)
+
+
+def blur(image, n, deviation, seed):
+    """Convolves with a Gaussian of this standard deviation in pixels."""
+    return ndimage.gaussian_filter(image, (deviation, deviation, 0))
+
+
+def occlude(image, n, side, seed):
+    """Blackens a square with sides of `side` pixels at a random place."""
+    rng = np.random.default_rng([seed, n])
+    top, left = rng.integers(0, np.subtract(image.shape[:2], side) + 1)
+    image = image.copy()
+    image[top : top + side, left : left + side] = 0
+    return image
+
+
+def _signed(severity, n):
+    return severity if n % 2 == 0 else -severity
+
+
+def _affine(image, matrix):
+    """Maps output to input coordinates about the center, bilinearly."""
+    center = (np.array(image.shape[:2]) - 1) / 2
+    offset = center - matrix @ center
+    transform = functools.partial(
+        ndimage.affine_transform, matrix=matrix, offset=offset, order=1
+    )
+    return np.stack([transform(c) for c in np.moveaxis(image, -1, 0)], axis=-1)
+
+
+def change_all(name, images, severity, seed):
+    """The images [N, H, W, C], each changed by the function `name`."""
+    change = globals()[name]
+    changed = [change(i, n, severity, seed) for n, i in enumerate(images)]
+    return np.stack(changed).astype("float32")

@@ -75,8 +75,7 @@ def draw(names, config, num_examples=None):
 
 def draw_transfer(arguments, config, num_examples=None):
     """Draws transfer from NAME=CHECKPOINT texts; returns {file: content}."""
-    from training.evaluate import Evaluator
-    from training.formats import open_checkpoint
+    from training.evaluate import Evaluator, named_checkpoints
     from visualization import transfer
 
     pairs = "below" if config.pairs == "overlap" else config.pairs
@@ -84,25 +83,17 @@ def draw_transfer(arguments, config, num_examples=None):
         kind: Evaluator(dataclasses.replace(config, num_targets=n, pairs=p))
         for kind, n, p in (("single", 1, "overlap"), ("pairs", 2, pairs))
     }
-    if not arguments:
-        raise UserError("transfer needs NAME=CHECKPOINT, once for each model")
     runs, first = {}, {}
-    for argument in arguments:
-        name, _, template = argument.partition("=")
-        if not template or name in runs:
-            raise UserError(f"{argument} is not a new NAME=CHECKPOINT")
-        runs[name] = []
-        for path in dataclasses.replace(config, checkpoint=template).members:
-            checkpoint = open_checkpoint(path, config.model or name)
-            run = {k: e.predict(checkpoint) for k, e in evaluators.items()}
-            print(f"{path}: {run['pairs'].score.pairs_text}", flush=True)
-            counts = {k: transfer.counts(p) for k, p in run.items()}
-            runs[name].append({"checkpoint": path, **counts})
-            first.setdefault(name, run["pairs"])
-            if run["pairs"].pipeline != next(iter(first.values())).pipeline:
-                raise UserError(
-                    f"{path} needs other test images than the first checkpoint"
-                )
+    for name, path, checkpoint in named_checkpoints(arguments, config):
+        run = {k: e.predict(checkpoint) for k, e in evaluators.items()}
+        print(f"{path}: {run['pairs'].score.pairs_text}", flush=True)
+        counts = {k: transfer.counts(p) for k, p in run.items()}
+        runs.setdefault(name, []).append({"checkpoint": path, **counts})
+        first.setdefault(name, run["pairs"])
+        if run["pairs"].pipeline != next(iter(first.values())).pipeline:
+            raise UserError(
+                f"{path} needs other test images than the first checkpoint"
+            )
     return transfer.make(runs, first, pairs, config.seed, num_examples or 8)
 
 

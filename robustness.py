@@ -9,59 +9,57 @@ NAME=CHECKPOINT names a network, for your own model MODULE:CLASS. With
 same images. Repeat the command to resume. Tests: see docs/robustness.md.
 """
 
-import dataclasses
-
 from absl import flags as absl_flags
 
 from common import flags, load_backend
-from common.errors import UserError
 from common.files import make_folder
 from config import DATA_FLAGS, Config
-
-
-def members(arguments, config):
-    """Yields (name, checkpoint) of the texts NAME=CHECKPOINT."""
-    if not arguments:
-        raise UserError("give NAME=CHECKPOINT, once for each network")
-    names = set()
-    for argument in arguments:
-        name, _, template = argument.partition("=")
-        if not template or name in names:
-            raise UserError(f"{argument} is not a new NAME=CHECKPOINT")
-        names.add(name)
-        for path in dataclasses.replace(config, checkpoint=template).members:
-            yield name, path
 
 
 def main(arguments):
     """Tests the networks that the arguments name."""
     options = absl_flags.FLAGS
-    output_dir = make_folder(options.output_dir)
-    config = flags.settings_of(Config, train=False, num_processes=1)
-    config = dataclasses.replace(config, eval_size=options.num_examples)
+    config = flags.settings_of(
+        Config, train=False, num_processes=1, eval_size=options.num_examples
+    )
     load_backend()
-    from claims import run
+    from claims import measures, run
     from training import devices
+    from training.evaluate import named_checkpoints
 
-    networks = list(members(arguments, config))
+    chosen = measures.choose(options.tests, options.severities)
+    networks = named_checkpoints(arguments, config)
+    folder = make_folder(options.output_dir)
     with devices.use(config):
-        run.test_all(networks, config, output_dir, options.tests, options.steps)
+        run.run_tests(
+            *(networks, config, folder, chosen),
+            *(options.steps, options.figure_format),
+        )
 
 
 if __name__ == "__main__":
-    names = "hparams_override", "model", "num_trials"
-    flags.define(Config, (*(set(DATA_FLAGS) - {"eval_size"}), *names))
+    names = {*DATA_FLAGS, "hparams_override", "model", "num_trials"}
+    flags.define(Config, names - {"eval_size"})
+    absl_flags.DEFINE_enum(
+        *("figure_format", None, ["pdf", "svg"]),
+        "A second format of the figures, in addition to PNG.",
+    )
+    absl_flags.DEFINE_integer(
+        *("num_examples", 1000),
+        "Number of test images, the first ones.",
+        lower_bound=2,
+    )
     absl_flags.DEFINE_string(
         "output_dir", None, "Folder for the results.", required=True
     )
     absl_flags.DEFINE_list(
-        "tests", None, "Tests, separated by commas. Default: all that fit."
-    )
-    absl_flags.DEFINE_integer(
-        "num_examples",
-        1000,
-        "Number of test images, the first ones.",
-        lower_bound=1,
+        "severities",
+        None,
+        "Severities of every test, separated by commas. Default: those of "
+        "docs/robustness.md.",
     )
     absl_flags.DEFINE_integer("steps", 40, "Steps of PGD.", lower_bound=1)
+    absl_flags.DEFINE_list(
+        "tests", None, "Tests, separated by commas. Default: all that fit."
+    )
     flags.run(main, takes_arguments=True)

@@ -75,6 +75,9 @@ def test_images_of_another_size(tmp_path, capsys):
         ("predict.py --export=mnist.onnx", "mnist.onnx"),
         ("input_data/mnist/mnist_shift.py --shift=-1 --data_dir=.", "shift"),
         ("input_data/norb/norb_convert.py --novel=x --data_dir=.", "novel"),
+        ("robustness.py --output_dir=. --steps=0 a=b", "steps"),
+        ("robustness.py a=b", "output_dir"),
+        ("robustness.py --output_dir=. a=none", "none"),
         ("input_data/affnist/affnist_generate.py --copies=0", "copies"),
     ],
 )

@@ -57,7 +57,8 @@ def blur(image, n, deviation, seed):
 def occlude(image, n, side, seed):
     """Blackens a square with sides of `side` pixels at a random place."""
     rng = np.random.default_rng([seed, n])
-    top, left = rng.integers(0, np.subtract(image.shape[:2], side) + 1)
+    last = np.maximum(np.subtract(image.shape[:2], side), 0)
+    top, left = rng.integers(0, last + 1)
     image = image.copy()
     image[top : top + side, left : left + side] = 0
     return image
@@ -77,8 +78,13 @@ def _affine(image, matrix):
     return np.stack([transform(c) for c in np.moveaxis(image, -1, 0)], axis=-1)
 
 
+CHANGES = {
+    f.__name__: f for f in (shift, rotate, scale, shear, noise, blur, occlude)
+}
+
+
 def change_all(name, images, severity, seed):
-    """The images [N, H, W, C], each changed by the function `name`."""
-    change = globals()[name]
+    """The images [N, H, W, C], each changed by a function of `CHANGES`."""
+    change = CHANGES[name]
     changed = [change(i, n, severity, seed) for n, i in enumerate(images)]
     return np.stack(changed).astype("float32")

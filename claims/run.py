@@ -1,182 +1,132 @@
-"""Runs the tests of docs/robustness.md on networks."""
-
-import dataclasses
-import functools
-import time
+"""Tests trained networks, stores the results, and reports them."""
 
 import numpy as np
+import tensorflow as tf
+from tqdm import tqdm
 
-from claims import attacks, changes
-from common.flags import flag_specs
+from claims import report
+from claims.attacks import Network
+from claims.measures import PGD_ATTACKS, Examiner
+from common.errors import UserError
+from common.files import write_files
 from input_data import features as keys
 from layers.backends import is_on_cpu
 from runs.runner import read_json, write_json
+from training.checkpoint import Architecture
 from training.evaluate import Evaluator
-from training.formats import open_checkpoint
+from visualization.drawing import also_as
 
-# Tests and their severities. Severity 0 (of `scale` 1) changes nothing.
-SEVERITIES = {
-    "shift": tuple(range(9)),
-    "rotate": tuple(range(0, 91, 15)),
-    "scale": (0.5, 0.75, 1, 1.25, 1.5),
-    "shear": (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6),
-    "noise": (0, 0.1, 0.2, 0.3, 0.4, 0.5),
-    "blur": (0, 0.5, 1, 1.5, 2, 2.5, 3),
-    "occlude": (0, 2, 4, 6, 8, 10, 12, 14),
-    "fgsm": (0, 0.1, 0.2, 0.3),
-    "pgd": (0, 0.1, 0.2, 0.3),
-    "detect": (0, 0.1, 0.2, 0.3),
-    "iterations": (1, 2, 3, 4, 5),
-}
 # Small on CPUs, whose caches then hold a layer's outputs.
 _CPU_BATCH, _GPU_BATCH = 100, 500
-FALSE_ALARMS = 5  # percent
+# The images of attacked.png, odd ones, and the severity of the attack.
+_SHOWN, _SHOWN_EPS = slice(1, 16, 2), 0.2
 
 
-class Tester:
-    """Tests one network on images [N, H, W, C] with one-hot labels."""
+def run_tests(networks, config, output_dir, chosen, steps, figure_format):
+    """Tests networks; writes robustness.json, tables and pictures.
 
-    def __init__(self, model, architecture, images, labels, steps, seed):
-        self._model, self._architecture = model, architecture
-        self._images, self._labels = images, labels
-        self._steps, self._seed = steps, seed
-        size = _CPU_BATCH if is_on_cpu() else _GPU_BATCH
-        self._batch_size = min(size, len(images))
-        self._network = attacks.Network(model, self._batch_size)
-        self._attacked = functools.cache(self._attack)
-
-    def _attack(self, eps, directions):
-        return self._network.pgd(
-            self._images, self._labels, eps, self._steps, directions
-        )
-
-    def tests(self):
-        """Names of the tests that fit the network."""
-        has = {
-            "detect": self._model.decoder is not None,
-            "iterations": "routing" in flag_specs(self._model.hparams)
-            and "routing" not in self._model.hparams.UNUSED,
-        }
-        return [name for name in SEVERITIES if has.get(name, True)]
-
-    def run(self, test, severity):
-        """The counts of a test at one severity, a dict for JSON."""
-        if test in ("fgsm", "pgd", "detect", "iterations"):
-            return getattr(self, f"_{test}")(severity)
-        images = changes.change_all(test, self._images, severity, self._seed)
-        return self._count(self._network.predict(images)[0])
-
-    def _count(self, logits, rows=slice(None)):
-        wrong = _is_wrong(logits, self._labels)
-        numbers = np.arange(len(wrong))[rows]
-        wrong = numbers[wrong[rows]].tolist()
-        return {
-            "wrong": len(wrong),
-            "num_examples": len(numbers),
-            "wrong_examples": wrong,
-        }
-
-    def _fgsm(self, eps):
-        return self._with_own_loss(
-            lambda direction: self._network.fgsm(
-                self._images, self._labels, eps, direction
-            )
-        )
-
-    def _pgd(self, eps):
-        return self._with_own_loss(
-            lambda direction: self._attacked(eps, (direction,))
-        )
-
-    def _with_own_loss(self, attack):
-        counts, own = (
-            self._count(self._network.predict(attack(direction))[0])
-            for direction in ("logits", "own_loss")
-        )
-        return {**counts, "by_own_loss": own["wrong"]}
-
-    def _detect(self, eps):
-        # Even images set the threshold, odd images are attacked.
-        distances = self._network.predict(self._images)[1]
-        threshold = np.percentile(distances[::2], 100 - FALSE_ALARMS)
-        odd = slice(1, None, 2)
-
-        def measure(images):
-            logits, distances = self._network.predict(images)
-            counts = self._count(logits, odd)
-            success = _is_wrong(logits, self._labels)[odd]
-            undetected = success & (distances[odd] < threshold)
-            return {**counts, "undetected": int(undetected.sum())}
-
-        aware = measure(self._attacked(eps, ("logits", "closer")))
-        return {
-            **measure(self._attacked(eps, ("logits",))),
-            "threshold": float(threshold),
-            "false_alarms": int((distances[odd] > threshold).sum()),
-            "against_detector": {k: aware[k] for k in ("wrong", "undetected")},
-        }
-
-    def _iterations(self, routing):
-        hparams = dataclasses.replace(self._model.hparams, routing=routing)
-        model = dataclasses.replace(self._architecture, hparams=hparams).build()
-        model.set_weights(self._model.get_weights())
-        network = attacks.Network(model, self._batch_size)
-        return self._count(network.predict(self._images)[0])
-
-
-def _is_wrong(logits, labels):
-    """Bool [N]; logits that are not finite are wrong."""
-    is_right = logits.argmax(axis=-1) == labels.argmax(axis=-1)
-    return ~(is_right & np.isfinite(logits).all(axis=-1))
-
-
-def test_all(networks, config, output_dir, tests, steps):
-    """Tests (name, checkpoint) pairs; robustness.json has the results.
-
-    Results that it has are not computed again.
+    `networks` are triples of `named_checkpoints`; `chosen` is a dict from test
+    to severities. Results that robustness.json has are not computed again.
+    Raises UserError if no test fits, or if networks need different images.
     """
-    evaluator = Evaluator(config)
-    path = output_dir / "robustness.json"
+    tf.get_logger().setLevel("ERROR")  # every network is traced again
+    evaluator, path = Evaluator(config), output_dir / "robustness.json"
+    settings, *_, images, labels = _load(evaluator, *networks[0][1:])
+    content = _read(path, settings | {"steps": steps})
+    results, network, examples = content["results"], None, {}
+    done = {_key(result) for result in results}
+    for name, place, checkpoint in networks:
+        _, model, architecture, *data = _load(evaluator, place, checkpoint)
+        if not all(map(np.array_equal, data, (images, labels))):
+            raise UserError(
+                f"{place} needs other test images than {networks[0][1]}"
+            )
+        if network is None or network.model is not model:
+            batch_size = _CPU_BATCH if is_on_cpu() else _GPU_BATCH
+            network = Network(model, min(batch_size, len(images)))
+        examiner = Examiner(network, architecture, *data, steps, config.seed)
+        for test in chosen:
+            if reason := examiner.misfit(test):
+                print(f"{place}: not tested by {test}: {reason}", flush=True)
+                continue
+            row = {"network": name, "checkpoint": place, "test": test}
+            todo = [row | {"severity": severity} for severity in chosen[test]]
+            todo = [result for result in todo if _key(result) not in done]
+            attacks = PGD_ATTACKS.get(test, 0) * sum(
+                result["severity"] > 0 for result in todo
+            )
+            if attacks:
+                minutes = attacks * examiner.pgd_seconds() / 60
+                print(f"{place} {test}: about {minutes:.1f} min", flush=True)
+            bar = {"leave": False, "mininterval": 1, "disable": not todo}
+            for result in tqdm(todo, f"{name} {test}", **bar):
+                result |= examiner.run(test, result["severity"])
+                results.append(result)
+                write_json(path, content)
+            if todo:
+                wrong = ", ".join(str(result["wrong"]) for result in todo)
+                count = todo[0]["num_examples"]
+                print(f"{place} {test}: wrong {wrong} of {count}", flush=True)
+        if name not in examples and PGD_ATTACKS.keys() & chosen:
+            examples[name] = examiner.examples(_SHOWN_EPS, _SHOWN)
+    places = [(name, place) for name, place, _ in networks]
+    shown = [
+        r for r in results if r["test"] in chosen and _key(r)[:2] in places
+    ]
+    if not shown:
+        raise UserError(f"no network can be tested by {', '.join(chosen)}")
+    shown.sort(key=lambda result: places.index(_key(result)[:2]))
+    title = f"{settings['dataset']}, first {len(images):,} test images"
+    print(f"\n{title}:\n{report.table(shown)}\n")
+    files = report.files(shown, title)
+    if examples:
+        files["attacked.png"] = report.attacked_png(
+            examples, f"{title}: PGD, eps {_SHOWN_EPS}, {steps} steps"
+        )
+    files = also_as(figure_format, files)
+    print(path, *write_files(output_dir, files), sep="\n")
+
+
+def _key(result):
+    return tuple(
+        result[key] for key in ("network", "checkpoint", "test", "severity")
+    )
+
+
+def _load(evaluator, place, checkpoint):
+    """Settings of the data, network, `Architecture`, images and labels."""
+    config, model, pipeline = evaluator.load(checkpoint)
+    spec = pipeline.spec
+    if spec.num_targets != 1:
+        raise UserError(f"{place} is not for images of one class each")
+    if config.data_set.photograph_size:
+        raise UserError(
+            f"{place}: the tests need pixels in [0, 1], but networks see "
+            f"standardized images of {config.dataset_name}"
+        )
+    architecture = Architecture.from_config(
+        config, spec.shape, spec.num_targets, checkpoint.architecture
+    )
+    x, y = zip(*pipeline.evaluation_batches(_CPU_BATCH), strict=True)
+    images = np.concatenate([batch[keys.IMAGES] for batch in x])
+    labels = np.concatenate([batch[keys.LOGITS] for batch in y])
     settings = {
         "dataset": config.dataset_name,
         "num_examples": config.eval_size,
         "seed": config.seed,
-        "steps": steps,
     }
-    content = {**settings, "results": []}
-    if path.exists():
-        content = read_json(path)
-    done = {
-        (r["network"], r["checkpoint"], r["test"], r["severity"])
-        for r in content["results"]
-    }
-    for name, template in networks:
-        checkpoint = open_checkpoint(template, config.model or name)
-        _, model, pipeline = evaluator.load(checkpoint)
-        batches = list(pipeline.evaluation_batches(100))
-        images = np.concatenate([x[keys.IMAGES] for x, _ in batches])
-        labels = np.concatenate([y[keys.LOGITS] for _, y in batches])
-        tester = Tester(
-            *(model, checkpoint.architecture, images, labels),
-            *(steps, config.seed),
-        )
-        for test in tests or tester.tests():
-            start, counts = time.monotonic(), []
-            for severity in SEVERITIES[test]:
-                if (name, template, test, severity) in done:
-                    continue
-                result = {
-                    "network": name,
-                    "checkpoint": template,
-                    "test": test,
-                    "severity": severity,
-                    **tester.run(test, severity),
-                }
-                content["results"].append(result)
-                counts.append(result["wrong"])
-            write_json(path, content)
-            print(
-                f"{template} {test}: wrong {counts}, "
-                f"{time.monotonic() - start:.1f} s",
-                flush=True,
+    return settings, model, architecture, images, labels
+
+
+def _read(path, settings):
+    """The content of robustness.json, which must have the same settings."""
+    if not path.exists():
+        return settings | {"results": []}
+    content = read_json(path)
+    for key, value in settings.items():
+        if content.get(key) != value:
+            raise UserError(
+                f"{path} has {key} {content.get(key)}, not {value}; choose "
+                "another --output_dir"
             )
+    return content

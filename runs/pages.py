@@ -180,11 +180,16 @@ def paired_table(models):
             [f"{seeds[n]}/{i}" if seeds[1:] else i for n, i in sorted(wrong)]
             for wrong in (a - b, b - a)
         ]
-        counts = [len(numbers) for numbers in images]
-        p = binomtest(counts[0], sum(counts)).pvalue if any(counts) else 1.0
-        rows.append([one, other, *map(_listed, images), f"{p:.2g}"])
+        counts = map(len, images)
+        rows.append([one, other, *map(_listed, images), mcnemar_p(*counts)])
     head = ["A", "B", "only A wrong", "only B wrong", "McNemar's p"]
     return markdown(head, rows, padded=True) if rows else ""
+
+
+def mcnemar_p(only_a, only_b):
+    """McNemar's exact p as text, of images that only A or only B gets wrong."""
+    total = only_a + only_b
+    return f"{binomtest(only_a, total).pvalue if total else 1.0:.2g}"
 
 
 def _listed(numbers):

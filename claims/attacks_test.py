@@ -1,0 +1,157 @@
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+
+from claims.attacks import DIRECTIONS, Network
+from claims.measures import Examiner
+from input_data import features as keys
+from input_data.features import ImageShape
+from models.classifier import Classifier
+from models.hparams import DecoderHParams, loss_type
+from testing import numpy_oracle
+
+RNG = np.random.default_rng(0)
+SHAPE = ImageShape(3, 4, 1, 3)
+
+
+@dataclasses.dataclass(frozen=True)
+class HParams(DecoderHParams):
+    loss_type: str = loss_type()
+
+
+class Linear(Classifier):
+    """Class capsules that are linear in the pixels, and a decoder."""
+
+    HParams = HParams
+    has_class_capsules = True
+
+    def __init__(self, atoms=2, remake=True):
+        super().__init__(SHAPE, 1, HParams(remake=remake))
+        self.flat = keras.layers.Flatten()
+        self.dense = keras.layers.Dense(3 * atoms)
+        self.split = keras.layers.Reshape((3, atoms))
+        self.add_decoder(SHAPE)
+
+    def call(self, x):
+        capsules = self.split(self.dense(self.flat(x[keys.IMAGES])))
+        return self.capsule_outputs(x, capsules)
+
+
+class Logits(Linear):
+    """Logits that are linear in the pixels."""
+
+    has_class_capsules = False
+
+    def __init__(self):
+        super().__init__(atoms=1, remake=False)
+
+    def call(self, x):
+        return {keys.LOGITS: self.dense(self.flat(x[keys.IMAGES]))}
+
+
+def built(model):
+    model({keys.IMAGES: np.zeros((1, 3, 4, 1), "float32")})
+    model.dense.set_weights(
+        [RNG.normal(size=w.shape) for w in model.dense.weights]
+    )
+    return model
+
+
+def data(count=7):
+    images = RNG.uniform(0.2, 0.8, (count, 3, 4, 1)).astype("float32")
+    return images, np.eye(3, dtype="float32")[np.arange(count) % 3]
+
+
+def objective_in_numpy(model, direction, label):
+    """The function of [P, 3, 4, 1] that a step increases, in float64."""
+    kernel, bias = (w.astype("float64") for w in model.dense.get_weights())
+    decoder = [] if model.decoder is None else model.decoder.get_weights()
+
+    def objective(images):
+        flat = images.reshape(len(images), -1)
+        capsules = (flat @ kernel + bias).reshape(len(images), 3, -1)
+        logits = np.sqrt((capsules**2).sum(axis=-1))
+        labels = np.broadcast_to(label, logits.shape)
+        if direction == "own_loss":
+            return numpy_oracle.classification_loss("margin", labels, logits)
+        if direction == "closer":
+            longest = logits.argmax(axis=-1)
+            decoded = numpy_oracle.decoder(capsules, longest, decoder)
+            return -((flat - decoded) ** 2).sum(axis=-1)
+        others = np.where(labels == 1, -np.inf, logits).max(axis=-1)
+        return others - (labels * logits).sum(axis=-1)
+
+    return objective
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_gradients(direction):
+    model = built(Linear())
+    images, labels = data()
+    ours = Network(model, 3).gradients(images, labels, direction)
+    for image, label, gradient in zip(images, labels, ours, strict=True):
+        objective = objective_in_numpy(model, direction, label)
+        (expected,) = numpy_oracle.numerical_gradients(
+            objective, [image.astype("float64")], 1
+        )
+        np.testing.assert_allclose(gradient, expected, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(("eps", "steps"), [(0.2, 1), (0.1, 3), (0.2, 40)])
+def test_the_best_attack_on_linear_logits(eps, steps):
+    network = Network(built(Logits()), 4)
+    kernel, _ = network.model.dense.get_weights()
+    network.model.dense.set_weights([kernel, np.array([0, 0, -100.0])])
+    images, _ = data(6)
+    labels = np.eye(3, dtype="float32")[[0, 1] * 3]  # each other's rivals
+    # The largest change of a sum within eps: each pixel by the weight's sign.
+    best = eps * np.sign(kernel[:, 1] - kernel[:, 0]).reshape(3, 4, 1)
+    signs = np.array([1, -1] * 3).reshape(6, 1, 1, 1)
+    attacked = network.attack(images, labels, eps, steps)
+    np.testing.assert_allclose(attacked, images + signs * best, atol=1e-6)
+
+
+def test_attacks_stay_within_the_range_of_pixels():
+    network = Network(built(Logits()), 4)
+    images, labels = data()
+    images = np.round(images)
+    attacked = network.attack(images, labels, 0.3, 5)
+    assert attacked.min() == 0
+    assert attacked.max() == 1
+    np.testing.assert_array_equal(network.attack(images, labels, 0, 5), images)
+
+
+def test_attack_on_the_detector_alternates():
+    network = Network(built(Linear()), 3)
+    images, labels = data()
+    one = network.attack(images, labels, 0.1, 1, ["logits"])
+    both = ("logits", "closer")
+    ours = network.attack(images, labels, 0.1, 2, both)
+    x = images
+    for direction in both:
+        sign = np.sign(network.gradients(x, labels, direction))
+        x = np.clip(x + 0.125 * sign, images - 0.1, images + 0.1)
+        x = np.clip(x, 0, 1).astype("float32")
+    np.testing.assert_allclose(ours, x, atol=1e-6)
+    assert (one != ours).any()
+
+
+def test_by_own_loss_shows_a_gradient_that_vanishes():
+    model = built(Logits())
+    kernel = np.zeros((12, 3), "float32")
+    kernel[0] = 2, -2, -2  # of the first pixel, 0.5 in all images
+    model.dense.set_weights([kernel, np.array([0, 1, 1], "float32")])
+    images, labels = data()
+    labels[:] = 1, 0, 0
+    images[:, 0, 0] = 0.5  # logits 1, 0, 0: the margins are met
+    network = Network(model, 5)
+    assert not network.gradients(images, labels, "own_loss").any()
+    examiner = Examiner(network, None, images, labels, 4, 0)
+    for test in ("fgsm", "pgd"):
+        counts = examiner.run(test, 0.3)
+        assert (counts["wrong"], counts["by_own_loss"]) == (7, 0)
+        assert counts["wrong_examples"] == list(range(7))
+    assert "decoder" in examiner.misfit("detect")
+    assert "routing" in examiner.misfit("iterations")

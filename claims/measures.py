@@ -1,0 +1,187 @@
+"""The tests of docs/robustness.md on one network."""
+
+import dataclasses
+import functools
+import math
+import time
+
+import numpy as np
+
+from claims import changes
+from claims.attacks import Network
+from common.errors import UserError
+from common.flags import flag_specs, require_known
+
+# Tests and their severities. Severity 0 (of `scale` 1) changes nothing.
+SEVERITIES = {
+    "shift": tuple(range(9)),
+    "rotate": tuple(range(0, 91, 15)),
+    "scale": (0.5, 0.75, 1, 1.25, 1.5),
+    "shear": (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6),
+    "noise": (0, 0.1, 0.2, 0.3, 0.4, 0.5),
+    "blur": (0, 0.5, 1, 1.5, 2, 2.5, 3),
+    "occlude": (0, 2, 4, 6, 8, 10, 12, 14),
+    "fgsm": (0, 0.1, 0.2, 0.3),
+    "pgd": (0, 0.1, 0.2, 0.3),
+    "detect": (0, 0.1, 0.2, 0.3),
+    "iterations": (1, 2, 3, 4, 5),
+}
+# How many times a severity of a test attacks all images by PGD.
+PGD_ATTACKS = {"pgd": 2, "detect": 1}
+FALSE_ALARMS = 5  # percent
+_WHOLE, _POSITIVE = ("shift", "occlude", "iterations"), ("scale", "iterations")
+_ODD = slice(1, None, 2)
+
+
+def choose(tests=None, texts=None):
+    """Dict from the `tests` (default: all) to their severities.
+
+    `texts` are severities that replace those of every test. Raises UserError
+    for an unknown test or a severity that does not fit a test.
+    """
+    for test in tests or ():
+        require_known("test", test, SEVERITIES)
+    names = [test for test in SEVERITIES if not tests or test in tests]
+    if not texts:
+        return {test: SEVERITIES[test] for test in names}
+    return {test: [_severity(test, text) for text in texts] for test in names}
+
+
+def _severity(test, text):
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    is_allowed = 0 <= value < math.inf and (value or test not in _POSITIVE)
+    if not is_allowed or (test in _WHOLE and value % 1):
+        raise UserError(f"--severities: {text} is no severity of {test}")
+    return int(value) if value % 1 == 0 else value
+
+
+class Examiner:
+    """Tests a `Network` on N images, float32 [N, H, W, C] in [0, 1].
+
+    `labels` are one-hot, float32 [N, classes]; `architecture` is that of the
+    network, `steps` are those of PGD, `seed` is that of random changes.
+    """
+
+    def __init__(self, network, architecture, images, labels, steps, seed):
+        self._network, self._architecture = network, architecture
+        self._images, self._labels = images, labels
+        self._steps, self._seed = steps, seed
+        self._kept = {}  # attacks on all images
+
+    def misfit(self, test):
+        """Why a test does not fit the network; None if it fits."""
+        model = self._network.model
+        if test == "detect" and model.decoder is None:
+            return "the network has no decoder"
+        hparams = model.hparams
+        if test == "iterations" and (
+            "routing" not in flag_specs(hparams) or "routing" in hparams.UNUSED
+        ):
+            return "the network has no hyper-parameter routing"
+        return None
+
+    def run(self, test, severity):
+        """The counts of a test at one severity, a dict for JSON."""
+        if test in changes.CHANGES:
+            arguments = self._images, severity, self._seed
+            return self._count(changes.change_all(test, *arguments))
+        if test == "detect":
+            return self._detect(severity)
+        if test == "iterations":
+            return self._iterate(severity)
+        steps = 1 if test == "fgsm" else self._steps
+        counts, own = (
+            self._count(self._attack(severity, steps, (direction,)))
+            for direction in ("logits", "own_loss")
+        )
+        return {**counts, "by_own_loss": own["wrong"]}
+
+    def pgd_seconds(self):
+        """Estimated seconds of a PGD attack on all images."""
+        for _ in range(2):  # the first time compiles
+            start = time.perf_counter()
+            self._network.gradients(self._images[:1], self._labels[:1])
+        batches = math.ceil(len(self._images) / self._network.batch_size)
+        return (time.perf_counter() - start) * self._steps * batches
+
+    def examples(self, eps, rows):
+        """Dict of images [n, H, W, C] by name, and a text for each image.
+
+        `rows` is a slice of the images, which PGD attacks.
+        """
+        attacked = self._attack(eps, self._steps, rows=rows)
+        logits, reconstructions = self._network.predict(attacked)
+        classes = self._labels[rows].argmax(-1), logits.argmax(-1)
+        texts = [f"{a} as {b}" for a, b in zip(*classes, strict=True)]
+        images = {"image": self._images[rows], "attacked": attacked}
+        if reconstructions is not None:
+            images["reconstruction"] = reconstructions
+            for n, distance in enumerate(self._distances(attacked)):
+                is_missed = distance < self._unchanged[1]
+                verdict = "not detected" if is_missed else "detected"
+                texts[n] += f"\ndistance {distance:.1f}\n{verdict}"
+        return images, texts
+
+    def _count(self, images, rows=slice(None), network=None):
+        """Counts of wrong predictions for `images`, changed ones of `rows`."""
+        logits, _ = (network or self._network).predict(images)
+        numbers, labels = np.arange(len(self._labels))[rows], self._labels[rows]
+        is_right = logits.argmax(axis=-1) == labels.argmax(axis=-1)
+        is_right &= np.isfinite(logits).all(axis=-1)
+        wrong = numbers[~is_right].tolist()
+        counts = {"wrong": len(wrong), "num_examples": len(numbers)}
+        return {**counts, "wrong_examples": wrong}
+
+    def _distances(self, images):
+        """L2 norms [N] of images minus their reconstructions."""
+        _, reconstructions = self._network.predict(images)
+        differences = (images - reconstructions).reshape(len(images), -1)
+        return np.linalg.norm(differences, axis=1)
+
+    def _attack(self, eps, steps, directions=("logits",), rows=slice(None)):
+        """The attacked images at `rows`; PGD on all images is kept."""
+        key = eps, steps, directions
+        if key in self._kept:
+            return self._kept[key][rows]
+        data = self._images[rows], self._labels[rows]
+        attacked = self._network.attack(*data, *key)
+        if rows == slice(None) and steps > 1:
+            self._kept[key] = attacked
+        return attacked
+
+    @functools.cached_property
+    def _unchanged(self):
+        """Distances of the unchanged images, and the detector's threshold."""
+        # Even images set the threshold, odd images are attacked.
+        distances = self._distances(self._images)
+        return distances, np.percentile(distances[::2], 100 - FALSE_ALARMS)
+
+    def _detect(self, eps):
+        unchanged, threshold = self._unchanged
+
+        def measure(*directions):
+            attacked = self._attack(eps, self._steps, directions, _ODD)
+            counts = self._count(attacked, _ODD)
+            is_missed = self._distances(attacked) < threshold
+            missed = [n for n in counts["wrong_examples"] if is_missed[n // 2]]
+            return {**counts, "undetected": len(missed)}
+
+        plain, aware = measure("logits"), measure("logits", "closer")
+        return {
+            **plain,
+            "success": plain["wrong"],
+            "threshold": float(threshold),
+            "false_alarms": int((unchanged[_ODD] > threshold).sum()),
+            "against_detector": {k: aware[k] for k in ("wrong", "undetected")},
+        }
+
+    def _iterate(self, routing):
+        model = self._network.model
+        hparams = dataclasses.replace(model.hparams, routing=routing)
+        other = dataclasses.replace(self._architecture, hparams=hparams).build()
+        other.set_weights(model.get_weights())
+        network = Network(other, self._network.batch_size)
+        return self._count(self._images, network=network)

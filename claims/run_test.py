@@ -1,0 +1,307 @@
+"""robustness.py on a small network trained on the embedded digits."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+import experiment
+from claims import report
+from claims.attacks import Network
+from claims.measures import SEVERITIES, Examiner, choose
+from claims.run import run_tests
+from common.errors import UserError
+from config import Config
+from input_data import features as keys
+from input_data.features import ImageShape
+from testing import untrained
+from testing.commands import ROOT, run
+from testing.small_models import SIZES, small_shape
+from testing.tiny_files import WRITERS
+from training.evaluate import Evaluator, named_checkpoints
+from training.formats import open_checkpoint
+
+COUNT, STEPS = 90, 4
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The folder of a training; 13 % of the test digits are wrong."""
+    folder = str(tmp_path_factory.mktemp("trained"))
+    sizes = "conv_channels=16,num_prime_capsules=4"
+    fast = "optimizer=muon,learning_rate=0.004,schedule=cosine"
+    config = Config(
+        summary_dir=folder, max_steps=30, hparams_override=f"{sizes},{fast}"
+    )
+    experiment.run(config)
+    return folder
+
+
+def command(folder, *arguments, **environment):
+    flags = "--dataset=digits", f"--num_examples={COUNT}", f"--steps={STEPS}"
+    environment = {**os.environ, **environment}
+    script = ROOT / "robustness.py", f"--output_dir={folder}"
+    return run(*script, *flags, *arguments, env=environment)
+
+
+@pytest.fixture(scope="module")
+def results(trained, tmp_path_factory):
+    """Folder and results of all tests of the trained network, as two."""
+    folder = tmp_path_factory.mktemp("results")
+    networks = f"a={trained}", f"b={trained}"
+    code, output, errors = command(folder, *networks)
+    assert code == 0, errors
+    assert "about" in output  # the time of PGD
+    return folder, output, json.loads((folder / "robustness.json").read_text())
+
+
+def by_severity(content, test, name="a"):
+    found = [
+        r
+        for r in content["results"]
+        if r["test"] == test and r["network"] == name
+    ]
+    return {result["severity"]: result for result in found}
+
+
+def test_severity_0_is_the_error_of_experiment(results, trained):
+    *_, content = results
+    config = Config(train=False, checkpoint=trained, eval_size=COUNT)
+    wrong = experiment.run(config).wrong
+    assert 0 < wrong < COUNT / 2
+    for test, severities in SEVERITIES.items():
+        found = by_severity(content, test)
+        assert list(found) == list(severities)
+        unchanged = {"scale": 1, "iterations": 3}.get(test, 0)
+        if test == "detect":
+            odd = by_severity(content, "fgsm")[0]["wrong_examples"]
+            assert found[0]["wrong"] == sum(n % 2 for n in odd)
+        else:
+            assert found[unchanged]["wrong"] == wrong
+            assert found[unchanged]["num_examples"] == COUNT
+
+
+def test_shifts_are_those_of_an_evaluation_of_moved_arrays(
+    results, trained, tmp_path
+):
+    config = Config(train=False, checkpoint=trained, eval_size=COUNT)
+    _, _, pipeline = Evaluator(config).load(open_checkpoint(trained))
+    ((x, y),) = pipeline.evaluation_batches(COUNT)
+    moved = np.zeros((COUNT, 28, 28, 1))
+    steps = [
+        (0, 3),
+        (-3, 3),
+        (-3, 0),
+        (-3, -3),
+        (0, -3),
+        (3, -3),
+        (3, 0),
+        (3, 3),
+    ]
+    for n, row, column in np.ndindex(COUNT, 28, 28):
+        down, right = steps[n % 8]
+        if 0 <= row - down < 28 and 0 <= column - right < 28:
+            moved[n, row, column] = x[keys.IMAGES][
+                n, row - down, column - right
+            ]
+    np.save(tmp_path / "x_test", np.round(255 * moved).astype("uint8"))
+    np.save(tmp_path / "y_test", y[keys.LOGITS].argmax(axis=-1))
+    score = experiment.run(
+        Config(
+            train=False,
+            checkpoint=trained,
+            dataset="arrays",
+            data_dir=str(tmp_path),
+        )
+    )
+    assert by_severity(results[2], "shift")[3]["wrong"] == score.wrong
+
+
+def test_attacks_and_their_detection(results):
+    *_, content = results
+    pgd, fgsm, detect = (
+        by_severity(content, t) for t in ("pgd", "fgsm", "detect")
+    )
+    for eps in (0.1, 0.2, 0.3):
+        assert pgd[eps]["wrong"] >= fgsm[eps]["wrong"] > fgsm[0]["wrong"]
+        odd = [n for n in pgd[eps]["wrong_examples"] if n % 2]
+        assert abs(detect[eps]["success"] - len(odd)) <= 1
+        assert detect[eps]["undetected"] <= detect[eps]["success"]
+        assert detect[eps]["num_examples"] == COUNT // 2
+        assert detect[eps]["threshold"] == detect[0]["threshold"]
+    aware = detect[0.3]["against_detector"]
+    assert aware["undetected"] > detect[0.3]["undetected"]
+
+
+def examiner(trained, batch_size):
+    config = Config(train=False, checkpoint=trained, eval_size=COUNT)
+    checkpoint = open_checkpoint(trained)
+    _, model, pipeline = Evaluator(config).load(checkpoint)
+    ((x, y),) = pipeline.evaluation_batches(COUNT)
+    data = x[keys.IMAGES], y[keys.LOGITS]
+    network = Network(model, batch_size)
+    return (
+        Examiner(network, checkpoint.architecture, *data, STEPS, 0),
+        network,
+        data,
+    )
+
+
+def test_results_do_not_depend_on_the_batch_size(results, trained):
+    small, network, (images, _) = examiner(trained, 37)
+    *_, content = results
+    for test, severity in (("pgd", 0.1), ("noise", 0.3), ("iterations", 2)):
+        expected = by_severity(content, test)[severity]
+        assert (
+            small.run(test, severity)["wrong_examples"]
+            == expected["wrong_examples"]
+        )
+    found, expected = small.run("detect", 0), by_severity(content, "detect")[0]
+    assert found["threshold"] == pytest.approx(expected["threshold"], rel=1e-5)
+    # The threshold has 5 % false alarms on the images that set it.
+    _, decoded = network.predict(images[::2])
+    distances = [np.linalg.norm(d) for d in images[::2] - decoded]
+    assert (
+        sum(d > found["threshold"] for d in distances)
+        == int(0.05 * (len(distances) - 1)) + 1
+    )
+
+
+def test_tables_pictures_and_resuming(results, trained):
+    folder, output, content = results
+    assert "McNemar's p" in output
+    rows = (folder / "robustness.csv").read_text().splitlines()
+    # Tests and four more measures, each of two networks.
+    assert len(rows) == 1 + 2 * (len(SEVERITIES) + 4)
+    assert any(
+        row.startswith('shift,b,1,"1, 4, 8",') and row.endswith(",1")
+        for row in rows
+    )
+    assert r"\begin{tabular}" in (folder / "robustness.tex").read_text()
+    for name in ("robustness.png", "attacked.png"):
+        assert (folder / name).stat().st_size > 5000
+    done = content["results"][:-3]
+    path = folder / "robustness.json"
+    path.write_text(json.dumps({**content, "results": done}))
+    flags = f"a={trained}", f"b={trained}", "--figure_format=svg"
+    code, again, errors = command(folder, *flags)
+    assert code == 0, errors
+    assert json.loads(path.read_text()) == content
+    assert again.count("wrong") == 1
+    assert (folder / "attacked.svg").is_file()
+
+
+def result(network, checkpoint, severity, wrong):
+    return {
+        "network": network,
+        "checkpoint": checkpoint,
+        "test": "rotate",
+        "severity": severity,
+        "wrong": len(wrong),
+        "num_examples": 10,
+        "wrong_examples": wrong,
+    }
+
+
+def test_means_deviations_and_mcnemar():
+    rows = [
+        result(network, f"{network}{trial}", severity, wrong)
+        for network, offset in (("a", 0), ("b", 5))
+        for trial in range(2)
+        for severity in (0, 30, 60, 90)
+        for wrong in [list(range(offset, offset + 1 + 2 * trial))]
+    ]
+    head, (first, second) = report.summary(rows)
+    assert first[:4] == ["rotate", "a", 2, "30, 60, 90"]
+    assert first[6:8] == [20, pytest.approx(14.142, abs=1e-3)]
+    # Each is wrong alone 4 times: p of 4 of 8.
+    assert (first[-1], second[-1]) == (None, "1")
+    third = [result("c", "c0", 60, list(range(10)))]
+    _, (*_, last) = report.summary(rows + third)
+    assert last[-1] == f"{2 * 0.5**9:.2g}"  # one trial in common: 9 to 0
+    assert len(head) == len(last)
+
+
+SLOW = ("inverted_attention", "matrix_capsule", "vb_capsule")  # to compile
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(m, marks=[pytest.mark.slow] * (m in SLOW))
+        for m in SIZES
+        if m != "photo_capsule"
+    ],
+)
+def test_every_model(model):
+    network, architecture = untrained.small(model, small_shape(model))
+    images = np.random.default_rng(0).random((3, 18, 20, 2)).astype("float32")
+    labels = np.eye(3, dtype="float32")
+    one = Examiner(Network(network, 4), architecture, images, labels, 1, 0)
+    fitting = [test for test in SEVERITIES if one.misfit(test) is None]
+    assert len(fitting) >= 9
+    for test in ("fgsm", *fitting[9:]):
+        counts = one.run(test, 2 if test == "iterations" else 0.1)
+        assert 0 <= counts["wrong"] <= counts["num_examples"]
+
+
+@pytest.fixture
+def others(tmp_path):
+    """Checkpoints and data that do not fit, by name."""
+    for name in ("plain", "two", "arrays", "cifar10"):
+        (tmp_path / name).mkdir()
+    write = {name: WRITERS[name] for name in ("arrays", "cifar10")}
+    for name, write_files in write.items():
+        write_files(tmp_path / name)
+    shape = ImageShape(24, 24, 3, 10)
+    for name, network in (
+        ("plain", untrained.small("baseline")),
+        ("two", untrained.small(num_targets=2)),
+        ("cifar10", untrained.small(shape=shape)),
+    ):
+        dataset = "cifar10" if name == "cifar10" else "digits"
+        untrained.save(tmp_path / name, *network, dataset=dataset)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("networks", "settings", "message"),
+    [
+        ("", {}, "NAME=CHECKPOINT"),
+        ("a={} a={}", {}, "a="),
+        ("a=none", {}, "none"),
+        ("a={}/plain", {}, "detect"),
+        ("a={}/two", {}, "two"),
+        ("a={}/plain", {"dataset": "arrays", "data_dir": "arrays"}, "plain"),
+        ("a={}/cifar10", {"data_dir": "cifar10"}, "cifar10"),
+    ],
+)
+def test_networks_that_do_not_fit(others, networks, settings, message):
+    if "data_dir" in settings:
+        settings = {**settings, "data_dir": str(others / settings["data_dir"])}
+    config = Config(train=False, eval_size=COUNT, **settings)
+    arguments = networks.format(*[others] * 2).split()
+    with pytest.raises(UserError, match=message):
+        run_tests(
+            *(named_checkpoints(arguments, config), config, others),
+            *(choose(["detect"]), STEPS, None),
+        )
+
+
+@pytest.mark.parametrize(
+    ("test", "severity"),
+    [
+        *(("rotate", "x"), ("shift", "0.5"), ("pgd", "nan"), ("blur", "-1")),
+        *(("scale", "0"), ("iterations", "0"), ("noise", "inf")),
+        ("rotat", "1"),
+    ],
+)
+def test_severities_that_do_not_fit(test, severity):
+    with pytest.raises(UserError, match=f"{severity} .*{test}|'{test}'"):
+        choose([test], ["0" if test == "pgd" else "1", severity])
+
+
+def test_severities():
+    assert choose(["pgd"], ["0", "0.05"]) == {"pgd": [0, 0.05]}
+    assert choose() == SEVERITIES

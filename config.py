@@ -17,18 +17,12 @@ EVAL_BATCH_SIZE = 100
 # line. In evaluation also the model, the number of targets and the network's
 # hyper-parameters, see `Config.for_evaluation`.
 INHERITED = ("color", "dataset", "distort", "image_size", "pad", "resize")
+INHERITED += ("viewpoints",)
 # Stored in a checkpoint.
 RUN_SETTINGS = (
     *INHERITED,
-    "augment",
-    "batch_size",
-    "crop_area",
-    "dtype_policy",
-    "flip",
-    "max_steps",
-    "seed",
-    "shift",
-    "validate",
+    *("augment", "batch_size", "crop_area", "dtype_policy", "flip"),
+    *("max_steps", "seed", "shift", "validate"),
 )
 
 
@@ -142,6 +136,14 @@ class DataConfig:
         False,
         "Whether to hold out a part of the training images: training omits "
         "this part, and evaluation uses only this part.",
+    )
+    viewpoints: str | None = field(
+        None,
+        "With --dataset=norb: azimuth or elevation trains on a familiar third "
+        "of these angles and tests on the others; azimuth-familiar or "
+        "elevation-familiar tests on familiar ones. Default: the checkpoint's, "
+        "else all viewpoints.",
+        pattern="(azimuth|elevation)(-familiar)?",
     )
 
 

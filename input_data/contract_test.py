@@ -172,6 +172,7 @@ def test_unknown_names_are_refused(name):
         ("cifar10", {"distort": True}),
         ("norb", {"crop_area": 0.5}),
         ("mnist", {"color": True}),
+        ("mnist", {"viewpoints": "azimuth"}),
         ("digits", {"data_dir": "folder"}),
     ],
 )

@@ -166,6 +166,7 @@ def _check(config):
         "resize": config.resize and not data_set.resizes,
         "color": config.color and not data_set.colors,
         "crops": config.crops > 1 and not photographs,
+        "viewpoints": config.viewpoints and name != "norb",
         "shift": config.shift and photographs,
         "pad": config.pad and photographs,
         "distort": config.distort and (photographs or two_targets),

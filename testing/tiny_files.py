@@ -96,11 +96,11 @@ def example(**features):
     return message.SerializeToString()
 
 
-def norb_example(image, label):
+def norb_example(image, label, meta=(1, 2, 34, 5)):
     """The record of a stereo pair [2, 96, 96]."""
     size = {"height": 96, "width": 96, "depth": 2}
     pixels = image.tobytes()
-    return example(**size, label=label, meta=[1, 2, 34, 5], image_raw=pixels)
+    return example(**size, label=label, meta=list(meta), image_raw=pixels)
 
 
 def mnist_example(labels, images):

@@ -11,17 +11,10 @@ import numpy as np
 from common.errors import UserError, reading
 from common.files import make_folder, refuse_existing, remove_partial
 from input_data.datasets import tfds_images
-from input_data.datasets.norb import file_name
+from input_data.datasets.norb import file_name, is_familiar
 from input_data.files import open_file
 from input_data.records import encode_example, write_records
 
-# Column of meta (instance, elevation, azimuth in tens of degrees, lighting) and
-# the familiar third of its values. None keeps all images.
-_FAMILIAR = {
-    "azimuth": (2, (30, 32, 34, 0, 2, 4)),
-    "elevation": (1, (0, 1, 2)),
-    None: (0, range(10)),
-}
 # https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/
 _MATRIX_TYPES = {0x1E3D4C55: "u1", 0x1E3D4C54: "<i4"}
 
@@ -31,7 +24,6 @@ def convert(data_dir, output_dir, novel=None):
 
     The arguments are the flags of norb_convert.py.
     """
-    column, familiar_values = _FAMILIAR[novel]
     folder = pathlib.Path(output_dir)
     outputs = [(folder, True, True), (folder, False, True)]
     if novel:
@@ -39,9 +31,11 @@ def convert(data_dir, output_dir, novel=None):
     for folder, training, _ in outputs:
         refuse_existing(folder / file_name(training))
     data = {training: _read(data_dir, training) for training in (True, False)}
-    for folder, training, is_familiar in outputs:
+    for folder, training, wants_familiar in outputs:
         meta = data[training][-1]
-        chosen = np.isin(meta[:, column], familiar_values) == is_familiar
+        chosen = np.ones(len(meta), bool)
+        if novel:
+            chosen = is_familiar(meta, novel) == wants_familiar
         path = folder / file_name(training)
         remove_partial(make_folder(folder), path.name)
         arrays = (array[chosen] for array in data[training])

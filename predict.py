@@ -158,13 +158,14 @@ def main(arguments):
         )
     load_backend()
     # Imported here, so that --help does not wait for TensorFlow.
+    from models.graph import functional
     from training import devices, inference
 
     with devices.use(Config(num_processes=1)):
         checkpoint = inference.open_or_pretrained(values)
         model = inference.load_network(checkpoint, Config())
         shape = checkpoint.architecture.shape
-        network = inference.functional(model, shape)
+        network = functional(model, shape)
         if values.export:
             export(values.export, network)
         if not arguments:

@@ -32,7 +32,7 @@ from common import flags
 from common.flags import field
 from config import Config
 from input_data import features as keys
-from layers.capsule_stack import KERNEL_SIZE, PRIMARY_STRIDES
+from layers.networks.capsule import KERNEL_SIZE, PRIMARY_STRIDES
 from models.optimizer import compile_model
 from runs.pages import markdown
 from training import devices

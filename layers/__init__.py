@@ -3,10 +3,10 @@
 They run on TensorFlow, JAX and torch.
 """
 
+from . import networks as networks
 from .capsule import Capsule as Capsule
 from .capsule import ConvSlimCapsule as ConvSlimCapsule
 from .capsule import Length as Length
-from .capsule_stack import CapsuleStack as CapsuleStack
 from .convolution import Conv2D as Conv2D
 from .deepcaps import ConvCapsules as ConvCapsules
 from .deepcaps import ConvReconstruction as ConvReconstruction

@@ -43,6 +43,8 @@ class ConvCapsules(Layer):
     """
 
     arguments = ("num_capsules", "num_atoms", "strides")
+    kernel_size = 3
+    padding = "SAME"
 
     def __init__(
         self, num_capsules: int, num_atoms: int, strides: int = 1, **kwargs: Any

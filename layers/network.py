@@ -7,9 +7,8 @@ import keras
 from keras import ops
 
 from .base_layers import Model, registered
-from .capsule import Length
-from .capsule_stack import CapsuleStack
 from .losses import MeanOverBatch, reconstruction_loss
+from .networks.capsule import capsule
 from .reconstruction import Reconstruction
 from .tensors import Tensor
 
@@ -34,7 +33,7 @@ class CapsuleNetwork(Model):
       decoder: bool, whether there is a decoder. If so, the attribute `decoder`
         is a `Reconstruction`.
       dtype: dtype or policy of the layers, as for `keras.layers.Layer`.
-      **sizes: keyword arguments of `CapsuleStack`.
+      **sizes: keyword arguments of `networks.capsule`.
 
     Call arguments:
       images: tensor [B, H, W, C], pixels in [0, 1].
@@ -65,11 +64,10 @@ class CapsuleNetwork(Model):
                     stacklevel=2,
                 )
             images = keras.Input(input_shape, name="images")
-            stack = CapsuleStack(num_classes, dtype=dtype, **sizes)
             # In `tf.data` the height and width of images may be unknown.
             sized = keras.layers.Reshape(input_shape, dtype=dtype)(images)
-            capsules = stack.activations(sized)["capsule2"]
-            lengths = Length(dtype=dtype, name="lengths")(capsules)
+            tensors = capsule(sized, num_classes, dtype=dtype, **sizes)
+            lengths, capsules = tensors["logits"], tensors["capsules"]
             outputs = {"lengths": lengths, "capsules": capsules}
             if decoder:
                 options: dict[str, Any] = {"dtype": dtype, "name": "remake"}

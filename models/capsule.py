@@ -3,10 +3,8 @@
 import dataclasses
 from typing import ClassVar
 
-import layers
-from input_data import features as keys
-from layers.capsule_stack import KERNEL_SIZE, PRIMARY_STRIDES
-from models.classifier import Classifier, Routing, on_grid
+from layers.networks import capsule
+from models.classifier import Classifier
 from models.hparams import DecoderHParams, loss_type, network, padding, size
 
 
@@ -27,7 +25,7 @@ class HParams(DecoderHParams):
     class_atoms: int = size(16, "atoms of a class capsule")
     class_bias: bool = network(True, "whether class capsules have biases")
     conv_channels: int = size(256, "channels of the convolution")
-    kernel_size: int = size(KERNEL_SIZE, "side of both convolutions' kernels")
+    kernel_size: int = size(9, "side of both convolutions' kernels")
     leaky: bool = network(
         False, "leaky softmax: an input capsule may be routed nowhere"
     )
@@ -39,45 +37,14 @@ class HParams(DecoderHParams):
 
 
 class CapsuleModel(Classifier):
-    """Convolution, primary capsules, class capsules and a decoder.
-
-    The layers are those of `layers.CapsuleStack`; logits are the lengths of
-    the class capsules. There is a decoder if `remake` is True.
-    """
+    """`layers.networks.capsule` and, if `remake` is True, a decoder."""
 
     HParams = HParams
-    has_class_capsules = True
+    routed_layer, grid = "capsule2", "conv_capsule1"
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)
-        names = ("class_atoms", "class_bias", "conv_channels", "kernel_size")
-        names += ("leaky", "num_prime_capsules", "padding", "primary_atoms")
-        options = {name: getattr(hparams, name) for name in names}
-        self._stack = layers.CapsuleStack(
-            shape.num_classes, num_routing=hparams.routing, **options
-        )
-        # Keras tracks layers that are attributes of the model.
-        self.conv1 = self._stack.conv1
-        self.conv_capsule1 = self._stack.conv_capsule1
-        self.capsule2 = self._stack.capsule2
         self.add_decoder(shape)
 
-    def activations(self, images):
-        return self._stack.activations(images)
-
-    def routing_of(self, images):
-        primary = self.activations(images)["conv_capsule1"]
-        couplings = self.capsule2.couplings(self._stack.flatten(primary))
-        by_position = on_grid(couplings, primary.shape[1:-1])
-        return Routing(by_position, self.hparams.leaky)
-
-    def call(self, x):
-        capsules = self.activations(x[keys.IMAGES])["capsule2"]
-        return self.capsule_outputs(x, capsules)
-
-    @classmethod
-    def receptive_field(cls, hparams):
-        return tuple(
-            (hparams.kernel_size, strides, hparams.padding)
-            for strides in (1, PRIMARY_STRIDES)
-        )
+    def network(self, images, num_classes):
+        return capsule(images, num_classes, **self.hparams.options_of(capsule))

@@ -1,4 +1,4 @@
-"""Base class of all models: losses, metrics, optimizer, receptive field."""
+"""Base class of all models: losses, metrics, optimizer."""
 
 import typing
 
@@ -9,60 +9,14 @@ import layers
 from common.errors import UserError
 from input_data import features as keys
 from layers.backends import is_mirrored, is_on_cpu
-from layers.base_layers import batch_normalization
 from layers.losses import MeanOverBatch
-from models import optimizer
+from models import graph, optimizer
 from models.hparams import BaseHParams
 
 # Keeps gradients from vanishing under mixed_float16: those of the default
 # network's weights have medians of 2e-7 to 7e-4. The scale is constant, so that
 # the optimizer's state is the same under every policy.
 FLOAT16_LOSS_SCALE = 2.0**10
-
-
-class Routing(typing.NamedTuple):
-    """Routing of an h x w grid of capsules to the class capsules.
-
-    Couplings are float32 [iterations, B, h, w, types, classes]. If `leaky`, the
-    couplings of a capsule may sum to less than 1.
-    """
-
-    couplings: typing.Any
-    leaky: bool = False
-
-
-def on_grid(couplings, grid):
-    """[iterations, B, ..., classes] -> [iterations, B, *grid, classes]."""
-    iterations, *_, classes = couplings.shape
-    return ops.reshape(couplings, (iterations, -1, *grid, classes))
-
-
-def convolution_block(
-    channels,
-    size,
-    strides,
-    name,
-    padding="VALID",
-    relu=True,
-    kernel_initializer="he_uniform",
-    **options,
-):
-    """Convolution (no biases), then batch normalization, then relu if `relu`.
-
-    `options` are those of `batch_normalization`.
-    """
-    convolution = keras.layers.Conv2D(
-        channels,
-        size,
-        strides,
-        padding.lower(),
-        use_bias=False,
-        kernel_initializer=kernel_initializer,
-        name="convolution",
-    )
-    relus = [keras.layers.ReLU()] * relu
-    block = [convolution, batch_normalization("norm", **options), *relus]
-    return keras.Sequential(block, name=name)
 
 
 def cross_entropy(labels, probabilities):
@@ -80,7 +34,8 @@ class Classifier(keras.Model):
     `fit` reports running means: loss, batch_classification_cost,
     reconstruction_error (with a decoder), accuracy and almost_accuracy.
 
-    A subclass defines `call` and, for verbose summaries, `activations`.
+    A subclass defines `network`, or `call` and, for verbose summaries,
+    `activations`.
 
     Call arguments:
       x: dict with `images` [B, H, W, C] and, optionally, the classes to decode,
@@ -95,6 +50,10 @@ class Classifier(keras.Model):
 
     Attributes:
       HParams: class of the hyper-parameters, a subclass of `BaseHParams`.
+      tensors: `keras.Model` from images to the dict of `network`, or None.
+      routed_layer: name of the layer whose couplings figures show, or None.
+      grid: name of the tensor of `network` with the capsules that it routes,
+        [B, h, w, atoms] or [B, h, w, types, atoms]; None: its first input.
       has_class_capsules: bool, whether the outputs have `capsules`.
       has_lengths: bool, whether logits are lengths or activations of capsules;
         by default equal to `has_class_capsules`.
@@ -112,6 +71,7 @@ class Classifier(keras.Model):
     """
 
     HParams = BaseHParams
+    tensors = routed_layer = grid = None
     has_class_capsules = False
     compile_with_xla = False
     adam_epsilon = 1e-8
@@ -130,6 +90,16 @@ class Classifier(keras.Model):
         options = {"num_targets": num_targets}
         self._accuracy = mean(layers.correct, "accuracy", **options)
         self._almost = mean(layers.almost_correct, "almost_accuracy", **options)
+        images = keras.Input(graph.image_size(shape), name=keys.IMAGES)
+        with keras.name_scope(self.name):  # begins the paths of the weights
+            outputs = self.network(images, shape.num_classes)
+        if outputs is not None:
+            network = keras.Model(images, outputs)
+            # Keras numbers and saves layers by the first attribute with them.
+            for name, found in graph.saved_attributes(self, network):
+                setattr(self, name, found)
+            self.tensors = network
+            self.has_class_capsules = keys.CAPSULES in outputs
 
     @property
     def has_lengths(self):
@@ -138,7 +108,7 @@ class Classifier(keras.Model):
     def add_decoder(self, shape, kind=layers.Reconstruction, **options):
         """If `hparams.remake`, adds a decoder of class `kind` and a metric."""
         if self.hparams.remake:
-            size = (shape.height, shape.width, shape.depth)
+            size = graph.image_size(shape)
             self.decoder = kind(*size, **options, name="recons")
             error = keras.metrics.Mean(name="reconstruction_error")
             self._reconstruction_error = error
@@ -156,10 +126,19 @@ class Classifier(keras.Model):
 
     def create_weights(self, shape):
         """Creates every weight by one symbolic call, which computes nothing."""
-        images = keras.Input((shape.height, shape.width, shape.depth))
         with keras.name_scope(self.name):  # begins the paths of the weights
-            self.call({keys.IMAGES: images})
+            graph.inputs_and_outputs(self, shape)
         self.built = True
+
+    def network(self, images, num_classes):
+        """The network as one function, of symbolic images [B, H, W, C].
+
+        Returns a dict: "logits", float32 [B, classes]; "capsules", the class
+        capsules, if there are any; and the outputs of layers by name.
+        """
+
+    def call(self, x, training=None):  # the layers see `training`
+        return self.outputs(x, self.tensors(x[keys.IMAGES]))
 
     def load_initial_weights(self):
         """Loads pretrained weights before a new training; by default none."""
@@ -173,13 +152,16 @@ class Classifier(keras.Model):
 
     def activations(self, images):
         """Dict of the outputs of layers by name, for verbose summaries."""
-        return {}
+        outputs = self.tensors(images) if self.tensors else {}
+        others = keys.LOGITS, keys.CAPSULES
+        return {name: x for name, x in outputs.items() if name not in others}
 
-    def capsule_outputs(self, x, capsules):
-        """Outputs of a call on `x`; logits are the lengths of `capsules`."""
-        logits = layers.lengths(capsules)
-        outputs = {keys.LOGITS: logits, keys.CAPSULES: capsules}
+    def outputs(self, x, tensors):
+        """Outputs of a call on `x`, from logits and any class capsules."""
+        names = keys.LOGITS, keys.CAPSULES
+        outputs = {name: tensors[name] for name in names if name in tensors}
         if self.decoder is not None:
+            logits, capsules = outputs.values()
             if self.num_targets == keys.ANY_NUMBER:
                 labels = [logits > keys.PRESENT_LENGTH]
             else:
@@ -190,6 +172,11 @@ class Classifier(keras.Model):
                 name = keys.RECONS_BY_TARGET[n]
                 outputs[name] = self.decoder(capsules, label)
         return outputs
+
+    def capsule_outputs(self, x, capsules):
+        """`outputs`, with the lengths of `capsules` as logits."""
+        logits = layers.lengths(capsules)
+        return self.outputs(x, {keys.LOGITS: logits, keys.CAPSULES: capsules})
 
     def classification_loss(self, labels, outputs, step):
         """The classification loss of each example: [B].
@@ -245,6 +232,7 @@ class Classifier(keras.Model):
 
     def routing_of(self, images):
         """The `Routing` of images [B, H, W, C]; None if nothing is routed."""
+        return self.routed_layer and graph.routing_of(self, images)
 
     @classmethod
     def make_schedule(cls, hparams, max_steps=None):
@@ -262,22 +250,13 @@ class Classifier(keras.Model):
             loss_scale_factor=FLOAT16_LOSS_SCALE if is_float16 else None,
         )
 
-    @classmethod
-    def receptive_field(cls, hparams):
+    def receptive_field(self, hparams):
         """The layers between the image and the h x w grid of `Routing`.
 
         Returns a tuple of triples (size, strides, padding), one for each layer.
         The tuple is empty if one position sees the whole image.
         """
-        return ()
-
-    @classmethod
-    def smallest_image(cls, hparams):
-        """The smallest height and width that the receptive field allows."""
-        size = 1
-        for kernel, strides, padding in reversed(cls.receptive_field(hparams)):
-            size = (size - 1) * strides + (kernel if padding == "VALID" else 1)
-        return size
+        return graph.receptive_field(self) if self.routed_layer else ()
 
     @classmethod
     def takes_any_size(cls, hparams):

@@ -4,19 +4,14 @@ import dataclasses
 import math
 from typing import ClassVar
 
-import keras
-from keras import ops
-
 import layers
 from common.flags import field
 from input_data import features as keys
-from layers.base_layers import batch_normalization
 from layers.deepcaps import COUPLING_AXES, SQUASH_AXES
-from models.classifier import Classifier, Routing, on_grid
+from layers.networks import deepcaps
+from models.classifier import Classifier
 from models.hparams import DecoderHParams, network, size
 
-# Atoms of the capsules of each cell.
-CELL_ATOMS = (4, 8, 8, 8)
 # Weight of absent classes, m+ and m- of the margin loss.
 MARGINS, HARD_MARGINS = (0.5, 0.9, 0.1), (0.8, 0.95, 0.05)
 
@@ -51,86 +46,20 @@ class HParams(DecoderHParams):
 
 
 class DeepCapsModel(Classifier):
-    """A convolution, four cells of convolutional capsules, class capsules.
-
-    A 3x3 convolution, relu and batch normalization give 4 * `types` channels,
-    each a capsule type of one atom. A cell has four capsule layers: `halve` has
-    stride 2 and computes x; the cell's output is second(first(x)) + skip(x).
-    Of all these layers only `skip` of cell 4 routes. The capsules of cells 3
-    and 4 are routed to class capsules, whose lengths are the logits.
-    """
+    """`layers.networks.deepcaps` and, if `remake` is True, a decoder."""
 
     HParams = HParams
-    has_class_capsules = True
+    routed_layer, grid = "classes", "cell3"  # cell 4 has a smaller map
     adam_epsilon = 1e-7  # the default of Keras, which the authors use
     schedule_options: ClassVar = {"staircase": True}
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)
-        types, class_atoms = hparams.types, hparams.class_atoms
-        self.conv1 = layers.Conv2D(
-            4 * types, 3, padding="same", activation="relu", name="conv1"
-        )
-        self.norm = batch_normalization("norm", momentum=0.99, epsilon=1e-3)
-        roles = {"halve": 2, "first": 1, "second": 1, "skip": 1}
-        cells = [
-            layers.ConvCapsules(
-                types, atoms, strides=strides, name=f"cell{number}_{role}"
-            )
-            for number, atoms in enumerate(CELL_ATOMS, 1)
-            for role, strides in roles.items()
-        ]
-        cells[-1] = layers.ConvSlimCapsule(
-            types,
-            CELL_ATOMS[-1],
-            kernel_size=3,
-            padding="SAME",
-            num_routing=hparams.routing,
-            kernel_initializer="he_normal",
-            rule=layers.MapRoutingRule(
-                couple_over=hparams.couple_over, squash_over=hparams.squash_over
-            ),
-            name=cells[-1].name,
-        )
-        self.cells = cells
-        # Glorot-uniform for a kernel of the shape [O, I, A, a].
-        scale = 2 * class_atoms / (class_atoms + CELL_ATOMS[-1])
-        glorot = keras.initializers.VarianceScaling(scale, "fan_out", "uniform")
-        sizes = shape.num_classes, class_atoms, hparams.routing
-        options = {"kernel_initializer": glorot, "name": "classes"}
-        self.classes = layers.Capsule(*sizes, **options)
         self.add_decoder(shape, layers.ConvReconstruction)
 
-    def create_weights(self, shape):
-        super().create_weights(shape)
-        biases = self.classes.biases
-        biases.assign(keras.initializers.GlorotUniform()(biases.shape))
-
-    def activations(self, images):
-        outputs = {"conv1": self.norm(self.conv1(images))}
-        x = outputs["conv1"][..., None]
-        for number in range(len(CELL_ATOMS)):
-            halve, first, second, skip = self.cells[4 * number :][:4]
-            x = halve(x)
-            x = outputs[f"cell{number + 1}"] = second(first(x)) + skip(x)
-        last = [
-            ops.reshape(x, (-1, math.prod(x.shape[1:-1]), CELL_ATOMS[-1]))
-            for x in (outputs["cell4"], outputs["cell3"])
-        ]
-        outputs["primary"] = ops.concatenate(last, axis=1)
-        outputs["classes"] = self.classes(outputs["primary"])
-        return outputs
-
-    def routing_of(self, images):
-        """The `Routing` of cell 3 to the classes; cell 4 has a smaller map."""
-        outputs = self.activations(images)
-        couplings = self.classes.couplings(outputs["primary"])
-        grid = outputs["cell3"].shape[1:-1]  # rows, columns, types
-        return Routing(on_grid(couplings[:, :, -math.prod(grid) :], grid))
-
-    def call(self, x, training=None):  # the layers see `training`
-        activations = self.activations(x[keys.IMAGES])
-        return self.capsule_outputs(x, activations["classes"])
+    def network(self, images, num_classes):
+        options = self.hparams.options_of(deepcaps)
+        return deepcaps(images, num_classes, **options)
 
     def classification_loss(self, labels, outputs, step):
         """The sum over classes, of which `margin_loss` is half the mean."""
@@ -142,8 +71,3 @@ class DeepCapsModel(Classifier):
         """`remake_weight` * mean squared error."""
         loss = super().reconstruction_loss(images, reconstructions)
         return loss / math.prod(images.shape[1:])
-
-    @classmethod
-    def receptive_field(cls, hparams):
-        cell = ((3, 2, "SAME"), (3, 1, "SAME"), (3, 1, "SAME"))
-        return ((3, 1, "SAME"), *cell, *cell, *cell)

@@ -3,19 +3,12 @@
 import dataclasses
 from typing import ClassVar
 
-import keras
-from keras import ops
-
-import layers
 from common.flags import field
-from input_data import features as keys
-from layers.base_layers import batch_normalization
-from layers.homogeneous import INITIALIZER, ORDERS
-from models.classifier import Classifier, convolution_block
+from layers.homogeneous import ORDERS
+from layers.networks import homogeneous_capsule
+from layers.networks.homogeneous_capsule import MERGES
+from models.classifier import Classifier
 from models.hparams import BaseHParams, loss_type, network, size
-
-# Initial weights of the branches; those of "equal" are not trained.
-MERGES = {"equal": "ones", "random": INITIALIZER, "ones": "ones"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,61 +46,13 @@ class HParams(BaseHParams):
 
 
 class HomogeneousCapsuleModel(Classifier):
-    """3x3 convolutions with capsule branches, which are merged to logits.
-
-    The last convolution and every third before it, at most `branches` in all,
-    have a branch. The capsule lengths [B, classes, branches] are multiplied by
-    a weight per branch, normalized over batch and classes, and summed over the
-    branches. Due to the normalization, only the signs of these weights matter.
-    """
+    """`layers.networks.homogeneous_capsule`; it has no decoder."""
 
     HParams = HParams
-    has_class_capsules = True  # those of the last branch
     has_lengths = False
     adam_epsilon = 1e-7  # the default of Keras, which the authors use
     schedule_options: ClassVar = {"smallest": 1e-7, "staircase": True}
 
-    def __init__(self, shape, num_targets, hparams, **kwargs):
-        super().__init__(shape, num_targets, hparams, **kwargs)
-        norm = {"momentum": hparams.momentum, "epsilon": 1e-3, "scale": False}
-        options = {"kernel_initializer": INITIALIZER, **norm}
-        first, more = hparams.first_channels, hparams.more_channels
-        self.convolutions = [
-            convolution_block(first + n * more, 3, 1, f"conv{n + 1}", **options)
-            for n in range(hparams.convolutions)
-        ]
-        ends = range(hparams.convolutions, 0, -3)[: hparams.branches]
-        capsules = shape.num_classes, hparams.order, hparams.momentum
-        self.branches = [
-            layers.HomogeneousCapsule(*capsules, name=f"branch{end}")
-            for end in reversed(ends)
-        ]
-        weigh = keras.layers.EinsumDense(
-            "bok,k->bok",
-            (shape.num_classes, len(ends)),
-            kernel_initializer=MERGES[hparams.merge],
-            trainable=hparams.merge != "equal",
-            dtype="float32",
-        )
-        normalize = batch_normalization("norm", dtype="float32", **norm)
-        self.merge = keras.Sequential([weigh, normalize], name="merge")
-
-    def activations(self, images):
-        outputs, hidden = {}, 2.0 * images - 1.0
-        for convolution in self.convolutions:
-            hidden = outputs[convolution.name] = convolution(hidden)
-        for branch in self.branches:
-            end = branch.name.replace("branch", "conv")
-            outputs[branch.name] = branch(outputs[end])
-        return outputs
-
-    def call(self, x, training=None):  # the layers see `training`
-        outputs = self.activations(x[keys.IMAGES])
-        capsules = [outputs[branch.name] for branch in self.branches]
-        lengths = ops.stack([layers.lengths(c) for c in capsules], axis=-1)
-        logits = ops.sum(self.merge(lengths), axis=-1)
-        return {keys.LOGITS: logits, keys.CAPSULES: capsules[-1]}
-
-    @classmethod
-    def receptive_field(cls, hparams):
-        return ((3, 1, "VALID"),) * hparams.convolutions
+    def network(self, images, num_classes):
+        options = self.hparams.options_of(homogeneous_capsule)
+        return homogeneous_capsule(images, num_classes, **options)

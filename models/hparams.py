@@ -1,6 +1,7 @@
 """Hyper-parameters that all models share, and the override string."""
 
 import dataclasses
+import inspect
 from typing import ClassVar
 
 from absl.flags import BooleanParser
@@ -60,6 +61,13 @@ class BaseHParams:
             value = getattr(self, name)
             if not spec.allows(value):
                 raise UserError(f"{name}={value} must be {spec.allowed}")
+
+    def options_of(self, network):
+        """The keyword arguments of a function of `layers.networks`."""
+        names = inspect.signature(network).parameters
+        values = vars(self)
+        values = {**values, "num_routing": values.get("routing")}
+        return {name: values[name] for name in names if name in values}
 
 
 # Fields that several models have.

@@ -10,16 +10,11 @@ from common.flags import field
 from input_data import features as keys
 from layers.backends import use_full_float32
 from layers.em_routing import NORMALIZATIONS
-from layers.initializers import TruncatedNormal
 from layers.losses import CLASSIFICATION_LOSSES
 from layers.matrix_capsule import KERNEL_STDDEV
-from models.classifier import Classifier, Routing, on_grid
+from layers.networks import matrix_capsule
+from models.classifier import Classifier
 from models.hparams import MatrixHParams, network, padding, size, weight_decay
-
-CONV_SIZE, CONV_STRIDES = 5, 2
-CAPSULE_SIZE = 3
-# Strides of the two layers of convolutional capsules.
-CAPSULE_STRIDES = (2, 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,45 +88,13 @@ class HParams(MatrixHParams):
 
 
 class PoseModel(Classifier):
-    """Primary capsules, layers of routed capsules, and class capsules.
+    """Base class of networks of capsules with poses and activations.
 
-    All capsules have poses and activations. The output `logits` holds the
-    activations of the class capsules, `capsules` their poses. A subclass sets
-    `routed`, a list of layers; `classes`, a layer named "class_capsules"; and,
-    unless it overrides `primary_capsules`, the layers `conv1` and `primary`.
+    The output `logits` holds the activations of the class capsules, `capsules`
+    their poses.
     """
 
-    has_class_capsules = True
-
-    def primary_capsules(self, images):
-        """Returns (dict of earlier layers' outputs, (poses, activations))."""
-        features = self.conv1(images)
-        return {"conv1": features}, self.primary(features)
-
-    def activations(self, images):
-        outputs, capsules = self.primary_capsules(images)
-        outputs["primary_capsules/poses"] = capsules[0]
-        outputs["primary_capsules/activations"] = capsules[1]
-        for layer in (*self.routed, self.classes):
-            capsules = layer(capsules)
-            outputs[f"{layer.name}/poses"] = capsules[0]
-            outputs[f"{layer.name}/activations"] = capsules[1]
-        return outputs
-
-    def routing_of(self, images):
-        outputs = self.activations(images)
-        children = self.routed[-1].name if self.routed else "primary_capsules"
-        activations = outputs[f"{children}/activations"]
-        pair = outputs[f"{children}/poses"], activations
-        couplings = self.classes.couplings(pair)
-        return Routing(on_grid(couplings, activations.shape[1:]))
-
-    def call(self, x, training=None):  # the layers see `training`
-        outputs = self.activations(x[keys.IMAGES])
-        return {
-            keys.LOGITS: outputs["class_capsules/activations"],
-            keys.CAPSULES: outputs["class_capsules/poses"],
-        }
+    routed_layer = "class_capsules"
 
     def create_weights(self, shape):
         super().create_weights(shape)
@@ -146,69 +109,17 @@ class PoseModel(Classifier):
 
 
 class MatrixCapsuleModel(PoseModel):
-    """A convolution, primary capsules and three layers with EM routing.
-
-    The convolution is 5x5 with stride 2 and relu. There are `primary_types`
-    types of primary capsules. Two layers of 3x3 capsules without padding
-    follow: `first_types` types with stride 2, then `second_types` types with
-    stride 1. The last layer has one capsule per class. Poses have 16 entries.
-    """
+    """Capsules with EM routing, see `layers.networks.matrix_capsule`."""
 
     HParams = HParams
     # Routing is many small operations: XLA halves the time of a step.
     compile_with_xla = True
-    # Primary, convolutional and class capsules.
-    layer_classes = (
-        layers.PrimaryMatrixCapsules,
-        layers.ConvMatrixCapsules,
-        layers.ClassMatrixCapsules,
-    )
 
-    def __init__(self, shape, num_targets, hparams, **kwargs):
-        super().__init__(shape, num_targets, hparams, **kwargs)
+    def network(self, images, num_classes):
         # Variances are small differences of sums of squares.
         use_full_float32()
-        self.conv1 = self.convolution(hparams)
-        primary, convolutional, classes = self.layer_classes
-        of_convolutional, of_classes = self.layer_options(hparams)
-        self.primary = primary(hparams.primary_types, name="primary_capsules")
-        types = (hparams.first_types, hparams.second_types)
-        self.routed = [
-            convolutional(
-                types[i],
-                CAPSULE_SIZE,
-                CAPSULE_STRIDES[i],
-                name=f"conv_capsules{i + 1}",
-                **of_convolutional,
-            )
-            for i in range(2)
-        ]
-        self.classes = classes(
-            shape.num_classes, name="class_capsules", **of_classes
-        )
-
-    def convolution(self, hparams):
-        """The layer before the primary capsules."""
-        return keras.layers.Conv2D(
-            hparams.conv_channels,
-            CONV_SIZE,
-            strides=CONV_STRIDES,
-            padding=hparams.padding.lower(),
-            activation="relu",
-            kernel_initializer=TruncatedNormal(stddev=hparams.conv_stddev),
-            name="conv1",
-        )
-
-    def layer_options(self, hparams):
-        """Two dicts of arguments: for convolutional and for class capsules."""
-        names = ("min_variance", "damping", "kernel_stddev")
-        common = {name: getattr(hparams, name) for name in names}
-        common["num_routing"] = hparams.routing
-        convolutional = {"final_lambda": hparams.conv_lambda, **common}
-        classes = {"final_lambda": hparams.class_lambda, **common}
-        convolutional["normalise"] = hparams.normalise
-        classes["coordinates"] = hparams.coordinates
-        return convolutional, classes
+        options = self.hparams.options_of(matrix_capsule)
+        return matrix_capsule(images, num_classes, **options)
 
     def classification_loss(self, labels, outputs, step):
         if self.hparams.loss_type != "spread":
@@ -216,10 +127,3 @@ class MatrixCapsuleModel(PoseModel):
         schedule = self.hparams.margin_steps, self.hparams.margin_schedule
         margin = layers.spread_margin(step, *schedule)
         return layers.spread_loss(labels, outputs[keys.LOGITS], margin)
-
-    @classmethod
-    def receptive_field(cls, hparams):
-        return (
-            (CONV_SIZE, CONV_STRIDES, hparams.padding),
-            *((CAPSULE_SIZE, strides, "VALID") for strides in CAPSULE_STRIDES),
-        )

@@ -3,7 +3,9 @@
 This file imports no model, so that flags are parsed without TensorFlow.
 """
 
+import bisect
 import concurrent.futures
+import dataclasses
 import functools
 import math
 
@@ -53,6 +55,14 @@ def is_external(name):
     return ":" in (name or "")
 
 
+def _create(name, shape, num_targets, hparams):
+    # TensorFlow allows no colon in names.
+    label = name.rpartition(":")[2]
+    model = model_class(name)(shape, num_targets, hparams, name=label)
+    model.create_weights(shape)
+    return model
+
+
 @functools.lru_cache(maxsize=1)
 def weights_without_values(*arguments):
     """The `weights` of the model that `build_model` would create."""
@@ -67,17 +77,18 @@ def weights_without_values(*arguments):
         return executor.submit(create).result()
 
 
-def _weight_bytes(*arguments):
-    weights = weights_without_values(*arguments)
-    return 4 * sum(math.prod(weight.shape) for weight in weights)
+def _smallest_image(name, shape, *arguments):
+    """The smallest side of images, up to 128, that a network takes, or None."""
 
+    def fits(side):
+        square = dataclasses.replace(shape, height=side, width=side)
+        try:
+            return bool(weights_without_values(name, square, *arguments))
+        except ValueError:
+            return False
 
-def _create(name, shape, num_targets, hparams):
-    # TensorFlow allows no colon in names.
-    label = name.rpartition(":")[2]
-    model = model_class(name)(shape, num_targets, hparams, name=label)
-    model.create_weights(shape)
-    return model
+    side = bisect.bisect_left(range(1, 129), True, key=fits) + 1
+    return side if side <= 128 else None
 
 
 def build_model(name, shape, num_targets, hparams, seed=0, copies=2):
@@ -88,22 +99,28 @@ def build_model(name, shape, num_targets, hparams, seed=0, copies=2):
     if the name is unknown, the images are too small for the network, or the
     memory is too small for `copies` copies of the weights (`MODELS` only).
     """
-    cls = model_class(name)
-    smallest = cls.smallest_image(hparams)
-    if min(shape.height, shape.width) < smallest:
-        raise UserError(
-            f"images of {shape.height}x{shape.width} are too small for model "
-            f"{name}: the smallest size is {smallest}x{smallest}"
-        )
     import keras
     import psutil
 
     arguments = name, shape, num_targets, hparams
-    needed = 0 if is_external(name) else copies * _weight_bytes(*arguments)
-    if needed > (memory := psutil.virtual_memory().total):
-        raise UserError(
-            f"model {name} needs {needed / 1e9:,.0f} GB for {copies} copies of "
-            f"its weights; this machine has {memory / 1e9:,.0f} GB"
+    try:
+        weights = (
+            [] if is_external(name) else weights_without_values(*arguments)
         )
-    keras.utils.set_random_seed(seed)
-    return _create(*arguments)
+        needed = 4 * copies * sum(math.prod(w.shape) for w in weights)
+        if needed > (memory := psutil.virtual_memory().total):
+            raise UserError(
+                f"model {name} needs {needed / 1e9:,.0f} GB for {copies} "
+                "copies of its weights; this machine has "
+                f"{memory / 1e9:,.0f} GB"
+            )
+        keras.utils.set_random_seed(seed)
+        return _create(*arguments)
+    except ValueError:
+        smallest = _smallest_image(*arguments)
+        if smallest is None or min(shape.height, shape.width) >= smallest:
+            raise
+        raise UserError(
+            f"images of {shape.height}x{shape.width} are too small for model "
+            f"{name}: the smallest size is {smallest}x{smallest}"
+        ) from None

@@ -6,13 +6,9 @@ digits also finds two digits in one larger image (docs/shared_weights.md).
 
 import dataclasses
 
-from keras import ops
-
-import layers
-from input_data import features as keys
-from models.classifier import Routing, on_grid
+from layers.networks import shared_capsule
 from models.hparams import network, size
-from models.pooling import FourConvolutions, SuHParams
+from models.pooling import SuHParams, SuModel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,55 +37,16 @@ class HParams(SuHParams):
     )
 
 
-class SharedCapsuleModel(FourConvolutions):
-    """Four convolutions, then class capsules.
-
-    Each position of the last convolution is one input capsule. Its atoms are
-    the channels; it is not squashed. Each class has one class capsule of
-    `class_atoms` atoms; logits are the lengths of the class capsules.
-    """
+class SharedCapsuleModel(SuModel):
+    """Su's capsule network, see `layers.networks.shared_capsule`."""
 
     HParams = HParams
-    has_class_capsules = True
+    routed_layer, grid = "capsule", "conv4"
 
-    def __init__(self, shape, num_targets, hparams, **kwargs):
-        super().__init__(shape, num_targets, hparams, **kwargs)
-        self.capsule = layers.Capsule(
-            shape.num_classes,
-            hparams.class_atoms,
-            num_routing=hparams.routing,
-            share_weights=hparams.share_weights,
-            use_bias=False,
-            kernel_initializer="glorot_uniform",
-            rule=layers.RoutingRule(
-                logits=hparams.logits,
-                compare=hparams.compare,
-                squash_constant=hparams.squash_constant,
-                squash_epsilon=1e-7,  # Keras' epsilon, in Su's squash
-            ),
-            name="capsule",
-        )
-
-    def activations(self, images):
-        activations = self.convolve(images)
-        capsules = self.capsule(_flatten(activations["conv4"]))
-        return {**activations, "capsule": capsules}
-
-    def routing_of(self, images):
-        features = self.convolve(images)["conv4"]
-        couplings = self.capsule.couplings(_flatten(features))
-        return Routing(on_grid(couplings, (*features.shape[1:3], 1)))
-
-    def call(self, x):
-        capsules = self.activations(x[keys.IMAGES])["capsule"]
-        return self.capsule_outputs(x, capsules)
+    def network(self, images, num_classes):
+        options = self.hparams.options_of(shared_capsule)
+        return shared_capsule(images, num_classes, **options)
 
     @classmethod
     def takes_any_size(cls, hparams):
         return hparams.share_weights
-
-
-def _flatten(features):
-    """[B, h, w, channels] -> [B, h * w, channels]."""
-    _, height, width, channels = features.shape
-    return ops.reshape(features, (-1, height * width, channels))

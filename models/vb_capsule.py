@@ -2,10 +2,10 @@
 
 import dataclasses
 
-import layers
-from models.classifier import convolution_block
+from layers.backends import use_full_float32
+from layers.networks import vb_capsule
 from models.hparams import MatrixHParams, loss_type, padding, weight_decay
-from models.matrix_capsule import CONV_SIZE, CONV_STRIDES, MatrixCapsuleModel
+from models.matrix_capsule import MatrixCapsuleModel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,24 +21,11 @@ class HParams(MatrixHParams):
 
 
 class VBCapsuleModel(MatrixCapsuleModel):
-    """`MatrixCapsuleModel` with variational Bayes routing.
-
-    Batch normalization follows the convolution and every layer of capsules,
-    separately for each type. There are no biases. In the authors' code the
-    coordinates are 0.1 everywhere, and further weights (betas) have no effect.
-    """
+    """Variational Bayes routing, see `layers.networks.vb_capsule`."""
 
     HParams = HParams
-    layer_classes = (
-        layers.PrimaryVBCapsules,
-        layers.ConvVBCapsules,
-        layers.ClassVBCapsules,
-    )
 
-    def convolution(self, hparams):
-        sizes = hparams.conv_channels, CONV_SIZE, CONV_STRIDES
-        return convolution_block(*sizes, "conv1", hparams.padding)
-
-    def layer_options(self, hparams):
-        options = {"num_routing": hparams.routing}
-        return options, options
+    def network(self, images, num_classes):
+        use_full_float32()
+        options = self.hparams.options_of(vb_capsule)
+        return vb_capsule(images, num_classes, **options)

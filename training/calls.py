@@ -6,6 +6,7 @@ import warnings
 import keras
 
 from layers.backends import is_on_cpu
+from models.graph import multiply_adds
 
 # Limits of a call: steps; FLOPs, as signals are answered after it (in two
 # seconds at 5 TFLOP/s); bytes of its images, of which several calls are ready.
@@ -19,8 +20,6 @@ def steps_per_call(model, shape, batch_size, num_devices, events):
     One call makes 1 step with torch, on CPUs (XLA's convolutions are slow in
     loops), and on several devices with TensorFlow (Keras 3.15 fails there).
     """
-    from training.run_report import multiply_adds
-
     backend = keras.backend.backend()
     is_mirrored = backend == "tensorflow" and num_devices > 1
     if is_on_cpu() or backend == "torch" or is_mirrored:

@@ -3,15 +3,14 @@
 import pathlib
 import sys
 
-import keras
 import numpy as np
 
 import layers
 from common.errors import UserError, reading
-from input_data import features as keys
 from input_data import transforms
 from input_data.features import ImageShape
 from input_data.files import decode_image
+from models.graph import functional
 from models.registry import model_class
 from training.checkpoint import Architecture, Checkpoint
 from training.formats import open_checkpoint
@@ -61,18 +60,6 @@ def class_names(checkpoint, names=None):
     if names and not len(names) == len(set(names)) == count:
         raise UserError(f"--class_names needs {count} different names")
     return list(names or checkpoint.class_names or map(str, range(count)))
-
-
-def functional(model, shape):
-    """The network as a Keras functional model with the weights of `model`.
-
-    It uses only Keras and `layers`, so that a saved file can be loaded without
-    the rest of this project. It takes images [B, H, W, C], prepared as in
-    training, and returns what `model` returns for images without labels.
-    """
-    size = shape.height, shape.width, shape.depth
-    images = keras.Input(size, name=keys.IMAGES)
-    return keras.Model(images, model.call({keys.IMAGES: images}), name="export")
 
 
 def preparation(config, shape, centered=False, unlike=None):

@@ -8,13 +8,12 @@ import re
 
 import keras
 import psutil
-from keras.layers import Conv2D, Dense, DepthwiseConv2D
 
 from common import commit
 from common.files import write_file
 from common.flags import command_line
 from layers.backends import is_on_cpu
-from training.inference import functional
+from models.graph import multiply_adds
 
 
 def write(path, config, model, shape, clock):
@@ -37,34 +36,6 @@ def write(path, config, model, shape, clock):
         "images_per_second": clock.images_per_second,
     }
     write_file(path, json.dumps(values, indent=1) + "\n")
-
-
-def multiply_adds(model, shape):
-    """Number of multiplications of inputs by weights, for one image.
-
-    A convolution uses each weight once at every position of its output. Capsule
-    layers have a method `multiply_adds`. Decoder, biases, normalization and
-    routing are not counted. The count for Sabour's network is 201 M; routing
-    would add 1 M. Returns None if a layer's number is unknown.
-    """
-    return _multiply_adds(functional(model, shape), model.decoder)
-
-
-def _multiply_adds(layer, decoder=None):
-    if isinstance(layer, keras.Model):
-        parts = (part for part in layer.layers if part is not decoder)
-        counts = [_multiply_adds(part) for part in parts if part.weights]
-        return None if None in counts else sum(counts)
-    input_shape = keras.tree.map_structure(
-        lambda tensor: tuple(tensor.shape), layer.input
-    )
-    if hasattr(layer, "multiply_adds"):
-        return layer.multiply_adds(input_shape)
-    if isinstance(layer, (Conv2D, Dense, DepthwiseConv2D)):
-        positions = layer.compute_output_shape(input_shape)[1:-1]
-        return math.prod(positions) * math.prod(layer.kernel.shape)
-    is_normalization = all(len(weight.shape) == 1 for weight in layer.weights)
-    return 0 if is_normalization else None
 
 
 def peak_megabytes():

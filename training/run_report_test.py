@@ -4,10 +4,10 @@ import pytest
 from input_data import features as keys
 from input_data.features import ImageShape
 from models.classifier import Classifier
+from models.graph import multiply_adds
 from models.hparams import BaseHParams
 from models.registry import MODELS, build_model, model_class
 from testing.small_models import small_hparams, small_shape
-from training.run_report import multiply_adds
 
 MNIST = ImageShape(28, 28, 1, 10)
 

@@ -130,7 +130,9 @@ def _layouts(model, architecture):
     image = keras.ops.zeros((1, shape.height, shape.width, shape.depth))
     activations = model.activations(image)
     if architecture.model == "baseline":
-        _, height, width, channels = model.pool(activations["conv2"]).shape
+        _, height, width, channels = model.tensors.get_layer(
+            "pool2"
+        ).output.shape
         return {"fc1/weights": ((channels, height, width, -1), (1, 2, 0, 3))}
     _, height, width, num_types, atoms = activations["conv_capsule1"].shape
     capsules = (num_types, height, width, atoms, -1)

@@ -1,0 +1,55 @@
+"""The convolutional baseline of Sabour et al. 2017 (see routing.py)."""
+
+import keras
+
+from ..convolution import Conv2D
+from ..initializers import reference_initializers
+from ..tensors import Tensor
+from .base import Tensors, network
+
+
+@network(activation="softmax")
+def baseline(
+    images: Tensor,
+    num_classes: int,
+    *,
+    first_channels: int = 512,
+    second_channels: int = 256,
+    dense_units: int = 1024,
+    padding: str = "VALID",
+) -> Tensors:
+    """Two 5x5 convolutions with relu and max pooling, two dense layers.
+
+    Args:
+      images: tensor [B, H, W, C], or a shape (H, W, C).
+      num_classes: int, number of classes.
+      first_channels, second_channels: int, channels of the convolutions.
+      dense_units: int, units of the dense layer with relu.
+      padding: "VALID" or "SAME", of the convolutions.
+    """
+    outputs, x = {}, images
+    for number, channels in enumerate((first_channels, second_channels), 1):
+        convolution = Conv2D(
+            channels,
+            kernel_size=5,
+            padding=padding.lower(),
+            activation="relu",
+            name=f"conv{number}",
+            **reference_initializers(stddev=0.05),
+        )
+        outputs[convolution.name] = convolution(x)
+        pool = keras.layers.MaxPooling2D(
+            2, padding="same", name=f"pool{number}"
+        )
+        x = pool(outputs[convolution.name])
+    x = keras.layers.Flatten()(x)
+    x = outputs["fc1"] = keras.layers.Dense(
+        dense_units, "relu", name="fc1", **reference_initializers()
+    )(x)
+    outputs["logits"] = keras.layers.Dense(
+        num_classes,
+        dtype="float32",
+        name="softmax_layer",
+        **reference_initializers(),
+    )(x)
+    return outputs

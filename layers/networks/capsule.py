@@ -1,0 +1,92 @@
+"""The network of Sabour, Frosst, Hinton 2017 ("the paper", see routing.py)."""
+
+from typing import Literal
+
+import keras
+from keras import ops
+
+from ..capsule import Capsule, ConvSlimCapsule, Length
+from ..convolution import Conv2D
+from ..initializers import reference_initializers
+from ..routing import RoutingRule
+from ..tensors import Tensor
+from .base import Tensors, network
+
+# Figure 1 of the paper.
+KERNEL_SIZE = 9
+PRIMARY_STRIDES = 2
+
+
+@network()
+def capsule(
+    images: Tensor,
+    num_classes: int,
+    *,
+    conv_channels: int = 256,
+    num_prime_capsules: int = 32,
+    primary_atoms: int = 8,
+    class_atoms: int = 16,
+    num_routing: int = 3,
+    leaky: bool = False,
+    rule: RoutingRule | dict | None = None,
+    padding: Literal["VALID", "SAME"] = "VALID",
+    kernel_size: int = KERNEL_SIZE,
+    class_bias: bool = True,
+) -> Tensors:
+    """Convolution, primary capsules, class capsules: figure 1 of the paper.
+
+    A convolution with relu; convolutional primary capsules with stride 2 and
+    one routing iteration; one capsule per class. Logits are their lengths.
+
+    Args:
+      images: tensor [B, H, W, C], or a shape (H, W, C).
+      num_classes: int, O.
+      conv_channels: int, channels of the convolution.
+      num_prime_capsules: int, types of primary capsules.
+      primary_atoms, class_atoms: int, atoms of primary and class capsules.
+      num_routing: int, routing iterations of the class capsules.
+      leaky: bool, whether couplings come from `leaky_softmax`.
+      rule: routing rule of the class capsules, see `Capsule`.
+      padding: "VALID" or "SAME", of both convolutions. "VALID" needs images of
+        at least 17x17 pixels for 9x9 kernels.
+      kernel_size: int, height and width of the kernels of both convolutions.
+      class_bias: bool, whether the class capsules have biases.
+    """
+    hidden = Conv2D(
+        conv_channels,
+        kernel_size,
+        padding=padding.lower(),
+        activation="relu",
+        data_format="channels_last",
+        name="conv1",
+        **reference_initializers(stddev=0.05),
+    )(images)
+    # The channels of a position are the atoms of one input capsule.
+    primary = ConvSlimCapsule(
+        num_prime_capsules,
+        primary_atoms,
+        kernel_size,
+        strides=PRIMARY_STRIDES,
+        padding=padding,
+        num_routing=1,
+        leaky=leaky,
+        name="conv_capsule1",
+    )(ops.expand_dims(hidden, -2))
+    # [B, h, w, types, atoms] -> [B, h * w * types, atoms]
+    flat = keras.layers.Reshape((-1, primary_atoms))(primary)
+    classes = Capsule(
+        num_classes,
+        class_atoms,
+        num_routing=num_routing,
+        leaky=leaky,
+        rule=rule,
+        use_bias=class_bias,
+        name="capsule2",
+    )(flat)
+    return {
+        "conv1": hidden,
+        "conv_capsule1": primary,
+        "capsule2": classes,
+        "logits": Length(name="lengths")(classes),
+        "capsules": classes,
+    }

@@ -1,0 +1,98 @@
+"""DeepCaps (Rajasegaran and others 2019), see layers/deepcaps.py."""
+
+from typing import Literal
+
+import keras
+
+from ..base_layers import batch_normalization
+from ..capsule import Capsule, ConvSlimCapsule, Length
+from ..convolution import Conv2D
+from ..deepcaps import ConvCapsules, MapRoutingRule
+from ..tensors import Tensor
+from .base import Tensors, network
+
+# Atoms of the capsules of each cell.
+CELL_ATOMS = (4, 8, 8, 8)
+
+
+@network()
+def deepcaps(
+    images: Tensor,
+    num_classes: int,
+    *,
+    types: int = 32,
+    class_atoms: int = 32,
+    num_routing: int = 3,
+    couple_over: Literal[
+        "positions_and_types", "types"
+    ] = "positions_and_types",
+    squash_over: Literal["atoms", "map"] = "atoms",
+) -> Tensors:
+    """A convolution, four cells of convolutional capsules, class capsules.
+
+    A 3x3 convolution, relu and batch normalization give 4 * `types` channels,
+    each a capsule type of one atom. A cell has four capsule layers: `halve` has
+    stride 2 and computes x; the cell's output is second(first(x)) + skip(x).
+    Of all these layers only `skip` of cell 4 routes. The capsules of cells 3
+    and 4 are routed to class capsules, whose lengths are the logits.
+
+    Args:
+      images: tensor [B, H, W, C], or a shape (H, W, C).
+      num_classes: int, number of classes.
+      types: int, types of capsules in the cells.
+      class_atoms: int, atoms of a class capsule.
+      num_routing: int, routing iterations of cell 4 and of the classes.
+      couple_over, squash_over: of cell 4, see `MapRoutingRule`.
+    """
+
+    def capsules(x, atoms, name, strides=1):
+        return ConvCapsules(types, atoms, strides, name=name)(x)
+
+    def routed(x, atoms, name):
+        return ConvSlimCapsule(
+            types,
+            atoms,
+            kernel_size=3,
+            padding="SAME",
+            num_routing=num_routing,
+            kernel_initializer="he_normal",
+            rule=MapRoutingRule(
+                couple_over=couple_over, squash_over=squash_over
+            ),
+            name=name,
+        )(x)
+
+    x = Conv2D(4 * types, 3, padding="same", activation="relu", name="conv1")(
+        images
+    )
+    x = batch_normalization("norm", momentum=0.99, epsilon=1e-3)(x)
+    outputs = {"conv1": x}
+    x = keras.layers.Reshape((*x.shape[1:], 1))(x)
+    for number, atoms in enumerate(CELL_ATOMS, 1):
+        cell = f"cell{number}"
+        x = capsules(x, atoms, f"{cell}_halve", strides=2)
+        deep = capsules(x, atoms, f"{cell}_first")
+        deep = capsules(deep, atoms, f"{cell}_second")
+        skip = (routed if number == 4 else capsules)(x, atoms, f"{cell}_skip")
+        x = outputs[cell] = deep + skip
+    flatten = keras.layers.Reshape((-1, CELL_ATOMS[-1]))
+    primary = keras.layers.Concatenate(axis=1)(
+        [flatten(outputs["cell4"]), flatten(outputs["cell3"])]
+    )
+    # Glorot-uniform for a kernel of the shape [O, I, A, a].
+    scale = 2 * class_atoms / (class_atoms + CELL_ATOMS[-1])
+    glorot = keras.initializers.VarianceScaling(scale, "fan_out", "uniform")
+    layer = Capsule(
+        *(num_classes, class_atoms, num_routing),
+        kernel_initializer=glorot,
+        name="classes",
+    )
+    classes = layer(primary)
+    layer.biases.assign(keras.initializers.GlorotUniform()(layer.biases.shape))
+    return {
+        **outputs,
+        "primary": primary,
+        "classes": classes,
+        "logits": Length(name="lengths")(classes),
+        "capsules": classes,
+    }

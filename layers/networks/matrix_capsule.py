@@ -1,0 +1,110 @@
+"""The network of "Matrix capsules with EM routing" ("the paper"), section 5."""
+
+from typing import Literal
+
+import keras
+
+from ..em_routing import EMOptions
+from ..initializers import TruncatedNormal
+from ..matrix_capsule import (
+    KERNEL_STDDEV,
+    ClassMatrixCapsules,
+    ConvMatrixCapsules,
+    PrimaryMatrixCapsules,
+)
+from ..tensors import Tensor
+from .base import Tensors, network
+
+# Kernel size and strides of the convolution.
+CONVOLUTION = 5, 2
+
+
+def pose_tensors(capsules, layers):
+    """Outputs of the pose `layers` after each other, the last named classes.
+
+    `capsules` are poses and activations of the primary capsules.
+    """
+    outputs = {
+        "primary_capsules/poses": capsules[0],
+        "primary_capsules/activations": capsules[1],
+    }
+    for layer in layers:
+        capsules = layer(capsules)
+        outputs[f"{layer.name}/poses"] = capsules[0]
+        outputs[f"{layer.name}/activations"] = capsules[1]
+    return {**outputs, "logits": capsules[1], "capsules": capsules[0]}
+
+
+@network()
+def matrix_capsule(
+    images: Tensor,
+    num_classes: int,
+    *,
+    conv_channels: int = 32,
+    primary_types: int = 32,
+    first_types: int = 32,
+    second_types: int = 32,
+    num_routing: int = EMOptions.num_routing,
+    padding: Literal["VALID", "SAME"] = "VALID",
+    conv_stddev: float = 0.05,
+    kernel_stddev: float = KERNEL_STDDEV,
+    conv_lambda: float = EMOptions.final_lambda,
+    class_lambda: float = EMOptions.final_lambda,
+    min_variance: float = EMOptions.min_variance,
+    damping: float = EMOptions.damping,
+    normalise: Literal["parents", "types", "positions"] = "parents",
+    coordinates: bool = True,
+) -> Tensors:
+    """A convolution, primary capsules and three layers with EM routing.
+
+    The convolution is 5x5 with stride 2 and relu. There are `primary_types`
+    types of primary capsules. Two layers of 3x3 capsules without padding
+    follow: `first_types` types with stride 2, then `second_types` types with
+    stride 1. The last layer has one capsule per class. Poses have 16 entries.
+    "logits" are activations of the class capsules, "capsules" their poses.
+
+    On GPUs, call `layers.utils.use_full_float32()` first: variances are small
+    differences of sums of squares.
+
+    Args:
+      images: tensor [B, H, W, C], or a shape (H, W, C).
+      num_classes: int, number of classes.
+      conv_channels: int, channels of the convolution (paper: A).
+      primary_types, first_types, second_types: int, types of capsules (paper:
+        B, C, D).
+      padding: "VALID" or "SAME", of the convolution.
+      conv_stddev, kernel_stddev: float, standard deviations of the initial
+        weights of the convolution and of votes.
+      conv_lambda, class_lambda: float, `final_lambda` of convolutional and of
+        class capsules.
+      num_routing, min_variance, damping, normalise: see `EMOptions`.
+      coordinates: bool, see `ClassMatrixCapsules`.
+    """
+    hidden = keras.layers.Conv2D(
+        conv_channels,
+        *CONVOLUTION,
+        padding=padding.lower(),
+        activation="relu",
+        kernel_initializer=TruncatedNormal(stddev=conv_stddev),
+        name="conv1",
+    )(images)
+    primary = PrimaryMatrixCapsules(primary_types, name="primary_capsules")
+    options = {
+        "num_routing": num_routing,
+        "min_variance": min_variance,
+        "damping": damping,
+        "kernel_stddev": kernel_stddev,
+    }
+    conv = {"final_lambda": conv_lambda, "normalise": normalise, **options}
+    routed = [
+        ConvMatrixCapsules(first_types, 3, 2, name="conv_capsules1", **conv),
+        ConvMatrixCapsules(second_types, 3, 1, name="conv_capsules2", **conv),
+        ClassMatrixCapsules(
+            num_classes,
+            final_lambda=class_lambda,
+            coordinates=coordinates,
+            name="class_capsules",
+            **options,
+        ),
+    ]
+    return {"conv1": hidden, **pose_tensors(primary(hidden), routed)}

@@ -1,0 +1,68 @@
+"""Su's capsule network, whose positions share their transformation weights.
+
+Sources: see pooling.py.
+"""
+
+from typing import Literal
+
+import keras
+
+from ..capsule import Capsule, Length
+from ..routing import RoutingRule
+from ..tensors import Tensor
+from .base import Tensors, network
+from .pooling import four_convolutions
+
+
+@network()
+def shared_capsule(
+    images: Tensor,
+    num_classes: int,
+    *,
+    first_channels: int = 64,
+    second_channels: int = 128,
+    class_atoms: int = 16,
+    num_routing: int = 3,
+    share_weights: bool = True,
+    logits: Literal["replace", "add"] = "replace",
+    compare: Literal["direction", "squashed"] = "direction",
+    squash_constant: float = 0.5,
+) -> Tensors:
+    """Four convolutions, then class capsules, whose lengths are the logits.
+
+    Each position of the last convolution is one input capsule. Its atoms are
+    the channels; it is not squashed.
+
+    Args:
+      images: tensor [B, H, W, C], or a shape (H, W, C).
+      num_classes: int, number of classes.
+      first_channels, second_channels: int, see `four_convolutions`.
+      class_atoms: int, atoms of a class capsule.
+      num_routing: int, routing iterations.
+      share_weights: bool, whether positions share the class capsules' weights.
+      logits, compare, squash_constant: see `RoutingRule`.
+    """
+    outputs = four_convolutions(images, first_channels, second_channels)
+    x = keras.layers.Reshape((-1, second_channels))(outputs["conv4"])
+    classes = Capsule(
+        num_classes,
+        class_atoms,
+        num_routing=num_routing,
+        share_weights=share_weights,
+        use_bias=False,
+        kernel_initializer="glorot_uniform",
+        rule=RoutingRule(
+            logits=logits,
+            compare=compare,
+            squash_constant=squash_constant,
+            squash_epsilon=1e-7,  # Keras' epsilon, in Su's squash
+        ),
+        name="capsule",
+    )(x)
+    lengths = Length(name="lengths")(classes)
+    return {
+        **outputs,
+        "capsule": classes,
+        "logits": lengths,
+        "capsules": classes,
+    }

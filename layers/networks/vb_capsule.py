@@ -1,0 +1,47 @@
+"""The network with variational Bayes routing, see layers/vb_routing.py."""
+
+from typing import Literal
+
+from ..tensors import Tensor
+from ..vb_routing import ClassVBCapsules, ConvVBCapsules, PrimaryVBCapsules
+from .base import Tensors, convolution_block, network
+from .matrix_capsule import CONVOLUTION, pose_tensors
+
+
+@network()
+def vb_capsule(
+    images: Tensor,
+    num_classes: int,
+    *,
+    conv_channels: int = 64,
+    primary_types: int = 8,
+    first_types: int = 16,
+    second_types: int = 16,
+    num_routing: int = 3,
+    padding: Literal["VALID", "SAME"] = "SAME",
+) -> Tensors:
+    """`matrix_capsule` with variational Bayes routing.
+
+    Batch normalization follows the convolution and every layer of capsules,
+    separately for each type. There are no biases. In the authors' code the
+    coordinates are 0.1 everywhere, and further weights (betas) have no effect.
+
+    Args:
+      images: tensor [B, H, W, C], or a shape (H, W, C).
+      num_classes: int, number of classes.
+      conv_channels: int, channels of the convolution.
+      primary_types, first_types, second_types: int, types of capsules.
+      num_routing: int, routing iterations.
+      padding: "VALID" or "SAME", of the convolution.
+    """
+    hidden = convolution_block(conv_channels, *CONVOLUTION, "conv1", padding)(
+        images
+    )
+    primary = PrimaryVBCapsules(primary_types, name="primary_capsules")
+    options = {"num_routing": num_routing}
+    routed = [
+        ConvVBCapsules(first_types, 3, 2, name="conv_capsules1", **options),
+        ConvVBCapsules(second_types, 3, 1, name="conv_capsules2", **options),
+        ClassVBCapsules(num_classes, name="class_capsules", **options),
+    ]
+    return {"conv1": hidden, **pose_tensors(primary(hidden), routed)}

@@ -16,7 +16,7 @@ import layers
 
 FOLDER = pathlib.Path(layers.__file__).parent
 ROOT = FOLDER.parent
-MODULES = [p for p in FOLDER.glob("*.py") if not p.name.endswith("_test.py")]
+MODULES = [p for p in FOLDER.rglob("*.py") if not p.stem.endswith("_test")]
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
@@ -125,5 +125,6 @@ def test_the_wheel_contains_the_modules_and_no_tests(tmp_path):
     (wheel,) = tmp_path.glob(f"capsule_layers-{layers.__version__}-*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     packaged = {n for n in names if n.startswith("capsule_layers/")}
-    files = {"py.typed", "mnist.npz", *(path.name for path in MODULES)}
+    modules = (path.relative_to(FOLDER).as_posix() for path in MODULES)
+    files = {"py.typed", "mnist.npz", *modules}
     assert packaged == {f"capsule_layers/{name}" for name in files}

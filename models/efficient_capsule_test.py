@@ -3,7 +3,8 @@ import pytest
 from keras import ops
 
 from input_data import features as keys
-from models.efficient_capsule import EfficientCapsuleModel, HParams, layout
+from layers.networks.efficient_capsule import layout
+from models.efficient_capsule import EfficientCapsuleModel, HParams
 from models.models_test import SMALL, example_batch
 from models.registry import build_model
 from testing import numpy_oracle

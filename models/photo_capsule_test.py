@@ -114,7 +114,7 @@ def test_features_are_those_of_keras_applications(name, module):
     network.set_weights(model.backbone.get_weights())
     pixels = getattr(applications, module).preprocess_input(255 * IMAGES)
     expected = ops.convert_to_numpy(network(pixels, training=False))
-    found = ops.convert_to_numpy(model.features(IMAGES, training=False))
+    found = ops.convert_to_numpy(model.activations(IMAGES)["features"])
     error = np.abs(found - expected).max()
     assert error < 1e-4 * np.ptp(expected)
     norms = [n for n in model.backbone.layers if "Norm" in type(n).__name__]
@@ -127,7 +127,9 @@ def test_gray_images_are_repeated():
     gray.backbone.set_weights(color.backbone.get_weights())
     repeated = np.repeat(IMAGES[..., :1], 3, axis=-1)
     np.testing.assert_allclose(
-        gray.features(IMAGES[..., :1]), color.features(repeated), rtol=1e-5
+        gray.activations(IMAGES[..., :1])["features"],
+        color.activations(repeated)["features"],
+        rtol=1e-5,
     )
 
 

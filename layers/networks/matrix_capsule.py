@@ -1,6 +1,6 @@
 """The network of "Matrix capsules with EM routing" ("the paper"), section 5."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import keras
 
@@ -89,7 +89,7 @@ def matrix_capsule(
         name="conv1",
     )(images)
     primary = PrimaryMatrixCapsules(primary_types, name="primary_capsules")
-    options = {
+    options: dict[str, Any] = {
         "num_routing": num_routing,
         "min_variance": min_variance,
         "damping": damping,

@@ -1,6 +1,6 @@
 """The network with variational Bayes routing, see layers/vb_routing.py."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from ..tensors import Tensor
 from ..vb_routing import ClassVBCapsules, ConvVBCapsules, PrimaryVBCapsules
@@ -38,7 +38,7 @@ def vb_capsule(
         images
     )
     primary = PrimaryVBCapsules(primary_types, name="primary_capsules")
-    options = {"num_routing": num_routing}
+    options: dict[str, Any] = {"num_routing": num_routing}
     routed = [
         ConvVBCapsules(first_types, 3, 2, name="conv_capsules1", **options),
         ConvVBCapsules(second_types, 3, 1, name="conv_capsules2", **options),

@@ -1,0 +1,58 @@
+import inspect
+
+import keras
+import numpy as np
+import pytest
+
+import layers
+from models.registry import MODELS, model_class
+from testing.small_models import small_hparams, small_shape
+
+SMALLEST_STEP = {"loss": "categorical_crossentropy", "optimizer": "sgd"}
+
+
+def options_of(name, hparams):
+    options = hparams.options_of(getattr(layers.networks, name))
+    options.pop("backbone_weights", None)  # it would be downloaded
+    return options
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_networks_are_trained_saved_and_loaded(name, tmp_path):
+    shape, build = small_shape(name), getattr(layers.networks, name)
+    size = (shape.height, shape.width, shape.depth)
+    options = options_of(name, small_hparams(name))
+    network = build(size, num_classes=3, **options)
+    images = np.random.default_rng(1).random((4, *size), "float32")
+    network.compile(**SMALLEST_STEP)
+    network.fit(images, np.eye(3)[[0, 1, 2, 0]], verbose=0)
+    found = network.predict(images, verbose=0)
+    assert found.shape == (4, 3)
+    assert found.dtype == "float32"
+    assert 0 <= found.min() <= found.max() <= 1
+    network.save(tmp_path / "network.keras")
+    loaded = keras.models.load_model(tmp_path / "network.keras")
+    np.testing.assert_array_equal(loaded.predict(images, verbose=0), found)
+    # A function also gives the tensors of a larger graph.
+    inputs = keras.Input(size)
+    tensors = build(inputs, 3, **options)
+    assert tensors["logits"].shape == (None, 3)
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_arguments_are_documented_and_have_the_defaults_of_the_model(name):
+    build = getattr(layers.networks, name)
+    parameters = inspect.signature(build).parameters
+    documentation = inspect.getdoc(build)
+    assert [p for p in parameters if p not in documentation] == []
+    found = {p: parameters[p].default for p in parameters}
+    expected = options_of(name, model_class(name).HParams())
+    expected.pop("train_backbone", None)  # random weights must be trained
+    assert {p: found[p] for p in expected} == expected
+
+
+def test_dtype_is_that_of_the_layers_alone():
+    network = layers.networks.pooling((14, 14, 1), 2, dtype="mixed_bfloat16")
+    assert network.get_layer("conv4").compute_dtype == "bfloat16"
+    assert network.output.dtype == "float32"
+    assert keras.config.dtype_policy().name == "float32"

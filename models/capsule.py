@@ -1,14 +1,13 @@
 """The capsule network of the paper (cited in layers/routing.py), section 4."""
 
-import dataclasses
 from typing import ClassVar
 
-from layers.networks import capsule
+from layers import networks
 from models.classifier import Classifier
-from models.hparams import DecoderHParams, loss_type, network, padding, size
+from models.hparams import DecoderHParams, arguments_of, loss_type
 
 
-@dataclasses.dataclass(frozen=True)
+@arguments_of(networks.capsule)
 class HParams(DecoderHParams):
     """Hyper-parameters of the capsule model, with the reference's defaults."""
 
@@ -22,18 +21,7 @@ class HParams(DecoderHParams):
         }
     }
 
-    class_atoms: int = size(16, "atoms of a class capsule")
-    class_bias: bool = network(True, "whether class capsules have biases")
-    conv_channels: int = size(256, "channels of the convolution")
-    kernel_size: int = size(9, "side of both convolutions' kernels")
-    leaky: bool = network(
-        False, "leaky softmax: an input capsule may be routed nowhere"
-    )
     loss_type: str = loss_type()
-    num_prime_capsules: int = size(32, "types of primary capsules")
-    padding: str = padding()
-    primary_atoms: int = size(8, "atoms of a primary capsule")
-    routing: int = size(3, "routing iterations of the class capsules")
 
 
 class CapsuleModel(Classifier):
@@ -45,6 +33,3 @@ class CapsuleModel(Classifier):
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)
         self.add_decoder(shape)
-
-    def network(self, images, num_classes):
-        return capsule(images, num_classes, **self.hparams.options_of(capsule))

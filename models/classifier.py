@@ -134,8 +134,12 @@ class Classifier(keras.Model):
         """The network as one function, of symbolic images [B, H, W, C].
 
         Returns a dict: "logits", float32 [B, classes]; "capsules", the class
-        capsules, if there are any; and the outputs of layers by name.
+        capsules, if there are any; and the outputs of layers by name. Default:
+        the `architecture` of the hyper-parameters.
         """
+        if (build := self.hparams.architecture) is None:
+            return None
+        return build(images, num_classes, **self.hparams.options())
 
     def call(self, x, training=None):  # the layers see `training`
         return self.outputs(x, self.tensors(x[keys.IMAGES]))

@@ -1,32 +1,24 @@
 """DeepCaps (Rajasegaran and others 2019), see layers/deepcaps.py."""
 
-import dataclasses
 import math
 from typing import ClassVar
 
 import layers
 from common.flags import field
 from input_data import features as keys
-from layers.deepcaps import COUPLING_AXES, SQUASH_AXES
-from layers.networks import deepcaps
+from layers import networks
 from models.classifier import Classifier
-from models.hparams import DecoderHParams, network, size
+from models.hparams import DecoderHParams, arguments_of
 
 # Weight of absent classes, m+ and m- of the margin loss.
 MARGINS, HARD_MARGINS = (0.5, 0.9, 0.1), (0.8, 0.95, 0.05)
 
 
-@dataclasses.dataclass(frozen=True)
+@arguments_of(networks.deepcaps)
 class HParams(DecoderHParams):
     """The authors' hyper-parameters, but `decay_steps` for batches of 128."""
 
     loss_type: ClassVar = "margin"
-    class_atoms: int = size(32, "atoms of a class capsule")
-    couple_over: str = network(
-        "positions_and_types",
-        "output capsules over which the couplings of cell 4 sum to 1",
-        choices=tuple(COUPLING_AXES),
-    )
     decay_rate: float = 0.5
     decay_steps: int = 4690  # 10 epochs of MNIST
     hard_margins: bool = field(
@@ -36,13 +28,6 @@ class HParams(DecoderHParams):
     remake_weight: float = field(
         0.4, "weight of the mean squared pixel error", at_least=0
     )
-    routing: int = size(3, "routing iterations of cell 4 and of the classes")
-    squash_over: str = network(
-        "atoms",
-        "vectors that cell 4 squashes: each capsule, or each type's whole map",
-        choices=tuple(SQUASH_AXES),
-    )
-    types: int = size(32, "types of capsules in the cells")
 
 
 class DeepCapsModel(Classifier):
@@ -56,10 +41,6 @@ class DeepCapsModel(Classifier):
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)
         self.add_decoder(shape, layers.ConvReconstruction)
-
-    def network(self, images, num_classes):
-        options = self.hparams.options_of(deepcaps)
-        return deepcaps(images, num_classes, **options)
 
     def classification_loss(self, labels, outputs, step):
         """The sum over classes, of which `margin_loss` is half the mean."""

@@ -1,36 +1,24 @@
 """Efficient-CapsNet (Mazzia and others 2021), see layers/self_attention.py."""
 
-import dataclasses
 import math
 from typing import ClassVar
 
 import layers
 from input_data import features as keys
-from layers.networks import efficient_capsule
+from layers import networks
 from models import graph
 from models.classifier import Classifier
-from models.hparams import DecoderHParams, network, size
+from models.hparams import DecoderHParams, arguments_of
 
 
-@dataclasses.dataclass(frozen=True)
+@arguments_of(networks.efficient_capsule)
 class HParams(DecoderHParams):
     """Hyper-parameters of Efficient-CapsNet, with the authors' values."""
 
     loss_type: ClassVar = "margin"
-    class_atoms: int = size(16, "atoms of a class capsule")
     decay_rate: float = 0.97
     decay_steps: int = 3750  # an epoch of 60,000 images in batches of 16
-    first_channels: int = size(32, "channels of the first convolution")
     learning_rate: float = 5e-4
-    middle_channels: int = size(64, "channels of the next two convolutions")
-    normalization: str = network(
-        "batch",
-        "what follows each convolution: batch normalization after relu, or "
-        "instance normalization after leaky relu, as for smallNORB",
-        choices=("batch", "instance"),
-    )
-    num_prime_capsules: int = size(16, "number of primary capsules")
-    primary_atoms: int = size(8, "atoms of a primary capsule")
 
 
 class EfficientCapsuleModel(Classifier):
@@ -43,10 +31,6 @@ class EfficientCapsuleModel(Classifier):
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(shape, num_targets, hparams, **kwargs)
         self.add_decoder(shape, he_normal=True)
-
-    def network(self, images, num_classes):
-        options = self.hparams.options_of(efficient_capsule)
-        return efficient_capsule(images, num_classes, **options)
 
     def routing_of(self, images):
         """Attention as couplings [1, B, 1, 1, primary capsules, classes]."""

@@ -2,6 +2,8 @@
 
 import dataclasses
 import inspect
+import re
+import typing
 from typing import ClassVar
 
 from absl.flags import BooleanParser
@@ -10,6 +12,11 @@ from common.errors import UserError
 from common.flags import field, flag_specs, require_known
 from layers.losses import CLASSIFICATION_LOSSES, RECONSTRUCTION_WEIGHT
 from models.optimizer import OPTIMIZERS
+
+# Names of hyper-parameters that differ from those of arguments.
+_ARGUMENTS = {"routing": "num_routing"}
+# By the type of an argument.
+_BOUNDS = {bool: {}, str: {}, int: {"at_least": 1}, float: {"above": 0}}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,11 +29,13 @@ class BaseHParams:
         ignores.
       loss_type: name of the classification loss; a subclass may make it a
         field. None: cross-entropy; the output `logits` must be probabilities.
+      architecture: function of `layers.networks`, see `arguments_of`, or None.
     """
 
     PRESETS: ClassVar = {}
     UNUSED: ClassVar = ()
     loss_type: ClassVar = None
+    architecture: ClassVar = None
 
     decay_rate: float = field(
         0.96, "factor of the learning rate per `decay_steps` steps", above=0
@@ -62,12 +71,42 @@ class BaseHParams:
             if not spec.allows(value):
                 raise UserError(f"{name}={value} must be {spec.allowed}")
 
-    def options_of(self, network):
-        """The keyword arguments of a function of `layers.networks`."""
-        names = inspect.signature(network).parameters
-        values = vars(self)
-        values = {**values, "num_routing": values.get("routing")}
+    def options(self):
+        """The keyword arguments of `architecture`."""
+        names = inspect.signature(self.architecture).parameters
+        values = {_ARGUMENTS.get(k, k): v for k, v in vars(self).items()}
         return {name: values[name] for name in names if name in values}
+
+
+def arguments_of(architecture):
+    """Makes a dataclass of a class, with the arguments of a network as fields.
+
+    `architecture` is a function of `layers.networks`. An argument becomes a
+    hyper-parameter with its default, its choices, and the text of the docstring
+    unless the class or a base class has a field of this name.
+    """
+    _, _, section = inspect.getdoc(architecture).partition("Args:\n")
+    texts = {}
+    for entry in re.split(r"\n  (?=\w)", f"\n{section}"):
+        name, _, text = " ".join(entry.split()).partition(": ")
+        texts[name] = text.partition(", ")[2].removesuffix(".")
+
+    def decorate(cls):
+        cls.architecture = staticmethod(architecture)
+        fields = {argument: name for name, argument in _ARGUMENTS.items()}
+        for argument, found in inspect.signature(
+            architecture
+        ).parameters.items():
+            name, kind = fields.get(argument, argument), type(found.default)
+            if kind in _BOUNDS and not hasattr(cls, name):
+                choices = typing.get_args(found.annotation)
+                spec = {"choices": choices, **_BOUNDS[kind]}
+                text = texts[argument]
+                setattr(cls, name, network(found.default, text, **spec))
+                cls.__annotations__[name] = kind
+        return dataclasses.dataclass(frozen=True)(cls)
+
+    return decorate
 
 
 # Fields that several models have.
@@ -98,17 +137,6 @@ def loss_type(default="margin"):
     """A field that names one of the reference's losses."""
     choices = tuple(CLASSIFICATION_LOSSES)
     return field(default, "classification loss", choices=choices)
-
-
-@dataclasses.dataclass(frozen=True)
-class MatrixHParams(BaseHParams):
-    """Sizes of matrix capsules; defaults: preset "small" of matrix_capsule."""
-
-    conv_channels: int = size(64, "channels of the convolution")
-    first_types: int = size(16, "types of the first routed capsules")
-    primary_types: int = size(8, "types of primary capsules")
-    routing: int = size(3, "iterations of the routing")
-    second_types: int = size(16, "types of the second routed capsules")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,22 +4,18 @@ Source: see layers/inverted_attention.py. The source's networks are for CIFAR.
 This one has as many channels and types as `matrix_capsule` with preset=small.
 """
 
-import dataclasses
-
 from keras import ops
 
+from layers import networks
 from layers.inverted_attention import route_together
-from layers.networks import inverted_attention
 from models.classifier import Classifier
 from models.graph import Routing, on_grid
-from models.hparams import MatrixHParams, size
+from models.hparams import BaseHParams, arguments_of
 
 
-@dataclasses.dataclass(frozen=True)
-class HParams(MatrixHParams):
+@arguments_of(networks.inverted_attention)
+class HParams(BaseHParams):
     """Hyper-parameters for images like those of MNIST."""
-
-    routing: int = size(2, "routing iterations; the first has equal couplings")
 
 
 class AttentionModel(Classifier):
@@ -28,10 +24,6 @@ class AttentionModel(Classifier):
     HParams = HParams
     compile_with_xla = True  # many small operations
     routed_layer = "classes"
-
-    def network(self, images, num_classes):
-        options = self.hparams.options_of(inverted_attention)
-        return inverted_attention(images, num_classes, **options)
 
     def routing_of(self, images):
         # The couplings of an iteration need the poses of the one before.

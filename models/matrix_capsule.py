@@ -1,6 +1,5 @@
 """The network of "Matrix capsules with EM routing" ("the paper"), section 5."""
 
-import dataclasses
 from typing import ClassVar
 
 import keras
@@ -8,17 +7,16 @@ import keras
 import layers
 from common.flags import field
 from input_data import features as keys
+from layers import networks
 from layers.backends import use_full_float32
-from layers.em_routing import NORMALIZATIONS
 from layers.losses import CLASSIFICATION_LOSSES
 from layers.matrix_capsule import KERNEL_STDDEV
-from layers.networks import matrix_capsule
 from models.classifier import Classifier
-from models.hparams import MatrixHParams, network, padding, size, weight_decay
+from models.hparams import BaseHParams, arguments_of, network, weight_decay
 
 
-@dataclasses.dataclass(frozen=True)
-class HParams(MatrixHParams):
+@arguments_of(networks.matrix_capsule)
+class HParams(BaseHParams):
     """Hyper-parameters with the paper's defaults."""
 
     PRESETS: ClassVar = {
@@ -31,18 +29,8 @@ class HParams(MatrixHParams):
         }
     }
 
-    class_lambda: float = network(
-        0.01, "limit of inverse temperature lambda in class capsules", above=0
-    )
-    conv_channels: int = size(32, "channels of the convolution (paper: A)")
-    conv_lambda: float = network(
-        0.01, "limit of lambda in convolutional capsules", above=0
-    )
     conv_stddev: float = field(
         0.05, "standard deviation of the convolution's initial kernel", above=0
-    )
-    coordinates: bool = network(
-        True, "add a capsule's position to its votes for classes"
     )
     damping: float = network(
         0.0,
@@ -52,7 +40,6 @@ class HParams(MatrixHParams):
         at_most=0.99,
     )
     decay_steps: int = 20_000
-    first_types: int = size(32, "types of first routed capsules (paper: C)")
     kernel_stddev: float = field(
         KERNEL_STDDEV, "standard deviation of initial vote weights", above=0
     )
@@ -74,16 +61,6 @@ class HParams(MatrixHParams):
     min_variance: float = network(
         5e-4, "added to variances in routing", at_least=1e-6
     )
-    normalise: str = network(
-        "parents",
-        "over which parents the assignments of a capsule sum to 1: all "
-        "(parents), those at one position (types), or those of one type "
-        "(positions)",
-        choices=NORMALIZATIONS,
-    )
-    padding: str = padding("padding of the convolution; capsules have VALID")
-    primary_types: int = size(32, "types of primary capsules (paper: B)")
-    second_types: int = size(32, "types of second routed capsules (paper: D)")
     weight_decay: float = weight_decay(2e-7)
 
 
@@ -116,10 +93,8 @@ class MatrixCapsuleModel(PoseModel):
     compile_with_xla = True
 
     def network(self, images, num_classes):
-        # Variances are small differences of sums of squares.
-        use_full_float32()
-        options = self.hparams.options_of(matrix_capsule)
-        return matrix_capsule(images, num_classes, **options)
+        use_full_float32()  # variances are small differences of sums
+        return super().network(images, num_classes)
 
     def classification_loss(self, labels, outputs, step):
         if self.hparams.loss_type != "spread":

@@ -1,7 +1,5 @@
 """Class capsules on the features of a pretrained network, for photographs."""
 
-import dataclasses
-
 import keras
 
 import layers
@@ -9,38 +7,26 @@ from common.errors import UserError, reading
 from common.flags import field
 from input_data import features as keys
 from input_data.kept_features import KeptFeatures
-from layers.networks import photo_capsule
-from layers.networks.photo_capsule import BACKBONES, load_backbone
+from layers import networks
+from layers.networks.photo_capsule import load_backbone
 from models.classifier import Classifier
-from models.hparams import DecoderHParams, loss_type, network, size
+from models.hparams import DecoderHParams, arguments_of, loss_type, size
 
 
-@dataclasses.dataclass(frozen=True)
+@arguments_of(networks.photo_capsule)
 class HParams(DecoderHParams):
     """Hyper-parameters; short trainings determined the default sizes."""
 
-    backbone: str = network(
-        "MobileNetV3Small",
-        "network of keras.applications",
-        choices=BACKBONES,
-    )
     backbone_weights: str = field(
         "imagenet",
         "initial weights of backbone: imagenet (downloaded), none, or a file",
     )
-    class_atoms: int = size(16, "atoms of a class capsule")
     loss_type: str = loss_type()
-    primary_atoms: int = size(8, "atoms of a primary capsule")
     remake: bool = False
     remake_scale: int = size(1, "rows and columns that a decoded pixel fills")
-    routing: int = size(3, "routing iterations")
-    share_weights: bool = network(
-        False, "whether primary capsules share weights; allows any image size"
-    )
     train_backbone: bool = field(
         False, "whether to train the backbone; if not, features can be stored"
     )
-    types: int = size(32, "types of primary capsules")
     views: int = size(1, "random variants of each image to store features of")
 
 
@@ -66,9 +52,7 @@ class PhotoCapsuleModel(Classifier):
         self.add_decoder(shape, layers.ConvReconstruction, scale=scale)
 
     def network(self, images, num_classes):
-        options = self.hparams.options_of(photo_capsule)
-        del options["backbone_weights"]
-        outputs = photo_capsule(images, num_classes, **options)
+        outputs = super().network(images, num_classes)
         network = keras.Model(images, outputs["features"])
         (self.backbone,) = (
             layer for layer in network.layers if isinstance(layer, keras.Model)

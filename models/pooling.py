@@ -5,9 +5,9 @@ from typing import ClassVar
 
 import layers
 from input_data import features as keys
-from layers.networks import pooling
+from layers import networks
 from models.classifier import Classifier
-from models.hparams import BaseHParams, size
+from models.hparams import BaseHParams, arguments_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,8 +16,6 @@ class SuHParams(BaseHParams):
 
     loss_type: ClassVar = "margin"
     decay_rate: float = 1.0  # no decay
-    first_channels: int = size(64, "channels of the first two convolutions")
-    second_channels: int = size(128, "channels of the other two convolutions")
 
 
 class SuModel(Classifier):
@@ -38,20 +36,15 @@ class SuModel(Classifier):
         return 2.0 * layers.margin_loss(labels, logits, absent_weight=0.25)
 
 
-@dataclasses.dataclass(frozen=True)
+@arguments_of(networks.pooling)
 class HParams(SuHParams):
     """Hyper-parameters of the network, with Su's defaults."""
-
-    dense_units: int = size(128, "units of the dense layer")
 
 
 class PoolingModel(SuModel):
     """The network with pooling, see `layers.networks.pooling`."""
 
     HParams = HParams
-
-    def network(self, images, num_classes):
-        return pooling(images, num_classes, **self.hparams.options_of(pooling))
 
     @classmethod
     def takes_any_size(cls, hparams):

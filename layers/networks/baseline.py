@@ -1,5 +1,7 @@
 """The convolutional baseline of Sabour et al. 2017 (see routing.py)."""
 
+from typing import Literal
+
 import keras
 
 from ..convolution import Conv2D
@@ -16,16 +18,17 @@ def baseline(
     first_channels: int = 512,
     second_channels: int = 256,
     dense_units: int = 1024,
-    padding: str = "VALID",
+    padding: Literal["VALID", "SAME"] = "VALID",
 ) -> Tensors:
     """Two 5x5 convolutions with relu and max pooling, two dense layers.
 
     Args:
       images: tensor [B, H, W, C], or a shape (H, W, C).
       num_classes: int, number of classes.
-      first_channels, second_channels: int, channels of the convolutions.
-      dense_units: int, units of the dense layer with relu.
-      padding: "VALID" or "SAME", of the convolutions.
+      first_channels: int, channels of the first convolution.
+      second_channels: int, channels of the second convolution.
+      dense_units: int, units of the dense layer.
+      padding: str, padding of the convolutions.
     """
     outputs, x = {}, images
     for number, channels in enumerate((first_channels, second_channels), 1):

@@ -40,17 +40,17 @@ def capsule(
 
     Args:
       images: tensor [B, H, W, C], or a shape (H, W, C).
-      num_classes: int, O.
+      num_classes: int, number of classes.
       conv_channels: int, channels of the convolution.
       num_prime_capsules: int, types of primary capsules.
-      primary_atoms, class_atoms: int, atoms of primary and class capsules.
+      primary_atoms: int, atoms of a primary capsule.
+      class_atoms: int, atoms of a class capsule.
       num_routing: int, routing iterations of the class capsules.
-      leaky: bool, whether couplings come from `leaky_softmax`.
-      rule: routing rule of the class capsules, see `Capsule`.
-      padding: "VALID" or "SAME", of both convolutions. "VALID" needs images of
-        at least 17x17 pixels for 9x9 kernels.
-      kernel_size: int, height and width of the kernels of both convolutions.
-      class_bias: bool, whether the class capsules have biases.
+      leaky: bool, leaky softmax: an input capsule may be routed nowhere.
+      rule: `RoutingRule` of the class capsules, see `Capsule`.
+      padding: str, padding of the convolutions.
+      kernel_size: int, side of both convolutions' kernels.
+      class_bias: bool, whether class capsules have biases.
     """
     hidden = Conv2D(
         conv_channels,

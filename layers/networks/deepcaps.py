@@ -42,7 +42,10 @@ def deepcaps(
       types: int, types of capsules in the cells.
       class_atoms: int, atoms of a class capsule.
       num_routing: int, routing iterations of cell 4 and of the classes.
-      couple_over, squash_over: of cell 4, see `MapRoutingRule`.
+      couple_over: str, output capsules over which the couplings of cell 4 sum
+        to 1.
+      squash_over: str, vectors that cell 4 squashes: each capsule, or each
+        type's whole map.
     """
 
     def capsules(x, atoms, name, strides=1):

@@ -61,9 +61,11 @@ def efficient_capsule(
       first_channels: int, channels of the first convolution.
       middle_channels: int, channels of the next two convolutions.
       num_prime_capsules: int, number of primary capsules.
-      primary_atoms, class_atoms: int, atoms of primary and class capsules.
-      normalization: "batch", after relu, or "instance", after leaky relu, as
-        the authors have for smallNORB.
+      primary_atoms: int, atoms of a primary capsule.
+      class_atoms: int, atoms of a class capsule.
+      normalization: str, what follows each convolution: batch normalization
+        after relu, or instance normalization after leaky relu, as for
+        smallNORB.
     """
     kernels, strides, primary_size = layout(*images.shape[1:3])
     last_channels = num_prime_capsules * primary_atoms

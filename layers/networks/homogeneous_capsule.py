@@ -41,10 +41,12 @@ def homogeneous_capsule(
       convolutions: int, number of convolutions.
       first_channels: int, channels of the first convolution.
       more_channels: int, channels that each convolution adds.
-      branches: int, largest number of branches.
-      order: see `HomogeneousCapsule`.
-      merge: initial weights of the branches: "ones"; "random"; or "equal", ones
-        that are never trained.
+      branches: int, largest number of branches; every third convolution can
+        have one.
+      order: str, input capsules of a branch: one per position (xyz) or channel
+        (zxy).
+      merge: str, initial weights of the branches; equal: ones that are never
+        trained.
       momentum: float, of all batch normalizations; the authors' is 0.9997.
     """
     norm = {"momentum": momentum, "epsilon": 1e-3, "scale": False}

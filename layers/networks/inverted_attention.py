@@ -35,7 +35,9 @@ def inverted_attention(
       images: tensor [B, H, W, C], or a shape (H, W, C).
       num_classes: int, number of classes.
       conv_channels: int, channels of the convolution.
-      primary_types, first_types, second_types: int, types of capsules.
+      primary_types: int, types of primary capsules.
+      first_types: int, types of the first routed capsules.
+      second_types: int, types of the second routed capsules.
       num_routing: int, routing iterations; the first has equal couplings.
     """
     # As in PyTorch: uniform in +-1 / sqrt(inputs).

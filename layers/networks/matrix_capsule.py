@@ -70,15 +70,24 @@ def matrix_capsule(
       images: tensor [B, H, W, C], or a shape (H, W, C).
       num_classes: int, number of classes.
       conv_channels: int, channels of the convolution (paper: A).
-      primary_types, first_types, second_types: int, types of capsules (paper:
-        B, C, D).
-      padding: "VALID" or "SAME", of the convolution.
-      conv_stddev, kernel_stddev: float, standard deviations of the initial
-        weights of the convolution and of votes.
-      conv_lambda, class_lambda: float, `final_lambda` of convolutional and of
-        class capsules.
-      num_routing, min_variance, damping, normalise: see `EMOptions`.
-      coordinates: bool, see `ClassMatrixCapsules`.
+      primary_types: int, types of primary capsules (paper: B).
+      first_types: int, types of first routed capsules (paper: C).
+      second_types: int, types of second routed capsules (paper: D).
+      num_routing: int, iterations of the routing.
+      padding: str, padding of the convolution; capsules have VALID.
+      conv_stddev: float, standard deviation of the convolution's initial
+        kernel.
+      kernel_stddev: float, standard deviation of initial vote weights.
+      conv_lambda: float, limit of lambda in convolutional capsules.
+      class_lambda: float, limit of inverse temperature lambda in class
+        capsules.
+      min_variance: float, added to variances in routing.
+      damping: float, weight of the previous iteration's mean in each mean of
+        the routing; the authors' code has 0.1.
+      normalise: str, over which parents the assignments of a capsule sum to 1:
+        all (parents), those at one position (types), or those of one type
+        (positions).
+      coordinates: bool, add a capsule's position to its votes for classes.
     """
     hidden = keras.layers.Conv2D(
         conv_channels,

@@ -11,17 +11,11 @@ from testing.small_models import small_hparams, small_shape
 SMALLEST_STEP = {"loss": "categorical_crossentropy", "optimizer": "sgd"}
 
 
-def options_of(name, hparams):
-    options = hparams.options_of(getattr(layers.networks, name))
-    options.pop("backbone_weights", None)  # it would be downloaded
-    return options
-
-
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_networks_are_trained_saved_and_loaded(name, tmp_path):
     shape, build = small_shape(name), getattr(layers.networks, name)
     size = (shape.height, shape.width, shape.depth)
-    options = options_of(name, small_hparams(name))
+    options = small_hparams(name).options()
     network = build(size, num_classes=3, **options)
     images = np.random.default_rng(1).random((4, *size), "float32")
     network.compile(**SMALLEST_STEP)
@@ -46,7 +40,7 @@ def test_arguments_are_documented_and_have_the_defaults_of_the_model(name):
     documentation = inspect.getdoc(build)
     assert [p for p in parameters if p not in documentation] == []
     found = {p: parameters[p].default for p in parameters}
-    expected = options_of(name, model_class(name).HParams())
+    expected = model_class(name).HParams().options()
     expected.pop("train_backbone", None)  # random weights must be trained
     assert {p: found[p] for p in expected} == expected
 

@@ -1,6 +1,7 @@
 """Class capsules on the features of a backbone network, for photographs."""
 
 import importlib
+from typing import Literal
 
 import keras
 from keras import ops
@@ -8,11 +9,6 @@ from keras import ops
 from ..capsule import Capsule, ConvSlimCapsule, Length
 from ..tensors import Tensor
 from .base import Tensors, network
-
-# Networks of keras.applications.
-BACKBONES = (
-    *("EfficientNetV2B0", "MobileNetV2", "MobileNetV3Small", "ResNet50V2"),
-)
 
 
 def load_backbone(backbone: keras.Model, name: str, weights: str) -> None:
@@ -30,8 +26,10 @@ def photo_capsule(
     images: Tensor,
     num_classes: int,
     *,
-    backbone: str = "MobileNetV3Small",
-    backbone_weights: str | None = None,
+    backbone: Literal[
+        "EfficientNetV2B0", "MobileNetV2", "MobileNetV3Small", "ResNet50V2"
+    ] = "MobileNetV3Small",
+    weights: str | None = None,
     train_backbone: bool = True,
     types: int = 32,
     primary_atoms: int = 8,
@@ -47,14 +45,17 @@ def photo_capsule(
     Args:
       images: tensor [B, H, W, 1 or 3] of at least 32x32, or a shape.
       num_classes: int, number of classes.
-      backbone: name of a network of keras.applications, one of `BACKBONES`.
-      backbone_weights: its initial weights: None (random), "imagenet"
+      backbone: str, network of keras.applications.
+      weights: initial weights of the backbone: None (random), "imagenet"
         (downloaded), or a file.
-      train_backbone: bool; False: the backbone is frozen, in inference mode.
+      train_backbone: bool, whether to train the backbone; if not, it is in
+        inference mode.
       types: int, types of primary capsules.
-      primary_atoms, class_atoms: int, atoms of primary and class capsules.
+      primary_atoms: int, atoms of a primary capsule.
+      class_atoms: int, atoms of a class capsule.
       num_routing: int, routing iterations.
-      share_weights: bool, whether primary capsules share weights.
+      share_weights: bool, whether primary capsules share weights; allows any
+        image size.
     """
     make = getattr(keras.applications, backbone)
     _, height, width, channels = images.shape
@@ -63,8 +64,8 @@ def photo_capsule(
     for layer in body.layers:
         if isinstance(layer, keras.layers.BatchNormalization):
             layer.momentum = 0.9  # 0.999 needs thousands of steps
-    if backbone_weights:
-        load_backbone(body, backbone, backbone_weights)
+    if weights:
+        load_backbone(body, backbone, weights)
     pixels = ops.repeat(255.0 * images, 3 // channels, axis=-1)
     pixels = importlib.import_module(make.__module__).preprocess_input(pixels)
     features = body(pixels, training=None if train_backbone else False)

@@ -45,8 +45,9 @@ def pooling(
     Args:
       images: tensor [B, H, W, C], or a shape (H, W, C).
       num_classes: int, number of classes.
-      first_channels, second_channels: int, see `four_convolutions`.
-      dense_units: int, units of the dense layer with relu.
+      first_channels: int, channels of the first two convolutions.
+      second_channels: int, channels of the other two convolutions.
+      dense_units: int, units of the dense layer.
     """
     outputs = four_convolutions(images, first_channels, second_channels)
     x = ops.mean(outputs["conv4"], axis=(1, 2))

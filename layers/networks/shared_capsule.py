@@ -36,11 +36,18 @@ def shared_capsule(
     Args:
       images: tensor [B, H, W, C], or a shape (H, W, C).
       num_classes: int, number of classes.
-      first_channels, second_channels: int, see `four_convolutions`.
+      first_channels: int, channels of the first two convolutions.
+      second_channels: int, channels of the other two convolutions.
       class_atoms: int, atoms of a class capsule.
       num_routing: int, routing iterations.
-      share_weights: bool, whether positions share the class capsules' weights.
-      logits, compare, squash_constant: see `RoutingRule`.
+      share_weights: bool, whether positions share weights; if not, image size
+        is fixed.
+      logits: str, whether an iteration replaces the logits of the couplings, as
+        Su does, or adds to them, as the paper does.
+      compare: str, what votes are compared with: the direction of their sum
+        (Su's later routing) or their squashed sum (the paper).
+      squash_constant: float, k of the squashed length n^2 / (k + n^2); 1 in the
+        paper.
     """
     outputs = four_convolutions(images, first_channels, second_channels)
     x = keras.layers.Reshape((-1, second_channels))(outputs["conv4"])

@@ -30,9 +30,11 @@ def vb_capsule(
       images: tensor [B, H, W, C], or a shape (H, W, C).
       num_classes: int, number of classes.
       conv_channels: int, channels of the convolution.
-      primary_types, first_types, second_types: int, types of capsules.
-      num_routing: int, routing iterations.
-      padding: "VALID" or "SAME", of the convolution.
+      primary_types: int, types of primary capsules.
+      first_types: int, types of the first routed capsules.
+      second_types: int, types of the second routed capsules.
+      num_routing: int, iterations of the routing.
+      padding: str, padding of the convolution; authors: VALID for 32x32 images.
     """
     hidden = convolution_block(conv_channels, *CONVOLUTION, "conv1", padding)(
         images

@@ -1,13 +1,18 @@
 """Images on disk give the batches of images in memory."""
 
 import dataclasses
+import hashlib
+import os
 
 import numpy as np
 import pytest
+from PIL import ExifTags, Image
 
+from common.errors import UserError
 from config import Config
 from input_data import registry, stored
-from input_data.stored import StoredRows
+from input_data.files import decode_image, image_shape
+from input_data.stored import StoredRows, blocks, digest, rows_in_file
 from testing import tiny_files
 
 
@@ -55,3 +60,69 @@ def test_both_sources_give_the_same_bytes(
     )
     np.testing.assert_equal(everything(config), in_memory)
     assert len(reads) > 9
+
+
+def vanish(path):
+    path.unlink()
+
+
+def cut(path):
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def clear(path):
+    path.write_bytes(b"")
+
+
+def write_again(path):
+    np.save(path, np.load(path) + np.uint8(1))
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "damage"),
+    [
+        *(("images", "*.png", damage) for damage in (vanish, cut, clear)),
+        *(("arrays", "x_train.npy", f) for f in (vanish, cut, write_again)),
+        ("arrays", "y_train.npy", write_again),
+    ],
+)
+def test_later_damage_is_one_line_with_the_name(
+    name, pattern, damage, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(stored, "MEMORY_BYTES", 0)
+    tiny_files.WRITERS[name](tmp_path)
+    if name == "arrays":
+        np.save(
+            tmp_path / "y_train", np.eye(4, dtype="uint8")[np.arange(15) % 4]
+        )
+    config = Config(dataset=name, data_dir=str(tmp_path))
+    pipeline = registry.load(config, True)
+    for path in tmp_path.rglob(pattern):
+        damage(path)
+    message = pytest.raises(UserError, match=pattern.strip("*"))
+    with message, pipeline.user_errors():
+        list(pipeline.training_batches(4, 0, 0, 2))
+
+
+def test_rows_and_digest_are_those_of_the_array(tmp_path):
+    array = tiny_files.random_images(1100, 3, 2)
+    np.save(tmp_path / "x", array)
+    path = tmp_path / "x.npy"
+    rows = rows_in_file(path, np.lib.format.open_memmap(path, mode="r"))
+    order = np.random.default_rng(0).permutation(1100)
+    shuffled = rows[order][5:-3]
+    np.testing.assert_array_equal(shuffled, array[order][5:-3])
+    assert [len(block) for block in blocks(rows)] == [512, 512, 76]
+    assert digest(shuffled) == hashlib.sha256(array[order][5:-3]).hexdigest()
+    assert shuffled.description() != rows.description()
+
+
+@pytest.mark.parametrize("orientation", [1, 3, 6, 8])
+@pytest.mark.parametrize("suffix", ["jpg", "png", "webp"])
+def test_headers_tell_the_shape(tmp_path, orientation, suffix):
+    path, exif = tmp_path / f"image.{suffix}", Image.Exif()
+    exif[ExifTags.Base.Orientation] = orientation
+    Image.new("RGB", (9, 6)).save(path, exif=exif)
+    for color in (True, False):
+        image = decode_image(path.read_bytes(), path, color)
+        assert image_shape(path, color) == image.shape

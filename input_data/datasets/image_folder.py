@@ -221,22 +221,22 @@ def _images(root, files, config):
         shape = size, size, 3 if color else 1
     method = config.resize or "pad"
 
-    def check(found):
+    def check(path, found):
         if found != shape:
             raise UserError(
-                f"{root} has images of many sizes: add --image_size"
+                f"{root} has images of many sizes, as {path}: add --image_size"
             )
 
     def check_headers(paths):
         for path in paths:
-            check(image_shape(path, color))
+            check(path, image_shape(path, color))
 
     def decode(path):
         with reading(path):
             image = decode_image(path.read_bytes(), path, color)
             if size is not None:
                 image = resize(image, (size, size), method)
-        check(image.shape)
+        check(path, image.shape)
         return image
 
     def read(paths):

@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import hashlib
 import math
+import pathlib
 import tempfile
 import urllib.error
 import urllib.request
@@ -13,18 +14,16 @@ import tensorflow as tf
 from absl import logging
 
 from common.errors import UserError, reading
-from common.files import make_folder
+from common.files import atomic_write, make_folder
 from input_data import stored
 from input_data.files import DECODING_THREADS
 from input_data.images import LabeledImages, labeled_images, make_pipeline
-from input_data.kept_rows import KeptRows
 from input_data.registry import TFDS_PREFIX, Split, select
-from input_data.stored import StoredRows
+from input_data.stored import StoredRows, rows_in_file
 from input_data.transforms import resize
 
 _PROBE_URL = "https://storage.googleapis.com"
 _PROBE_SECONDS = 8
-_COPIED_TOGETHER = 64
 
 
 def load(split, config):
@@ -104,17 +103,13 @@ def _read(builder, split_name, config=None):
     image_size = config and config.image_size
     method = (config and config.resize) or "pad"
 
-    def resize_image(image):
-        if image.shape[:2] == size:
-            return image
-        return resize(image, size, method)
-
     def prepare(example):
         image = example["image"]
         if image.shape[:2] != size:
-            image = tf.numpy_function(resize_image, [image], tf.uint8)
-            image.set_shape(shape)
-        return image, example["label"]
+            image = tf.numpy_function(
+                lambda image: resize(image, size, method), [image], tf.uint8
+            )
+        return tf.ensure_shape(image, shape), example["label"]
 
     with reading(builder.data_dir):
         features = builder.info.features
@@ -130,91 +125,80 @@ def _read(builder, split_name, config=None):
             )
         shape = *size, features["image"].shape[-1]
         classes = (label.num_classes, tuple(label.names))
-        depends_on = builder.data_dir, split_name, shape, method
+        depends_on = repr((builder.data_dir, split_name, shape, method))
         if _has_index(builder):
-            rows = _rows_by_index(builder, split_name, resize_image)
+            rows = _rows_by_index(builder, split_name, prepare, depends_on)
+            return LabeledImages(*rows, *classes)
+        dataset = builder.as_dataset(split=split_name)
+        count = len(dataset)
+        dataset = dataset.map(prepare, tf.data.AUTOTUNE)
+        if count * math.prod(shape) <= stored.MEMORY_BYTES:
+            arrays = _arrays(dataset)
         else:
-            dataset = builder.as_dataset(split=split_name)
-            count = len(dataset)
-            dataset = dataset.map(prepare, tf.data.AUTOTUNE)
-            if count * math.prod(shape) <= stored.MEMORY_BYTES:
-                arrays = _arrays(dataset)
-                return labeled_images(builder.data_dir, *arrays, *classes)
-            rows = _decoded_copy(dataset, count, shape, depends_on, config)
-        count, read_images, read_labels = rows
-
-        def describe(items):
-            return repr(depends_on).encode() + items.tobytes()
-
-        items = np.arange(count)
-        images = StoredRows(items, shape, np.uint8, read_images, describe)
-        labels = StoredRows(items, (), np.int64, read_labels)
-        if images.fits_in_memory:
-            images, labels = np.asarray(images), np.asarray(labels)
-        return LabeledImages(images, labels, *classes)
+            folder = config.features_dir or config.summary_dir
+            path = pathlib.Path(folder or tempfile.gettempdir())
+            name = hashlib.sha256(depends_on.encode()).hexdigest()[:32]
+            path = make_folder(path) / f"images-{name}"
+            arrays = _decoded_copy(path, dataset, (count, *shape))
+    return labeled_images(builder.data_dir, *arrays, *classes)
 
 
 def _has_index(builder):
     return builder.info.file_format.value == "array_record"
 
 
-def _rows_by_index(builder, split_name, resize_image):
-    """The number of examples, and functions that read images and labels."""
+def _rows_by_index(builder, split_name, prepare, depends_on):
+    """Images and labels as `StoredRows` or, of small sets, as arrays."""
     from tensorflow_datasets import decode
 
     encoded = {"image": decode.SkipDecoding()}
     source = builder.as_data_source(split=split_name, decoders=encoded)
-    executor = concurrent.futures.ThreadPoolExecutor(DECODING_THREADS)
+    features = builder.info.features
 
     def examples(rows):
         with reading(builder.data_dir):
             return source.__getitems__(rows.tolist())
 
     def image_of(example):
-        with reading(builder.data_dir):
-            image = builder.info.features["image"].decode_example(
-                example["image"]
-            )
-            return resize_image(image.numpy())
+        image = features["image"].decode_example(example["image"])
+        return prepare({**example, "image": image})[0].numpy()
 
     def read_images(rows):
-        return np.stack(list(executor.map(image_of, examples(rows))))
+        with concurrent.futures.ThreadPoolExecutor(DECODING_THREADS) as threads:
+            return np.stack(list(threads.map(image_of, examples(rows))))
 
     def read_labels(rows):
         return np.array([example["label"] for example in examples(rows)])
 
-    return len(source), read_images, read_labels
+    def describe(rows):
+        return depends_on.encode() + rows.tobytes()
+
+    rows, (example, *_) = np.arange(len(source)), examples(np.arange(1))
+    shape = image_of(example).shape
+    images = StoredRows(rows, shape, np.uint8, read_images, describe)
+    labels = StoredRows(rows, (), np.int64, read_labels)
+    if images.fits_in_memory:
+        images, labels = np.asarray(images), np.asarray(labels)
+    return images, labels
 
 
-def _decoded_copy(dataset, count, shape, depends_on, config):
-    """As `_rows_by_index`, for a data set that is read only in its order."""
-    digest = hashlib.sha256(repr(depends_on).encode()).hexdigest()
-    folder = config.features_dir or config.summary_dir or tempfile.gettempdir()
-    # A row has the pixels and 8 bytes of the label.
-    row_bytes = math.prod(shape) + 8
-    kept = KeptRows(
-        make_folder(folder), "images", digest, count, (row_bytes,), np.uint8
-    )
-    print(f"Decoded images: {kept.path}, {kept.size / 1e9:.2f} GB", flush=True)
-    if kept.missing().any():
-        kept.allocate()
-        start = 0
-        for images, labels in dataset.batch(
-            _COPIED_TOGETHER
-        ).as_numpy_iterator():
-            pixels = images.reshape(len(images), -1)
-            numbers = labels.astype(np.int64)[:, np.newaxis].view(np.uint8)
-            kept.write(start, np.hstack([pixels, numbers]))
-            start += len(images)
-
-    def read_images(rows):
-        return kept.read(rows)[:, :-8].reshape(len(rows), *shape)
-
-    def read_labels(rows):
-        numbers = np.ascontiguousarray(kept.read(rows)[:, -8:])
-        return numbers.view(np.int64)[:, 0]
-
-    return count, read_images, read_labels
+def _decoded_copy(path, dataset, shape):
+    """`StoredRows` of images in a file, written if needed, and the labels."""
+    if not path.exists():
+        print(f"Decoded: {path}, {math.prod(shape) / 1e9:.1f} GB", flush=True)
+        with atomic_write(path) as partial:
+            partial.mkdir()
+            header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+            labels = []
+            with open(partial / "x.npy", "wb") as file:
+                np.lib.format.write_array_header_1_0(file, header)
+                for images, numbers in dataset.batch(64).as_numpy_iterator():
+                    file.write(images)
+                    labels.append(numbers)
+            np.save(partial / "y.npy", np.concatenate(labels))
+    images = np.lib.format.open_memmap(path / "x.npy", mode="r")
+    labels = np.load(path / "y.npy", allow_pickle=False)
+    return rows_in_file(path / "x.npy", images), labels
 
 
 def _arrays(dataset):

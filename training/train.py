@@ -73,10 +73,6 @@ def train(config, strategy, evaluate=None):
             print(trainer.pipeline.spec.note)
 
 
-def _stop_at_once(number, frame):
-    raise Interrupted("Stopped before the first step of this run", number)
-
-
 class Trainer(keras.callbacks.Callback):
     """Runs a training; is itself the callback that `fit` gets.
 
@@ -101,8 +97,7 @@ class Trainer(keras.callbacks.Callback):
                 f"{strategy.count} devices"
             )
         self._config = config
-        with handling_signals(_stop_at_once):
-            self.pipeline = registry.load(config, train=True)
+        self.pipeline = registry.load(config, train=True)
         spec = self.pipeline.spec
         self._architecture = checkpoint.Architecture.from_config(
             config, spec.shape, spec.num_targets
@@ -171,10 +166,7 @@ class Trainer(keras.callbacks.Callback):
         pipeline = self.pipeline
         if self._strategy.count == 1:
             folder = make_folder(config.features_dir or config.summary_dir)
-            with handling_signals(_stop_at_once):
-                pipeline = self.model.training_data(
-                    pipeline, config.seed, folder
-                )
+            pipeline = self.model.training_data(pipeline, config.seed, folder)
         batches = pipeline.training_batches(
             config.batch_size, config.seed, self.start, config.max_steps
         )

@@ -14,7 +14,7 @@ from models.hparams import parse_overrides
         ("routing", "'routing'"),
         ("preset=svnh", "did you mean svhn"),
         ("learning_rate=nan", "learning_rate="),
-        ("loss_type=hinge", "loss_type="),
+        ("loss_type=none", "loss_type="),
     ],
 )
 def test_wrong_strings_are_named(text, name):

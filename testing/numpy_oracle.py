@@ -103,6 +103,8 @@ def classification_loss(name, labels, logits):
     if name == "softmax":
         log_sum = np.log(np.exp(logits).sum(axis=-1, keepdims=True))
         return (target * (log_sum - logits)).sum(axis=-1)
+    if name != "sigmoid":
+        raise ValueError(f"no formula of the loss {name}")
     p = 1 / (1 + np.exp(-logits))
     cost = target / 2 * np.log(p) + (1 - target / 2) * np.log(1 - p)
     return -cost.mean(axis=-1)

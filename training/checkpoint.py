@@ -17,14 +17,12 @@ import json
 import math
 import os
 import pathlib
-import platform
 import re
 import shutil
 import unicodedata
 import warnings
 
 import h5py
-import keras
 
 from common.errors import UserError, reading
 from common.files import atomic_write
@@ -305,16 +303,10 @@ def save(directory, model, checkpoint, keep=0):
                     file.write(bytes(2**20))
         model.save_weights(weights, overwrite=True)
         values = {
-            "format": 1,
             "step": checkpoint.step,
             "architecture": dataclasses.asdict(checkpoint.architecture),
             "training": checkpoint.run_settings,
             "class_names": checkpoint.class_names,
-            "versions": {
-                "keras": keras.__version__,
-                "backend": keras.backend.backend(),
-                "python": platform.python_version(),
-            },
             "sha256": _file_digest(weights),
         }
         values["sha256_of_this"] = _json_digest(values)

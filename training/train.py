@@ -208,14 +208,22 @@ class Trainer(keras.callbacks.Callback):
     def _resume(self, model):
         config, latest = self._config, self._latest
         dataset = latest.run_settings.get("dataset") or config.dataset_name
-        before = dataset, latest.architecture.num_targets
-        now = config.dataset_name, self._architecture.num_targets
-        if before != now or not latest.can_continue(self._architecture):
+        saved, mine = latest.architecture, self._architecture
+        reason = None
+        if dataset != config.dataset_name:
+            reason = "it is of another --dataset"
+        elif saved.num_targets != mine.num_targets:
+            reason = "it is of another --num_targets"
+        elif not latest.has_optimizer_state:
+            reason = "it has no optimizer state"
+        elif (saved.hparams.ema > 0) != (mine.hparams.ema > 0):
+            reason = "only one has `ema`"
+        elif not latest.can_continue(mine):
+            reason = "other weights are trained now"
+        if reason:
             raise UserError(
-                f"{latest.path} is of another --dataset or --num_targets, or "
-                "has no optimizer state, or only one has `ema`, or other "
-                "weights are trained now; choose another --summary_dir, and "
-                "--init_checkpoint to start from its weights"
+                f"{latest.path} cannot be resumed: {reason}; choose another "
+                "--summary_dir, and --init_checkpoint to start from its weights"
             )
         latest.check_same_data(config, self.pipeline.spec)
         if latest.step > config.max_steps:

@@ -7,9 +7,17 @@ from typing import Any
 import keras
 
 from ..base_layers import batch_normalization
+from ..capsule import Length
 from ..tensors import Tensor
 
 Tensors = dict[str, Tensor]
+
+
+_ARGUMENTS = """Args:
+      images: tensor [B, H, W, C], pixels in [0, 1], or a shape (H, W, C).
+      num_classes: int, number of classes.
+      dtype: dtype or policy of the layers, as for `keras.layers.Layer`.
+"""
 
 
 def network(activation: str = "linear") -> Callable[..., Callable[..., Any]]:
@@ -17,7 +25,7 @@ def network(activation: str = "linear") -> Callable[..., Callable[..., Any]]:
 
     For a shape (H, W, C) instead of images, the function returns a
     `keras.Model` from images to `activation` of the tensor "logits". Another
-    new argument is `dtype`, the dtype or policy of the layers.
+    new argument is `dtype`. By default logits are the lengths of "capsules".
     """
 
     def decorate(tensors_of):
@@ -25,20 +33,23 @@ def network(activation: str = "linear") -> Callable[..., Callable[..., Any]]:
         def network_of(images, num_classes, dtype=None, **options):
             if isinstance(images, (tuple, list)):
                 inputs = keras.Input(images, name="images")
-                options["dtype"] = dtype
-                logits = network_of(inputs, num_classes, **options)["logits"]
+                tensors = network_of(inputs, num_classes, dtype, **options)
                 output = keras.layers.Activation(
                     activation, dtype="float32", name="predictions"
-                )
-                name = tensors_of.__name__
-                return keras.Model(inputs, output(logits), name=name)
+                )(tensors["logits"])
+                return keras.Model(inputs, output, name=tensors_of.__name__)
             policy = keras.config.dtype_policy()
             keras.config.set_dtype_policy(keras.dtype_policies.get(dtype))
             try:
-                return tensors_of(images, num_classes, **options)
+                tensors = tensors_of(images, num_classes, **options)
+                if "logits" not in tensors:
+                    lengths = Length(name="lengths")
+                    tensors["logits"] = lengths(tensors["capsules"])
+                return tensors
             finally:
                 keras.config.set_dtype_policy(policy)
 
+        network_of.__doc__ = tensors_of.__doc__.replace("Args:\n", _ARGUMENTS)
         return network_of
 
     return decorate

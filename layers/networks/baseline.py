@@ -23,8 +23,6 @@ def baseline(
     """Two 5x5 convolutions with relu and max pooling, two dense layers.
 
     Args:
-      images: tensor [B, H, W, C], or a shape (H, W, C).
-      num_classes: int, number of classes.
       first_channels: int, channels of the first convolution.
       second_channels: int, channels of the second convolution.
       dense_units: int, units of the dense layer.

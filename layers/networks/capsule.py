@@ -5,7 +5,7 @@ from typing import Literal
 import keras
 from keras import ops
 
-from ..capsule import Capsule, ConvSlimCapsule, Length
+from ..capsule import Capsule, ConvSlimCapsule
 from ..convolution import Conv2D
 from ..initializers import reference_initializers
 from ..routing import RoutingRule
@@ -39,8 +39,6 @@ def capsule(
     one routing iteration; one capsule per class. Logits are their lengths.
 
     Args:
-      images: tensor [B, H, W, C], or a shape (H, W, C).
-      num_classes: int, number of classes.
       conv_channels: int, channels of the convolution.
       num_prime_capsules: int, types of primary capsules.
       primary_atoms: int, atoms of a primary capsule.
@@ -87,6 +85,5 @@ def capsule(
         "conv1": hidden,
         "conv_capsule1": primary,
         "capsule2": classes,
-        "logits": Length(name="lengths")(classes),
         "capsules": classes,
     }

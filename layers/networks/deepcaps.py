@@ -5,7 +5,7 @@ from typing import Literal
 import keras
 
 from ..base_layers import batch_normalization
-from ..capsule import Capsule, ConvSlimCapsule, Length
+from ..capsule import Capsule, ConvSlimCapsule
 from ..convolution import Conv2D
 from ..deepcaps import ConvCapsules, MapRoutingRule
 from ..tensors import Tensor
@@ -37,8 +37,6 @@ def deepcaps(
     and 4 are routed to class capsules, whose lengths are the logits.
 
     Args:
-      images: tensor [B, H, W, C], or a shape (H, W, C).
-      num_classes: int, number of classes.
       types: int, types of capsules in the cells.
       class_atoms: int, atoms of a class capsule.
       num_routing: int, routing iterations of cell 4 and of the classes.
@@ -90,12 +88,7 @@ def deepcaps(
         kernel_initializer=glorot,
         name="classes",
     )
-    classes = layer(primary)
+    outputs["primary"] = primary
+    outputs["classes"] = outputs["capsules"] = layer(primary)
     layer.biases.assign(keras.initializers.GlorotUniform()(layer.biases.shape))
-    return {
-        **outputs,
-        "primary": primary,
-        "classes": classes,
-        "logits": Length(name="lengths")(classes),
-        "capsules": classes,
-    }
+    return outputs

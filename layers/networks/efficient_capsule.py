@@ -5,7 +5,6 @@ from typing import Literal
 import keras
 
 from ..base_layers import batch_normalization
-from ..capsule import Length
 from ..self_attention import DepthwiseCapsule, SelfAttentionCapsule
 from ..tensors import Tensor
 from .base import Tensors, network
@@ -53,11 +52,10 @@ def efficient_capsule(
     Normalization follows each convolution; `layout` gives all kernel sizes. A
     depthwise convolution at a single position makes the primary capsules.
     Self-attention routes them to one capsule per class. Logits are the lengths
-    |v| of these capsules; the authors' logits are sqrt(|v|^2 + 1e-7).
+    |v| of these capsules; the authors' logits are sqrt(|v|^2 + 1e-7). Images
+    have at least 11x11 pixels.
 
     Args:
-      images: tensor [B, H, W, C] of at least 11x11, or a shape (H, W, C).
-      num_classes: int, number of classes.
       first_channels: int, channels of the first convolution.
       middle_channels: int, channels of the next two convolutions.
       num_prime_capsules: int, number of primary capsules.
@@ -90,12 +88,6 @@ def efficient_capsule(
     x = outputs["primary_capsule"] = DepthwiseCapsule(
         primary_atoms, primary_size, name="primary_capsule"
     )(x)
-    classes = SelfAttentionCapsule(
-        num_classes, class_atoms, name="class_capsule"
-    )(x)
-    return {
-        **outputs,
-        "class_capsule": classes,
-        "logits": Length(name="lengths")(classes),
-        "capsules": classes,
-    }
+    layer = SelfAttentionCapsule(num_classes, class_atoms, name="class_capsule")
+    outputs["class_capsule"] = outputs["capsules"] = layer(x)
+    return outputs

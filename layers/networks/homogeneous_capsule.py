@@ -36,8 +36,6 @@ def homogeneous_capsule(
     branches. Due to the normalization, only the signs of these weights matter.
 
     Args:
-      images: tensor [B, H, W, C], or a shape (H, W, C).
-      num_classes: int, number of classes.
       convolutions: int, number of convolutions.
       first_channels: int, channels of the first convolution.
       more_channels: int, channels that each convolution adds.

@@ -32,8 +32,6 @@ def inverted_attention(
     score for each; "logits" are the softmax of the scores.
 
     Args:
-      images: tensor [B, H, W, C], or a shape (H, W, C).
-      num_classes: int, number of classes.
       conv_channels: int, channels of the convolution.
       primary_types: int, types of primary capsules.
       first_types: int, types of the first routed capsules.

@@ -67,8 +67,6 @@ def matrix_capsule(
     differences of sums of squares.
 
     Args:
-      images: tensor [B, H, W, C], or a shape (H, W, C).
-      num_classes: int, number of classes.
       conv_channels: int, channels of the convolution (paper: A).
       primary_types: int, types of primary capsules (paper: B).
       first_types: int, types of first routed capsules (paper: C).

@@ -6,7 +6,7 @@ from typing import Literal
 import keras
 from keras import ops
 
-from ..capsule import Capsule, ConvSlimCapsule, Length
+from ..capsule import Capsule, ConvSlimCapsule
 from ..tensors import Tensor
 from .base import Tensors, network
 
@@ -40,11 +40,10 @@ def photo_capsule(
     """A backbone, primary capsules by a 1x1 convolution, class capsules.
 
     The backbone, without its classification layers, maps images to features
-    [B, H / 32, W / 32, C]. Logits are the class capsules' lengths.
+    [B, H / 32, W / 32, C]. Logits are the class capsules' lengths. Images have
+    1 or 3 channels and at least 32x32 pixels.
 
     Args:
-      images: tensor [B, H, W, 1 or 3] of at least 32x32, or a shape.
-      num_classes: int, number of classes.
       backbone: str, network of keras.applications.
       weights: initial weights of the backbone: None (random), "imagenet"
         (downloaded), or a file.
@@ -89,6 +88,5 @@ def photo_capsule(
         "features": features,
         "primary": primary,
         "classes": classes,
-        "logits": Length(name="lengths")(classes),
         "capsules": classes,
     }

@@ -43,8 +43,6 @@ def pooling(
     "logits" are sigmoids: one probability per class.
 
     Args:
-      images: tensor [B, H, W, C], or a shape (H, W, C).
-      num_classes: int, number of classes.
       first_channels: int, channels of the first two convolutions.
       second_channels: int, channels of the other two convolutions.
       dense_units: int, units of the dense layer.

@@ -30,8 +30,6 @@ def self_routing(
     the others are 3x3. Primary and 3x3 capsules have `types` types.
 
     Args:
-      images: tensor [B, H, W, C], or a shape (H, W, C).
-      num_classes: int, number of classes.
       channels: int, channels of the first convolution.
       types: int, types of capsules; 32 in the authors' code.
       atoms: int, atoms of a pose.

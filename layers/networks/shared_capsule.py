@@ -7,7 +7,7 @@ from typing import Literal
 
 import keras
 
-from ..capsule import Capsule, Length
+from ..capsule import Capsule
 from ..routing import RoutingRule
 from ..tensors import Tensor
 from .base import Tensors, network
@@ -34,8 +34,6 @@ def shared_capsule(
     the channels; it is not squashed.
 
     Args:
-      images: tensor [B, H, W, C], or a shape (H, W, C).
-      num_classes: int, number of classes.
       first_channels: int, channels of the first two convolutions.
       second_channels: int, channels of the other two convolutions.
       class_atoms: int, atoms of a class capsule.
@@ -51,7 +49,7 @@ def shared_capsule(
     """
     outputs = four_convolutions(images, first_channels, second_channels)
     x = keras.layers.Reshape((-1, second_channels))(outputs["conv4"])
-    classes = Capsule(
+    outputs["capsule"] = outputs["capsules"] = Capsule(
         num_classes,
         class_atoms,
         num_routing=num_routing,
@@ -66,10 +64,4 @@ def shared_capsule(
         ),
         name="capsule",
     )(x)
-    lengths = Length(name="lengths")(classes)
-    return {
-        **outputs,
-        "capsule": classes,
-        "logits": lengths,
-        "capsules": classes,
-    }
+    return outputs

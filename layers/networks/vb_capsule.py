@@ -27,8 +27,6 @@ def vb_capsule(
     coordinates are 0.1 everywhere, and further weights (betas) have no effect.
 
     Args:
-      images: tensor [B, H, W, C], or a shape (H, W, C).
-      num_classes: int, number of classes.
       conv_channels: int, channels of the convolution.
       primary_types: int, types of primary capsules.
       first_types: int, types of the first routed capsules.

@@ -114,7 +114,6 @@ def test_features_are_computed_once_and_again_where_they_are_damaged(tmp_path):
         {"shift": 1},
         {"crop_area": 0.5},
     ],
-    ids=str,
 )
 def test_other_features_have_another_file(tmp_path, changed):
     kept(tmp_path)

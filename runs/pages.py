@@ -82,14 +82,8 @@ def replace_between(text, name, content):
 
 
 @drawing.styled
-def plot_errors(
-    draw,
-    title,
-    xlabel,
-    ylabel="test error in %",
-    name_lines=drawing.label_lines,
-):
-    """Returns a PNG plot; `draw` draws lines, then `name_lines` names them."""
+def plot_errors(draw, title, xlabel, ylabel="test error in %"):
+    """Returns the bytes of a PNG plot; `draw(axes)` draws the lines."""
     figure = Figure(figsize=(6.2, 3.4), layout="constrained")
     axes = figure.subplots()
     drawing.distinguish_lines(axes)
@@ -105,7 +99,7 @@ def plot_errors(
         axes.yaxis.set_major_formatter("{x:g}")
     axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
     axes.grid(alpha=0.3)
-    name_lines(axes)
+    drawing.name_lines(axes)
     return drawing.png(figure)
 
 
@@ -227,7 +221,7 @@ def comparison_pictures(models, title, kind):
     ylabel = f"{kind} error in %"
     return {
         "error_by_weights.png": plot_errors(*by_weights, ylabel),
-        "error_by_time.png": plot_errors(*by_time, ylabel, drawing.list_lines),
+        "error_by_time.png": plot_errors(*by_time, ylabel),
     }
 
 

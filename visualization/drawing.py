@@ -6,7 +6,6 @@ import numpy as np
 from matplotlib import style
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-from matplotlib.transforms import Bbox
 
 _STYLE = {
     "axes.titlesize": 8,
@@ -107,36 +106,7 @@ def distinguish_lines(axes):
     )
 
 
-def label_lines(axes):
-    """Labels each line at its last point, beside all labels and markers."""
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.figure.draw_without_rendering()
-    taken = [
-        Bbox.from_extents(x - size, y - size, x + size, y + size)
-        for line in axes.lines
-        for size in [line.get_markersize() * axes.figure.dpi / 144]
-        for x, y in line.get_transform().transform(line.get_xydata())
-        if line.get_marker() not in ("", "None")
-    ]
-    for line in sorted(axes.lines, key=lambda line: line.get_ydata()[-1]):
-        text = axes.annotate(
-            *(line.get_label(), line.get_xydata()[-1], (6, 0)),
-            *(line.get_transform(), "offset points"),
-            annotation_clip=False,
-            va="center",
-            color=line.get_color(),
-            bbox={"color": "white", "pad": 0, "alpha": 0.85},
-            zorder=1.9,  # above the grid, below the lines
-        )
-        # The nearest free place, above or below.
-        for shift in sorted(range(-300, 300), key=abs):
-            text.xyann = 6, shift
-            if not text.get_window_extent().count_overlaps(taken):
-                break
-        taken.append(text.get_window_extent())
-
-
-def list_lines(axes):
+def name_lines(axes):
     """A legend beside the axes, in the order of the last points."""
     axes.spines[["top", "right"]].set_visible(False)
     lines = sorted(axes.lines, key=lambda line: -line.get_ydata()[-1])

@@ -76,7 +76,7 @@ def test_python_blocks_run(page, request, tmp_path, monkeypatch):
             (tmp_path / "bars.py").write_text(block)
             _train_own("dataset", "bars:load", 300, monkeypatch, tmp_path)
         elif 'load_model("/tmp' not in block:  # that needs an exported network
-            block = block.replace("num_classes=10", small)
+            block = block.replace("num_classes=10", small, 1)
             if "/tmp/digits" in block:
                 folder = request.getfixturevalue("digits")
                 block = block.replace("/tmp/digits", folder)

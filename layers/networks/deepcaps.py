@@ -76,10 +76,12 @@ def deepcaps(
         deep = capsules(deep, atoms, f"{cell}_second")
         skip = (routed if number == 4 else capsules)(x, atoms, f"{cell}_skip")
         x = outputs[cell] = deep + skip
-    flatten = keras.layers.Reshape((-1, CELL_ATOMS[-1]))
-    primary = keras.layers.Concatenate(axis=1)(
-        [flatten(outputs["cell4"]), flatten(outputs["cell3"])]
-    )
+    # Keras 3.10 needs a layer of its own for each grid.
+    flat = [
+        keras.layers.Reshape((-1, CELL_ATOMS[-1]))(outputs[cell])
+        for cell in ("cell4", "cell3")
+    ]
+    primary = keras.layers.Concatenate(axis=1)(flat)
     # Glorot-uniform for a kernel of the shape [O, I, A, a].
     scale = 2 * class_atoms / (class_atoms + CELL_ATOMS[-1])
     glorot = keras.initializers.VarianceScaling(scale, "fan_out", "uniform")

@@ -172,8 +172,10 @@ def main(arguments):
             return 0
         dataset = checkpoint.run_settings.get("dataset") or values.dataset
         config = Config(dataset=dataset).for_evaluation(checkpoint)
-        unlike = []
-        prepare = inference.preparation(config, shape, values.center, unlike)
+        bright_edged = []
+        prepare = inference.preparation(
+            config, shape, values.center, bright_edged
+        )
         names = inference.class_names(checkpoint, values.class_names)
         files, unreadable = list_files(arguments), []
         num_targets = values.num_targets or config.num_targets
@@ -186,10 +188,11 @@ def main(arguments):
             print_json(predictions, names, kind)
         else:
             print_table(predictions, files, names, num_targets, kind)
-    if unlike:
+    if bright_edged:
         print(
-            f"predict.py: {len(unlike)} images, such as {min(unlike)}, are not "
-            "digits on black inside a margin: see --invert and --center",
+            f"predict.py: {len(bright_edged)} images, such as "
+            f"{min(bright_edged)}, are not digits on black inside a margin: "
+            "see --invert and --center",
             file=sys.stderr,
         )
     return 1 if unreadable else 0

@@ -26,7 +26,7 @@ from input_data import features as keys
 from models.capsule import CapsuleModel
 from models.optimizer import compile_model
 from models.registry import build_model
-from training.calls import scan_steps
+from training.steps_per_execution import scan_steps
 
 SHAPE = keys.ImageShape(28, 28, 1, 10)
 HPARAMS = CapsuleModel.HParams()

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 
-from common.errors import UserError, writing
+from common.errors import UserError, reading, writing
 
 if sys.platform == "win32":
     import msvcrt
@@ -61,6 +61,16 @@ def write_files(folder, files):
     for path, content in zip(paths, files.values(), strict=True):
         write_file(path, content)
     return paths
+
+
+def complete_rows(path, columns):
+    """The lines below the header of a CSV file that have all `columns`.
+
+    A process that runs or was killed may have written half of the last line.
+    """
+    with reading(path):
+        lines = path.read_text().splitlines()[1:]
+    return [line for line in lines if line.count(",") == columns - 1]
 
 
 def refuse_existing(path):

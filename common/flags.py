@@ -41,8 +41,9 @@ class FlagSpec:
 
     `help` ends with "Default: ..." if the default depends on other settings.
     `kind` is the type of values other than None. If `merges` is true, the flag
-    has the form name=value,name=value and can be repeated. If `network` is
-    true, a checkpoint and the network that loads it must have the same value.
+    has the form name=value,name=value and can be repeated. If
+    `defines_network` is true, a checkpoint and the network that loads it must
+    have the same value.
     """
 
     help: str
@@ -53,7 +54,7 @@ class FlagSpec:
     choices: tuple = ()
     pattern: str | None = None
     merges: bool = False
-    network: bool = False
+    defines_network: bool = False
     kind: typing.Any = None
     default: typing.Any = None
 

@@ -13,11 +13,6 @@ from layers.losses import MeanOverBatch
 from models import graph, optimizer
 from models.hparams import BaseHParams
 
-# Keeps gradients from vanishing under mixed_float16: those of the default
-# network's weights have medians of 2e-7 to 7e-4. The scale is constant, so that
-# the optimizer's state is the same under every policy.
-FLOAT16_LOSS_SCALE = 2.0**10
-
 
 def cross_entropy(labels, probabilities):
     """-sum over classes of labels * log(probabilities): float32 [B]."""
@@ -246,13 +241,9 @@ class Classifier(keras.Model):
 
     @classmethod
     def make_optimizer(cls, hparams, max_steps=None):
-        """The `hparams.optimizer`; Adam has the betas of the reference."""
-        is_float16 = keras.config.dtype_policy().compute_dtype == "float16"
-        return optimizer.OPTIMIZERS[hparams.optimizer](
-            cls.make_schedule(hparams, max_steps),
-            epsilon=cls.adam_epsilon,
-            loss_scale_factor=FLOAT16_LOSS_SCALE if is_float16 else None,
-        )
+        """The optimizer, see `optimizer.make_optimizer`."""
+        schedule = cls.make_schedule(hparams, max_steps)
+        return optimizer.make_optimizer(hparams, schedule, cls.adam_epsilon)
 
     def receptive_field(self, hparams):
         """The layers between the image and the h x w grid of `Routing`.

@@ -114,7 +114,7 @@ def arguments_of(architecture):
 
 def network(default, help_text, **spec):
     """A `field` that changes the shapes or the use of weights."""
-    return field(default, help_text, network=True, **spec)
+    return field(default, help_text, defines_network=True, **spec)
 
 
 def size(default, help_text):

@@ -103,7 +103,7 @@ class Architecture:
         hparams = {
             name: getattr(self.hparams, name)
             for name, spec in flag_specs(self.hparams).items()
-            if spec.network
+            if spec.defines_network
         }
         return {"model": self.model, **shape, **hparams}
 

@@ -17,7 +17,7 @@ from layers import convolution, votes
 from models.capsule import CapsuleModel
 from models.optimizer import compile_model
 from models.registry import build_model
-from training import calls
+from training.steps_per_execution import scan_steps
 
 H100 = """gpu_device_info {
   threads_per_block_limit: 1024 threads_per_warp: 32 core_count: 132
@@ -70,7 +70,7 @@ def compiled_steps():
     y = {keys.LOGITS: images[..., :10, 0, 0], keys.RECONS: images}
     state = model._get_jax_state(*[True] * 4)
     arguments = jax.tree.map(struct, (state, (x, y)))
-    steps = jax.jit(calls.scan_steps(model.train_step), donate_argnums=0)
+    steps = jax.jit(scan_steps(model.train_step), donate_argnums=0)
     options = {"xla_gpu_autotune_level": 0}
     return steps.lower(*arguments).compile(options).as_text()
 

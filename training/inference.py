@@ -62,13 +62,14 @@ def class_names(checkpoint, names=None):
     return list(names or checkpoint.class_names or map(str, range(count)))
 
 
-def preparation(config, shape, centered=False, unlike=None):
+def preparation(config, shape, centered=False, bright_edged=None):
     """A function that turns image files into inputs of a network.
 
     The function takes a file's content (bytes), its name, and whether to invert
     the image. It returns float32 [height, width, depth] of `shape`. If
     `centered`, `transforms.center` centers digits, as on the demo page. The
-    names of digits with a bright edge (MNIST's is dark) are added to `unlike`.
+    names of digits with a bright edge (MNIST's is dark) are added to the list
+    `bright_edged`.
     """
     digit_size = config.data_set.digit_size if shape.depth == 1 else None
     if centered and (digit_size is None or config.num_targets == 2):
@@ -82,8 +83,8 @@ def preparation(config, shape, centered=False, unlike=None):
         image = decode_image(content, name, shape.depth == 3, invert)
         edge = transforms.edge(image)
         brightest = np.median(edge) if centered else edge.max()
-        if digit_size and brightest > 127 and unlike is not None:
-            unlike.append(name)
+        if digit_size and brightest > 127 and bright_edged is not None:
+            bright_edged.append(name)
         if centered:
             ink = transforms.remove_background(image[..., 0])
             size = shape.height, shape.width

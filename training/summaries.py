@@ -12,8 +12,8 @@ from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.plugins.histogram.metadata import create_summary_metadata
 from tensorboard.plugins.hparams import api as hparams_api
 
-from common.errors import reading, writing
-from common.files import atomic_write, write_file
+from common.errors import writing
+from common.files import atomic_write, complete_rows, write_file
 from config import RUN_SETTINGS
 from input_data import features as keys
 from training.tf1_checkpoint import tf1_name
@@ -127,13 +127,8 @@ class Curve:
 
     def __init__(self, path):
         self._path = path
-        self._rows = {}
-        if path.exists():
-            with reading(path):
-                for row in path.read_text().splitlines()[1:]:
-                    # A killed process may have left half a line.
-                    if row.count(",") == 2:
-                        self._rows[int(row.split(",")[0])] = row
+        rows = complete_rows(path, 3) if path.exists() else []
+        self._rows = {int(row.partition(",")[0]): row for row in rows}
         self._rewrite()
 
     def _rewrite(self):

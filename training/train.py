@@ -21,9 +21,9 @@ from input_data import features as keys
 from input_data import registry
 from models.optimizer import compile_model
 from training import checkpoint, run_report
-from training.calls import steps_per_call, take_several
 from training.clock import Clock
 from training.formats import open_checkpoint
+from training.steps_per_execution import choose_steps, combine_steps
 from training.summaries import SummaryWriter
 
 # Verbose summaries are written with every tenth point of the curves.
@@ -172,7 +172,7 @@ class Trainer(keras.callbacks.Callback):
         )
         batches = self._strategy.shard(batches)
         events = config.summary_step, config.save_step, config.eval_every or 0
-        self._steps_per_call = steps_per_call(
+        self._steps_per_call = choose_steps(
             self.model,
             self._architecture.shape,
             config.batch_size,
@@ -193,7 +193,7 @@ class Trainer(keras.callbacks.Callback):
             handling_signals(self._stop),
         ):
             self.model.fit(
-                take_several(self.model, batches, self._steps_per_call),
+                combine_steps(self.model, batches, self._steps_per_call),
                 callbacks=[self],
                 shuffle=False,  # the pipeline shuffles
                 verbose=0,

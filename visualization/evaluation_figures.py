@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
-from common.errors import reading
+from common.files import complete_rows
 from visualization import drawing
 
 # Counts of more classes would be too small to read.
@@ -84,13 +84,10 @@ def learning_curve_png(summary_dir):
     both = figure.subplots(1, 2)
     for path in sorted(summary_dir.glob("*/curve.csv")):
         part = path.parent.name
-        with reading(path):
-            lines = path.read_text().splitlines()[1:]
-            # A running training may have written half of the last line.
-            rows = [line for line in lines if line.count(",") == 2]
-            if not rows:
-                continue
-            steps, *values = np.genfromtxt(rows, delimiter=",", ndmin=2).T
+        rows = complete_rows(path, 3)
+        if not rows:
+            continue
+        steps, *values = np.genfromtxt(rows, delimiter=",", ndmin=2).T
         for axes, numbers in zip(both, values, strict=True):
             marker = "" if part == "train" else "o"
             axes.plot(steps, numbers, marker=marker, ms=3, label=part)

@@ -13,7 +13,7 @@ from models.graph import multiply_adds
 _STEPS, _FLOPS, _BYTES = 50, 1e13, 2**26
 
 
-def steps_per_call(model, shape, batch_size, num_devices, events):
+def choose_steps(model, shape, batch_size, num_devices, events):
     """Steps in one call: a divisor of all `events`, so that saves end a call.
 
     `events`: first step and intervals of saves, summaries and evaluations.
@@ -33,7 +33,7 @@ def steps_per_call(model, shape, batch_size, num_devices, events):
     return next(n for n in range(max(most, 1), 0, -1) if common % n == 0)
 
 
-def take_several(model, batches, steps):
+def combine_steps(model, batches, steps):
     """Makes each call in `fit` take `steps` batches, the last perhaps fewer.
 
     Returns the batches for `fit`. On JAX the batches of a call are stacked to

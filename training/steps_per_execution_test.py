@@ -14,7 +14,7 @@ from models.registry import build_model
 from testing import untrained
 from testing.saved_arrays import saved
 from testing.small_models import overrides, small_hparams
-from training import calls, evaluate, strategies
+from training import evaluate, steps_per_execution, strategies
 from training.formats import open_checkpoint
 from training.strategies import OneDevice
 from training.train import Trainer, train
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def on_gpu(monkeypatch):
-    monkeypatch.setattr(calls, "is_on_cpu", lambda: False)
+    monkeypatch.setattr(steps_per_execution, "is_on_cpu", lambda: False)
 
 
 def run(folder, model="capsule", **settings):
@@ -67,7 +67,7 @@ def test_calls_of_several_steps_change_no_numbers(
             run(several, max_steps=25)
         run(several, max_steps=25)  # resumes
     assert steps == [10, 10, 5]
-    monkeypatch.setattr(calls, "_STEPS", 1)
+    monkeypatch.setattr(steps_per_execution, "_STEPS", 1)
     run(one, max_steps=25)
     assert_same(several, one, 25)
     ours, theirs = (
@@ -83,7 +83,9 @@ def test_calls_end_at_every_event_and_are_short(on_gpu):
     small = build_model("capsule", shape, 1, small_hparams("capsule"))
 
     def steps(*events, batch_size=4, model=small, devices=1):
-        return calls.steps_per_call(model, shape, batch_size, devices, events)
+        return steps_per_execution.choose_steps(
+            model, shape, batch_size, devices, events
+        )
 
     assert steps(0, 100, 1500, 0) == 50
     assert steps(60, 100, 1500, 0) == 20
@@ -112,7 +114,7 @@ def test_calls_end_at_every_event_and_are_short(on_gpu):
 def test_weights_after_200_steps(tmp_path, monkeypatch, model, steps_on_jax):
     steps = steps_on_jax if IS_ON_JAX else 200
     run(tmp_path / "1", model, max_steps=steps)
-    monkeypatch.setattr(calls, "is_on_cpu", lambda: False)
+    monkeypatch.setattr(steps_per_execution, "is_on_cpu", lambda: False)
     run(tmp_path / "10", model, max_steps=steps)
     assert_same(tmp_path / "10", tmp_path / "1", steps)
 

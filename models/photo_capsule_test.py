@@ -1,4 +1,5 @@
 import dataclasses
+import math
 import signal
 
 import h5py
@@ -131,6 +132,21 @@ def test_gray_images_are_repeated():
         color.activations(repeated)["features"],
         rtol=1e-5,
     )
+
+
+def test_what_needs_the_images_stores_no_features():
+    frozen = {"train_backbone": False, "share_weights": True}
+    hparams = small_hparams("photo_capsule", remake=True, **frozen)
+    assert not PhotoCapsuleModel.takes_any_size(hparams)
+    model = build_model("photo_capsule", SHAPE, 1, hparams)
+    assert model.training_data("data", 0, None) == "data"
+    strides = math.prod(s for _, s, _ in model.receptive_field(hparams))
+    grid = model.activations(IMAGES)["features"].shape[1:3]
+    assert grid == (math.ceil(32 / strides), math.ceil(36 / strides))
+    hparams = dataclasses.replace(hparams, remake=False)
+    assert PhotoCapsuleModel.takes_any_size(hparams)
+    model = build_model("photo_capsule", SHAPE, 2, hparams)
+    assert model.training_data("data", 0, None) == "data"
 
 
 @pytest.fixture(scope="module")

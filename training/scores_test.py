@@ -61,8 +61,12 @@ def test_wrong_examples_are_those_that_the_score_counts(num_targets):
     order = rng.uniform(size=(500, 6)).argsort(axis=1)
     labels = (order < num_targets).astype("float32")
     logits[7, 2], logits[8] = np.inf, np.nan
-    wrong = predictions(labels, logits, num_targets).wrong
+    found = predictions(labels, logits, num_targets)
+    wrong = found.wrong
     assert {7, 8} <= set(wrong)
+    found.pipeline.spec.rows = range(1000, 1500)  # not of pairs
+    added = 1000 if num_targets == 1 else 0
+    assert found.wrong_rows == (wrong + added).tolist()
     assert 100 < len(wrong) == score(labels, logits, num_targets).wrong < 500
     right = np.setdiff1d(np.arange(500), wrong)
     assert score(labels[right], logits[right], num_targets).wrong == 0
@@ -139,7 +143,11 @@ def test_ratios_are_those_of_scikit_learn():
 
     rows = [ratios(present[:, c], predicted[:, c]) for c in range(4)]
     macro = [sum(column) / 4 for column in zip(*rows, strict=True)]
-    np.testing.assert_allclose(
-        precision_recall_f1(present, predicted),
-        [*rows, macro, ratios(present, predicted)],
-    )
+    expected = [*rows, macro, ratios(present, predicted)]
+    found = precision_recall_f1(present, predicted)
+    np.testing.assert_allclose(found, expected)
+    several = predictions(present, np.where(predicted, 0.9, 0.1), 0)
+    several.pipeline.spec.names = "abcd"
+    names, found = zip(*several.ratios, strict=True)
+    assert names == (*"abcd", "macro", "micro")
+    np.testing.assert_allclose([[*r.values()] for r in found], expected)

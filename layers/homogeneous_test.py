@@ -84,6 +84,16 @@ def test_wrong_arguments_and_unknown_sizes():
         layers.VectorRouting(3, 4, num_routing=0)
 
 
+def test_initial_weights_are_normal():
+    layer = layers.HomogeneousCapsule(50)
+    layer.build((None, 10, 10, 20))
+    kernel = np.sort(ops.convert_to_numpy(layer.kernel).ravel())
+    size = len(kernel)
+    # The quantiles of a standard deviation below and above the mean.
+    low, high = kernel[int(0.1587 * size)], kernel[int(0.8413 * size)]
+    np.testing.assert_allclose([low, high], [-0.05, 0.05], rtol=0.03)
+
+
 def test_zero_capsules_have_finite_gradients():
     layer = layers.HomogeneousCapsule(3)
     layer.build((2, 2, 2, 4))

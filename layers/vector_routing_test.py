@@ -126,3 +126,13 @@ def test_counts_of_the_published_head():
     layer.build((None, 64, 1024))
     assert layer.count_params() == 100_938
     assert layer.multiply_adds((None, 64, 1024)) == 64 * 1024 + 1024 * 10
+
+
+def test_initial_deviations_are_those_of_the_author():
+    layer = layers.VectorRouting(300, 400)
+    layer.build((None, 200, 100))
+    found = {w.name: float(np.std(to_numpy(w))) for w in layer.weights}
+    expected = {"activation": 0.2, "vote": 0.2, "prediction": 0.05}
+    expected |= {"match": 0.1, "vote_scale": 1, "price": 1, "vote_bias": 0}
+    found = {name: found[name] for name in expected}
+    assert found == pytest.approx(expected, rel=0.03)

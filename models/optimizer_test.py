@@ -10,7 +10,12 @@ from input_data import features as keys
 from input_data.features import ImageShape
 from models.capsule import HParams
 from models.models_test import example_batch
-from models.optimizer import OPTIMIZERS, compile_model, make_schedule
+from models.optimizer import (
+    OPTIMIZERS,
+    compile_model,
+    make_schedule,
+    orthogonalize,
+)
 from models.registry import build_model
 
 
@@ -102,6 +107,25 @@ def test_muon(shape):
     np.testing.assert_allclose(
         variable.numpy().reshape(-1, columns), expected, rtol=0, atol=2e-6
     )
+
+
+def test_muon_of_zero_gradients_is_finite():
+    zeros = np.zeros((5, 3), "float32")
+    found = ops.convert_to_numpy(orthogonalize(ops.convert_to_tensor(zeros), 1))
+    np.testing.assert_array_equal(found, zeros)
+
+
+def test_the_optimizer_scales_a_float16_loss_once():
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        shape = ImageShape(19, 17, 1, 3)
+        hparams = HParams(num_prime_capsules=1, remake=False)
+        model = build_model("capsule", shape, 1, hparams)
+        compile_model(model)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert type(model.optimizer) is OPTIMIZERS["adam"]
+    assert model.optimizer.loss_scale_factor == 1024
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ the loss weight 0.5 of Sabour's paper. `EMRouting` normalizes primary capsules;
 its authors do not. `SelfRouting` normalizes all atoms of a type together.
 """
 
-import math
 from functools import partial
 
 import keras
@@ -26,32 +25,30 @@ normalization = partial(keras.layers.BatchNormalization, momentum=0.9)
 
 
 class _Comparison(Classifier):
-    """Base class; a subclass defines `add_classes` and `outputs`."""
+    """Base class; `route` gives the outputs for poses [B, h, w, types, atoms].
 
-    def __init__(self, shape, num_targets, hparams, **kwargs):
-        super().__init__(shape, num_targets, hparams, **kwargs)
-        self.conv1, self.norm1 = convolution(64, 5), normalization()
-        self.conv2 = convolution(TYPES * ATOMS, 5)
-        self.add_classes(shape.num_classes)
+    `hidden` are the features that poses are computed from.
+    """
 
-    def call(self, x, training=None):  # the layers see `training`
-        hidden = ops.relu(self.norm1(self.conv1(x[keys.IMAGES])))
-        poses = self.conv2(hidden)
-        poses = ops.reshape(poses, (-1, *poses.shape[1:3], TYPES, ATOMS))
-        return self.outputs(poses, hidden)
+    def network(self, images, num_classes):
+        hidden = ops.relu(normalization()(convolution(64, 5)(images)))
+        poses = convolution(TYPES * ATOMS, 5)(hidden)
+        poses = keras.layers.Reshape((*poses.shape[1:3], TYPES, ATOMS))(poses)
+        return self.route(poses, hidden, num_classes)
 
     def classification_loss(self, labels, outputs, step):
         return layers.softmax_loss(labels, outputs[keys.LOGITS])
 
 
 class _VectorCapsules(_Comparison):
-    """Base class: logits are the lengths of the class capsules."""
+    """Base class: logits are the lengths of the capsules that `classes` gives.
 
-    has_class_capsules = True
+    It takes primary capsules [B, I, a].
+    """
 
-    def outputs(self, poses, hidden):
-        poses = ops.reshape(poses, (-1, math.prod(poses.shape[1:4]), ATOMS))
-        capsules = self.classes(self.activation(poses))
+    def route(self, poses, hidden, num_classes):
+        primary = keras.layers.Reshape((-1, ATOMS))(poses)
+        capsules = self.classes(primary, num_classes)
         return {keys.LOGITS: layers.lengths(capsules), keys.CAPSULES: capsules}
 
     def classification_loss(self, labels, outputs, step):
@@ -61,19 +58,17 @@ class _VectorCapsules(_Comparison):
 class DynamicRouting(_VectorCapsules):
     """Routing by agreement (Sabour, Frosst, Hinton 2017)."""
 
-    def add_classes(self, num_classes):
-        self.activation = layers.squash
-        self.classes = layers.Capsule(num_classes, ATOMS)
+    def classes(self, primary, num_classes):
+        return layers.Capsule(num_classes, ATOMS)(layers.squash(primary))
 
 
 class SharedWeights(_VectorCapsules):
     """Su's routing (2018): all input capsules share their weights."""
 
-    def add_classes(self, num_classes):
-        self.activation = ops.relu
+    def classes(self, primary, num_classes):
         # Glorot-uniform for 392 kernels; for one, all lengths would be near 1.
         uniform = initializers.VarianceScaling(1 / 392, "fan_avg", "uniform")
-        self.classes = layers.Capsule(
+        return layers.Capsule(
             num_classes,
             ATOMS,
             share_weights=True,
@@ -82,15 +77,15 @@ class SharedWeights(_VectorCapsules):
             rule=layers.RoutingRule(
                 logits="replace", compare="direction", squash_constant=0.5
             ),
-        )
+        )(ops.relu(primary))
 
 
 class SelfAttention(_VectorCapsules):
     """Self-attention (Mazzia, Salvetti, Chiaberge 2021)."""
 
-    def add_classes(self, num_classes):
-        self.activation = layers.exponential_squash
-        self.classes = layers.SelfAttentionCapsule(num_classes, ATOMS)
+    def classes(self, primary, num_classes):
+        layer = layers.SelfAttentionCapsule(num_classes, ATOMS)
+        return layer(layers.exponential_squash(primary))
 
 
 class InvertedAttention(_Comparison):
@@ -98,49 +93,41 @@ class InvertedAttention(_Comparison):
 
     compile_with_xla = True  # faster for many small operations
 
-    def add_classes(self, num_classes):
-        self.norm2 = keras.layers.LayerNormalization(epsilon=1e-5)
-        self.classes = layers.InvertedAttentionCapsules(num_classes)
-        self.logit = keras.layers.Dense(1, dtype="float32")
-
-    def outputs(self, poses, hidden):
-        primary = self.norm2(poses)
+    def route(self, poses, hidden, num_classes):
+        primary = keras.layers.LayerNormalization(epsilon=1e-5)(poses)
+        layer = layers.InvertedAttentionCapsules(num_classes)
+        to_logit = keras.layers.Dense(1, dtype="float32")
         # The second update; the first is without attention.
-        capsules = self.classes(primary, self.classes(primary))
-        return {keys.LOGITS: self.logit(capsules)[..., 0]}
+        capsules = layer(primary, layer(primary))
+        return {keys.LOGITS: to_logit(capsules)[..., 0]}
 
 
 class VectorRouting(_Comparison):
     """Routing of vectors by credit (Heinsen 2022)."""
 
-    def add_classes(self, num_classes):
-        self.norm2 = keras.layers.LayerNormalization(epsilon=1e-5)
-        self.classes = layers.VectorRouting(num_classes, num_atoms=1)
-
-    def outputs(self, poses, hidden):
-        poses = ops.reshape(poses, (-1, math.prod(poses.shape[1:4]), ATOMS))
-        return {keys.LOGITS: self.classes(self.norm2(poses))[..., 0]}
+    def route(self, poses, hidden, num_classes):
+        primary = keras.layers.LayerNormalization(epsilon=1e-5)(poses)
+        primary = keras.layers.Reshape((-1, ATOMS))(primary)
+        layer = layers.VectorRouting(num_classes, num_atoms=1)
+        return {keys.LOGITS: layer(primary)[..., 0]}
 
 
 class _WithActivations(_Comparison):
     """Base class: primary capsules with activations, normalized by type."""
 
-    def add_classes(self, num_classes):
+    def route(self, poses, hidden, num_classes):
         use_full_float32()  # variances are small differences
-        self.norm2 = normalization(axis=-2)
-        self.conv3, self.norm3 = convolution(TYPES, 5), normalization()
-        self.classes = self.class_layer(num_classes)
-
-    def outputs(self, poses, hidden):
-        activations = ops.sigmoid(self.norm3(self.conv3(hidden)))
-        return {keys.LOGITS: self.classes((self.norm2(poses), activations))[1]}
+        poses = normalization(axis=-2)(poses)
+        activations = normalization()(convolution(TYPES, 5)(hidden))
+        primary = poses, ops.sigmoid(activations)
+        return {keys.LOGITS: self.layer(num_classes)(primary)[1]}
 
 
 class EMRouting(_WithActivations):
     """EM routing (Hinton, Sabour, Frosst 2018), with the spread loss."""
 
-    class_layer = layers.ClassMatrixCapsules
     compile_with_xla = True
+    layer = layers.ClassMatrixCapsules
 
     def classification_loss(self, labels, outputs, step):
         margin = layers.spread_margin(step, margin_steps=1000)
@@ -150,12 +137,12 @@ class EMRouting(_WithActivations):
 class VBRouting(_WithActivations):
     """Variational Bayes routing (Ribeiro, Leontidis, Kollias 2020)."""
 
-    class_layer = layers.ClassVBCapsules
     compile_with_xla = True
+    layer = layers.ClassVBCapsules
 
 
 class SelfRouting(_WithActivations):
     """Self-routing (Hahn, Pyeon, Kim 2019)."""
 
-    class_layer = layers.SelfRoutingCapsules
+    layer = layers.SelfRoutingCapsules
     classification_loss = Classifier.classification_loss  # of probabilities

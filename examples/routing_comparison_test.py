@@ -1,25 +1,21 @@
 import numpy as np
 import pytest
 
+from examples import routing_comparison
 from input_data import features as keys
 from models.hparams import BaseHParams
 from models.registry import build_model
 
+NAMES = [
+    name
+    for name, found in vars(routing_comparison).items()
+    if name[0].isupper() and hasattr(found, "route")
+]
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "DynamicRouting",
-        "SharedWeights",
-        "SelfAttention",
-        "InvertedAttention",
-        "EMRouting",
-        "VBRouting",
-        "SelfRouting",
-        "VectorRouting",
-    ],
-)
+
+@pytest.mark.parametrize("name", NAMES)
 def test_logits_and_losses(name):
+    assert len(NAMES) == 8
     name = f"examples.routing_comparison:{name}"
     model = build_model(name, keys.ImageShape(8, 8, 1, 3), 1, BaseHParams())
     images = np.random.default_rng(0).random((2, 8, 8, 1), "float32")

@@ -4,15 +4,13 @@
   python -m benchmarks.train_benchmark --networks=capsule,shared_capsule,pooling
 
 The network "convolutions" has only the two convolutions of the capsule model,
-a mean square as loss, and plain gradient descent. Its speed is the speed that
-the capsule model would have if everything else took no time. The other networks
-are complete models, trained with their own losses, metrics and Adam.
+a mean square as loss, and plain gradient descent. The other networks are
+complete models, trained with their own losses, metrics and Adam.
 
-Each of --rounds rounds runs --steps steps of every network with every policy,
-all in one process. A network's speed divided by the speed of "convolutions" is
-computed for each round; the column "of convolutions" has the median ratio. Peak
-memory is measured in a separate process for each network and policy: that of
-the GPU or, if there is none, of the process. On GPUs, matrix_capsule and
+In one process, each of --rounds rounds runs --steps steps of every network with
+every policy. The column "of convolutions" has the median over rounds of a
+network's speed divided by that of "convolutions". Peak memory (of the GPU, if
+there is one) is measured in separate processes. On GPUs, matrix_capsule and
 vb_capsule disable TF32 for the whole process, so measure them in another run.
 """
 
@@ -156,13 +154,9 @@ def convolutions_alone(shape, hparams):
         hparams.conv_channels, KERNEL_SIZE, padding=padding, activation="relu"
     )
     second = keras.layers.Conv2D(filters, KERNEL_SIZE, PRIMARY_STRIDES, padding)
-
-    def mean_square(_, outputs):
-        outputs = ops.cast(outputs, "float32")
-        return ops.mean(ops.square(outputs), axis=(1, 2, 3))
-
     model = keras.Sequential([keras.Input(shape), first, second])
-    model.compile(keras.optimizers.SGD(1e-6), loss=mean_square)
+    optimizer = keras.optimizers.SGD(1e-6)
+    model.compile(optimizer, lambda _, outputs: ops.mean(ops.square(outputs)))
     return model
 
 

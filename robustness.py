@@ -31,10 +31,8 @@ def main(arguments):
     networks = named_checkpoints(arguments, config)
     folder = make_folder(options.output_dir)
     with devices.use(config):
-        run.run_tests(
-            *(networks, config, folder, chosen),
-            *(options.steps, options.figure_format),
-        )
+        arguments = networks, config, folder, chosen, options.steps
+        run.run_tests(*arguments, options.figure_format)
 
 
 if __name__ == "__main__":
@@ -45,18 +43,14 @@ if __name__ == "__main__":
         "A second format of the figures, in addition to PNG.",
     )
     absl_flags.DEFINE_integer(
-        *("num_examples", 1000),
-        "Number of test images, the first ones.",
-        lower_bound=2,
+        "num_examples", 1000, "Number of first test images.", lower_bound=2
     )
     absl_flags.DEFINE_string(
         "output_dir", None, "Folder for the results.", required=True
     )
     absl_flags.DEFINE_list(
-        "severities",
-        None,
-        "Severities of every test, separated by commas. Default: those of "
-        "docs/robustness.md.",
+        *("severities", None),
+        "Severities of every test. Default: those of docs/robustness.md.",
     )
     absl_flags.DEFINE_integer("steps", 40, "Steps of PGD.", lower_bound=1)
     absl_flags.DEFINE_list(

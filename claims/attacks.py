@@ -10,15 +10,12 @@ from keras import ops
 from tqdm import tqdm
 
 from input_data import features as keys
+from layers.convolution import KeptSpectra
 
-# What an attack's step increases, as weights of three sums over the images: the
-# largest logit of another class minus the label's logit; the network's own
-# classification loss; the squared distance between image and reconstruction.
-DIRECTIONS = {
-    "logits": np.array([1, 0, 0], "float32"),
-    "own_loss": np.array([0, 1, 0], "float32"),
-    "closer": np.array([0, 0, -1], "float32"),
-}
+# What an attack's step increases, as sums over the images: the largest logit of
+# another class minus the label's logit; the network's own classification loss;
+# minus the squared distance between image and reconstruction.
+DIRECTIONS = ("logits", "own_loss", "closer")
 
 
 class Network:
@@ -31,13 +28,11 @@ class Network:
         self.model, self.batch_size = model, batch_size
         if model.xla != "auto":
             model.jit_compile = model.xla
-        self._gradient = _compiled_gradient(model)
+        self._spectra = KeptSpectra()
+        self._gradient = _compiled_gradient(model, self._spectra)
 
     def predict(self, images):
-        """Logits [N, classes] and, with a decoder, reconstructions, else None.
-
-        An image is reconstructed from the capsule of the predicted class.
-        """
+        """Logits [N, classes]; reconstructions of the predictions, or None."""
         x = {keys.IMAGES: images}
         outputs = self.model.predict(x, self.batch_size, verbose=0)
         return outputs[keys.LOGITS], outputs.get(keys.RECONS)
@@ -68,61 +63,53 @@ class Network:
 
     def gradients(self, images, labels, direction="logits"):
         """The gradients [N, H, W, C] that a step follows."""
+        self._spectra.update()
         parts, last = [], len(images) - 1
+        weights = np.float32([name == direction for name in DIRECTIONS])
         for start in range(0, len(images), self.batch_size):
             # All batches have one size: the last repeats its last row.
             rows = np.arange(start, start + self.batch_size).clip(max=last)
-            batch = images[rows], labels[rows], DIRECTIONS[direction]
-            parts.append(ops.convert_to_numpy(self._gradient(*batch)))
+            gradient = self._gradient(images[rows], labels[rows], weights)
+            parts.append(ops.convert_to_numpy(gradient))
         return np.concatenate(parts)[: len(images)]
 
 
-def _objective(model, outputs, images, labels, weights):
-    """The sum of the three sums of `DIRECTIONS`, multiplied by `weights`."""
-    logits = outputs[keys.LOGITS]
-    others = ops.max(logits - 1e9 * labels, axis=-1)
-    own = model.classification_loss(labels, outputs, None)
-    terms = [others - ops.sum(labels * logits, axis=-1), own]
-    if keys.RECONS in outputs:
-        difference = images - ops.cast(outputs[keys.RECONS], "float32")
-        terms.append(ops.square(difference))
-    return sum(weights[n] * ops.sum(term) for n, term in enumerate(terms))
+def _compiled_gradient(model, spectra):
+    """Compiles the gradient by the images of the sums of `DIRECTIONS`."""
 
+    def objective(images, labels, weights, *variables):
+        x = {keys.IMAGES: images}
+        if variables:
+            outputs, _ = model.stateless_call(*variables, x)
+        else:
+            outputs = model(x, training=False)
+        logits = outputs[keys.LOGITS]
+        others = ops.max(logits - 1e9 * labels, axis=-1)
+        own_loss = model.classification_loss(labels, outputs, None)
+        terms = [others - ops.sum(labels * logits, axis=-1), own_loss]
+        if keys.RECONS in outputs:
+            difference = images - ops.cast(outputs[keys.RECONS], "float32")
+            terms.append(-ops.square(difference))
+        return sum(weights[n] * ops.sum(term) for n, term in enumerate(terms))
 
-def _compiled_gradient(model):
-    """Compiles the gradient of `_objective` by the images.
-
-    The function that is returned takes images, labels and weights.
-    """
-    backend = keras.backend.backend()
-    if backend == "jax":
+    if keras.backend.backend() == "jax":
         import jax
 
-        def of_variables(images, labels, weights, variables):
-            x = {keys.IMAGES: images}
-            outputs, _ = model.stateless_call(*variables, x)
-            return _objective(model, outputs, images, labels, weights)
+        gradient = jax.jit(jax.grad(objective))
 
-        gradient = jax.jit(jax.grad(of_variables))
-
-        def with_variables(*arrays):
+        def of_weights(*arrays):
             groups = model.trainable_variables, model.non_trainable_variables
-            return gradient(*arrays, [[v.value for v in g] for g in groups])
+            return gradient(*arrays, *([v.value for v in g] for g in groups))
 
-        return with_variables
-
-    def objective(images, labels, weights):
-        outputs = model({keys.IMAGES: images}, training=False)
-        return _objective(model, outputs, images, labels, weights)
-
-    if backend == "tensorflow":
+        return of_weights
+    if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
         @tf.function(jit_compile=model.xla is True)
-        def by_tape(images, labels, weights):
-            with tf.GradientTape() as tape:
+        def by_tape(images, *others):
+            with spectra.in_use(), tf.GradientTape() as tape:
                 tape.watch(images)
-                value = objective(images, labels, weights)
+                value = objective(images, *others)
             return tape.gradient(value, images)
 
         return by_tape

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+import layers
 from claims.attacks import DIRECTIONS, Network
 from claims.measures import Examiner
 from input_data import features as keys
@@ -25,38 +26,35 @@ class Linear(Classifier):
     """Class capsules that are linear in the pixels, and a decoder."""
 
     HParams = HParams
-    has_class_capsules = True
 
-    def __init__(self, atoms=2, remake=True):
-        super().__init__(SHAPE, 1, HParams(remake=remake))
-        self.flat = keras.layers.Flatten()
-        self.dense = keras.layers.Dense(3 * atoms)
-        self.split = keras.layers.Reshape((3, atoms))
-        self.add_decoder(SHAPE)
-
-    def call(self, x):
-        capsules = self.split(self.dense(self.flat(x[keys.IMAGES])))
-        return self.capsule_outputs(x, capsules)
+    def network(self, images, num_classes):
+        flat = keras.layers.Flatten()(images)
+        pairs = keras.layers.Dense(2 * num_classes, name="dense")(flat)
+        capsules = keras.layers.Reshape((num_classes, 2))(pairs)
+        return {keys.LOGITS: layers.lengths(capsules), keys.CAPSULES: capsules}
 
 
-class Logits(Linear):
+class Logits(Classifier):
     """Logits that are linear in the pixels."""
 
-    has_class_capsules = False
+    HParams = HParams
 
-    def __init__(self):
-        super().__init__(atoms=1, remake=False)
+    def network(self, images, num_classes):
+        flat = keras.layers.Flatten()(images)
+        return {
+            keys.LOGITS: keras.layers.Dense(num_classes, name="dense")(flat)
+        }
 
-    def call(self, x):
-        return {keys.LOGITS: self.dense(self.flat(x[keys.IMAGES]))}
 
-
-def built(model):
+def made(cls):
+    """A model, and its dense layer with random weights."""
+    model = cls(SHAPE, 1, HParams())
+    if cls is Linear:
+        model.add_decoder(SHAPE)
     model({keys.IMAGES: np.zeros((1, 3, 4, 1), "float32")})
-    model.dense.set_weights(
-        [RNG.normal(size=w.shape) for w in model.dense.weights]
-    )
-    return model
+    dense = model.tensors.get_layer("dense")
+    dense.set_weights([RNG.normal(size=w.shape) for w in dense.weights])
+    return model, dense
 
 
 def data(count=7):
@@ -64,10 +62,10 @@ def data(count=7):
     return images, np.eye(3, dtype="float32")[np.arange(count) % 3]
 
 
-def objective_in_numpy(model, direction, label):
+def objective_in_numpy(model, dense, direction, label):
     """The function of [P, 3, 4, 1] that a step increases, in float64."""
-    kernel, bias = (w.astype("float64") for w in model.dense.get_weights())
-    decoder = [] if model.decoder is None else model.decoder.get_weights()
+    kernel, bias = (w.astype("float64") for w in dense.get_weights())
+    decoder = model.decoder.get_weights()
 
     def objective(images):
         flat = images.reshape(len(images), -1)
@@ -88,11 +86,11 @@ def objective_in_numpy(model, direction, label):
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_gradients(direction):
-    model = built(Linear())
+    model, dense = made(Linear)
     images, labels = data()
     ours = Network(model, 3).gradients(images, labels, direction)
     for image, label, gradient in zip(images, labels, ours, strict=True):
-        objective = objective_in_numpy(model, direction, label)
+        objective = objective_in_numpy(model, dense, direction, label)
         (expected,) = numpy_oracle.numerical_gradients(
             objective, [image.astype("float64")], 1
         )
@@ -101,9 +99,10 @@ def test_gradients(direction):
 
 @pytest.mark.parametrize(("eps", "steps"), [(0.2, 1), (0.1, 3), (0.2, 40)])
 def test_the_best_attack_on_linear_logits(eps, steps):
-    network = Network(built(Logits()), 4)
-    kernel, _ = network.model.dense.get_weights()
-    network.model.dense.set_weights([kernel, np.array([0, 0, -100.0])])
+    model, dense = made(Logits)
+    network = Network(model, 4)
+    kernel, _ = dense.get_weights()
+    dense.set_weights([kernel, np.array([0, 0, -100.0])])
     images, _ = data(6)
     labels = np.eye(3, dtype="float32")[[0, 1] * 3]  # each other's rivals
     # The largest change of a sum within eps: each pixel by the weight's sign.
@@ -114,7 +113,7 @@ def test_the_best_attack_on_linear_logits(eps, steps):
 
 
 def test_attacks_stay_within_the_range_of_pixels():
-    network = Network(built(Logits()), 4)
+    network = Network(made(Logits)[0], 4)
     images, labels = data()
     images = np.round(images)
     attacked = network.attack(images, labels, 0.3, 5)
@@ -124,7 +123,7 @@ def test_attacks_stay_within_the_range_of_pixels():
 
 
 def test_attack_on_the_detector_alternates():
-    network = Network(built(Linear()), 3)
+    network = Network(made(Linear)[0], 3)
     images, labels = data()
     one = network.attack(images, labels, 0.1, 1, ["logits"])
     both = ("logits", "closer")
@@ -139,16 +138,16 @@ def test_attack_on_the_detector_alternates():
 
 
 def test_by_own_loss_shows_a_gradient_that_vanishes():
-    model = built(Logits())
+    model, dense = made(Logits)
     kernel = np.zeros((12, 3), "float32")
     kernel[0] = 2, -2, -2  # of the first pixel, 0.5 in all images
-    model.dense.set_weights([kernel, np.array([0, 1, 1], "float32")])
+    dense.set_weights([kernel, np.array([0, 1, 1], "float32")])
     images, labels = data()
     labels[:] = 1, 0, 0
     images[:, 0, 0] = 0.5  # logits 1, 0, 0: the margins are met
     network = Network(model, 5)
     assert not network.gradients(images, labels, "own_loss").any()
-    examiner = Examiner(network, None, images, labels, 4, 0)
+    examiner = Examiner(network, images, labels, 4, 0)
     for test in ("fgsm", "pgd"):
         counts = examiner.run(test, 0.3)
         assert (counts["wrong"], counts["by_own_loss"]) == (7, 0)

@@ -6,29 +6,22 @@ from `numpy.random.default_rng([seed, n])`, so that an image's change does not
 depend on other images.
 """
 
-import functools
-
 import numpy as np
 from scipy import ndimage
 
-# Rows and columns of the directions in which images 0, 1, .. move.
-_DIRECTIONS = (
-    *((0, 1), (-1, 1), (-1, 0), (-1, -1)),
-    *((0, -1), (1, -1), (1, 0), (1, 1)),
-)
-
 
 def shift(image, n, pixels, seed):
-    """Moves by `pixels` in direction n mod 8; black comes in."""
+    """Moves in direction n mod 8: right, up right, up, ..; black comes in."""
     padded = np.pad(image, [(pixels, pixels)] * 2 + [(0, 0)])
-    down, right = np.multiply(_DIRECTIONS[n % 8], pixels)
+    turn = n * np.pi / 4
+    down, right = pixels * np.rint([-np.sin(turn), np.cos(turn)]).astype(int)
     height, width, _ = image.shape
     return padded[pixels - down :, pixels - right :][:height, :width]
 
 
 def rotate(image, n, degrees, seed):
     """Rotates counterclockwise for even n, clockwise for odd n."""
-    angle = np.radians(_signed(degrees, n))
+    angle = np.radians((-1) ** n * degrees)
     cos, sin = np.cos(angle), np.sin(angle)
     return _affine(image, [[cos, sin], [-sin, cos]])
 
@@ -39,8 +32,8 @@ def scale(image, n, factor, seed):
 
 
 def shear(image, n, slope, seed):
-    """Moves each row by `slope` times its distance from the center."""
-    return _affine(image, [[1, 0], [_signed(slope, n), 1]])
+    """Moves each row by `slope`, for odd n -`slope`, times its distance."""
+    return _affine(image, [[1, 0], [(-1) ** n * slope, 1]])
 
 
 def noise(image, n, deviation, seed):
@@ -64,18 +57,13 @@ def occlude(image, n, side, seed):
     return image
 
 
-def _signed(severity, n):
-    return severity if n % 2 == 0 else -severity
-
-
 def _affine(image, matrix):
     """Maps output to input coordinates about the center, bilinearly."""
     center = (np.array(image.shape[:2]) - 1) / 2
-    offset = center - matrix @ center
-    transform = functools.partial(
-        ndimage.affine_transform, matrix=matrix, offset=offset, order=1
-    )
-    return np.stack([transform(c) for c in np.moveaxis(image, -1, 0)], axis=-1)
+    options = {"offset": center - matrix @ center, "order": 1}
+    channels = np.moveaxis(image, -1, 0)
+    moved = [ndimage.affine_transform(c, matrix, **options) for c in channels]
+    return np.stack(moved, axis=-1)
 
 
 CHANGES = {

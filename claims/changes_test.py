@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from claims.changes import CHANGES, change_all
-from claims.measures import SEVERITIES
+from claims.measures import TESTS
 
 RNG = np.random.default_rng(0)
 DIRECTIONS = [(0, 1), (-1, 1), (-1, 0), (-1, -1)]
@@ -17,7 +17,7 @@ def images(count=9, height=7, width=6):
 def test_severity_0_changes_nothing(name):
     unchanged = images()
     severity = 1 if name == "scale" else 0
-    assert severity in SEVERITIES[name]
+    assert severity in TESTS[name][1]
     changed = change_all(name, unchanged, severity, seed=3)
     np.testing.assert_array_equal(changed, unchanged)
     assert changed.dtype == np.float32

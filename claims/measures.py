@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-import time
+import timeit
 
 import numpy as np
 
@@ -11,24 +11,22 @@ from claims import changes
 from claims.attacks import Network
 from common.errors import UserError
 from common.flags import flag_specs, require_known
+from input_data.features import ImageShape
 
-# Tests and their severities. Severity 0 (of `scale` 1) changes nothing.
-SEVERITIES = {
-    "shift": tuple(range(9)),
-    "rotate": tuple(range(0, 91, 15)),
-    "scale": (0.5, 0.75, 1, 1.25, 1.5),
-    "shear": (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6),
-    "noise": (0, 0.1, 0.2, 0.3, 0.4, 0.5),
-    "blur": (0, 0.5, 1, 1.5, 2, 2.5, 3),
-    "occlude": (0, 2, 4, 6, 8, 10, 12, 14),
-    "fgsm": (0, 0.1, 0.2, 0.3),
-    "pgd": (0, 0.1, 0.2, 0.3),
-    "detect": (0, 0.1, 0.2, 0.3),
-    "iterations": (1, 2, 3, 4, 5),
+# Tests: units and values of their severities. 0 (of `scale` 1) changes nothing.
+TESTS = {
+    "shift": ("pixels", tuple(range(9))),
+    "rotate": ("degrees", tuple(range(0, 91, 15))),
+    "scale": ("factor", (0.5, 0.75, 1, 1.25, 1.5)),
+    "shear": ("slope", (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)),
+    "noise": ("standard deviation", (0, 0.1, 0.2, 0.3, 0.4, 0.5)),
+    "blur": ("standard deviation in pixels", (0, 0.5, 1, 1.5, 2, 2.5, 3)),
+    "occlude": ("side in pixels", (0, 2, 4, 6, 8, 10, 12, 14)),
+    **dict.fromkeys(("fgsm", "pgd", "detect"), ("eps", (0, 0.1, 0.2, 0.3))),
+    "iterations": ("routing iterations", (1, 2, 3, 4, 5)),
 }
 # How many times a severity of a test attacks all images by PGD.
-PGD_ATTACKS = {"pgd": 2, "detect": 1}
-FALSE_ALARMS = 5  # percent
+_PGD_ATTACKS = {"pgd": 2, "detect": 1}
 _WHOLE, _POSITIVE = ("shift", "occlude", "iterations"), ("scale", "iterations")
 _ODD = slice(1, None, 2)
 
@@ -40,11 +38,12 @@ def choose(tests=None, texts=None):
     for an unknown test or a severity that does not fit a test.
     """
     for test in tests or ():
-        require_known("test", test, SEVERITIES)
-    names = [test for test in SEVERITIES if not tests or test in tests]
-    if not texts:
-        return {test: SEVERITIES[test] for test in names}
-    return {test: [_severity(test, text) for text in texts] for test in names}
+        require_known("test", test, TESTS)
+    return {
+        test: tuple(_severity(test, t) for t in texts) if texts else default
+        for test, (_, default) in TESTS.items()
+        if not tests or test in tests
+    }
 
 
 def _severity(test, text):
@@ -61,27 +60,35 @@ def _severity(test, text):
 class Examiner:
     """Tests a `Network` on N images, float32 [N, H, W, C] in [0, 1].
 
-    `labels` are one-hot, float32 [N, classes]; `architecture` is that of the
-    network, `steps` are those of PGD, `seed` is that of random changes.
+    `labels` are one-hot, float32 [N, classes]; `steps` are those of PGD, `seed`
+    is that of random changes.
     """
 
-    def __init__(self, network, architecture, images, labels, steps, seed):
-        self._network, self._architecture = network, architecture
-        self._images, self._labels = images, labels
+    def __init__(self, network, images, labels, steps, seed):
+        self._network, self._images, self._labels = network, images, labels
         self._steps, self._seed = steps, seed
         self._kept = {}  # attacks on all images
 
     def misfit(self, test):
         """Why a test does not fit the network; None if it fits."""
         model = self._network.model
+        names = flag_specs(model.hparams).keys() - set(model.hparams.UNUSED)
         if test == "detect" and model.decoder is None:
             return "the network has no decoder"
-        hparams = model.hparams
-        if test == "iterations" and (
-            "routing" not in flag_specs(hparams) or "routing" in hparams.UNUSED
-        ):
+        if test == "iterations" and "routing" not in names:
             return "the network has no hyper-parameter routing"
         return None
+
+    def pgd_minutes(self, test, severities):
+        """Estimated minutes of a test's attacks by PGD; 0 if it has none."""
+        attacks = _PGD_ATTACKS.get(test, 0) * np.count_nonzero(severities)
+        if not attacks:
+            return 0
+        one = self._images[:1], self._labels[:1]
+        step = functools.partial(self._network.gradients, *one)
+        _, seconds = timeit.repeat(step, number=1, repeat=2)  # compiles first
+        batches = math.ceil(len(self._images) / self._network.batch_size)
+        return attacks * self._steps * batches * seconds / 60
 
     def run(self, test, severity):
         """The counts of a test at one severity, a dict for JSON."""
@@ -99,31 +106,25 @@ class Examiner:
         )
         return {**counts, "by_own_loss": own["wrong"]}
 
-    def pgd_seconds(self):
-        """Estimated seconds of a PGD attack on all images."""
-        for _ in range(2):  # the first time compiles
-            start = time.perf_counter()
-            self._network.gradients(self._images[:1], self._labels[:1])
-        batches = math.ceil(len(self._images) / self._network.batch_size)
-        return (time.perf_counter() - start) * self._steps * batches
+    def examples(self, name, eps, rows):
+        """Rows of a picture: triples of label, images [n, H, W, C] and texts.
 
-    def examples(self, eps, rows):
-        """Dict of images [n, H, W, C] by name, and a text for each image.
-
-        `rows` is a slice of the images, which PGD attacks.
+        PGD attacks the images at `rows`, a slice, of the network `name`.
         """
         attacked = self._attack(eps, self._steps, rows=rows)
         logits, reconstructions = self._network.predict(attacked)
         classes = self._labels[rows].argmax(-1), logits.argmax(-1)
         texts = [f"{a} as {b}" for a, b in zip(*classes, strict=True)]
-        images = {"image": self._images[rows], "attacked": attacked}
-        if reconstructions is not None:
-            images["reconstruction"] = reconstructions
-            for n, distance in enumerate(self._distances(attacked)):
-                is_missed = distance < self._unchanged[1]
-                verdict = "not detected" if is_missed else "detected"
-                texts[n] += f"\ndistance {distance:.1f}\n{verdict}"
-        return images, texts
+        none = [""] * len(texts)
+        before = f"{name}\nimage", self._images[rows], none
+        if reconstructions is None:
+            return before, ("attacked", attacked, texts)
+        for n, distance in enumerate(self._distances(attacked)):
+            is_missed = distance < self._unchanged[1]
+            verdict = "not detected" if is_missed else "detected"
+            texts[n] += f"\ndistance {distance:.1f}\n{verdict}"
+        after = "reconstruction", reconstructions, none
+        return before, ("attacked", attacked, texts), after
 
     def _count(self, images, rows=slice(None), network=None):
         """Counts of wrong predictions for `images`, changed ones of `rows`."""
@@ -155,9 +156,10 @@ class Examiner:
     @functools.cached_property
     def _unchanged(self):
         """Distances of the unchanged images, and the detector's threshold."""
-        # Even images set the threshold, odd images are attacked.
+        # Even images set the threshold, 5 % of them are false alarms. Odd
+        # images are attacked.
         distances = self._distances(self._images)
-        return distances, np.percentile(distances[::2], 100 - FALSE_ALARMS)
+        return distances, np.percentile(distances[::2], 95)
 
     def _detect(self, eps):
         unchanged, threshold = self._unchanged
@@ -180,8 +182,10 @@ class Examiner:
 
     def _iterate(self, routing):
         model = self._network.model
+        shape = ImageShape(*self._images.shape[1:], self._labels.shape[1])
         hparams = dataclasses.replace(model.hparams, routing=routing)
-        other = dataclasses.replace(self._architecture, hparams=hparams).build()
+        other = type(model)(shape, model.num_targets, hparams)
+        other.create_weights(shape)
         other.set_weights(model.get_weights())
         network = Network(other, self._network.batch_size)
         return self._count(self._images, network=network)

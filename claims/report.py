@@ -1,37 +1,16 @@
 """Tables and pictures of the results in robustness.json."""
 
 import itertools
-import statistics
+from collections import defaultdict
 
 import numpy as np
-from matplotlib.colors import TABLEAU_COLORS
 from matplotlib.figure import Figure
 
-from runs.pages import markdown, mcnemar_p, table_files
-from visualization.drawing import image_grid, png, styled
+from claims.measures import TESTS
+from runs.pages import compare_wrong, mean_and_deviation
+from visualization import drawing
 
 _COLUMNS = 4  # panels in a row
-_UNITS = {
-    "shift": "pixels",
-    "rotate": "degrees",
-    "scale": "factor",
-    "shear": "slope",
-    "noise": "standard deviation",
-    "blur": "standard deviation in pixels",
-    "occlude": "side in pixels",
-    "iterations": "routing iterations",
-}
-
-
-def table(results):
-    """The rows of `summary` as text for terminals."""
-    return markdown(*summary(results), padded=True)
-
-
-def files(results, title):
-    """Dict from file name to content: robustness.csv, .tex and .png."""
-    tables = table_files("robustness", *summary(results))
-    return tables | {"robustness.png": _draw(results, title)}
 
 
 def summary(results):
@@ -48,22 +27,26 @@ def summary(results):
         first = next(iter(networks))
         for name, trials in networks.items():
             three = _three(measure, trials)
-            errors = [_mean_and_deviation(trials[s]) for s in three]
-            middle = networks[first].get(three[1], {}), trials[three[1]]
-            p = None if name == first else _p(*middle)
-            count = len(trials[three[1]])
+            errors = [_error(trials[severity]) for severity in three]
+            middle, p = three[1], None
+            both = networks[first].get(middle, []), trials[middle]
+            # Trials of two networks are paired by their order.
+            pairs = [(a, b) for (_, a), (_, b) in zip(*both, strict=False)]
+            if pairs and name != first and measure in TESTS:
+                *_, p = compare_wrong(pairs)
             texts = ", ".join(map(str, three))
-            rows.append([measure, name, count, texts, *sum(errors, ()), p])
+            row = [measure, name, len(trials[middle]), texts]
+            rows.append([*row, *sum(errors, ()), p])
     return [*head, "McNemar's p"], rows
 
 
 def _measures(results):
-    """Nested dicts: measure, network, severity, checkpoint.
+    """Nested dicts, by measure, network and severity, of lists of trials.
 
-    The values are pairs: the error in percent, and the list of wrong examples
+    A trial is a pair: the error in percent, and the list of wrong examples
     (None for measures that have no such list).
     """
-    found = {}
+    found = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for result in results:
         test = result["test"]
         counts = {test: (result["wrong"], result["wrong_examples"])}
@@ -74,11 +57,8 @@ def _measures(results):
             counts["undetected"] = result["undetected"], None
             counts["undetected, detector attacked"] = aware, None
         for measure, (count, examples) in counts.items():
-            place = found
-            for key in (measure, result["network"], result["severity"]):
-                place = place.setdefault(key, {})
-            percent = 100 * count / result["num_examples"]
-            place[result["checkpoint"]] = percent, examples
+            trials = found[measure][result["network"]][result["severity"]]
+            trials.append((100 * count / result["num_examples"], examples))
     return found
 
 
@@ -90,64 +70,42 @@ def _three(measure, severities):
     return some[0], some[(len(some) - 1) // 2], some[-1]
 
 
-def _mean_and_deviation(trials):
-    errors = [percent for percent, _ in trials.values()]
-    deviation = statistics.stdev(errors) if len(errors) > 1 else None
-    return statistics.mean(errors), deviation
+def _error(trials):
+    return mean_and_deviation([percent for percent, _ in trials])
 
 
-def _p(first, other):
-    """McNemar's p of two networks; their trials are paired by their order."""
-    pairs = list(zip(first.values(), other.values(), strict=False))
-    if not pairs or pairs[0][0][1] is None:
-        return None
-    a, b = (
-        {(n, i) for n, pair in enumerate(pairs) for i in pair[which][1]}
-        for which in (0, 1)
-    )
-    return mcnemar_p(len(a - b), len(b - a))
-
-
-@styled
-def _draw(results, title):
+@drawing.styled
+def draw(results, title):
     """A picture with a panel for each measure: error by severity."""
-    measures, lines = _measures(results), {}
+    measures = _measures(results)
+    names = dict.fromkeys(result["network"] for result in results)
     columns = min(_COLUMNS, len(measures))
     rows = -(-len(measures) // columns)
     figure = Figure((2.6 * columns, 2.2 * rows + 0.8), layout="constrained")
     figure.suptitle(title)
-    panels = figure.subplots(rows, columns, squeeze=False).flat
-    colors = dict.fromkeys(result["network"] for result in results)
-    colors = dict(zip(colors, itertools.cycle(TABLEAU_COLORS), strict=False))
-    for measure, axes in zip(measures, panels, strict=False):
-        for name, trials in measures[measure].items():
+    for number, (measure, networks) in enumerate(measures.items(), 1):
+        axes = figure.add_subplot(rows, columns, number)
+        drawing.distinguish_lines(axes)
+        for name in names:
+            trials = networks.get(name, {})
             severities = sorted(trials)
-            pairs = [_mean_and_deviation(trials[s]) for s in severities]
-            mean, spread = np.array(pairs, float).T
-            color = colors[name]
-            (lines[name],) = axes.plot(severities, mean, ".-", color=color)
+            errors = [_error(trials[severity]) for severity in severities]
+            mean, spread = np.array(errors, float).reshape(-1, 2).T
+            (line,) = axes.plot(severities, mean, ms=3, label=name)
             ends = mean - spread, mean + spread  # NaN draws nothing
+            color = line.get_color()
             axes.fill_between(severities, *ends, color=color, alpha=0.2)
-        unit = _UNITS.get(measure, "eps")
+        unit, _ = TESTS.get(measure, TESTS["pgd"])
         axes.set(title=measure, xlabel=unit, ylabel="images, %", ylim=(0, 102))
         axes.grid(alpha=0.3)
-    for axes in list(panels):
-        axes.set_visible(False)
     place = {"loc": "outside lower center", "ncols": columns}
-    figure.legend(lines.values(), lines, **place)
-    return png(figure)
+    figure.legend(handles=axes.lines, **place)
+    return drawing.png(figure)
 
 
-def attacked_png(examples, title):
-    """A picture of images, attacked images and reconstructions.
-
-    `examples` is a dict from a network's name to images and texts as of
-    `Examiner.examples`.
-    """
-    images, titles, labels = [], [], []
-    for name, (rows, texts) in examples.items():
-        for row in rows:
-            images += list(rows[row])
-            titles += texts if row == "attacked" else [""] * len(texts)
-            labels.append(f"{name}\n{row}" if row == "image" else row)
-    return image_grid(images, len(texts), title, titles, labels)
+def attacked_png(rows, title):
+    """A picture of the rows that `Examiner.examples` returns."""
+    labels, *cells = zip(*rows, strict=True)
+    images, texts = (list(itertools.chain(*part)) for part in cells)
+    columns = len(texts) // len(labels)
+    return drawing.image_grid(images, columns, title, texts, labels)

@@ -9,7 +9,8 @@ import pytest
 import experiment
 from claims import report
 from claims.attacks import Network
-from claims.measures import SEVERITIES, Examiner, choose
+from claims.changes_test import DIRECTIONS
+from claims.measures import TESTS, Examiner, choose
 from claims.run import run_tests
 from common.errors import UserError
 from config import Config
@@ -56,26 +57,36 @@ def results(trained, tmp_path_factory):
     return folder, output, json.loads((folder / "robustness.json").read_text())
 
 
-def by_severity(content, test, name="a"):
-    found = [
-        r
-        for r in content["results"]
-        if r["test"] == test and r["network"] == name
-    ]
-    return {result["severity"]: result for result in found}
+@pytest.fixture(scope="module")
+def by_severity(results):
+    """A function from a test to the results of the first network."""
+
+    def found(test):
+        ours = [r for r in results[2]["results"] if r["network"] == "a"]
+        return {r["severity"]: r for r in ours if r["test"] == test}
+
+    return found
 
 
-def test_severity_0_is_the_error_of_experiment(results, trained):
-    *_, content = results
+@pytest.fixture(scope="module")
+def loaded(trained):
+    """The model, and its images and labels."""
+    config = Config(train=False, checkpoint=trained, eval_size=COUNT)
+    _, model, pipeline = Evaluator(config).load(open_checkpoint(trained))
+    ((x, y),) = pipeline.evaluation_batches(COUNT)
+    return model, x[keys.IMAGES], y[keys.LOGITS]
+
+
+def test_severity_0_is_the_error_of_experiment(by_severity, trained):
     config = Config(train=False, checkpoint=trained, eval_size=COUNT)
     wrong = experiment.run(config).wrong
     assert 0 < wrong < COUNT / 2
-    for test, severities in SEVERITIES.items():
-        found = by_severity(content, test)
+    for test, severities in choose().items():
+        found = by_severity(test)
         assert list(found) == list(severities)
         unchanged = {"scale": 1, "iterations": 3}.get(test, 0)
         if test == "detect":
-            odd = by_severity(content, "fgsm")[0]["wrong_examples"]
+            odd = by_severity("fgsm")[0]["wrong_examples"]
             assert found[0]["wrong"] == sum(n % 2 for n in odd)
         else:
             assert found[unchanged]["wrong"] == wrong
@@ -83,46 +94,23 @@ def test_severity_0_is_the_error_of_experiment(results, trained):
 
 
 def test_shifts_are_those_of_an_evaluation_of_moved_arrays(
-    results, trained, tmp_path
+    by_severity, loaded, trained, tmp_path
 ):
-    config = Config(train=False, checkpoint=trained, eval_size=COUNT)
-    _, _, pipeline = Evaluator(config).load(open_checkpoint(trained))
-    ((x, y),) = pipeline.evaluation_batches(COUNT)
-    moved = np.zeros((COUNT, 28, 28, 1))
-    steps = [
-        (0, 3),
-        (-3, 3),
-        (-3, 0),
-        (-3, -3),
-        (0, -3),
-        (3, -3),
-        (3, 0),
-        (3, 3),
-    ]
-    for n, row, column in np.ndindex(COUNT, 28, 28):
-        down, right = steps[n % 8]
-        if 0 <= row - down < 28 and 0 <= column - right < 28:
-            moved[n, row, column] = x[keys.IMAGES][
-                n, row - down, column - right
-            ]
-    np.save(tmp_path / "x_test", np.round(255 * moved).astype("uint8"))
-    np.save(tmp_path / "y_test", y[keys.LOGITS].argmax(axis=-1))
-    score = experiment.run(
-        Config(
-            train=False,
-            checkpoint=trained,
-            dataset="arrays",
-            data_dir=str(tmp_path),
-        )
-    )
-    assert by_severity(results[2], "shift")[3]["wrong"] == score.wrong
+    _, images, labels = loaded
+    padded = np.pad(images, [(0, 0), (3, 3), (3, 3), (0, 0)])
+    for n, image in enumerate(padded):
+        down, right = DIRECTIONS[n % 8]
+        padded[n] = np.roll(image, (3 * down, 3 * right), (0, 1))
+    moved = np.round(255 * padded[:, 3:-3, 3:-3]).astype("uint8")
+    np.save(tmp_path / "x_test", moved)
+    np.save(tmp_path / "y_test", labels.argmax(axis=-1))
+    data = {"dataset": "arrays", "data_dir": str(tmp_path)}
+    score = experiment.run(Config(train=False, checkpoint=trained, **data))
+    assert by_severity("shift")[3]["wrong"] == score.wrong
 
 
-def test_attacks_and_their_detection(results):
-    *_, content = results
-    pgd, fgsm, detect = (
-        by_severity(content, t) for t in ("pgd", "fgsm", "detect")
-    )
+def test_attacks_and_their_detection(by_severity):
+    pgd, fgsm, detect = map(by_severity, ("pgd", "fgsm", "detect"))
     for eps in (0.1, 0.2, 0.3):
         assert pgd[eps]["wrong"] >= fgsm[eps]["wrong"] > fgsm[0]["wrong"]
         odd = [n for n in pgd[eps]["wrong_examples"] if n % 2]
@@ -134,38 +122,20 @@ def test_attacks_and_their_detection(results):
     assert aware["undetected"] > detect[0.3]["undetected"]
 
 
-def examiner(trained, batch_size):
-    config = Config(train=False, checkpoint=trained, eval_size=COUNT)
-    checkpoint = open_checkpoint(trained)
-    _, model, pipeline = Evaluator(config).load(checkpoint)
-    ((x, y),) = pipeline.evaluation_batches(COUNT)
-    data = x[keys.IMAGES], y[keys.LOGITS]
-    network = Network(model, batch_size)
-    return (
-        Examiner(network, checkpoint.architecture, *data, STEPS, 0),
-        network,
-        data,
-    )
-
-
-def test_results_do_not_depend_on_the_batch_size(results, trained):
-    small, network, (images, _) = examiner(trained, 37)
-    *_, content = results
+def test_results_do_not_depend_on_the_batch_size(by_severity, loaded):
+    model, images, labels = loaded
+    network = Network(model, 37)
+    small = Examiner(network, images, labels, STEPS, 0)
     for test, severity in (("pgd", 0.1), ("noise", 0.3), ("iterations", 2)):
-        expected = by_severity(content, test)[severity]
-        assert (
-            small.run(test, severity)["wrong_examples"]
-            == expected["wrong_examples"]
-        )
-    found, expected = small.run("detect", 0), by_severity(content, "detect")[0]
+        found, expected = small.run(test, severity), by_severity(test)[severity]
+        assert found["wrong_examples"] == expected["wrong_examples"]
+    found, expected = small.run("detect", 0), by_severity("detect")[0]
     assert found["threshold"] == pytest.approx(expected["threshold"], rel=1e-5)
     # The threshold has 5 % false alarms on the images that set it.
     _, decoded = network.predict(images[::2])
     distances = [np.linalg.norm(d) for d in images[::2] - decoded]
-    assert (
-        sum(d > found["threshold"] for d in distances)
-        == int(0.05 * (len(distances) - 1)) + 1
-    )
+    alarms = sum(d > found["threshold"] for d in distances)
+    assert alarms == int(0.05 * (len(distances) - 1)) + 1
 
 
 def test_tables_pictures_and_resuming(results, trained):
@@ -173,7 +143,7 @@ def test_tables_pictures_and_resuming(results, trained):
     assert "McNemar's p" in output
     rows = (folder / "robustness.csv").read_text().splitlines()
     # Tests and four more measures, each of two networks.
-    assert len(rows) == 1 + 2 * (len(SEVERITIES) + 4)
+    assert len(rows) == 1 + 2 * (len(TESTS) + 4)
     assert any(
         row.startswith('shift,b,1,"1, 4, 8",') and row.endswith(",1")
         for row in rows
@@ -193,15 +163,9 @@ def test_tables_pictures_and_resuming(results, trained):
 
 
 def result(network, checkpoint, severity, wrong):
-    return {
-        "network": network,
-        "checkpoint": checkpoint,
-        "test": "rotate",
-        "severity": severity,
-        "wrong": len(wrong),
-        "num_examples": 10,
-        "wrong_examples": wrong,
-    }
+    of = {"network": network, "checkpoint": checkpoint, "test": "rotate"}
+    counts = {"wrong": len(wrong), "num_examples": 10, "wrong_examples": wrong}
+    return {**of, "severity": severity, **counts}
 
 
 def test_means_deviations_and_mcnemar():
@@ -235,11 +199,11 @@ SLOW = ("inverted_attention", "matrix_capsule", "vb_capsule")  # to compile
     ],
 )
 def test_every_model(model):
-    network, architecture = untrained.small(model, small_shape(model))
+    network, _ = untrained.small(model, small_shape(model))
     images = np.random.default_rng(0).random((3, 18, 20, 2)).astype("float32")
     labels = np.eye(3, dtype="float32")
-    one = Examiner(Network(network, 4), architecture, images, labels, 1, 0)
-    fitting = [test for test in SEVERITIES if one.misfit(test) is None]
+    one = Examiner(Network(network, 4), images, labels, 1, 0)
+    fitting = [test for test in TESTS if one.misfit(test) is None]
     assert len(fitting) >= 9
     for test in ("fgsm", *fitting[9:]):
         counts = one.run(test, 2 if test == "iterations" else 0.1)
@@ -249,38 +213,37 @@ def test_every_model(model):
 @pytest.fixture
 def others(tmp_path):
     """Checkpoints and data that do not fit, by name."""
-    for name in ("plain", "two", "arrays", "cifar10"):
-        (tmp_path / name).mkdir()
-    write = {name: WRITERS[name] for name in ("arrays", "cifar10")}
-    for name, write_files in write.items():
-        write_files(tmp_path / name)
-    shape = ImageShape(24, 24, 3, 10)
-    for name, network in (
-        ("plain", untrained.small("baseline")),
-        ("two", untrained.small(num_targets=2)),
-        ("cifar10", untrained.small(shape=shape)),
+    colors = ImageShape(24, 24, 3, 10)
+    for name, dataset, network in (
+        ("plain", "digits", untrained.small("baseline")),
+        ("two", "digits", untrained.small(num_targets=2)),
+        ("cifar10", "cifar10", untrained.small(shape=colors)),
+        ("arrays", None, None),
     ):
-        dataset = "cifar10" if name == "cifar10" else "digits"
-        untrained.save(tmp_path / name, *network, dataset=dataset)
+        (tmp_path / name).mkdir()
+        if network:
+            untrained.save(tmp_path / name, *network, dataset=dataset)
+        if dataset != "digits":
+            WRITERS[name](tmp_path / name)
     return tmp_path
 
 
 @pytest.mark.parametrize(
-    ("networks", "settings", "message"),
+    ("networks", "dataset", "message"),
     [
-        ("", {}, "NAME=CHECKPOINT"),
-        ("a={} a={}", {}, "a="),
-        ("a=none", {}, "none"),
-        ("a={}/plain", {}, "detect"),
-        ("a={}/two", {}, "two"),
-        ("a={}/plain", {"dataset": "arrays", "data_dir": "arrays"}, "plain"),
-        ("a={}/cifar10", {"data_dir": "cifar10"}, "cifar10"),
+        ("", None, "NAME=CHECKPOINT"),
+        ("a={} a={}", None, "a="),
+        ("a=none", None, "none"),
+        ("a={}/plain", None, "detect"),
+        ("a={}/two", None, "two"),
+        ("a={}/plain", "arrays", "plain"),
+        ("a={}/cifar10", "cifar10", "cifar10"),
     ],
 )
-def test_networks_that_do_not_fit(others, networks, settings, message):
-    if "data_dir" in settings:
-        settings = {**settings, "data_dir": str(others / settings["data_dir"])}
-    config = Config(train=False, eval_size=COUNT, **settings)
+def test_networks_that_do_not_fit(others, networks, dataset, message):
+    folder = str(others / dataset) if dataset else None
+    data = {"dataset": dataset, "data_dir": folder}
+    config = Config(train=False, eval_size=COUNT, **data)
     arguments = networks.format(*[others] * 2).split()
     with pytest.raises(UserError, match=message):
         run_tests(
@@ -303,5 +266,5 @@ def test_severities_that_do_not_fit(test, severity):
 
 
 def test_severities():
-    assert choose(["pgd"], ["0", "0.05"]) == {"pgd": [0, 0.05]}
-    assert choose() == SEVERITIES
+    assert choose(["pgd"], ["0", "0.05"]) == {"pgd": (0, 0.05)}
+    assert choose().keys() == TESTS.keys()

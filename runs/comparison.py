@@ -99,11 +99,12 @@ def compare(settings, config, lines=()):
     from runs import pages  # only now, as it imports Matplotlib
     from visualization.drawing import also_as
 
-    print(f"\n{title}:\n{pages.comparison_table(models)}")
+    table = pages.comparison_rows(models)
+    print(f"\n{title}:\n{pages.markdown(*table, padded=True)}")
     print(f"\n{pages.paired_table(models)}\n")
     files = pages.comparison_pictures(models, title, kind)
     files = also_as(settings.figure_format, files)
-    files |= pages.table_files("comparison", *pages.comparison_rows(models))
+    files |= pages.table_files("comparison", *table)
     print(*write_files(path.parent, files), sep="\n")
 
 

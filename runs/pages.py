@@ -108,11 +108,6 @@ def _error_curve(run):
     return [100 * point["wrong"] / run["examples"] for point in run["points"]]
 
 
-def comparison_table(models):
-    """A Markdown table of the compared models, padded for terminals."""
-    return markdown(*comparison_rows(models), padded=True)
-
-
 def comparison_rows(models):
     """Column names and rows of a table of the "models" of comparison.json."""
     rows = [_comparison_row(name, model) for name, model in models.items()]
@@ -124,6 +119,7 @@ def _comparison_row(name, model):
     runs = list(model["runs"].values())
     network = runs[0]["network"]
     errors = [_error_curve(run)[-1] for run in runs]
+    mean, deviation = mean_and_deviation(errors)
 
     def median(key):
         return statistics.median(run[key] for run in runs)
@@ -138,8 +134,8 @@ def _comparison_row(name, model):
         "training images/s": median("training_images_per_second"),
         "inference images/s": median("inference_images_per_second"),
         "peak MB": max(run["peak_megabytes"] for run in runs),
-        "error %": statistics.mean(errors),
-        "+-": statistics.stdev(errors) if len(errors) > 1 else None,
+        "error %": mean,
+        "+-": deviation,
         "seeds": len(runs),
     }
 
@@ -162,28 +158,36 @@ def paired_table(models):
         ]
         if not seeds:
             continue
-        a, b = (
-            {
-                (n, i)
-                for n, s in enumerate(seeds)
-                for i in r[s]["wrong_examples"]
-            }
-            for r in runs
-        )
+        wrong = [[r[s]["wrong_examples"] for r in runs] for s in seeds]
+        *only, p = compare_wrong(wrong)
         images = [
-            [f"{seeds[n]}/{i}" if seeds[1:] else i for n, i in sorted(wrong)]
-            for wrong in (a - b, b - a)
+            [f"{seeds[n]}/{i}" if seeds[1:] else i for n, i in sorted(pairs)]
+            for pairs in only
         ]
-        counts = map(len, images)
-        rows.append([one, other, *map(_listed, images), mcnemar_p(*counts)])
+        rows.append([one, other, *map(_listed, images), p])
     head = ["A", "B", "only A wrong", "only B wrong", "McNemar's p"]
     return markdown(head, rows, padded=True) if rows else ""
 
 
-def mcnemar_p(only_a, only_b):
-    """McNemar's exact p as text, of images that only A or only B gets wrong."""
-    total = only_a + only_b
-    return f"{binomtest(only_a, total).pvalue if total else 1.0:.2g}"
+def compare_wrong(trials):
+    """Compares A and B by pairs of lists: the indices of their wrong images.
+
+    Returns two sets of (trial, index), of the images that only A and only B
+    gets wrong, and McNemar's exact p as text.
+    """
+    a, b = (
+        {(n, i) for n, pair in enumerate(trials) for i in pair[which]}
+        for which in (0, 1)
+    )
+    total = len(a ^ b)
+    p = binomtest(len(a - b), total).pvalue if total else 1.0
+    return a - b, b - a, f"{p:.2g}"
+
+
+def mean_and_deviation(values):
+    """The mean, and the sample deviation or None for one value."""
+    deviation = statistics.stdev(values) if len(values) > 1 else None
+    return statistics.mean(values), deviation
 
 
 def _listed(numbers):
@@ -227,22 +231,16 @@ def comparison_pictures(models, title, kind):
 
 def write_results(output_dir):
     """Writes tables of results (pages, CSV, LaTeX) and `result_picture`."""
-    rows, _ = _result_rows(output_dir)
-    write_files(output_dir, table_files("results", _COLUMNS, rows))
-    for document, text in result_tables(output_dir).items():
-        text = replace_between(document.read_text("utf-8"), "results", text)
-        write_file(document, text)
+    tables = result_tables(output_dir)
+    write_files(output_dir, table_files("results", *tables[PAGE]))
+    for page, table in tables.items():
+        text = page.read_text("utf-8")
+        write_file(page, replace_between(text, "results", markdown(*table)))
     write_file(_PICTURE, result_picture(output_dir))
 
 
 def result_tables(output_dir):
-    """Dict from the path of a Markdown page to its table of results."""
-    rows, short_rows = _result_rows(output_dir)
-    short = markdown(_SHORT_COLUMNS, short_rows)
-    return {PAGE: markdown(_COLUMNS, rows), README: short}
-
-
-def _result_rows(output_dir):
+    """Dict from the path of a Markdown page to column names and rows."""
     rows, short_rows = [], []
     for experiment in EXPERIMENTS.values():
         results = read(output_dir, experiment)
@@ -257,40 +255,40 @@ def _result_rows(output_dir):
         seeds = ", ".join(str(run["seed"]) for run in runs)
         machines = "; ".join(sorted(set(map(_machine, runs))))
         facts = [seeds, _steps(runs), f"{minutes:.0f}", machines]
-        errors, key = _errors(runs), "wrong_percent_per_object"
-        is_new = all(key in run for run in runs)
-        if is_new and "--num_targets=2" in experiment.flags:
-            percents = [{"wrong": run[key], "examples": 100} for run in runs]
-            errors += f" (of the digits: {_errors(percents)})"
+        errors = _errors(map(_percent, runs))
+        digits = [run.get("wrong_percent_per_object") for run in runs]
+        if None not in digits and "--num_targets=2" in experiment.flags:
+            errors += f" (of the digits: {_errors(digits)})"
         rows.append([*names, errors, *facts])
         if name := experiment.other_test:
             others = [run["others"][name] for run in runs]
-            text = _errors(others)
+            text = _errors(map(_percent, others))
             if "pairs" in name:
-                unsure = [
-                    {**other, "wrong": other["examples"] - other["confident"]}
-                    for other in others
-                ]
+                unsure = [100 - _percent(run, "confident") for run in others]
                 text += f" (lengths above 0.5 required: {_errors(unsure)})"
             published = experiment.published_text(experiment.other_published)
             rows.append(["", f"the same on {name}", published, text])
         if ensemble is not None:
-            rows.append(["", "their ensemble", "", _errors([ensemble])])
+            rows.append(
+                ["", "their ensemble", "", _errors([_percent(ensemble)])]
+            )
         if experiment.in_short == "yes":
             count = f"{len(runs)} seed{'s' * (len(runs) > 1)}"
             policies = " or ".join(sorted(set(map(_policy, runs))))
             details = f"({count}, {_steps(runs)} steps, {policies})"
             short_rows.append([*names, f"{errors} {details}"])
-    return rows, short_rows
+    return {PAGE: (_COLUMNS, rows), README: (_SHORT_COLUMNS, short_rows)}
 
 
-def _errors(runs):
+def _percent(run, count="wrong"):
+    return 100 * run[count] / run["examples"]
+
+
+def _errors(percents):
     """The mean error and its sample deviation, such as 0.69 ± 0.05 %."""
-    errors = [100 * run["wrong"] / run["examples"] for run in runs]
-    text = f"{statistics.mean(errors):.2f}"
-    if len(errors) > 1:
-        text += f" ± {statistics.stdev(errors):.2f}"
-    return f"{text} %"
+    mean, deviation = mean_and_deviation(list(percents))
+    spread = "" if deviation is None else f" ± {deviation:.2f}"
+    return f"{mean:.2f}{spread} %"
 
 
 def _steps(runs):

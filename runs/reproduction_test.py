@@ -79,9 +79,9 @@ def test_results_are_written_once(tmp_path, monkeypatch, capsys):
 
 def test_the_pages_are_up_to_date():
     results = Settings().output_dir
-    for document, text in pages.result_tables(results).items():
-        page = document.read_text()
-        assert replace_between(page, "results", text) == page
+    for path, table in pages.result_tables(results).items():
+        page = path.read_text()
+        assert replace_between(page, "results", pages.markdown(*table)) == page
     text = flags_page.PAGE.read_text()
     assert flags_page.updated(text) == text, "python -m runs.flags_page"
 

@@ -1,14 +1,10 @@
 """Compares models on one data set, under one budget of time or steps.
 
   python compare.py --output_dir=/tmp/comparison --dataset=digits --steps=300
-  python compare.py --output_dir=/tmp/routing --dataset=digits --steps=300 \
-    --seeds=3 --models=capsule,capsule-r1,capsule-leaky \
-    --settings="capsule-r1 --hparams_override=routing=1" \
-    --settings="capsule-leaky --hparams_override=leaky=true"
 
 --settings="MODEL FLAGS" gives flags of experiment.py to one model, and
 --settings="all FLAGS" to all models. MODEL-LABEL, such as capsule-r1, is MODEL
-with other flags. Repeat the command to resume. Results: see docs/comparison.md.
+with other flags. Repeat the command to resume. See docs/comparison.md.
 """
 
 from absl.flags import DEFINE_multi_string

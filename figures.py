@@ -2,29 +2,16 @@
 
   python figures.py reconstructions perturbations routing \
     --checkpoint=/tmp/digits/train/model.ckpt-300 --output_dir=/tmp/figures
-
-Names of figures:
-  reconstructions  inputs and reconstructions of right and wrong predictions
-                   (figure 3 of the paper)
-  perturbations    reconstructions after moving each dimension of a class
-                   capsule up and down (figure 4)
-  multimnist       separate reconstructions of overlapping digits (figure 5)
-  routing          coupling coefficients over the image, by iteration
-  embedding        class capsules for the projector of TensorBoard
-  transfer         models trained on single objects, tested on pairs
-
-Instead of --checkpoint, transfer takes an argument NAME=CHECKPOINT for each
-model. With --num_trials=N, {} in CHECKPOINT stands for 0 to N - 1:
-
   python figures.py transfer --pairs=below --num_trials=3 \
     --output_dir=/tmp/transfer \
     shared_capsule=/tmp/shared{} pooling=/tmp/pooling{}
 
-NAME is a label; for your own model it is MODULE:CLASS, as in --model. All
-models see the same test images and the same pairs. The images of a pair are one
-below the other, or side by side with --pairs=beside.
-
-The figures replace existing files of the same names in --output_dir.
+Figures: reconstructions, perturbations, multimnist, routing, embedding and
+transfer, see docs/figures.md. Instead of --checkpoint, transfer takes an
+argument NAME=CHECKPOINT for each model. With --num_trials=N, {} in CHECKPOINT
+stands for 0 to N - 1. NAME is a label; for your own model it is MODULE:CLASS,
+as in --model. All models see the same pairs: of images one below the other or,
+with --pairs=beside, side by side.
 """
 
 import dataclasses

@@ -42,17 +42,13 @@ def run(config, temporary=False):
     def end_with_parent():
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
-    if sys.platform == "win32":
-        group = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
-    else:
-        is_linux = sys.platform == "linux"
-        group = {"preexec_fn": end_with_parent} if is_linux else {}
-        group["start_new_session"] = True
     stdout = subprocess.DEVNULL if temporary else None
     process = subprocess.Popen(
         [*_COMMAND, *flags.arguments(config)],
         stdout=subprocess.PIPE if config.format == "json" else stdout,
-        **group,
+        creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+        preexec_fn=end_with_parent if sys.platform == "linux" else None,
+        start_new_session=True,
     )
     with handling_signals(stop):
         output, _ = process.communicate()
@@ -76,6 +72,7 @@ def train_and_evaluate(config):
     )
     last = documents[-1]
     network = ("weights", "weights_without_decoder", "multiply_adds")
+    counts = ("wrong", "wrong_percent_per_object", "wrong_examples")
     return {
         "commit": training["commit"],
         "machine": training["machine"],
@@ -85,9 +82,7 @@ def train_and_evaluate(config):
         "inference_images_per_second": last["images_per_second"],
         "peak_megabytes": training["peak_megabytes"],
         "examples": last["num_examples"],
-        "wrong": last["wrong"],
-        "wrong_percent_per_object": last["wrong_percent_per_object"],
-        "wrong_examples": last["wrong_examples"],
+        **{name: last[name] for name in counts},
         "points": [
             {name: document[name] for name in ("step", "wrong", "seconds")}
             for document in documents

@@ -227,12 +227,11 @@ def _draw_maps(trained, examples, maps, equal):
 def _draw_entropy(title, entropy, equal):
     figure = Figure(figsize=(4.5, 3), layout="constrained")
     axes = figure.subplots()
-    shares = {"linestyle": "--", "color": "gray", "label": "equal shares"}
-    axes.axhline(equal, **shares)
-    for iteration, value in enumerate(entropy, 1):
-        axes.plot(iteration, value, "oC0")
-        place = (iteration, value), (6, 6), "data", "offset points"
-        axes.annotate(f"{value:.4f}", *place)
+    axes.axhline(equal, linestyle="--", color="gray", label="equal shares")
+    for point in enumerate(entropy, 1):
+        axes.plot(*point, "oC0")
+        place = point, (6, 6), "data", "offset points"
+        axes.annotate(f"{point[1]:.4f}", *place)
     axes.set(title=title, xlabel="routing iteration", ylabel="entropy (nats)")
     axes.set_xticks(range(1, len(entropy) + 1))
     axes.ticklabel_format(axis="y", useOffset=False)

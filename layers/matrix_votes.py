@@ -31,16 +31,17 @@ _CPU_NUMBERS = 2**22
 _OTHER_NUMBERS = 2**26
 
 
-def _materialize(tensor):
-    """Writes a tensor to memory once, by a product with the identity matrix.
+def materialize(tensor):
+    """Writes a tensor to memory once, by a product with an identity matrix.
 
     On CPUs TensorFlow's XLA would compute it again in each operation that
-    reads it. The number of entries must be a multiple of 4.
+    reads it, often by slow loops. So the same holds for its gradient.
     """
     if not is_on_cpu("tensorflow"):
         return tensor
-    rows = ops.reshape(tensor, (-1, POSE_SIZE))
-    rows = ops.matmul(rows, ops.eye(POSE_SIZE, dtype="float32"))
+    size = math.gcd(tensor.shape[-1], 24)  # long enough for vectorized loops
+    rows = ops.reshape(tensor, (-1, size))
+    rows = ops.matmul(rows, ops.eye(size, dtype="float32"))
     return ops.reshape(rows, ops.shape(tensor))
 
 
@@ -58,7 +59,7 @@ def matrix_votes(poses: Tensor, kernel: Tensor) -> Any:
     """
     places, children = poses.shape[3:]
     types = kernel.shape[0]
-    poses = _materialize(poses)
+    poses = materialize(poses)
     votes = sum(  # [O, N, 4, 4, P, C]
         poses[None, :, :, row, None] * kernel[:, None, None, row, :, None]
         for row in range(POSE_SIZE)
@@ -68,7 +69,7 @@ def matrix_votes(poses: Tensor, kernel: Tensor) -> Any:
         if upstream is None:
             (upstream,) = arguments
         shape = (types, -1, POSE_SIZE, POSE_SIZE, places, children)
-        of_votes = ops.reshape(_materialize(upstream), shape)
+        of_votes = ops.reshape(materialize(upstream), shape)
         of_votes = ops.transpose(of_votes, (5, 0, 3, 1, 2, 4))
         # [C, O * 4, 4 * N * P]
         of_votes = ops.reshape(of_votes, (children, types * POSE_SIZE, -1))
@@ -92,12 +93,12 @@ def matrix_votes(poses: Tensor, kernel: Tensor) -> Any:
 
 
 def over_children(votes: Tensor, weights: Tensor) -> Tensor:
-    """Weighted sums over K: [O, N, 16, K] and [O, N, K] -> [O, N, 16]."""
+    """Weighted sums over K: [O, N, h, K] and [O, N, K] -> [O, N, h]."""
     return ops.matmul(votes, weights[..., None])[..., 0]
 
 
 def over_entries(votes: Tensor, weights: Tensor) -> Tensor:
-    """Weighted sums over entries: [O, N, 16, K] and [O, N, 16] -> [O, N, K]."""
+    """Weighted sums over entries: [O, N, h, K] and [O, N, h] -> [O, N, K]."""
     return ops.matmul(weights[:, :, None], votes)[:, :, 0]
 
 

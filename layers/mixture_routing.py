@@ -15,7 +15,13 @@ import numpy as np
 from keras import ops
 
 from .base_layers import PoseLayer, pair_specs
-from .matrix_votes import POSE_ENTRIES, VotingLayer, over_children, over_entries
+from .matrix_votes import (
+    POSE_ENTRIES,
+    VotingLayer,
+    materialize,
+    over_children,
+    over_entries,
+)
 from .routing import softmax
 from .tensors import Pair, Shape, Tensor, largest
 from .windows import Window
@@ -31,8 +37,8 @@ def fit_mixture(
     """For each parent, fits a normal distribution to the votes.
 
     M-steps and E-steps alternate as in `em_routing`, which defines V, R and r.
-    Squared distances to a mean m are expanded. Hence all sums are matrix
-    products, and no tensor is larger than the votes:
+    Squared distances to a mean m are expanded. Hence each step is one matrix
+    product with the features V, V^2 and 1 of the votes:
 
       sum r (V - m)^2 = sum r V^2 - 2 m sum r V + m^2 sum r
 
@@ -56,7 +62,7 @@ def fit_mixture(
       a list of the assignments [O, N, K] of each iteration.
     """
     types, _, _, children = votes.shape
-    activations = ops.cast(activations, "float32")
+    activations = materialize(ops.cast(activations, "float32"))
     uniform = ops.full_like(activations, 1 / types)[None]
     shape = types, ops.shape(votes)[1], children
     assignments = ops.broadcast_to(parents.start(uniform), shape)
@@ -66,17 +72,20 @@ def fit_mixture(
         / (ops.sum(weights, axis=-1, keepdims=True) + EPSILON)
     )
     votes = votes - center[..., None]
-    squares = ops.square(votes)
+    ones = ops.ones_like(votes[:, :, :1])
+    features = [votes, ops.square(votes), ones]  # [O, N, 16 + 16 + 1, K]
+    features = ops.concatenate(features, axis=2)
 
     mean = 0.0
     all_assignments = []
     for iteration in range(num_routing):
         all_assignments.append(assignments)
         # M-step.
-        weights = assignments * activations
-        total = ops.sum(weights, axis=-1, keepdims=True)  # S, [O, N, 1]
-        first_moment = over_children(votes, weights)  # [O, N, 16]
-        second_moment = over_children(squares, weights)
+        # sum r V and sum r V^2, [O, N, 16], and the total S = sum r, [O, N, 1].
+        moments = over_children(features, assignments * activations)
+        first_moment, second_moment, total = ops.split(
+            moments, (POSE_ENTRIES, 2 * POSE_ENTRIES), axis=-1
+        )
         undamped = (first_moment + center * total) / (total + prior)
         mean = (1 - damping) * undamped + damping * mean
         shift = mean - center
@@ -87,10 +96,10 @@ def fit_mixture(
         if iteration == num_routing - 1:
             break
         # E-step.
-        distances = over_entries(squares, precision)  # [O, N, K]
-        distances = distances - 2 * over_entries(votes, precision * shift)
         terms = terms - ops.sum(precision * ops.square(shift), axis=-1)
-        assignments = parents.normalize(terms[..., None] - distances)
+        factors = [2 * precision * shift, -precision, terms[..., None]]
+        factors = ops.concatenate(factors, axis=-1)  # [O, N, 33]
+        assignments = parents.normalize(over_entries(features, factors))
     return mean, logits, all_assignments
 
 

@@ -10,7 +10,6 @@ from keras import ops
 from tqdm import tqdm
 
 from input_data import features as keys
-from layers.convolution import KeptSpectra
 
 # What an attack's step increases, as sums over the images: the largest logit of
 # another class minus the label's logit; the network's own classification loss;
@@ -28,8 +27,7 @@ class Network:
         self.model, self.batch_size = model, batch_size
         if model.xla != "auto":
             model.jit_compile = model.xla
-        self._spectra = KeptSpectra()
-        self._gradient = _compiled_gradient(model, self._spectra)
+        self._gradient = _compiled_gradient(model)
 
     def predict(self, images):
         """Logits [N, classes]; reconstructions of the predictions, or None."""
@@ -63,7 +61,6 @@ class Network:
 
     def gradients(self, images, labels, direction="logits"):
         """The gradients [N, H, W, C] that a step follows."""
-        self._spectra.update()
         parts, last = [], len(images) - 1
         weights = np.float32([name == direction for name in DIRECTIONS])
         for start in range(0, len(images), self.batch_size):
@@ -74,7 +71,7 @@ class Network:
         return np.concatenate(parts)[: len(images)]
 
 
-def _compiled_gradient(model, spectra):
+def _compiled_gradient(model):
     """Compiles the gradient by the images of the sums of `DIRECTIONS`."""
 
     def objective(images, labels, weights, *variables):
@@ -107,7 +104,7 @@ def _compiled_gradient(model, spectra):
 
         @tf.function(jit_compile=model.xla is True)
         def by_tape(images, *others):
-            with spectra.in_use(), tf.GradientTape() as tape:
+            with tf.GradientTape() as tape:
                 tape.watch(images)
                 value = objective(images, *others)
             return tape.gradient(value, images)

@@ -99,7 +99,10 @@ def plot_errors(draw, title, xlabel, ylabel="test error in %"):
         axes.yaxis.set_major_formatter("{x:g}")
     axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
     axes.grid(alpha=0.3)
-    drawing.name_lines(axes)
+    axes.spines[["top", "right"]].set_visible(False)
+    lines = sorted(axes.lines, key=lambda line: -line.get_ydata()[-1])
+    place = {"loc": "outside right center", "frameon": False}
+    figure.legend(handles=lines, handlelength=3, **place)
     return drawing.png(figure)
 
 
@@ -243,9 +246,7 @@ def result_tables(output_dir):
     """Dict from the path of a Markdown page to column names and rows."""
     rows, short_rows = [], []
     for experiment in EXPERIMENTS.values():
-        results = read(output_dir, experiment)
-        ensemble = results.pop("ensemble", None)
-        runs = list(results.values())
+        runs, ensemble = read(output_dir, experiment)
         published = experiment.published_text(experiment.published)
         names = [f"`{experiment.name}`", experiment.title, published]
         if not runs:
@@ -313,12 +314,11 @@ def result_picture(output_dir):
 
     def draw(axes):
         for experiment in experiments:
-            results = read(output_dir, experiment)
-            results.pop("ensemble", None)
-            for seed, run in results.items():
+            runs, _ = read(output_dir, experiment)
+            for run in runs:
                 scale = run["batch_size"] / EPOCH
                 epochs = [point["step"] * scale for point in run["points"]]
-                label = f"{experiment.name}, seed {seed}"
+                label = f"{experiment.name}, seed {run['seed']}"
                 axes.plot(epochs, _error_curve(run), marker=".", label=label)
         published = float(experiments[0].published)
         label = f"published, {published:g}%"

@@ -212,6 +212,8 @@ def _published_command(config, settings):
 
 
 def read(output_dir, experiment):
-    """Dict of the results of an experiment by seed (a string) or "ensemble"."""
-    paths = pathlib.Path(output_dir, experiment.name).glob("*.json")
-    return {path.stem: runner.read_json(path) for path in sorted(paths)}
+    """List of an experiment's results, and that of the ensemble or None."""
+    paths = sorted(pathlib.Path(output_dir, experiment.name).glob("*.json"))
+    results = {path.stem: runner.read_json(path) for path in paths}
+    ensemble = results.pop("ensemble", None)
+    return list(results.values()), ensemble

@@ -56,12 +56,12 @@ def test_results_are_written_once(tmp_path, monkeypatch, capsys):
     for is_done in (False, True):
         reproduce(["shared-capsule"], settings)
         assert ("0.json exists" in capsys.readouterr().out) == is_done
-    results = reproduction.read(settings.output_dir, experiment)
-    assert list(results) == ["0", "1", "ensemble"]
+    runs, ensemble = reproduction.read(settings.output_dir, experiment)
+    assert [run["seed"] for run in runs] == [0, 1]
     assert len(configs) == 5  # pairs, two checkpoints of each; the ensemble
-    assert results["ensemble"]["wrong"] == 8
+    assert ensemble["wrong"] == 8
     folder = "$WORK_DIR/shared-capsule/mixed_bfloat16"
-    first = results["0"]
+    first = runs[0]
     assert f"--summary_dir={folder}/0 " in first["command"]
     assert first["wrong"] == 7
     pairs = first["others"]["pairs below each other"]
@@ -69,7 +69,7 @@ def test_results_are_written_once(tmp_path, monkeypatch, capsys):
     assert "--pairs=below" in pairs["command"]
     assert "--data_dir=$DATA_DIR/mnist" in pairs["command"]
     assert configs[-1].checkpoint.endswith("16/{}/train/model.ckpt-5628")
-    assert str(tmp_path) not in json.dumps(results)
+    assert str(tmp_path) not in json.dumps([runs, ensemble])
     monkeypatch.setattr(reproduction, "_reproduce", lambda *_: None)
     reproduce(["all"], settings)
     skipped = capsys.readouterr().out.splitlines()

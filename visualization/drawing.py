@@ -106,14 +106,6 @@ def distinguish_lines(axes):
     )
 
 
-def name_lines(axes):
-    """A legend beside the axes, in the order of the last points."""
-    axes.spines[["top", "right"]].set_visible(False)
-    lines = sorted(axes.lines, key=lambda line: -line.get_ydata()[-1])
-    place = {"loc": "outside right center", "frameon": False}
-    axes.figure.legend(handles=lines, handlelength=3, **place)
-
-
 class Picture(bytes):
     """The bytes of a PNG file; the attribute `figure` is the drawn `Figure`."""
 

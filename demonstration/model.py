@@ -136,24 +136,23 @@ class DemoModel:
         """
         # A generator that raised an error cannot continue.
         search = self._searches.pop(correct, None) or self._search(correct)
-        searched, example = next(search)
+        answer = next(search)
         self._searches[correct] = search
-        if example is None:
-            return {"searched": searched}
-        return {**self.predict(example.image), "labels": example.labels}
+        return answer
 
     def _search(self, correct):
-        """Yields the number of searched images, and an `Example` or None."""
+        """Yields the answers of `next_test_image`."""
         searched = 0
         num_examples = self._trained.pipeline.spec.num_examples
         while searched < num_examples:
             for example in self._trained.examples():
                 searched += 1
                 if example.is_right == correct:
-                    yield searched, example
+                    predicted = self.predict(example.image)
+                    yield {**predicted, "labels": example.labels}
                     searched = 0
                 elif searched % EVAL_BATCH_SIZE == 0:
-                    yield searched, None
+                    yield {"searched": searched}
         kind = "correctly" if correct else "wrongly"
         raise UserError(
             f"none of {num_examples:,} test images is predicted {kind}"

@@ -25,10 +25,7 @@ normalization = partial(keras.layers.BatchNormalization, momentum=0.9)
 
 
 class _Comparison(Classifier):
-    """Base class; `route` gives the outputs for poses [B, h, w, types, atoms].
-
-    `hidden` are the features that poses are computed from.
-    """
+    """Base class; `route` gives outputs for poses [B, h, w, types, atoms]."""
 
     def network(self, images, num_classes):
         hidden = ops.relu(normalization()(convolution(64, 5)(images)))
@@ -41,10 +38,7 @@ class _Comparison(Classifier):
 
 
 class _VectorCapsules(_Comparison):
-    """Base class: logits are the lengths of the capsules that `classes` gives.
-
-    It takes primary capsules [B, I, a].
-    """
+    """Base class; logits are lengths of `classes` of capsules [B, I, atoms]."""
 
     def route(self, poses, hidden, num_classes):
         primary = keras.layers.Reshape((-1, ATOMS))(poses)

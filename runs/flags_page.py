@@ -17,8 +17,8 @@ PAGE = ROOT / "docs" / "flags.md"
 def updated(text):
     """Returns `text`, the page, with its tables brought up to date."""
     text = replace_between(text, "flags", _table("flag", "--", Config))
-    parts = ["Every model, unless its own table has another default:"]
-    parts.append(_table("name", "", BaseHParams))
+    title = "Every model, unless its own table has another default:"
+    parts = [title, _table("name", "", BaseHParams)]
     for name in sorted(MODELS):
         hparams_class = model_class(name).HParams
         presets = []

@@ -122,11 +122,6 @@ def size(default, help_text):
     return network(default, help_text, at_least=1)
 
 
-def padding(help_text="padding of the convolutions", default="VALID"):
-    """A field for the padding of convolutions."""
-    return network(default, help_text, choices=("VALID", "SAME"))
-
-
 def weight_decay(default, weights="kernels"):
     """A dataclass field: the factor of a loss of squared weights."""
     help_text = f"factor of a loss term, half the sum of squared {weights}"

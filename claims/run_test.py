@@ -267,4 +267,3 @@ def test_severities_that_do_not_fit(test, severity):
 
 def test_severities():
     assert choose(["pgd"], ["0", "0.05"]) == {"pgd": (0, 0.05)}
-    assert choose().keys() == TESTS.keys()

@@ -169,9 +169,11 @@ def test_the_page_shows_the_results(name):
     assert pages.paired_table(content["models"]) in page
 
 
+MODEL = {"runs": {"0": result(4, 3.0), "1": result(8, 3.0)}, "steps": 10}
+
+
 def test_sixteen_models_differ_in_print_and_color():
-    model = {"runs": {"0": result(4, 3.0), "1": result(8, 3.0)}, "steps": 10}
-    models = {f"model_{n}": model for n in range(16)}
+    models = {f"model_{n}": MODEL for n in range(16)}
     for picture in pages.comparison_pictures(models, "", "test").values():
         (axes,) = picture.figure.axes
         looks = [(line.get_marker(), line.get_color()) for line in axes.lines]
@@ -187,8 +189,7 @@ def test_sixteen_models_differ_in_print_and_color():
 def test_bars_are_a_deviation_above_and_below(monkeypatch):
     bars = []
     monkeypatch.setattr(Axes, "vlines", lambda _, *place: bars.append(place))
-    model = {"runs": {"0": result(4, 3.0), "1": result(8, 3.0)}, "steps": 10}
-    pages.comparison_pictures({"capsule": model}, "title", "test")
+    pages.comparison_pictures({"capsule": MODEL}, "title", "test")
     ((weights, low, high, _),) = bars
     # 2 and 4 % of 200 images are wrong.
     assert (weights, low, high) == pytest.approx((1000, 3 - 2**0.5, 3 + 2**0.5))

@@ -101,7 +101,7 @@ def test_confidence_intervals(counts, total, expected):
 
 
 @pytest.mark.parametrize("num_targets", [1, 2])
-def test_examples_and_their_predictions(num_targets):
+def test_examples_and_columns_of_reconstructions(num_targets):
     subject = make_subject(num_targets)
     examples = list(subject.examples())
     assert len(examples) == NUM_EXAMPLES
@@ -112,8 +112,20 @@ def test_examples_and_their_predictions(num_targets):
             example.labels, example.predictions, strict=True
         ):
             assert label == predicted or label not in example.predictions
-    assert all(e.is_right for e in subject.first(3, is_right=True))
-    assert not any(e.is_right for e in subject.first(3, is_right=False))
+    for is_right in (True, False):
+        example, *others = subject.first(3, is_right)
+        assert {e.is_right for e in (example, *others)} == {is_right}
+        _, column = capsule_figures.reconstruction_column(subject, example)
+        rows = [column[name] for name in column if "prediction" in name]
+        assert len(rows) == num_targets
+        assert all((image is None) == is_right for image in rows)
+        np.testing.assert_array_equal(column["input"], example.image)
+    if num_targets == 1:
+        with pytest.raises(UserError, match="--num_targets=2"):
+            capsule_figures.multimnist(subject, 1)
+        return
+    classes, _ = capsule_figures.multimnist_column(subject, example)
+    assert classes[2][0] not in classes[0] + classes[1]
 
 
 def test_reconstructions_of_one_class_and_with_one_dimension_moved():
@@ -132,24 +144,6 @@ def test_reconstructions_of_one_class_and_with_one_dimension_moved():
         np.testing.assert_allclose(image, expected, atol=1e-5)
     with pytest.raises(UserError, match="no decoder"):
         make_subject(remake=False).reconstruct(example.capsules[:1], [0])
-
-
-@pytest.mark.parametrize("num_targets", [1, 2])
-def test_columns_of_reconstructions(num_targets):
-    subject = make_subject(num_targets)
-    for is_right in (True, False):
-        (example,) = subject.first(1, is_right)
-        _, column = capsule_figures.reconstruction_column(subject, example)
-        rows = [column[name] for name in column if "prediction" in name]
-        assert len(rows) == num_targets
-        assert all((image is None) == is_right for image in rows)
-        np.testing.assert_array_equal(column["input"], example.image)
-    if num_targets == 1:
-        with pytest.raises(UserError, match="--num_targets=2"):
-            capsule_figures.multimnist(subject, 1)
-        return
-    classes, _ = capsule_figures.multimnist_column(subject, example)
-    assert classes[2][0] not in classes[0] + classes[1]
 
 
 def test_projector_files():

@@ -33,6 +33,35 @@ def test_depends_on_seed_and_step_alone(change):
     assert (first != changed(3, 8)).any()
 
 
+def assert_independent(*draws):
+    """Draws [N] of each image; 5 standard deviations of their correlation."""
+    correlations = np.corrcoef(draws)[~np.eye(len(draws), dtype=bool)]
+    assert abs(correlations).max() < 5 / math.sqrt(len(draws[0]))
+
+
+def test_every_change_has_a_stream_of_its_own(monkeypatch):
+    streams, seeds = [], []
+    step_seed = augmentation.step_seed
+    monkeypatch.setattr(
+        augmentation,
+        "step_seed",
+        lambda *args: streams.append(args[1]) or step_seed(*args),
+    )
+    for name in ("rotate_half", "move_within_margins", "squeeze_at_random"):
+        monkeypatch.setattr(
+            augmentation,
+            name,
+            lambda images, seed: seeds.append(tuple(seed.numpy())) or images,
+        )
+    config = Config(crop_area=0.2, flip=True, augment=True, distort=True)
+    step = tf.constant(7, tf.int64)
+    images = random_images(6, 20, 24, 3)
+    augmentation.random_changes(images, config, 3, step)
+    augmentation.distort_colors(images.astype("float32"), step, 3)
+    assert len(set(streams)) == len(streams) == 7
+    assert len(set(seeds)) == 3
+
+
 def test_half_of_the_images_rotate_by_up_to_30_degrees():
     images = np.zeros((400, 28, 28, 1), np.float32)
     images[:, 8:20, 13:15] = 255  # a bar in the middle
@@ -46,7 +75,8 @@ def test_half_of_the_images_rotate_by_up_to_30_degrees():
     across = np.einsum("bhw,w,w->b", bright, rows, rows)
     mixed = np.einsum("bhw,h,w->b", bright, rows, rows)
     angles = np.degrees(0.5 * np.arctan2(2 * mixed, along - across))
-    assert 25 < np.abs(angles).max() < 31
+    assert 25 < angles.max() < 31
+    assert -31 < angles.min() < -25
     # Of a normal deviation of 9.9 degrees, clipped at 30.
     assert 7 < angles[~same].std() < 12
 
@@ -63,6 +93,7 @@ def test_images_move_within_their_margins():
     assert (min(rows), min(columns), max(columns)) == (0, 0, 13)
     # Of a normal deviation of a third of the margin.
     assert 11 <= max(rows) <= 14
+    assert_independent(rows, columns)
     black = tf.zeros((2, 9, 9, 1))
     moved = augmentation.move_within_margins(black, [1, 1])
     np.testing.assert_array_equal(moved, black)
@@ -77,6 +108,7 @@ def test_squeezed_images_are_in_the_middle():
     assert (left + inside.sum(axis=1) <= 28).all()
     assert set(removed) == set(range(1, 8))
     assert set(left - removed // 2) == {0, 1}
+    assert_independent(removed, left - removed // 2)
 
 
 @pytest.mark.parametrize(("width", "left"), [(28, 0), (27, 1), (21, 3)])
@@ -99,6 +131,7 @@ def test_a_square_of_4x4_is_erased():
     columns = erased.any(axis=1).argmax(axis=1)
     assert set(rows) == set(range(4, 23))
     assert set(columns) == set(range(4, 15))
+    assert_independent(rows, columns)
 
 
 def test_angles_of_distort_differ_and_fill_the_range():
@@ -141,7 +174,7 @@ def test_resized_crops_lie_inside_and_have_the_areas_and_proportions():
     rows_and_columns = np.moveaxis(4 * np.indices((40, 50), "uint8"), 0, -1)
     images = np.tile(rows_and_columns, (COUNT, 1, 1, 1))
     crops = augmentation.random_resized_crop(images, 0.2, [3, 5]).numpy() / 4
-    lines, scales = [crops[:, :, 9, 0], crops[:, 9, :, 1]], []
+    lines, scales, places = [crops[:, :, 9, 0], crops[:, 9, :, 1]], [], []
     for line, size in zip(lines, (40, 50), strict=True):
         inner = np.arange(1, size - 1)  # the border may repeat a pixel
         scale, start = np.polyfit(inner, line[:, 1:-1].T, 1)
@@ -151,12 +184,14 @@ def test_resized_crops_lie_inside_and_have_the_areas_and_proportions():
         assert -0.55 < ends[0].min() < 0
         assert size - 1 < ends[1].max() < size - 0.45
         scales.append(scale)
+        places.append(start - (1 - scale) * size / 2)
     area, factor = scales[0] * scales[1], scales[1] / scales[0]
     assert 0.19 < area.min() < 0.21
     assert 0.97 < area.max() < 1.01
     assert area.mean() == pytest.approx(0.6, abs=0.02)
     assert 0.74 < factor.min() < 0.76
     assert 1.31 < factor.max() < 1.35
+    assert_independent(area, *places)
     whole = augmentation.random_resized_crop(images[:9], 1.0, [3, 5])
     np.testing.assert_array_equal(whole, images[:9])
 
@@ -173,6 +208,7 @@ def test_colors_change_by_one_offset_and_one_factor_for_each_image():
         np.testing.assert_allclose(amounts, amounts[:, :1].repeat(3, 1), 1e-2)
         assert low <= amounts.min() < low + 0.03 * (high - low)
         assert high - 0.03 * (high - low) < amounts.max() <= high + 1e-3
+    assert_independent(delta[:, 0], factor[:, 0])
     delta, factor = delta[:, None, None], factor[:, None, None]
     expected = (images + delta - changed_mean) * factor + changed_mean
     np.testing.assert_allclose(changed, expected, atol=0.05)

@@ -43,9 +43,12 @@ def find_file(data_dir, *names, hint=""):
 
 @contextlib.contextmanager
 def open_file(path):
-    """Opens a file to read bytes, and unpacks it if its name ends in .gz."""
+    """Opens a file to read bytes, and unpacks it if its name ends in .gz.
+
+    Any failure in this context is a `UserError` that names the file.
+    """
     is_packed = path.suffix == ".gz"
-    with gzip.open(path) if is_packed else open(path, "rb") as file:
+    with reading(path), (gzip.open if is_packed else open)(path, "rb") as file:
         yield file
         while is_packed and file.read(_BLOCK):  # the checksum is at the end
             pass

@@ -199,10 +199,11 @@ def test_evaluation_on_norb_standardizes_the_center_of_every_second_pixel(
     images = tiny_files.random_images(3, 2, 96, 96)
     records = map(tiny_files.norb_example, images, [4, 0, 2])
     path = tiny_files.write_records(tmp_path / "testduo.tfrecords", records)
-    stored, labels = norb.read_records(path)
+    stored, labels, meta = norb.read_records(path)
     shrunk = images[:, :, ::2, ::2].transpose(0, 2, 3, 1)
     np.testing.assert_array_equal(stored, shrunk)
     assert labels.tolist() == [4, 0, 2]
+    assert meta.tolist() == [[1, 2, 34, 5]] * 3
     ((x, _),) = load("norb", tmp_path, Split.TEST)
     assert x[keys.RECONS_LABEL].tolist() == [4, 0, 2]
     for image, original in zip(x[keys.IMAGES], images, strict=True):

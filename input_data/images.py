@@ -11,14 +11,8 @@ from common.errors import UserError, reading
 from input_data import features as keys
 from input_data.augmentation import random_changes
 from input_data.pairs import OverlappingPairs
-from input_data.pipeline import (
-    ImageSource,
-    Pipeline,
-    Stream,
-    random_offsets,
-    step_seed,
-)
-from input_data.stored import StoredRows, blocks, held
+from input_data.pipeline import Pipeline, Stream, random_offsets, step_seed
+from input_data.stored import StoredRows, blocks, digest, is_large
 from input_data.transforms import (
     CROP,
     central_crop,
@@ -58,7 +52,7 @@ def labeled_images(path, images, labels, num_classes, class_names=None):
     there are no images, if a type, shape or number is wrong, or if a label is
     out of range.
     """
-    if not isinstance(images, StoredRows):
+    if not is_large(images):
         images = np.asarray(images)
     if images.dtype != np.uint8 or images.ndim not in (3, 4):
         raise UserError(
@@ -75,7 +69,7 @@ def labeled_images(path, images, labels, num_classes, class_names=None):
     num_classes = int(to_integers(f"{path}: num_classes", num_classes))
     if class_names is not None:
         class_names = check_class_names(path, class_names, num_classes)
-    if not isinstance(labels, StoredRows):
+    if not is_large(labels):
         labels = to_integers(f"{path}: labels", labels)
     largest = num_classes - 1
     if labels.shape[1:] == (num_classes,) != (1,):
@@ -89,7 +83,7 @@ def labeled_images(path, images, labels, num_classes, class_names=None):
             f"expected one from 0 to {num_classes - 1}, or {num_classes} that "
             "are 0 or 1, for each image"
         )
-    return LabeledImages(held(images), labels, num_classes, class_names)
+    return LabeledImages(images, labels, num_classes, class_names)
 
 
 def to_integers(path, values):
@@ -120,14 +114,11 @@ def make_pipeline(data, config, **spec):
 
     `data` are `LabeledImages`; `**spec` sets attributes of `Pipeline.spec`.
     """
-    num_targets = 1 if data.labels.ndim == 1 else keys.ANY_NUMBER
-    if config.num_targets == 2:
-        if num_targets == keys.ANY_NUMBER:
-            raise UserError("--num_targets=2 needs images of one class each")
-        return OverlappingPairs(data, config, **spec)
-    shift, pad = config.largest_shift, config.border
-    source = ImageSource(data)
-    return SingleObjects(source, config, shift, pad, num_targets, **spec)
+    if config.num_targets != 2:
+        return SingleObjects(data, config, **spec)
+    if data.labels.ndim > 1:
+        raise UserError("--num_targets=2 needs images of one class each")
+    return OverlappingPairs(data, config, **spec)
 
 
 class SingleObjects(Pipeline):
@@ -137,19 +128,21 @@ class SingleObjects(Pipeline):
     offsets, each uniform in [-shift, shift], and changed by `random_changes`.
     (For a shift of 2 the reference stores all 25 shifted copies instead.)
 
-    `source` is `ImageSource` or `RecordFiles`, `config` is a `Config`, `shift`
-    and `pad` are in pixels. `**spec` sets attributes of `Pipeline.spec`.
+    `data` are `LabeledImages`, `config` is a `Config`. `**spec` sets attributes
+    of `Pipeline.spec`.
     """
 
-    def __init__(self, source, config, shift, pad, num_targets=1, **spec):
-        self._config, self._shift, self._pad = config, shift, pad
-        border = 2 * pad - CROP * bool(config.distort)
-        size = [side + border for side in source.shape[:2]]
-        num_examples = min(config.eval_size, len(source))
-        super().__init__(source, size, num_targets, num_examples, **spec)
+    def __init__(self, data, config, **spec):
+        self._config = config
+        self._shift, self._pad = config.largest_shift, config.border
+        border = 2 * self._pad - CROP * bool(config.distort)
+        size = [side + border for side in data.images.shape[1:3]]
+        num_targets = 1 if data.labels.ndim == 1 else keys.ANY_NUMBER
+        num_examples = min(config.eval_size, len(data))
+        super().__init__(data, size, num_targets, num_examples, **spec)
 
     def training_batch(self, indices, step, seed):
-        images, labels = self._source.take(indices)
+        images, labels = self.take(indices)
         images = pad_images(images, self._pad)
         if self._shift:
             shift_seed = step_seed(seed, Stream.SHIFT, step)
@@ -163,10 +156,13 @@ class SingleObjects(Pipeline):
         names = "augment", "crop_area", "distort", "flip"
         settings = {name: getattr(self._config, name) for name in names}
         settings |= {"shift": self._shift, "pad": self._pad}
-        return f"{settings} {self._source.description()}"
+        images = self._images
+        if isinstance(images, StoredRows):
+            return f"{settings} {images.description()}"
+        return f"{settings} {digest(np.asarray(images))}"
 
     def evaluation_batch(self, indices):
-        images, labels = self._source.take(indices)
+        images, labels = self.take(indices)
         padded = pad_images(images, self._pad)
         images = unit_range(central_crop(padded, self._size))
         return self._batch(images, [images], [labels])
@@ -186,16 +182,16 @@ class StandardizedCrops(Pipeline):
 
     def __init__(self, data, crop_size, distort, eval_size):
         num_examples = min(eval_size, len(data))
-        super().__init__(ImageSource(data), crop_size, 1, num_examples)
+        super().__init__(data, crop_size, 1, num_examples)
         self._offset = (0, 0)
         self._distort = distort
 
     def training_batch(self, indices, step, seed):
-        images, labels = self._source.take(indices)
+        images, labels = self.take(indices)
         return self._standardized(self._distort(images, step, seed), labels)
 
     def evaluation_batch(self, indices):
-        images, labels = self._source.take(indices)
+        images, labels = self.take(indices)
         crops = central_crop(images, self._size, self._offset)
         return self._standardized(tf.cast(crops, tf.float32), labels)
 

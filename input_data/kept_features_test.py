@@ -5,10 +5,10 @@ import pytest
 from common.errors import UserError
 from config import Config
 from input_data import features as keys
-from input_data import kept_rows
+from input_data import stored
 from input_data.images import labeled_images, make_pipeline
 from input_data.kept_features import KeptFeatures
-from input_data.kept_rows import KeptRows
+from input_data.stored import KeptRows
 from testing.tiny_files import random_images
 
 IMAGES = random_images(70, 4, 5)  # more than are computed together
@@ -28,18 +28,19 @@ class Negative:
         return [np.array([self.weight])]
 
 
-def kept(folder, seed=3, images=IMAGES, network=None, views=4, **settings):
+def pipeline_of(images=IMAGES, **settings):
     data = labeled_images("", images, np.arange(70), 70)
-    pipeline = make_pipeline(data, Config(dataset="arrays", **settings))
-    network = network or Negative()
-    return KeptFeatures(pipeline, network, "negative", seed, views, folder)
+    return make_pipeline(data, Config(dataset="arrays", **settings))
+
+
+def kept(folder, seed=3, network=None, views=4, **settings):
+    options = network or Negative(), "negative", seed, views, folder
+    return KeptFeatures(pipeline_of(**settings), *options)
 
 
 def kept_batches(folder, start, stop, seed=3, **settings):
     """Batches of images, and of negatives of images as features."""
-    data = labeled_images("", IMAGES, np.arange(70), 70)
-    pipeline = make_pipeline(data, Config(dataset="arrays", **settings))
-    both = pipeline, kept(folder, seed, **settings)
+    both = pipeline_of(**settings), kept(folder, seed, **settings)
     return (
         list(p.training_batches(50, 3, start, stop).as_numpy_iterator())
         for p in both
@@ -113,20 +114,15 @@ def test_features_are_computed_once_and_again_where_they_are_damaged(tmp_path):
         {"flip": True},
         {"shift": 1},
         {"crop_area": 0.5},
+        {},
     ],
 )
-def test_other_features_have_another_file(tmp_path, changed):
+def test_other_features_have_another_file(tmp_path, changed, monkeypatch):
     kept(tmp_path)
+    if not changed:  # the precision
+        policy = keras.DTypePolicy("float16")
+        monkeypatch.setattr(keras.config, "dtype_policy", lambda: policy)
     kept(tmp_path, **changed)
-    assert len(list(tmp_path.iterdir())) == 2
-
-
-def test_precision_and_files_have_another_file(tmp_path, monkeypatch):
-    kept(tmp_path)
-    monkeypatch.setattr(
-        keras.config, "dtype_policy", lambda: keras.DTypePolicy("float16")
-    )
-    kept(tmp_path)
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -134,7 +130,7 @@ def test_a_full_disk_is_an_error(tmp_path, monkeypatch):
     def fail(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(kept_rows.os, "posix_fallocate", fail)
+    monkeypatch.setattr(stored.os, "posix_fallocate", fail)
     with pytest.raises(UserError, match="GB.*No space"):
         kept(tmp_path)
     assert not list(tmp_path.iterdir())

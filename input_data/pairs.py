@@ -1,17 +1,13 @@
 """Pipelines of images of two objects, overlapping or next to each other."""
 
+import dataclasses
+
 import numpy as np
 import tensorflow as tf
 
 from common.errors import UserError
 from input_data import features as keys
-from input_data.pipeline import (
-    ImageSource,
-    Pipeline,
-    Stream,
-    random_offsets,
-    step_seed,
-)
+from input_data.pipeline import Pipeline, Stream, random_offsets, step_seed
 from input_data.stored import blocks
 from input_data.transforms import pad_images, shift_images, unit_range
 
@@ -34,7 +30,7 @@ class OverlappingPairs(Pipeline):
     def __init__(self, data, config, **spec):
         self._shift, self._pad = config.largest_shift, config.border
         size = [side + 2 * self._pad for side in data.images.shape[1:3]]
-        super().__init__(ImageSource(data), size, 2, config.eval_size, **spec)
+        super().__init__(data, size, 2, config.eval_size, **spec)
         groups = map(tf.constant, group_by_class(data))
         self._order, self._starts, self._counts = groups
         seed = step_seed(config.seed, Stream.EVALUATION, 0)
@@ -62,7 +58,7 @@ class OverlappingPairs(Pipeline):
         second = self._partners(first, partner_draws)
         shifted, labels = [], []
         for indices, offset in zip((first, second), offsets, strict=True):
-            images, label = self._source.take(indices)
+            images, label = self.take(indices)
             padded = pad_images(images, self._pad)
             shifted.append(shift_images(padded, offset, self._shift))
             labels.append(label)
@@ -72,7 +68,7 @@ class OverlappingPairs(Pipeline):
 
     def _partners(self, first, draws):
         """Indices of images of other classes, each equally likely."""
-        label = self._source.take_labels(first)
+        label = self.take_labels(first)
         count = tf.gather(self._counts, label)
         start = tf.gather(self._starts, label)
         num_others = tf.cast(self.spec.num_images - count, tf.float64)
@@ -109,7 +105,7 @@ class SeparatePairs(Pipeline):
         self._singles = singles
         self._axis = _AXES[config.pairs]
         places = tf.data.Dataset.range(singles.spec.num_examples)
-        batches = places.batch(_LABELS_BATCH).map(singles.source.take_labels)
+        batches = places.batch(_LABELS_BATCH).map(singles.take_labels)
         with singles.user_errors():
             labels = np.concatenate(list(batches.as_numpy_iterator()))
         second = tf.random.experimental.index_shuffle(
@@ -121,11 +117,15 @@ class SeparatePairs(Pipeline):
         if not len(first):
             raise UserError("pairs need images of at least two classes")
         self._pairs = (first, second[first])
-        spec = singles.spec
-        size = [spec.shape.height, spec.shape.width]
-        size[self._axis - 1] *= 2
-        shared = singles.source, size, 2, len(first)
-        super().__init__(*shared, split_seed=spec.split_seed)
+        spec, side = singles.spec, ("height", "width")[self._axis - 1]
+        twice = {side: 2 * getattr(spec.shape, side)}
+        self.spec = dataclasses.replace(
+            spec,
+            shape=dataclasses.replace(spec.shape, **twice),
+            num_targets=2,
+            num_examples=len(first),
+            rows=None,
+        )
 
     def evaluation_batch(self, indices):
         halves, labels = [], []

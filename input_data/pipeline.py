@@ -3,13 +3,15 @@
 import contextlib
 import enum
 import os
+import re
 
 import numpy as np
 import tensorflow as tf
 
 from common.errors import UserError
 from input_data import features as keys
-from input_data.stored import StoredRows, digest
+from input_data import stored
+from input_data.stored import StoredRows
 
 
 class Stream(enum.IntEnum):
@@ -64,93 +66,35 @@ def random_offsets(seed, batch_size, max_shift):
     return tf.random.stateless_uniform(shape, seed, *limits, tf.int32)
 
 
-class ImageSource:
-    """The images and labels of `LabeledImages` for a `Pipeline`.
-
-    Arrays become tensors; `StoredRows` are read when they are taken.
-    """
-
-    error = None
-
-    def __init__(self, data):
-        self.images = _tensor(data.images, tf.uint8)
-        self.labels = _tensor(data.labels, tf.int32)
-        self.shape = tuple(data.images.shape[1:])
-        self.num_classes = data.num_classes
-        self.class_names = data.class_names
-        self.fingerprints = data.fingerprints
-
-    def __len__(self):
-        return len(self.images)
-
-    def take(self, indices):
-        """Images uint8 [B, H, W, C] and labels int32 [B, ...] at `indices`."""
-        images = self._take(self.images, indices, tf.uint8)
-        return images, self.take_labels(indices)
-
-    def take_labels(self, indices):
-        return self._take(self.labels, indices, tf.int32)
-
-    def _take(self, rows, indices, dtype):
-        if not isinstance(rows, StoredRows):
-            return tf.gather(rows, indices)
-
-        def read(indices):
-            return np.asarray(rows[indices], dtype.as_numpy_dtype)
-
-        return read_in_graph(self, read, indices, dtype, rows.shape[1:])
-
-    def description(self):
-        """A digest of all that the images depend on."""
-        if isinstance(self.images, StoredRows):
-            return self.images.description()
-        return digest(self.images.numpy())
-
-
-def read_in_graph(source, read, indices, dtype, shape):
-    """`read(indices)`, an array [B, *shape], in a TensorFlow graph.
-
-    A UserError becomes the `error` of `source`, see `Pipeline.user_errors`.
-    """
-
-    def read_or_fail(indices):
-        try:
-            return read(indices)
-        except UserError as error:
-            source.error = error
-            raise
-
-    values = tf.numpy_function(read_or_fail, [indices], dtype)
-    values.set_shape((*indices.shape, *shape))
-    return values
-
-
-def _tensor(array, dtype):
-    return array if isinstance(array, StoredRows) else tf.constant(array, dtype)
-
-
 class Pipeline:
     """One split of a data set, as batches that the module `features` describes.
 
     A subclass defines `training_batch` and `evaluation_batch`. Both return a
     batch (x, y). Their argument `indices`, int64 [B], selects images or pairs.
 
-    `source` holds the stored images, for example an `ImageSource`;
-    `source.error` is the `UserError` that stopped reading, or None. `size` is
-    the network's input size (height, width). The other arguments become
-    attributes of `spec`, a `features.Spec`.
+    `data` are `LabeledImages`. Arrays become tensors, unless they are too large
+    to be copied; `StoredRows` are read when they are taken. `size` is the
+    network's input size (height, width). The other arguments become attributes
+    of `spec`, a `features.Spec`.
     """
 
-    def __init__(self, source, size, num_targets, num_examples, **spec):
-        shape = keys.ImageShape(*size, source.shape[-1], source.num_classes)
-        numbers = num_targets, num_examples, len(source)
-        spec["split_fingerprints"] = source.fingerprints
-        self.spec = keys.Spec(shape, *numbers, source.class_names, **spec)
-        self._source, self._size = source, size
+    def __init__(self, data, size, num_targets, num_examples, **spec):
+        depth, num_classes = data.images.shape[-1], data.num_classes
+        shape = keys.ImageShape(*size, depth, num_classes)
+        numbers = num_targets, num_examples, len(data)
+        spec["split_fingerprints"] = data.fingerprints
+        self.spec = keys.Spec(shape, *numbers, data.class_names, **spec)
+        self._size = size
+        self._images = _tensor(data.images, tf.uint8)
+        self._labels = _tensor(data.labels, tf.int32)
 
-    @property
-    def source(self):
-        return self._source
+    def take(self, indices):
+        """Stored images uint8 [B, ...] and labels int32 [B, ...]."""
+        images = _take(self._images, indices, tf.uint8)
+        return images, self.take_labels(indices)
+
+    def take_labels(self, indices):
+        return _take(self._labels, indices, tf.int32)
 
     def description(self):
         """A text that differs if training images of a seed differ."""
@@ -178,27 +122,29 @@ class Pipeline:
         The batches contain the first `stop` examples (-1: all), in fixed order.
         """
         indices = tf.data.Dataset.range(self.spec.num_examples).take(stop)
-        batches = _map(indices.batch(batch_size), self.evaluation_batch)
-        with self.user_errors():
-            yield from batches.as_numpy_iterator()
+        return self._evaluated(indices.batch(batch_size))
 
     def evaluation_images(self, numbers):
         """The images [B, H, W, C] of the examples `numbers`, as an array."""
-        numbers = tf.constant(numbers, tf.int64)
-        batches = tf.data.Dataset.from_tensors(numbers)
+        numbers = tf.data.Dataset.from_tensors(tf.constant(numbers, tf.int64))
+        ((x, _),) = self._evaluated(numbers)
+        return x[keys.IMAGES]
+
+    def _evaluated(self, indices):
         with self.user_errors():
-            batches = _map(batches, self.evaluation_batch).as_numpy_iterator()
-            return next(batches)[0][keys.IMAGES]
+            batches = _map(indices, self.evaluation_batch)
+            yield from batches.as_numpy_iterator()
 
     @contextlib.contextmanager
     def user_errors(self):
-        """A context in which the source's `error`, if any, replaces OpError."""
+        """A context in which `UserError` of `read_in_graph` are UserError."""
         try:
             yield
-        except tf.errors.OpError:
-            if self._source.error is None:
+        except tf.errors.OpError as error:
+            found = re.search(f"{UserError.__name__}: (.*)", error.message)
+            if found is None:
                 raise
-            raise self._source.error from None
+            raise UserError(found[1]) from None
 
     def _batch(self, images, targets, labels):
         """Combines images [B, H, W, C] and lists by target to a batch (x, y).
@@ -214,6 +160,30 @@ class Pipeline:
             labels = [tf.one_hot(label, num_classes) for label in labels]
         y[keys.LOGITS] = tf.cast(sum(labels), tf.float32)
         return {keys.IMAGES: images, **x}, y
+
+
+def _tensor(array, dtype):
+    if isinstance(array, StoredRows) or array.nbytes > stored.MEMORY_BYTES:
+        return array
+    return tf.constant(array, dtype)
+
+
+def _take(rows, indices, dtype):
+    if tf.is_tensor(rows):
+        return tf.gather(rows, indices)
+    shape, dtype = rows.shape[1:], dtype.as_numpy_dtype
+    return read_in_graph(
+        lambda part: np.asarray(rows[part], dtype), indices, shape, dtype
+    )
+
+
+def read_in_graph(read, indices, shape, dtype):
+    """`read(indices)`, an array [B, *shape], in a TensorFlow graph.
+
+    There a UserError becomes an OpError, see `Pipeline.user_errors`.
+    """
+    values = tf.numpy_function(read, [indices], dtype)
+    return tf.ensure_shape(values, (*indices.shape, *shape))
 
 
 def _map(dataset, function):

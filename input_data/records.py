@@ -9,7 +9,6 @@ A record is a `tf.train.Example` with height, width, depth, labels and images.
 
 import contextlib
 import functools
-import hashlib
 import math
 import os
 import types
@@ -20,7 +19,7 @@ import tensorflow as tf
 
 from common.errors import UserError, reading
 from common.files import atomic_write
-from input_data.stored import file_marks
+from input_data.stored import StoredRows, file_marks
 
 _LENGTH_BYTES = 8
 _CRC_BYTES = 4
@@ -60,10 +59,10 @@ def write_records(path, records):
 class RecordFiles:
     """The records of several files, numbered from 0 across all files.
 
-    Only the records that `read` returns are in memory. The object can be the
-    source of a `Pipeline`, and threads can share it. In a record, `label_keys`
-    name int64 labels in [0, num_classes), and `image_keys` name images as bytes
-    of uint8 pixels. All images have the same `shape` (height, width, depth).
+    The object can take the place of `LabeledImages`; its images and labels stay
+    in the files, and threads can share it. In a record, `label_keys` name int64
+    labels in [0, num_classes), and `image_keys` name images as bytes of uint8
+    pixels. All images have the same `shape` (height, width, depth).
 
     Raises UserError if a file is unreadable, empty, truncated or damaged, or if
     a record lacks a feature or a valid label, or if images differ in size.
@@ -71,7 +70,6 @@ class RecordFiles:
 
     class_names = None
     fingerprints = types.MappingProxyType({})  # no part is held out
-    error = None
     shape = None
 
     def __init__(self, paths, label_keys, image_keys, num_classes):
@@ -93,43 +91,27 @@ class RecordFiles:
                 )
         self._ends = np.cumsum([0, *sizes]) // self._frame_bytes
         for end in self._ends[1:]:
-            self.read([end - 1])
+            last = self.read([end - 1])
+        rows = np.arange(self._ends[-1])
+        self.labels, self.images = (
+            StoredRows(
+                rows,
+                array.shape[1:],
+                array.dtype,
+                lambda rows, part=part: self.read(rows)[part],
+                lambda rows: file_marks(self._paths) + rows.tobytes(),
+            )
+            for part, array in enumerate(last)
+        )
 
     def __len__(self):
         return int(self._ends[-1])
 
-    def take_all(self, indices):
-        """As `read`, but in a TensorFlow graph."""
-
-        def read(indices):
-            try:
-                return self.read(indices.numpy())
-            except UserError as error:
-                self.error = error
-                raise
-
-        labels, images = tf.py_function(read, [indices], [tf.int32, tf.uint8])
-        batch_size = indices.shape[0]
-        labels.set_shape((len(self._label_keys), batch_size))
-        images.set_shape((len(self._image_keys), batch_size, *self.shape))
-        return labels, images
-
-    def take(self, indices):
-        """First image and label per record: uint8 [B, H, W, C], int32 [B]."""
-        labels, images = self.take_all(indices)
-        return images[0], labels[0]
-
-    def take_labels(self, indices):
-        return self.take(indices)[1]
-
-    def description(self):
-        """A digest of all that the images depend on."""
-        return hashlib.sha256(file_marks(self._paths)).hexdigest()
-
     def read(self, indices):
         """Reads records and verifies their checksums and values.
 
-        Returns labels int32 [keys, B] and images uint8 [keys, B, H, W, C].
+        Returns labels int32 [B, keys] and images uint8 [B, keys, H, W, C]; with
+        a single key [B] and [B, H, W, C].
         """
         integer = tf.io.FixedLenFeature((), tf.int64)
         pixels = tf.io.FixedLenFeature((), tf.string)
@@ -144,27 +126,28 @@ class RecordFiles:
         with reading(self._locate(indices[0])[0]):
             features = tf.io.parse_example(records, spec)
             sizes = np.stack([features[key] for key in _SIZE_KEYS], axis=-1)
-            labels = np.stack([features[key] for key in self._label_keys])
-            images = tf.io.decode_raw(
-                [features[key] for key in self._image_keys], tf.uint8
-            ).numpy()
+            labels = np.stack([features[k] for k in self._label_keys], axis=-1)
+            images = tf.stack([features[k] for k in self._image_keys], axis=-1)
+            images = tf.io.decode_raw(images, tf.uint8).numpy()
         if self.shape is None:
             self.shape = tuple(sizes[0].tolist())
         last_class = self.num_classes - 1
         is_wrong = (sizes != self.shape).any(axis=1)
         is_wrong |= images.shape[-1] != math.prod(self.shape)
-        is_wrong |= ((labels < 0) | (labels > last_class)).any(axis=0)
-        if len(labels) == 2:
-            is_wrong |= labels[0] == labels[1]
+        is_wrong |= ((labels < 0) | (labels > last_class)).any(axis=1)
+        is_pair = labels.shape[1] == 2
+        if is_pair:
+            is_wrong |= labels[:, 0] == labels[:, 1]
         if is_wrong.any():
             path, number = self._locate(indices[np.argmax(is_wrong)])
-            kind = "two different labels" if len(labels) == 2 else "a label"
+            kind = "two different labels" if is_pair else "a label"
             raise UserError(
                 f"{path}: record {number}: expected images of size "
                 f"{self.shape} and {kind} from 0 to {last_class}"
             )
+        labels = labels.astype(np.int32)
         images = images.reshape(*images.shape[:2], *self.shape)
-        return labels.astype(np.int32), images
+        return (labels, images) if is_pair else (labels[:, 0], images[:, 0])
 
     def _locate(self, index):
         """The file of record `index`, and the record's number in it."""

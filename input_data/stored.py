@@ -1,12 +1,14 @@
-"""Arrays whose rows stay on disk until they are used."""
+"""Arrays whose rows stay in files until they are used."""
 
 import hashlib
 import math
 import os
+import pathlib
+import zlib
 
 import numpy as np
 
-from common.errors import UserError, reading
+from common.errors import UserError, reading, writing
 
 # Larger arrays of images are not copied to memory.
 MEMORY_BYTES = 500_000_000
@@ -20,10 +22,10 @@ class StoredRows:
     `numpy.asarray` reads the selected rows. `read(items)` returns the rows of
     some of the `items`, an array [N] of file names or row numbers. `shape` is
     that of a row. `describe(items)` returns bytes that differ if the rows
-    differ; without this argument `digest` reads all rows.
+    differ.
     """
 
-    def __init__(self, items, shape, dtype, read, describe=None):
+    def __init__(self, items, shape, dtype, read, describe):
         self._items, self._read, self._describe = items, read, describe
         self.shape, self.dtype = (len(items), *shape), np.dtype(dtype)
         self.ndim = len(self.shape)
@@ -39,27 +41,17 @@ class StoredRows:
         return np.asarray(self._read(self._items), dtype)
 
     @property
-    def fits_in_memory(self):
-        return math.prod(self.shape) <= MEMORY_BYTES
+    def nbytes(self):
+        return math.prod(self.shape) * self.dtype.itemsize
 
     def description(self):
-        """A digest of what the rows depend on, or of the rows themselves."""
-        if self._describe is None:
-            return digest(self)
+        """A digest of what the rows depend on, such as files."""
         return hashlib.sha256(self._describe(self._items)).hexdigest()
 
 
-def held(rows):
-    """An array of `StoredRows` that fit into memory, else `StoredRows`.
-
-    Also an array can be too large to have a second copy, a tensor.
-    """
-    if isinstance(rows, StoredRows):
-        return np.asarray(rows) if rows.fits_in_memory else rows
-    if rows.nbytes <= MEMORY_BYTES:
-        return rows
-    items = np.arange(len(rows))
-    return StoredRows(items, rows.shape[1:], rows.dtype, rows.__getitem__)
+def is_large(rows):
+    """Whether rows are `StoredRows` that are not to be copied to memory."""
+    return isinstance(rows, StoredRows) and rows.nbytes > MEMORY_BYTES
 
 
 def blocks(array):
@@ -95,7 +87,8 @@ def read_rows(path, rows, values, offset=0):
     the process.
     """
     with reading(path), open(path, "rb", buffering=0) as file:
-        for row, value in zip(rows.tolist(), values, strict=True):
+        for place, row in enumerate(rows.tolist()):
+            value = values[place : place + 1]
             file.seek(offset + row * value.nbytes)
             if file.readinto(value) < value.nbytes:
                 raise ValueError("it became shorter")
@@ -120,3 +113,71 @@ def rows_in_file(path, array, convert=np.asarray):
     return StoredRows(
         rows, shape, dtype, read, lambda rows: marks + rows.tobytes()
     )
+
+
+class KeptRows:
+    """An array [count, *shape] in the file `folder`/`name`-`digest`.
+
+    `digest` stands for everything that the rows depend on. A checksum of it,
+    the row's number and its values follows each row. So processes that are
+    killed, damage, and other files leave rows missing, never wrong; and several
+    processes can write the same rows at the same time.
+    """
+
+    def __init__(self, folder, name, digest, count, shape, dtype):
+        self.path = pathlib.Path(folder, f"{name}-{digest[:32]}")
+        self._digest, self._count = digest, count
+        self.shape, self.dtype = shape, np.dtype(dtype)
+        self._row = np.dtype([("values", dtype, shape), ("checksum", "<u4")])
+        self.size = count * self._row.itemsize
+
+    def read(self, rows):
+        """Rows at some indices, without a test of their checksums."""
+        return self._read(rows)["values"]
+
+    def missing(self):
+        """Whether each row is still to be computed, bool [count]."""
+        missing = np.ones(self._count, bool)
+        if self.path.exists() and self.path.stat().st_size == self.size:
+            numbers = np.arange(self._count)
+            for start in range(0, self._count, _BLOCK_ROWS):
+                part = slice(start, start + _BLOCK_ROWS)
+                found = self._read(numbers[part])
+                expected = self._checksums(start, found["values"])
+                missing[part] = found["checksum"] != expected
+        return missing
+
+    def allocate(self):
+        """Creates the file if needed; raises UserError if the disk is full."""
+        with writing(f"{self.path}, {self.size / 1e9:.1f} GB"):
+            is_new = not self.path.exists()
+            try:
+                with open(self.path, "ab") as file:
+                    file.truncate(self.size)
+                    if hasattr(os, "posix_fallocate"):
+                        os.posix_fallocate(file.fileno(), 0, self.size)
+            except OSError:
+                if is_new:
+                    self.path.unlink(missing_ok=True)
+                raise
+
+    def write(self, start, values):
+        """Stores rows from number `start`."""
+        rows = np.empty(len(values), self._row)
+        rows["values"] = values
+        rows["checksum"] = self._checksums(start, rows["values"])
+        with writing(self.path), open(self.path, "r+b") as file:
+            file.seek(start * self._row.itemsize)
+            file.write(rows)
+
+    def _read(self, rows):
+        found = np.empty(len(rows), self._row)
+        read_rows(self.path, rows, found)
+        return found
+
+    def _checksums(self, start, values):
+        names = (f"{self._digest} {start + n}" for n in range(len(values)))
+        return [
+            zlib.crc32(value.tobytes(), zlib.crc32(name.encode()))
+            for name, value in zip(names, values, strict=True)
+        ]

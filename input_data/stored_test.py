@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import os
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -37,53 +38,33 @@ def everything(config):
     return found
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [
-        ("arrays", {}),
-        ("images", {"color": True, "image_size": 18}),
-    ],
-)
-def test_both_sources_give_the_same_bytes(
-    name, settings, tmp_path, monkeypatch
-):
+@pytest.mark.parametrize("name", ["arrays", "images"])
+def test_both_sources_give_the_same_bytes(name, tmp_path, monkeypatch):
     tiny_files.WRITERS[name](tmp_path)
+    settings = {"color": True, "image_size": 18} if name == "images" else {}
     config = Config(dataset=name, data_dir=str(tmp_path), **settings)
     in_memory = everything(config)
     monkeypatch.setattr(stored, "MEMORY_BYTES", 0)
-    reads = []
-    read = StoredRows.__array__
-    monkeypatch.setattr(
-        StoredRows,
-        "__array__",
-        lambda rows, *a, **k: reads.append(len(rows)) or read(rows, *a, **k),
-    )
+    read = Mock(side_effect=StoredRows.__array__, autospec=True)
+    monkeypatch.setattr(StoredRows, "__array__", lambda *a, **k: read(*a, **k))
     np.testing.assert_equal(everything(config), in_memory)
-    assert len(reads) > 9
+    assert read.call_count > 9
 
 
-def vanish(path):
-    path.unlink()
-
-
-def cut(path):
-    os.truncate(path, path.stat().st_size // 2)
-
-
-def clear(path):
-    path.write_bytes(b"")
-
-
-def write_again(path):
-    np.save(path, np.load(path) + np.uint8(1))
+DAMAGE = {
+    "vanish": lambda path: path.unlink(),
+    "cut": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "clear": lambda path: path.write_bytes(b""),
+    "write": lambda path: np.save(path, np.load(path) + np.uint8(1)),
+}
 
 
 @pytest.mark.parametrize(
     ("name", "pattern", "damage"),
     [
-        *(("images", "*.png", damage) for damage in (vanish, cut, clear)),
-        *(("arrays", "x_train.npy", f) for f in (vanish, cut, write_again)),
-        ("arrays", "y_train.npy", write_again),
+        *(("images", "*.png", damage) for damage in ("vanish", "cut", "clear")),
+        *(("arrays", "x_train.npy", d) for d in ("vanish", "cut", "write")),
+        ("arrays", "y_train.npy", "write"),
     ],
 )
 def test_later_damage_is_one_line_with_the_name(
@@ -92,13 +73,11 @@ def test_later_damage_is_one_line_with_the_name(
     monkeypatch.setattr(stored, "MEMORY_BYTES", 0)
     tiny_files.WRITERS[name](tmp_path)
     if name == "arrays":
-        np.save(
-            tmp_path / "y_train", np.eye(4, dtype="uint8")[np.arange(15) % 4]
-        )
+        np.save(tmp_path / "y_train", np.eye(4)[np.arange(15) % 4])
     config = Config(dataset=name, data_dir=str(tmp_path))
     pipeline = registry.load(config, True)
     for path in tmp_path.rglob(pattern):
-        damage(path)
+        DAMAGE[damage](path)
     message = pytest.raises(UserError, match=pattern.strip("*"))
     with message, pipeline.user_errors():
         list(pipeline.training_batches(4, 0, 0, 2))

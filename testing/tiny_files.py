@@ -38,12 +38,10 @@ def write_mnist(folder, num_train=NUM_TRAIN, num_test=NUM_TEST, size=28):
     Images are random, but their first pixel is the label. Returns a dict from
     "train" and "t10k" to (images, labels).
     """
-    generator = np.random.default_rng(0)
     written = {}
     for prefix, count in (("train", num_train), ("t10k", num_test)):
-        labels = np.arange(count, dtype=np.uint8) % 10
-        images = generator.integers(0, 256, (count, size, size))
-        images = images.astype(np.uint8)
+        labels = cycling_labels(count, 10)
+        images = random_images(count, size, size, seed=count)
         images[:, 0, 0] = labels
         content = gzip.compress(_idx(images), 1)
         (folder / f"{prefix}-images-idx3-ubyte.gz").write_bytes(content)
@@ -185,15 +183,10 @@ class TinyPhotos(tfds.core.GeneratorBasedBuilder):
     SHAPE = (20, 24, 3)
 
     def _info(self):
-        return self.dataset_info_from_configs(
-            features=tfds.features.FeaturesDict(
-                {
-                    "image": tfds.features.Image(shape=self.SHAPE),
-                    "label": tfds.features.ClassLabel(num_classes=4),
-                }
-            ),
-            supervised_keys=("image", "label"),
-        )
+        image = tfds.features.Image(shape=self.SHAPE)
+        label = tfds.features.ClassLabel(num_classes=4)
+        features = tfds.features.FeaturesDict({"image": image, "label": label})
+        return self.dataset_info_from_configs(features=features)
 
     def _split_generators(self, dl_manager):
         return {

@@ -23,7 +23,7 @@ from input_data.registry import Split
 
 def main(_):
     """Runs the command."""
-    from input_data.generators.affine import generate  # slow to import
+    from input_data.datasets.affnist import generate  # slow to import
 
     names = ("dataset", "data_dir", "split", "output_dir", "copies", "seed")
     generate(*(flags.FLAGS[name].value for name in names))

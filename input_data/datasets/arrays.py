@@ -7,7 +7,6 @@ import pathlib
 import numpy as np
 
 from common.errors import UserError, reading
-from input_data import stored
 from input_data.files import find_file, open_file
 from input_data.images import labeled_images, make_pipeline, to_integers
 from input_data.registry import Split, select
@@ -43,14 +42,14 @@ def read_arrays(data_dir, training):
     number of k-hot columns, or 1 + the largest class index.
     """
     folder, part = pathlib.Path(data_dir), "train" if training else "test"
-    path, images = _read_images(folder, part)
-    labels = _read_labels(folder, part)
+    path, images = _read(folder, f"x_{part}")
+    images = images[..., np.newaxis] if images.ndim == 3 else images
+    images, labels = _rows(path, images), _read_labels(folder, part)
     names_path, names = folder / "class_names.txt", None
     if os.path.lexists(names_path):
         with reading(find_file(folder, names_path.name)):
             lines = names_path.read_text("utf-8-sig").rstrip().splitlines()
-        names = tuple(map(str.strip, lines))
-        num_classes = len(names)
+        names, num_classes = [line.strip() for line in lines], len(lines)
         if len(set(names)) < num_classes:
             raise UserError(f"{names_path} has the same name twice")
         if (last := _largest(labels)) >= num_classes:
@@ -69,31 +68,21 @@ def read_arrays(data_dir, training):
 def _read(folder, name):
     """The path and the array of a file; only a .npy.gz is unpacked."""
     path = find_file(folder, f"{name}.npy", f"{name}.npy.gz")
-    with reading(path):
+    with open_file(path) as file:
         if path.suffix == ".gz":
-            with open_file(path) as file:
-                return path, np.lib.format.read_array(file, allow_pickle=False)
+            return path, np.lib.format.read_array(file, allow_pickle=False)
         return path, np.lib.format.open_memmap(path, mode="r")
-
-
-def _read_images(folder, part):
-    path, images = _read(folder, f"x_{part}")
-    if images.ndim == 3:
-        images = images[..., np.newaxis]
-    return path, rows_in_file(path, images) if _has_rows(images) else images
 
 
 def _read_labels(folder, part):
     path, labels = _read(folder, f"y_{part}")
-    convert = functools.partial(to_integers, path)
-    is_large = labels.ndim == 2 and 8 * labels.size > stored.MEMORY_BYTES
-    if is_large and _has_rows(labels):
-        return rows_in_file(path, labels, convert)
-    return convert(labels)
+    return _rows(path, labels, functools.partial(to_integers, path))
 
 
-def _has_rows(array):
-    return isinstance(array, np.memmap) and array.flags.c_contiguous
+def _rows(path, array, convert=np.asarray):
+    """`StoredRows` of a mapped array in C order, else the converted array."""
+    has_rows = isinstance(array, np.memmap) and array.flags.c_contiguous
+    return rows_in_file(path, array, convert) if has_rows else convert(array)
 
 
 def _largest(labels):

@@ -2,11 +2,11 @@
 
 import bisect
 import collections
-import concurrent.futures
 import hashlib
 import os
 import pathlib
 import unicodedata
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from common.errors import UserError, reading
 from input_data.files import DECODING_THREADS, decode_image, image_shape
 from input_data.images import check_class_names, labeled_images, make_pipeline
 from input_data.labels_file import read_labels
-from input_data.stored import StoredRows, file_marks
+from input_data.stored import StoredRows, file_marks, is_large
 from input_data.transforms import resize
 
 # Of so many images one is held out on average, for testing or validation.
@@ -212,14 +212,13 @@ def _files(root, classes, several):
 def _images(root, files, config):
     """`StoredRows` of images, resized to squares if there is a size."""
     color, size = bool(config.color), config.image_size
-    paths = np.empty(len(files), object)
-    paths[:] = [path for path, _ in files]
-    executor = concurrent.futures.ThreadPoolExecutor(DECODING_THREADS)
+    method = config.resize or "pad"
+    paths = np.array([path for path, _ in files], object)
+    pool = ThreadPoolExecutor(DECODING_THREADS)
     if size is None:
         shape = image_shape(paths[0], color)
     else:
         shape = size, size, 3 if color else 1
-    method = config.resize or "pad"
 
     def check(path, found):
         if found != shape:
@@ -241,15 +240,14 @@ def _images(root, files, config):
 
     def read(paths):
         images = np.empty((len(paths), *shape), np.uint8)
-        decoded = executor.map(decode, paths)
-        for place, image in zip(images, decoded, strict=True):
-            place[...] = image
+        for place, image in enumerate(pool.map(decode, paths)):
+            images[place] = image
         return images
 
     def describe(paths):
         return file_marks(paths) + repr((color, size, method)).encode()
 
     images = StoredRows(paths, shape, np.uint8, read, describe)
-    if size is None and not images.fits_in_memory:
-        list(executor.map(check_headers, np.array_split(paths, 99)))
+    if size is None and is_large(images):
+        list(pool.map(check_headers, np.array_split(paths, 99)))
     return images

@@ -9,16 +9,17 @@ Validation on such pairs needs files whose names start with multivalid_train and
 multivalid_test, because pairs in the same file can share images.
 """
 
+import dataclasses
 import pathlib
 import re
 
 import numpy as np
 import tensorflow as tf
 
-from common.errors import UserError, reading
+from common.errors import UserError
 from input_data.datasets import tfds_images
 from input_data.files import find_file, open_file
-from input_data.images import SingleObjects, labeled_images, make_pipeline
+from input_data.images import labeled_images, make_pipeline
 from input_data.pipeline import Pipeline
 from input_data.records import RecordFiles
 from input_data.registry import Split, select
@@ -44,11 +45,12 @@ def load(split, config):
             path = pathlib.Path(config.data_dir, name)
             if path.is_file():
                 print(f"Reading {path}", flush=True)
-                source = RecordFiles([path], *SINGLE, NUM_CLASSES)
-                pad = _padding(source)
+                data = RecordFiles([path], *SINGLE, NUM_CLASSES)
+                pad = _padding(data)
                 if config.pad in (None, pad):
+                    config = dataclasses.replace(config, shift=0, pad=0)
                     stored = {"pad": pad} if pad else {}
-                    return SingleObjects(source, config, 0, 0, settings=stored)
+                    return make_pipeline(data, config, settings=stored)
     data = read_split(split, config.data_dir)
     return make_pipeline(data, config)
 
@@ -70,7 +72,7 @@ def read_split(split, data_dir, tfds_name="mnist"):
 
 
 def _read_idx(path, num_axes):
-    with reading(path), open_file(path) as file:
+    with open_file(path) as file:
         content = file.read()
         if content[:4] != bytes([0, 0, _UNSIGNED_BYTE, num_axes]):
             raise ValueError(f"not an idx file of bytes with {num_axes} axes")
@@ -97,8 +99,8 @@ def shard_names(name, count):
     return [f"{name}-{shard:05d}-of-{count:05d}" for shard in range(count)]
 
 
-def _padding(source):
-    return max(0, source.shape[0] - _SIZE) // 2
+def _padding(data):
+    return max(0, data.images.shape[-2] - _SIZE) // 2
 
 
 def _load_pairs(split, config, prefix, count):
@@ -109,18 +111,18 @@ def _load_pairs(split, config, prefix, count):
             f"of {config.data_dir}; mnist_shift.py --split={split.value} "
             "writes such files"
         )
-    source = RecordFiles(shard_names(prefix, count), *PAIR, NUM_CLASSES)
-    is_padded = config.pad in (None, _padding(source))
+    data = RecordFiles(shard_names(prefix, count), *PAIR, NUM_CLASSES)
+    is_padded = config.pad in (None, _padding(data))
     if config.num_targets != 2 or config.shift is not None or not is_padded:
         raise UserError(
             f"--data_dir={config.data_dir} needs --num_targets=2; its images "
             "are shifted and padded: leave out --shift and --pad"
         )
     return _PairRecords(
-        source,
-        source.shape[:2],
+        data,
+        data.images.shape[-3:-1],
         num_targets=2,
-        num_examples=min(config.eval_size, len(source)),
+        num_examples=min(config.eval_size, len(data)),
         note="This evaluates the training records of --data_dir; for a test "
         "error name test records instead.",
     )
@@ -131,6 +133,7 @@ class _PairRecords(Pipeline):
         return self.evaluation_batch(indices)
 
     def evaluation_batch(self, indices):
-        labels, images = self._source.take_all(indices)
-        first, second, merged = map(unit_range, tf.unstack(images))
-        return self._batch(merged, (first, second), tf.unstack(labels))
+        images, labels = self.take(indices)  # [B, 3, H, W, C] and [B, 2]
+        first, second, merged = tf.unstack(unit_range(images), axis=1)
+        labels = tf.unstack(labels, axis=1)
+        return self._batch(merged, (first, second), labels)

@@ -9,18 +9,23 @@ processed random 32x32 crops of it. We passed the central 32x32 patch during
 test."
 """
 
+import pathlib
+
 import numpy as np
 import tensorflow as tf
 
 from common.errors import UserError, reading
+from common.files import make_folder, refuse_existing, remove_partial
 from input_data.augmentation import distort_colors, random_crop
 from input_data.datasets import tfds_images
-from input_data.files import find_file
-from input_data.images import LabeledImages, StandardizedCrops
+from input_data.files import find_file, open_file
+from input_data.images import StandardizedCrops, labeled_images
 from input_data.pipeline import Stream, step_seed
-from input_data.records import RecordFiles
+from input_data.records import encode_example, write_records
 from input_data.registry import Split, select
 
+# Values of the original files: https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/
+_MATRIX_TYPES = {0x1E3D4C55: "u1", 0x1E3D4C54: "<i4"}
 CLASS_NAMES = ("animal", "human", "airplane", "truck", "car")
 NUM_CLASSES = len(CLASS_NAMES)
 CROP_SIZE = (32, 32)
@@ -42,9 +47,8 @@ def load(split, config):
     else:
         hint = " (input_data/norb/norb_convert.py writes it)"
         path = find_file(config.data_dir, file_name(training), hint=hint)
-        images, labels = read_records(path)
-        meta = _read_meta(path) if config.viewpoints else None
-    data = LabeledImages(images, labels, NUM_CLASSES, CLASS_NAMES)
+        images, labels, meta = read_records(path)
+    data = labeled_images(path, images, labels, NUM_CLASSES, CLASS_NAMES)
     if config.viewpoints:
         angle, _, is_test_of_familiar = config.viewpoints.partition("-")
         wants_familiar = training or bool(is_test_of_familiar)
@@ -76,26 +80,21 @@ def distort(images, step, seed):
 
 
 def read_records(path):
-    """Images uint8 [N, 48, 48, 2] and labels int32 [N] of a record file."""
-    records = RecordFiles([path], ["label"], ["image_raw"], NUM_CLASSES)
-    height, width, depth = records.shape
-    images, labels = [], []
-    num_batches = -(-len(records) // _BATCH_SIZE)
-    for numbers in np.array_split(np.arange(len(records)), num_batches):
-        batch_labels, batch = records.read(numbers)
-        # The shape names the depth last; the pixels have it first.
-        images.append(shrink(batch.reshape(-1, depth, height, width)))
-        labels.append(batch_labels[0])
-    return np.concatenate(images), np.concatenate(labels)
-
-
-def _read_meta(path):
-    """The meta of each record of a file, int64 [N, 4]."""
-    spec = {"meta": tf.io.FixedLenFeature((4,), tf.int64)}
+    """Images uint8 [N, 48, 48, 2], labels [N] and meta [N, 4] of a file."""
+    spec = {
+        "image_raw": tf.io.FixedLenFeature((), tf.string),
+        "label": tf.io.FixedLenFeature((), tf.int64),
+        "meta": tf.io.FixedLenFeature((4,), tf.int64),
+    }
+    batches = []
     with reading(path):
-        records = tf.data.TFRecordDataset(str(path)).batch(_BATCH_SIZE)
-        batches = [tf.io.parse_example(batch, spec) for batch in records]
-    return np.concatenate([batch["meta"] for batch in batches])
+        for records in tf.data.TFRecordDataset(str(path)).batch(_BATCH_SIZE):
+            values = tf.io.parse_example(records, spec)
+            pixels = tf.io.decode_raw(values["image_raw"], tf.uint8).numpy()
+            images = shrink(pixels.reshape(-1, 2, 96, 96))
+            batches.append((images, values["label"], values["meta"]))
+        images, labels, meta = map(np.concatenate, zip(*batches, strict=True))
+    return images, labels, meta
 
 
 def shrink(images):
@@ -104,3 +103,63 @@ def shrink(images):
     TensorFlow 1 has no half-pixel centers: it takes every second pixel.
     """
     return np.ascontiguousarray(images[:, :, ::2, ::2].transpose(0, 2, 3, 1))
+
+
+def convert(data_dir, output_dir, novel=None):
+    """Writes the records of the training and the test images.
+
+    The arguments are the flags of norb_convert.py.
+    """
+    folder = pathlib.Path(output_dir)
+    outputs = [(folder, True, True), (folder, False, True)]
+    if novel:
+        outputs.append((folder / "novel", False, False))
+    for folder, training, _ in outputs:
+        refuse_existing(folder / file_name(training))
+    data = {part: _read_originals(data_dir, part) for part in (True, False)}
+    for folder, training, wants_familiar in outputs:
+        meta = data[training][-1]
+        chosen = np.ones(len(meta), bool)
+        if novel:
+            chosen = is_familiar(meta, novel) == wants_familiar
+        path = folder / file_name(training)
+        remove_partial(make_folder(folder), path.name)
+        arrays = (array[chosen] for array in data[training])
+        write_records(path, map(_encode, *arrays))
+        print(f"{path}: {chosen.sum()} records")
+
+
+def _encode(image, label, meta):
+    depth, height, width = image.shape
+    features = {"height": height, "width": width, "depth": depth}
+    features |= {"label": label, "meta": meta, "image_raw": image.tobytes()}
+    return encode_example(features)
+
+
+def _read_originals(data_dir, training):
+    """Images, labels and meta of the original files or TFDS."""
+    if data_dir is None:
+        return tfds_images.read_smallnorb(training)
+    split_name = "training" if training else "testing"
+    matrices = []
+    for kind in ("dat", "cat", "info"):
+        pattern = f"*{split_name}-{kind}.mat"
+        path = min(pathlib.Path(data_dir).glob(f"{pattern}*"), default=None)
+        if path is None:
+            raise UserError(f"--data_dir={data_dir} has no file {pattern}[.gz]")
+        with open_file(path) as file:
+            matrices.append(_decode(file.read()))
+    return matrices
+
+
+def _decode(content):
+    """The array of a matrix of bytes or int32.
+
+    The header is little-endian: the type of the values, the number of axes,
+    then the length of each axis, of three axes at least.
+    """
+    kind, num_axes = np.frombuffer(content, "<u4", 2).tolist()
+    shape = np.frombuffer(content, "<i4", num_axes, offset=8)
+    start = 8 + 4 * max(3, num_axes)
+    values = np.frombuffer(content, _MATRIX_TYPES[kind], offset=start)
+    return values.reshape(shape)

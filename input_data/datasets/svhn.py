@@ -6,7 +6,6 @@ y [N, 1], where 10 stands for the digit 0).
 
 import scipy.io
 
-from common.errors import reading
 from input_data.datasets import tfds_images
 from input_data.files import find_file, open_file
 from input_data.images import labeled_images, make_pipeline
@@ -23,7 +22,7 @@ def load(split, config):
     else:
         name = "train_32x32.mat" if training else "test_32x32.mat"
         path = find_file(config.data_dir, name)
-        with reading(path), open_file(path) as file:
+        with open_file(path) as file:
             variables = scipy.io.loadmat(file, variable_names=("X", "y"))
             images = variables["X"].transpose(3, 0, 1, 2)
             labels = variables["y"] % NUM_CLASSES

@@ -1,13 +1,12 @@
 """Image classification sets of TensorFlow Datasets (TFDS)."""
 
-import concurrent.futures
 import contextlib
 import hashlib
 import math
-import pathlib
 import tempfile
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import tensorflow as tf
@@ -34,7 +33,8 @@ def load(split, config):
     test_name = next((n for n in ("test", "validation") if n in splits), None)
     is_test = split is Split.TEST
     part = test_name if is_test and test_name else "train"
-    data = _read(builder, part, config)
+    folder = config.features_dir or config.summary_dir
+    data = _read(builder, part, config.image_size, config.resize, folder)
     # Another version of the set may end with other images.
     marks, digest = data.fingerprints, f"{builder.info.full_name}:{len(data)}"
     if _has_index(builder):  # these files have another order
@@ -94,52 +94,49 @@ def _open(name, data_dir=None):
     return builder
 
 
-def _read(builder, split_name, config=None):
+def _read(builder, split_name, image_size=None, method=None, folder=None):
     """The `LabeledImages` of a split, resized if there is a size.
 
     Large sets stay on disk: those in ArrayRecord files are read by index, of
-    others a decoded copy is written.
+    others a decoded copy is written to `folder`.
     """
-    image_size = config and config.image_size
-    method = (config and config.resize) or "pad"
-
-    def prepare(example):
-        image = example["image"]
-        if image.shape[:2] != size:
-            image = tf.numpy_function(
-                lambda image: resize(image, size, method), [image], tf.uint8
-            )
-        return tf.ensure_shape(image, shape), example["label"]
-
     with reading(builder.data_dir):
         features = builder.info.features
         if not {"image", "label"} <= set(features):
             raise UserError(f"tfds:{builder.name} has no image with a label")
-        size, label = features["image"].shape[:2], features["label"]
-        if image_size is not None:
-            size = (image_size, image_size)
+        *size, depth = features["image"].shape
+        size = (image_size, image_size) if image_size else tuple(size)
         if None in size:
             raise UserError(
                 f"--dataset=tfds:{builder.name} has images of many sizes: add "
                 "--image_size"
             )
-        shape = *size, features["image"].shape[-1]
-        classes = (label.num_classes, tuple(label.names))
+        shape, method = (*size, depth), method or "pad"
+
+        def fit(image):
+            if image.shape[:2] != size:
+                image = tf.numpy_function(
+                    lambda image: resize(image, size, method), [image], tf.uint8
+                )
+            return tf.ensure_shape(image, shape)
+
         depends_on = repr((builder.data_dir, split_name, shape, method))
+        label = features["label"]
+        classes = label.num_classes, tuple(label.names)
         if _has_index(builder):
-            rows = _rows_by_index(builder, split_name, prepare, depends_on)
+            rows = _rows_by_index(builder, split_name, shape, fit, depends_on)
             return LabeledImages(*rows, *classes)
         dataset = builder.as_dataset(split=split_name)
-        count = len(dataset)
-        dataset = dataset.map(prepare, tf.data.AUTOTUNE)
-        if count * math.prod(shape) <= stored.MEMORY_BYTES:
+        dataset = dataset.map(
+            lambda example: (fit(example["image"]), example["label"]),
+            tf.data.AUTOTUNE,
+        )
+        if len(dataset) * math.prod(shape) <= stored.MEMORY_BYTES:
             arrays = _arrays(dataset)
         else:
-            folder = config.features_dir or config.summary_dir
-            path = pathlib.Path(folder or tempfile.gettempdir())
             name = hashlib.sha256(depends_on.encode()).hexdigest()[:32]
-            path = make_folder(path) / f"images-{name}"
-            arrays = _decoded_copy(path, dataset, (count, *shape))
+            path = make_folder(folder or tempfile.gettempdir())
+            arrays = _decoded_copy(path / f"images-{name}", dataset, shape)
     return labeled_images(builder.data_dir, *arrays, *classes)
 
 
@@ -147,43 +144,38 @@ def _has_index(builder):
     return builder.info.file_format.value == "array_record"
 
 
-def _rows_by_index(builder, split_name, prepare, depends_on):
+def _rows_by_index(builder, split_name, shape, fit, depends_on):
     """Images and labels as `StoredRows` or, of small sets, as arrays."""
     from tensorflow_datasets import decode
 
     encoded = {"image": decode.SkipDecoding()}
     source = builder.as_data_source(split=split_name, decoders=encoded)
-    features = builder.info.features
+    decode_image = builder.info.features["image"].decode_example
+    pool = ThreadPoolExecutor(DECODING_THREADS)
 
-    def examples(rows):
-        with reading(builder.data_dir):
-            return source.__getitems__(rows.tolist())
+    def stored_rows(shape, dtype, convert):
+        def read(rows):
+            with reading(builder.data_dir):
+                examples = source.__getitems__(rows.tolist())
+                return np.array(list(pool.map(convert, examples)))
 
-    def image_of(example):
-        image = features["image"].decode_example(example["image"])
-        return prepare({**example, "image": image})[0].numpy()
+        def describe(rows):
+            return depends_on.encode() + rows.tobytes()
 
-    def read_images(rows):
-        with concurrent.futures.ThreadPoolExecutor(DECODING_THREADS) as threads:
-            return np.stack(list(threads.map(image_of, examples(rows))))
+        return StoredRows(np.arange(len(source)), shape, dtype, read, describe)
 
-    def read_labels(rows):
-        return np.array([example["label"] for example in examples(rows)])
-
-    def describe(rows):
-        return depends_on.encode() + rows.tobytes()
-
-    rows, (example, *_) = np.arange(len(source)), examples(np.arange(1))
-    shape = image_of(example).shape
-    images = StoredRows(rows, shape, np.uint8, read_images, describe)
-    labels = StoredRows(rows, (), np.int64, read_labels)
-    if images.fits_in_memory:
-        images, labels = np.asarray(images), np.asarray(labels)
-    return images, labels
+    images = stored_rows(
+        shape, np.uint8, lambda x: fit(decode_image(x["image"])).numpy()
+    )
+    labels = stored_rows((), np.int64, lambda x: x["label"])
+    if stored.is_large(images):
+        return images, labels
+    return np.asarray(images), np.asarray(labels)
 
 
 def _decoded_copy(path, dataset, shape):
     """`StoredRows` of images in a file, written if needed, and the labels."""
+    shape = len(dataset), *shape
     if not path.exists():
         print(f"Decoded: {path}, {math.prod(shape) / 1e9:.1f} GB", flush=True)
         with atomic_write(path) as partial:

@@ -64,7 +64,7 @@ class Job:
 
 def main(_):
     """Writes the files of the `Job` that the flags describe."""
-    from input_data.generators.shifted_records import generate  # slow to import
+    from input_data.shifted_records import generate  # slow to import
 
     generate(settings_of(Job), flags.FLAGS.num_workers)
 

@@ -29,7 +29,7 @@ def main(argv):
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    from input_data.generators.shifted_records import prepare, write_shard
+    from input_data.shifted_records import prepare, write_shard
 
     def refuse_unknown(parser):
         _, unknown = parser.parse_known_args(argv[1:])

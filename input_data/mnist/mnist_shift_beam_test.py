@@ -2,8 +2,8 @@ import importlib.util
 
 import pytest
 
-from input_data.generators import shifted_records
-from input_data.generators.shifted_records_test import contents_of, pairs_job
+from input_data import shifted_records
+from input_data.shifted_records_test import contents_of, pairs_job
 from testing import commands
 
 pytestmark = [

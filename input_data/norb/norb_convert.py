@@ -27,7 +27,7 @@ from common.flags import run
 
 def main(_):
     """Runs the command."""
-    from input_data.generators.norb_conversion import convert  # slow to import
+    from input_data.datasets.norb import convert  # slow to import
 
     convert(flags.FLAGS.data_dir, flags.FLAGS.output_dir, flags.FLAGS.novel)
 

@@ -14,15 +14,15 @@ import tensorflow as tf
 from common.errors import UserError
 from config import Config
 from input_data import features as keys
+from input_data import shifted_records
 from input_data.datasets import digits
-from input_data.generators import shifted_records
-from input_data.generators.shifted_records import digit_pairs, shifted_digits
 from input_data.images import LabeledImages
 from input_data.mnist.mnist_shift import Job
 from input_data.registry import Split
+from input_data.shifted_records import digit_pairs, shifted_digits
 from testing import commands, splits
 
-COMMAND = pathlib.Path(__file__).parents[1] / "mnist" / "mnist_shift.py"
+COMMAND = pathlib.Path(__file__).parent / "mnist" / "mnist_shift.py"
 
 
 def pairs_job(folder, **changes):

@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from common.errors import UserError
-from input_data.generators.norb_conversion import convert
+from input_data.datasets.norb import convert
 from testing import tiny_files
 
 BYTE, INTEGER = 0x1E3D4C55, 0x1E3D4C54

@@ -4,14 +4,14 @@ import scipy.io
 import scipy.ndimage
 
 from config import Config
-from input_data.generators import affine
+from input_data.datasets import affnist
 from input_data.registry import Split
 from testing import commands, splits, tiny_files
 
 
 @pytest.mark.parametrize("split", list(Split))
 def test_generated_files_are_found_and_read(tmp_path, split):
-    affine.generate("digits", None, split, str(tmp_path / "new"), 1, 0)
+    affnist.generate("digits", None, split, str(tmp_path / "new"), 1, 0)
     config = Config(data_dir=str(tmp_path / "new"))
     pipeline = splits.load("affnist", split, config)
     assert pipeline.spec.num_examples > 300
@@ -20,7 +20,7 @@ def test_generated_files_are_found_and_read(tmp_path, split):
 
 def test_generates_from_mnist_in_its_order_with_its_labels(tmp_path):
     tiny_files.write_mnist(tmp_path)
-    affine.generate("mnist", str(tmp_path), Split.TEST, str(tmp_path), 3, 0)
+    affnist.generate("mnist", str(tmp_path), Split.TEST, str(tmp_path), 3, 0)
     fields = scipy.io.loadmat(tmp_path / "test.mat")["affNISTdata"][0, 0]
     np.testing.assert_array_equal(fields["label_int"][0], [*range(7)] * 3)
 
@@ -28,7 +28,7 @@ def test_generates_from_mnist_in_its_order_with_its_labels(tmp_path):
 def test_the_seed_fixes_the_bytes_of_the_file(tmp_path):
     contents = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        affine.generate(
+        affnist.generate(
             "digits", None, Split.TEST, str(tmp_path / name), 1, seed
         )
         contents.append((tmp_path / name / "test.mat").read_bytes())
@@ -37,7 +37,7 @@ def test_the_seed_fixes_the_bytes_of_the_file(tmp_path):
 
 def test_matrices_are_rotation_shear_and_scale_in_their_ranges():
     generator = np.random.default_rng(0)
-    matrices = affine.draw_matrices(generator, 4000)
+    matrices = affnist.draw_matrices(generator, 4000)
     # matrix = rotation @ [[1, shear], [0, 1]] @ diag(scale): its first column
     # is the rotation's times scale[0].
     angle = np.arctan2(matrices[:, 1, 0], matrices[:, 0, 0])
@@ -62,7 +62,7 @@ def test_warp_equals_scipy():
     image = tiny_files.random_images(1, 28, 28, 1)
     matrix = np.array([[1.1, -0.3], [0.2, 0.9]])
     offset = np.array([7.25, 3.5])
-    warped = affine.warp(image, matrix[None], offset[None])
+    warped = affnist.warp(image, matrix[None], offset[None])
     inverse = np.linalg.inv(matrix)
     # SciPy's axes are (row, column).
     expected = scipy.ndimage.affine_transform(
@@ -81,9 +81,9 @@ def test_all_ink_stays_on_the_canvas_at_every_place():
     images = np.zeros((count, 28, 28, 1), np.uint8)
     images[:, 9:15, 11:15] = 255
     generator = np.random.default_rng(0)
-    matrices = affine.draw_matrices(generator, count)
-    offsets = affine.draw_offsets(generator, images, matrices)
-    warped = affine.warp(images, matrices, offsets)[..., 0]
+    matrices = affnist.draw_matrices(generator, count)
+    offsets = affnist.draw_offsets(generator, images, matrices)
+    warped = affnist.warp(images, matrices, offsets)[..., 0]
     ink = warped.sum(axis=(1, 2), dtype=float)
     expected = 255 * 24 * np.linalg.det(matrices)
     # Sampling is not exact for single pixels; what is cut off would be less.

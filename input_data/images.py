@@ -126,10 +126,8 @@ class SingleObjects(Pipeline):
 
     All images are padded. Training images are then shifted by row and column
     offsets, each uniform in [-shift, shift], and changed by `random_changes`.
-    (For a shift of 2 the reference stores all 25 shifted copies instead.)
-
-    `data` are `LabeledImages`, `config` is a `Config`. `**spec` sets attributes
-    of `Pipeline.spec`.
+    (For a shift of 2 the reference stores all 25 shifted copies instead.) The
+    arguments are those of `make_pipeline`.
     """
 
     def __init__(self, data, config, **spec):

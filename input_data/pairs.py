@@ -22,9 +22,8 @@ class OverlappingPairs(Pipeline):
     Two padded and shifted images a, b are merged by min(255, a + b) (section 6
     of the paper). A training epoch takes each image once, in random order, as
     the first of a pair. The second is drawn uniformly from the images of other
-    classes. The pairs for evaluation depend only on the seed.
-
-    `data` are `LabeledImages`; `**spec` sets attributes of `Pipeline.spec`.
+    classes. The pairs for evaluation depend only on the seed. The arguments are
+    those of `images.make_pipeline`.
     """
 
     def __init__(self, data, config, **spec):

@@ -137,11 +137,11 @@ class Pipeline:
 
     @contextlib.contextmanager
     def user_errors(self):
-        """A context in which `UserError` of `read_in_graph` are UserError."""
+        """A context that raises the UserError that `read_in_graph` met."""
         try:
             yield
         except tf.errors.OpError as error:
-            found = re.search(f"{UserError.__name__}: (.*)", error.message)
+            found = re.search("UserError: (.*)", error.message)
             if found is None:
                 raise
             raise UserError(found[1]) from None
@@ -180,7 +180,7 @@ def _take(rows, indices, dtype):
 def read_in_graph(read, indices, shape, dtype):
     """`read(indices)`, an array [B, *shape], in a TensorFlow graph.
 
-    There a UserError becomes an OpError, see `Pipeline.user_errors`.
+    There a UserError becomes the text of an OpError, see `user_errors`.
     """
     values = tf.numpy_function(read, [indices], dtype)
     return tf.ensure_shape(values, (*indices.shape, *shape))

@@ -226,10 +226,6 @@ def _images(root, files, config):
                 f"{root} has images of many sizes, as {path}: add --image_size"
             )
 
-    def check_headers(paths):
-        for path in paths:
-            check(path, image_shape(path, color))
-
     def decode(path):
         with reading(path):
             image = decode_image(path.read_bytes(), path, color)
@@ -249,5 +245,7 @@ def _images(root, files, config):
 
     images = StoredRows(paths, shape, np.uint8, read, describe)
     if size is None and is_large(images):
-        list(pool.map(check_headers, np.array_split(paths, 99)))
+        shapes = pool.map(lambda path: image_shape(path, color), paths)
+        for path, found in zip(paths, shapes, strict=True):
+            check(path, found)
     return images

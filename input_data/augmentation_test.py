@@ -47,7 +47,8 @@ def test_every_change_has_a_stream_of_its_own(monkeypatch):
         "step_seed",
         lambda *args: streams.append(args[1]) or step_seed(*args),
     )
-    for name in ("rotate_half", "move_within_margins", "squeeze_at_random"):
+    parts = "rotate_half move_within_margins squeeze_at_random erase_square"
+    for name in parts.split():
         monkeypatch.setattr(
             augmentation,
             name,
@@ -59,7 +60,7 @@ def test_every_change_has_a_stream_of_its_own(monkeypatch):
     augmentation.random_changes(images, config, 3, step)
     augmentation.distort_colors(images.astype("float32"), step, 3)
     assert len(set(streams)) == len(streams) == 7
-    assert len(set(seeds)) == 3
+    assert len(set(seeds)) == 4
 
 
 def test_half_of_the_images_rotate_by_up_to_30_degrees():
@@ -155,16 +156,16 @@ def test_angles_of_distort_differ_and_fill_the_range():
 
 
 def test_random_crops_come_from_every_place_equally():
-    image = np.arange(42, dtype=np.float32).reshape(1, 6, 7, 1)
+    image = np.arange(49, dtype=np.float32).reshape(1, 7, 7, 1)
     images = np.tile(image, (COUNT, 1, 1, 1))
     seed = tf.constant([3, 5], tf.int64)
     crops = augmentation.random_crop(images, (4, 4), seed).numpy()
     rows, columns = np.divmod(crops[:, 0, 0, 0].astype(int), 7)
-    counts = np.zeros((3, 4), int)
+    counts = np.zeros((4, 4), int)
     np.add.at(counts, (rows, columns), 1)
     assert counts.sum() == COUNT
-    # Each of the 12 places: 333 expected, standard deviation 17.5.
-    assert abs(counts - COUNT / 12).max() < 5 * 17.5
+    # Each of the 16 places: 250 expected, standard deviation 15.3.
+    assert abs(counts - COUNT / 16).max() < 5 * 15.3
     for crop, row, column in zip(crops[:50], rows, columns, strict=False):
         expected = images[0, row : row + 4, column : column + 4]
         np.testing.assert_array_equal(crop, expected)

@@ -24,8 +24,8 @@ from common import flags
 from common.errors import Interrupted, UserError
 from common.files import is_training, sole_trainer
 from config import Config
-from input_data import features as keys
-from input_data.features import ImageShape
+from input_data import keys
+from input_data.keys import ImageShape
 from input_data.registry import Split
 from models.optimizer import compile_model
 from testing import splits, untrained

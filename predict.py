@@ -22,7 +22,7 @@ from common import flags, load_backend
 from common.errors import UserError, reading
 from common.files import atomic_write
 from config import EVAL_BATCH_SIZE, Config
-from input_data import features as keys
+from input_data import keys
 from input_data.files import DECODING_THREADS
 from training.scores import predicted_classes
 
@@ -90,7 +90,7 @@ def print_table(predictions, files, names, num_targets, kind):
     """Prints a header, then one row for each predicted file.
 
     `predictions` come from `predict_files`, `names` are class names, `kind` is
-    "length" or "logit". With `ANY_NUMBER`, rows end with all predicted classes.
+    "length" or "logit". Rows of `SEVERAL_LABELS` end with all the predictions.
     """
     layout = [
         f"<{max(map(len, ('file', *files)))}",

@@ -11,8 +11,8 @@ import layers
 import predict
 from common.errors import UserError
 from config import Config
-from input_data import features as keys
-from input_data.features import ImageShape
+from input_data import keys
+from input_data.keys import ImageShape
 from input_data.transforms import center
 from models.capsule import HParams
 from testing import untrained

@@ -12,7 +12,7 @@ import figures
 import predict
 from common.errors import UserError
 from config import Config
-from input_data import features as keys
+from input_data import keys
 from input_data.registry import load
 from testing.commands import run
 from testing.small_models import overrides
@@ -115,7 +115,7 @@ def test_a_folder_with_labels(tmp_path):
     for is_training in (True, False):
         pipeline = load(config, is_training)
         assert pipeline.spec.class_names == NAMES
-        assert pipeline.spec.num_targets == keys.ANY_NUMBER
+        assert pipeline.spec.num_targets == keys.SEVERAL_LABELS
         ((x, y),) = pipeline.evaluation_batches(100)
         pixels = np.rint(255 * x[keys.IMAGES][..., 0]).astype("uint8")
         contents = map(np.ndarray.tobytes, pixels)

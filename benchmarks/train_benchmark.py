@@ -29,7 +29,7 @@ from keras import ops
 from common import flags
 from common.flags import field
 from config import Config
-from input_data import features as keys
+from input_data import keys
 from layers.networks.capsule import KERNEL_SIZE, PRIMARY_STRIDES
 from models.optimizer import compile_model
 from runs.pages import markdown

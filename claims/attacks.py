@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 from tqdm import tqdm
 
-from input_data import features as keys
+from input_data import keys
 
 # What an attack's step increases, as sums over the images: the largest logit of
 # another class minus the label's logit; the network's own classification loss;

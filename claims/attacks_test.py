@@ -7,8 +7,8 @@ import pytest
 import layers
 from claims.attacks import DIRECTIONS, Network
 from claims.measures import Examiner
-from input_data import features as keys
-from input_data.features import ImageShape
+from input_data import keys
+from input_data.keys import ImageShape
 from models.classifier import Classifier
 from models.hparams import DecoderHParams, loss_type
 from testing import numpy_oracle

@@ -11,7 +11,7 @@ from claims import changes
 from claims.attacks import Network
 from common.errors import UserError
 from common.flags import flag_specs, require_known
-from input_data.features import ImageShape
+from input_data.keys import ImageShape
 
 # Tests: units and values of their severities. 0 (of `scale` 1) changes nothing.
 TESTS = {

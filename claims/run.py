@@ -12,7 +12,7 @@ from claims.attacks import Network
 from claims.measures import Examiner
 from common.errors import UserError
 from common.files import write_files
-from input_data import features as keys
+from input_data import keys
 from layers.backends import is_on_cpu
 from runs.pages import markdown, table_files
 from runs.runner import read_json, write_json

@@ -14,8 +14,8 @@ from claims.measures import TESTS, Examiner, choose
 from claims.run import run_tests
 from common.errors import UserError
 from config import Config
-from input_data import features as keys
-from input_data.features import ImageShape
+from input_data import keys
+from input_data.keys import ImageShape
 from testing import untrained
 from testing.commands import ROOT, run
 from testing.small_models import SIZES, small_shape

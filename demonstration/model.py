@@ -10,7 +10,7 @@ from PIL import Image
 
 from common.errors import UserError, reading
 from config import EVAL_BATCH_SIZE
-from input_data import features as keys
+from input_data import keys
 from input_data.registry import EMBEDDED, PAIR_SHIFT
 from input_data.transforms import center, center_of_mass
 from training import inference

@@ -6,7 +6,7 @@ import pytest
 
 import layers
 from config import Config
-from input_data import features as keys
+from input_data import keys
 from input_data.registry import load
 from readme_test import ROOT, blocks
 

@@ -15,7 +15,7 @@ import keras
 from keras import initializers, ops
 
 import layers
-from input_data import features as keys
+from input_data import keys
 from layers.utils import use_full_float32
 from models.classifier import Classifier
 

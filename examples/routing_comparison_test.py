@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from examples import routing_comparison
-from input_data import features as keys
+from input_data import keys
 from models.hparams import BaseHParams
 from models.registry import build_model
 

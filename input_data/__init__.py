@@ -1,4 +1,4 @@
-"""Data sets as tf.data pipelines; `features` describes their batches.
+"""Data sets as tf.data pipelines; `keys` describes their batches.
 
-This file imports nothing, so that `input_data.features` needs no TensorFlow.
+This file imports nothing, so that `input_data.keys` needs no TensorFlow.
 """

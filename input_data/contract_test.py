@@ -9,7 +9,7 @@ import tensorflow as tf
 from common.errors import UserError
 from common.flags import parse
 from config import Config
-from input_data import features as keys
+from input_data import keys
 from input_data.registry import DATASETS, Split
 from testing import tiny_files
 from testing.splits import load

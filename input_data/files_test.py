@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from common.errors import UserError
 from config import Config
-from input_data import features as keys
+from input_data import keys
 from input_data.augmentation import distort_colors
 from input_data.datasets import cifar10, norb
 from input_data.registry import Split

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from common.errors import UserError, reading
-from input_data import features as keys
+from input_data import keys
 from input_data.augmentation import random_changes
 from input_data.pairs import OverlappingPairs
 from input_data.pipeline import Pipeline, Stream, random_offsets, step_seed
@@ -135,7 +135,7 @@ class SingleObjects(Pipeline):
         self._shift, self._pad = config.largest_shift, config.border
         border = 2 * self._pad - CROP * bool(config.distort)
         size = [side + border for side in data.images.shape[1:3]]
-        num_targets = 1 if data.labels.ndim == 1 else keys.ANY_NUMBER
+        num_targets = 1 if data.labels.ndim == 1 else keys.SEVERAL_LABELS
         num_examples = min(config.eval_size, len(data))
         super().__init__(data, size, num_targets, num_examples, **spec)
 

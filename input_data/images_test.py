@@ -6,8 +6,7 @@ import tensorflow as tf
 
 from common.errors import UserError
 from config import Config
-from input_data import augmentation
-from input_data import features as keys
+from input_data import augmentation, keys
 from input_data.images import (
     LabeledImages,
     StandardizedCrops,

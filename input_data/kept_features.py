@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from input_data import features as keys
+from input_data import keys
 from input_data.pipeline import Pipeline, Stream, read_in_graph, step_seed
 from input_data.stored import KeptRows, digest
 

@@ -4,8 +4,7 @@ import pytest
 
 from common.errors import UserError
 from config import Config
-from input_data import features as keys
-from input_data import stored
+from input_data import keys, stored
 from input_data.images import labeled_images, make_pipeline
 from input_data.kept_features import KeptFeatures
 from input_data.stored import KeptRows

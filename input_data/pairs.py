@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from common.errors import UserError
-from input_data import features as keys
+from input_data import keys
 from input_data.pipeline import Pipeline, Stream, random_offsets, step_seed
 from input_data.stored import blocks
 from input_data.transforms import pad_images, shift_images, unit_range

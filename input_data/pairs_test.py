@@ -5,7 +5,7 @@ import pytest
 
 from common.errors import UserError
 from config import Config
-from input_data import features as keys
+from input_data import keys
 from input_data.images import LabeledImages, make_pipeline
 from input_data.images_test import batches, single_pixels
 from input_data.pairs import SeparatePairs

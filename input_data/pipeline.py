@@ -9,8 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from common.errors import UserError
-from input_data import features as keys
-from input_data import stored
+from input_data import keys, stored
 from input_data.stored import StoredRows
 
 
@@ -67,7 +66,7 @@ def random_offsets(seed, batch_size, max_shift):
 
 
 class Pipeline:
-    """One split of a data set, as batches that the module `features` describes.
+    """One split of a data set, as batches that the module `keys` describes.
 
     A subclass defines `training_batch` and `evaluation_batch`. Both return a
     batch (x, y). Their argument `indices`, int64 [B], selects images or pairs.
@@ -75,7 +74,7 @@ class Pipeline:
     `data` are `LabeledImages`. Arrays become tensors, unless they are too large
     to be copied; `StoredRows` are read when they are taken. `size` is the
     network's input size (height, width). The other arguments become attributes
-    of `spec`, a `features.Spec`.
+    of `spec`, a `keys.Spec`.
     """
 
     def __init__(self, data, size, num_targets, num_examples, **spec):

@@ -13,8 +13,7 @@ import tensorflow as tf
 
 from common.errors import UserError
 from config import Config
-from input_data import features as keys
-from input_data import shifted_records
+from input_data import keys, shifted_records
 from input_data.datasets import digits
 from input_data.images import LabeledImages
 from input_data.mnist.mnist_shift import Job

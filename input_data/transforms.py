@@ -127,7 +127,7 @@ def prepare_image(image, shape, config):
     standardized. In all other cases, an image that does not have the network's
     size is resized to fit this size and padded with black.
 
-    Takes uint8 [H, W, 1 or 3], the `features.ImageShape` of the network and the
+    Takes uint8 [H, W, 1 or 3], the `keys.ImageShape` of the network and the
     `Config` of its evaluation. Returns float32 [height, width, depth]. A single
     channel is repeated `shape.depth` times.
     """

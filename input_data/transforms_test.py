@@ -6,7 +6,7 @@ import scipy.ndimage
 import tensorflow as tf
 
 from config import Config
-from input_data.features import ImageShape
+from input_data.keys import ImageShape
 from input_data.transforms import (
     center,
     center_of_mass,

@@ -5,7 +5,7 @@ import tensorflow as tf
 from keras import ops
 
 import layers
-from input_data.features import IMAGES, ImageShape
+from input_data.keys import IMAGES, ImageShape
 from models.registry import build_model
 from testing import small_models
 

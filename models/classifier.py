@@ -7,7 +7,7 @@ from keras import backend, ops
 
 import layers
 from common.errors import UserError
-from input_data import features as keys
+from input_data import keys
 from layers.backends import is_mirrored, is_on_cpu
 from layers.losses import MeanOverBatch
 from models import graph, optimizer
@@ -36,7 +36,7 @@ class Classifier(keras.Model):
       x: dict with `images` [B, H, W, C] and, optionally, the classes to decode,
         [B] or k-hot [B, classes]: `recons_label` and, with two targets,
         `spare_label`. Default: the `num_targets` longest capsules or, if
-        `num_targets` is `ANY_NUMBER`, all longer than `PRESENT_LENGTH`.
+        `num_targets` is `SEVERAL_LABELS`, all longer than `PRESENT_LENGTH`.
 
     Returns (from a call) a dict:
       logits: float32 [B, classes].
@@ -59,8 +59,8 @@ class Classifier(keras.Model):
       schedule_options: dict, options of `optimizer.make_schedule`.
 
     Args:
-      shape: `features.ImageShape`.
-      num_targets: int, see `features.Spec`; `ANY_NUMBER` needs the margin loss.
+      shape: `keys.ImageShape`.
+      num_targets: int, see `keys.Spec`; `SEVERAL_LABELS` needs the margin loss.
       hparams: instance of `HParams`; with a decoder also of `DecoderHParams`.
       **kwargs: keyword arguments of `keras.Model`.
     """
@@ -74,7 +74,7 @@ class Classifier(keras.Model):
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
         super().__init__(**kwargs)
-        if num_targets == keys.ANY_NUMBER and hparams.loss_type != "margin":
+        if num_targets == keys.SEVERAL_LABELS and hparams.loss_type != "margin":
             raise UserError("images of several classes need the margin loss")
         self.num_targets = num_targets
         self.hparams = hparams
@@ -161,7 +161,7 @@ class Classifier(keras.Model):
         outputs = {name: tensors[name] for name in names if name in tensors}
         if self.decoder is not None:
             logits, capsules = outputs.values()
-            if self.num_targets == keys.ANY_NUMBER:
+            if self.num_targets == keys.SEVERAL_LABELS:
                 labels = [logits > keys.PRESENT_LENGTH]
             else:
                 longest = ops.argsort(-logits, axis=-1)

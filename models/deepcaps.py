@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import layers
 from common.flags import field
-from input_data import features as keys
+from input_data import keys
 from layers import networks
 from models.classifier import Classifier
 from models.hparams import DecoderHParams, arguments_of

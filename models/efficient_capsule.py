@@ -4,7 +4,7 @@ import math
 from typing import ClassVar
 
 import layers
-from input_data import features as keys
+from input_data import keys
 from layers import networks
 from models import graph
 from models.classifier import Classifier

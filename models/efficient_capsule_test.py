@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from input_data import features as keys
+from input_data import keys
 from layers.networks.efficient_capsule import layout
 from models.efficient_capsule import EfficientCapsuleModel, HParams
 from models.models_test import SMALL, example_batch

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 from keras.layers import Conv2D, Dense, DepthwiseConv2D
 
-from input_data import features as keys
+from input_data import keys
 
 # By class of model, attributes that hold layers: NAME or NAME=PATTERN,... of
 # the layers' names. Keras names the layers in a file by the first attribute

@@ -3,7 +3,7 @@ import pytest
 from keras import ops
 
 import layers
-from input_data import features as keys
+from input_data import keys
 from models.models_test import SMALL, example_batch
 from models.registry import build_model
 from testing.small_models import small_hparams

@@ -6,7 +6,7 @@ import keras
 
 import layers
 from common.flags import field
-from input_data import features as keys
+from input_data import keys
 from layers import networks
 from layers.backends import use_full_float32
 from layers.losses import CLASSIFICATION_LOSSES

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from input_data import features as keys
+from input_data import keys
 from models.optimizer import compile_model
 from models.registry import build_model
 from testing import em_oracle, numpy_oracle

@@ -4,8 +4,8 @@ import pytest
 from keras import ops
 
 from common.errors import UserError
-from input_data import features as keys
-from input_data.features import ImageShape
+from input_data import keys
+from input_data.keys import ImageShape
 from models import (
     baseline,
     deepcaps,

@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from input_data import features as keys
-from input_data.features import ImageShape
+from input_data import keys
+from input_data.keys import ImageShape
 from models.capsule import HParams
 from models.models_test import example_batch
 from models.optimizer import (

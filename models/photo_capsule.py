@@ -5,7 +5,7 @@ import keras
 import layers
 from common.errors import UserError, reading
 from common.flags import field
-from input_data import features as keys
+from input_data import keys
 from input_data.kept_features import KeptFeatures
 from layers import networks
 from layers.networks.photo_capsule import load_backbone

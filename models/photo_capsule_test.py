@@ -13,7 +13,7 @@ from keras.src.legacy.saving import legacy_h5_format
 import experiment
 from common.errors import Interrupted, UserError
 from config import Config
-from input_data.features import ImageShape
+from input_data.keys import ImageShape
 from models.optimizer import compile_model
 from models.photo_capsule import PhotoCapsuleModel
 from models.registry import build_model

@@ -4,7 +4,7 @@ import dataclasses
 from typing import ClassVar
 
 import layers
-from input_data import features as keys
+from input_data import keys
 from layers import networks
 from models.classifier import Classifier
 from models.hparams import BaseHParams, arguments_of

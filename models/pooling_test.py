@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from input_data import features as keys
-from input_data.features import ImageShape
+from input_data import keys
+from input_data.keys import ImageShape
 from models.registry import build_model
 from testing import numpy_oracle
 from testing.small_models import small_hparams

@@ -12,7 +12,7 @@ import layers
 from common.errors import UserError
 from common.flags import field
 from config import Config
-from input_data import features as keys
+from input_data import keys
 from models.classifier import Classifier
 from models.hparams import BaseHParams, size
 from models.models_test import example_batch

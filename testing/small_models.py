@@ -1,6 +1,6 @@
 """Sizes of each model for training steps that take milliseconds."""
 
-from input_data.features import ImageShape
+from input_data.keys import ImageShape
 from models.registry import PHOTO_MODEL, model_class
 
 _MATRIX_CAPSULES = {

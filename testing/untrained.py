@@ -1,7 +1,7 @@
 """Untrained networks and their checkpoints, for tests and benchmarks."""
 
 from config import Config
-from input_data.features import ImageShape
+from input_data.keys import ImageShape
 from models.optimizer import compile_model
 from testing.small_models import small_hparams
 from training import checkpoint

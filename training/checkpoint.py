@@ -27,7 +27,7 @@ import h5py
 from common.errors import UserError, reading
 from common.files import atomic_write
 from common.flags import flag_specs
-from input_data.features import ImageShape
+from input_data.keys import ImageShape
 from models.hparams import BaseHParams, parse_overrides
 from models.registry import (
     build_model,

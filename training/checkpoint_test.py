@@ -6,7 +6,7 @@ import pytest
 
 from common.errors import UserError
 from config import Config
-from input_data.features import ImageShape, Spec
+from input_data.keys import ImageShape, Spec
 from models.optimizer import compile_model
 from testing import untrained
 from training import checkpoint

@@ -15,8 +15,7 @@ from tqdm import tqdm
 from common.errors import UserError
 from common.files import is_training
 from config import EVAL_BATCH_SIZE
-from input_data import features as keys
-from input_data import registry
+from input_data import keys, registry
 from layers.backends import is_on_cpu
 from training import checkpoint as checkpoints
 from training.formats import open_checkpoint

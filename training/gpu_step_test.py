@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import pytest
 
-from input_data import features as keys
+from input_data import keys
 from layers import convolution, votes
 from models.capsule import CapsuleModel
 from models.optimizer import compile_model

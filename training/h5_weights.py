@@ -15,7 +15,7 @@ import re
 import h5py
 
 from common.errors import UserError, reading
-from input_data.features import ImageShape
+from input_data.keys import ImageShape
 from models.registry import model_class
 from training.checkpoint import Architecture, Checkpoint
 

@@ -8,8 +8,8 @@ import numpy as np
 import layers
 from common.errors import UserError, reading
 from input_data import transforms
-from input_data.features import ImageShape
 from input_data.files import decode_image
+from input_data.keys import ImageShape
 from models.graph import functional
 from models.registry import model_class
 from training.checkpoint import Architecture, Checkpoint

@@ -14,7 +14,7 @@ import numpy as np
 from common.errors import reading
 from common.files import make_folder, write_file
 from config import INHERITED
-from input_data import features as keys
+from input_data import keys
 from training.summaries import SummaryWriter
 from visualization import evaluation_figures as pictures
 
@@ -61,7 +61,7 @@ class Results(contextlib.ExitStack):
             if spec.num_targets == 2:
                 percent = score.wrong_percent_per_object
                 print(f"wrong percent per object: {percent:.2f}%", flush=True)
-            if spec.num_targets == keys.ANY_NUMBER:
+            if spec.num_targets == keys.SEVERAL_LABELS:
                 for name, row in predictions.ratios[-2:]:
                     texts = (f"{key} {row[key]:.4f}" for key in row)
                     print(name, *texts, flush=True)
@@ -120,7 +120,7 @@ class Results(contextlib.ExitStack):
         has_loss = score.loss is not None and math.isfinite(score.loss)
         *ratios, macro, micro = predictions.ratios
         num_targets = predictions.pipeline.spec.num_targets
-        has_any_number = num_targets == keys.ANY_NUMBER
+        has_any_number = num_targets == keys.SEVERAL_LABELS
         counts = predictions.labels.sum(0), np.diag(matrix), matrix.sum(0)
         counts = (column[: len(ratios)] for column in counts)
         by_class = zip(*counts, ratios, strict=True)
@@ -175,7 +175,7 @@ class Results(contextlib.ExitStack):
         score = predictions.score
         title = f"Step {step}" if predictions.checkpoint else "Ensemble"
         spec = predictions.pipeline.spec
-        nothing = ["none"] * (spec.num_targets == keys.ANY_NUMBER)
+        nothing = ["none"] * (spec.num_targets == keys.SEVERAL_LABELS)
         matrix = pictures.confusion_matrix_png(
             predictions.confusion_matrix,
             [*spec.names, *nothing],

@@ -1,8 +1,8 @@
 import keras
 import pytest
 
-from input_data import features as keys
-from input_data.features import ImageShape
+from input_data import keys
+from input_data.keys import ImageShape
 from models.classifier import Classifier
 from models.graph import multiply_adds
 from models.hparams import BaseHParams

@@ -2,8 +2,8 @@
 
 The `num_targets` classes with the largest logits are predicted. Of classes with
 equal logits, the one with the lower index comes first. If `num_targets` is
-`ANY_NUMBER`, all classes with a logit above `PRESENT_LENGTH` are predicted. In
-`Predictions`, no class is predicted for an example with a non-finite logit.
+`SEVERAL_LABELS`, all classes with a logit above `PRESENT_LENGTH` are predicted.
+In `Predictions`, no class is predicted for an example with a non-finite logit.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ import typing
 
 import numpy as np
 
-from input_data.features import ANY_NUMBER, PRESENT_LENGTH
+from input_data.keys import PRESENT_LENGTH, SEVERAL_LABELS
 
 _BLOCK_ROWS = 2**14
 
@@ -69,7 +69,7 @@ class Score:
 def predicted_classes(logits, num_targets):
     """List of the predicted classes for logits [classes], likeliest first."""
     order = np.argsort(-logits, kind="stable")
-    if num_targets == ANY_NUMBER:
+    if num_targets == SEVERAL_LABELS:
         return order[logits[order] > PRESENT_LENGTH].tolist()
     return order[:num_targets].tolist()
 
@@ -122,7 +122,7 @@ class Predictions:
     def predicted(self):
         """Which classes are predicted, bool [N, classes]."""
         num_targets = self.pipeline.spec.num_targets
-        if num_targets == ANY_NUMBER:
+        if num_targets == SEVERAL_LABELS:
             predicted = self.logits > PRESENT_LENGTH
         else:
             predicted = np.zeros(self.logits.shape, bool)
@@ -177,7 +177,7 @@ class Predictions:
             spurious = np.column_stack([spurious, np.maximum(excess, 0)])
             totals = np.maximum(spurious.sum(axis=-1, keepdims=True), 1)
             matrix += missed.T @ (spurious / totals)
-        has_any_number = self.pipeline.spec.num_targets == ANY_NUMBER
+        has_any_number = self.pipeline.spec.num_targets == SEVERAL_LABELS
         return matrix if has_any_number else matrix[:-1, :-1]
 
     @property

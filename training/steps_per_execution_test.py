@@ -8,7 +8,7 @@ import pytest
 
 from common.errors import Interrupted
 from config import Config
-from input_data.features import ImageShape
+from input_data.keys import ImageShape
 from models.capsule import CapsuleModel
 from models.registry import build_model
 from testing import untrained

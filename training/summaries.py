@@ -15,7 +15,7 @@ from tensorboard.plugins.hparams import api as hparams_api
 from common.errors import writing
 from common.files import atomic_write, complete_rows, write_file
 from config import RUN_SETTINGS
-from input_data import features as keys
+from input_data import keys
 from training.tf1_checkpoint import tf1_name
 
 _NUM_BUCKETS = 30

@@ -3,8 +3,8 @@ import pytest
 import tensorflow as tf
 from tensorboard.plugins.hparams import metadata
 
-from input_data import features as keys
-from input_data.features import ImageShape
+from input_data import keys
+from input_data.keys import ImageShape
 from models.capsule import HParams
 from testing.events import events_of
 from training import summaries

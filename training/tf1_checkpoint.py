@@ -20,7 +20,7 @@ from common import flags, load_backend
 from common.errors import UserError, reading
 from common.files import make_folder
 from common.flags import field
-from input_data.features import ImageShape
+from input_data.keys import ImageShape
 from models.registry import MODELS
 
 # Modules that import TensorFlow or Keras are imported in functions, so that

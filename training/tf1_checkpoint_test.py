@@ -13,8 +13,8 @@ import pytest
 import tensorflow as tf
 
 from common.errors import UserError
-from input_data import features as keys
-from input_data.features import ImageShape
+from input_data import keys
+from input_data.keys import ImageShape
 from models.optimizer import compile_model
 from models.registry import model_class
 from testing import numpy_oracle

@@ -17,8 +17,7 @@ from common.errors import (
     shell_command,
 )
 from common.files import make_folder, remove_partial, sole_trainer
-from input_data import features as keys
-from input_data import registry
+from input_data import keys, registry
 from models.optimizer import compile_model
 from training import checkpoint, run_report
 from training.clock import Clock

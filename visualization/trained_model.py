@@ -9,7 +9,7 @@ import numpy as np
 
 from common.errors import UserError
 from config import EVAL_BATCH_SIZE
-from input_data import features as keys
+from input_data import keys
 from input_data.pipeline import Pipeline
 from layers.windows import positions_of, zeros_around
 from visualization.drawing import truncate
@@ -66,7 +66,7 @@ class TrainedModel:
 
     def examples(self):
         num_targets = self.pipeline.spec.num_targets
-        if num_targets == keys.ANY_NUMBER:
+        if num_targets == keys.SEVERAL_LABELS:
             raise UserError(
                 f"{self.name}: images of several classes are not shown"
             )

@@ -5,7 +5,7 @@ import pytest
 
 from common.errors import UserError
 from config import Config
-from input_data import features as keys
+from input_data import keys
 from input_data.datasets import arrays
 from input_data.registry import Split
 from testing import splits, tiny_files

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from config import Config
-from input_data import features as keys
+from input_data import keys
 from input_data.datasets import digits
 from input_data.registry import Split
 from testing.splits import load

@@ -3,7 +3,7 @@ import pytest
 
 from common.errors import UserError
 from config import Config
-from input_data import features as keys
+from input_data import keys
 from input_data.registry import Split
 from testing import splits, tiny_files
 from testing.tiny_files import mnist_example, random_images, write_records

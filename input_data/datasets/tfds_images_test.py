@@ -8,8 +8,7 @@ import tensorflow_datasets as tfds
 
 from common.errors import UserError
 from config import Config
-from input_data import features as keys
-from input_data import stored
+from input_data import keys, stored
 from input_data.registry import Split
 from testing import tiny_files
 from testing.splits import load

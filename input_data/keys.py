@@ -1,0 +1,77 @@
+"""The keys of batches: what data sets, models and training agree on.
+
+A batch is a pair (x, y) of dicts. A target is an object in an image.
+
+x, the input of a model:
+  images        float32 [B, H, W, C], in [0, 1] unless the data set
+                standardizes each image
+  features      [B, h, w, C], in place of images, see `KeptFeatures`
+  recons_label  int32 [B], the class of the first target; for images of any
+                number of classes, int32 [B, classes], the k-hot labels
+  spare_label   int32 [B], the class of the second target, if there are two
+  step          int64 [B], only in training: the number of earlier steps
+
+y, what the outputs of the model are compared with:
+  logits        float32 [B, classes], the k-hot labels
+  recons        float32 [B, H, W, C], the image of the first target alone
+  spare_recons  float32 [B, H, W, C], the image of the second, if there are two
+"""
+
+import dataclasses
+
+IMAGES = "images"
+FEATURES = "features"
+RECONS_LABEL = "recons_label"
+SPARE_LABEL = "spare_label"
+STEP = "step"
+LOGITS = "logits"
+RECONS = "recons"
+SPARE_RECONS = "spare_recons"
+# Key of an output of capsule models that y does not have.
+CAPSULES = "capsules"
+
+# The `num_targets` of images of any number of classes, which are one target.
+SEVERAL_LABELS = 0
+# A class with a longer capsule counts as present. The margin loss pulls lengths
+# above 0.9 or below 0.1 (paper, section 3).
+PRESENT_LENGTH = 0.5
+# Of the first target and of the second.
+LABEL_BY_TARGET = (RECONS_LABEL, SPARE_LABEL)
+RECONS_BY_TARGET = (RECONS, SPARE_RECONS)
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageShape:
+    """The size and channels (`depth`) of images, and the number of classes."""
+
+    height: int
+    width: int
+    depth: int
+    num_classes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """Describes the batches of one split of a data set."""
+
+    shape: ImageShape
+    num_targets: int  # objects in each image: 1, 2 or `SEVERAL_LABELS`
+    num_examples: int  # examples of an evaluation
+    num_images: int  # images (or stored pairs) that training draws from
+    class_names: tuple[str, ...] | None = None  # None if classes are numbers
+    split_seed: int | None = None  # None if the seed does not change the split
+    # "divided_for_test", "divided_for_validation" and "validation_images", for
+    # checkpoints to record. While these digests are equal, no image has moved
+    # between training and evaluation.
+    split_fingerprints: dict[str, str] = dataclasses.field(default_factory=dict)
+    # Settings of the stored images, for checkpoints to record.
+    settings: dict[str, int] = dataclasses.field(default_factory=dict)
+    # Where each image is in its file; None if it is in the same place.
+    rows: tuple[int, ...] | None = None
+    note: str | None = None  # advice to print with the evaluation command
+
+    @property
+    def names(self):
+        """`class_names`; if that is None, the class numbers as strings."""
+        numbers = range(self.shape.num_classes)
+        return self.class_names or tuple(map(str, numbers))

@@ -116,14 +116,12 @@ class SeparatePairs(Pipeline):
         if not len(first):
             raise UserError("pairs need images of at least two classes")
         self._pairs = (first, second[first])
-        spec, side = singles.spec, ("height", "width")[self._axis - 1]
-        twice = {side: 2 * getattr(spec.shape, side)}
+        shape = singles.spec.shape
+        size = [shape.height, shape.width]
+        size[self._axis - 1] *= 2
+        shape = keys.ImageShape(*size, shape.depth, shape.num_classes)
         self.spec = dataclasses.replace(
-            spec,
-            shape=dataclasses.replace(spec.shape, **twice),
-            num_targets=2,
-            num_examples=len(first),
-            rows=None,
+            singles.spec, shape=shape, num_targets=2, num_examples=len(first)
         )
 
     def evaluation_batch(self, indices):

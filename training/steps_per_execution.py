@@ -4,7 +4,6 @@ import math
 import warnings
 
 import keras
-import tensorflow as tf
 
 from layers.backends import is_on_cpu
 from models.graph import multiply_adds
@@ -43,6 +42,7 @@ def combine_steps(model, batches, steps):
     if steps == 1 or keras.backend.backend() != "jax":
         model.steps_per_execution = steps
         return batches
+    import tensorflow as tf  # `scan_steps` works without it
 
     def transpose(values):
         return tf.transpose(values, [1, 0, *range(2, values.shape.rank)])

@@ -291,7 +291,7 @@ def test_evaluation_without_a_checkpoint(tmp_path, capsys):
 
 def labels_of(pipeline):
     batches = pipeline.evaluation_batches(100)
-    return np.concatenate([y[keys.LOGITS] for _, y in batches])
+    return np.concatenate([y[keys.LABELS] for _, y in batches])
 
 
 def test_validation_uses_exactly_the_held_out_images(tmp_path, capsys):
@@ -342,7 +342,7 @@ def test_an_ensemble_sums_the_logits(tmp_path, capsys, num_targets):
 
     def count_wrong(logits):
         longest = np.argsort(-logits, axis=1)[:, :num_targets]
-        right = np.take_along_axis(y[keys.LOGITS], longest, axis=1).all(axis=1)
+        right = np.take_along_axis(y[keys.LABELS], longest, axis=1).all(axis=1)
         return int((~right).sum())
 
     logits = [model(x)[keys.LOGITS].numpy() for model in models]

@@ -119,7 +119,7 @@ def test_a_folder_with_labels(tmp_path):
         ((x, y),) = pipeline.evaluation_batches(100)
         pixels = np.rint(255 * x[keys.IMAGES][..., 0]).astype("uint8")
         contents = map(np.ndarray.tobytes, pixels)
-        rows.update(zip(contents, y[keys.LOGITS].tolist(), strict=True))
+        rows.update(zip(contents, y[keys.LABELS].tolist(), strict=True))
     assert 3 <= pipeline.spec.num_images <= 15
     expected = map(np.ndarray.tobytes, images)
     assert rows == dict(zip(expected, labels.tolist(), strict=True))

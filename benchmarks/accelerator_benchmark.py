@@ -22,7 +22,7 @@ import keras
 import numpy as np
 from jax import numpy as jnp
 
-from input_data import features as keys
+from input_data import keys
 from models.capsule import CapsuleModel
 from models.optimizer import compile_model
 from models.registry import build_model
@@ -95,7 +95,7 @@ def _batch(*lead):
     labels = jnp.arange(math.prod(lead)).reshape(lead) % SHAPE.num_classes
     x = {keys.IMAGES: images, keys.RECONS_LABEL: labels, keys.STEP: labels}
     classes = jax.nn.one_hot(labels, SHAPE.num_classes)
-    return x, {keys.LOGITS: classes, keys.RECONS: images}
+    return x, {keys.LABELS: classes, keys.RECONS: images}
 
 
 def _parts(model, batch_size):

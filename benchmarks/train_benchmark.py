@@ -139,7 +139,8 @@ def make_step(case, settings):
     model = architecture.build()
     compile_model(model)
     x = {keys.IMAGES: images, keys.RECONS_LABEL: labels}
-    y = {keys.LOGITS: np.eye(NUM_CLASSES)[labels], keys.RECONS: images}
+    y = {keys.LABELS: np.eye(NUM_CLASSES, dtype="float32")[labels]}
+    y[keys.RECONS] = images
     if settings.inference:
         predict = OneDevice().make_predict_fn(model)()
         return lambda: list(map(ops.convert_to_numpy, predict(x, y)))

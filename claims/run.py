@@ -101,7 +101,7 @@ def _load(evaluator, place, checkpoint):
         )
     x, y = zip(*pipeline.evaluation_batches(100), strict=True)
     images = np.concatenate([batch[keys.IMAGES] for batch in x])
-    labels = np.concatenate([batch[keys.LOGITS] for batch in y])
+    labels = np.concatenate([batch[keys.LABELS] for batch in y])
     return config, model, images, labels
 
 

@@ -74,7 +74,7 @@ def loaded(trained):
     config = Config(train=False, checkpoint=trained, eval_size=COUNT)
     _, model, pipeline = Evaluator(config).load(open_checkpoint(trained))
     ((x, y),) = pipeline.evaluation_batches(COUNT)
-    return model, x[keys.IMAGES], y[keys.LOGITS]
+    return model, x[keys.IMAGES], y[keys.LABELS]
 
 
 def test_severity_0_is_the_error_of_experiment(by_severity, trained):

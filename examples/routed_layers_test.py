@@ -23,7 +23,7 @@ def test_the_networks_learn():
     strokes = np.eye(2)[(images[..., 0] > 0.4).astype(int)]
     assert strokes[400:].mean(axis=(0, 1, 2)).max() < 0.85
     for name, labels, rate, epochs, least in (
-        ("two_routed", y[keys.LOGITS], 0.005, 7, 0.75),
+        ("two_routed", y[keys.LABELS], 0.005, 7, 0.75),
         ("segmentation", strokes, 0.01, 3, 0.95),
     ):
         keras.utils.set_random_seed(0)

@@ -87,8 +87,8 @@ def check_batch(batch, batch_size, name, config):
         assert x[key].dtype == np.int32
         k_hot[np.arange(batch_size), x[key]] += 1
     assert k_hot.max() == 1  # two targets have different classes
-    assert y[keys.LOGITS].dtype == np.float32
-    np.testing.assert_array_equal(y[keys.LOGITS], k_hot)
+    assert y[keys.LABELS].dtype == np.float32
+    np.testing.assert_array_equal(y[keys.LABELS], k_hot)
 
 
 def training(pipeline, start, stop, seed=3, batch_size=4):

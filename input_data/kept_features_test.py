@@ -51,7 +51,7 @@ def test_without_changes_batches_are_those_of_the_pipeline(tmp_path):
     for (x, y), (kept_x, kept_y) in zip(*batches, strict=True):
         x[keys.FEATURES] = -x.pop(keys.IMAGES)
         np.testing.assert_equal(kept_x, x)
-        np.testing.assert_array_equal(kept_y[keys.LOGITS], y[keys.LOGITS])
+        np.testing.assert_array_equal(kept_y[keys.LABELS], y[keys.LABELS])
 
 
 def test_steps_draw_among_the_views(tmp_path):

@@ -24,7 +24,7 @@ FEATURES = "features"
 RECONS_LABEL = "recons_label"
 SPARE_LABEL = "spare_label"
 STEP = "step"
-LOGITS = "logits"
+LABELS = LOGITS = "logits"  # in y, and in the outputs of a model
 RECONS = "recons"
 SPARE_RECONS = "spare_recons"
 # Key of an output of capsule models that y does not have.

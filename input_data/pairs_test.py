@@ -94,7 +94,7 @@ def test_pairs_are_two_test_images_without_overlap(pairs, size, axis):
     # About a tenth of the pairs is of one class.
     assert 0.85 * len(images) < len(first) < 0.95 * len(images)
     k_hot = np.eye(10)[x[keys.RECONS_LABEL]] + np.eye(10)[x[keys.SPARE_LABEL]]
-    np.testing.assert_array_equal(y[keys.LOGITS], k_hot)
+    np.testing.assert_array_equal(y[keys.LABELS], k_hot)
     assert k_hot.max() == 1
     blank = np.zeros_like(first)
     targets = (first, blank), (blank, second)

@@ -157,7 +157,7 @@ class Pipeline:
         y = dict(zip(keys.RECONS_BY_TARGET, targets, strict=False))
         if labels[0].shape.rank == 1:
             labels = [tf.one_hot(label, num_classes) for label in labels]
-        y[keys.LOGITS] = tf.cast(sum(labels), tf.float32)
+        y[keys.LABELS] = tf.cast(sum(labels), tf.float32)
         return {keys.IMAGES: images, **x}, y
 
 

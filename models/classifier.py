@@ -197,7 +197,7 @@ class Classifier(keras.Model):
         """Losses [B]: classification, reconstruction (or 0), and their sum."""
         # The batch has the step: JAX would trace `iterations` as a constant.
         step = x.get(keys.STEP)
-        cost = self.classification_loss(y[keys.LOGITS], outputs, step)
+        cost = self.classification_loss(y[keys.LABELS], outputs, step)
         if self.decoder is None:
             return cost, 0, cost
         error = sum(
@@ -226,7 +226,7 @@ class Classifier(keras.Model):
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         for metric in (self._accuracy, self._almost):
-            metric.update_state(y[keys.LOGITS], y_pred[keys.LOGITS])
+            metric.update_state(y[keys.LABELS], y_pred[keys.LOGITS])
         return self.get_metrics_result()
 
     def routing_of(self, images):

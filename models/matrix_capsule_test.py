@@ -66,7 +66,7 @@ def test_the_loss_sees_the_step_and_the_weights_decay(step, margin):
     x = {keys.IMAGES: images(4)}
     if step is not None:
         x[keys.STEP] = np.full(4, step, "int64")
-    y = {keys.LOGITS: np.eye(2, dtype="float32")[[0, 1, 1, 0]]}
+    y = {keys.LABELS: np.eye(2, dtype="float32")[[0, 1, 1, 0]]}
     outputs = model(x)
     logits = ops.convert_to_numpy(outputs[keys.LOGITS])
     lead = logits[range(4), [0, 1, 1, 0]] - logits[range(4), [1, 0, 0, 1]]

@@ -102,7 +102,7 @@ def example_batch(shape, num_targets, size=4):
     one_hot = np.eye(shape.num_classes, dtype="float32")[labels]
     dimensions = (size, shape.height, shape.width, shape.depth)
     x = {keys.IMAGES: generator.uniform(size=dimensions).astype("float32")}
-    y = {keys.LOGITS: one_hot.sum(axis=1)}
+    y = {keys.LABELS: one_hot.sum(axis=1)}
     for target in range(num_targets):
         x[keys.LABEL_BY_TARGET[target]] = labels[:, target]
         pixels = generator.uniform(size=dimensions).astype("float32")
@@ -169,7 +169,7 @@ def test_the_loss_is_classification_plus_reconstruction(
     outputs = {k: ops.convert_to_numpy(v) for k, v in model(x).items()}
     # float64, or 1 - p is rounded away.
     logits = outputs[keys.LOGITS].astype("float64")
-    labels = y[keys.LOGITS]
+    labels = y[keys.LABELS]
     cost = numpy_oracle.classification_loss(loss_type, labels, logits).mean()
     expected = {"batch_classification_cost": cost, "loss": cost}
     if model.decoder is not None:
@@ -197,7 +197,7 @@ def test_other_losses_are_those_of_their_authors(
     model = build_model(name, SMALL, num_targets, small_hparams(name))
     x, y = example_batch(SMALL, num_targets)
     outputs = {k: ops.convert_to_numpy(v) for k, v in model(x).items()}
-    labels, found = y[keys.LOGITS], outputs[keys.LOGITS].astype("float64")
+    labels, found = y[keys.LABELS], outputs[keys.LOGITS].astype("float64")
     present = 1.0 if reconstruction else 1 / 3  # the mean over the classes
     expected = present * (labels * np.maximum(0, 0.9 - found) ** 2).sum()
     expected += absent * ((1 - labels) * np.maximum(0, found - 0.1) ** 2).sum()

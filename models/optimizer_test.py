@@ -175,7 +175,7 @@ def float64_loss(weights, x, y, routing):
         v = squash(tf.reduce_sum(c[..., None] * votes, axis=1) + b3)
         logits += tf.reduce_sum(votes * v[:, None], axis=-1)
     lengths = tf.norm(v, axis=-1)
-    labels = tf.cast(y[keys.LOGITS], tf.float64)
+    labels = tf.cast(y[keys.LABELS], tf.float64)
     present = labels * tf.nn.relu(0.9 - lengths) ** 2
     absent = 0.5 * (1 - labels) * tf.nn.relu(lengths - 0.1) ** 2
     loss = tf.reduce_mean(0.5 * (present + absent))

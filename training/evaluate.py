@@ -106,11 +106,11 @@ class Evaluator:
             leave=False,
         ) as progress:
             for x, y in pipeline.evaluation_batches(batch_size):
-                count = len(y[keys.LOGITS])
+                count = len(y[keys.LABELS])
                 # All batches have one size: the last repeats its last row.
                 rows = np.minimum(range(batch_size), count - 1)
                 x, y = ({k: v[rows] for k, v in d.items()} for d in (x, y))
-                parts.append([y[keys.LOGITS] > 0, *predict_batch(x, y)])
+                parts.append([y[keys.LABELS] > 0, *predict_batch(x, y)])
                 if len(parts) > _PENDING:  # inputs could fill a GPU's memory
                     keras.ops.convert_to_numpy(parts[-_PENDING][-1])
                 progress.update(count)

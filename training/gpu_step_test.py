@@ -67,7 +67,7 @@ def compiled_steps():
     images = np.zeros((BATCH, STEPS, 28, 28, 1), "float32")
     labels = np.zeros((BATCH, STEPS), "int32")
     x = {keys.IMAGES: images, keys.RECONS_LABEL: labels, keys.STEP: labels}
-    y = {keys.LOGITS: images[..., :10, 0, 0], keys.RECONS: images}
+    y = {keys.LABELS: images[..., :10, 0, 0], keys.RECONS: images}
     state = model._get_jax_state(*[True] * 4)
     arguments = jax.tree.map(struct, (state, (x, y)))
     steps = jax.jit(scan_steps(model.train_step), donate_argnums=0)

@@ -64,9 +64,9 @@ def test_parts_have_all_classes_and_know_the_rows_of_the_file(tmp_path, split):
     )
     pipeline = load(tmp_path, split, eval_size=20)
     ((x, y),) = pipeline.evaluation_batches(100)
-    assert y[keys.LOGITS].sum(axis=0).min() >= 3
-    logits = 1 - y[keys.LOGITS]  # all wrong
-    found = Predictions(y[keys.LOGITS], logits, None, pipeline, "arrays", 1.0)
+    assert y[keys.LABELS].sum(axis=0).min() >= 3
+    logits = 1 - y[keys.LABELS]  # all wrong
+    found = Predictions(y[keys.LABELS], logits, None, pipeline, "arrays", 1.0)
     np.testing.assert_allclose(
         x[keys.IMAGES][..., 0], images[found.wrong_rows] / 255, atol=1e-6
     )

@@ -51,7 +51,7 @@ def test_viewpoints(angle, source, images, folder, monkeypatch):
         config = Config(viewpoints=viewpoints, data_dir=data_dir)
         pipeline = splits.load("norb", split, config)
         ((x, y),) = pipeline.evaluation_batches(len(META))
-        return x[keys.IMAGES], y[keys.LOGITS].argmax(axis=-1)
+        return x[keys.IMAGES], y[keys.LABELS].argmax(axis=-1)
 
     everything, _ = load(None, Split.TEST)
     for viewpoints, split, chosen in (

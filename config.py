@@ -308,8 +308,7 @@ class Config(DataConfig):
         return registry.find_data_set(self.dataset_name)
 
     @property
-    def largest_shift(self):
-        """`shift` or its default."""
+    def shift_or_default(self):
         if self.shift is not None:
             return self.shift
         if self.num_targets == 2:
@@ -317,8 +316,7 @@ class Config(DataConfig):
         return 0 if self.augment else self.data_set.shift
 
     @property
-    def border(self):
-        """`pad` or its default."""
+    def pad_or_default(self):
         if self.pad is not None:
             return self.pad
         return PAIR_PAD if self.num_targets == 2 else 0

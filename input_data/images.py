@@ -132,7 +132,7 @@ class SingleObjects(Pipeline):
 
     def __init__(self, data, config, **spec):
         self._config = config
-        self._shift, self._pad = config.largest_shift, config.border
+        self._shift, self._pad = config.shift_or_default, config.pad_or_default
         border = 2 * self._pad - CROP * bool(config.distort)
         size = [side + border for side in data.images.shape[1:3]]
         num_targets = 1 if data.labels.ndim == 1 else keys.SEVERAL_LABELS

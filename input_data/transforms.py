@@ -136,7 +136,7 @@ def prepare_image(image, shape, config):
     size = (shape.height, shape.width)
     photograph_size = config.data_set.photograph_size
     # The two objects of an image were padded before they were merged.
-    pad = 0 if config.num_targets == 2 else config.border
+    pad = 0 if config.num_targets == 2 else config.pad_or_default
     method = config.image_size and (config.resize or "pad")
     with tf.device("CPU:0"):
         if photograph_size is not None:

@@ -85,8 +85,10 @@ class Results(contextlib.ExitStack):
         """Results of another data set or training go to test_2 and so on."""
         config, spec = predictions.config, predictions.pipeline.spec
         names = [*INHERITED, "crops", "num_trials", "pairs"]
-        names += ["largest_shift", "seed"] if spec.num_targets == 2 else []
+        names += ["seed"] if spec.num_targets == 2 else []
         found = {name: getattr(config, name) or None for name in names}
+        if spec.num_targets == 2:
+            found["largest_shift"] = config.shift_or_default or None
         found["dataset"] = config.dataset_name
         found["num_examples"] = spec.num_examples
         if config.data_dir is not None:

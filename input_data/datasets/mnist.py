@@ -40,7 +40,7 @@ def load(split, config):
     if shards:
         return _load_pairs(split, config, shards[1], int(shards[2]))
     if config.data_dir is not None and config.num_targets != 2:
-        shift = config.largest_shift if split.is_training else 0
+        shift = config.shift_or_default if split.is_training else 0
         for name in single_names(split, shift):
             path = pathlib.Path(config.data_dir, name)
             if path.is_file():

@@ -175,22 +175,29 @@ def _rows_by_index(builder, split_name, shape, fit, depends_on):
 
 def _decoded_copy(path, dataset, shape):
     """`StoredRows` of images in a file, written if needed, and the labels."""
-    shape = len(dataset), *shape
     if not path.exists():
-        print(f"Decoded: {path}, {math.prod(shape) / 1e9:.1f} GB", flush=True)
-        with atomic_write(path) as partial:
-            partial.mkdir()
-            header = {"descr": "|u1", "fortran_order": False, "shape": shape}
-            labels = []
-            with open(partial / "x.npy", "wb") as file:
-                np.lib.format.write_array_header_1_0(file, header)
-                for images, numbers in dataset.batch(64).as_numpy_iterator():
-                    file.write(images)
-                    labels.append(numbers)
-            np.save(partial / "y.npy", np.concatenate(labels))
+        try:
+            _write_copy(path, dataset, (len(dataset), *shape))
+        except UserError:
+            if not path.exists():  # another process has written the same
+                raise
     images = np.lib.format.open_memmap(path / "x.npy", mode="r")
     labels = np.load(path / "y.npy", allow_pickle=False)
     return rows_in_file(path / "x.npy", images), labels
+
+
+def _write_copy(path, dataset, shape):
+    print(f"Decoded: {path}, {math.prod(shape) / 1e9:.1f} GB", flush=True)
+    with atomic_write(path) as partial:
+        partial.mkdir()
+        header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+        labels = []
+        with open(partial / "x.npy", "wb") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            for images, numbers in dataset.batch(64).as_numpy_iterator():
+                file.write(images)
+                labels.append(numbers)
+        np.save(partial / "y.npy", np.concatenate(labels))
 
 
 def _arrays(dataset):

@@ -4,11 +4,13 @@ import urllib.request
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from common.errors import UserError
 from config import Config
 from input_data import keys, stored
+from input_data.datasets import tfds_images
 from input_data.registry import Split
 from testing import tiny_files
 from testing.splits import load
@@ -95,6 +97,26 @@ def test_large_sets_stay_on_disk(tmp_path, monkeypatch, image_size, split):
         file.truncate(1000)
     with pytest.raises(UserError, match="x.npy|tiny_photos"):
         everything("records")
+
+
+def test_two_processes_may_decode_the_same_set(tmp_path):
+    images = np.arange(3 * 4, dtype="uint8").reshape(3, 2, 2, 1)
+    elements = images, np.arange(3)
+    whole = tf.data.Dataset.from_tensor_slices(elements)
+    copy = tmp_path / "copy"
+
+    def meanwhile():
+        tfds_images._decoded_copy(copy, whole, (2, 2, 1))
+        yield from zip(*elements, strict=True)
+
+    signature = tuple(whole.element_spec)
+    slower = tf.data.Dataset.from_generator(
+        meanwhile, output_signature=signature
+    ).apply(tf.data.experimental.assert_cardinality(3))
+    rows, labels = tfds_images._decoded_copy(copy, slower, (2, 2, 1))
+    np.testing.assert_array_equal(rows, images)
+    np.testing.assert_array_equal(labels, [0, 1, 2])
+    assert [path.name for path in tmp_path.iterdir()] == ["copy"]
 
 
 def test_damaged_files_are_named(tmp_path):

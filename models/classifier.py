@@ -66,7 +66,7 @@ class Classifier(keras.Model):
     """
 
     HParams = BaseHParams
-    tensors = routed_layer = grid = None
+    routed_layer = grid = None
     has_class_capsules = False
     compile_with_xla = False
     adam_epsilon = 1e-8
@@ -78,7 +78,8 @@ class Classifier(keras.Model):
             raise UserError("images of several classes need the margin loss")
         self.num_targets = num_targets
         self.hparams = hparams
-        self.decoder = None
+        # Attributes of the class would hide the modules of torch.
+        self.tensors = self.decoder = None
         self._mean_over_batch = MeanOverBatch(name="mean_over_batch")
         self._cost = keras.metrics.Mean(name="batch_classification_cost")
         mean = keras.metrics.MeanMetricWrapper

@@ -289,18 +289,16 @@ def test_evaluation_without_a_checkpoint(tmp_path, capsys):
     assert capsys.readouterr().err.count(f"training in {tmp_path}") == 1
 
 
-def labels_of(pipeline):
-    batches = pipeline.evaluation_batches(100)
-    return np.concatenate([y[keys.LABELS] for _, y in batches])
-
-
 def test_validation_uses_exactly_the_held_out_images(tmp_path, capsys):
     experiment.run(small(tmp_path, validate=True))
     assert "1077 images" in capsys.readouterr().out
     opened = open_checkpoint(tmp_path)
     *_, pipeline = Evaluator(evaluating(validate=True)).load(opened)
-    held_out = splits.load("digits", Split.VALID_TEST, Config())
-    np.testing.assert_array_equal(labels_of(pipeline), labels_of(held_out))
+    held_out = splits.load("digits", Split.VALID_TEST)
+    ((_, found),), ((_, expected),) = (
+        data.evaluation_batches(400) for data in (pipeline, held_out)
+    )
+    np.testing.assert_equal(found[keys.LABELS], expected[keys.LABELS])
 
 
 def test_validation_on_training_images_is_refused(done, tmp_path):
@@ -336,9 +334,8 @@ def test_an_ensemble_sums_the_logits(tmp_path, capsys, num_targets):
     settings = {"eval_size": 250, "format": "json"}
     score = experiment.run(evaluating(tmp_path / "all", **members, **settings))
     output = capsys.readouterr().out
-    config = Config(num_targets=num_targets, eval_size=250)
-    pipeline = splits.load("digits", Split.TEST, config)
-    ((x, y),) = pipeline.evaluation_batches(250)
+    pipeline = splits.load("digits", Split.TEST, num_targets=num_targets)
+    ((x, y),) = pipeline.evaluation_batches(250, stop=250)
 
     def count_wrong(logits):
         longest = np.argsort(-logits, axis=1)[:, :num_targets]

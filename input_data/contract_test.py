@@ -40,36 +40,36 @@ def test_every_data_set_is_tested():
     assert {name for name in CASES if ":" not in name} == set(DATASETS)
 
 
-def config_of(name, folder, **settings):
-    """Writes the files of a data set; returns the `Config` that reads them."""
+def written(name, folder, **settings):
+    """Writes the files of a data set; returns the settings that read them."""
     if name != "digits":
         tiny_files.WRITERS[name](folder)
-        settings["data_dir"] = str(folder)
-    return Config(**settings, image_size=18 if name == "images" else None)
+        settings["data_dir"] = folder
+    return {**settings, "image_size": 18 if name == "images" else None}
 
 
 @pytest.fixture(
     scope="module", params=RUNS, ids=lambda run: f"{run[0]}-{run[1]}"
 )
 def data_set(request, tmp_path_factory):
-    """The name of a data set, and the `Config` that reads it."""
+    """The name of a data set, and the settings that read it."""
     name, num_targets = request.param
     folder = tmp_path_factory.mktemp("data")
     settings = {"num_targets": num_targets, "eval_size": tiny_files.NUM_TEST}
-    return name, config_of(name, folder, **settings)
+    return name, written(name, folder, **settings)
 
 
-def expected_shape(name, config):
-    border = 8 if config.num_targets == 2 else 0
+def expected_shape(name, num_targets):
+    border = 8 if num_targets == 2 else 0
     (height, width, depth, num_classes), _ = CASES[name]
     return keys.ImageShape(height + border, width + border, depth, num_classes)
 
 
-def check_batch(batch, batch_size, name, config):
+def check_batch(batch, batch_size, name, num_targets):
     x, y = batch
-    shape = expected_shape(name, config)
-    labels = keys.LABEL_BY_TARGET[: config.num_targets]
-    targets = keys.RECONS_BY_TARGET[: config.num_targets]
+    shape = expected_shape(name, num_targets)
+    labels = keys.LABEL_BY_TARGET[:num_targets]
+    targets = keys.RECONS_BY_TARGET[:num_targets]
     assert set(x) - {keys.STEP} == {keys.IMAGES, *labels}
     assert set(y) == {keys.LOGITS, *targets}
     for images in (x[keys.IMAGES], *(y[key] for key in targets)):
@@ -80,7 +80,7 @@ def check_batch(batch, batch_size, name, config):
         if name not in STANDARDIZED:
             assert images.min() >= 0
             assert 0.2 < images.max() <= 1
-    if config.num_targets == 1:
+    if num_targets == 1:
         np.testing.assert_array_equal(y[keys.RECONS], x[keys.IMAGES])
     k_hot = np.zeros((batch_size, shape.num_classes))
     for key in labels:
@@ -97,11 +97,12 @@ def training(pipeline, start, stop, seed=3, batch_size=4):
 
 
 def test_training_batches_depend_on_seed_and_step_alone(data_set):
-    name, config = data_set
-    pipeline = load(name, Split.TRAIN, config)
+    name, settings = data_set
+    num_targets = settings["num_targets"]
+    pipeline = load(name, Split.TRAIN, **settings)
     spec = pipeline.spec
-    assert spec.shape == expected_shape(name, config)
-    assert spec.num_targets == config.num_targets
+    assert spec.shape == expected_shape(name, num_targets)
+    assert spec.num_targets == num_targets
     num_images = 1437 if name == "digits" else tiny_files.NUM_TRAIN
     assert spec.num_images == num_images
     names = spec.class_names
@@ -110,32 +111,32 @@ def test_training_batches_depend_on_seed_and_step_alone(data_set):
 
     batches = training(pipeline, 0, 6)
     for step, batch in enumerate(batches):
-        check_batch(batch, 4, name, config)
+        check_batch(batch, 4, name, num_targets)
         assert batch[0][keys.STEP].tolist() == [step] * 4
-    resumed = training(load(name, Split.TRAIN, config), 4, 6)
+    resumed = training(load(name, Split.TRAIN, **settings), 4, 6)
     np.testing.assert_equal(resumed, batches[4:])
     images = batches[0][0][keys.IMAGES]
     for other in (*training(pipeline, 0, 1, seed=4), batches[1]):
         assert (images != other[0][keys.IMAGES]).any()
     # A batch may be larger than the data set.
     (batch,) = training(pipeline, 2, 3, batch_size=40)
-    check_batch(batch, 40, name, config)
+    check_batch(batch, 40, name, num_targets)
     dataset = pipeline.training_batches(40, 3, 2, 3)
     shape = (40, *images.shape[1:])
     assert dataset.element_spec[0][keys.IMAGES] == tf.TensorSpec(shape)
 
 
 def test_evaluation_sees_every_example_once_in_fixed_order(data_set):
-    name, config = data_set
-    pipeline = load(name, Split.TEST, config)
+    name, settings = data_set
+    pipeline = load(name, Split.TEST, **settings)
     assert pipeline.spec.num_examples == tiny_files.NUM_TEST
     batches = list(pipeline.evaluation_batches(4))
     for batch, size in zip(batches, (4, 3), strict=True):
-        check_batch(batch, size, name, config)
+        check_batch(batch, size, name, settings["num_targets"])
         assert keys.STEP not in batch[0]
     images = np.concatenate([x[keys.IMAGES] for x, _ in batches])
     assert len(np.unique(images, axis=0)) == tiny_files.NUM_TEST
-    again = load(name, Split.TEST, config)
+    again = load(name, Split.TEST, **settings)
     np.testing.assert_equal(
         list(again.evaluation_batches(4, stop=4)), batches[:1]
     )
@@ -145,8 +146,8 @@ def test_evaluation_sees_every_example_once_in_fixed_order(data_set):
 
 @pytest.mark.parametrize("name", sorted(set(CASES) - {"digits"}))
 def test_validation_divides_the_training_images(name, tmp_path):
-    config = config_of(name, tmp_path)
-    specs = [load(name, split, config).spec for split in Split]
+    settings = written(name, tmp_path)
+    specs = [load(name, split, **settings).spec for split in Split]
     train, test, valid_train, valid_test = (s.num_examples for s in specs)
     assert test == tiny_files.NUM_TEST
     assert train == valid_train + valid_test == tiny_files.NUM_TRAIN
@@ -178,4 +179,4 @@ def test_unknown_names_are_refused(name):
 )
 def test_settings_that_do_not_apply_are_refused(name, settings):
     with pytest.raises(UserError, match=f"--{next(iter(settings))}"):
-        load(name, Split.TRAIN, Config(**settings))
+        load(name, Split.TRAIN, **settings)

@@ -28,8 +28,7 @@ FILES = {
 
 
 def load(name, folder, split=Split.TRAIN, **settings):
-    config = Config(data_dir=str(folder), **settings)
-    pipeline = splits.load(name, split, config)
+    pipeline = splits.load(name, split, folder, **settings)
     return list(pipeline.evaluation_batches(50_000))
 
 
@@ -72,7 +71,7 @@ def test_missing_files_are_named(name, tmp_path):
 @pytest.mark.parametrize("name", ["affnist", "arrays", "images"])
 def test_a_folder_is_required(name):
     with pytest.raises(UserError, match="--data_dir"):
-        splits.load(name, Split.TRAIN, Config())
+        splits.load(name, Split.TRAIN)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from testing import splits
 
 
 def digits(split=Split.TRAIN, **settings):
-    return splits.load("digits", split, Config(**settings))
+    return splits.load("digits", split, **settings)
 
 
 def batches(pipeline, batch_size, start, stop, seed=0):

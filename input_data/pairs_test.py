@@ -1,5 +1,3 @@
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -12,7 +10,7 @@ from input_data.pairs import SeparatePairs
 from input_data.registry import Split
 from testing.splits import load
 
-CONFIG = Config(num_targets=2, pairs="below")
+PAIRS = {"num_targets": 2, "pairs": "below"}
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -65,7 +63,7 @@ def test_the_seed_fixes_the_pairs_of_evaluation_and_nothing_else():
 
 
 def load_digits(**settings):
-    return load("digits", Split.TEST, dataclasses.replace(CONFIG, **settings))
+    return load("digits", Split.TEST, **{**PAIRS, **settings})
 
 
 def everything(pipeline):
@@ -84,7 +82,7 @@ def test_pairs_are_two_test_images_without_overlap(pairs, size, axis):
     assert spec.num_targets == 2
     x, y = everything(pipeline)
     first, second = np.split(x[keys.IMAGES], 2, axis)
-    single, _ = everything(load("digits", Split.TEST, Config(num_targets=1)))
+    single, _ = everything(load("digits", Split.TEST))
     images = [image.tobytes() for image in single[keys.IMAGES]]
     known = dict(zip(images, single[keys.RECONS_LABEL], strict=True))
     for halves, name in zip((first, second), keys.LABEL_BY_TARGET, strict=True):
@@ -124,4 +122,4 @@ def test_images_of_one_class_make_no_pairs():
         make_pipeline(data, Config(num_targets=2))
     singles = make_pipeline(data, Config(num_targets=1))
     with pytest.raises(UserError):
-        SeparatePairs(singles, CONFIG)
+        SeparatePairs(singles, Config(**PAIRS))

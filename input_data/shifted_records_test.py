@@ -12,7 +12,6 @@ import scipy.ndimage
 import tensorflow as tf
 
 from common.errors import UserError
-from config import Config
 from input_data import keys, shifted_records
 from input_data.datasets import digits
 from input_data.images import LabeledImages
@@ -49,8 +48,8 @@ def test_reader_finds_single_digits(tmp_path, split):
     job = Job(str(tmp_path), dataset="digits", split=split.value, shift=shift)
     shifted_records.generate(job)
     source = digits.read_split(split)
-    config = Config(data_dir=str(tmp_path), shift=1, eval_size=10**6)
-    pipeline = splits.load("mnist", split, config)
+    sizes = {"shift": 1, "eval_size": 10**6}
+    pipeline = splits.load("mnist", split, tmp_path, **sizes)
     copies = (2 * shift + 1) ** 2
     assert pipeline.spec.num_examples == len(source) * copies
     x, _ = next(pipeline.evaluation_batches(copies))
@@ -74,8 +73,8 @@ def test_reader_finds_shards_of_pairs(tmp_path):
     shifted_records.generate(pairs_job(whole, **changes, max_shard=0))
     joined = b"".join(path.read_bytes() for path in paths)
     assert [joined] == list(contents_of(whole).values())
-    config = Config(data_dir=f"{prefix}@3", num_targets=2, eval_size=10**6)
-    spec = splits.load("mnist", Split.VALID_TRAIN, config).spec
+    sizes = {"num_targets": 2, "eval_size": 10**6}
+    spec = splits.load("mnist", Split.VALID_TRAIN, f"{prefix}@3", **sizes).spec
     assert spec.num_examples == 2 * len(digits.read_split(Split.VALID_TRAIN))
     assert spec.shape == keys.ImageShape(30, 30, 1, 10)
 

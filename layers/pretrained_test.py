@@ -6,7 +6,6 @@ import pytest
 from PIL import Image, ImageDraw
 
 import layers
-from config import Config
 from input_data.registry import Split
 from testing import splits
 
@@ -45,7 +44,7 @@ def test_drawn_digits(network):
 
 @pytest.mark.skipif(not MNIST.exists(), reason="needs $DATA_DIR/mnist")
 def test_errors_on_mnist(network):
-    test = splits.load("mnist", Split.TEST, Config(data_dir=str(MNIST)))
+    test = splits.load("mnist", Split.TEST, MNIST)
     predictions = [
         network.predict_on_batch(x["images"])["logits"].argmax(axis=-1)
         == y["logits"].argmax(axis=-1)

@@ -1,14 +1,11 @@
 """Loads one split of a data set, for tests."""
 
-import dataclasses
-
 from config import Config
 from input_data import registry
 
 
-def load(name, split, config=None):
+def load(name, split, data_dir=None, **settings):
     """The `Pipeline` of a `Split` of the data set `name`."""
-    config = dataclasses.replace(
-        config or Config(), dataset=name, validate=split.is_held_out
-    )
+    settings["data_dir"] = data_dir and str(data_dir)
+    config = Config(dataset=name, validate=split.is_held_out, **settings)
     return registry.load(config, split.is_training)

@@ -28,8 +28,8 @@ def make_subject(num_targets=1, model="capsule", **hparams):
     Tests share it, as its functions take long to trace: one that changes
     weights asks for hyper-parameters that no other does.
     """
-    config = Config(num_targets=num_targets, eval_size=NUM_EXAMPLES)
-    pipeline = splits.load("digits", Split.TEST, config)
+    sizes = {"num_targets": num_targets, "eval_size": NUM_EXAMPLES}
+    pipeline = splits.load("digits", Split.TEST, **sizes)
     spec, hparams = pipeline.spec, small_hparams(model, **hparams)
     network = build_model(model, spec.shape, num_targets, hparams, seed=3)
     return TrainedModel(network, pipeline, "digits, tiny", spec.names)

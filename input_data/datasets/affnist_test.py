@@ -3,7 +3,6 @@ import pytest
 import scipy.io
 import scipy.ndimage
 
-from config import Config
 from input_data.datasets import affnist
 from input_data.registry import Split
 from testing import commands, splits, tiny_files
@@ -12,10 +11,9 @@ from testing import commands, splits, tiny_files
 @pytest.mark.parametrize("split", list(Split))
 def test_generated_files_are_found_and_read(tmp_path, split):
     affnist.generate("digits", None, split, str(tmp_path / "new"), 1, 0)
-    config = Config(data_dir=str(tmp_path / "new"))
-    pipeline = splits.load("affnist", split, config)
-    assert pipeline.spec.num_examples > 300
-    assert (pipeline.spec.shape.height, pipeline.spec.shape.width) == (40, 40)
+    spec = splits.load("affnist", split, tmp_path / "new").spec
+    assert spec.num_examples > 300
+    assert (spec.shape.height, spec.shape.width) == (40, 40)
 
 
 def test_generates_from_mnist_in_its_order_with_its_labels(tmp_path):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from common.errors import UserError
-from config import Config
 from input_data import keys
 from input_data.datasets import arrays
 from input_data.registry import Split
@@ -25,8 +24,7 @@ def write(folder, **changed):
 
 
 def load(folder, split, **settings):
-    config = Config(data_dir=str(folder), **settings)
-    return splits.load("arrays", split, config)
+    return splits.load("arrays", split, folder, **settings)
 
 
 @pytest.mark.parametrize("images", [IMAGES, IMAGES[..., None].repeat(3, -1)])

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from config import Config
 from input_data import keys
 from input_data.datasets import digits
 from input_data.registry import Split
@@ -13,8 +12,7 @@ def splits():
     """Images and labels of every split."""
     contents = {}
     for split in Split:
-        pipeline = load("digits", split, Config())
-        ((x, _),) = pipeline.evaluation_batches(2000)
+        ((x, _),) = load("digits", split).evaluation_batches(2000)
         contents[split] = (x[keys.IMAGES], x[keys.RECONS_LABEL])
     return contents
 

@@ -28,8 +28,7 @@ def write_classes(root, counts):
 
 
 def load(root, split=Split.TRAIN, **settings):
-    config = Config(data_dir=str(root), **settings)
-    return splits.load("images", split, config)
+    return splits.load("images", split, root, **settings)
 
 
 def contents(pipeline):

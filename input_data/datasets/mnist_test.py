@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from common.errors import UserError
-from config import Config
 from input_data import keys
 from input_data.registry import Split
 from testing import splits, tiny_files
@@ -32,8 +31,7 @@ def write_pairs(prefix, num_shards, shard_size, shape=(13, 11, 1)):
 
 
 def load(split, data_dir, **settings):
-    config = Config(data_dir=str(data_dir), **settings)
-    return splits.load("mnist", split, config)
+    return splits.load("mnist", split, data_dir, **settings)
 
 
 @pytest.mark.parametrize(

@@ -45,11 +45,11 @@ def test_viewpoints(angle, source, images, folder, monkeypatch):
     monkeypatch.setattr(
         tfds_images, "read_smallnorb", lambda _: (images, LABELS, META)
     )
-    data_dir = str(folder) if source == "records" else None
+    data_dir = folder if source == "records" else None
 
     def load(viewpoints, split):
-        config = Config(viewpoints=viewpoints, data_dir=data_dir)
-        pipeline = splits.load("norb", split, config)
+        settings = {"viewpoints": viewpoints}
+        pipeline = splits.load("norb", split, data_dir, **settings)
         ((x, y),) = pipeline.evaluation_batches(len(META))
         return x[keys.IMAGES], y[keys.LABELS].argmax(axis=-1)
 
@@ -79,6 +79,5 @@ def test_files_without_the_viewpoints(images, tmp_path):
     path = tmp_path / "testduo.tfrecords"
     records = map(tiny_files.norb_example, images[:3], LABELS[:3].tolist())
     tiny_files.write_records(path, records)  # all of azimuth 340
-    config = Config(data_dir=str(tmp_path), viewpoints="azimuth")
     with pytest.raises(UserError, match="testduo.*--viewpoints=azimuth"):
-        splits.load("norb", Split.TEST, config)
+        splits.load("norb", Split.TEST, tmp_path, viewpoints="azimuth")

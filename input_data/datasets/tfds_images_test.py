@@ -1,4 +1,3 @@
-import dataclasses
 import urllib.error
 import urllib.request
 
@@ -8,7 +7,6 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from common.errors import UserError
-from config import Config
 from input_data import keys, stored
 from input_data.datasets import tfds_images
 from input_data.registry import Split
@@ -28,13 +26,12 @@ def test_sets_of_the_paper_are_downloaded(name, monkeypatch, tmp_path):
     monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path))
     with tfds.testing.mock_data(num_examples=40):
         for split in (Split.TRAIN, Split.TEST):
-            assert load(name, split, Config()).spec.num_examples == 40
+            assert load(name, split).spec.num_examples == 40
 
 
 def test_images_and_labels_are_those_of_the_set(tmp_path):
     tiny_files.prepare_tfds(tmp_path)
-    config = Config(data_dir=str(tmp_path))
-    pipeline = load("tfds:tiny_photos", Split.TEST, config)
+    pipeline = load("tfds:tiny_photos", Split.TEST, tmp_path)
     ((x, _),) = pipeline.evaluation_batches(100)
     # TFDS has its own order.
     images = tiny_files.random_images(tiny_files.NUM_TEST, 20, 24, 3) / 255
@@ -47,10 +44,9 @@ def test_images_and_labels_are_those_of_the_set(tmp_path):
 
 def test_images_of_many_sizes_and_no_test_split(tmp_path):
     tiny_files.prepare_tfds(tmp_path, tiny_files.TinyAnySize)
-    name, data_dir = "tfds:tiny_any_size", str(tmp_path)
+    name = "tfds:tiny_any_size"
     with pytest.raises(UserError, match="--image_size"):
-        load(name, Split.TRAIN, Config(data_dir=data_dir))
-    config = Config(data_dir=data_dir, image_size=19)
+        load(name, Split.TRAIN, tmp_path)
     # The last fifth of the training images takes the place of the split test.
     for split, count, divisions in (
         (Split.TRAIN, 12, ["test"]),
@@ -58,7 +54,7 @@ def test_images_of_many_sizes_and_no_test_split(tmp_path):
         (Split.VALID_TRAIN, 10, ["test", "validation"]),
         (Split.VALID_TEST, 2, ["test", "validation"]),
     ):
-        spec = load(name, split, config).spec
+        spec = load(name, split, tmp_path, image_size=19).spec
         assert spec.shape == keys.ImageShape(19, 19, 1, 4)
         assert spec.num_examples == count
         assert spec.split_fingerprints == {
@@ -75,9 +71,9 @@ def test_large_sets_stay_on_disk(tmp_path, monkeypatch, image_size, split):
     tiny_files.prepare_tfds(tmp_path / "by_index", **options)
 
     def everything(folder):
-        config = Config(data_dir=str(tmp_path / folder), image_size=image_size)
-        config = dataclasses.replace(config, features_dir=str(tmp_path))
-        pipeline = load("tfds:tiny_photos", split, config)
+        settings = {"image_size": image_size, "features_dir": str(tmp_path)}
+        folder = tmp_path / folder
+        pipeline = load("tfds:tiny_photos", split, folder, **settings)
         batches = pipeline.training_batches(4, 3, 0, 5).as_numpy_iterator()
         return [
             pipeline.spec.num_images,
@@ -124,7 +120,7 @@ def test_damaged_files_are_named(tmp_path):
     (path,) = tmp_path.rglob("*train.tfrecord*")
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(UserError, match=f"{tmp_path}/tiny_photos"):
-        load("tfds:tiny_photos", Split.TRAIN, Config(data_dir=str(tmp_path)))
+        load("tfds:tiny_photos", Split.TRAIN, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +130,7 @@ def test_unknown_and_unsuitable_sets_are_named(tmp_path, name, monkeypatch):
     # smallnorb, if it could be downloaded, has no feature "label".
     monkeypatch.setattr(urllib.request, "urlopen", forbid)
     with tfds.testing.mock_data(), pytest.raises(UserError, match=name):
-        load(f"tfds:{name}", Split.TRAIN, Config(data_dir=str(tmp_path)))
+        load(f"tfds:{name}", Split.TRAIN, tmp_path)
 
 
 @pytest.mark.parametrize("name", [*FROM_TFDS, "tfds:fashion_mnist"])
@@ -149,5 +145,5 @@ def test_without_a_network_nothing_is_downloaded(monkeypatch, tmp_path, name):
     # No server listens on this port.
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
     with pytest.raises(UserError, match="--data_dir"):
-        load(name, Split.TRAIN, Config())
+        load(name, Split.TRAIN)
     assert not downloads

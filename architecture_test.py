@@ -29,8 +29,8 @@ COMMANDS = sorted(
 )
 
 
-def project_imports(source):
-    """The first names of the project's modules that a file imports."""
+def imports(source):
+    """The first names of all modules that a file imports."""
     names = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -38,16 +38,16 @@ def project_imports(source):
         # Relative imports stay within their package.
         elif isinstance(node, ast.ImportFrom) and not node.level:
             names.add(node.module)
-    ours = {path.stem for path in ROOT.iterdir()}
-    return ours & {name.partition(".")[0] for name in names}
+    return {name.partition(".")[0] for name in names}
 
 
 def violations(name, source):
     """Imports of a file of a package that are not from the rows below it."""
     row = ROWS.get(name, ROWS["commands"])
+    ours = {path.stem for path in ROOT.iterdir()} - {name}
     return [
         imported
-        for imported in sorted(project_imports(source) - {name})
+        for imported in sorted(imports(source) & ours)
         if (name, imported) not in ALLOWED
         and (imported not in ROWS or ROWS[imported] <= row)
     ]

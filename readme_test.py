@@ -5,16 +5,20 @@ import re
 import shlex
 import sys
 
+import keras
 import numpy as np
 import pytest
 
 import experiment
+import layers
 from common import flags
 from common.errors import UserError
 from config import Config
+from input_data import keys
+from input_data.registry import load
 from models.hparams import parse_overrides
 from models.registry import model_class
-from testing.commands import run as run_command
+from testing.commands import output_of
 from testing.small_models import overrides
 
 ROOT = pathlib.Path(__file__).parent
@@ -83,6 +87,30 @@ def test_python_blocks_run(page, request, tmp_path, monkeypatch):
             exec(block, names)
 
 
+@pytest.mark.slow
+def test_networks_with_two_routed_layers_learn():
+    names = {}
+    for block in blocks("python", ROOT / "docs" / "architecture.md"):
+        if "Classifier" not in block and "RoutingRule" not in block:
+            exec(block, names)
+    pipeline = load(Config(dataset="digits"), True)
+    ((x, y),) = pipeline.evaluation_batches(500, stop=500)
+    images = x[keys.IMAGES]
+    strokes = np.eye(2)[(images[..., 0] > 0.4).astype(int)]
+    assert strokes[400:].mean(axis=(0, 1, 2)).max() < 0.85
+    for name, labels, rate, epochs, least in (
+        ("two_routed", y[keys.LABELS], 0.005, 7, 0.75),
+        ("segmentation", strokes, 0.01, 3, 0.95),
+    ):
+        keras.utils.set_random_seed(0)
+        network, loss = names[name], layers.margin_loss
+        optimizer = keras.optimizers.Adam(rate)
+        network.compile(optimizer, loss, metrics=[layers.correct])
+        network.fit(images[:400], labels[:400], 20, epochs, verbose=0)
+        found = network.evaluate(images[400:], labels[400:], verbose=0)
+        assert found[1] > least
+
+
 def write_own_model(block, folder):
     """Writes the module that a page defines; returns MODULE:CLASS."""
     (module,) = re.findall(r'^"""(\w+)\.py:', block)
@@ -116,11 +144,7 @@ def test_commands_accept_a_model_in_a_file(tmp_path):
     model = write_own_model(block, tmp_path)
 
     def run(program, *arguments):
-        code, output, errors = run_command(
-            ROOT / program, *arguments, cwd=tmp_path
-        )
-        assert code == 0, errors
-        return output
+        return output_of(ROOT / program, *arguments, cwd=tmp_path)
 
     compared = run(
         *("compare.py", f"--models={model}-two", "--dataset=digits"),

@@ -5,9 +5,7 @@ import pytest
 import experiment
 from common.errors import exit_on_user_error
 from config import Config
-from testing import untrained
 from testing.commands import ROOT, run
-from testing.tiny_files import write_cifar10
 
 
 def message_of(capsys, **settings):
@@ -49,15 +47,6 @@ def test_a_number_in_the_environment(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv(variable, "abc")
     message = message_of(capsys, summary_dir=str(tmp_path))
     assert message.startswith(f"experiment.py: {variable}: ")
-
-
-def test_images_of_another_size(tmp_path, capsys):
-    write_cifar10(tmp_path)
-    path = untrained.save(tmp_path, *untrained.small())
-    settings = {"dataset": "cifar10", "data_dir": str(tmp_path)}
-    message = message_of(capsys, train=False, checkpoint=path, **settings)
-    assert "model.ckpt-0" in message
-    assert "\n" not in message
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,7 @@ accelerator_benchmark.main(sys.argv[1:])"""
     file = tmp_path / "result.json"
     flags = ("--batch_size=2", "--steps=1", f"--json={file}")
     environment = {**os.environ, "KERAS_BACKEND": "jax"}
-    code, _, errors = commands.run("-c", code, *flags, env=environment)
-    assert code == 0, errors
+    commands.output_of("-c", code, *flags, env=environment)
     rows = json.loads(file.read_text())["rows"]
     assert len(rows) == 4 * 3 + 2 + 2  # layers, others, steps
     assert all(row["ms"] > 0 for row in rows)

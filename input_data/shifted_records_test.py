@@ -1,5 +1,6 @@
 import contextlib
 import dataclasses
+import importlib.util
 import os
 import pathlib
 import signal
@@ -20,7 +21,10 @@ from input_data.registry import Split
 from input_data.shifted_records import digit_pairs, shifted_digits
 from testing import commands, splits
 
-COMMAND = pathlib.Path(__file__).parent / "mnist" / "mnist_shift.py"
+FOLDER = pathlib.Path(__file__).parent / "mnist"
+needs_beam = pytest.mark.skipif(
+    not importlib.util.find_spec("apache_beam"), reason="needs Apache Beam"
+)
 
 
 def pairs_job(folder, **changes):
@@ -113,17 +117,43 @@ def test_files_of_other_settings_are_refused(tmp_path, changes):
 
 
 @pytest.mark.slow
-def test_command_with_workers(tmp_path):
+@pytest.mark.parametrize(
+    ("script", "flag"),
+    [
+        ("mnist_shift.py", "--num_workers=2"),
+        pytest.param(
+            "mnist_shift_beam.py",
+            "--runner=BundleBasedDirectRunner",  # within this process
+            marks=needs_beam,
+        ),
+    ],
+)
+def test_commands_write_the_same_files_and_keep_them(tmp_path, script, flag):
     alone, together = tmp_path / "alone", tmp_path / "together"
-    shifted_records.generate(pairs_job(alone))
-    code, _, errors = commands.run(
-        *(COMMAND, f"--data_dir={together}", "--dataset=digits"),
+    shifted_records.generate(pairs_job(alone, max_shard=200))
+    command = [
+        *(FOLDER / script, f"--data_dir={together}", "--dataset=digits", flag),
         *("--split=test", "--shift=1", "--pad=1", "--multi_targets=true"),
-        *("--num_pairs=3", "--max_shard=400", "--seed=5", "--num_workers=2"),
-        cwd=tmp_path,
-    )
-    assert code == 0, errors
+        *("--num_pairs=3", "--max_shard=200", "--seed=5"),
+    ]
+    commands.output_of(*command, cwd=tmp_path)
     assert contents_of(together) == contents_of(alone)
+    removed, kept, *_ = sorted(together.iterdir())
+    removed.unlink()
+    before = kept.stat().st_mtime_ns
+    commands.output_of(*command, cwd=tmp_path)
+    assert contents_of(together) == contents_of(alone)
+    assert kept.stat().st_mtime_ns == before
+
+
+@pytest.mark.slow
+@needs_beam
+def test_beam_refuses_unknown_flags(tmp_path):
+    command = FOLDER / "mnist_shift_beam.py", f"--data_dir={tmp_path}/beam"
+    code, _, errors = commands.run(*command, "--num_pair=3")
+    assert code == 1
+    assert "--num_pair=3" in errors.splitlines()[-1]
+    assert not any(tmp_path.iterdir())
 
 
 def test_files_larger_than_the_disk_are_refused(tmp_path, monkeypatch, capsys):
@@ -148,7 +178,8 @@ def test_workers_end_with_the_command(tmp_path, number):
     flags = ["--dataset=digits", "--split=test", "--multi_targets"]
     flags += ["--num_pairs=20000", "--max_shard=1000000", "--num_workers=2"]
     process = commands.start(
-        COMMAND, f"--data_dir={tmp_path}", *flags, start_new_session=True
+        *(FOLDER / "mnist_shift.py", f"--data_dir={tmp_path}", *flags),
+        start_new_session=True,
     )
     try:
         deadline = time.monotonic() + 400

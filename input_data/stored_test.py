@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import os
 from unittest.mock import Mock
 
 import numpy as np
@@ -51,14 +50,6 @@ def test_both_sources_give_the_same_bytes(name, tmp_path, monkeypatch):
     assert read.call_count > 9
 
 
-DAMAGE = {
-    "vanish": lambda path: path.unlink(),
-    "cut": lambda path: os.truncate(path, path.stat().st_size // 2),
-    "clear": lambda path: path.write_bytes(b""),
-    "write": lambda path: np.save(path, np.load(path) + np.uint8(1)),
-}
-
-
 @pytest.mark.parametrize(
     ("name", "pattern", "damage"),
     [
@@ -77,7 +68,7 @@ def test_later_damage_is_one_line_with_the_name(
     config = Config(dataset=name, data_dir=str(tmp_path))
     pipeline = registry.load(config, True)
     for path in tmp_path.rglob(pattern):
-        DAMAGE[damage](path)
+        tiny_files.DAMAGE[damage](path)
     message = pytest.raises(UserError, match=pattern.strip("*"))
     with message, pipeline.user_errors():
         list(pipeline.training_batches(4, 0, 0, 2))

@@ -1,6 +1,3 @@
-import functools
-import itertools
-
 import keras
 import numpy as np
 import pytest
@@ -22,14 +19,16 @@ def convolution(images, kernel, stride, padding):
     return module.convolution(images, kernel, (stride, stride), padding)
 
 
-# With strides larger than the kernel, rows are left out and SAME crops.
+# With strides larger than the kernel, rows are left out and SAME crops. The
+# sizes have every remainder of a division by a stride.
 @pytest.mark.parametrize("name", ["convolution", "_by_patches", "_by_phases"])
 @pytest.mark.parametrize("padding", ["valid", "same"])
 @pytest.mark.parametrize("stride", [1, 2, 3, 4])
 @pytest.mark.parametrize("kernel_size", [1, 2, 3, 5])
-def test_value_and_gradients_equal_loops(padding, stride, kernel_size, name):
-    place = stride + kernel_size + (padding == "same")
-    size = [(7, 7), (8, 6), (5, 7)][place % 3]
+@pytest.mark.parametrize("size", [(8, 6), (5, 7)])
+def test_value_and_gradients_equal_loops(
+    size, padding, stride, kernel_size, name
+):
     images = RNG.normal(size=(2, *size, 2))
     kernel = RNG.normal(size=(kernel_size, kernel_size, 2, 3))
     expected = numpy_oracle.convolution(images, kernel, stride, padding)
@@ -46,30 +45,6 @@ def test_value_and_gradients_equal_loops(padding, stride, kernel_size, name):
     )
     for ours, theirs in zip(gradients, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-4)
-
-
-@pytest.mark.slow
-@on_tensorflow
-@pytest.mark.parametrize("padding", ["valid", "same"])
-@pytest.mark.parametrize("stride", [1, 2, 3, 4])
-def test_phases_equal_the_direct_convolution_in_float64(padding, stride):
-    for size, kernel_size in itertools.product(range(9, 29), range(3, 10)):
-        images = RNG.normal(size=(1, size, 37 - size, 2))
-        kernel = RNG.normal(size=(kernel_size, kernel_size, 2, 3))
-        options = {"strides": (stride, stride), "padding": padding}
-        cotangent = RNG.normal(size=ops.conv(images, kernel, **options).shape)
-        (value, gradients), (expected, expected_gradients) = (
-            value_and_gradients(
-                functools.partial(function, **options),
-                [images, kernel],
-                cotangent,
-                "float64",
-            )
-            for function in (module._by_phases, ops.conv)
-        )
-        np.testing.assert_allclose(value, expected, rtol=0, atol=1e-12)
-        for ours, theirs in zip(gradients, expected_gradients, strict=True):
-            np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12)
 
 
 def test_phases_where_xla_would_multiply_zeros(monkeypatch):

@@ -139,29 +139,21 @@ METRIC_LOGITS = np.float32(
 )
 
 
-def k_hot(*classes):
-    return np.eye(4, dtype="float32")[list(classes)].sum(axis=0)
-
-
-def values(function, labels, num_targets):
-    return ops.convert_to_numpy(
-        function(np.stack(labels), METRIC_LOGITS, num_targets)
-    ).tolist()
-
-
-def test_one_target_with_ties_to_the_lower_class():
-    labels = [k_hot(1), k_hot(3), k_hot(0), k_hot(2)]
-    assert values(layers.correct, labels, 1) == [1, 0, 1, 1]
-    assert values(layers.almost_correct, labels, 1) == [1, 0, 1, 1]
-    labels = [k_hot(0), k_hot(0), k_hot(1), k_hot(3)]
-    assert values(layers.correct, labels, 1) == [0, 1, 0, 0]
-
-
-def test_two_targets_are_a_set():
-    # Predicted: {1, 2}, {0, 3}, {0, 1}, {2, 3}.
-    labels = [k_hot(2, 1), k_hot(3, 1), k_hot(2, 3), k_hot(3, 2)]
-    assert values(layers.correct, labels, 2) == [1, 0, 0, 1]
-    assert values(layers.almost_correct, labels, 2) == [1, 1, 0, 1]
+@pytest.mark.parametrize(
+    ("classes", "correct", "almost_correct"),
+    [
+        # Ties go to the lower class.
+        ([[1], [3], [0], [2]], [1, 0, 1, 1], [1, 0, 1, 1]),
+        ([[0], [0], [1], [3]], [0, 1, 0, 0], [0, 1, 0, 0]),
+        # Predicted: {1, 2}, {0, 3}, {0, 1}, {2, 3}.
+        ([[2, 1], [3, 1], [2, 3], [3, 2]], [1, 0, 0, 1], [1, 1, 0, 1]),
+    ],
+)
+def test_one_and_two_targets(classes, correct, almost_correct):
+    labels = np.eye(4, dtype="float32")[classes].sum(axis=1)
+    both = labels, METRIC_LOGITS, len(classes[0])
+    np.testing.assert_array_equal(layers.correct(*both), correct)
+    np.testing.assert_array_equal(layers.almost_correct(*both), almost_correct)
 
 
 def test_any_number_of_labels():

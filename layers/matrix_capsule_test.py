@@ -153,18 +153,3 @@ def test_blocks_do_not_change_the_result(size):
     for actual, expected in zip(*found, strict=True):
         atol = 2e-6 * max(np.abs(expected).max(), 1.0)
         np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=atol)
-
-
-def test_primary_capsules_are_linear_and_sigmoid():
-    layer = layers.PrimaryMatrixCapsules(3)
-    rng = np.random.default_rng(6)
-    inputs = rng.normal(size=(2, 3, 4, 5)).astype("float32")
-    layer.build(inputs.shape)
-    weights = [rng.normal(size=w.shape) for w in layer.weights]
-    layer.set_weights(weights)
-    poses, activations = map(to_numpy, layer(inputs))
-    pose_kernel, pose_biases, kernel, biases = weights
-    linear = (inputs @ pose_kernel + pose_biases).reshape(poses.shape)
-    np.testing.assert_allclose(poses, linear, atol=1e-5)
-    sigmoid = 1 / (1 + np.exp(-(inputs @ kernel + biases)))
-    np.testing.assert_allclose(activations, sigmoid, atol=1e-5)

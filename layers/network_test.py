@@ -5,8 +5,7 @@ import tensorflow as tf
 from keras import ops
 
 import layers
-from input_data.keys import IMAGES, ImageShape
-from models.registry import build_model
+from input_data.keys import IMAGES
 from testing import small_models
 
 SHAPE = (18, 20, 2)
@@ -58,8 +57,7 @@ def test_the_default_is_the_papers_network():
 
 
 def test_it_is_the_model_of_the_experiments():
-    hparams = small_models.small_hparams("capsule")
-    model = build_model("capsule", ImageShape(*SHAPE, 3), 1, hparams)
+    model = small_models.small_model("capsule")
     network = small_network()
     network.set_weights(model.get_weights())
     expected = model({IMAGES: X})

@@ -1,4 +1,3 @@
-import ast
 import importlib.util
 import inspect
 import pathlib
@@ -13,6 +12,7 @@ import pytest
 from keras import ops
 
 import layers
+from architecture_test import imports
 
 FOLDER = pathlib.Path(layers.__file__).parent
 ROOT = FOLDER.parent
@@ -23,14 +23,7 @@ MODULES = [p for p in FOLDER.rglob("*.py") if not p.stem.endswith("_test")]
 def test_layers_import_only_keras_and_backends(path):
     backends = {"tensorflow", "jax", "torch"}
     allowed = {*sys.stdlib_module_names, "keras", "numpy", *backends}
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            names = [node.module]
-        else:
-            continue
-        assert {name.partition(".")[0] for name in names} <= allowed
+    assert imports(path.read_text()) <= allowed
 
 
 def public_functions():

@@ -6,11 +6,9 @@ from input_data import keys
 from layers.networks.efficient_capsule import layout
 from models.efficient_capsule import EfficientCapsuleModel, HParams
 from models.models_test import SMALL, example_batch
-from models.registry import build_model
 from testing import numpy_oracle
-from testing.small_models import small_hparams
+from testing.small_models import small_model
 
-NAME = "efficient_capsule"
 RNG = np.random.default_rng(2)
 
 
@@ -31,8 +29,7 @@ def test_layout_of_the_published_sizes_and_of_others(size, strides, kernel):
 
 @pytest.mark.parametrize("normalization", ["batch", "instance"])
 def test_the_network_equals_numpy(normalization):
-    hparams = small_hparams(NAME, normalization=normalization)
-    model = build_model(NAME, SMALL, 1, hparams)
+    model = small_model("efficient_capsule", normalization=normalization)
     for layer in model.normalizations:
         layer.set_weights(
             [RNG.uniform(0.5, 1.5, w.shape) for w in layer.weights]

@@ -5,21 +5,16 @@ from keras import ops
 import layers
 from input_data import keys
 from models.models_test import SMALL, example_batch
-from models.registry import build_model
-from testing.small_models import small_hparams
+from testing.small_models import small_model
 
 NAME = "homogeneous_capsule"
 RNG = np.random.default_rng(5)
 
 
-def make(**hparams):
-    return build_model(NAME, SMALL, 1, small_hparams(NAME, **hparams))
-
-
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("merge", ["equal", "random", "ones"])
 def test_merged_branches_equal_loops(merge, training):
-    model = make(merge=merge)
+    model = small_model(NAME, merge=merge)
     w, beta = np.array([0.5, -2.0]), RNG.normal(size=2)
     mean, variance = RNG.uniform(0.5, 2, size=(2, 2))
     weigh, norm = model.merge.layers
@@ -39,7 +34,7 @@ def test_merged_branches_equal_loops(merge, training):
 
 
 def test_the_network_is_its_layers():
-    model = make()
+    model = small_model(NAME)
     norms = {block.layers[1].momentum for block in model.convolutions}
     assert norms == {b.momentum for b in model.branches} == {0.99}
     x, _ = example_batch(SMALL, 1)

@@ -4,17 +4,10 @@ from keras import ops
 
 from input_data import keys
 from models.optimizer import compile_model
-from models.registry import build_model
 from testing import em_oracle, numpy_oracle
-from testing.small_models import small_hparams
+from testing.small_models import small_model
 
 SMALLEST = keys.ImageShape(17, 17, 1, 2)
-
-
-def small_model(**values):
-    return build_model(
-        "matrix_capsule", SMALLEST, 1, small_hparams("matrix_capsule", **values)
-    )
 
 
 def images(count):
@@ -23,7 +16,7 @@ def images(count):
 
 
 def test_the_network_equals_numpy():
-    model = small_model(routing=2)
+    model = small_model("matrix_capsule", SMALLEST, routing=2)
     x = images(1)
     found = model({"images": x})
 
@@ -61,7 +54,8 @@ def test_the_network_equals_numpy():
     ("step", "margin"), [(0, 0.2), (5, 0.55), (10, 0.9), (None, 0.9)]
 )
 def test_the_loss_sees_the_step_and_the_weights_decay(step, margin):
-    model = small_model(margin_steps=10, weight_decay=0.1)
+    options = {"margin_steps": 10, "weight_decay": 0.1}
+    model = small_model("matrix_capsule", SMALLEST, **options)
     compile_model(model)
     x = {keys.IMAGES: images(4)}
     if step is not None:

@@ -6,24 +6,10 @@ from keras import ops
 from common.errors import UserError
 from input_data import keys
 from input_data.keys import ImageShape
-from models import (
-    baseline,
-    deepcaps,
-    efficient_capsule,
-    homogeneous_capsule,
-    inverted_attention,
-    matrix_capsule,
-    photo_capsule,
-    pooling,
-    self_routing,
-    shared_capsule,
-    vb_capsule,
-)
-from models.capsule import HParams
 from models.optimizer import compile_model
 from models.registry import MODELS, build_model, model_class
 from testing import numpy_oracle
-from testing.small_models import small_hparams, small_shape
+from testing.small_models import small_model, small_shape
 
 MNIST = ImageShape(28, 28, 1, 10)
 PHOTO = ImageShape(96, 96, 3, 10)
@@ -31,66 +17,48 @@ SMALL = ImageShape(18, 20, 2, 3)
 # Those of the reference, with its losses.
 REFERENCE_MODELS = ["baseline", "capsule"]
 
-SMALL_MATRIX_CAPSULES = matrix_capsule.HParams(
-    **matrix_capsule.HParams.PRESETS["small"]
-)
-
 # Every model needs an entry.
 WEIGHT_COUNTS = {
     "capsule": [
-        (MNIST, HParams(), 8_215_728),
-        (MNIST, HParams(remake=False), 6_804_384),
+        (MNIST, {}, 8_215_728),
+        (MNIST, {"remake": False}, 6_804_384),
     ],
     # 25*512+512 + 25*512*256+256 + 4*4*256*1024+1024 + 1024*10+10
-    "baseline": [
-        (MNIST, baseline.HParams(), 13_312 + 3_277_056 + 4_195_328 + 10_250),
-    ],
+    "baseline": [(MNIST, {}, 13_312 + 3_277_056 + 4_195_328 + 10_250)],
     # 9*64+64 + 9*64*64+64 + 9*64*128+128 + 9*128*128+128, then 128*160, or
     # 128*128+128 + 128*10+10
-    "shared_capsule": [(MNIST, shared_capsule.HParams(), 279_488)],
-    "pooling": [(MNIST, pooling.HParams(), 276_810)],
+    "shared_capsule": [(MNIST, {}, 279_488)],
+    "pooling": [(MNIST, {}, 276_810)],
     # With moving statistics, of the convolution and of the decoder.
-    "deepcaps": [(MNIST, deepcaps.HParams(), 8_500_337 + 2 * 128 + 32)],
+    "deepcaps": [(MNIST, {}, 8_500_337 + 2 * 128 + 32)],
     # With moving statistics.
-    "efficient_capsule": [
-        (MNIST, efficient_capsule.HParams(), 162_400 + 1_411_344)
-    ],
+    "efficient_capsule": [(MNIST, {}, 162_400 + 1_411_344)],
     # Trained weights, and twice the normalized channels: 864 of convolutions,
     # 336 atoms of capsules (zxy 840), three branches.
     "homogeneous_capsule": [
-        (MNIST, homogeneous_capsule.HParams(), 1_513_686 + 2 * 1203),
-        (
-            MNIST,
-            homogeneous_capsule.HParams(order="zxy", merge="equal"),
-            1_514_187 + 3 + 2 * 1707,
-        ),
+        (MNIST, {}, 1_513_686 + 2 * 1203),
+        (MNIST, {"order": "zxy", "merge": "equal"}, 1_514_190 + 2 * 1707),
     ],
     # 9*64+64 + 64*8*16 + 4*32 + 9*8*16*16 + 9*16*16*16 + 4*4*16*10*16 + 16+1
-    "inverted_attention": [(MNIST, inverted_attention.HParams(), 105_233)],
+    "inverted_attention": [(MNIST, {}, 105_233)],
     # 25*2*32+32 + 32*32*17+32*17 + 2 * (9*32*32*16+2*32) + 32*5*16+2*5
     "matrix_capsule": [
-        (ImageShape(32, 32, 2, 5), matrix_capsule.HParams(), 317_194),
-        (ImageShape(32, 32, 2, 5), SMALL_MATRIX_CAPSULES, 68_754),
+        (ImageShape(32, 32, 2, 5), {}, 317_194),
+        (ImageShape(32, 32, 2, 5), {"preset": "small"}, 68_754),
     ],
     # 25*64+2*64 + 64*8*17+32 + 9*8*16*16 + 9*16*16*16 + 16*10*16, and moving
     # statistics
-    "vb_capsule": [
-        (MNIST, vb_capsule.HParams(), 68_320 + 2 * (64 + 16 + 32 + 32 + 20))
-    ],
+    "vb_capsule": [(MNIST, {}, 68_320 + 2 * (64 + 16 + 32 + 32 + 20))],
     # The backbone, 576*256+256 and, from 9 positions, 9*32*8*160+160; shared
     # weights are 8*160.
     "photo_capsule": [
-        (PHOTO, photo_capsule.HParams(), 939_120 + 147_712 + 368_800),
-        (
-            PHOTO,
-            photo_capsule.HParams(share_weights=True),
-            939_120 + 147_712 + 1_440,
-        ),
+        (PHOTO, {}, 939_120 + 147_712 + 368_800),
+        (PHOTO, {"share_weights": True}, 939_120 + 147_712 + 1_440),
     ],
     # With moving statistics, two for each channel that is normalized.
     "self_routing": [
-        (MNIST, self_routing.HParams(), 501_072 + 2 * (336 + 272)),
-        (MNIST, self_routing.HParams(depth=2), 1_130_576 + 2 * (608 + 256)),
+        (MNIST, {}, 501_072 + 2 * (336 + 272)),
+        (MNIST, {"depth": 2}, 1_130_576 + 2 * (608 + 256)),
     ],
 }
 
@@ -113,20 +81,16 @@ def example_batch(shape, num_targets, size=4):
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_weight_counts(name):
     assert WEIGHT_COUNTS[name], f"no weight count for {name}"
-    for shape, hparams, count in WEIGHT_COUNTS[name]:
-        model = build_model(name, shape, 1, hparams)
+    for shape, values, count in WEIGHT_COUNTS[name]:
+        model = build_model(name, shape, 1, model_class(name).HParams(**values))
         assert model.count_params() == count
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_the_seed_fixes_the_initial_weights(name):
-    hparams = small_hparams(name)
-
-    def weights(seed):
-        shape = small_shape(name)
-        return build_model(name, shape, 1, hparams, seed).get_weights()
-
-    first, again, other = weights(1), weights(1), weights(2)
+    first, again, other = (
+        small_model(name, seed=seed).get_weights() for seed in (1, 1, 2)
+    )
     for a, b, c in zip(first, again, other, strict=True):
         np.testing.assert_array_equal(a, b)
         assert np.ptp(a) == 0 or (a != c).any()  # biases are equal
@@ -161,8 +125,7 @@ def test_initial_weights_follow_the_reference(name, stddevs):
 def test_the_loss_is_classification_plus_reconstruction(
     name, loss_type, num_targets
 ):
-    hparams = small_hparams(name, loss_type=loss_type)
-    model = build_model(name, SMALL, num_targets, hparams)
+    model = small_model(name, SMALL, num_targets, loss_type=loss_type)
     model.compile(keras.optimizers.SGD(0.0), run_eagerly=True)
     x, y = example_batch(SMALL, num_targets)
     logs = model.train_on_batch(x, y, return_dict=True)
@@ -194,7 +157,7 @@ def test_the_loss_is_classification_plus_reconstruction(
 def test_other_losses_are_those_of_their_authors(
     name, num_targets, absent, reconstruction
 ):
-    model = build_model(name, SMALL, num_targets, small_hparams(name))
+    model = small_model(name, SMALL, num_targets)
     x, y = example_batch(SMALL, num_targets)
     outputs = {k: ops.convert_to_numpy(v) for k, v in model(x).items()}
     labels, found = y[keys.LABELS], outputs[keys.LOGITS].astype("float64")
@@ -225,24 +188,22 @@ def test_other_losses_are_those_of_their_authors(
     ],
 )
 def test_the_smallest_image(name, hparams, smallest):
-    hparams = small_hparams(name, **hparams)
-    build_model(name, ImageShape(smallest, 40, 1, 2), 1, hparams)
+    small_model(name, ImageShape(smallest, 40, 1, 2), **hparams)
     if smallest > 1:
         too_small = ImageShape(40, smallest - 1, 1, 2)
         with pytest.raises(UserError, match=f"{smallest}x{smallest}$"):
-            build_model(name, too_small, 1, hparams)
+            small_model(name, too_small, **hparams)
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_mixed_bfloat16_keeps_logits_and_weights_in_float32(name):
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
-        shape = small_shape(name)
-        model = build_model(name, shape, 1, small_hparams(name))
+        model = small_model(name)
     finally:
         keras.config.set_dtype_policy("float32")
     model.compile(keras.optimizers.SGD(0.01), run_eagerly=True)
-    x, y = example_batch(shape, 1)
+    x, y = example_batch(small_shape(name), 1)
     assert np.isfinite(model.train_on_batch(x, y, return_dict=True)["loss"])
     dtype = keras.backend.standardize_dtype(model(x)[keys.LOGITS].dtype)
     assert {dtype, *(w.dtype for w in model.weights)} == {"float32"}
@@ -250,7 +211,7 @@ def test_mixed_bfloat16_keeps_logits_and_weights_in_float32(name):
 
 @pytest.mark.parametrize("num_targets", [1, 2])
 def test_reconstructions_of_the_labels_or_the_longest_capsules(num_targets):
-    model = build_model("capsule", SMALL, num_targets, small_hparams("capsule"))
+    model = small_model("capsule", SMALL, num_targets)
     x, _ = example_batch(SMALL, num_targets)
     given = [x[name] for name in keys.LABEL_BY_TARGET[:num_targets]]
     order = np.argsort(-ops.convert_to_numpy(model(x)[keys.LOGITS]), axis=1)
@@ -280,7 +241,7 @@ def test_reconstructions_of_the_labels_or_the_longest_capsules(num_targets):
     ],
 )
 def test_couplings_are_by_position_and_sum_to_1(name, couplings):
-    model = build_model(name, SMALL, 1, small_hparams(name))
+    model = small_model(name)
     x, _ = example_batch(SMALL, 1)
     routing = model.routing_of(x[keys.IMAGES])
     assert routing.couplings.shape == (*couplings, SMALL.num_classes)
@@ -290,8 +251,7 @@ def test_couplings_are_by_position_and_sum_to_1(name, couplings):
 
 
 def test_self_routing_starts_with_equal_classes_and_all_weights_decay():
-    hparams = small_hparams("self_routing", weight_decay=0.1)
-    model = build_model("self_routing", MNIST, 1, hparams)
+    model = small_model("self_routing", MNIST, weight_decay=0.1)
     compile_model(model, max_steps=4)
     x, y = example_batch(MNIST, 1)
     outputs = model(x)

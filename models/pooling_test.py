@@ -6,16 +6,10 @@ from keras import ops
 
 from input_data import keys
 from input_data.keys import ImageShape
-from models.registry import build_model
 from testing import numpy_oracle
-from testing.small_models import small_hparams
+from testing.small_models import small_model
 
-SHAPE = ImageShape(14, 17, 2, 3)
 RNG = np.random.default_rng(23)
-
-
-def build(name, shape=SHAPE, **hparams):
-    return build_model(name, shape, 1, small_hparams(name, **hparams), seed=3)
 
 
 def outputs_of(model, images):
@@ -60,9 +54,10 @@ def random_weights(model):
     ],
 )
 def test_shared_capsules_equal_numpy_at_any_size(hparams, rule, size):
-    model = build("shared_capsule", ImageShape(*size, 2, 3), **hparams)
+    model = small_model("shared_capsule", ImageShape(*size, 2, 3), **hparams)
     is_shared = model.takes_any_size(model.hparams)
-    weights = random_weights(build("shared_capsule") if is_shared else model)
+    other = small_model("shared_capsule")
+    weights = random_weights(other if is_shared else model)
     model.set_weights(weights)
     images = RNG.uniform(size=(2, *size, 2))
     features = convolved(images, weights).reshape(2, -1, 6)
@@ -85,8 +80,8 @@ def test_shared_capsules_equal_numpy_at_any_size(hparams, rule, size):
 
 @pytest.mark.parametrize("size", [(14, 17), (19, 16)])
 def test_pooling_equals_numpy_at_any_size(size):
-    weights = random_weights(build("pooling"))
-    model = build("pooling", ImageShape(*size, 2, 3))
+    weights = random_weights(small_model("pooling"))
+    model = small_model("pooling", ImageShape(*size, 2, 3))
     model.set_weights(weights)
     images = RNG.uniform(size=(2, *size, 2))
     pooled = convolved(images, weights).mean(axis=(1, 2))

@@ -20,7 +20,7 @@ from models.optimizer import compile_model
 from models.registry import build_model, model_class
 from testing.events import scalars
 from testing.saved_arrays import assert_same_state
-from testing.small_models import small_hparams
+from testing.small_models import small_hparams, small_model
 from training.checkpoint import checkpoint_path
 from training.formats import open_checkpoint
 
@@ -113,7 +113,7 @@ def test_regularizers_count_in_the_loss():
 
 def test_networks_that_exceed_the_memory_are_not_built(monkeypatch):
     shape, hparams = keys.ImageShape(28, 28, 1, 500), small_hparams("capsule")
-    size = 4 * build_model("capsule", shape, 1, hparams).count_params()
+    size = 4 * small_model("capsule", shape).count_params()
     memory = types.SimpleNamespace(total=3 * size)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
     build_model("capsule", shape, 1, hparams, copies=3)

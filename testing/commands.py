@@ -30,3 +30,10 @@ def finish(process, timeout=600):
 def run(*arguments, **keywords):
     """Starts and finishes a process."""
     return finish(start(*arguments, **keywords))
+
+
+def output_of(*arguments, **keywords):
+    """The output of a process that must succeed."""
+    code, output, errors = run(*arguments, **keywords)
+    assert code == 0, errors
+    return output

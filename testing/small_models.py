@@ -1,7 +1,7 @@
 """Sizes of each model for training steps that take milliseconds."""
 
 from input_data.keys import ImageShape
-from models.registry import PHOTO_MODEL, model_class
+from models.registry import PHOTO_MODEL, build_model, model_class
 
 _MATRIX_CAPSULES = {
     "conv_channels": 4,
@@ -61,6 +61,14 @@ def small_shape(name):
 def small_hparams(name, **values):
     """The hyper-parameters of a small network; `values` replace some."""
     return model_class(name).HParams(**{**SIZES[name], **values})
+
+
+def small_model(name, shape=None, num_targets=1, seed=0, **values):
+    """A small network of a model, by default for images of `small_shape`."""
+    hparams = small_hparams(name, **values)
+    return build_model(
+        name, shape or small_shape(name), num_targets, hparams, seed
+    )
 
 
 def overrides(name, **values):

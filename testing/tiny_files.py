@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import os
 import struct
 
 import numpy as np
@@ -17,6 +18,23 @@ def random_images(count, *shape, seed=0):
     """uint8 array [count, *shape], uniform in 0 to 255."""
     generator = np.random.default_rng(seed)
     return generator.integers(0, 256, (count, *shape), np.uint8)
+
+
+def _flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+# What may happen to a file.
+DAMAGE = {
+    "vanish": lambda path: path.unlink(),
+    "cut": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "clear": lambda path: path.write_bytes(b""),
+    "text": lambda path: path.write_bytes(b"no data\n" * 40),
+    "flip": _flip,
+    "write": lambda path: np.save(path, np.load(path) + np.uint8(1)),
+}
 
 
 def write_records(path, records):

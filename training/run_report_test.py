@@ -7,7 +7,7 @@ from models.classifier import Classifier
 from models.graph import multiply_adds
 from models.hparams import BaseHParams
 from models.registry import MODELS, build_model, model_class
-from testing.small_models import small_hparams, small_shape
+from testing.small_models import small_model, small_shape
 
 MNIST = ImageShape(28, 28, 1, 10)
 
@@ -47,9 +47,8 @@ def test_published_networks(name, expected):
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_every_model_is_counted(name):
-    shape = small_shape(name)
-    model = build_model(name, shape, 2, small_hparams(name))
-    assert multiply_adds(model, shape) > 1000
+    model = small_model(name, num_targets=2)
+    assert multiply_adds(model, small_shape(name)) > 1000
 
 
 @pytest.mark.parametrize("is_nested", [False, True])

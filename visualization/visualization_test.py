@@ -12,9 +12,8 @@ import figures
 from common.errors import UserError
 from config import Config
 from input_data.registry import Split
-from models.registry import build_model
 from testing import numpy_oracle, splits, untrained
-from testing.small_models import overrides, small_hparams
+from testing.small_models import overrides, small_model
 from visualization import capsule_figures, drawing, evaluation_figures, transfer
 from visualization.trained_model import TrainedModel
 
@@ -30,8 +29,8 @@ def make_subject(num_targets=1, model="capsule", **hparams):
     """
     sizes = {"num_targets": num_targets, "eval_size": NUM_EXAMPLES}
     pipeline = splits.load("digits", Split.TEST, **sizes)
-    spec, hparams = pipeline.spec, small_hparams(model, **hparams)
-    network = build_model(model, spec.shape, num_targets, hparams, seed=3)
+    spec = pipeline.spec
+    network = small_model(model, spec.shape, num_targets, seed=3, **hparams)
     return TrainedModel(network, pipeline, "digits, tiny", spec.names)
 
 

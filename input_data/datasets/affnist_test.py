@@ -98,7 +98,6 @@ def test_all_ink_stays_on_the_canvas_at_every_place():
 def test_the_command(tmp_path):
     script = commands.ROOT / "input_data" / "affnist" / "affnist_generate.py"
     flags = "--dataset=digits", "--copies=1", "--output_dir=out"
-    code, output, errors = commands.run(script, *flags, cwd=tmp_path)
-    assert code == 0, errors
+    output = commands.output_of(script, *flags, cwd=tmp_path)
     assert "test.mat: 360 images" in output
     assert (tmp_path / "out" / "test.mat").is_file()

@@ -125,9 +125,7 @@ def test_validation_needs_pairs_of_its_split(tmp_path, split):
 def test_damage_is_a_user_error_in_training_and_evaluation(tmp_path):
     path = tmp_path / "train_2shifted_mnist.tfrecords"
     write_single(path, range(8))
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
+    tiny_files.DAMAGE["flip"](path)
     pipeline = load(Split.TRAIN, tmp_path)
     with pytest.raises(UserError, match=path.name):
         list(pipeline.evaluation_batches(8))

@@ -14,10 +14,13 @@ from config import Config
         ({"pad": 0}, {"dataset": "mnist", "pad": 0, "distort": True}),
         ({"dataset": "mnist"}, {"dataset": "mnist", "pad": 4}),
         ({"dataset": "svhn"}, {"dataset": "svhn", "pad": None}),
+        ({}, {"viewpoints": "azimuth"}),
+        ({"viewpoints": "elevation"}, {"viewpoints": "elevation"}),
     ],
 )
 def test_a_checkpoint_supplies_what_was_not_given(given, expected):
     training = {"dataset": "mnist", "pad": 4, "distort": True, "seed": 3}
+    training["viewpoints"] = "azimuth"
     inherited = Config(**given).with_defaults_from(training)
     for name, value in expected.items():
         assert getattr(inherited, name) == value

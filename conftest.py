@@ -2,6 +2,7 @@
 
 import os
 import random
+import sys
 
 import numpy as np
 import pytest
@@ -11,8 +12,15 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 
 @pytest.fixture(autouse=True)
-def same_numbers_in_any_order(request):
-    """Seeds the initial weights and the module's generator for each test."""
+def same_state_in_any_order(request):
+    """Seeds the initial weights and the module's generator for each test.
+
+    Afterwards restores Keras' global dtypes.
+    """
     random.seed(0)
     if hasattr(request.module, "RNG"):
         request.module.RNG.bit_generator.state = np.random.PCG64(0).state
+    yield
+    if keras := sys.modules.get("keras"):
+        keras.config.set_floatx("float32")
+        keras.config.set_dtype_policy("float32")

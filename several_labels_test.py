@@ -126,17 +126,6 @@ def test_a_folder_with_labels(tmp_path):
     with pytest.raises(UserError, match="num_targets=2"):
         load(dataclasses.replace(config, num_targets=2), True)
 
-    for part, seed in (("train", 0), ("test", 1)):
-        write_folder(tmp_path / "parts" / part, *make_images(9, seed))
-    config = Config(dataset="images", data_dir=str(tmp_path / "parts"))
-    assert load(config, True).spec.num_images == 9
-    assert load(config, False).spec.num_images == 9
-    for row, message in (("b.png,cat", "no .* 'cat'"), ("b.png", "twice")):
-        with open(tmp_path / "parts" / "test" / "labels.csv", "a") as file:
-            file.write(f"\n{row}")
-        with pytest.raises(UserError, match=message):
-            load(config, False)
-
 
 def test_other_losses_are_refused(trained, tmp_path):
     override = f"{SMALL},loss_type=softmax"

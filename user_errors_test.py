@@ -52,7 +52,6 @@ def test_a_number_in_the_environment(tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("command", "name"),
     [
-        ("experiment.py --max_stepps=3", "max_stepps"),
         ("experiment.py --max_steps=3 --max_steps=4", "max_steps"),
         ("experiment.py --summary_dir=x --init_checkpoint=", "init_checkpoint"),
         ("demo.py --host=", "--host"),

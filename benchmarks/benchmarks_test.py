@@ -1,7 +1,6 @@
 import json
 import os
 
-import keras
 import pytest
 
 from benchmarks import train_benchmark
@@ -14,14 +13,12 @@ def test_training_and_inference(monkeypatch, flag):
     monkeypatch.setattr(
         train_benchmark, "in_own_process", lambda f, *args: f(*args)
     )
-    policy = keras.config.dtype_policy()
     override = "--hparams_override=num_prime_capsules=2,conv_channels=2"
     blocks = ("--rounds=1", "--steps=1")
     sizes = ("--batch_size=2", "--image_size=20", "--policies=float32")
     arguments = [*blocks, override, *sizes, flag]
     settings = flags.parse(train_benchmark.Settings, arguments)
     rows = list(train_benchmark.measure(settings))
-    keras.config.set_dtype_policy(policy)
     assert [row["network"] for row in rows] == ["convolutions", "capsule"]
     assert rows[0]["of convolutions"] == 1
     assert rows[1]["of convolutions"] > 0

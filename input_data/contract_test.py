@@ -10,6 +10,7 @@ from common.errors import UserError
 from common.flags import parse
 from config import Config
 from input_data import keys
+from input_data.images_test import batches
 from input_data.registry import DATASETS, Split
 from testing import tiny_files
 from testing.splits import load
@@ -91,11 +92,6 @@ def check_batch(batch, batch_size, name, num_targets):
     np.testing.assert_array_equal(y[keys.LABELS], k_hot)
 
 
-def training(pipeline, start, stop, seed=3, batch_size=4):
-    batches = pipeline.training_batches(batch_size, seed, start, stop)
-    return list(batches.as_numpy_iterator())
-
-
 def test_training_batches_depend_on_seed_and_step_alone(data_set):
     name, settings = data_set
     num_targets = settings["num_targets"]
@@ -109,17 +105,17 @@ def test_training_batches_depend_on_seed_and_step_alone(data_set):
     assert (names and (names[0], names[-1])) == CASES[name][1]
     assert len(spec.names) == spec.shape.num_classes
 
-    batches = training(pipeline, 0, 6)
-    for step, batch in enumerate(batches):
+    trained = batches(pipeline, 4, 0, 6)
+    for step, batch in enumerate(trained):
         check_batch(batch, 4, name, num_targets)
         assert batch[0][keys.STEP].tolist() == [step] * 4
-    resumed = training(load(name, Split.TRAIN, **settings), 4, 6)
-    np.testing.assert_equal(resumed, batches[4:])
-    images = batches[0][0][keys.IMAGES]
-    for other in (*training(pipeline, 0, 1, seed=4), batches[1]):
+    resumed = batches(load(name, Split.TRAIN, **settings), 4, 4, 6)
+    np.testing.assert_equal(resumed, trained[4:])
+    images = trained[0][0][keys.IMAGES]
+    for other in (*batches(pipeline, 4, 0, 1, seed=4), trained[1]):
         assert (images != other[0][keys.IMAGES]).any()
     # A batch may be larger than the data set.
-    (batch,) = training(pipeline, 2, 3, batch_size=40)
+    (batch,) = batches(pipeline, 40, 2, 3)
     check_batch(batch, 40, name, num_targets)
     dataset = pipeline.training_batches(40, 3, 2, 3)
     shape = (40, *images.shape[1:])
@@ -130,15 +126,15 @@ def test_evaluation_sees_every_example_once_in_fixed_order(data_set):
     name, settings = data_set
     pipeline = load(name, Split.TEST, **settings)
     assert pipeline.spec.num_examples == tiny_files.NUM_TEST
-    batches = list(pipeline.evaluation_batches(4))
-    for batch, size in zip(batches, (4, 3), strict=True):
+    evaluated = list(pipeline.evaluation_batches(4))
+    for batch, size in zip(evaluated, (4, 3), strict=True):
         check_batch(batch, size, name, settings["num_targets"])
         assert keys.STEP not in batch[0]
-    images = np.concatenate([x[keys.IMAGES] for x, _ in batches])
+    images = np.concatenate([x[keys.IMAGES] for x, _ in evaluated])
     assert len(np.unique(images, axis=0)) == tiny_files.NUM_TEST
     again = load(name, Split.TEST, **settings)
     np.testing.assert_equal(
-        list(again.evaluation_batches(4, stop=4)), batches[:1]
+        list(again.evaluation_batches(4, stop=4)), evaluated[:1]
     )
     ((x, _),) = again.evaluation_batches(100)
     np.testing.assert_array_equal(x[keys.IMAGES], images)

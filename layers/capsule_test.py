@@ -238,15 +238,6 @@ def test_a_custom_rule_routes_and_is_saved(tmp_path):
     np.testing.assert_array_equal(to_numpy(loaded(x)), to_numpy(model(x)))
 
 
-def test_length_is_float32_under_every_policy():
-    layer = layers.Length(dtype="mixed_bfloat16")
-    lengths = layer(np.array([[[3.0, 4.0], [0.0, 0.0]]], "float32"))
-    assert keras.backend.standardize_dtype(lengths.dtype) == "float32"
-    np.testing.assert_allclose(to_numpy(lengths), [[5, 0]])
-    symbolic = layer(keras.Input((10, 16)))
-    assert (symbolic.shape, symbolic.dtype) == ((None, 10), "float32")
-
-
 # A bfloat16 has 8 bits, so a rounding error is at most 2^-8 and its root mean
 # square less than half of that. A gradient of three iterations passes through
 # less than 25 roundings, which add to less than sqrt(25) / 2 * 2^-8.

@@ -242,15 +242,8 @@ def test_frozen_layers_are_wholly_frozen(layer, shapes):
     assert len(loaded.trainable_weights) == len(layer.trainable_weights)
 
 
-@pytest.fixture
-def floatx_float64():
-    keras.config.set_floatx("float64")
-    yield
-    keras.config.set_floatx("float32")
-
-
 @all_layers
-def test_numbers_of_any_dtype_and_empty_batches(layer, shapes, request):
+def test_numbers_of_any_dtype_and_empty_batches(layer, shapes):
     layer = type(layer).from_config(layer.get_config())
     x = [np.floor(values) for values in batch(shapes)]  # 0 or 1
     expected = call(layer, x)
@@ -269,7 +262,7 @@ def test_numbers_of_any_dtype_and_empty_batches(layer, shapes, request):
     computed = [computed] if isinstance(computed[0], int) else computed
     assert list(computed) == [(0, *output.shape[1:]) for output in expected]
     assert [tuple(o.shape) for o in call(layer, empty)] == list(computed)
-    request.getfixturevalue("floatx_float64")
+    keras.config.set_floatx("float64")
     config = {**layer.get_config(), "dtype": "float64"}
     double = type(layer).from_config(config)
     call(double, x)

@@ -19,11 +19,8 @@ def test_convolutional_capsules_equal_loops(strides, sides):
         s = numpy_oracle.convolution(images, kernel, strides, "SAME")
         capsules = s.reshape(*s.shape[:3], 3, 2)
         for place in np.ndindex(*capsules.shape[1:4]):
-            squared = (capsules[(slice(None), *place)] ** 2).sum(
-                axis=1, keepdims=True
-            )
-            capsules[(slice(None), *place)] *= squared / (1 + squared)
-            capsules[(slice(None), *place)] /= np.sqrt(squared + 1e-7)
+            at = (slice(None), *place)
+            capsules[at] = numpy_oracle.squash(capsules[at], epsilon=1e-7)
         return capsules
 
     layer = layers.ConvCapsules(3, 2, strides=strides)

@@ -3,6 +3,7 @@ import pytest
 from keras import ops
 
 from input_data import keys
+from models.models_test import example_batch
 from models.optimizer import compile_model
 from testing import em_oracle, numpy_oracle
 from testing.small_models import small_model
@@ -10,14 +11,9 @@ from testing.small_models import small_model
 SMALLEST = keys.ImageShape(17, 17, 1, 2)
 
 
-def images(count):
-    size = (count, SMALLEST.height, SMALLEST.width, SMALLEST.depth)
-    return np.random.default_rng(3).uniform(size=size).astype("float32")
-
-
 def test_the_network_equals_numpy():
     model = small_model("matrix_capsule", SMALLEST, routing=2)
-    x = images(1)
+    x = example_batch(SMALLEST, 1, size=1)[0]["images"]
     found = model({"images": x})
 
     def weights(layer):
@@ -57,13 +53,12 @@ def test_the_loss_sees_the_step_and_the_weights_decay(step, margin):
     options = {"margin_steps": 10, "weight_decay": 0.1}
     model = small_model("matrix_capsule", SMALLEST, **options)
     compile_model(model)
-    x = {keys.IMAGES: images(4)}
+    x, y = example_batch(SMALLEST, 1)  # the labels 0, 1, 0, 1
     if step is not None:
         x[keys.STEP] = np.full(4, step, "int64")
-    y = {keys.LABELS: np.eye(2, dtype="float32")[[0, 1, 1, 0]]}
     outputs = model(x)
     logits = ops.convert_to_numpy(outputs[keys.LOGITS])
-    lead = logits[range(4), [0, 1, 1, 0]] - logits[range(4), [1, 0, 0, 1]]
+    lead = logits[range(4), [0, 1] * 2] - logits[range(4), [1, 0] * 2]
     expected = (np.maximum(0, margin - lead) ** 2).mean()
     for w in model.trainable_weights:
         if len(w.shape) > 1:

@@ -17,6 +17,7 @@ from models.optimizer import (
     orthogonalize,
 )
 from models.registry import build_model
+from testing import untrained
 
 
 @pytest.mark.parametrize(
@@ -117,13 +118,7 @@ def test_muon_of_zero_gradients_is_finite():
 
 def test_the_optimizer_scales_a_float16_loss_once():
     keras.config.set_dtype_policy("mixed_float16")
-    try:
-        shape = ImageShape(19, 17, 1, 3)
-        hparams = HParams(num_prime_capsules=1, remake=False)
-        model = build_model("capsule", shape, 1, hparams)
-        compile_model(model)
-    finally:
-        keras.config.set_dtype_policy("float32")
+    model, _ = untrained.small()
     assert type(model.optimizer) is OPTIMIZERS["adam"]
     assert model.optimizer.loss_scale_factor == 1024
 

@@ -1,12 +1,12 @@
 import errno
 import pathlib
 
-import numpy as np
 import pytest
 
 from common.errors import UserError
 from config import Config
-from input_data.keys import ImageShape, Spec
+from input_data.keys import Spec
+from models.models_test import example_batch
 from models.optimizer import compile_model
 from testing import untrained
 from testing.tiny_files import DAMAGE
@@ -21,12 +21,8 @@ FIXTURE = pathlib.Path(__file__).parents[1] / "testing" / "checkpoint"
 def trained():
     """A small network after three steps, and its architecture."""
     network, architecture = untrained.small()
-    random = np.random.default_rng(0)
-    x = {"images": random.random((8, 28, 28, 1), "float32")}
-    x["recons_label"] = np.arange(8, dtype="int32")
-    y = {"logits": np.eye(10)[:8].astype("float32"), "recons": x["images"]}
     for _ in range(3):
-        network.train_on_batch(x, y)
+        network.train_on_batch(*example_batch(untrained.DIGITS, 1))
     return network, architecture
 
 
@@ -136,7 +132,7 @@ def test_other_splits_are_refused(
     training = {"dataset": "mnist", "of_files": False, **training}
     path = save(tmp_path, trained, **training)
     opened = open_checkpoint(path)
-    spec = Spec(ImageShape(28, 28, 1, 10), 1, 9, 9, **spec)
+    spec = Spec(untrained.DIGITS, 1, 9, 9, **spec)
     config = Config(dataset="mnist", **config)
     if is_refused:
         with pytest.raises(UserError, match=path.name):

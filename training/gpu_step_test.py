@@ -103,10 +103,7 @@ def convolution_flops(text):
 def on_gpu(monkeypatch):
     for module in (convolution, votes):
         monkeypatch.setattr(module, "is_on_cpu", lambda *_: False)
-    policy = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_bfloat16")
-    yield
-    keras.config.set_dtype_policy(policy)
 
 
 @pytest.mark.slow

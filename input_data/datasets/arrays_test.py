@@ -82,15 +82,6 @@ def test_a_flipped_bit_of_a_packed_file_is_found(tmp_path):
             arrays.read_arrays(tmp_path, training=False)
 
 
-def test_the_fingerprint_shows_images_in_another_order(tmp_path):
-    digests = set()
-    for images in IMAGES, IMAGES[::-1]:
-        write(tmp_path, x_train=images)
-        spec = load(tmp_path, Split.VALID_TEST).spec
-        digests.add(spec.split_fingerprints["validation_images"])
-    assert len(digests) == 2
-
-
 def test_checkpoints_of_earlier_versions_have_the_same_validation(tmp_path):
     tiny_files.write_arrays(tmp_path)
     pipeline = load(tmp_path, Split.VALID_TEST)
@@ -113,12 +104,10 @@ def test_checkpoints_of_earlier_versions_have_the_same_validation(tmp_path):
         {"x_train": np.array([{}])},
         {"y_train": LABELS[:5]},
         {"y_train": LABELS - 1},
-        {"y_train": LABELS / 2},
         {"y_train": 2 * np.eye(4)[LABELS]},
         {"y_train": np.eye(4)[LABELS, None]},
-        {"y_train": np.array(list("aabbcc"))},
     ],
-    ids=range(12),
+    ids=range(10),
 )
 def test_unsuitable_arrays_are_named(tmp_path, changed):
     write(tmp_path, **changed)

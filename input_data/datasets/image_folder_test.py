@@ -302,6 +302,10 @@ def test_labels_csv_is_in_all_folders_of_a_split_or_in_none(tmp_path):
     (tmp_path / "labels.csv").write_text("file,label")
     with pytest.raises(UserError, match=r"labels\.csv must"):
         load(tmp_path)
+    (tmp_path / "labels.csv").unlink()
+    write_labeled(folders["test"], ["cat", "bird"])
+    with pytest.raises(UserError, match="no .* 'bird'"):
+        load(tmp_path, Split.TEST)
 
 
 def test_classes_without_training_images_are_named(tmp_path, capsys):

@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 
 from common.errors import UserError
-from config import Config
 from input_data import keys
 from input_data.datasets import tfds_images
 from input_data.registry import Split
 from testing import splits, tiny_files
-from training.checkpoint import Checkpoint
 
 # Instance, elevation, azimuth and lighting: each viewpoint once.
 META = np.array(
@@ -65,14 +63,6 @@ def test_viewpoints(angle, source, images, folder, monkeypatch):
         np.testing.assert_array_equal(labels, LABELS[chosen])
     held_out, _ = load(angle, Split.VALID_TEST)
     np.testing.assert_array_equal(held_out, everything[familiar][-10:])
-
-
-def test_viewpoints_come_from_the_checkpoint():
-    settings = Config(dataset="norb", viewpoints="azimuth").run_settings()
-    checkpoint = Checkpoint(0, None, settings)
-    for given, used in ((None, "azimuth"), ("elevation", "elevation")):
-        config = Config(viewpoints=given).for_evaluation(checkpoint)
-        assert config.viewpoints == used
 
 
 def test_files_without_the_viewpoints(images, tmp_path):

@@ -6,7 +6,6 @@ import glob
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import sys
@@ -46,11 +45,6 @@ SMALL = overrides("capsule", routing=1, remake=False)
 def small(summary_dir, **values):
     sizes = {"hparams_override": SMALL, "batch_size": 8, "max_steps": 3}
     return Config(**{"summary_dir": str(summary_dir), **sizes, **values})
-
-
-def small_command(summary_dir, **values):
-    config = small(summary_dir, **values)
-    return ["experiment.py", *shlex.split(flags.command_line(config))]
 
 
 def evaluating(summary_dir=None, **values):
@@ -93,12 +87,9 @@ def test_a_killed_training_equals_an_uninterrupted_one(tmp_path):
 
     def command(folder):
         # Large enough that saving takes time.
-        return small_command(
-            folder,
-            hparams_override="num_prime_capsules=1",
-            max_steps=40 * kills + 25,
-            save_step=10,
-        )
+        values = {"hparams_override": "num_prime_capsules=1", "save_step": 10}
+        config = small(folder, max_steps=40 * kills + 25, **values)
+        return ["experiment.py", *flags.arguments(config)]
 
     output_of(*command(whole))
     rng = np.random.default_rng(0)
@@ -369,19 +360,15 @@ def test_members_of_an_ensemble_fit_each_other(tmp_path, is_baseline):
 
 
 def test_crops_are_averaged_by_hand(monkeypatch):
-    @dataclasses.dataclass
-    class Crops:
-        offset: tuple = (0, 0)
-
-        def moved(self, offset):
-            return Crops(offset)
+    def moved(offset):
+        return types.SimpleNamespace(offset=offset, moved=moved)
 
     def predict(self, crop):
         row, column = crop.offset
         logits = np.float32([[5 + row, 5 + column, 2]])
         return np.float32([[1, 0, 0]]), logits, np.float32([0])
 
-    config, crops = Config(crops=13, dataset="norb"), Crops()
+    config, crops = Config(crops=13, dataset="norb"), moved((0, 0))
     monkeypatch.setattr(
         Evaluator, "load", lambda self, opened: (config, None, crops)
     )

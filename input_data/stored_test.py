@@ -16,12 +16,6 @@ from input_data.stored import StoredRows, blocks, digest, rows_in_file
 from testing import tiny_files
 
 
-def batches_of(pipeline, train):
-    if not train:
-        return list(pipeline.evaluation_batches(4))
-    return list(pipeline.training_batches(6, 3, 0, 7).as_numpy_iterator())
-
-
 def everything(config):
     """Batches, specs and figures of the splits and kinds of a data set."""
     found = []
@@ -30,7 +24,9 @@ def everything(config):
         one = dataclasses.replace(config, **changed)
         for train in (True, False):
             pipeline = registry.load(one, train)
-            found += [pipeline.spec, batches_of(pipeline, train)]
+            trained = pipeline.training_batches(6, 3, 0, 7)
+            found += [pipeline.spec, *trained.as_numpy_iterator()]
+            found += pipeline.evaluation_batches(4)
         found.append(pipeline.evaluation_images([0, 2]))
     pairs = dataclasses.replace(config, num_targets=2, pairs="below")
     found += registry.load(pairs, train=False).evaluation_batches(4)

@@ -11,17 +11,11 @@ from testing.gradients import check_layer, to_numpy, value_and_gradients
 
 RNG = np.random.default_rng(11)
 SU = {"squash_constant": 0.5, "squash_epsilon": 1e-7}
-# Attributes of the rule, and the same arguments of the oracle.
+# Attributes of the rule, which the oracle takes, too.
 RULES = {
-    "direction": (
-        {"logits": "replace", "compare": "direction", **SU},
-        {"replace": True, "direction": True, "constant": 0.5, "epsilon": 1e-7},
-    ),
-    "squashed": (
-        {"logits": "replace", **SU},
-        {"replace": True, "constant": 0.5, "epsilon": 1e-7},
-    ),
-    "add": (SU, {"constant": 0.5, "epsilon": 1e-7}),
+    "direction": {"logits": "replace", "compare": "direction", **SU},
+    "squashed": {"logits": "replace", **SU},
+    "add": SU,
 }
 
 
@@ -51,7 +45,7 @@ def su_capsule(rule="direction", share_weights=True, num_routing=3, **kwargs):
         share_weights=share_weights,
         use_bias=False,
         kernel_initializer="glorot_uniform",
-        rule=layers.RoutingRule(**RULES[rule][0]),
+        rule=layers.RoutingRule(**RULES[rule]),
         **kwargs,
     )
 
@@ -60,7 +54,7 @@ def su_oracle(rule="direction", num_routing=3):
     def oracle(inputs, weights):
         biases = np.zeros((len(inputs), 3, 4))
         return numpy_oracle.capsule(
-            inputs, weights, biases, num_routing, False, **RULES[rule][1]
+            inputs, weights, biases, num_routing, False, **RULES[rule]
         )
 
     return oracle

@@ -10,6 +10,7 @@ from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 from keras.src.testing import TestCase
 
 import layers
+from testing.gradients import to_numpy
 
 RULE = layers.RoutingRule(logits="replace", squash_constant=0.5)
 POSES = (3, 2, 2, 16)
@@ -162,10 +163,6 @@ def call(layer, inputs):
     return keras.tree.flatten(outputs)
 
 
-def to_numpy(outputs):
-    return [ops.convert_to_numpy(ops.cast(o, "float32")) for o in outputs]
-
-
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of Keras' training
 @all_layers
 def test_layers_conform_to_keras(layer, shapes):
@@ -221,6 +218,8 @@ def test_layers_are_saved_under_mixed_precision(
     assert named == weights
     assert {w.dtype for w in mixed.weights} <= {"float32"}
     outputs = call(mixed, x)
+    dtypes = [keras.backend.standardize_dtype(o.dtype) for o in outputs]
+    assert [o.dtype for o in symbolic] == dtypes
     for ours, theirs in zip(to_numpy(outputs), expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=0.05, atol=0.08)
     model.save(tmp_path / "model.keras")

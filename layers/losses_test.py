@@ -7,6 +7,7 @@ import layers
 from testing import numpy_oracle
 from testing.gradients import check_whole_batch, one_by_one, to_numpy
 
+LOSSES = [*layers.CLASSIFICATION_LOSSES.values(), layers.spread_loss]
 LABELS = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]], "float32")
 LOGITS = np.array([[0.5, 0.3, 0.05], [0.0, 0.95, 0.2]], "float32")
 
@@ -48,14 +49,7 @@ def test_spread_loss_by_hand():
 
 
 @pytest.mark.parametrize("shape", [(2,), (2, 1), (2, 1, 3), (2, 2), (1, 3)])
-@pytest.mark.parametrize(
-    "loss",
-    [
-        *layers.CLASSIFICATION_LOSSES.values(),
-        layers.spread_loss,
-        layers.correct,
-    ],
-)
+@pytest.mark.parametrize("loss", [*LOSSES, layers.correct])
 def test_labels_that_are_not_one_hot_are_refused(loss, shape):
     with pytest.raises(ValueError, match="one-hot"):
         loss(np.zeros(shape, "int32"), LOGITS)
@@ -65,10 +59,7 @@ def test_labels_that_are_not_one_hot_are_refused(loss, shape):
 @pytest.mark.parametrize(
     "function",
     [
-        *layers.CLASSIFICATION_LOSSES.values(),
-        layers.spread_loss,
-        layers.correct,
-        layers.almost_correct,
+        *(*LOSSES, layers.correct, layers.almost_correct),
         lambda *both: layers.correct(*both, 2),
     ],
 )

@@ -7,6 +7,7 @@ from keras import ops
 import layers
 from input_data.keys import IMAGES
 from testing import small_models
+from testing.gradients import to_numpy
 
 SHAPE = (18, 20, 2)
 SIZES = small_models.SIZES["capsule"]
@@ -28,17 +29,10 @@ def compiled(**arguments):
     return network
 
 
-def outputs_of(network):
-    return {
-        name: ops.convert_to_numpy(ops.cast(values, "float32"))
-        for name, values in network(X).items()
-    }
-
-
 def save_and_load(network, folder):
     network.save(folder / "network.keras")
     loaded = keras.models.load_model(folder / "network.keras")
-    np.testing.assert_equal(outputs_of(loaded), outputs_of(network))
+    np.testing.assert_equal(to_numpy(loaded(X)), to_numpy(network(X)))
     return loaded
 
 
@@ -61,7 +55,7 @@ def test_it_is_the_model_of_the_experiments():
     network = small_network()
     network.set_weights(model.get_weights())
     expected = model({IMAGES: X})
-    outputs = outputs_of(network)
+    outputs = to_numpy(network(X))
     names = {"lengths": "logits", "capsules": "capsules", "remake": "recons"}
     for ours, theirs in names.items():
         np.testing.assert_array_equal(
@@ -75,12 +69,12 @@ def test_it_is_the_model_of_the_experiments():
 def test_it_learns_and_is_saved(tmp_path, decoder):
     keras.utils.set_random_seed(1)
     network = compiled(decoder=decoder, leaky=True, padding="SAME")
-    longest = outputs_of(network)["lengths"].argmax(axis=-1)
+    longest = to_numpy(network(X))["lengths"].argmax(axis=-1)
     _, accuracy = network.evaluate(X, ONE_HOT, verbose=0)
     assert accuracy == pytest.approx(np.mean(longest == LABELS))
     history = network.fit(X, ONE_HOT, epochs=8, verbose=0).history
     assert history["loss"][-1] < 0.9 * history["loss"][0]
-    assert ("remake" in outputs_of(network)) == decoder
+    assert ("remake" in to_numpy(network(X))) == decoder
     assert_train_equally(save_and_load(network, tmp_path), network)
 
 
@@ -89,8 +83,8 @@ def test_class_capsules_may_have_another_rule(tmp_path):
     network = small_network(rule=rule)
     plain = small_network()
     plain.set_weights(network.get_weights())
-    lengths = outputs_of(network)["lengths"]
-    assert not np.array_equal(outputs_of(plain)["lengths"], lengths)
+    lengths = to_numpy(network(X))["lengths"]
+    assert not np.array_equal(to_numpy(plain(X))["lengths"], lengths)
     loaded = save_and_load(network, tmp_path)
     assert loaded.get_layer("capsule2").rule == rule
 

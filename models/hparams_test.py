@@ -37,10 +37,9 @@ def test_wrong_strings_are_named(text, name):
 )
 def test_values_are_typed(text, expected):
     values = parse_overrides(HParams, text)
-    assert values == expected
-    assert {k: type(v) for k, v in values.items()} == {
-        k: type(v) for k, v in expected.items()
-    }
+    assert sorted(map(repr, values.items())) == sorted(
+        map(repr, expected.items())
+    )
 
 
 def test_the_baseline_ignores_hyper_parameters_of_capsules():

@@ -17,6 +17,8 @@ SMALL = ImageShape(18, 20, 2, 3)
 # Those of the reference, with its losses.
 REFERENCE_MODELS = ["baseline", "capsule"]
 
+SMALL_MATRICES = model_class("matrix_capsule").HParams.PRESETS["small"]
+
 # Every model needs an entry.
 WEIGHT_COUNTS = {
     "capsule": [
@@ -44,7 +46,7 @@ WEIGHT_COUNTS = {
     # 25*2*32+32 + 32*32*17+32*17 + 2 * (9*32*32*16+2*32) + 32*5*16+2*5
     "matrix_capsule": [
         (ImageShape(32, 32, 2, 5), {}, 317_194),
-        (ImageShape(32, 32, 2, 5), {"preset": "small"}, 68_754),
+        (ImageShape(32, 32, 2, 5), SMALL_MATRICES, 68_754),
     ],
     # 25*64+2*64 + 64*8*17+32 + 9*8*16*16 + 9*16*16*16 + 16*10*16, and moving
     # statistics

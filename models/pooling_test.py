@@ -2,19 +2,14 @@
 
 import numpy as np
 import pytest
-from keras import ops
 
 from input_data import keys
 from input_data.keys import ImageShape
 from testing import numpy_oracle
+from testing.gradients import to_numpy
 from testing.small_models import small_model
 
 RNG = np.random.default_rng(23)
-
-
-def outputs_of(model, images):
-    outputs = model({keys.IMAGES: images.astype("float32")})
-    return {key: ops.convert_to_numpy(value) for key, value in outputs.items()}
 
 
 def convolved(images, weights):
@@ -44,13 +39,10 @@ def random_weights(model):
 @pytest.mark.parametrize(
     ("hparams", "rule"),
     [
-        ({"routing": 3}, {"replace": True, "direction": True}),
-        ({"routing": 5, "compare": "squashed"}, {"replace": True}),
-        ({"routing": 3, "compare": "squashed", "logits": "add"}, {}),
-        (
-            {"routing": 3, "share_weights": False},
-            {"replace": True, "direction": True},
-        ),
+        ({"routing": 3}, ("replace", "direction")),
+        ({"routing": 5, "compare": "squashed"}, ("replace", "squashed")),
+        ({"routing": 3, "compare": "squashed", "logits": "add"}, ()),
+        ({"routing": 3, "share_weights": False}, ("replace", "direction")),
     ],
 )
 def test_shared_capsules_equal_numpy_at_any_size(hparams, rule, size):
@@ -65,13 +57,11 @@ def test_shared_capsules_equal_numpy_at_any_size(hparams, rule, size):
         features,
         np.broadcast_to(weights[-1], (2, *weights[-1].shape)),
         np.zeros((2, 3, 5)),
-        hparams["routing"],
-        False,
-        constant=0.5,
-        epsilon=1e-7,
-        **rule,
+        *(hparams["routing"], False, *rule),
+        squash_constant=0.5,
+        squash_epsilon=1e-7,
     )
-    outputs = outputs_of(model, images)
+    outputs = to_numpy(model({keys.IMAGES: images.astype("float32")}))
     np.testing.assert_allclose(outputs[keys.CAPSULES], expected, atol=2e-5)
     np.testing.assert_allclose(
         outputs[keys.LOGITS], np.linalg.norm(expected, axis=-1), atol=2e-5
@@ -87,6 +77,5 @@ def test_pooling_equals_numpy_at_any_size(size):
     pooled = convolved(images, weights).mean(axis=(1, 2))
     hidden = np.maximum(pooled @ weights[8] + weights[9], 0)
     expected = 1 / (1 + np.exp(-(hidden @ weights[10] + weights[11])))
-    np.testing.assert_allclose(
-        outputs_of(model, images)[keys.LOGITS], expected, rtol=1e-4, atol=1e-6
-    )
+    outputs = to_numpy(model({keys.IMAGES: images.astype("float32")}))
+    np.testing.assert_allclose(outputs[keys.LOGITS], expected, 1e-4, 1e-6)

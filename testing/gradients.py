@@ -7,9 +7,11 @@ from keras import ops
 from testing import numpy_oracle
 
 
-def to_numpy(tensor):
-    """Converts a tensor to a float32 array."""
-    return ops.convert_to_numpy(ops.cast(tensor, "float32"))
+def to_numpy(tensors):
+    """Converts a tensor, or those of a list or dict, to float32 arrays."""
+    return keras.tree.map_structure(
+        lambda each: ops.convert_to_numpy(ops.cast(each, "float32")), tensors
+    )
 
 
 def value_and_gradients(function, arguments, cotangent, dtype="float32"):

@@ -28,23 +28,23 @@ def routing_steps(
     biases,
     num_routing,
     leaky,
-    replace=False,
-    direction=False,
-    constant=1,
-    epsilon=0,
+    logits="add",
+    compare="squashed",
+    squash_constant=1,
+    squash_epsilon=0,
 ):
     """[P, I, O, A], [P, O, A] -> [P, O, A] and couplings [R, P, I, O].
 
-    With `replace`, agreements replace the logits. With `direction`, votes are
-    compared with s / |s| instead of squash(s).
+    With `logits` "replace", agreements replace the logits. With `compare`
+    "direction", votes are compared with s / |s| instead of squash(s).
     """
     copies, inputs, outputs, atoms = votes.shape
-    logits = np.zeros((copies, inputs, outputs))
+    b = np.zeros((copies, inputs, outputs))
     all_couplings = []
     for _ in range(num_routing):
         couplings = np.zeros((copies, inputs, outputs))
         for i in range(inputs):
-            couplings[:, i] = softmax(logits[:, i], leaky)
+            couplings[:, i] = softmax(b[:, i], leaky)
         all_couplings.append(couplings)
         v = np.zeros((copies, outputs, atoms))
         compared = np.zeros((copies, outputs, atoms))
@@ -52,17 +52,18 @@ def routing_steps(
             s = biases[:, o].copy()
             for i in range(inputs):
                 s += couplings[:, i, o, None] * votes[:, i, o]
-            v[:, o] = compared[:, o] = squash(s, constant, epsilon)
-            if direction:
+            v[:, o] = squash(s, squash_constant, squash_epsilon)
+            compared[:, o] = v[:, o]
+            if compare == "direction":
                 norm = np.sqrt((s**2).sum(axis=1, keepdims=True))
                 compared[:, o] = s / norm
         for i, o in np.ndindex(inputs, outputs):
             agreement = (votes[:, i, o] * compared[:, o]).sum(axis=1)
-            logits[:, i, o] = agreement + (0 if replace else logits[:, i, o])
+            b[:, i, o] = agreement + (logits == "add") * b[:, i, o]
     return v, np.stack(all_couplings)
 
 
-def capsule(inputs, weights, biases, num_routing, leaky, **rule):
+def capsule(inputs, weights, biases, num_routing, leaky, *rule, **squash):
     """[P, I, a], [P, I or 1, a, O * A], [P, O, A] -> [P, O, A].
 
     Weights of a single input capsule are shared by all.
@@ -73,7 +74,7 @@ def capsule(inputs, weights, biases, num_routing, leaky, **rule):
     for i, k in np.ndindex(num_inputs, input_atoms):
         w = weights[:, i % weights.shape[1], k]
         votes[:, i] += inputs[:, i, k, None, None] * w
-    return routing_steps(votes, biases, num_routing, leaky, **rule)[0]
+    return routing_steps(votes, biases, num_routing, leaky, *rule, **squash)[0]
 
 
 def conv_slim_capsule(

@@ -295,16 +295,12 @@ def test_validation_on_training_images_is_refused(done, tmp_path):
             experiment.run(config)
 
 
-def save_untrained(folder, seed, num_targets, **settings):
+def save_untrained(folder, seed, num_targets=1, model="capsule", **hparams):
     size = {1: 28, 2: 36}[num_targets]
-    config = Config(**{"hparams_override": SMALL, **settings})
-    architecture = checkpoint.Architecture.from_config(
-        config, ImageShape(size, size, 1, 10), num_targets
-    )
-    model = untrained.compiled(architecture, seed)
-    (folder / "train").mkdir(parents=True)
-    untrained.save(folder / "train", model, architecture, seed=seed)
-    return model
+    shape = ImageShape(size, size, 1, 10)
+    network = untrained.small(model, shape, num_targets, seed, **hparams)
+    untrained.save(folder / "train", *network, seed=seed)
+    return network[0]
 
 
 @pytest.mark.parametrize("num_targets", [1, 2])
@@ -341,14 +337,15 @@ def test_an_ensemble_sums_the_logits(tmp_path, capsys, num_targets):
     assert speeds[3] < min(speeds[:3])  # all members predict each image
 
 
-@pytest.mark.parametrize("is_baseline", [False, True])
-def test_members_of_an_ensemble_fit_each_other(tmp_path, is_baseline):
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("num_targets", (1, 2)), ("loss_type", ("margin", "softmax"))],
+)
+def test_members_of_an_ensemble_fit_each_other(tmp_path, name, values):
     """They need the same images, and one scale of logits."""
-    for trial, loss in enumerate(("margin", "softmax")):
-        override = overrides("baseline", loss_type=loss)
-        settings = {"model": "baseline", "hparams_override": override}
-        settings, targets = (settings, 1) if is_baseline else ({}, trial + 1)
-        save_untrained(tmp_path / f"run{trial}", 0, targets, **settings)
+    for trial, value in enumerate(values):
+        options = {"model": "baseline", name: value}
+        save_untrained(tmp_path / f"run{trial}", 0, **options)
     config = evaluating(
         checkpoint=str(at(tmp_path / "run{}", 0)), num_trials=2, eval_size=20
     )
@@ -383,7 +380,7 @@ def test_crops_are_averaged_by_hand(monkeypatch):
 
 def test_results_of_others_are_not_replaced(tmp_path):
     for trial in range(2):
-        save_untrained(tmp_path / f"run{trial}", trial, 1)
+        save_untrained(tmp_path / f"run{trial}", trial, remake=False)
     images = random_images(20, 28, 28)
     np.save(tmp_path / "x_test.npy", images)
     np.save(tmp_path / "y_test.npy", np.arange(20) % 10)

@@ -18,8 +18,8 @@ from input_data import keys
 from input_data.registry import load
 from models.hparams import parse_overrides
 from models.registry import model_class
+from testing import untrained
 from testing.commands import output_of
-from testing.small_models import overrides
 
 ROOT = pathlib.Path(__file__).parent
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
@@ -52,18 +52,8 @@ def test_the_commands_of_experiments_parse():
         hparams(**parse_overrides(hparams, config.hparams_override))
 
 
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory):
-    folder = str(tmp_path_factory.mktemp("digits"))
-    small = overrides("capsule")
-    experiment.run(
-        Config(max_steps=2, hparams_override=small, summary_dir=folder)
-    )
-    return folder
-
-
 @pytest.mark.parametrize("page", PAGES_WITH_PYTHON, ids=lambda page: page.stem)
-def test_python_blocks_run(page, request, tmp_path, monkeypatch):
+def test_python_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_arrays").mkdir()
     names = {
@@ -82,8 +72,8 @@ def test_python_blocks_run(page, request, tmp_path, monkeypatch):
         elif 'load_model("/tmp' not in block:  # that needs an exported network
             block = block.replace("num_classes=10", small, 1)
             if "/tmp/digits" in block:
-                folder = request.getfixturevalue("digits")
-                block = block.replace("/tmp/digits", folder)
+                path = untrained.save(tmp_path, *untrained.small())
+                block = block.replace("/tmp/digits", path)
             exec(block, names)
 
 

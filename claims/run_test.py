@@ -216,13 +216,11 @@ def others(tmp_path):
         ("plain", "digits", untrained.small("baseline")),
         ("two", "digits", untrained.small(num_targets=2)),
         ("cifar10", "cifar10", untrained.small(shape=colors)),
-        ("arrays", None, None),
     ):
-        (tmp_path / name).mkdir()
-        if network:
-            untrained.save(tmp_path / name, *network, dataset=dataset)
-        if dataset != "digits":
-            WRITERS[name](tmp_path / name)
+        untrained.save(tmp_path / name, *network, dataset=dataset)
+    (tmp_path / "arrays").mkdir()
+    for name in ("arrays", "cifar10"):
+        WRITERS[name](tmp_path / name)
     return tmp_path
 
 

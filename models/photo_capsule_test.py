@@ -19,19 +19,15 @@ from models.photo_capsule import PhotoCapsuleModel
 from models.registry import build_model
 from testing import untrained
 from testing.saved_arrays import assert_same_state
-from testing.small_models import small_hparams
+from testing.small_models import small_hparams, small_model
 from testing.tiny_files import random_images
 from training.checkpoint import checkpoint_path
 from training.evaluate import Evaluator
 from training.formats import open_checkpoint
 
+NAME = "photo_capsule"
 SHAPE = ImageShape(32, 36, 3, 3)
 IMAGES = np.random.default_rng(0).random((2, 32, 36, 3)).astype("float32")
-
-
-def small_model(shape=SHAPE, **values):
-    hparams = small_hparams("photo_capsule", **values)
-    return build_model("photo_capsule", shape, 1, hparams)
 
 
 def other_backbone():
@@ -52,7 +48,8 @@ def write_as_downloaded(path, network):
 
 
 def assert_loads(source, network):
-    model = small_model(backbone_weights=source, train_backbone=False)
+    options = {"backbone_weights": source, "train_backbone": False}
+    model = small_model(NAME, **options)
     model.load_initial_weights()
     found, expected = model.backbone.get_weights(), network.get_weights()
     np.testing.assert_equal(found, expected)
@@ -90,11 +87,11 @@ def test_no_network_says_how_to_pass_a_file(monkeypatch):
 
     monkeypatch.setattr(mobilenet_v3.file_utils, "get_file", get_file)
     with pytest.raises(UserError, match="backbone_weights=FILE.*URL fetch"):
-        small_model(backbone_weights="imagenet").load_initial_weights()
+        small_model(NAME, backbone_weights="imagenet").load_initial_weights()
     with pytest.raises(UserError, match="train_backbone=true"):
-        small_model(train_backbone=False).load_initial_weights()
+        small_model(NAME, train_backbone=False).load_initial_weights()
     with pytest.raises(UserError, match="1 or 3 channels"):
-        small_model(ImageShape(32, 32, 2, 3))
+        small_model(NAME, ImageShape(32, 32, 2, 3))
 
 
 @pytest.mark.parametrize(
@@ -107,7 +104,7 @@ def test_no_network_says_how_to_pass_a_file(monkeypatch):
     ],
 )
 def test_features_are_those_of_keras_applications(name, module):
-    model = small_model(backbone=name)
+    model = small_model(NAME, backbone=name)
     applications = keras.applications
     network = getattr(applications, name)(
         include_top=False, weights=None, input_shape=(32, 36, 3)
@@ -124,7 +121,7 @@ def test_features_are_those_of_keras_applications(name, module):
 
 
 def test_gray_images_are_repeated():
-    gray, color = small_model(ImageShape(32, 36, 1, 3)), small_model()
+    gray, color = (small_model(NAME, ImageShape(32, 36, n, 3)) for n in (1, 3))
     gray.backbone.set_weights(color.backbone.get_weights())
     repeated = np.repeat(IMAGES[..., :1], 3, axis=-1)
     np.testing.assert_allclose(
@@ -136,16 +133,16 @@ def test_gray_images_are_repeated():
 
 def test_what_needs_the_images_stores_no_features():
     frozen = {"train_backbone": False, "share_weights": True}
-    hparams = small_hparams("photo_capsule", remake=True, **frozen)
+    hparams = small_hparams(NAME, remake=True, **frozen)
     assert not PhotoCapsuleModel.takes_any_size(hparams)
-    model = build_model("photo_capsule", SHAPE, 1, hparams)
+    model = build_model(NAME, SHAPE, 1, hparams)
     assert model.training_data("data", 0, None) == "data"
     strides = math.prod(s for _, s, _ in model.receptive_field(hparams))
     grid = model.activations(IMAGES)["features"].shape[1:3]
     assert grid == (math.ceil(32 / strides), math.ceil(36 / strides))
     hparams = dataclasses.replace(hparams, remake=False)
     assert PhotoCapsuleModel.takes_any_size(hparams)
-    model = build_model("photo_capsule", SHAPE, 2, hparams)
+    model = build_model(NAME, SHAPE, 2, hparams)
     assert model.training_data("data", 0, None) == "data"
 
 
@@ -160,7 +157,7 @@ def settings(tmp_path_factory):
         np.save(folder / f"x_{part}.npy", images)
         np.save(folder / f"y_{part}.npy", np.arange(count) % 3)
     return {
-        "model": "photo_capsule",
+        "model": NAME,
         "dataset": "arrays",
         "data_dir": str(folder),
         "batch_size": 6,
@@ -220,7 +217,7 @@ def test_ctrl_c_stops_before_the_first_step(settings, tmp_path, monkeypatch):
 @pytest.mark.parametrize("trains_all", [False, True])
 def test_averages_belong_to_the_weights_trained_before(tmp_path, trains_all):
     values = {"ema": 0.9, "train_backbone": trains_all}
-    network, old = untrained.small("photo_capsule", SHAPE, **values)
+    network, old = untrained.small(NAME, SHAPE, **values)
     averages = network.optimizer._model_variables_moving_average
     trained = network.trainable_variables
     for weight, average in zip(trained, averages, strict=True):

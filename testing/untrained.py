@@ -1,5 +1,7 @@
 """Untrained networks and their checkpoints, for tests and benchmarks."""
 
+import pathlib
+
 from config import Config
 from input_data.keys import ImageShape
 from models.optimizer import compile_model
@@ -25,7 +27,11 @@ def small(model="capsule", shape=DIGITS, num_targets=1, seed=3, **hparams):
 
 
 def save(folder, network, architecture, **settings):
-    """Saves a network at step 0 with settings; returns the path, a string."""
+    """Saves a network at step 0 with settings; returns the path, a string.
+
+    Creates the folder if it does not exist.
+    """
+    pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
     run_settings = Config(**settings).run_settings()
     described = checkpoint.Checkpoint(0, architecture, run_settings)
     return str(checkpoint.save(folder, network, described))

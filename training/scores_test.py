@@ -3,6 +3,7 @@ import types
 import numpy as np
 import pytest
 
+from input_data import keys
 from training.scores import Predictions, Score, precision_recall_f1
 
 
@@ -16,42 +17,44 @@ def score(labels, logits, num_targets):
     return predictions(labels, logits, num_targets).score
 
 
-def test_confusion_matrix_of_one_target_by_hand():
-    labels = np.eye(3)[[0, 0, 1, 2, 2, 2]]
-    logits = np.array(
-        [
-            [0.9, 0.1, 0.1],  # 0 as 0
-            [0.1, 0.9, 0.1],  # 0 as 1
-            [0.1, 0.8, 0.9],  # 1 as 2
-            [0.5, 0.5, 0.5],  # 2 as 0: a tie
-            [0.1, 0.1, 0.2],  # 2 as 2
-            [0.1, np.nan, 0.2],  # nothing
-        ]
-    )
-    np.testing.assert_array_equal(
-        predictions(labels, logits, 1).confusion_matrix,
-        [[1, 1, 0], [0, 0, 1], [1, 0, 1]],
-    )
-
-
-def test_confusion_matrix_of_two_targets_by_hand():
-    labels = np.array([[1, 1, 0, 0], [1, 1, 0, 0], [1, 1, 0, 0]])
-    logits = np.array(
-        [
-            [0.8, 0.9, 0.1, 0.2],  # both right
-            [0.1, 0.9, 0.8, 0.2],  # 1 right, 0 taken for 2
-            [0.1, 0.2, 0.8, 0.9],  # 0 and 1 taken for 2 and 3
-        ]
-    )
-    np.testing.assert_array_equal(
-        predictions(labels, logits, 2).confusion_matrix,
-        [
-            [1, 0, 1 + 1 / 2, 1 / 2],
-            [0, 2, 1 / 2, 1 / 2],
-            [0, 0, 0, 0],
-            [0, 0, 0, 0],
-        ],
-    )
+@pytest.mark.parametrize(
+    ("num_targets", "labels", "logits", "expected"),
+    [
+        (
+            1,
+            np.eye(3)[[0, 0, 1, 2, 2, 2]],
+            [
+                [0.9, 0.1, 0.1],  # 0 as 0
+                [0.1, 0.9, 0.1],  # 0 as 1
+                [0.1, 0.8, 0.9],  # 1 as 2
+                [0.5, 0.5, 0.5],  # 2 as 0: a tie
+                [0.1, 0.1, 0.2],  # 2 as 2
+                [0.1, np.nan, 0.2],  # nothing
+            ],
+            [[1, 1, 0], [0, 0, 1], [1, 0, 1]],
+        ),
+        (
+            2,
+            [[1, 1, 0, 0]] * 3,
+            [
+                [0.8, 0.9, 0.1, 0.2],  # both right
+                [0.1, 0.9, 0.8, 0.2],  # 1 right, 0 taken for 2
+                [0.1, 0.2, 0.8, 0.9],  # 0 and 1 taken for 2 and 3
+            ],
+            [[1, 0, 1.5, 0.5], [0, 2, 0.5, 0.5], [0] * 4, [0] * 4],
+        ),
+        (
+            keys.SEVERAL_LABELS,
+            # One missed label for two wrong predictions, and none for one.
+            [[1, 0, 0], [0, 0, 0]],
+            [[0.1, 0.9, 0.8], [0.9, 0.1, 0.2]],
+            [[0, 0.5, 0.5, 0], [0] * 4, [0] * 4, [1, 0.5, 0.5, 0]],
+        ),
+    ],
+)
+def test_confusion_matrices_by_hand(num_targets, labels, logits, expected):
+    found = predictions(np.array(labels), np.array(logits), num_targets)
+    np.testing.assert_array_equal(found.confusion_matrix, expected)
 
 
 @pytest.mark.parametrize("num_targets", [1, 2])
@@ -107,13 +110,6 @@ def test_score_of_any_number_of_classes():
         result.confusion_matrix,
         # The last row and column are for no class.
         [[2, 0, 0, 0], [0, 0, 1, 1], [0, 0, 1, 0], [0, 0, 0, 0]],
-    )
-    # One missed label for two wrong predictions, and none for one.
-    labels = np.array([[1, 0, 0], [0, 0, 0]])
-    logits = np.array([[0.1, 0.9, 0.8], [0.9, 0.1, 0.2]])
-    np.testing.assert_array_equal(
-        predictions(labels, logits, 0).confusion_matrix,
-        [[0, 0.5, 0.5, 0], [0] * 4, [0] * 4, [1, 0.5, 0.5, 0]],
     )
 
 

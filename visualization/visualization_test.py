@@ -75,7 +75,6 @@ def test_transfer(tmp_path):
         figures.draw_transfer([], Config())
     network, architecture = untrained.small("shared_capsule")
     for number in range(2):
-        (tmp_path / str(number)).mkdir()
         untrained.save(tmp_path / str(number), network, architecture)
     template = f"a={tmp_path}/{{}}/model.ckpt-0"
     config = Config(train=False, dataset="digits", eval_size=90, num_trials=2)

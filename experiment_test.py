@@ -24,7 +24,6 @@ from common.errors import Interrupted, UserError
 from common.files import is_training, sole_trainer
 from config import Config
 from input_data import keys
-from input_data.keys import ImageShape
 from input_data.registry import Split
 from models.optimizer import compile_model
 from testing import splits, untrained
@@ -297,7 +296,7 @@ def test_validation_on_training_images_is_refused(done, tmp_path):
 
 def save_untrained(folder, seed, num_targets=1, model="capsule", **hparams):
     size = {1: 28, 2: 36}[num_targets]
-    shape = ImageShape(size, size, 1, 10)
+    shape = keys.ImageShape(size, size, 1, 10)
     network = untrained.small(model, shape, num_targets, seed, **hparams)
     untrained.save(folder / "train", *network, seed=seed)
     return network[0]

@@ -12,12 +12,9 @@ import predict
 from common.errors import UserError
 from config import Config
 from input_data import keys
-from input_data.keys import ImageShape
 from input_data.transforms import center
-from models.capsule import HParams
 from testing import untrained
 from testing.commands import output_of, run
-from training.checkpoint import Architecture
 from training.formats import open_checkpoint
 from training.inference import (
     class_names,
@@ -27,23 +24,18 @@ from training.inference import (
     preparation,
 )
 
-ARCHITECTURE = Architecture(
-    "capsule",
-    ImageShape(16, 16, 1, 3),
-    1,
-    HParams(conv_channels=4, num_prime_capsules=2, padding="SAME"),
-)
+SHAPE = keys.ImageShape(16, 16, 1, 3)
 
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory):
     """A model whose capsule of class 1 is long, and its checkpoint."""
-    model = untrained.compiled(ARCHITECTURE, seed=4)
-    biases = np.full((3, 16), 0.1, "float32")
+    model, architecture = untrained.small(shape=SHAPE, padding="SAME", seed=4)
+    biases = np.full((3, 5), 0.1, "float32")
     biases[1] = 1.0
     model.capsule2.biases.assign(biases)
     folder = tmp_path_factory.mktemp("network")
-    return model, untrained.save(folder, model, ARCHITECTURE, pad=2)
+    return model, untrained.save(folder, model, architecture, pad=2)
 
 
 @pytest.fixture
@@ -92,7 +84,7 @@ def test_json_of_standard_input_and_a_folder_and_export(
         assert best["present"] == (lengths[1] > 0.5)
     loaded = keras.models.load_model(exported)
     outputs = loaded(np.zeros((1, 16, 16, 1), "float32"))
-    assert outputs[keys.CAPSULES].shape == (1, 3, 16)
+    assert outputs[keys.CAPSULES].shape == (1, 3, 5)
 
 
 def test_links_are_followed_once(images):
@@ -118,7 +110,7 @@ def test_photographed_digits_are_centered(tmp_path, capsys):
     paper = shadow - 0.5 * np.roll(drawing, (-30, 90), (0, 1))
     path = tmp_path / "one.png"
     Image.fromarray(paper.astype("u1")).save(path)
-    prepare = preparation(Config(dataset="mnist"), ImageShape(28, 28, 1, 10), 1)
+    prepare = preparation(Config(dataset="mnist"), untrained.DIGITS, 1)
     expected = center(np.asarray(drawing), (28, 28)) / 255
     found = prepare(path.read_bytes(), "one", invert=True)
     np.testing.assert_allclose(found, expected, atol=0.2)
@@ -151,7 +143,7 @@ def test_class_names(network):
 
 
 def test_an_export_replaces_nothing(network, tmp_path):
-    exportable = functional(network[0], ARCHITECTURE.shape)
+    exportable = functional(network[0], SHAPE)
     predict.export(tmp_path / "saved", exportable)
     assert (tmp_path / "saved" / "saved_model.pb").exists()
     with pytest.raises(UserError, match="saved"):
@@ -171,7 +163,7 @@ def test_the_pretrained_network_is_the_default(capsys):
 
 def test_an_export_needs_no_images(tmp_path):
     # Images of four channels are not in files.
-    network = untrained.small(shape=ImageShape(20, 20, 4, 3))
+    network = untrained.small(shape=keys.ImageShape(20, 20, 4, 3))
     path, exported = untrained.save(tmp_path, *network), tmp_path / "x.keras"
     flags = f"--checkpoint={path}", f"--export={exported}"
     assert not output_of("predict.py", *flags)

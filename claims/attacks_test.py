@@ -8,13 +8,12 @@ import layers
 from claims.attacks import DIRECTIONS, Network
 from claims.measures import Examiner
 from input_data import keys
-from input_data.keys import ImageShape
 from models.classifier import Classifier
 from models.hparams import DecoderHParams, loss_type
 from testing import numpy_oracle
 
 RNG = np.random.default_rng(0)
-SHAPE = ImageShape(3, 4, 1, 3)
+SHAPE = keys.ImageShape(3, 4, 1, 3)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,28 +21,27 @@ class HParams(DecoderHParams):
     loss_type: str = loss_type()
 
 
-class Linear(Classifier):
-    """Class capsules that are linear in the pixels, and a decoder."""
-
-    HParams = HParams
-
-    def network(self, images, num_classes):
-        flat = keras.layers.Flatten()(images)
-        pairs = keras.layers.Dense(2 * num_classes, name="dense")(flat)
-        capsules = keras.layers.Reshape((num_classes, 2))(pairs)
-        return {keys.LOGITS: layers.lengths(capsules), keys.CAPSULES: capsules}
-
-
 class Logits(Classifier):
     """Logits that are linear in the pixels."""
 
     HParams = HParams
+    atoms = 1
 
     def network(self, images, num_classes):
         flat = keras.layers.Flatten()(images)
-        return {
-            keys.LOGITS: keras.layers.Dense(num_classes, name="dense")(flat)
-        }
+        dense = keras.layers.Dense(self.atoms * num_classes, name="dense")
+        return {keys.LOGITS: dense(flat)}
+
+
+class Linear(Logits):
+    """Class capsules that are linear in the pixels, and a decoder."""
+
+    atoms = 2
+
+    def network(self, images, num_classes):
+        (pairs,) = super().network(images, num_classes).values()
+        capsules = keras.layers.Reshape((num_classes, self.atoms))(pairs)
+        return {keys.LOGITS: layers.lengths(capsules), keys.CAPSULES: capsules}
 
 
 def made(cls):

@@ -15,7 +15,6 @@ from claims.run import run_tests
 from common.errors import UserError
 from config import Config
 from input_data import keys
-from input_data.keys import ImageShape
 from testing import untrained
 from testing.commands import ROOT, output_of
 from testing.small_models import SIZES, small_shape
@@ -211,7 +210,7 @@ def test_every_model(model):
 @pytest.fixture
 def others(tmp_path):
     """Checkpoints and data that do not fit, by name."""
-    colors = ImageShape(24, 24, 3, 10)
+    colors = keys.ImageShape(24, 24, 3, 10)
     for name, dataset, network in (
         ("plain", "digits", untrained.small("baseline")),
         ("two", "digits", untrained.small(num_targets=2)),

@@ -7,7 +7,6 @@ import tensorflow as tf
 from keras import ops
 
 from input_data import keys
-from input_data.keys import ImageShape
 from models.capsule import HParams
 from models.models_test import example_batch
 from models.optimizer import (
@@ -183,7 +182,7 @@ def float64_loss(weights, x, y, routing):
 
 
 def test_five_steps_equal_a_float64_computation():
-    shape = ImageShape(19, 17, 1, 3)
+    shape = keys.ImageShape(19, 17, 1, 3)
     hparams = HParams(num_prime_capsules=2, decay_steps=3, decay_rate=0.8)
     model = build_model("capsule", shape, 1, hparams, seed=4)
     compile_model(model)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from input_data import keys
-from input_data.keys import ImageShape
 from testing import numpy_oracle
 from testing.gradients import to_numpy
 from testing.small_models import small_model
@@ -46,7 +45,9 @@ def random_weights(model):
     ],
 )
 def test_shared_capsules_equal_numpy_at_any_size(hparams, rule, size):
-    model = small_model("shared_capsule", ImageShape(*size, 2, 3), **hparams)
+    model = small_model(
+        "shared_capsule", keys.ImageShape(*size, 2, 3), **hparams
+    )
     is_shared = model.takes_any_size(model.hparams)
     other = small_model("shared_capsule")
     weights = random_weights(other if is_shared else model)
@@ -71,7 +72,7 @@ def test_shared_capsules_equal_numpy_at_any_size(hparams, rule, size):
 @pytest.mark.parametrize("size", [(14, 17), (19, 16)])
 def test_pooling_equals_numpy_at_any_size(size):
     weights = random_weights(small_model("pooling"))
-    model = small_model("pooling", ImageShape(*size, 2, 3))
+    model = small_model("pooling", keys.ImageShape(*size, 2, 3))
     model.set_weights(weights)
     images = RNG.uniform(size=(2, *size, 2))
     pooled = convolved(images, weights).mean(axis=(1, 2))

@@ -21,7 +21,7 @@ from models.registry import build_model, model_class
 from testing.events import scalars
 from testing.saved_arrays import assert_same_state
 from testing.small_models import small_hparams, small_model
-from training.checkpoint import checkpoint_path
+from testing.untrained import DIGITS
 from training.formats import open_checkpoint
 
 TOY = f"{__name__}:ToyModel"
@@ -69,10 +69,6 @@ class ToyModel(Classifier):
         return keras.optimizers.SGD(rate, hparams.momentum)
 
 
-def at(folder, step):
-    return checkpoint_path(folder / "train", step)
-
-
 def test_a_model_trains_and_resumes(tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     for folder, max_steps in ((whole, 5), (parts, 2), (parts, 5)):
@@ -92,17 +88,16 @@ def test_a_model_trains_and_resumes(tmp_path):
             step: step - 1 for step in range(1, 6)
         }
     # A resumed training ends with the same bits.
-    assert_same_state(at(whole, 5), at(parts, 5))
-    hparams = open_checkpoint(at(whole, 5), TOY).architecture.hparams
+    assert_same_state(*(f / "train" / "model.ckpt-5" for f in (whole, parts)))
+    hparams = open_checkpoint(whole, TOY).architecture.hparams
     assert hparams == ToyHParams(units=3, momentum=0.5)
 
 
 def test_regularizers_count_in_the_loss():
-    shape = keys.ImageShape(28, 28, 1, 10)
-    x, y = example_batch(shape, 1)
+    x, y = example_batch(DIGITS, 1)
     losses = {}
     for penalty in ("none", "kernel", "activity"):
-        model = build_model(TOY, shape, 1, ToyHParams(penalty=penalty))
+        model = build_model(TOY, DIGITS, 1, ToyHParams(penalty=penalty))
         compile_model(model)
         losses[penalty] = model.test_on_batch(x, y, return_dict=True)
     for logs in losses.values():

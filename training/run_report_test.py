@@ -2,14 +2,12 @@ import keras
 import pytest
 
 from input_data import keys
-from input_data.keys import ImageShape
 from models.classifier import Classifier
 from models.graph import multiply_adds
 from models.hparams import BaseHParams
 from models.registry import MODELS, build_model, model_class
 from testing.small_models import small_model, small_shape
-
-MNIST = ImageShape(28, 28, 1, 10)
+from testing.untrained import DIGITS
 
 # By hand: positions of the output times weights of the kernel.
 SABOUR = 20 * 20 * 81 * 256 + 6 * 6 * 81 * 256 * 256 + 1152 * 8 * 160
@@ -41,8 +39,8 @@ BASELINE = 24 * 24 * 25 * 512 + 8 * 8 * 25 * 512 * 256 + 4096 * 1024 + 1024 * 10
     ],
 )
 def test_published_networks(name, expected):
-    model = build_model(name, MNIST, 1, model_class(name).HParams())
-    assert multiply_adds(model, MNIST) == expected
+    model = build_model(name, DIGITS, 1, model_class(name).HParams())
+    assert multiply_adds(model, DIGITS) == expected
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
@@ -55,7 +53,7 @@ def test_every_model_is_counted(name):
 def test_a_layer_without_a_rule_gives_none(is_nested):
     class Unknown(Classifier):
         def __init__(self):
-            super().__init__(MNIST, 1, BaseHParams())
+            super().__init__(DIGITS, 1, BaseHParams())
             self.layer = keras.layers.PReLU()
             if is_nested:
                 self.layer = keras.Sequential([self.layer])
@@ -63,4 +61,4 @@ def test_a_layer_without_a_rule_gives_none(is_nested):
         def call(self, x):
             return {keys.LOGITS: self.layer(x[keys.IMAGES])}
 
-    assert multiply_adds(Unknown(), MNIST) is None
+    assert multiply_adds(Unknown(), DIGITS) is None

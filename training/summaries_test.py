@@ -4,9 +4,9 @@ import tensorflow as tf
 from tensorboard.plugins.hparams import metadata
 
 from input_data import keys
-from input_data.keys import ImageShape
 from models.capsule import HParams
 from testing.events import events_of
+from testing.untrained import DIGITS
 from training import summaries
 from training.checkpoint import Architecture, Checkpoint
 
@@ -51,7 +51,7 @@ def test_settings_are_on_the_hparams_page(tmp_path):
     directory = tmp_path / "run" / "train"
     for rate, seed in ((0.1, 6), (0.01, 7)):  # resumed with other settings
         architecture = Architecture(
-            "capsule", ImageShape(28, 28, 1, 10), 1, HParams(learning_rate=rate)
+            "capsule", DIGITS, 1, HParams(learning_rate=rate)
         )
         training = {"seed": seed, "pad": None, "seconds": 9.0}
         writer = summaries.SummaryWriter(directory)

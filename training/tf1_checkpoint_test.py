@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from common.errors import UserError
 from input_data import keys
-from input_data.keys import ImageShape
 from models.optimizer import compile_model
 from models.registry import model_class
 from testing import numpy_oracle
@@ -37,7 +36,7 @@ def small(model="capsule", depth=1, num_targets=1, **hparams):
     hparams = model_class(model).HParams(**{**SIZES[model], **hparams})
     size = {"VALID": (20, 22), "SAME": (11, 13)}[hparams.padding]
     return Architecture(
-        model, ImageShape(*size, depth, 3), num_targets, hparams
+        model, keys.ImageShape(*size, depth, 3), num_targets, hparams
     )
 
 

@@ -21,14 +21,10 @@ from testing.commands import start
 from visualization.trained_model import covered_part
 
 
-def save(folder, model="capsule", **hparams):
-    network, architecture = untrained.small(model, **hparams)
-    return untrained.save(folder, network, architecture)
-
-
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    path = save(tmp_path_factory.mktemp("network"))
+    folder = tmp_path_factory.mktemp("network")
+    path = untrained.save(folder, *untrained.small())
     return DemoModel(Config(train=False, checkpoint=path, eval_size=30))
 
 
@@ -148,7 +144,7 @@ def test_bodies_are_limited(client, monkeypatch):
 
 
 def test_networks_without_capsules_are_refused(tmp_path):
-    path = save(tmp_path, "pooling")
+    path = untrained.save(tmp_path, *untrained.small("pooling"))
     with pytest.raises(UserError, match="not a capsule network"):
         DemoModel(Config(train=False, checkpoint=path))
 
@@ -204,8 +200,8 @@ def browser(tmp_path):
 @pytest.fixture
 def address(tmp_path):
     """That of the page of demo.py."""
-    flags = f"--checkpoint={save(tmp_path)}", "--port=0"
-    with start("demo.py", *flags) as process:
+    path = untrained.save(tmp_path, *untrained.small())
+    with start("demo.py", f"--checkpoint={path}", "--port=0") as process:
         yield re.search(r"http://\S+:\d+/", process.stdout.readline())[0]
         process.kill()
 

@@ -256,9 +256,6 @@ def test_networks_that_do_not_fit(others, networks, dataset, message):
     ],
 )
 def test_severities_that_do_not_fit(test, severity):
+    assert choose(["pgd"], ["0", "0.05"]) == {"pgd": (0, 0.05)}
     with pytest.raises(UserError, match=f"{severity} .*{test}|'{test}'"):
         choose([test], ["0" if test == "pgd" else "1", severity])
-
-
-def test_severities():
-    assert choose(["pgd"], ["0", "0.05"]) == {"pgd": (0, 0.05)}

@@ -16,10 +16,9 @@ from config import Config
 from input_data.keys import ImageShape
 from models.optimizer import compile_model
 from models.photo_capsule import PhotoCapsuleModel
-from models.registry import build_model
 from testing import untrained
 from testing.saved_arrays import assert_same_state
-from testing.small_models import small_hparams, small_model
+from testing.small_models import small_model
 from testing.tiny_files import random_images
 from training.checkpoint import checkpoint_path
 from training.evaluate import Evaluator
@@ -133,16 +132,14 @@ def test_gray_images_are_repeated():
 
 def test_what_needs_the_images_stores_no_features():
     frozen = {"train_backbone": False, "share_weights": True}
-    hparams = small_hparams(NAME, remake=True, **frozen)
-    assert not PhotoCapsuleModel.takes_any_size(hparams)
-    model = build_model(NAME, SHAPE, 1, hparams)
+    model = small_model(NAME, remake=True, **frozen)
+    assert not model.takes_any_size(model.hparams)
     assert model.training_data("data", 0, None) == "data"
-    strides = math.prod(s for _, s, _ in model.receptive_field(hparams))
+    strides = math.prod(s for _, s, _ in model.receptive_field(model.hparams))
     grid = model.activations(IMAGES)["features"].shape[1:3]
     assert grid == (math.ceil(32 / strides), math.ceil(36 / strides))
-    hparams = dataclasses.replace(hparams, remake=False)
-    assert PhotoCapsuleModel.takes_any_size(hparams)
-    model = build_model(NAME, SHAPE, 2, hparams)
+    model = small_model(NAME, num_targets=2, remake=False, **frozen)
+    assert model.takes_any_size(model.hparams)
     assert model.training_data("data", 0, None) == "data"
 
 

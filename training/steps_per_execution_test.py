@@ -30,10 +30,10 @@ def on_gpu(monkeypatch):
     monkeypatch.setattr(steps_per_execution, "is_on_cpu", lambda: False)
 
 
-def run(folder, model, **settings):
-    """Trains, in calls of 10 steps if several are allowed."""
-    options = {"batch_size": 4, "summary_step": 10, "save_step": 10, **settings}
-    options["hparams_override"] = overrides(model)
+def run(folder, model):
+    """Trains for 25 steps, in calls of 10 if several are allowed."""
+    steps = {"max_steps": 25, "summary_step": 10, "save_step": 10}
+    options = {"batch_size": 4, "hparams_override": overrides(model), **steps}
     config = Config(model=model, summary_dir=str(folder), **options)
     train(config, OneDevice())
 
@@ -60,11 +60,11 @@ def test_calls_of_several_steps_change_no_numbers(
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_show_progress", note)
         with pytest.raises(Interrupted, match="Stopped at step 20"):
-            run(several, model, max_steps=25)
-        run(several, model, max_steps=25)  # resumes
+            run(several, model)
+        run(several, model)  # resumes
     assert steps == [10, 10, 5]
     monkeypatch.setattr(steps_per_execution, "_STEPS", 1)
-    run(one, model, max_steps=25)
+    run(one, model)
     # XLA rounds convolutions in loops differently, on CPUs.
     paths = (path / "train" / "model.ckpt-25" for path in (several, one))
     assert_same_state(*paths, atol=1e-6 if IS_ON_JAX else 0)

@@ -33,16 +33,6 @@ def make_images(count, seed):
     return images, labels
 
 
-def write_folder(folder, images, labels):
-    (folder / "photos").mkdir(parents=True)
-    lines = ["file,label"]
-    for number, (image, row) in enumerate(zip(images, labels, strict=True)):
-        name = f"photos/{number:03}.png"
-        Image.fromarray(image).save(folder / name)
-        lines.append(",".join([name, *np.array(NAMES)[row > 0]]))
-    (folder / "labels.csv").write_text("\n".join(lines))
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     arrays = tmp_path_factory.mktemp("arrays")
@@ -109,8 +99,14 @@ def test_figures_are_refused(trained):
 
 def test_a_folder_with_labels(tmp_path):
     images, labels = make_images(40, 3)
-    write_folder(tmp_path / "all", images, labels)
-    config = Config(dataset="images", data_dir=str(tmp_path / "all"))
+    (tmp_path / "photos").mkdir()
+    lines = ["file,label"]
+    for number, (image, row) in enumerate(zip(images, labels, strict=True)):
+        name = f"photos/{number:03}.png"
+        Image.fromarray(image).save(tmp_path / name)
+        lines.append(",".join([name, *np.array(NAMES)[row > 0]]))
+    (tmp_path / "labels.csv").write_text("\n".join(lines))
+    config = Config(dataset="images", data_dir=str(tmp_path))
     rows = {}
     for is_training in (True, False):
         pipeline = load(config, is_training)

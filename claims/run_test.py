@@ -1,7 +1,6 @@
 """robustness.py on a small network trained on the embedded digits."""
 
 import json
-import os
 
 import numpy as np
 import pytest
@@ -38,11 +37,10 @@ def trained(tmp_path_factory):
     return folder
 
 
-def command(folder, *arguments, **environment):
+def command(folder, *arguments):
     flags = "--dataset=digits", f"--num_examples={COUNT}", f"--steps={STEPS}"
-    environment = {**os.environ, **environment}
     script = ROOT / "robustness.py", f"--output_dir={folder}"
-    return output_of(*script, *flags, *arguments, env=environment)
+    return output_of(*script, *flags, *arguments)
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,10 @@ def start(*arguments, **keywords):
     )
 
 
-def finish(process, timeout=600):
-    """Returns exit status, output and errors within `timeout` seconds."""
+def finish(process):
+    """Returns exit status, output and errors within ten minutes."""
     try:
-        output, errors = process.communicate(timeout=timeout)
+        output, errors = process.communicate(timeout=600)
     finally:
         process.kill()
     return process.returncode, output, errors

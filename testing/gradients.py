@@ -14,12 +14,12 @@ def to_numpy(tensors):
     )
 
 
-def value_and_gradients(function, arguments, cotangent, dtype="float32"):
+def value_and_gradients(function, arguments, cotangent):
     """Returns f(*arguments) and the list of gradients of sum(f * cotangent).
 
     Asserts that all are finite.
     """
-    arguments = [np.asarray(argument, dtype) for argument in arguments]
+    arguments = [np.asarray(argument, "float32") for argument in arguments]
     backend = keras.backend.backend()
     value, gradients = _BACKENDS[backend](function, arguments, cotangent)
     assert all(np.isfinite(array).all() for array in (value, *gradients))

@@ -1,4 +1,4 @@
-"""Untrained networks and their checkpoints, for tests and benchmarks."""
+"""Untrained networks and their checkpoints, for tests."""
 
 import pathlib
 
@@ -11,19 +11,14 @@ from training import checkpoint
 DIGITS = ImageShape(28, 28, 1, 10)
 
 
-def compiled(architecture, seed=0):
-    """The compiled network of an `Architecture`."""
-    network = architecture.build(seed=seed)
-    compile_model(network)
-    return network
-
-
 def small(model="capsule", shape=DIGITS, num_targets=1, seed=3, **hparams):
     """A small compiled network and its `Architecture`."""
     architecture = checkpoint.Architecture(
         model, shape, num_targets, small_hparams(model, **hparams)
     )
-    return compiled(architecture, seed), architecture
+    network = architecture.build(seed=seed)
+    compile_model(network)
+    return network, architecture
 
 
 def save(folder, network, architecture, **settings):

@@ -24,7 +24,7 @@ def convolution(images, kernel, stride, padding):
 @pytest.mark.parametrize("name", ["convolution", "_by_patches", "_by_phases"])
 @pytest.mark.parametrize("padding", ["valid", "same"])
 @pytest.mark.parametrize("stride", [1, 2, 3, 4])
-@pytest.mark.parametrize("kernel_size", [1, 2, 3, 5])
+@pytest.mark.parametrize("kernel_size", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("size", [(8, 6), (5, 7)])
 def test_value_and_gradients_equal_loops(
     size, padding, stride, kernel_size, name

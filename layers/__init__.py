@@ -11,7 +11,10 @@ from .convolution import Conv2D as Conv2D
 from .deepcaps import ConvCapsules as ConvCapsules
 from .deepcaps import ConvReconstruction as ConvReconstruction
 from .deepcaps import MapRoutingRule as MapRoutingRule
+from .em_routing import ClassMatrixCapsules as ClassMatrixCapsules
+from .em_routing import ConvMatrixCapsules as ConvMatrixCapsules
 from .em_routing import EMOptions as EMOptions
+from .em_routing import PrimaryMatrixCapsules as PrimaryMatrixCapsules
 from .em_routing import em_assignments as em_assignments
 from .em_routing import em_routing as em_routing
 from .homogeneous import HomogeneousCapsule as HomogeneousCapsule
@@ -28,9 +31,6 @@ from .losses import sigmoid_loss as sigmoid_loss
 from .losses import softmax_loss as softmax_loss
 from .losses import spread_loss as spread_loss
 from .losses import spread_margin as spread_margin
-from .matrix_capsule import ClassMatrixCapsules as ClassMatrixCapsules
-from .matrix_capsule import ConvMatrixCapsules as ConvMatrixCapsules
-from .matrix_capsule import PrimaryMatrixCapsules as PrimaryMatrixCapsules
 from .network import CapsuleNetwork as CapsuleNetwork
 from .pretrained import pretrained as pretrained
 from .reconstruction import Reconstruction as Reconstruction

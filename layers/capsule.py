@@ -118,16 +118,8 @@ class Capsule(_RoutedLayer):
 
     With `share_weights` all input capsules use the same `weights`
     [1, a, O * A], and the number of input capsules may differ between calls.
-    J. Su's layer (https://kexue.fm/archives/5112) is
-
-      Capsule(
-          O, A, share_weights=True, use_bias=False,
-          kernel_initializer="glorot_uniform",
-          rule=RoutingRule(
-              logits="replace", compare="direction",
-              squash_constant=0.5, squash_epsilon=1e-7,
-          ),
-      )
+    `networks.shared_capsule` has J. Su's layer of this kind and its options
+    (https://kexue.fm/archives/5112).
 
     Args:
       num_capsules: int, O, number of output capsules.

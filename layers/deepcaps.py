@@ -11,8 +11,7 @@ from typing import Any, Literal
 import keras
 from keras import ops
 
-from .backends import is_mirrored
-from .base_layers import Layer, registered
+from .base_layers import CapsuleLayer, batch_normalization, registered
 from .convolution import convolution
 from .reconstruction import Decoder, mask_capsules
 from .routing import RoutingRule, squash
@@ -21,7 +20,7 @@ from .windows import positions_of
 
 
 @registered
-class ConvCapsules(Layer):
+class ConvCapsules(CapsuleLayer):
     """Convolutional capsules without routing: a 3x3 convolution and a squash.
 
     Unlike in `ConvSlimCapsule` each of the I input types has its own kernel.
@@ -42,16 +41,14 @@ class ConvCapsules(Layer):
     Input shape: [B, H, W, I, a], padded SAME. Output shape: [B, h, w, O, A].
     """
 
-    arguments = ("num_capsules", "num_atoms", "strides")
+    arguments = (*CapsuleLayer.arguments, "strides")
     kernel_size = 3
     padding = "SAME"
 
     def __init__(
         self, num_capsules: int, num_atoms: int, strides: int = 1, **kwargs: Any
     ):
-        super().__init__(**kwargs)
-        self.num_capsules = num_capsules
-        self.num_atoms = num_atoms
+        super().__init__(num_capsules, num_atoms, **kwargs)
         self.strides = strides
         self.input_spec = keras.layers.InputSpec(ndim=5)
 
@@ -149,12 +146,12 @@ class ConvReconstruction(Decoder):
             keras.layers.Conv2DTranspose(filters, 3, stride, **options)
             for filters, stride in zip((*channels, depth), strides, strict=True)
         ]
-        norm = {"momentum": 0.8, "synchronized": is_mirrored(), **dtype}
+        norm = batch_normalization(None, momentum=0.8, epsilon=1e-3, **dtype)
         larger = keras.layers.UpSampling2D(scale, "channels_last", **dtype)
         network = [
             keras.layers.Dense(16 * math.prod(sides), "relu", **dtype),
             keras.layers.Reshape((*sides, 16), **dtype),
-            keras.layers.BatchNormalization(**norm),
+            norm,
             *convolutions,
             keras.layers.ReLU(**dtype),
             *[larger] * (scale > 1),

@@ -1,6 +1,6 @@
-"""EM routing of matrix capsules: pure functions.
+"""Matrix capsules with EM routing: each has a 4x4 pose and an activation.
 
-matrix_votes.py names the axes. All computations are in float32. Logarithms of
+matrix_votes.py names the axes. Routing computes in float32. Logarithms of
 activations are finite, because they are computed from logits.
 
 Source: G. Hinton, S. Sabour, N. Frosst, "Matrix capsules with EM routing",
@@ -8,17 +8,30 @@ ICLR 2018, https://openreview.net/forum?id=HJWLfGWRb ("the paper" here).
 """
 
 import dataclasses
-import functools
+from typing import Any
 
+import numpy as np
 from keras import ops
 
+from .base_layers import registered
+from .initializers import TruncatedNormal
 from .matrix_votes import POSE_ENTRIES
-from .mixture_routing import EPSILON, Parents, fit_mixture
-from .tensors import Tensor, require_shape
+from .mixture_routing import (
+    EPSILON,
+    MixtureLayer,
+    Parents,
+    PrimaryPoseLayer,
+    fit_mixture,
+)
+from .tensors import Pair, Shape, Tensor, require_shape
 
 NORMALIZATIONS = ("parents", "types", "positions")
 
 _LAMBDA_DECAY = 0.95  # per iteration
+# `beta_a` of `em_routing` is this times the weight: costs are in the hundreds,
+# but Adam changes a weight only by about the learning rate at each step.
+BETA_A_UNIT = 1000.0
+KERNEL_STDDEV = 0.3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,23 +142,187 @@ def _route_votes(votes, activations, beta_u, beta_a, options):
     votes = ops.reshape(votes, (-1, children, types, entries))
     votes = ops.transpose(votes, (2, 0, 3, 1))  # [O, N, 16, K]
     activations = ops.reshape(activations, (-1, children))
-    fit = functools.partial(em_fit, beta_u, beta_a, options)
-    steps = options.num_routing, options.damping
-    return fit_mixture(votes, activations, fit, Parents(), *steps)
+    return fit_em(votes, activations, beta_u, beta_a, options, Parents())
 
 
-def em_fit(beta_u, beta_a, options, total, mean, scatter, iteration):
-    """With the first three arguments bound, this is `fit` of `fit_mixture`."""
+def fit_em(votes, activations, beta_u, beta_a, options, parents):
+    """`fit_mixture` as in `em_routing`."""
     beta_u, beta_a = (
         ops.reshape(ops.cast(beta, "float32"), (-1, 1))
         for beta in (beta_u, beta_a)
     )
-    variance = scatter / (total + EPSILON) + options.min_variance
-    log_deviations = 0.5 * ops.sum(ops.log(variance), axis=-1)  # [O, N]
-    cost = total[:, :, 0] * (POSE_ENTRIES * beta_u + log_deviations)
-    inverse_temperature = options.final_lambda * (
-        1 - _LAMBDA_DECAY ** (iteration + 1)
-    )
-    logits = inverse_temperature * (beta_a - cost)
-    # The constant (2 pi)^-8 of p cancels in R.
-    return 0.5 / variance, ops.log_sigmoid(logits) - log_deviations, logits
+
+    def fit(total, mean, scatter, iteration):
+        variance = scatter / (total + EPSILON) + options.min_variance
+        log_deviations = 0.5 * ops.sum(ops.log(variance), axis=-1)  # [O, N]
+        cost = total[:, :, 0] * (POSE_ENTRIES * beta_u + log_deviations)
+        growth = 1 - _LAMBDA_DECAY ** (iteration + 1)
+        logits = options.final_lambda * growth * (beta_a - cost)
+        # The constant (2 pi)^-8 of p cancels in R.
+        return 0.5 / variance, ops.log_sigmoid(logits) - log_deviations, logits
+
+    steps = options.num_routing, options.damping
+    return fit_mixture(votes, activations, fit, parents, *steps)
+
+
+@registered
+class PrimaryMatrixCapsules(PrimaryPoseLayer):
+    """Primary capsules: a 1x1 convolution to poses and to activations.
+
+    Poses are linear in the channels; activations are sigmoids.
+
+    Weights, with C channels: `pose_weights` [C, I * 16] and
+    `activation_weights` [C, I], initially truncated normal with stddev 0.5
+    as in the authors' code; `pose_biases` and `activation_biases`, initially 0.
+
+    Args:
+      num_capsules: int, I, number of capsule types.
+
+    Input shape: [B, H, W, C]. Output shapes: [B, H, W, I, 16], [B, H, W, I].
+    """
+
+    def build(self, input_shape: Shape) -> None:
+        super().build(input_shape)
+        for name, size in (
+            ("pose", self.num_capsules * POSE_ENTRIES),
+            ("activation", self.num_capsules),
+        ):
+            shape = input_shape[-1], size
+            normal = TruncatedNormal(stddev=0.5)
+            weights = self.add_weight(shape, normal, name=f"{name}_weights")
+            biases = self.add_weight((size,), "zeros", name=f"{name}_biases")
+            setattr(self, f"{name}_weights", weights)
+            setattr(self, f"{name}_biases", biases)
+
+    def call(self, inputs: Tensor) -> Pair:
+        inputs = ops.cast(inputs, self.compute_dtype)
+        poses = ops.matmul(inputs, self.pose_weights) + self.pose_biases
+        logits = ops.matmul(inputs, self.activation_weights)
+        logits = logits + self.activation_biases
+        shape = (-1, *inputs.shape[1:3], self.num_capsules, POSE_ENTRIES)
+        activations = ops.sigmoid(ops.cast(logits, "float32"))
+        return ops.reshape(poses, shape), activations
+
+
+class _EMRoutedLayer(MixtureLayer):
+    def __init__(self, num_capsules, options, kernel_stddev, *window, **kwargs):
+        super().__init__(num_capsules, *window, **kwargs)
+        self.options = options
+        self.kernel_stddev = kernel_stddev
+
+    def build(self, input_shape: Shape) -> None:
+        super().build(input_shape)
+        shape = (self.num_capsules,)
+        self.beta_u = self.add_weight(shape, "zeros", name="beta_u")
+        self.beta_a = self.add_weight(shape, "zeros", name="beta_a")
+
+    def _kernel_initializer(self, shape):
+        return TruncatedNormal(stddev=self.kernel_stddev)
+
+    def call(self, inputs: Pair) -> Pair:
+        poses, logits = self._capsules(inputs)
+        return ops.cast(poses, self.compute_dtype), ops.sigmoid(logits)
+
+    def _constants(self):
+        beta_a = ops.cast(self.beta_a, "float32") * BETA_A_UNIT
+        return [ops.cast(self.beta_u, "float32"), beta_a]
+
+    def _route_votes(self, *arguments):
+        return fit_em(*arguments, self.options, self._parents)
+
+    def get_config(self) -> dict[str, Any]:
+        config = {**super().get_config(), **dataclasses.asdict(self.options)}
+        if not self.kernel_size:  # `ClassMatrixCapsules` do not take it
+            del config["normalise"]
+        return {**config, "kernel_stddev": self.kernel_stddev}
+
+
+@registered
+class ConvMatrixCapsules(_EMRoutedLayer):
+    """Convolutional matrix capsules, routed by EM.
+
+    A parent sees the children at k x k positions. A vote is the pose of a child
+    times a 4x4 matrix of `weights`. All parent positions share the weights.
+
+    Weights, with I child types: `weights` [k, k, I, O, 4, 4], initially
+    truncated normal with stddev `kernel_stddev`; `beta_u` and `beta_a` [O],
+    initially 0. Routing uses 1000 * `beta_a`, to suit Adam's small steps.
+
+    Args:
+      num_capsules, kernel_size, strides, padding: see `WindowLayer`.
+      num_routing, final_lambda, min_variance, damping, normalise: see
+        `EMOptions`.
+      kernel_stddev: float; 0.3 in the authors' code.
+
+    Input and output: see `WindowLayer`. Poses have 16 atoms.
+    """
+
+    def __init__(
+        self,
+        num_capsules: int,
+        kernel_size: int,
+        strides: int = 1,
+        padding: str = "VALID",
+        num_routing: int = EMOptions.num_routing,
+        final_lambda: float = EMOptions.final_lambda,
+        min_variance: float = EMOptions.min_variance,
+        damping: float = EMOptions.damping,
+        normalise: str = EMOptions.normalise,
+        kernel_stddev: float = KERNEL_STDDEV,
+        **kwargs: Any,
+    ):
+        options = EMOptions(
+            num_routing, final_lambda, min_variance, damping, normalise
+        )
+        first = num_capsules, options, kernel_stddev
+        super().__init__(*first, kernel_size, strides, padding, **kwargs)
+
+    def _make_parents(self):
+        if self.options.normalise == "types":
+            return Parents()
+        by_type = self.options.normalise == "positions"
+        return Parents(self._window, by_type, divide=not by_type)
+
+
+@registered
+class ClassMatrixCapsules(_EMRoutedLayer):
+    """Class capsules, routed by EM: every child votes for every class.
+
+    Children of the same type use the same matrices at all positions. With
+    `coordinates` (the source's "coordinate addition") the position of a child,
+    scaled to (0, 1), is added to each of its 4x4 votes: the row to entry [0, 3]
+    of the vote, the column to entry [1, 3].
+
+    Weights: `weights` [I, O, 4, 4], and `beta_u` and `beta_a` [O], as in
+    `ConvMatrixCapsules`.
+
+    Args:
+      num_capsules: int, O, number of classes.
+      num_routing, final_lambda, min_variance, damping: see `EMOptions`.
+      coordinates: bool, whether positions are added to votes.
+      kernel_stddev: float, see `ConvMatrixCapsules`; 0.01 in the authors' code.
+
+    Input: pair of poses [B, H, W, I, 16] and activations [B, H, W, I].
+    Output: pair of poses [B, O, 16] and activations [B, O].
+    """
+
+    arguments = ("num_capsules", "coordinates")
+    _shares_weights = True
+
+    def __init__(
+        self,
+        num_capsules: int,
+        num_routing: int = EMOptions.num_routing,
+        final_lambda: float = EMOptions.final_lambda,
+        min_variance: float = EMOptions.min_variance,
+        damping: float = EMOptions.damping,
+        coordinates: bool = True,
+        kernel_stddev: float = KERNEL_STDDEV,
+        **kwargs: Any,
+    ):
+        options = EMOptions(num_routing, final_lambda, min_variance, damping)
+        super().__init__(num_capsules, options, kernel_stddev, **kwargs)
+        self.coordinates = coordinates
+
+    def _coordinates_along(self, size):
+        return (np.arange(size) + 0.5) / size

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import layers
-from layers.matrix_capsule import BETA_A_UNIT
+from layers.em_routing import BETA_A_UNIT
 from testing import em_oracle, gradients
 from testing.gradients import (
     poses_and_activations,

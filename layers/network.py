@@ -112,13 +112,11 @@ class CapsuleNetwork(Model):
         loss = super().compute_loss(x, y, lengths, sample_weight, training)
         if self.decoder is None:
             return loss
-        if len(y.shape) == 3:  # [B, O, 1], which Keras' loss accepts
-            y = ops.squeeze(y, -1)
-        if lengths.shape[-1] == 1:  # Keras' loss accepts [B]
-            y = ops.reshape(y, (-1, 1))
-        is_sparse = len(y.shape) == 1 or y.shape[-1] != lengths.shape[-1]
-        y = ops.cast(y, "float32")
-        labels = ops.reshape(y, (-1,)) if is_sparse else y > 0.5
+        labels = ops.reshape(ops.cast(y, "float32"), (-1,))
+        # Keras' losses take k-hot labels [B, O], [B, O, 1] or, if O is 1, [B].
+        num_classes = lengths.shape[-1]
+        if num_classes in (1, *y.shape[1:]):
+            labels = ops.reshape(labels, (-1, num_classes)) > 0.5
         reconstructions = self.decoder(y_pred["capsules"], labels)
         if isinstance(x, dict):
             x = x["images"]

@@ -232,6 +232,7 @@ def _cache_padding(batch, channels):
 def _transform(matrix, tensor):
     """[M, n] @ [n, rows, columns] -> [M, rows, columns]."""
     rows, size = matrix.shape
+    matrix = ops.convert_to_tensor(matrix, tensor.dtype)
     product = ops.matmul(matrix, ops.reshape(tensor, (size, -1)))
     return ops.reshape(product, (rows, -1, tensor.shape[-1]))
 
@@ -269,16 +270,9 @@ def _overlapping_tiles(pixels, axis, rest):
     return ops.concatenate([slice_axis(parts, 1, stop=-1), following], axis=2)
 
 
-def _matrices(plan):
-    """The matrices of pixels, of taps and of the synthesis, as tensors."""
-    return [
-        ops.convert_to_tensor(matrix, plan.dtype)
-        for matrix in _float64_matrices(plan)
-    ]
-
-
 @functools.lru_cache(maxsize=64)
-def _float64_matrices(plan):
+def _matrices(plan):
+    """The matrices of pixels, of taps and of the synthesis."""
     both = plan.rows, plan.columns
     axis_points = [points(axis.length, plan.dtype) for axis in both]
     # A row's and a column's point together: the sign is 0 if both are real

@@ -114,8 +114,6 @@ class PrimaryVBCapsules(_Normalized, PrimaryPoseLayer):
 
 
 class _VBRouted(_Normalized, MixtureLayer):
-    """Base class of layers with VB routing."""
-
     def __init__(self, num_capsules, num_routing, *window, **kwargs):
         if num_routing < 1:
             raise ValueError(

@@ -7,16 +7,11 @@ from models.classifier import Classifier
 from models.hparams import BaseHParams, arguments_of, loss_type
 
 
-@arguments_of(networks.baseline)
-class HParams(BaseHParams):
-    """Hyper-parameters of the baseline, with the reference's defaults."""
-
-    UNUSED: ClassVar = ("leaky", "num_prime_capsules", "remake", "routing")
-
-    loss_type: str = loss_type()
-
-
 class BaselineModel(Classifier):
     """The baseline, see `layers.networks.baseline`."""
 
-    HParams = HParams
+    @arguments_of(networks.baseline)
+    class HParams(BaseHParams):
+        UNUSED: ClassVar = ("leaky", "num_prime_capsules", "remake", "routing")
+
+        loss_type: str = loss_type()

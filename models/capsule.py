@@ -7,27 +7,23 @@ from models.classifier import Classifier
 from models.hparams import DecoderHParams, arguments_of, loss_type
 
 
-@arguments_of(networks.capsule)
-class HParams(DecoderHParams):
-    """Hyper-parameters of the capsule model, with the reference's defaults."""
-
-    PRESETS: ClassVar = {
-        # The paper's section 7: the smaller network for SVHN.
-        "svhn": {
-            "conv_channels": 64,
-            "num_prime_capsules": 16,
-            "primary_atoms": 6,
-            "class_atoms": 8,
-        }
-    }
-
-    loss_type: str = loss_type()
-
-
 class CapsuleModel(Classifier):
     """`layers.networks.capsule` and, if `remake` is True, a decoder."""
 
-    HParams = HParams
+    @arguments_of(networks.capsule)
+    class HParams(DecoderHParams):
+        PRESETS: ClassVar = {
+            # The paper's section 7: the smaller network for SVHN.
+            "svhn": {
+                "conv_channels": 64,
+                "num_prime_capsules": 16,
+                "primary_atoms": 6,
+                "class_atoms": 8,
+            }
+        }
+
+        loss_type: str = loss_type()
+
     routed_layer, grid = "capsule2", "conv_capsule1"
 
     def __init__(self, shape, num_targets, hparams, **kwargs):

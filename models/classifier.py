@@ -91,7 +91,6 @@ class Classifier(keras.Model):
             outputs = self.network(images, shape.num_classes)
         if outputs is not None:
             network = keras.Model(images, outputs)
-            # Keras numbers and saves layers by the first attribute with them.
             for name, found in graph.saved_attributes(self, network):
                 setattr(self, name, found)
             self.tensors = network
@@ -173,11 +172,6 @@ class Classifier(keras.Model):
                 outputs[name] = self.decoder(capsules, label)
         return outputs
 
-    def capsule_outputs(self, x, capsules):
-        """`outputs`, with the lengths of `capsules` as logits."""
-        logits = layers.lengths(capsules)
-        return self.outputs(x, {keys.LOGITS: logits, keys.CAPSULES: capsules})
-
     def classification_loss(self, labels, outputs, step):
         """The classification loss of each example: [B].
 
@@ -242,9 +236,12 @@ class Classifier(keras.Model):
 
     @classmethod
     def make_optimizer(cls, hparams, max_steps=None):
-        """The optimizer, see `optimizer.make_optimizer`."""
+        """The `hparams.optimizer`; Adam has the betas of the reference."""
+        is_float16 = keras.config.dtype_policy().compute_dtype == "float16"
+        scale = optimizer.FLOAT16_LOSS_SCALE if is_float16 else None
+        options = {"epsilon": cls.adam_epsilon, "loss_scale_factor": scale}
         schedule = cls.make_schedule(hparams, max_steps)
-        return optimizer.make_optimizer(hparams, schedule, cls.adam_epsilon)
+        return optimizer.OPTIMIZERS[hparams.optimizer](schedule, **options)
 
     def receptive_field(self, hparams):
         """The layers between the image and the h x w grid of `Routing`.
@@ -257,4 +254,5 @@ class Classifier(keras.Model):
     @classmethod
     def takes_any_size(cls, hparams):
         """Whether the same weights fit images of every size."""
-        return False
+        is_shared = getattr(hparams, "share_weights", False)
+        return is_shared and not getattr(hparams, "remake", False)

@@ -14,26 +14,25 @@ from models.hparams import DecoderHParams, arguments_of
 MARGINS, HARD_MARGINS = (0.5, 0.9, 0.1), (0.8, 0.95, 0.05)
 
 
-@arguments_of(networks.deepcaps)
-class HParams(DecoderHParams):
-    """The authors' hyper-parameters, but `decay_steps` for batches of 128."""
-
-    loss_type: ClassVar = "margin"
-    decay_rate: float = 0.5
-    decay_steps: int = 4690  # 10 epochs of MNIST
-    hard_margins: bool = field(
-        False,
-        "for a second training: margins 0.95, 0.05; absent classes' weight 0.8",
-    )
-    remake_weight: float = field(
-        0.4, "weight of the mean squared pixel error", at_least=0
-    )
-
-
 class DeepCapsModel(Classifier):
     """`layers.networks.deepcaps` and, if `remake` is True, a decoder."""
 
-    HParams = HParams
+    @arguments_of(networks.deepcaps)
+    class HParams(DecoderHParams):
+        """The authors' values, but `decay_steps` for batches of 128."""
+
+        loss_type: ClassVar = "margin"
+        decay_rate: float = 0.5
+        decay_steps: int = 4690  # 10 epochs of MNIST
+        hard_margins: bool = field(
+            False,
+            "for a second training: margins 0.95, 0.05; "
+            "absent classes' weight 0.8",
+        )
+        remake_weight: float = field(
+            0.4, "weight of the mean squared pixel error", at_least=0
+        )
+
     routed_layer, grid = "classes", "cell3"  # cell 4 has a smaller map
     adam_epsilon = 1e-7  # the default of Keras, which the authors use
     schedule_options: ClassVar = {"staircase": True}

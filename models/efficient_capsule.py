@@ -11,20 +11,16 @@ from models.classifier import Classifier
 from models.hparams import DecoderHParams, arguments_of
 
 
-@arguments_of(networks.efficient_capsule)
-class HParams(DecoderHParams):
-    """Hyper-parameters of Efficient-CapsNet, with the authors' values."""
-
-    loss_type: ClassVar = "margin"
-    decay_rate: float = 0.97
-    decay_steps: int = 3750  # an epoch of 60,000 images in batches of 16
-    learning_rate: float = 5e-4
-
-
 class EfficientCapsuleModel(Classifier):
     """`layers.networks.efficient_capsule` and, if `remake`, a decoder."""
 
-    HParams = HParams
+    @arguments_of(networks.efficient_capsule)
+    class HParams(DecoderHParams):
+        loss_type: ClassVar = "margin"
+        decay_rate: float = 0.97
+        decay_steps: int = 3750  # an epoch of 60,000 images in batches of 16
+        learning_rate: float = 5e-4
+
     adam_epsilon = 1e-7  # the default of Keras, which the authors use
     schedule_options: ClassVar = {"smallest": 5e-5, "staircase": True}
 

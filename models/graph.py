@@ -114,14 +114,9 @@ def routing_of(model, images):
 
 def receptive_field(model):
     """Triples (size, strides, padding) of the layers from image to grid."""
-    makers = {
-        id(tensor): operation
-        for operation in model.tensors.operations
-        for tensor in keras.tree.flatten(operation.output)
-    }
     tensor, found = _grid(model), []
     while tensor is not model.tensors.input:
-        maker = makers[id(tensor)]
+        maker = tensor._keras_history.operation
         is_block = isinstance(maker, keras.Sequential)
         for layer in maker.layers[::-1] if is_block else [maker]:
             size = getattr(layer, "kernel_size", getattr(layer, "pool_size", 0))

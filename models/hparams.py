@@ -78,12 +78,13 @@ class BaseHParams:
         return {name: values[name] for name in names if name in values}
 
 
-def arguments_of(architecture):
+def arguments_of(architecture, **specs):
     """Makes a dataclass of a class, with the arguments of a network as fields.
 
     `architecture` is a function of `layers.networks`. An argument becomes a
     hyper-parameter with its default, its choices, and the text of the docstring
-    unless the class or a base class has a field of this name.
+    unless the class or a base class has a field of this name. `specs` are by
+    name further arguments of `network`.
     """
     _, _, section = inspect.getdoc(architecture).partition("Args:\n")
     texts = {}
@@ -93,14 +94,13 @@ def arguments_of(architecture):
 
     def decorate(cls):
         cls.architecture = staticmethod(architecture)
-        fields = {argument: name for name, argument in _ARGUMENTS.items()}
-        for argument, found in inspect.signature(
-            architecture
-        ).parameters.items():
-            name, kind = fields.get(argument, argument), type(found.default)
+        names = {argument: name for name, argument in _ARGUMENTS.items()}
+        parameters = inspect.signature(architecture).parameters
+        for argument, found in parameters.items():
+            name, kind = names.get(argument, argument), type(found.default)
             if kind in _BOUNDS and not hasattr(cls, name):
-                choices = typing.get_args(found.annotation)
-                spec = {"choices": choices, **_BOUNDS[kind]}
+                spec = {"choices": typing.get_args(found.annotation)}
+                spec |= _BOUNDS[kind] | specs.get(name, {})
                 text = texts[argument]
                 setattr(cls, name, network(found.default, text, **spec))
                 cls.__annotations__[name] = kind
@@ -109,12 +109,9 @@ def arguments_of(architecture):
     return decorate
 
 
-# Fields that several models have.
-
-
 def network(default, help_text, **spec):
     """A `field` that changes the shapes or the use of weights."""
-    return field(default, help_text, defines_network=True, **spec)
+    return field(default, help_text, **{"defines_network": True, **spec})
 
 
 def size(default, help_text):
@@ -128,9 +125,9 @@ def weight_decay(default, weights="kernels"):
     return field(default, help_text, at_least=0)
 
 
-def loss_type(default="margin"):
-    """A field that names one of the reference's losses."""
-    choices = tuple(CLASSIFICATION_LOSSES)
+def loss_type(default="margin", *choices):
+    """A field that names a loss, by default one of the reference's losses."""
+    choices = choices or tuple(CLASSIFICATION_LOSSES)
     return field(default, "classification loss", choices=choices)
 
 

@@ -1,9 +1,11 @@
 import pytest
 
 from common.errors import UserError
-from models import baseline
-from models.capsule import HParams
+from models.baseline import BaselineModel
+from models.capsule import CapsuleModel
 from models.hparams import parse_overrides
+
+HParams = CapsuleModel.HParams
 
 
 @pytest.mark.parametrize(
@@ -44,6 +46,6 @@ def test_values_are_typed(text, expected):
 
 def test_the_baseline_ignores_hyper_parameters_of_capsules():
     text = "padding=SAME,remake=false,num_prime_capsules=64"
-    assert parse_overrides(baseline.HParams, text) == {"padding": "SAME"}
+    assert parse_overrides(BaselineModel.HParams, text) == {"padding": "SAME"}
     with pytest.raises(UserError, match="class_atoms"):
-        parse_overrides(baseline.HParams, "class_atoms=3")
+        parse_overrides(BaselineModel.HParams, "class_atoms=3")

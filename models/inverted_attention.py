@@ -1,8 +1,4 @@
-"""Matrix capsules with inverted dot-product attention routing.
-
-Source: see layers/inverted_attention.py. The source's networks are for CIFAR.
-This one has as many channels and types as `matrix_capsule` with preset=small.
-"""
+"""Matrix capsules with inverted dot-product attention routing."""
 
 from keras import ops
 
@@ -13,15 +9,13 @@ from models.graph import Routing, on_grid
 from models.hparams import BaseHParams, arguments_of
 
 
-@arguments_of(networks.inverted_attention)
-class HParams(BaseHParams):
-    """Hyper-parameters for images like those of MNIST."""
-
-
 class AttentionModel(Classifier):
     """`layers.networks.inverted_attention`; cross-entropy is the loss."""
 
-    HParams = HParams
+    @arguments_of(networks.inverted_attention)
+    class HParams(BaseHParams):
+        """Hyper-parameters for images like those of MNIST."""
+
     compile_with_xla = True  # many small operations
     routed_layer = "classes"
 

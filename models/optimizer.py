@@ -145,14 +145,6 @@ class Muon(Adam):
 OPTIMIZERS = {"adam": Adam, "muon": Muon}
 
 
-def make_optimizer(hparams, schedule, epsilon):
-    """The `hparams.optimizer`; Adam has the betas of the reference."""
-    is_float16 = keras.config.dtype_policy().compute_dtype == "float16"
-    scale = FLOAT16_LOSS_SCALE if is_float16 else None
-    optimizer = OPTIMIZERS[hparams.optimizer]
-    return optimizer(schedule, epsilon=epsilon, loss_scale_factor=scale)
-
-
 def compile_model(model, max_steps=None):
     """Compiles a model with its optimizer and creates the optimizer's state."""
     optimizer = model.make_optimizer(model.hparams, max_steps)

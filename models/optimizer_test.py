@@ -7,7 +7,7 @@ import tensorflow as tf
 from keras import ops
 
 from input_data import keys
-from models.capsule import HParams
+from models.capsule import CapsuleModel
 from models.models_test import example_batch
 from models.optimizer import (
     OPTIMIZERS,
@@ -17,6 +17,8 @@ from models.optimizer import (
 )
 from models.registry import build_model
 from testing import untrained
+
+HParams = CapsuleModel.HParams
 
 
 @pytest.mark.parametrize(

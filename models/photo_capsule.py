@@ -13,23 +13,6 @@ from models.classifier import Classifier
 from models.hparams import DecoderHParams, arguments_of, loss_type, size
 
 
-@arguments_of(networks.photo_capsule)
-class HParams(DecoderHParams):
-    """Hyper-parameters; short trainings determined the default sizes."""
-
-    backbone_weights: str = field(
-        "imagenet",
-        "initial weights of backbone: imagenet (downloaded), none, or a file",
-    )
-    loss_type: str = loss_type()
-    remake: bool = False
-    remake_scale: int = size(1, "rows and columns that a decoded pixel fills")
-    train_backbone: bool = field(
-        False, "whether to train the backbone; if not, features can be stored"
-    )
-    views: int = size(1, "random variants of each image to store features of")
-
-
 class PhotoCapsuleModel(Classifier):
     """`layers.networks.photo_capsule` and, if `remake`, a decoder.
 
@@ -37,7 +20,28 @@ class PhotoCapsuleModel(Classifier):
     features to classes, takes the place of the whole network.
     """
 
-    HParams = HParams
+    @arguments_of(networks.photo_capsule)
+    class HParams(DecoderHParams):
+        """Hyper-parameters; short trainings determined the default sizes."""
+
+        backbone_weights: str = field(
+            "imagenet",
+            "initial weights of backbone: imagenet (downloaded), none, or a "
+            "file",
+        )
+        loss_type: str = loss_type()
+        remake: bool = False
+        remake_scale: int = size(
+            1, "rows and columns that a decoded pixel fills"
+        )
+        train_backbone: bool = field(
+            False,
+            "whether to train the backbone; if not, features can be stored",
+        )
+        views: int = size(
+            1, "random variants of each image to store features of"
+        )
+
     routed_layer, grid = "classes", "primary"
 
     def __init__(self, shape, num_targets, hparams, **kwargs):
@@ -45,18 +49,14 @@ class PhotoCapsuleModel(Classifier):
             raise UserError("photo_capsule needs images of 1 or 3 channels")
         super().__init__(shape, num_targets, hparams, **kwargs)
         tensors = self.tensors.output
-        names = keys.LOGITS, keys.CAPSULES
-        outputs = {name: tensors[name] for name in names}
+        outputs = {name: tensors[name] for name in (keys.LOGITS, keys.CAPSULES)}
         self.route = keras.Model(tensors["features"], outputs)
         scale = hparams.remake_scale
         self.add_decoder(shape, layers.ConvReconstruction, scale=scale)
 
     def network(self, images, num_classes):
         outputs = super().network(images, num_classes)
-        network = keras.Model(images, outputs["features"])
-        (self.backbone,) = (
-            layer for layer in network.layers if isinstance(layer, keras.Model)
-        )
+        self.backbone = outputs["features"]._keras_history.operation
         return outputs
 
     def load_initial_weights(self):
@@ -84,7 +84,3 @@ class PhotoCapsuleModel(Classifier):
 
     def receptive_field(self, hparams):
         return ((3, 2, "SAME"),) * 5  # a backbone is no chain of layers
-
-    @classmethod
-    def takes_any_size(cls, hparams):
-        return hparams.share_weights and not hparams.remake

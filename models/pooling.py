@@ -1,6 +1,5 @@
 """J. Su's baseline with pooling, and the base class of his two networks."""
 
-import dataclasses
 from typing import ClassVar
 
 import layers
@@ -8,14 +7,6 @@ from input_data import keys
 from layers import networks
 from models.classifier import Classifier
 from models.hparams import BaseHParams, arguments_of
-
-
-@dataclasses.dataclass(frozen=True)
-class SuHParams(BaseHParams):
-    """Hyper-parameters of both of Su's networks."""
-
-    loss_type: ClassVar = "margin"
-    decay_rate: float = 1.0  # no decay
 
 
 class SuModel(Classifier):
@@ -36,15 +27,13 @@ class SuModel(Classifier):
         return 2.0 * layers.margin_loss(labels, logits, absent_weight=0.25)
 
 
-@arguments_of(networks.pooling)
-class HParams(SuHParams):
-    """Hyper-parameters of the network, with Su's defaults."""
-
-
 class PoolingModel(SuModel):
     """The network with pooling, see `layers.networks.pooling`."""
 
-    HParams = HParams
+    @arguments_of(networks.pooling)
+    class HParams(BaseHParams):
+        loss_type: ClassVar = "margin"
+        decay_rate: float = 1.0  # no decay
 
     @classmethod
     def takes_any_size(cls, hparams):

@@ -5,16 +5,11 @@ from models.hparams import BaseHParams, arguments_of, loss_type, weight_decay
 from models.matrix_capsule import MatrixCapsuleModel
 
 
-@arguments_of(networks.vb_capsule)
-class HParams(BaseHParams):
-    """Hyper-parameters with the values of the authors of the routing."""
-
-    decay_rate: float = 1.0
-    loss_type: str = loss_type("softmax")
-    weight_decay: float = weight_decay(0.0)
-
-
 class VBCapsuleModel(MatrixCapsuleModel):
     """Variational Bayes routing, see `layers.networks.vb_capsule`."""
 
-    HParams = HParams
+    @arguments_of(networks.vb_capsule)
+    class HParams(BaseHParams):
+        decay_rate: float = 1.0
+        loss_type: str = loss_type("softmax")
+        weight_decay: float = weight_decay(0.0)

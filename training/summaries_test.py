@@ -4,7 +4,7 @@ import tensorflow as tf
 from tensorboard.plugins.hparams import metadata
 
 from input_data import keys
-from models.capsule import HParams
+from models.capsule import CapsuleModel
 from testing.events import events_of
 from testing.untrained import DIGITS
 from training import summaries
@@ -51,7 +51,7 @@ def test_settings_are_on_the_hparams_page(tmp_path):
     directory = tmp_path / "run" / "train"
     for rate, seed in ((0.1, 6), (0.01, 7)):  # resumed with other settings
         architecture = Architecture(
-            "capsule", DIGITS, 1, HParams(learning_rate=rate)
+            "capsule", DIGITS, 1, CapsuleModel.HParams(learning_rate=rate)
         )
         training = {"seed": seed, "pad": None, "seconds": 9.0}
         writer = summaries.SummaryWriter(directory)

@@ -8,7 +8,7 @@ import keras
 
 from ..base_layers import batch_normalization
 from ..capsule import Length
-from ..tensors import Tensor
+from ..tensors import Tensor as Tensor
 
 Tensors = dict[str, Tensor]
 

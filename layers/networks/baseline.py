@@ -6,8 +6,7 @@ import keras
 
 from ..convolution import Conv2D
 from ..initializers import reference_initializers
-from ..tensors import Tensor
-from .base import Tensors, network
+from .base import Tensor, Tensors, network
 
 
 @network(activation="softmax")

@@ -9,8 +9,7 @@ from ..capsule import Capsule, ConvSlimCapsule
 from ..convolution import Conv2D
 from ..initializers import reference_initializers
 from ..routing import RoutingRule
-from ..tensors import Tensor
-from .base import Tensors, network
+from .base import Tensor, Tensors, network
 
 # Figure 1 of the paper.
 KERNEL_SIZE = 9

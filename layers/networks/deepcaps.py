@@ -8,8 +8,7 @@ from ..base_layers import batch_normalization
 from ..capsule import Capsule, ConvSlimCapsule
 from ..convolution import Conv2D
 from ..deepcaps import ConvCapsules, MapRoutingRule
-from ..tensors import Tensor
-from .base import Tensors, network
+from .base import Tensor, Tensors, network
 
 # Atoms of the capsules of each cell.
 CELL_ATOMS = (4, 8, 8, 8)
@@ -45,24 +44,7 @@ def deepcaps(
       squash_over: str, vectors that cell 4 squashes: each capsule, or each
         type's whole map.
     """
-
-    def capsules(x, atoms, name, strides=1):
-        return ConvCapsules(types, atoms, strides, name=name)(x)
-
-    def routed(x, atoms, name):
-        return ConvSlimCapsule(
-            types,
-            atoms,
-            kernel_size=3,
-            padding="SAME",
-            num_routing=num_routing,
-            kernel_initializer="he_normal",
-            rule=MapRoutingRule(
-                couple_over=couple_over, squash_over=squash_over
-            ),
-            name=name,
-        )(x)
-
+    rule = MapRoutingRule(couple_over=couple_over, squash_over=squash_over)
     x = Conv2D(4 * types, 3, padding="same", activation="relu", name="conv1")(
         images
     )
@@ -71,11 +53,23 @@ def deepcaps(
     x = keras.layers.Reshape((*x.shape[1:], 1))(x)
     for number, atoms in enumerate(CELL_ATOMS, 1):
         cell = f"cell{number}"
-        x = capsules(x, atoms, f"{cell}_halve", strides=2)
-        deep = capsules(x, atoms, f"{cell}_first")
-        deep = capsules(deep, atoms, f"{cell}_second")
-        skip = (routed if number == 4 else capsules)(x, atoms, f"{cell}_skip")
-        x = outputs[cell] = deep + skip
+        x = ConvCapsules(types, atoms, strides=2, name=f"{cell}_halve")(x)
+        deep = ConvCapsules(types, atoms, name=f"{cell}_first")(x)
+        deep = ConvCapsules(types, atoms, name=f"{cell}_second")(deep)
+        if number < 4:
+            skip = ConvCapsules(types, atoms, name=f"{cell}_skip")
+        else:
+            skip = ConvSlimCapsule(
+                types,
+                atoms,
+                kernel_size=3,
+                padding="SAME",
+                num_routing=num_routing,
+                kernel_initializer="he_normal",
+                rule=rule,
+                name=f"{cell}_skip",
+            )
+        x = outputs[cell] = deep + skip(x)
     # Keras 3.10 needs a layer of its own for each grid.
     flat = [
         keras.layers.Reshape((-1, CELL_ATOMS[-1]))(outputs[cell])

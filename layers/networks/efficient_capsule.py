@@ -6,8 +6,7 @@ import keras
 
 from ..base_layers import batch_normalization
 from ..self_attention import DepthwiseCapsule, SelfAttentionCapsule
-from ..tensors import Tensor
-from .base import Tensors, network
+from .base import Tensor, Tensors, network
 
 
 def layout(height, width):

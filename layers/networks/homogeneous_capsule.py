@@ -8,8 +8,7 @@ from keras import ops
 from ..base_layers import batch_normalization
 from ..capsule import Length
 from ..homogeneous import INITIALIZER, HomogeneousCapsule
-from ..tensors import Tensor
-from .base import Tensors, convolution_block, network
+from .base import Tensor, Tensors, convolution_block, network
 
 # Initial weights of the branches; those of "equal" are not trained.
 MERGES = {"equal": "ones", "random": INITIALIZER, "ones": "ones"}
@@ -65,18 +64,12 @@ def homogeneous_capsule(
     )
     normalize = batch_normalization("norm", dtype="float32", **norm)
     merge_lengths = keras.Sequential([weigh, normalize], name="merge")
-    capsules = [
-        HomogeneousCapsule(num_classes, order, momentum, name=f"branch{end}")(
-            outputs[f"conv{end}"]
+    lengths = []
+    for end in ends:
+        branch = HomogeneousCapsule(
+            num_classes, order, momentum, name=f"branch{end}"
         )
-        for end in ends
-    ]
-    outputs |= {
-        f"branch{end}": c for end, c in zip(ends, capsules, strict=True)
-    }
-    lengths = ops.stack([Length()(c) for c in capsules], axis=-1)
-    return {
-        **outputs,
-        "logits": ops.sum(merge_lengths(lengths), axis=-1),
-        "capsules": capsules[-1],
-    }
+        capsules = outputs[branch.name] = branch(outputs[f"conv{end}"])
+        lengths.append(Length()(capsules))
+    logits = ops.sum(merge_lengths(ops.stack(lengths, axis=-1)), axis=-1)
+    return {**outputs, "logits": logits, "capsules": capsules}

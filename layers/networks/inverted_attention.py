@@ -9,8 +9,7 @@ import keras
 
 from ..inverted_attention import InvertedAttentionCapsules, route_together
 from ..matrix_votes import POSE_ENTRIES
-from ..tensors import Tensor
-from .base import Tensors, network
+from .base import Tensor, Tensors, network
 
 
 @network()
@@ -67,12 +66,10 @@ def inverted_attention(
     *_, poses = route_together(routed, primary, num_routing)
     score = keras.layers.Dense(1, kernel_initializer=uniform, name="logit")
     scores = keras.layers.Reshape((num_classes,))(score(poses[-1]))
-    outputs = dict(
-        zip(("primary", "first", "second", "classes"), poses, strict=True)
-    )
+    names = "primary", *(layer.name for layer in routed)
     return {
         "conv1": hidden,
-        **outputs,
+        **dict(zip(names, poses, strict=True)),
         "logits": keras.layers.Softmax(dtype="float32")(scores),
         "capsules": poses[-1],
     }

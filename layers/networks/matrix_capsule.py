@@ -4,16 +4,15 @@ from typing import Any, Literal
 
 import keras
 
-from ..em_routing import EMOptions
-from ..initializers import TruncatedNormal
-from ..matrix_capsule import (
+from ..em_routing import (
     KERNEL_STDDEV,
     ClassMatrixCapsules,
     ConvMatrixCapsules,
+    EMOptions,
     PrimaryMatrixCapsules,
 )
-from ..tensors import Tensor
-from .base import Tensors, network
+from ..initializers import TruncatedNormal
+from .base import Tensor, Tensors, network
 
 # Kernel size and strides of the convolution.
 CONVOLUTION = 5, 2

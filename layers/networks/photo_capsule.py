@@ -7,8 +7,7 @@ import keras
 from keras import ops
 
 from ..capsule import Capsule, ConvSlimCapsule
-from ..tensors import Tensor
-from .base import Tensors, network
+from .base import Tensor, Tensors, network
 
 
 def load_backbone(backbone: keras.Model, name: str, weights: str) -> None:

@@ -7,8 +7,7 @@ his code, https://github.com/bojone/Capsule.
 import keras
 from keras import ops
 
-from ..tensors import Tensor
-from .base import Tensors, network
+from .base import Tensor, Tensors, network
 
 
 def four_convolutions(images, first_channels, second_channels):

@@ -4,8 +4,7 @@ import keras
 from keras import ops
 
 from ..self_routing import SelfRoutingCapsules
-from ..tensors import Tensor
-from .base import Tensors, convolution_block, network
+from .base import Tensor, Tensors, convolution_block, network
 from .matrix_capsule import pose_tensors
 
 # Channels, in units of `channels`, and strides of the convolutions.

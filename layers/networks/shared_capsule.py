@@ -9,8 +9,7 @@ import keras
 
 from ..capsule import Capsule
 from ..routing import RoutingRule
-from ..tensors import Tensor
-from .base import Tensors, network
+from .base import Tensor, Tensors, network
 from .pooling import four_convolutions
 
 

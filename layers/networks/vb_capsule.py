@@ -2,9 +2,8 @@
 
 from typing import Any, Literal
 
-from ..tensors import Tensor
 from ..vb_routing import ClassVBCapsules, ConvVBCapsules, PrimaryVBCapsules
-from .base import Tensors, convolution_block, network
+from .base import Tensor, Tensors, convolution_block, network
 from .matrix_capsule import CONVOLUTION, pose_tensors
 
 

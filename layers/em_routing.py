@@ -228,7 +228,7 @@ class _EMRoutedLayer(MixtureLayer):
         return [ops.cast(self.beta_u, "float32"), beta_a]
 
     def _route_votes(self, *arguments):
-        return fit_em(*arguments, self.options, self._parents)
+        return fit_em(*arguments, self.options, self._parents())
 
     def get_config(self) -> dict[str, Any]:
         config = {**super().get_config(), **dataclasses.asdict(self.options)}
@@ -277,7 +277,7 @@ class ConvMatrixCapsules(_EMRoutedLayer):
         first = num_capsules, options, kernel_stddev
         super().__init__(*first, kernel_size, strides, padding, **kwargs)
 
-    def _make_parents(self):
+    def _parents(self):
         if self.options.normalise == "types":
             return Parents()
         by_type = self.options.normalise == "positions"

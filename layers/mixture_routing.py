@@ -177,7 +177,6 @@ class MixtureLayer(PoseLayer, VotingLayer):
     def build(self, input_shape: Shape) -> None:
         specs = pair_specs(input_shape)
         super().build(input_shape[0])
-        self._parents = self._make_parents()
         self.input_spec = specs
         if self.coordinates:
             sizes = input_shape[0][1:4]
@@ -187,7 +186,7 @@ class MixtureLayer(PoseLayer, VotingLayer):
             offsets[3], offsets[7] = rows[:, None, None], columns[:, None]
             self._offsets = offsets.reshape(POSE_ENTRIES, -1)  # [16, K]
 
-    def _make_parents(self):
+    def _parents(self):
         return Parents()
 
     def _capsules(self, inputs):

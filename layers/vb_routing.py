@@ -133,7 +133,7 @@ class _VBRouted(_Normalized, MixtureLayer):
         return keras.initializers.RandomUniform(-limit, limit)
 
     def _route_votes(self, votes, activations):
-        options = self._parents, self.num_routing
+        options = self._parents(), self.num_routing
         return fit_mixture(votes, activations, vb_fit, *options, prior=1.0)
 
 
@@ -159,7 +159,7 @@ class ConvVBCapsules(_VBRouted):
         window = kernel_size, strides, padding
         super().__init__(num_capsules, num_routing, *window, **kwargs)
 
-    def _make_parents(self):
+    def _parents(self):
         return Parents(self._window)
 
 

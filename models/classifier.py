@@ -4,6 +4,7 @@ import typing
 
 import keras
 from keras import backend, ops
+from keras.optimizers import schedules
 
 import layers
 from common.errors import UserError
@@ -56,7 +57,7 @@ class Classifier(keras.Model):
         faster for networks of many small operations.
       decoder: layer that maps capsules and labels to an image, or None.
       adam_epsilon: float, epsilon of Adam.
-      schedule_options: dict, options of `optimizer.make_schedule`.
+      schedule_options: dict, options of `FlooredExponentialDecay`.
 
     Args:
       shape: `keys.ImageShape`.
@@ -230,9 +231,20 @@ class Classifier(keras.Model):
 
     @classmethod
     def make_schedule(cls, hparams, max_steps=None):
-        """The learning-rate schedule, see `optimizer.make_schedule`."""
-        options = cls.schedule_options
-        return optimizer.make_schedule(hparams, max_steps, **options)
+        """The learning-rate schedule that `hparams.schedule` names.
+
+        "exponential" is max(1e-6, learning_rate * decay_rate^(step /
+        decay_steps)), as in the reference; `schedule_options` can change it.
+        "cosine" and "linear" require `max_steps` and reach 0 at this step.
+        """
+        rate = hparams.learning_rate
+        if hparams.schedule == "exponential":
+            decay = rate, hparams.decay_steps, hparams.decay_rate
+            options = cls.schedule_options
+            return optimizer.FlooredExponentialDecay(*decay, **options)
+        if hparams.schedule == "cosine":
+            return schedules.CosineDecay(rate, max_steps)
+        return schedules.PolynomialDecay(rate, max_steps, 0.0)
 
     @classmethod
     def make_optimizer(cls, hparams, max_steps=None):

@@ -1,4 +1,4 @@
-"""The optimizers Adam and Muon, and the learning-rate schedules."""
+"""The optimizers Adam and Muon, and a learning-rate schedule."""
 
 import math
 
@@ -33,22 +33,6 @@ class FlooredExponentialDecay(schedules.ExponentialDecay):
 
     def get_config(self):
         return {**super().get_config(), "smallest": self.smallest}
-
-
-def make_schedule(hparams, max_steps=None, **options):
-    """The learning-rate schedule that `hparams.schedule` names.
-
-    "exponential" is max(1e-6, learning_rate * decay_rate^(step / decay_steps)),
-    as in the reference; `options` of `FlooredExponentialDecay` can change it.
-    "cosine" and "linear" require `max_steps` and reach 0 at this step.
-    """
-    rate = hparams.learning_rate
-    if hparams.schedule == "exponential":
-        decay = hparams.decay_steps, hparams.decay_rate
-        return FlooredExponentialDecay(rate, *decay, **options)
-    if hparams.schedule == "cosine":
-        return schedules.CosineDecay(rate, max_steps)
-    return schedules.PolynomialDecay(rate, max_steps, 0.0)
 
 
 @keras.saving.register_keras_serializable(package="capsules")

@@ -12,13 +12,13 @@ from models.models_test import example_batch
 from models.optimizer import (
     OPTIMIZERS,
     compile_model,
-    make_schedule,
     orthogonalize,
 )
 from models.registry import build_model
 from testing import untrained
 
 HParams = CapsuleModel.HParams
+make_schedule = CapsuleModel.make_schedule
 
 
 @pytest.mark.parametrize(

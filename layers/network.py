@@ -52,11 +52,13 @@ class CapsuleNetwork(Model):
         decoder: bool = True,
         dtype: str | keras.DTypePolicy | None = None,
         name: str = "capsule_network",
-        _graph: keras.Model | None = None,
+        _graph: dict[str, Any] | None = None,
         **sizes: Any,
     ):
         dtype = keras.dtype_policies.get(dtype)
-        if _graph is None:
+        if _graph:
+            graph = keras.Model.from_config(_graph)
+        else:
             if input_shape[0] in (1, 3) and input_shape[2] > 4:
                 warnings.warn(
                     "`input_shape` should be (height, width, channels). "
@@ -75,8 +77,8 @@ class CapsuleNetwork(Model):
                 # TFLite and ONNX lack the bitwise operations of `argmax`.
                 longest = ops.argsort(-lengths, axis=-1)[:, 0]
                 outputs["remake"] = reconstruction(capsules, longest)
-            _graph = keras.Model(images, outputs)
-        super().__init__(_graph.inputs[0], _graph.output, name=name)
+            graph = keras.Model(images, outputs)
+        super().__init__(graph.inputs[0], graph.output, name=name)
         self.dtype_policy = dtype  # `compile` scales the loss for float16
         self.decoder = self.get_layer("remake") if decoder else None
         self._mean_over_batch = MeanOverBatch()
@@ -137,13 +139,6 @@ class CapsuleNetwork(Model):
         # The graph keeps adapters, quantization and frozen weights.
         graph = keras.Model(self.input, self.output, name=self.name)
         return {**self._config, "_graph": graph.get_config()}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "CapsuleNetwork":
-        config = dict(config)
-        if "_graph" in config:
-            config["_graph"] = keras.Model.from_config(config["_graph"])
-        return cls(**config)
 
 
 def _of_lengths(argument):

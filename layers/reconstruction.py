@@ -82,11 +82,15 @@ class Reconstruction(Decoder):
         he_normal: bool = False,
         **kwargs: Any,
     ):
+        dense = kwargs.pop("dense", None)  # of `get_config`
         super().__init__(height, width, depth, **kwargs)
         self.he_normal = he_normal
         units = (*HIDDEN_UNITS, height * width * depth)
         activations = ("relu", "relu", "sigmoid")
         self.dense: list[keras.layers.Dense] = []
+        if dense:
+            self.dense.extend(map(keras.layers.Dense.from_config, dense))
+            return
         for size, activation in zip(units, activations, strict=True):
             initializers = reference_initializers()
             if he_normal:
@@ -122,13 +126,3 @@ class Reconstruction(Decoder):
             # These keep adapters, quantization and frozen weights.
             "dense": [layer.get_config() for layer in self.dense],
         }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "Reconstruction":
-        config = dict(config)
-        dense = config.pop("dense", None)
-        layer = super().from_config(config)
-        if dense is not None:
-            layer.dense.clear()
-            layer.dense.extend(map(keras.layers.Dense.from_config, dense))
-        return layer

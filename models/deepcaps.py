@@ -6,7 +6,6 @@ from typing import ClassVar
 import layers
 from common.flags import field
 from input_data import keys
-from layers import networks
 from models.classifier import Classifier
 from models.hparams import DecoderHParams, arguments_of
 
@@ -17,7 +16,7 @@ MARGINS, HARD_MARGINS = (0.5, 0.9, 0.1), (0.8, 0.95, 0.05)
 class DeepCapsModel(Classifier):
     """`layers.networks.deepcaps` and, if `remake` is True, a decoder."""
 
-    @arguments_of(networks.deepcaps)
+    @arguments_of(layers.networks.deepcaps)
     class HParams(DecoderHParams):
         """The authors' values, but `decay_steps` for batches of 128."""
 

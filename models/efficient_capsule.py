@@ -5,7 +5,6 @@ from typing import ClassVar
 
 import layers
 from input_data import keys
-from layers import networks
 from models import graph
 from models.classifier import Classifier
 from models.hparams import DecoderHParams, arguments_of
@@ -14,7 +13,7 @@ from models.hparams import DecoderHParams, arguments_of
 class EfficientCapsuleModel(Classifier):
     """`layers.networks.efficient_capsule` and, if `remake`, a decoder."""
 
-    @arguments_of(networks.efficient_capsule)
+    @arguments_of(layers.networks.efficient_capsule)
     class HParams(DecoderHParams):
         loss_type: ClassVar = "margin"
         decay_rate: float = 0.97

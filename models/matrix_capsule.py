@@ -7,7 +7,6 @@ import keras
 import layers
 from common.flags import field
 from input_data import keys
-from layers import networks
 from layers.backends import use_full_float32
 from layers.losses import CLASSIFICATION_LOSSES
 from models.classifier import Classifier
@@ -37,7 +36,7 @@ class MatrixCapsuleModel(PoseModel):
     """Capsules with EM routing, see `layers.networks.matrix_capsule`."""
 
     @arguments_of(
-        networks.matrix_capsule,
+        layers.networks.matrix_capsule,
         conv_stddev={"defines_network": False},
         damping={"above": None, "at_least": 0, "at_most": 0.99},
         kernel_stddev={"defines_network": False},

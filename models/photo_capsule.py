@@ -7,7 +7,6 @@ from common.errors import UserError, reading
 from common.flags import field
 from input_data import keys
 from input_data.kept_features import KeptFeatures
-from layers import networks
 from layers.networks.photo_capsule import load_backbone
 from models.classifier import Classifier
 from models.hparams import DecoderHParams, arguments_of, loss_type, size
@@ -20,7 +19,7 @@ class PhotoCapsuleModel(Classifier):
     features to classes, takes the place of the whole network.
     """
 
-    @arguments_of(networks.photo_capsule)
+    @arguments_of(layers.networks.photo_capsule)
     class HParams(DecoderHParams):
         """Hyper-parameters; short trainings determined the default sizes."""
 

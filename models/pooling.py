@@ -4,7 +4,6 @@ from typing import ClassVar
 
 import layers
 from input_data import keys
-from layers import networks
 from models.classifier import Classifier
 from models.hparams import BaseHParams, arguments_of
 
@@ -30,7 +29,7 @@ class SuModel(Classifier):
 class PoolingModel(SuModel):
     """The network with pooling, see `layers.networks.pooling`."""
 
-    @arguments_of(networks.pooling)
+    @arguments_of(layers.networks.pooling)
     class HParams(BaseHParams):
         loss_type: ClassVar = "margin"
         decay_rate: float = 1.0  # no decay

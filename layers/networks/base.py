@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from ..base_layers import batch_normalization as batch_normalization
+from ..base_layers import batch_normalization
 from ..capsule import Length
 from ..tensors import Tensor as Tensor
 

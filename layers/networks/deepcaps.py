@@ -4,10 +4,11 @@ from typing import Literal
 
 import keras
 
+from ..base_layers import batch_normalization
 from ..capsule import Capsule, ConvSlimCapsule
 from ..convolution import Conv2D
 from ..deepcaps import ConvCapsules, MapRoutingRule
-from .base import Tensor, Tensors, batch_normalization, network
+from .base import Tensor, Tensors, network
 
 # Atoms of the capsules of each cell.
 CELL_ATOMS = (4, 8, 8, 8)

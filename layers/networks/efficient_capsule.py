@@ -4,8 +4,9 @@ from typing import Literal
 
 import keras
 
+from ..base_layers import batch_normalization
 from ..self_attention import DepthwiseCapsule, SelfAttentionCapsule
-from .base import Tensor, Tensors, batch_normalization, network
+from .base import Tensor, Tensors, network
 
 
 def layout(height, width):

@@ -3,6 +3,7 @@ import pytest
 from keras import ops
 
 from layers import toom_cook
+from layers.backends import cpu_has_bfloat16_products
 from layers.toom_cook import Plan, axes
 from testing import numpy_oracle
 from testing.gradients import value_and_gradients
@@ -81,6 +82,10 @@ def test_one_and_many_channels_of_the_papers_sizes(channels):
     check((20, 20), 9, 2, "valid", *channels)
 
 
+@pytest.mark.skipif(
+    not cpu_has_bfloat16_products(),
+    reason="other CPUs compute in float32, see `convolution`",
+)
 def test_bfloat16_is_as_exact_as_its_numbers():
     images = RNG.normal(size=(4, 20, 20, 64))
     kernel = RNG.normal(size=(9, 9, 64, 8))

@@ -18,6 +18,7 @@ from common.errors import (
 )
 from common.files import make_folder, remove_partial, sole_trainer
 from input_data import keys, registry
+from layers.backends import cpu_has_bfloat16_products, is_on_cpu
 from models.optimizer import compile_model
 from training import checkpoint, run_report
 from training.clock import Clock
@@ -106,6 +107,12 @@ class Trainer(keras.callbacks.Callback):
             f"{spec.num_images} images of {spec.shape.height}x"
             f"{spec.shape.width}x{spec.shape.depth}"
         )
+        is_bfloat16 = config.dtype_policy == "mixed_bfloat16"
+        if is_bfloat16 and is_on_cpu() and not cpu_has_bfloat16_products():
+            print(
+                "Note: this CPU has no instructions for bfloat16: "
+                "--dtype_policy=float32 can be much faster"
+            )
         self.step, self.clock = 0, Clock(config.batch_size)
         with strategy.scope():
             # Weights, their gradients and Adam's moments.

@@ -110,8 +110,8 @@ class Trainer(keras.callbacks.Callback):
         is_bfloat16 = config.dtype_policy == "mixed_bfloat16"
         if is_bfloat16 and is_on_cpu() and not cpu_has_bfloat16_products():
             print(
-                "Note: this CPU has no instructions for bfloat16: "
-                "--dtype_policy=float32 can be much faster"
+                "Note: --dtype_policy=float32 can be much faster on CPUs "
+                "without bfloat16 instructions"
             )
         self.step, self.clock = 0, Clock(config.batch_size)
         with strategy.scope():

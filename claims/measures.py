@@ -25,8 +25,7 @@ TESTS = {
     **dict.fromkeys(("fgsm", "pgd", "detect"), ("eps", (0, 0.1, 0.2, 0.3))),
     "iterations": ("routing iterations", (1, 2, 3, 4, 5)),
 }
-# How many times a severity of a test attacks all images by PGD.
-_PGD_ATTACKS = {"pgd": 2, "detect": 1}
+_PGD_ATTACKS = {"pgd": 2, "detect": 1}  # on all images, by severity
 _WHOLE, _POSITIVE = ("shift", "occlude", "iterations"), ("scale", "iterations")
 _ODD = slice(1, None, 2)
 

@@ -1,4 +1,1 @@
-"""Data sets as tf.data pipelines; `keys` describes their batches.
-
-This file imports nothing, so that `input_data.keys` needs no TensorFlow.
-"""
+"""Data sets. This file imports nothing: `keys` needs no TensorFlow."""

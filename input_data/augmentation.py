@@ -13,19 +13,15 @@ from input_data.transforms import CROP, crop_at, project, rotate
 
 # The authors' code of Efficient-CapsNet (Mazzia, Salvetti, Chiaberge 2021).
 AUGMENT_ANGLE = math.radians(30)
-# Largest share of the width by which an image shrinks.
-MAX_SQUEEZE = 0.25
+MAX_SQUEEZE = 0.25  # of the width
 ERASED = 4
-# Smallest distance of the erased square's first pixel from all borders.
-_MARGIN = 4
+_MARGIN = 4  # least distance of the erased square from all borders
 # Amounts are normally distributed with this deviation, and clipped at 1.
 _DEVIATION = 0.33
 _LARGEST = 0.9999
-# Lobes of the Lanczos kernel on each side.
-_LOBES = 3
+_LOBES = 3  # of the Lanczos kernel, on each side
 
-# The reference's `distort`.
-DISTORT_ANGLE = math.radians(15)
+DISTORT_ANGLE = math.radians(15)  # as in the reference
 # The reference's distortions of photographs, for pixels of 0 to 255.
 BRIGHTNESS_RANGE = (-63.0, 63.0)
 CONTRAST_RANGE = (0.2, 1.8)

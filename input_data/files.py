@@ -20,8 +20,7 @@ from common.errors import UserError, reading
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")
 # Some editors store more metadata than Pillow allows (1 and 64 MiB).
 PngImagePlugin.MAX_TEXT_CHUNK = PngImagePlugin.MAX_TEXT_MEMORY = 2**28
-# Pixels or bytes at once.
-_BLOCK = 2**20
+_BLOCK = 2**20  # pixels or bytes at once
 # Files that are decoded at once: each takes 10 bytes for each pixel.
 DECODING_THREADS = min(8, os.cpu_count() or 1)
 _ORIENTATION = ExifTags.Base.Orientation

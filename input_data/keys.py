@@ -27,15 +27,12 @@ STEP = "step"
 LABELS = LOGITS = "logits"  # in y, and in the outputs of a model
 RECONS = "recons"
 SPARE_RECONS = "spare_recons"
-# Key of an output of capsule models that y does not have.
-CAPSULES = "capsules"
+CAPSULES = "capsules"  # in the outputs of capsule models alone
 
 # The `num_targets` of images of any number of classes, which are one target.
 SEVERAL_LABELS = 0
-# A class with a longer capsule counts as present. The margin loss pulls lengths
-# above 0.9 or below 0.1 (paper, section 3).
+# A class with a longer capsule is present; the loss has margins at 0.1 and 0.9.
 PRESENT_LENGTH = 0.5
-# Of the first target and of the second.
 LABEL_BY_TARGET = (RECONS_LABEL, SPARE_LABEL)
 RECONS_BY_TARGET = (RECONS, SPARE_RECONS)
 

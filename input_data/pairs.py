@@ -11,8 +11,7 @@ from input_data.pipeline import Pipeline, Stream, random_offsets, step_seed
 from input_data.stored import blocks
 from input_data.transforms import pad_images, shift_images, unit_range
 
-# The axis of [B, H, W, C] along which two images are put together.
-_AXES = {"below": 1, "beside": 2}
+_AXES = {"below": 1, "beside": 2}  # of [B, H, W, C]
 _LABELS_BATCH = 100
 
 

@@ -1,7 +1,6 @@
 """Data sets by the name that `--dataset` takes, and their splits.
 
-A new data set needs an entry here, a module in `datasets` and a test. Only
-`load` imports TensorFlow and the modules of data sets.
+Only `load` imports TensorFlow and the modules of data sets.
 """
 
 import dataclasses
@@ -59,19 +58,16 @@ def select(split, images, num_held_out=None):
 class DataSet:
     """A data set and the settings that apply to it."""
 
-    # In `datasets`; its `load(split, config)` gives a `Pipeline`. Or
-    # MODULE:FUNCTION, of such a function outside this project.
+    # In `datasets`, with `load(split, config)`; or MODULE:FUNCTION.
     module: str
     needs_data_dir: bool = False  # there are no images without `data_dir`
     shift: int = 0  # default of --shift for images of one object, in pixels
-    # Two of its images can overlap. Photographs have no black background, and
-    # affNIST's digits fill their image.
+    # Two of its images can overlap, as their margins are black.
     two_targets: bool = True
     resizes: bool = False  # `image_size` and `resize` apply
     colors: bool = False  # `color` applies
-    # (height, width) of the photographs of which networks see standardized
-    # crops. None for whole images with pixels in [0, 1], to which `shift`,
-    # `pad`, `distort`, `augment`, `crop_area` and `flip` apply.
+    # (height, width) of photographs, of which networks see standardized crops.
+    # None for whole images with pixels in [0, 1], which can be augmented.
     photograph_size: tuple[int, int] | None = None
     # Height and width of a digit if images are single white digits on black.
     # Drawings are reduced to this size, then brought to MNIST's size and place.

@@ -23,10 +23,8 @@ from input_data.pairs import group_by_class
 from input_data.records import FRAME_OVERHEAD, encode_example, write_records
 from input_data.registry import Split
 
-# Random numbers reserved for each pair; a multiple of Philox's 4.
-_DRAWS = 8
-# Records made at once.
-_CHUNK = 512
+_DRAWS = 8  # random numbers for each pair; a multiple of Philox's 4
+_CHUNK = 512  # records made at once
 
 
 def generate(job, num_workers=1):

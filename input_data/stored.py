@@ -10,8 +10,7 @@ import numpy as np
 
 from common.errors import UserError, reading, writing
 
-# Larger arrays of images are not copied to memory.
-MEMORY_BYTES = 500_000_000
+MEMORY_BYTES = 500_000_000  # larger arrays are not copied to memory
 _BLOCK_ROWS = 512
 
 

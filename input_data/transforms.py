@@ -9,10 +9,8 @@ import scipy.ndimage
 import tensorflow as tf
 from PIL import Image, ImageOps
 
-# Pixels that `distort` removes along each axis.
-CROP = 4
-# Pixels of the longer side of a digit in MNIST.
-DIGIT_SIZE = 20
+CROP = 4  # pixels that `distort` removes along each axis
+DIGIT_SIZE = 20  # pixels of the longer side of a digit in MNIST
 # `center` ignores pieces of ink below this share of the largest piece's area.
 SPECK_SHARE = 0.05
 

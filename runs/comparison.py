@@ -12,8 +12,7 @@ from config import Config
 from models.registry import MODELS, PHOTO_MODEL, is_external
 from runs import runner
 
-# With --minutes the speed is measured over at least so many steps and seconds,
-# and at least a tenth of the minutes: shorter measurements are less exact.
+# With --minutes the speed is measured over so many steps and seconds, or more.
 _MEASURED_STEPS, _MEASURED_SECONDS = 30, 15
 # Flags of experiment.py that are not for --settings: rows have them in common.
 _COMMON = (

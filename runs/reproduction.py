@@ -13,8 +13,7 @@ from common.flags import field, flag_specs, require_known
 from config import Config
 from runs import runner
 
-# Training images between two tested checkpoints: an epoch of MNIST.
-EPOCH = 60_000
+EPOCH = 60_000  # of MNIST: images between two tested checkpoints
 _MOST_TESTS = 40
 # Flags of evaluations on images that differ from the training images.
 OTHER_TESTS = {

@@ -22,8 +22,7 @@ from visualization import drawing
 from visualization.drawing import image_grid, png, to_rgb, two_colors
 from visualization.trained_model import covered_part
 
-# From -0.25 to 0.25 by 0.05.
-OFFSETS = np.arange(-5, 6) * 0.05
+OFFSETS = np.arange(-5, 6) * 0.05  # -0.25 to 0.25
 
 
 def reconstructions(trained, num_examples):

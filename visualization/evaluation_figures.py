@@ -7,8 +7,7 @@ from matplotlib.figure import Figure
 from common.files import complete_rows
 from visualization import drawing
 
-# Counts of more classes would be too small to read.
-MAX_CLASSES = 100
+MAX_CLASSES = 100  # counts of more would be too small to read
 _CELL_INCHES = 0.34
 _LONGEST_COUNT = 3  # characters that fit in a cell
 _NUM_IMAGES = 25

@@ -7,13 +7,8 @@ import os
 import pathlib
 
 import numpy as np
-from PIL import (
-    ExifTags,
-    Image,
-    ImageOps,
-    PngImagePlugin,
-    UnidentifiedImageError,
-)
+import PIL
+from PIL import ExifTags, Image, ImageOps, PngImagePlugin
 
 from common.errors import UserError, reading
 
@@ -96,7 +91,7 @@ def image_shape(path, color):
 def _open_image(file, name):
     try:
         return Image.open(file, formats=_FORMATS)
-    except UnidentifiedImageError:
+    except PIL.UnidentifiedImageError:
         # Pillow's message names an object in memory.
         raise UserError(
             f"{name} is not an image file ({', '.join(_FORMATS)})"

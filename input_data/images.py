@@ -8,18 +8,11 @@ import numpy as np
 import tensorflow as tf
 
 from common.errors import UserError, reading
-from input_data import keys
+from input_data import keys, transforms
 from input_data.augmentation import random_changes
 from input_data.pairs import OverlappingPairs
 from input_data.pipeline import Pipeline, Stream, random_offsets, step_seed
 from input_data.stored import StoredRows, blocks, digest, is_large
-from input_data.transforms import (
-    CROP,
-    central_crop,
-    pad_images,
-    shift_images,
-    unit_range,
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +126,7 @@ class SingleObjects(Pipeline):
     def __init__(self, data, config, **spec):
         self._config = config
         self._shift, self._pad = config.shift_or_default, config.pad_or_default
-        border = 2 * self._pad - CROP * bool(config.distort)
+        border = 2 * self._pad - transforms.CROP * bool(config.distort)
         size = [side + border for side in data.images.shape[1:3]]
         num_targets = 1 if data.labels.ndim == 1 else keys.SEVERAL_LABELS
         num_examples = min(config.eval_size, len(data))
@@ -141,13 +134,13 @@ class SingleObjects(Pipeline):
 
     def training_batch(self, indices, step, seed):
         images, labels = self.take(indices)
-        images = pad_images(images, self._pad)
+        images = transforms.pad_images(images, self._pad)
         if self._shift:
             shift_seed = step_seed(seed, Stream.SHIFT, step)
             offsets = random_offsets(shift_seed, indices.shape[0], self._shift)
-            images = shift_images(images, offsets, self._shift)
+            images = transforms.shift_images(images, offsets, self._shift)
         images = random_changes(images, self._config, seed, step)
-        images = unit_range(images)
+        images = transforms.unit_range(images)
         return self._batch(images, [images], [labels])
 
     def description(self):
@@ -161,8 +154,9 @@ class SingleObjects(Pipeline):
 
     def evaluation_batch(self, indices):
         images, labels = self.take(indices)
-        padded = pad_images(images, self._pad)
-        images = unit_range(central_crop(padded, self._size))
+        images = transforms.pad_images(images, self._pad)
+        images = transforms.central_crop(images, self._size)
+        images = transforms.unit_range(images)
         return self._batch(images, [images], [labels])
 
 
@@ -190,7 +184,7 @@ class StandardizedCrops(Pipeline):
 
     def evaluation_batch(self, indices):
         images, labels = self.take(indices)
-        crops = central_crop(images, self._size, self._offset)
+        crops = transforms.central_crop(images, self._size, self._offset)
         return self._standardized(tf.cast(crops, tf.float32), labels)
 
     def moved(self, offset):

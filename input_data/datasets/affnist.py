@@ -15,12 +15,7 @@ import numpy as np
 import scipy.io
 import tensorflow as tf
 
-from common.files import (
-    atomic_write,
-    make_folder,
-    refuse_existing,
-    remove_partial,
-)
+from common import files
 from input_data.files import find_file, open_file
 from input_data.images import labeled_images, make_pipeline
 from input_data.registry import Split
@@ -72,9 +67,9 @@ def generate(dataset, data_dir, split, output_dir, copies, seed):
     It has the first copy of every image, then the second copies, and so on.
     """
     path = pathlib.Path(output_dir) / f"{_NAMES[split]}.mat"
-    refuse_existing(path)
+    files.refuse_existing(path)
     data = read_digits(dataset, split, data_dir)
-    remove_partial(make_folder(output_dir), path.name)
+    files.remove_partial(files.make_folder(output_dir), path.name)
     generator = np.random.default_rng(seed)
     shape = (copies, len(data), IMAGE_SIZE, IMAGE_SIZE, 1)
     images = np.empty(shape, np.uint8)
@@ -91,7 +86,7 @@ def generate(dataset, data_dir, split, output_dir, copies, seed):
         "label_one_of_n": np.eye(NUM_CLASSES, dtype=np.uint8)[labels].T,
         "label_int": labels[np.newaxis],
     }
-    with atomic_write(path) as partial:
+    with files.atomic_write(path) as partial:
         scipy.io.savemat(partial, {_STRUCT: fields})
         # Replaces the time in SciPy's header: equal data give equal files.
         with open(partial, "r+b") as file:

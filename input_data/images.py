@@ -173,8 +173,7 @@ class StandardizedCrops(Pipeline):
     """
 
     def __init__(self, data, crop_size, distort, eval_size):
-        num_examples = min(eval_size, len(data))
-        super().__init__(data, crop_size, 1, num_examples)
+        super().__init__(data, crop_size, 1, min(eval_size, len(data)))
         self._offset = (0, 0)
         self._distort = distort
 

@@ -12,7 +12,6 @@ from input_data.stored import blocks
 from input_data.transforms import pad_images, shift_images, unit_range
 
 _AXES = {"below": 1, "beside": 2}  # of [B, H, W, C]
-_LABELS_BATCH = 100
 
 
 class OverlappingPairs(Pipeline):
@@ -102,10 +101,7 @@ class SeparatePairs(Pipeline):
     def __init__(self, singles, config):
         self._singles = singles
         self._axis = _AXES[config.pairs]
-        places = tf.data.Dataset.range(singles.spec.num_examples)
-        batches = places.batch(_LABELS_BATCH).map(singles.take_labels)
-        with singles.user_errors():
-            labels = np.concatenate(list(batches.as_numpy_iterator()))
+        labels = np.concatenate(list(blocks(singles._labels)))
         second = tf.random.experimental.index_shuffle(
             tf.range(len(labels), dtype=tf.int64),
             seed=step_seed(config.seed, Stream.EVALUATION, 0),

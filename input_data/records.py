@@ -75,16 +75,15 @@ class RecordFiles:
     def __init__(self, paths, label_keys, image_keys, num_classes):
         self.num_classes = num_classes
         self._label_keys, self._image_keys = label_keys, image_keys
-        self._paths, sizes = list(paths), []
-        for path in paths:
-            with reading(path):
-                sizes.append(os.path.getsize(path))
+        self._paths, sizes = paths, []
         with reading(paths[0]), open(paths[0], "rb") as file:
             self._header = file.read(_HEADER_BYTES)
         length = int.from_bytes(self._header[:_LENGTH_BYTES], "little")
         self._frame_bytes = length + FRAME_OVERHEAD
-        for path, size in zip(paths, sizes, strict=True):
-            if not size or size % self._frame_bytes:
+        for path in paths:
+            with reading(path):
+                sizes.append(os.path.getsize(path))
+            if not sizes[-1] or sizes[-1] % self._frame_bytes:
                 raise UserError(
                     f"{path} is empty, cut off or damaged, or its images "
                     "differ in size"

@@ -73,9 +73,8 @@ def file_marks(paths):
     for path in paths:
         with reading(path):
             status = os.stat(path)
-        marks.append(
-            (os.path.abspath(path), status.st_size, status.st_mtime_ns)
-        )
+        mark = os.path.abspath(path), status.st_size, status.st_mtime_ns
+        marks.append(mark)
     return repr(marks).encode()
 
 

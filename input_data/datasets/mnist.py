@@ -51,8 +51,7 @@ def load(split, config):
                     config = dataclasses.replace(config, shift=0, pad=0)
                     stored = {"pad": pad} if pad else {}
                     return make_pipeline(data, config, settings=stored)
-    data = read_split(split, config.data_dir)
-    return make_pipeline(data, config)
+    return make_pipeline(read_split(split, config.data_dir), config)
 
 
 def read_split(split, data_dir, tfds_name="mnist"):

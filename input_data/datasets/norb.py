@@ -111,19 +111,18 @@ def convert(data_dir, output_dir, novel=None):
     The arguments are the flags of norb_convert.py.
     """
     folder = pathlib.Path(output_dir)
-    outputs = [(folder, True, True), (folder, False, True)]
+    outputs = [(folder / file_name(part), part, True) for part in (True, False)]
     if novel:
-        outputs.append((folder / "novel", False, False))
-    for folder, training, _ in outputs:
-        refuse_existing(folder / file_name(training))
+        outputs.append((folder / "novel" / file_name(False), False, False))
+    for path, *_ in outputs:
+        refuse_existing(path)
     data = {part: _read_originals(data_dir, part) for part in (True, False)}
-    for folder, training, wants_familiar in outputs:
+    for path, training, wants_familiar in outputs:
         meta = data[training][-1]
         chosen = np.ones(len(meta), bool)
         if novel:
             chosen = is_familiar(meta, novel) == wants_familiar
-        path = folder / file_name(training)
-        remove_partial(make_folder(folder), path.name)
+        remove_partial(make_folder(path.parent), path.name)
         arrays = (array[chosen] for array in data[training])
         write_records(path, map(_encode, *arrays))
         print(f"{path}: {chosen.sum()} records")

@@ -2,18 +2,16 @@
 
   KERAS_BACKEND=jax python -m benchmarks.accelerator_benchmark --json=FILE
 
-Needs JAX and Keras; the row `experiment.py` also needs TensorFlow. Takes under
-five minutes. "of peak" is the FLOP rate, without products with zeros, relative
-to a bfloat16 matrix product. Gradients that need a forward pass include it.
+Needs only JAX and Keras, and under five minutes. "of peak" is the FLOP rate,
+without products with zeros, relative to a bfloat16 matrix product. Gradients
+that need a forward pass include it.
 """
 
 import argparse
-import importlib.util
 import json
 import math
 import os
 import pathlib
-import tempfile
 import timeit
 from functools import partial
 
@@ -30,7 +28,6 @@ from training.steps_per_execution import scan_steps
 
 SHAPE = keys.ImageShape(28, 28, 1, 10)
 HPARAMS = CapsuleModel.HParams()
-POLICY = "mixed_bfloat16"
 MATRIX = 8192  # rows and columns of the product
 STEPS_PER_CALL = 10
 
@@ -43,7 +40,7 @@ def main(arguments=None):
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--json", default=os.devnull)
     flags = parser.parse_args(arguments)
-    keras.config.set_dtype_policy(POLICY)
+    keras.config.set_dtype_policy("mixed_bfloat16")
     matrix = jax.random.normal(jax.random.key(0), (MATRIX, MATRIX), "bfloat16")
     peak = 2 * MATRIX**3 / _seconds(jnp.dot, [matrix, matrix], flags.steps)
     rows = []
@@ -86,8 +83,6 @@ def _measured(flags):
         train, calls = scan_steps(model.train_step), -(-flags.steps // count)
         seconds = _seconds(train, arguments, calls) / count
         yield f"step, {count} in a call", seconds, total
-    if importlib.util.find_spec("tensorflow"):
-        yield "experiment.py", _seconds_of_experiment(flags), total
 
 
 def _batch(*lead):
@@ -132,19 +127,6 @@ def _parts(model, batch_size):
     yield "optimizer", update, (state, values, values), 0
     batch = jax.tree.map(np.asarray, batch)
     yield "batch to the device", lambda batch: batch, [batch], 0
-
-
-def _seconds_of_experiment(flags):
-    """Those of a step of `experiment.py` with the embedded digits."""
-    import experiment
-    from config import Config
-
-    with tempfile.TemporaryDirectory() as folder:
-        settings = {"batch_size": flags.batch_size, "dtype_policy": POLICY}
-        settings |= {"max_steps": 40 * flags.steps, "summary_dir": folder}
-        experiment.run(Config(**settings))
-        report = json.loads(pathlib.Path(folder, "run.json").read_text())
-    return flags.batch_size / report["images_per_second"]
 
 
 if __name__ == "__main__":

@@ -93,15 +93,12 @@ def _draw_columns(trained, num_examples, make_column, title, classes):
     wrong = trained.first(num_examples, is_right=False)
     columns = [make_column(trained, example) for example in right + wrong]
     labels = list(columns[0][1])
-    return image_grid(
-        [images[label] for label in labels for _, images in columns],
-        len(columns),
-        f"{title}: {trained.name}\n"
-        f"Above each input: {classes} class; wrong predictions in red",
-        ["\n".join(map(trained.class_text, shown)) for shown, _ in columns],
-        labels,
-        wrong=range(len(right), len(columns)),
-    )
+    images = [rows[label] for label in labels for _, rows in columns]
+    title = f"{title}: {trained.name}\nAbove each input: {classes} class"
+    title = f"{title}; wrong predictions in red"
+    titles = ["\n".join(map(trained.class_text, shown)) for shown, _ in columns]
+    red = range(len(right), len(columns))
+    return image_grid(images, len(columns), title, titles, labels, red)
 
 
 def perturbations(trained, num_examples):
@@ -154,16 +151,13 @@ def routing(trained, num_examples):
     *_, num_types, num_classes = couplings.shape
     num_shares = num_classes + found.leaky
     maps = couplings.sum(axis=-2)[:, :num_examples]
+    shown, equal = examples[:num_examples], num_types / num_shares
+    entropies = mean_entropy(couplings), np.log(num_shares)
+    title = f"Mean entropy of the couplings, {len(examples)} images"
+    title = f"{title}\n{trained.name}"
     return {
-        "routing.png": _draw_maps(
-            trained, examples[:num_examples], maps, num_types / num_shares
-        ),
-        "routing_entropy.png": _draw_entropy(
-            f"Mean entropy of the couplings, {len(examples)} images\n"
-            f"{trained.name}",
-            mean_entropy(couplings),
-            np.log(num_shares),
-        ),
+        "routing.png": _draw_maps(trained, shown, maps, equal),
+        "routing_entropy.png": _draw_entropy(title, *entropies),
     }
 
 
@@ -195,13 +189,9 @@ def _draw_maps(trained, examples, maps, equal):
                 f"class {trained.class_text([label])}\n"
                 f"({kind}: {example.lengths[label]:.2f})"
             )
-    figure, grid = drawing.make_grid(
-        images,
-        len(maps),
-        f"Couplings to class capsules, summed over types\n{trained.name}",
-        [f"iteration {n}" for n in range(1, len(maps) + 1)],
-        labels,
-    )
+    title = f"Couplings to class capsules, summed over types\n{trained.name}"
+    titles = [f"iteration {n}" for n in range(1, len(maps) + 1)]
+    figure, grid = drawing.make_grid(images, len(maps), title, titles, labels)
     figure.set_size_inches(2.5 + 1.2 * len(maps), 0.5 + 1.2 * len(labels))
     furthest = max(float(abs(maps - equal).max()), 0.01 * equal)
     norm = CenteredNorm(equal, furthest)

@@ -119,13 +119,12 @@ def png(figure):
 
 def also_as(figure_format, files):
     """Returns `files`, and each `Picture` also in `figure_format` if given."""
-    return files | {
-        f"{name.removesuffix('png')}{figure_format}": _saved(
-            content.figure, figure_format
-        )
-        for name, content in files.items()
-        if figure_format and isinstance(content, Picture)
-    }
+    others = {}
+    for name, content in files.items():
+        if figure_format and isinstance(content, Picture):
+            other_name = f"{name.removesuffix('png')}{figure_format}"
+            others[other_name] = _saved(content.figure, figure_format)
+    return files | others
 
 
 @styled

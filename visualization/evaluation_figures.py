@@ -35,15 +35,12 @@ def confusion_matrix_png(matrix, names, title):
     axes.set_xticks(range(len(names)), names, rotation=90 * is_long)
     axes.set_yticks(range(len(names)), names)
     axes.set(xlabel="predicted class", ylabel="true class", title=title)
+    center = {"ha": "center", "va": "center"}
     for row, column in np.argwhere(matrix):
         count = f"{matrix[row, column]:.5g}"
-        axes.text(
-            *(column, row, count),
-            color="white" if shares[row, column] > 0.2 else "black",
-            fontsize=9 * min(1, _LONGEST_COUNT / len(count)),
-            ha="center",
-            va="center",
-        )
+        color = "white" if shares[row, column] > 0.2 else "black"
+        size = 9 * min(1, _LONGEST_COUNT / len(count))
+        axes.text(column, row, count, color=color, fontsize=size, **center)
     return drawing.png(figure)
 
 
@@ -53,12 +50,10 @@ def wrong_predictions_png(predictions, title):
     if not len(wrong):
         return None
     shown = wrong[:_NUM_IMAGES]
-    return drawing.image_grid(
-        predictions.pipeline.evaluation_images(shown),
-        min(_COLUMNS, len(shown)),
-        f"{title}: first {len(shown)} of {len(wrong)} wrong",
-        titles=[verdict(predictions, number) for number in shown],
-    )
+    images = predictions.pipeline.evaluation_images(shown)
+    title = f"{title}: first {len(shown)} of {len(wrong)} wrong"
+    titles = [verdict(predictions, number) for number in shown]
+    return drawing.image_grid(images, min(_COLUMNS, len(shown)), title, titles)
 
 
 def verdict(predictions, number):

@@ -34,18 +34,13 @@ def make(runs, first, pairs, seed, num_examples):
     wrong = [i for i, (run, number) in enumerate(shown) if number in run.wrong]
     title = f"Trained on one object, tested on two ({pairs}): {dataset}"
     images = one.pipeline.evaluation_images(numbers)
+    texts = [verdict(run, number) for run, number in shown]
+    grid = images * len(first), len(images), title, texts
     results = {"dataset": dataset, "pairs": pairs, "seed": seed}
     return {
         "transfer.json": json.dumps(results | {"runs": runs}, indent=1),
         "transfer_accuracy.png": _draw_accuracy(runs, title),
-        "transfer_pairs.png": image_grid(
-            images * len(first),
-            len(images),
-            title,
-            [verdict(run, number) for run, number in shown],
-            list(first),
-            wrong,
-        ),
+        "transfer_pairs.png": image_grid(*grid, list(first), wrong),
     }
 
 
@@ -82,15 +77,10 @@ def _draw_accuracy(runs, title):
             right = [run[kind][count] for run in of_model]
             means.append(100 * np.mean(right) / total)
             ends.append(100 * np.array(confidence_interval(right, total)))
-        bars = axes.bar(
-            np.arange(len(runs)) + (index - 1) * width,
-            means,
-            width,
-            yerr=abs(np.transpose(ends) - means),
-            capsize=3,
-            label=measure,
-            alpha=0.6,
-        )
+        places = np.arange(len(runs)) + (index - 1) * width
+        look = {"label": measure, "alpha": 0.6, "capsize": 3}
+        errors = abs(np.transpose(ends) - means)
+        bars = axes.bar(places, means, width, yerr=errors, **look)
         axes.bar_label(bars, fmt="%.1f")
     axes.set_xticks(range(len(runs)), runs)
     axes.set_yticks(range(0, 101, 20))

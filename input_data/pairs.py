@@ -102,11 +102,10 @@ class SeparatePairs(Pipeline):
         self._singles = singles
         self._axis = _AXES[config.pairs]
         labels = np.concatenate(list(blocks(singles._labels)))
-        second = tf.random.experimental.index_shuffle(
-            tf.range(len(labels), dtype=tf.int64),
-            seed=step_seed(config.seed, Stream.EVALUATION, 0),
-            max_index=len(labels) - 1,
-        ).numpy()
+        seed = step_seed(config.seed, Stream.EVALUATION, 0)
+        places = tf.range(len(labels), dtype=tf.int64)
+        shuffle = tf.random.experimental.index_shuffle
+        second = shuffle(places, seed, max_index=len(labels) - 1).numpy()
         first = np.flatnonzero(labels != labels[second])[: config.eval_size]
         if not len(first):
             raise UserError("pairs need images of at least two classes")

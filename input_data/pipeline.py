@@ -47,14 +47,11 @@ def shuffled_indices(step, batch_size, num_examples, seed):
     epochs = positions // num_examples
     places = positions % num_examples
     # One call per epoch: `index_shuffle` has one seed for all its indices.
-    indices = places
+    shuffle, indices = tf.random.experimental.index_shuffle, places
     for number in range((batch_size - 2) // num_examples + 2):
         epoch = epochs[0] + number
-        shuffled = tf.random.experimental.index_shuffle(
-            places,
-            seed=step_seed(seed, Stream.ORDER, epoch),
-            max_index=num_examples - 1,
-        )
+        epoch_seed = step_seed(seed, Stream.ORDER, epoch)
+        shuffled = shuffle(places, epoch_seed, max_index=num_examples - 1)
         indices = tf.where(epochs == epoch, shuffled, indices)
     return indices
 
@@ -78,8 +75,7 @@ class Pipeline:
     """
 
     def __init__(self, data, size, num_targets, num_examples, **spec):
-        depth, num_classes = data.images.shape[-1], data.num_classes
-        shape = keys.ImageShape(*size, depth, num_classes)
+        shape = keys.ImageShape(*size, data.images.shape[-1], data.num_classes)
         numbers = num_targets, num_examples, len(data)
         spec["split_fingerprints"] = data.fingerprints
         self.spec = keys.Spec(shape, *numbers, data.class_names, **spec)

@@ -137,12 +137,10 @@ class KeptRows:
         """Whether each row is still to be computed, bool [count]."""
         missing = np.ones(self._count, bool)
         if self.path.exists() and self.path.stat().st_size == self.size:
-            numbers = np.arange(self._count)
-            for start in range(0, self._count, _BLOCK_ROWS):
-                part = slice(start, start + _BLOCK_ROWS)
-                found = self._read(numbers[part])
-                expected = self._checksums(start, found["values"])
-                missing[part] = found["checksum"] != expected
+            for rows in blocks(np.arange(self._count)):
+                found = self._read(rows)
+                expected = self._checksums(rows[0], found["values"])
+                missing[rows] = found["checksum"] != expected
         return missing
 
     def allocate(self):

@@ -270,9 +270,8 @@ def result_tables(output_dir):
             published = experiment.published_text(experiment.other_published)
             rows.append(["", f"the same on {name}", published, text])
         if ensemble is not None:
-            rows.append(
-                ["", "their ensemble", "", _errors([_percent(ensemble)])]
-            )
+            error = _errors([_percent(ensemble)])
+            rows.append(["", "their ensemble", "", error])
         if experiment.in_short == "yes":
             count = f"{len(runs)} seed{'s' * (len(runs) > 1)}"
             policies = " or ".join(sorted(set(map(_policy, runs))))

@@ -106,14 +106,11 @@ def _reproduce(experiment, settings):
         else:
             print(f"{experiment.name}, seed {seed}:", flush=True)
             runner.write_json(path, _run(experiment, seed, settings))
-    path = folder / "ensemble.json"
-    members = [folder / f"{n}.json" for n in range(experiment.members)]
-    is_complete = all(member.exists() for member in members)
-    if experiment.members > 1 and is_complete and not path.exists():
+    path, members = folder / "ensemble.json", experiment.members
+    is_complete = all((folder / f"{n}.json").exists() for n in range(members))
+    if members > 1 and is_complete and not path.exists():
         training = training_config(experiment, "{}", settings)
-        ensemble = Config(
-            eval_size=training.eval_size, num_trials=experiment.members
-        )
+        ensemble = Config(eval_size=training.eval_size, num_trials=members)
         counts = _evaluate(ensemble, training, training.max_steps, settings)
         runner.write_json(path, {"commit": commit(), **counts})
 

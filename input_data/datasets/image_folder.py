@@ -75,9 +75,8 @@ def load(split, config):
         labels = [[name in found for name in classes] for found in labels]
     data = labeled_images(root, images, labels, len(classes), names)
     data.fingerprints.update(fingerprints)
-    return make_pipeline(
-        data, config, split_seed=seed if fingerprints else None
-    )
+    split_seed = seed if fingerprints else None
+    return make_pipeline(data, config, split_seed=split_seed)
 
 
 def divide(files, seed, purpose, root=None):

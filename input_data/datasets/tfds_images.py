@@ -77,13 +77,11 @@ def read_smallnorb(training):
 def _open(name, data_dir=None):
     """The TFDS builder of a set, which is downloaded if needed."""
     # Imported here, as other data sets do not need it.
-    import tensorflow_datasets
+    import tensorflow_datasets as tfds
 
     logging.set_verbosity(logging.ERROR)  # TFDS warns of sets to download.
     with reading(f"--dataset=tfds:{name}"):
-        builder = tensorflow_datasets.builder(
-            name, data_dir=data_dir, try_gcs=False
-        )
+        builder = tfds.builder(name, data_dir=data_dir, try_gcs=False)
         if builder.is_prepared():
             return builder
     with reading(f"TFDS cannot download {name} (add --data_dir?)"):

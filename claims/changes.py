@@ -2,8 +2,7 @@
 
 A function takes an image, float32 [H, W, C] in [0, 1], its index n in the test
 order, a severity and a seed, and returns the changed image. Random numbers come
-from `numpy.random.default_rng([seed, n])`, so that an image's change does not
-depend on other images.
+from `numpy.random.default_rng([seed, n])`, whatever the other images are.
 """
 
 import numpy as np

@@ -155,8 +155,7 @@ class Examiner:
     @functools.cached_property
     def _unchanged(self):
         """Distances of the unchanged images, and the detector's threshold."""
-        # Even images set the threshold, 5 % of them are false alarms. Odd
-        # images are attacked.
+        # Even images set it, with 5 % false alarms; odd images are attacked.
         distances = self._distances(self._images)
         return distances, np.percentile(distances[::2], 95)
 

@@ -45,8 +45,7 @@ def augment(images, seed, step):
     """Augments uint8 images [B, H, W, C] as Efficient-CapsNet does on MNIST.
 
     Rotates about half of the images by up to 30 degrees. Then moves every image
-    along both axes within its black margins, shrinks its width, and blackens a
-    square of 4x4 pixels.
+    within its black margins, shrinks its width, and blackens 4x4 pixels.
     """
     seed = step_seed(seed, Stream.AUGMENTATION, step)
     seeds = tf.random.experimental.stateless_split(seed, 4)
@@ -143,8 +142,7 @@ def erase_square(images, seed):
 def distort(images, seed, step):
     """Crops uint8 images at random to [B, H - 4, W - 4, C] and rotates them.
 
-    Each image has its own angle of up to 15 degrees. (The reference rotates all
-    images by one random angle.)
+    Angles are of up to 15 degrees; the reference has one for all images.
     """
     _, height, width, _ = images.shape
     crop_seed = step_seed(seed, Stream.CROP, step)

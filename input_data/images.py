@@ -20,8 +20,7 @@ class LabeledImages:
     """Images with labels: one class, or any number of classes, per image."""
 
     images: np.ndarray | StoredRows  # uint8 [N, H, W, C]
-    # Integers [N], in [0, num_classes); or [N, num_classes], k-hot, for any
-    # number of classes in an image.
+    # Class indices [N], or k-hot [N, num_classes] for any number of classes.
     labels: np.ndarray | StoredRows
     num_classes: int
     class_names: tuple[str, ...] | None = None  # None if classes are numbers
@@ -119,8 +118,7 @@ class SingleObjects(Pipeline):
 
     All images are padded. Training images are then shifted by row and column
     offsets, each uniform in [-shift, shift], and changed by `random_changes`.
-    (For a shift of 2 the reference stores all 25 shifted copies instead.) The
-    arguments are those of `make_pipeline`.
+    (For a shift of 2 the reference stores all 25 shifted copies instead.)
     """
 
     def __init__(self, data, config, **spec):

@@ -18,11 +18,10 @@ _BATCH_SIZE = 64
 class KeptFeatures(Pipeline):
     """The training batches of a pipeline, with features instead of images.
 
-    The constructor uses `seed` to make `num_views` randomly changed views of
-    each image. `network`, a `keras.Model` called `name`, turns views
-    [B, H, W, C] into features. A file in `folder` keeps them, for all trainings
-    that need the same features. A training step draws one view for each of its
-    images.
+    `seed` fixes `num_views` randomly changed views of each image. `network`, a
+    `keras.Model` called `name`, turns views [B, H, W, C] into features. A file
+    in `folder` keeps them for all trainings that need them. A training step
+    draws one view for each of its images.
     """
 
     def __init__(self, pipeline, network, name, seed, num_views, folder):

@@ -20,8 +20,7 @@ class OverlappingPairs(Pipeline):
     Two padded and shifted images a, b are merged by min(255, a + b) (section 6
     of the paper). A training epoch takes each image once, in random order, as
     the first of a pair. The second is drawn uniformly from the images of other
-    classes. The pairs for evaluation depend only on the seed. The arguments are
-    those of `images.make_pipeline`.
+    classes. The pairs for evaluation depend only on the seed.
     """
 
     def __init__(self, data, config, **spec):

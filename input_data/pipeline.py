@@ -70,8 +70,7 @@ class Pipeline:
 
     `data` are `LabeledImages`. Arrays become tensors, unless they are too large
     to be copied; `StoredRows` are read when they are taken. `size` is the
-    network's input size (height, width). The other arguments become attributes
-    of `spec`, a `keys.Spec`.
+    network's input size (height, width). The others are attributes of `spec`.
     """
 
     def __init__(self, data, size, num_targets, num_examples, **spec):
@@ -98,9 +97,8 @@ class Pipeline:
     def training_batches(self, batch_size, seed, start, stop):
         """Shuffled, augmented batches of the steps from `start` to `stop` - 1.
 
-        A batch depends only on `seed` and its step, so that a resumed training
-        sees the same batches as an uninterrupted one. Returns a
-        `tf.data.Dataset`; iterate over it in the context `user_errors`.
+        A batch depends only on `seed` and its step, also in resumed trainings.
+        Returns a `tf.data.Dataset`; iterate over it in `user_errors`.
         """
 
         def make_batch(step):
@@ -144,8 +142,7 @@ class Pipeline:
     def _batch(self, images, targets, labels):
         """Combines images [B, H, W, C] and lists by target to a batch (x, y).
 
-        `targets` are float32 [B, H, W, C], each object alone; `labels` are
-        int32 [B], or [B, classes], k-hot.
+        `targets` are [B, H, W, C], each object alone; `labels` [B] or k-hot.
         """
         num_classes = self.spec.shape.num_classes
         # With one target, zip leaves out the names of the second.

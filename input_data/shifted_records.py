@@ -113,10 +113,7 @@ def write_shard(job, shard):
 
 
 def _exists(job, path, start, stop):
-    """Whether a file exists; raises UserError if it has other records.
-
-    The name does not tell the padding, the seed and the number of pairs.
-    """
+    """Whether a file exists; raises UserError if it has other records."""
     if not path.exists():
         return False
     (record,) = _records(job, start, start + 1)
@@ -213,10 +210,7 @@ def _shift(images, row, column, job):
 
 
 def _encode(keys, labels, images):
-    """Yields records from lists of labels [B] and of images [B, H, W].
-
-    `keys` are `mnist.SINGLE` or `mnist.PAIR`.
-    """
+    """Yields records from lists of labels [B] and of images [B, H, W]."""
     _, height, width = images[0].shape
     size = {"height": height, "width": width, "depth": 1}
     names = sum(keys, ())

@@ -20,8 +20,7 @@ class StoredRows:
     Indexing with a slice or with indices selects rows but reads nothing.
     `numpy.asarray` reads the selected rows. `read(items)` returns the rows of
     some of the `items`, an array [N] of file names or row numbers. `shape` is
-    that of a row. `describe(items)` returns bytes that differ if the rows
-    differ.
+    that of a row. `describe(items)` returns bytes that tell rows apart.
     """
 
     def __init__(self, items, shape, dtype, read, describe):
@@ -81,8 +80,7 @@ def file_marks(paths):
 def read_rows(path, rows, values, offset=0):
     """Fills `values` [B, ...] with the `rows` of a file, from byte `offset`.
 
-    The rows are read, not mapped: a mapped file that becomes shorter would end
-    the process.
+    They are not mapped: a mapped file that becomes shorter ends the process.
     """
     with reading(path), open(path, "rb", buffering=0) as file:
         for place, row in enumerate(rows.tolist()):
@@ -117,9 +115,8 @@ class KeptRows:
     """An array [count, *shape] in the file `folder`/`name`-`digest`.
 
     `digest` stands for everything that the rows depend on. A checksum of it,
-    the row's number and its values follows each row. So processes that are
-    killed, damage, and other files leave rows missing, never wrong; and several
-    processes can write the same rows at the same time.
+    the row's number and its values follows each row. So killed processes and
+    damage leave rows missing, never wrong; several processes can write at once.
     """
 
     def __init__(self, folder, name, digest, count, shape, dtype):

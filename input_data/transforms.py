@@ -1,7 +1,6 @@
 """Pads, shifts, crops and rotates batches of images; resizes images.
 
-Batches are [B, H, W, C]. Training, evaluation, and predictions for image files
-and drawings use these functions.
+Batches are [B, H, W, C].
 """
 
 import numpy as np
@@ -11,8 +10,7 @@ from PIL import Image, ImageOps
 
 CROP = 4  # pixels that `distort` removes along each axis
 DIGIT_SIZE = 20  # pixels of the longer side of a digit in MNIST
-# `center` ignores pieces of ink below this share of the largest piece's area.
-SPECK_SHARE = 0.05
+SPECK_SHARE = 0.05  # of the largest piece's area, see `center`
 
 
 def pad_images(images, pad):

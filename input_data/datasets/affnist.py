@@ -1,8 +1,7 @@
 """affNIST: MNIST under random affine transformations, on 40x40 pixels.
 
 Format: https://www.cs.toronto.edu/~tijmen/affNIST/, a struct affNISTdata. Each
-column of its field `image`, uint8 [1600, N], holds one image, row by row. Its
-field `label_int` is [1, N].
+column of `image`, uint8 [1600, N], is an image, by rows; `label_int` is [1, N].
 
 `generate` makes such files from MNIST, with the same transformations: rotation,
 shear, scales and position are drawn uniformly. Positions keep the whole digit

@@ -83,12 +83,10 @@ def divide(files, seed, purpose, root=None):
     """Holds out each file with probability 1/5, decided by a hash.
 
     A file is held out if a hash of `seed`, `purpose` and its path, relative to
-    `root` or with its folder's name alone, is below a bound. There are two
-    exceptions: the only file of a class stays; and if all files of a larger
-    class would be in one part, the file with the hash nearest to the bound
-    moves to the other part. While these exceptions move the same files, adding
-    or removing files leaves all others in their part. Names with equal Unicode
-    normal forms have the same hash.
+    `root` or with its folder's name alone, is below a bound. But the only file
+    of a class stays; and if all files of a larger class would be in one part,
+    the file with the hash nearest to the bound moves to the other. While the
+    same files move, adding or removing files leaves all others in their part.
 
     `files` is a list of (path, class). All files whose class is a list of names
     are divided together, as one class. Returns a list of files that stay, a
@@ -118,7 +116,6 @@ def divide(files, seed, purpose, root=None):
 
 
 def _report(classes, files, held_out, purpose):
-    """Prints how many images of each class are held out."""
     totals, counts = (
         collections.Counter(
             name
@@ -139,7 +136,6 @@ def _report(classes, files, held_out, purpose):
 
 
 def _name(path):
-    """The name of a file or folder in one Unicode normalization form."""
     return unicodedata.normalize("NFC", path.name)
 
 
@@ -149,7 +145,6 @@ def _key(path, root=None):
 
 
 def _folders(root):
-    """The visible sub-folders, sorted."""
     with reading(root):
         return sorted(
             path

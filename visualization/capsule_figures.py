@@ -94,8 +94,8 @@ def _draw_columns(trained, num_examples, make_column, title, classes):
     columns = [make_column(trained, example) for example in right + wrong]
     labels = list(columns[0][1])
     images = [rows[label] for label in labels for _, rows in columns]
-    title = f"{title}: {trained.name}\nAbove each input: {classes} class"
-    title = f"{title}; wrong predictions in red"
+    caption = f"Above each input: {classes} class; wrong predictions in red"
+    title = f"{title}: {trained.name}\n{caption}"
     titles = ["\n".join(map(trained.class_text, shown)) for shown, _ in columns]
     red = range(len(right), len(columns))
     return image_grid(images, len(columns), title, titles, labels, red)

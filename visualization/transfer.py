@@ -33,7 +33,7 @@ def make(runs, first, pairs, seed, num_examples):
     shown = [(run, number) for run in first.values() for number in numbers]
     wrong = [i for i, (run, number) in enumerate(shown) if number in run.wrong]
     title = f"Trained on one object, tested on two ({pairs}): {dataset}"
-    images = one.pipeline.evaluation_images(numbers)
+    images = list(one.pipeline.evaluation_images(numbers))
     texts = [verdict(run, number) for run, number in shown]
     grid = images * len(first), len(images), title, texts
     results = {"dataset": dataset, "pairs": pairs, "seed": seed}

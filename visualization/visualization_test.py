@@ -78,10 +78,12 @@ def test_transfer(tmp_path):
         untrained.save(tmp_path / str(number), network, architecture)
     template = f"a={tmp_path}/{{}}/model.ckpt-0"
     config = Config(train=False, dataset="digits", eval_size=90, num_trials=2)
-    files = figures.draw_transfer([template], config, num_examples=3)
+    templates = [template, template.replace("a=", "b=", 1)]
+    files = figures.draw_transfer(templates, config, num_examples=3)
     results = json.loads(files["transfer.json"])
     assert results["pairs"] == "below"
     assert len(results["runs"]["a"]) == 2
+    assert results["runs"]["a"] == results["runs"]["b"]
     assert results["runs"]["a"][0]["pairs"]["num_examples"] == 90
     for name in ("transfer_accuracy.png", "transfer_pairs.png"):
         assert min(size_of(files[name])) > 50

@@ -100,7 +100,12 @@ class SeparatePairs(Pipeline):
     def __init__(self, singles, config):
         self._singles = singles
         self._axis = _AXES[config.pairs]
-        labels = np.concatenate(list(blocks(singles._labels)))
+        places = tf.data.Dataset.range(singles.spec.num_examples)
+        batches = places.batch(100).map(singles.take_labels)
+        with singles.user_errors():
+            labels = np.concatenate(list(batches.as_numpy_iterator()))
+        if labels.ndim > 1:
+            raise UserError("--num_targets=2 needs images of one class each")
         seed = step_seed(config.seed, Stream.EVALUATION, 0)
         places = tf.range(len(labels), dtype=tf.int64)
         shuffle = tf.random.experimental.index_shuffle

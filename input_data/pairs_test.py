@@ -123,3 +123,13 @@ def test_images_of_one_class_make_no_pairs():
     singles = make_pipeline(data, Config(num_targets=1))
     with pytest.raises(UserError):
         SeparatePairs(singles, Config(**PAIRS))
+
+
+def test_images_of_several_classes_make_no_pairs():
+    k_hot = np.ones((5, 3), int)
+    data = LabeledImages(np.zeros((5, 4, 4, 1), np.uint8), k_hot, 3)
+    with pytest.raises(UserError, match="needs images of one class"):
+        make_pipeline(data, Config(num_targets=2))
+    singles = make_pipeline(data, Config(num_targets=1))
+    with pytest.raises(UserError, match="needs images of one class"):
+        SeparatePairs(singles, Config(**PAIRS))

@@ -123,7 +123,7 @@ class Classifier(keras.Model):
     def create_weights(self, shape):
         """Creates every weight by one symbolic call, which computes nothing."""
         with keras.name_scope(self.name):  # begins the paths of the weights
-            graph.inputs_and_outputs(self, shape)
+            graph.functional(self, shape)
         self.built = True
 
     def network(self, images, num_classes):

@@ -66,15 +66,6 @@ def image_size(shape):
     return shape.height, shape.width, shape.depth
 
 
-def inputs_and_outputs(model, shape):
-    """Symbolic images and the outputs of a model for them."""
-    if model.tensors:
-        inputs = model.tensors.input
-        return inputs, model.outputs({}, model.tensors.output)
-    inputs = keras.Input(image_size(shape), name=keys.IMAGES)
-    return inputs, model.call({keys.IMAGES: inputs})
-
-
 def functional(model, shape):
     """The network as a Keras functional model with the weights of `model`.
 
@@ -82,7 +73,13 @@ def functional(model, shape):
     the rest of this project. It takes images [B, H, W, C], prepared as in
     training, and returns what `model` returns for images without labels.
     """
-    return keras.Model(*inputs_and_outputs(model, shape), name="export")
+    if model.tensors:
+        inputs = model.tensors.input
+        outputs = model.outputs({}, model.tensors.output)
+    else:
+        inputs = keras.Input(image_size(shape), name=keys.IMAGES)
+        outputs = model.call({keys.IMAGES: inputs})
+    return keras.Model(inputs, outputs, name="export")
 
 
 def on_grid(couplings, grid):

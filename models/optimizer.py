@@ -20,7 +20,6 @@ MUON_SCALE = 0.2
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 
 
-@keras.saving.register_keras_serializable(package="capsules")
 class FlooredExponentialDecay(schedules.ExponentialDecay):
     """Keras' exponential decay with a smallest learning rate."""
 
@@ -31,11 +30,7 @@ class FlooredExponentialDecay(schedules.ExponentialDecay):
     def __call__(self, step):
         return ops.maximum(super().__call__(step), self.smallest)
 
-    def get_config(self):
-        return {**super().get_config(), "smallest": self.smallest}
 
-
-@keras.saving.register_keras_serializable(package="capsules")
 class Adam(keras.optimizers.Adam):
     """Keras' Adam; on TensorFlow, a single operation updates a variable.
 
@@ -92,7 +87,6 @@ def orthogonalize(matrix, scale):
     return ops.matmul(polynomial, matrix)
 
 
-@keras.saving.register_keras_serializable(package="capsules")
 class Muon(Adam):
     """Muon for kernels with three or more axes, Adam for all other weights.
 

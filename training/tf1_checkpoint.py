@@ -124,17 +124,12 @@ def _layouts(model, architecture):
     here they come last. Returns a dict from the reference's name to the sizes
     that are flattened in the checkpoint and their order here.
     """
-    import keras
-
-    shape = architecture.shape
-    image = keras.ops.zeros((1, shape.height, shape.width, shape.depth))
-    activations = model.activations(image)
     if architecture.model == "baseline":
-        _, height, width, channels = model.tensors.get_layer(
-            "pool2"
-        ).output.shape
+        pool = model.tensors.get_layer("pool2")
+        _, height, width, channels = pool.output.shape
         return {"fc1/weights": ((channels, height, width, -1), (1, 2, 0, 3))}
-    _, height, width, num_types, atoms = activations["conv_capsule1"].shape
+    shape, primary = architecture.shape, model.tensors.output["conv_capsule1"]
+    _, height, width, num_types, atoms = primary.shape
     capsules = (num_types, height, width, atoms, -1)
     pixels = (shape.depth, shape.height, shape.width)
     return {

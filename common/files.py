@@ -99,8 +99,11 @@ def _flush(path):
     # Windows flushes only what is open for writing.
     flags = os.O_RDONLY if is_folder else os.O_RDWR
     try:
-        with _opened(path, flags) as descriptor:
+        descriptor = os.open(path, flags)
+        try:
             os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         if not (is_folder and error.errno in _NO_FLUSH):
             raise
@@ -113,8 +116,8 @@ def sole_trainer(directory):
     The lock ends with the context or the process; the hidden lock file stays.
     """
     path = pathlib.Path(directory, _LOCK_FILE)
-    with _opened(path, os.O_RDWR | os.O_CREAT) as descriptor:
-        if not _lock(descriptor, path):
+    with path.open("a+b") as file:
+        if not _lock(file.fileno(), path):
             raise UserError(f"another process is training in {directory}")
         yield
 
@@ -125,18 +128,8 @@ def is_training(directory):
     if not path.exists():
         return False
     # Other hosts see a lock on NFS only if the file is open for writing.
-    flags = os.O_RDWR if os.access(path, os.W_OK) else os.O_RDONLY
-    with _opened(path, flags) as descriptor:
-        return not _lock(descriptor, path)
-
-
-@contextlib.contextmanager
-def _opened(path, flags):
-    descriptor = os.open(path, flags, 0o666)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    with path.open("r+b" if os.access(path, os.W_OK) else "rb") as file:
+        return not _lock(file.fileno(), path)
 
 
 def _lock(descriptor, path):

@@ -47,7 +47,8 @@ class DemoModel:
     """A trained capsule network, and its test images if there are any.
 
     Test images of data sets other than `digits` need `config.dataset` or
-    `config.data_dir`. The dict `description` describes the network to the page.
+    `config.data_dir`. The dict `description` describes the network to the page;
+    `prepare` is `inference.preparation`.
     """
 
     def __init__(self, config):
@@ -69,7 +70,7 @@ class DemoModel:
         self._size = shape.height, shape.width
         is_gray = shape.depth == 1
         self._digit_size = config.data_set.digit_size if is_gray else None
-        self._prepare = inference.preparation(config, shape)
+        self.prepare = inference.preparation(config, shape)
         # Largest distance of each of two objects from the center, in pixels.
         overlap = config.pairs == "overlap"
         self._max_offset = PAIR_SHIFT if overlap else max(self._size)
@@ -110,7 +111,7 @@ class DemoModel:
             return None
         if self._digit_size is None:
             gray = _png(drawing.max(axis=-1))
-            return self.predict(self._prepare(gray, "drawing", False))
+            return self.predict(self.prepare(gray, "drawing", False))
         objects = np.moveaxis(drawing, -1, 0)[: self._num_targets]
         return self.predict(np.minimum(sum(map(self._centered, objects)), 1))
 
@@ -123,9 +124,6 @@ class DemoModel:
             offset = np.clip(place, -self._max_offset, self._max_offset)
         digit = center(ink, self._size, offset, self._digit_size)
         return digit / np.float32(255)
-
-    def predict_file(self, content, name, invert):
-        return self.predict(self._prepare(content, name, invert))
 
     def next_test_image(self, correct):
         """Finds the next test image predicted right (`correct`) or wrong.
@@ -141,7 +139,6 @@ class DemoModel:
         return answer
 
     def _search(self, correct):
-        """Yields the answers of `next_test_image`."""
         searched = 0
         num_examples = self._trained.pipeline.spec.num_examples
         while searched < num_examples:

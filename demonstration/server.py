@@ -66,7 +66,7 @@ def make_app(model, host="127.0.0.1"):
         return model.predict_drawing(body)
 
     def file(body, name, invert="false"):
-        return model.predict_file(body, name, invert == "true")
+        return model.predict(model.prepare(body, name, invert == "true"))
 
     def test_image(body, predicted):
         return model.next_test_image(predicted == "correct")

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 
-_LONGEST_REASON = 300
 # SIGHUP, on Windows SIGBREAK, arrives when a terminal is closed.
 _SIGNALS = [
     getattr(signal, name)
@@ -51,7 +50,7 @@ def reading(path):
             reason = os.strerror(number) if number > 0 else text
         else:
             line = str(error).strip().partition("\n")[0]
-            reason = f"{type(error).__name__}: {line[:_LONGEST_REASON]}"
+            reason = f"{type(error).__name__}: {line[:300]}"
         raise UserError(f"{path}: {reason}") from error
 
 

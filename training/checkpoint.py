@@ -28,13 +28,8 @@ from common.errors import UserError, reading
 from common.files import atomic_write
 from common.flags import flag_specs
 from input_data.keys import ImageShape
+from models import registry
 from models.hparams import BaseHParams, parse_overrides
-from models.registry import (
-    build_model,
-    is_external,
-    model_class,
-    weights_without_values,
-)
 
 WEIGHTS_FILE = "model.weights.h5"
 JSON_FILE = "checkpoint.json"
@@ -75,7 +70,7 @@ class Architecture:
         the hyper-parameters of another model, they are the defaults.
         """
         model = config.model or (saved.model if saved else "capsule")
-        hparams_class = model_class(model).HParams
+        hparams_class = registry.model_class(model).HParams
         is_saved = saved is not None and saved.model == model
         hparams = saved.hparams if is_saved else hparams_class()
         overrides = parse_overrides(hparams_class, config.hparams_override)
@@ -84,11 +79,11 @@ class Architecture:
 
     def build(self, **options):
         """The `keras.Model`; for the options see `build_model`."""
-        return build_model(*self._arguments, **options)
+        return registry.build_model(*self._arguments, **options)
 
     def trained(self):
         """List of bools: whether each of the model's `weights` is trained."""
-        weights = weights_without_values(*self._arguments)
+        weights = registry.weights_without_values(*self._arguments)
         return [weight.trainable for weight in weights]
 
     @property
@@ -98,7 +93,7 @@ class Architecture:
     def settings(self):
         """Dict of all settings that define the network."""
         shape = dataclasses.asdict(self.shape)
-        if model_class(self.model).takes_any_size(self.hparams):
+        if registry.model_class(self.model).takes_any_size(self.hparams):
             del shape["height"], shape["width"]
         hparams = {
             name: getattr(self.hparams, name)
@@ -129,11 +124,10 @@ class Checkpoint:
     def can_continue(self, architecture):
         """Whether the optimizer's state is that of another `Architecture`."""
         mine, other = self.architecture, architecture
-        if mine.hparams == other.hparams:
-            return self.has_optimizer_state
-        averages = [bool(of.hparams.ema) for of in (mine, other)]
-        is_same = averages[0] == averages[1]
-        is_same = is_same and mine.trained() == other.trained()
+        is_same = mine.hparams == other.hparams or (
+            (mine.hparams.ema > 0) == (other.hparams.ema > 0)
+            and mine.trained() == other.trained()
+        )
         return self.has_optimizer_state and is_same
 
     def load(self, model, architecture):
@@ -172,9 +166,7 @@ class Checkpoint:
         """
         recorded = {**self.run_settings, "class_names": _nfc(self.class_names)}
         names = _nfc(spec.class_names)
-        required = {}
-        if names and self.class_names:
-            required["class_names"] = names
+        required = {"class_names": names} if names and self.class_names else {}
         if recorded.get("dataset") != config.dataset_name:
             # It may have other classes, but not the same in another order.
             if sorted(names) == sorted(recorded["class_names"]):
@@ -248,13 +240,13 @@ def read_checkpoint(path, model=None):
     with reading(path):  # another version may have written other settings
         saved, settings = values["architecture"], values["training"]
         name, shape = saved["model"], ImageShape(**saved["shape"])
-        if is_external(name) and name != model:
+        if registry.is_external(name) and name != model:
             raise UserError(
                 f"{path} needs a class to import: add --model={name}"
             )
         if settings.get("image_size") is not None:
             settings.setdefault("resize", "stretch")  # as earlier versions did
-        hparams = model_class(name).HParams(**saved["hparams"])
+        hparams = registry.model_class(name).HParams(**saved["hparams"])
         architecture = Architecture(name, shape, saved["num_targets"], hparams)
         names = values["class_names"]
         return Checkpoint(values["step"], architecture, settings, names, path)

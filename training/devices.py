@@ -46,7 +46,7 @@ def use(config):
     first = int((config.device or "").partition(":")[2] or 0)
     is_cpu = config.device == "cpu"
     indices = range(first, first if is_cpu else first + config.num_gpus)
-    scope = contextlib.nullcontext()
+    strategy, scope = OneDevice(), contextlib.nullcontext()
     if backend == "tensorflow":
         strategy = _use_tensorflow(config, indices)
     else:
@@ -55,7 +55,6 @@ def use(config):
         if backend == "jax":
             strategy = _use_jax(config, indices, num_processes)
         else:
-            strategy = OneDevice()
             scope = _torch_device(config, indices)
     with scope:
         yield strategy

@@ -106,9 +106,8 @@ class Results(contextlib.ExitStack):
             path = folder / "evaluated"
             with reading(path):
                 before = json.loads(path.read_text()) if path.exists() else {}
-                is_same = found.items() <= (found | before).items()
-            if is_same:
-                break
+                if found.items() <= (found | before).items():
+                    break
         if folder != self._folder:
             print(f"{self._folder} has other results; these go to {folder}")
             self._folder, self._writer = make_folder(folder), None

@@ -18,7 +18,6 @@ from config import RUN_SETTINGS
 from input_data import keys
 from training.tf1_checkpoint import tf1_name
 
-_NUM_BUCKETS = 30
 # Images in one `reconstruction` summary.
 _NUM_IMAGES = 10
 
@@ -150,7 +149,7 @@ def _write_histogram(tag, values, step):
     """Like tf.summary.histogram, which takes gigabytes for large weights."""
     # float64, as 30 edges do not fit between neighboring float32 values.
     finite = values[np.isfinite(values)].astype("float64")
-    counts, edges = np.histogram(finite, _NUM_BUCKETS)
+    counts, edges = np.histogram(finite, bins=30)
     tf.summary.write(
         tag,
         np.stack([edges[:-1], edges[1:], counts], axis=1),

@@ -26,9 +26,6 @@ from training.formats import open_checkpoint
 from training.steps_per_execution import choose_steps, combine_steps
 from training.summaries import SummaryWriter
 
-# Verbose summaries are written with every tenth point of the curves.
-_VERBOSE_EVERY = 10
-
 
 def train(config, strategy, evaluate=None):
     """Trains to `max_steps`, from the newest checkpoint if there is one.
@@ -127,8 +124,7 @@ class Trainer(keras.callbacks.Callback):
                 compile_model(model, config.max_steps)
         self.set_model(model)
         self.start = self.step
-        hparams = self._architecture.hparams
-        self._schedule = model.make_schedule(hparams, config.max_steps)
+        self._schedule = model.make_schedule(model.hparams, config.max_steps)
 
     @property
     def path(self):
@@ -241,11 +237,8 @@ class Trainer(keras.callbacks.Callback):
         self.step = latest.step
         seconds = latest.run_settings.get("seconds", 0.0)
         self.clock = Clock(config.batch_size, seconds)
-        before = dataclasses.asdict(latest.architecture.hparams)
-        now = dataclasses.asdict(self._architecture.hparams)
-        if "converted_from" not in latest.run_settings:
-            before |= latest.run_settings
-            now |= self._checkpoint().run_settings
+        before = dataclasses.asdict(saved.hparams) | latest.run_settings
+        now = dataclasses.asdict(mine.hparams) | self._checkpoint().run_settings
         if now["schedule"] == "exponential":  # it does not depend on max_steps
             before.pop("max_steps", None)
         for name, value in now.items():
@@ -350,13 +343,12 @@ class Trainer(keras.callbacks.Callback):
         scalars["correct_prediction_batch"] = logs["accuracy"] * batch_size
         # Not from the optimizer: asking the model copies all weights on JAX.
         scalars["learning_rate"] = float(self._schedule(step))
-        images_per_second = self.clock.point()
-        if images_per_second is not None:
-            scalars["images_per_second"] = images_per_second
+        if (speed := self.clock.point()) is not None:
+            scalars["images_per_second"] = speed
         self._writer.scalars(scalars, step)
         is_verbose = self._architecture.hparams.verbose
-        if is_verbose and step % (_VERBOSE_EVERY * config.summary_step) == 0:
-            # The batch of this step again.
+        # At every tenth point of the curves; the batch of this step again.
+        if is_verbose and step % (10 * config.summary_step) == 0:
             ((x, y),) = self.pipeline.training_batches(
                 config.batch_size, config.seed, step - 1, step
             )

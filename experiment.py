@@ -12,8 +12,7 @@ from common import flags, load_backend
 from common.errors import UserError
 from config import Config
 
-# Functions import the modules that need TensorFlow, so that --help and a wrong
-# flag are answered at once.
+# TensorFlow is imported in functions, so that --help is answered at once.
 
 
 def run(config):

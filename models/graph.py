@@ -11,10 +11,9 @@ from keras.layers import Conv2D, Dense, DepthwiseConv2D
 from input_data import keys
 
 # By class of model, attributes that hold layers: NAME or NAME=PATTERN,... of
-# the layers' names. Keras names the layers in a file by the first attribute
-# that holds them, and numbers weights and the optimizer's state in the order
-# of the attributes. These are the ones of earlier versions, whose checkpoints
-# load. A model without an entry is saved in the order of its graph.
+# the layers' names. Checkpoints depend on them: Keras names layers by their
+# first attribute, and numbers weights and the optimizer's state in the order of
+# the attributes; without an entry, in the order of the graph.
 _ATTRIBUTES = {
     "AttentionModel": "conv1 primary norm routed=first,second,classes logit",
     "BaselineModel": "convolutions=conv* fc1 softmax_layer",

@@ -172,10 +172,9 @@ def _torch_device(config, indices):
 
 
 def _keep_freed_memory():
-    """Lets this process reuse the memory of a step for the next one.
+    """Lets this process reuse the memory that a step of JAX or torch frees.
 
-    JAX and torch return it to Linux, which clears every page: on a CPU a
-    quarter of a training step of JAX. TensorFlow keeps its own.
+    Linux would clear every page again: a quarter of a step of JAX on a CPU.
     """
     library = None if sys.platform == "win32" else ctypes.CDLL(None)
     set_option = getattr(library, "mallopt", None)

@@ -61,10 +61,7 @@ def open_weights(path):
 
 
 def _read(file):
-    """Dict from (outermost group, layer) to the layer's arrays by name.
-
-    Layers are in the order of their numbers, as conv2d, conv2d_2, conv2d_10.
-    """
+    """Dict from (group, layer) to arrays by name, ordered by layer numbers."""
     layers = {}
 
     def add(path, item):

@@ -23,8 +23,7 @@ from common.flags import field
 from input_data.keys import ImageShape
 from models.registry import MODELS
 
-# Modules that import TensorFlow or Keras are imported in functions, so that
-# --help is answered at once.
+# TensorFlow is imported in functions, so that --help is answered at once.
 
 STEP = "global_step"
 # Suffixes of the names of Adam's moments.

@@ -13,9 +13,8 @@ from models.registry import MODELS, is_external
 # Images in an evaluation batch, as in the reference.
 EVAL_BATCH_SIZE = 100
 
-# Taken from a checkpoint of the same data set unless given on the command
-# line. In evaluation also the model, the number of targets and the network's
-# hyper-parameters, see `Config.for_evaluation`.
+# Taken from a checkpoint of the same data set unless given as flags, as are the
+# model, the number of targets and the hyper-parameters in evaluations.
 INHERITED = ("color", "dataset", "distort", "image_size", "pad", "resize")
 INHERITED += ("viewpoints",)
 # Stored in a checkpoint.
@@ -300,8 +299,7 @@ class Config(DataConfig):
     def dataset_name(self):
         """The data set; by default mnist with --data_dir, else digits."""
         # The reference's commands have no --dataset for MNIST.
-        without_name = EMBEDDED if self.data_dir is None else "mnist"
-        return self.dataset or without_name
+        return self.dataset or (EMBEDDED if self.data_dir is None else "mnist")
 
     @property
     def data_set(self):

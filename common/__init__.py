@@ -21,8 +21,7 @@ def load_backend():
     # lines come while it is imported, at any log level.
     logging.set_verbosity(logging.WARNING)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    # Without AVX-512 TensorFlow disables oneDNN, although it halves the time of
-    # a training step there, too.
+    # Off without AVX-512, although it halves the time of a step there, too.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     with reading("the backend of Keras"), _hidden_stderr():
         keras = importlib.import_module("keras")
@@ -47,12 +46,11 @@ def commit():
     """The Git hash, then "+" if tracked files changed; None outside a clone."""
     command = "git --git-dir=.git describe --always --abbrev=40 --dirty=+"
     try:
-        return subprocess.run(
+        return subprocess.check_output(
             [*command.split(), "--exclude=*"],
             cwd=pathlib.Path(__file__).parents[1],
-            capture_output=True,
+            stderr=subprocess.DEVNULL,
             text=True,
-            check=True,
-        ).stdout.strip()
+        ).strip()
     except (OSError, subprocess.CalledProcessError):
         return None

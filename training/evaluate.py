@@ -184,8 +184,7 @@ def named_checkpoints(arguments, config):
         name, _, template = argument.partition("=")
         if not template or name in paths:
             raise UserError(f"{argument} is not a new NAME=CHECKPOINT")
-        one = dataclasses.replace(config, checkpoint=template)
-        paths[name] = one.members
+        paths[name] = dataclasses.replace(config, checkpoint=template).members
     if not paths:
         raise UserError("give NAME=CHECKPOINT, once for each network")
     return [
@@ -204,8 +203,7 @@ def evaluations(config, strategy):
         def evaluate(path, draws=True):
             checkpoint = open_checkpoint(path, config.model)
             predictions = evaluator.predict(checkpoint)
-            title = f"{path}:\n"
-            results.report(title, predictions, checkpoint.step, draws)
+            results.report(f"{path}:\n", predictions, checkpoint.step, draws)
             return checkpoint
 
         yield evaluate

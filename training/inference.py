@@ -45,9 +45,8 @@ def load_network(checkpoint, config):
         raise UserError(
             f"convert {checkpoint.path} by python -m training.tf1_checkpoint"
         )
-    num_targets = config.num_targets or saved.num_targets
     architecture = Architecture.from_config(
-        config, saved.shape, num_targets, saved
+        config, saved.shape, config.num_targets or saved.num_targets, saved
     )
     model = architecture.build()
     checkpoint.load(model, architecture)

@@ -57,8 +57,7 @@ class OneDevice:
             return lambda: compiled
 
         def predict(x, y):
-            outputs = model.predict_on_batch(x)
-            return model.logits_and_losses(x, y, outputs)
+            return model.logits_and_losses(x, y, model.predict_on_batch(x))
 
         return lambda: predict
 
@@ -146,8 +145,7 @@ class ShardedDevices(OneDevice):
 
     @contextlib.contextmanager
     def undistributed(self):
-        # Keras creates an optimizer when it saves, whose variables would wait
-        # for the other processes.
+        # Keras saves by a new optimizer, whose variables would wait for others.
         keras.distribution.set_distribution(None)
         try:
             yield

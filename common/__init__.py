@@ -1,6 +1,5 @@
 """Start-up of commands, and what all parts share: errors, files, flags."""
 
-import contextlib
 import importlib
 import os
 import pathlib
@@ -17,29 +16,23 @@ def load_backend():
     Sets Keras' image data format to channels_last, whatever ~/.keras/keras.json
     says. Raises UserError if the chosen backend is not installed.
     """
-    # TensorFlow reports processor features, missing GPUs and exports. Some
-    # lines come while it is imported, at any log level.
+    # TensorFlow reports processor features, missing GPUs and exports.
     logging.set_verbosity(logging.WARNING)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # Off without AVX-512, although it halves the time of a step there, too.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
-    with reading("the backend of Keras"), _hidden_stderr():
-        keras = importlib.import_module("keras")
-        importlib.import_module("tensorflow")
-    keras.config.set_image_data_format("channels_last")
-
-
-@contextlib.contextmanager
-def _hidden_stderr():
-    """Hides what this process, C++ code included, writes to stderr."""
+    # While it is imported, its C++ code writes lines at any log level.
     stderr = os.dup(2)
     with open(os.devnull, "w") as null:
         os.dup2(null.fileno(), 2)
     try:
-        yield
+        with reading("the backend of Keras"):
+            keras = importlib.import_module("keras")
+            importlib.import_module("tensorflow")
     finally:
         os.dup2(stderr, 2)
         os.close(stderr)
+    keras.config.set_image_data_format("channels_last")
 
 
 def commit():

@@ -15,13 +15,6 @@ from models import graph, optimizer
 from models.hparams import BaseHParams
 
 
-def cross_entropy(labels, probabilities):
-    """-sum over classes of labels * log(probabilities): float32 [B]."""
-    # The bound keeps the loss finite where probabilities underflow.
-    logarithms = ops.log(ops.maximum(probabilities, 1e-30))
-    return -ops.sum(labels * logarithms, axis=-1)
-
-
 class Classifier(keras.Model):
     """A model with logits and, if it has a decoder, reconstructions.
 
@@ -144,10 +137,7 @@ class Classifier(keras.Model):
         """Loads pretrained weights before a new training; by default none."""
 
     def training_data(self, pipeline, seed, folder):
-        """The `Pipeline` to train with; by default `pipeline` itself.
-
-        `folder` is for files that later trainings can use.
-        """
+        """The `Pipeline` to train with; `folder` keeps files for later runs."""
         return pipeline
 
     def activations(self, images):
@@ -180,9 +170,12 @@ class Classifier(keras.Model):
         probabilities. `labels` are k-hot, float32 [B, classes]. `step` is the
         number of previous steps, int64 [B], or None outside of training.
         """
-        loss_type = self.hparams.loss_type
-        loss = layers.CLASSIFICATION_LOSSES.get(loss_type, cross_entropy)
-        return loss(labels, outputs[keys.LOGITS])
+        logits = outputs[keys.LOGITS]
+        if loss := layers.CLASSIFICATION_LOSSES.get(self.hparams.loss_type):
+            return loss(labels, logits)
+        # The bound keeps the loss finite where probabilities underflow.
+        logarithms = ops.log(ops.maximum(logits, 1e-30))
+        return -ops.sum(labels * logarithms, axis=-1)
 
     def reconstruction_loss(self, images, reconstructions):
         """The reconstruction loss [B] for one target."""

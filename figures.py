@@ -21,7 +21,7 @@ from absl import flags as absl_flags
 
 from common import flags, load_backend
 from common.errors import UserError
-from common.files import make_folder, write_files
+from common.files import make_folder, write_file, write_files
 from config import DATA_FLAGS, Config
 
 # Functions of visualization.capsule_figures: default number of examples.
@@ -89,13 +89,12 @@ def write_summaries(summary_dir, files, step):
     from training.summaries import SummaryWriter
 
     folder = make_folder(pathlib.Path(summary_dir) / "figures")
-    writer, projected = SummaryWriter(folder), {}
+    writer = SummaryWriter(folder)
     for name, content in files.items():
         if name.endswith(".png") and name != "sprite.png":
             writer.image(pathlib.Path(name).stem, content, step)
         else:
-            projected[name] = content
-    write_files(folder, projected)
+            write_file(folder / name, content)
 
 
 def main(arguments):

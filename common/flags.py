@@ -1,8 +1,4 @@
-"""Dataclass fields with flag metadata, and the flags made from them.
-
-Flags, hyper-parameters, their bounds and the tables of the documentation all
-come from these fields.
-"""
+"""Dataclass fields, of which flags, hyper-parameters and tables are made."""
 
 import contextlib
 import dataclasses

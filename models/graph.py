@@ -122,8 +122,7 @@ def receptive_field(model):
                 found.append((size - 2 * layer.padding[0][0], *rest))
             elif size:
                 size, strides = (
-                    n[0] if isinstance(n, tuple) else n
-                    for n in (size, layer.strides)
+                    keras.tree.flatten(n)[0] for n in (size, layer.strides)
                 )
                 found.append((size, strides, layer.padding.upper()))
         tensor = keras.tree.flatten(maker.input)[0]

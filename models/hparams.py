@@ -146,8 +146,7 @@ class DecoderHParams(BaseHParams):
 def parse_overrides(hparams_class, overrides):
     """Parses a string such as "routing=1,leaky=true" to a dict of typed values.
 
-    preset=NAME sets several values. Values that the string gives by name have
-    priority, even if they stand before the preset.
+    preset=NAME sets several values; those given by name have priority.
     """
     specs = flag_specs(hparams_class)
     presets = hparams_class.PRESETS

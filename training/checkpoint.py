@@ -79,16 +79,12 @@ class Architecture:
 
     def build(self, **options):
         """The `keras.Model`; for the options see `build_model`."""
-        return registry.build_model(*self._arguments, **options)
+        return registry.build_model(*vars(self).values(), **options)
 
     def trained(self):
         """List of bools: whether each of the model's `weights` is trained."""
-        weights = registry.weights_without_values(*self._arguments)
+        weights = registry.weights_without_values(*vars(self).values())
         return [weight.trainable for weight in weights]
-
-    @property
-    def _arguments(self):
-        return self.model, self.shape, self.num_targets, self.hparams
 
     def settings(self):
         """Dict of all settings that define the network."""
@@ -220,7 +216,6 @@ def read_checkpoint(path, model=None):
 
     `formats.open_checkpoint` describes the arguments and the errors.
     """
-    path = pathlib.Path(path)
     if not _NAME.fullmatch(path.name):
         found = find_all(path / "train") or find_all(path) or [(0, path)]
         _, path = found[-1]

@@ -23,8 +23,7 @@ from training.results import Results
 from training.scores import Predictions
 from training.strategies import OneDevice
 
-# On GPUs: the largest batch, the pixels of its images, and how many batches a
-# GPU may be given before the outputs of the first are ready.
+# On GPUs: the largest batch, the pixels of its images, and batches in flight.
 _GPU_BATCH, _GPU_PIXELS, _PENDING = 1000, 2**20, 8
 # Seconds to wait for a training to start or to be resumed.
 _START_TIMEOUT = 60

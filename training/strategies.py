@@ -1,7 +1,6 @@
 """Strategies: how a network computes on one device or on several.
 
-The three classes have the same methods. Every device holds all weights and
-computes a part of each batch.
+Every device holds all weights and computes a part of each batch.
 """
 
 import contextlib

@@ -119,10 +119,7 @@ class SummaryWriter:
 
 
 class Curve:
-    """Loss and accuracy by step in a CSV file, which may exist already.
-
-    If a resumed training repeats a step, the new row replaces the earlier one.
-    """
+    """Loss and accuracy in a CSV file; a repeated step replaces its old row."""
 
     def __init__(self, path):
         self._path = path

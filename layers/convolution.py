@@ -36,7 +36,6 @@ _COSTS = {
     "jax": (2.4, 1.0, 100.0),
     "torch": (1.0, 1.0, 100.0),
 }
-_USUAL_BATCH = 128  # assumed where the batch size is unknown
 
 
 def convolution(images, kernel, strides, padding: str):
@@ -115,9 +114,9 @@ def costs(images, kernel, strides, padding, dtype="float32"):
     multiply_add, transform_cost, memory_cost = _COSTS[backend.backend()]
     batch, *size, channels = images
     *kernel_size, _, filters = kernel
-    # None, a symbol in exports of JAX, or an empty batch.
+    # A usual size for None, a symbol in exports of JAX, or an empty batch.
     if not isinstance(batch, int) or batch == 0:
-        batch = _USUAL_BATCH
+        batch = 128
 
     def transform(numbers, size):
         return numbers * (transform_cost * size + memory_cost)

@@ -27,7 +27,6 @@ from .tensors import Pair, Shape, Tensor, require_shape
 
 NORMALIZATIONS = ("parents", "types", "positions")
 
-_LAMBDA_DECAY = 0.95  # per iteration
 # `beta_a` of `em_routing` is this times the weight: costs are in the hundreds,
 # but Adam changes a weight only by about the learning rate at each step.
 BETA_A_UNIT = 1000.0
@@ -156,7 +155,7 @@ def fit_em(votes, activations, beta_u, beta_a, options, parents):
         variance = scatter / (total + EPSILON) + options.min_variance
         log_deviations = 0.5 * ops.sum(ops.log(variance), axis=-1)  # [O, N]
         cost = total[:, :, 0] * (POSE_ENTRIES * beta_u + log_deviations)
-        growth = 1 - _LAMBDA_DECAY ** (iteration + 1)
+        growth = 1 - 0.95 ** (iteration + 1)
         logits = options.final_lambda * growth * (beta_a - cost)
         # The constant (2 pi)^-8 of p cancels in R.
         return 0.5 / variance, ops.log_sigmoid(logits) - log_deviations, logits

@@ -24,12 +24,6 @@ from .windows import WindowLayer
 POSE_SIZE = 4
 POSE_ENTRIES = POSE_SIZE**2
 
-# Entries of the largest intermediate tensors of a block: 16 MB on CPUs. From
-# 32 MB on, TensorFlow's allocator requests and clears pages at each use, which
-# takes longer than the computation.
-_CPU_BLOCK_NUMBERS = 2**22
-_BLOCK_NUMBERS = 2**26
-
 
 def materialize(tensor):
     """Writes a tensor to memory once, by a product with an identity matrix.
@@ -171,10 +165,10 @@ class VotingLayer(WindowLayer):
             self._field, axes = (places, types), (types,)
         sizes = *self._positions, *self._field, self.num_capsules
         self._num_votes = math.prod(sizes)
-        # A power of two. About four tensors have the size of all votes.
-        limit = (
-            _CPU_BLOCK_NUMBERS if is_on_cpu("tensorflow") else _BLOCK_NUMBERS
-        )
+        # A block's tensors, about four of the size of its votes, take up to 16
+        # MB on CPUs. From 32 MB on, TensorFlow's allocator requests and clears
+        # pages at each use, which takes longer than the computation.
+        limit = 2**22 if is_on_cpu("tensorflow") else 2**26
         most = limit // (4 * self._num_votes * POSE_ENTRIES)
         self._block_size = 2 ** (max(most, 1).bit_length() - 1)
         shape = (*axes, self.num_capsules, POSE_SIZE, POSE_SIZE)

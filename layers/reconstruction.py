@@ -9,9 +9,6 @@ from .base_layers import Layer, registered
 from .initializers import reference_initializers
 from .tensors import Names, Shape, Tensor, require_shape
 
-# Units of the two hidden layers: section 4.1 of the paper.
-HIDDEN_UNITS = (512, 1024)
-
 
 def mask_capsules(capsules: Tensor, labels: Tensor) -> Tensor:
     """Sets all capsules [B, O, A] to zero except those of the labels.
@@ -85,7 +82,7 @@ class Reconstruction(Decoder):
         dense = kwargs.pop("dense", None)  # of `get_config`
         super().__init__(height, width, depth, **kwargs)
         self.he_normal = he_normal
-        units = (*HIDDEN_UNITS, height * width * depth)
+        units = (512, 1024, height * width * depth)
         activations = ("relu", "relu", "sigmoid")
         self.dense: list[keras.layers.Dense] = []
         if dense:

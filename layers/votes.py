@@ -17,10 +17,6 @@ from keras import backend, ops
 from .backends import is_on_cpu
 from .tensors import Tensor
 
-# `LinearVotes` splits the outputs into at most this many blocks, so that the
-# graph stays small for many classes.
-_MAX_BLOCKS = 16
-
 
 class FormedVotes:
     """Votes given as a tensor [..., I, O, A]. Couplings are [..., O, I]."""
@@ -58,8 +54,8 @@ class LinearVotes:
       <votes, v> = <inputs, weights @ v>
 
     so the largest tensors have B * O * I * a entries, not B * O * I * A. On
-    CPUs the O output capsules are split into up to `_MAX_BLOCKS` blocks, so
-    that the tensors of a block fit into the cache.
+    CPUs the O output capsules are split into blocks, so that the tensors of a
+    block fit into the cache; at most 16, so that the graph stays small.
     """
 
     outputs_axis = -3
@@ -74,7 +70,7 @@ class LinearVotes:
         # Input capsules are the last axis, so that products with couplings
         # and sums over atoms are vectorized.
         inputs_by_atom = ops.transpose(inputs, (0, 2, 1))  # [B, a, I]
-        num_blocks = _MAX_BLOCKS if is_on_cpu() else 1
+        num_blocks = 16 if is_on_cpu() else 1
         self._block_size = math.ceil(num_outputs / num_blocks)
         by_output = ops.reshape(weights, (*weights.shape[:2], *self.outputs))
         by_output = ops.transpose(by_output, (2, 3, 1, 0))

@@ -30,10 +30,6 @@ def zeros_around(size, kernel, strides, padding):
     return missing // 2, missing - missing // 2
 
 
-# Smaller than any log density; finite, so that differences stay finite.
-_LOG_ZERO = -1e30
-
-
 class Window:
     """A window on a grid [H, W] of children: k x k, or the whole grid.
 
@@ -74,7 +70,8 @@ class Window:
         children (I types); `combine` is `ops.add` or `ops.maximum`. In the
         returned [any, N, K], all entries of a child have the combined value.
         """
-        empty = 0.0 if combine is ops.add else _LOG_ZERO
+        # Below any log density, but finite, so that differences stay finite.
+        empty = 0.0 if combine is ops.add else -1e30
         pad = functools.partial(ops.pad, constant_values=empty)
         groups, _, num_children = entries.shape
         height, width = self.positions

@@ -151,13 +151,13 @@ class Capsule(_RoutedLayer):
     def build(self, input_shape: Shape) -> None:
         _, inputs, atoms = input_shape
         output_size = self.num_capsules * self.num_atoms
-        if inputs is None and not self.share_weights:
+        if self.share_weights:
+            inputs = None
+        elif inputs is None:
             raise ValueError(
                 "The number of input capsules must be known, unless "
                 f"`share_weights=True`. Received: {tuple(input_shape)}"
             )
-        if self.share_weights:
-            inputs = None
         self._add_weights((inputs or 1, atoms, output_size))
         self.input_spec = keras.layers.InputSpec(shape=(None, inputs, atoms))
 
@@ -245,5 +245,4 @@ class ConvSlimCapsule(_RoutedLayer):
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         window = self.kernel_size, self.strides, self.padding
         positions = (n and positions_of(n, *window) for n in input_shape[1:3])
-        outputs = self.num_capsules, self.num_atoms
-        return (input_shape[0], *positions, *outputs)
+        return (input_shape[0], *positions, self.num_capsules, self.num_atoms)

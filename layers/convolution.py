@@ -252,10 +252,7 @@ class Conv2D(Layer, keras.layers.Conv2D):
 
     def convolution_op(self, inputs: Tensor, kernel: Tensor) -> Tensor:
         inputs = ops.cast(inputs, self.compute_dtype)
-        if (
-            self.data_format == "channels_last"
-            and self.groups == 1
-            and set(self.dilation_rate) == {1}
-        ):
+        is_plain = self.groups == 1 and set(self.dilation_rate) == {1}
+        if is_plain and self.data_format == "channels_last":
             return convolution(inputs, kernel, self.strides, self.padding)
         return super().convolution_op(inputs, kernel)

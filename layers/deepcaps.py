@@ -146,12 +146,11 @@ class ConvReconstruction(Decoder):
             keras.layers.Conv2DTranspose(filters, 3, stride, **options)
             for filters, stride in zip((*channels, depth), strides, strict=True)
         ]
-        norm = batch_normalization(None, momentum=0.8, epsilon=1e-3, **dtype)
         larger = keras.layers.UpSampling2D(scale, "channels_last", **dtype)
         network = [
             keras.layers.Dense(16 * math.prod(sides), "relu", **dtype),
             keras.layers.Reshape((*sides, 16), **dtype),
-            norm,
+            batch_normalization(None, momentum=0.8, epsilon=1e-3, **dtype),
             *convolutions,
             keras.layers.ReLU(**dtype),
             *[larger] * (scale > 1),

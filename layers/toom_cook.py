@@ -209,7 +209,7 @@ def convolution_by_spectrum(images, spectrum, plan: Plan):
     sizes = rows.tile, columns.tile, -1, rows.tiles, columns.tiles, filters
     outputs = ops.transpose(ops.reshape(outputs, sizes), (2, 3, 0, 4, 1, 5))
     if padding[0]:
-        outputs = slice_axis(outputs, 0, stop=-padding[0])
+        outputs = slice_axis(outputs, 0, stop=ops.shape(images)[0])
     size = rows.tiles * rows.tile, columns.tiles * columns.tile
     outputs = ops.reshape(outputs, (-1, *size, filters))
     outputs = slice_axis(outputs, 1, stop=rows.positions)
@@ -267,7 +267,8 @@ def _overlapping_tiles(pixels, axis, rest):
     parts = ops.reshape(pixels, shape)
     overlap = axis.strides * (axis.taps - 1)
     following = slice_axis(slice_axis(parts, 1, start=1), 2, stop=overlap)
-    return ops.concatenate([slice_axis(parts, 1, stop=-1), following], axis=2)
+    current = slice_axis(parts, 1, stop=axis.tiles)
+    return ops.concatenate([current, following], axis=2)
 
 
 @functools.lru_cache(maxsize=64)

@@ -56,10 +56,7 @@ def is_mirrored() -> bool:
 
 
 def use_full_float32() -> None:
-    """Disables TF32 for the rest of the process.
-
-    By default GPUs use TF32, which rounds float32 factors to 10 mantissa bits.
-    """
+    """Stops GPUs from rounding float32 factors to 10 mantissa bits (TF32)."""
     if backend.backend() == "tensorflow":
         import tensorflow as tf
 
@@ -77,10 +74,7 @@ def use_full_float32() -> None:
 
 @functools.cache
 def cpu_has_bfloat16_products() -> bool:
-    """Whether the CPU has instructions for sums of bfloat16 products.
-
-    Reads the flags of /proc/cpuinfo; False on systems without that file.
-    """
+    """Whether the CPU is known to have instructions for bfloat16 products."""
     try:
         words = pathlib.Path("/proc/cpuinfo").read_text().split()
     except OSError:

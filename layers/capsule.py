@@ -37,10 +37,7 @@ class Length(Layer):
 
 
 class _RoutedLayer(CapsuleLayer):
-    """Base class of layers that compute votes and route them.
-
-    Capsules that a mask excludes cast no votes.
-    """
+    """Base of layers that route votes; masked capsules cast no votes."""
 
     arguments: Names = (*CapsuleLayer.arguments, "num_routing", "leaky")
     arguments += ("use_bias",)
@@ -88,7 +85,6 @@ class _RoutedLayer(CapsuleLayer):
         return couplings_of(votes, self.biases, self.num_routing, self.rule)
 
     def _add_weights(self, shape):
-        """Creates `weights` of the given shape, and `biases` [O, A]."""
         initializer = self.kernel_initializer
         self.kernel = self.add_weight(shape, initializer, name="weights")
         self.biases = None

@@ -41,10 +41,8 @@ _COSTS = {
 def convolution(images, kernel, strides, padding: str):
     """Convolves images with a kernel; same result as `ops.conv`.
 
-    CPUs compute float16 in float32. CPUs without bfloat16 products also compute
-    bfloat16 in float32. If the batch size is unknown when TensorFlow traces the
-    graph, the graph contains both the direct and the Toom-Cook convolution and
-    selects one at run time.
+    CPUs compute float16, and most also bfloat16, in float32. For an unknown
+    batch size, a graph of TensorFlow selects the algorithm at run time.
 
     Images are [B, H, W, C]. The kernel [k, k, C, O] is a tensor or a variable.
     Strides are a pair, padding is "valid" or "same". Returns [B, h, w, O].
@@ -139,8 +137,7 @@ def costs(images, kernel, strides, padding, dtype="float32"):
 
 def _direct(images, kernel, strides, padding):
     if tuple(kernel.shape[:2]) == (1, 1):
-        # Torch 2.13 on CPUs computes wrong gradients of a 1x1 kernel with
-        # strides.
+        # On CPUs Torch 2.13's gradients of 1x1 kernels with strides are wrong.
         rows, columns = strides
         images, strides = images[:, ::rows, ::columns], 1
     return ops.conv(images, kernel, strides, padding, "channels_last")

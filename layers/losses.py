@@ -39,8 +39,7 @@ def margin_loss(
 
     The mean over the classes of
     0.5 * T * max(0, 0.9 - l)^2 + 0.25 * (1 - T) * max(0, l - 0.1)^2.
-    The paper has the same margins, m+ = 0.9 and m- = 0.1, but the factors 1 and
-    0.5 in place of 0.5 and 0.25, and the sum in place of the mean.
+    The paper has twice these factors, 1 and 0.5, and the sum over the classes.
 
     Args:
       labels: tensor T [B, O], 1 for each class that is present, else 0.
@@ -62,8 +61,7 @@ def softmax_loss(labels: Tensor, logits: Tensor) -> Tensor:
 
     With k labels the loss is the sum of k cross-entropies, and its gradient is
     k * softmax(logits) - labels. The reference has the same loss, but the
-    gradient softmax(logits) - labels, from an operation of TensorFlow that
-    assumes that labels sum to 1.
+    gradient softmax(logits) - labels, as if labels summed to 1.
     """
     labels, logits = _float32(labels, logits)
     return -ops.sum(labels * ops.log_softmax(logits, axis=-1), axis=-1)
@@ -92,8 +90,8 @@ def reconstruction_loss(
 
     The default weight is the paper's, but `margin_loss` is the paper's loss
     divided by 2 * O. For 10 classes the default therefore acts like a weight of
-    0.01 in the paper. The reference has the same weight and the same margin
-    loss. Pixels are in [0, 1]. Raises ValueError if the shapes [B, ...] differ.
+    0.01 in the paper, as in the reference. Pixels are in [0, 1]. Raises
+    ValueError if the shapes [B, ...] differ.
     """
     require_shape("reconstructions", reconstructions, images.shape)
     error = ops.cast(reconstructions, "float32") - ops.cast(images, "float32")
@@ -177,8 +175,7 @@ def _num_hits(labels, logits, num_targets):
         predicted = ops.cast(logits > 0.5, "float32")
         needed = ops.sum(ops.maximum(labels, predicted), axis=-1)
     else:
-        # A stable sort of the negated logits resolves ties equally on all
-        # backends; top_k does not.
+        # Unlike top_k, a stable sort resolves ties equally on all backends.
         order = ops.argsort(-logits, axis=-1)[..., :num_targets]
         one_hot = ops.one_hot(order, logits.shape[-1], dtype="float32")
         predicted, needed = ops.sum(one_hot, axis=-2), num_targets

@@ -7,8 +7,7 @@ Axes have this order:
   16 entries of a pose, a 4x4 matrix row by row
   K  children in the receptive field of a parent position
 
-Votes are computed in float32. Layers process images block by block, which saves
-memory and, on CPUs, also time.
+Votes are float32. Layers process images in blocks, to save memory and time.
 """
 
 import math
@@ -149,7 +148,6 @@ class VotingLayer(WindowLayer):
     _shares_weights = False  # whether all places in the window share weights
 
     def build(self, input_shape: Shape) -> None:
-        """Takes the shape [B, H, W, I, 16] of the children's poses."""
         if len(input_shape) != 5 or input_shape[-1] != POSE_ENTRIES:
             raise ValueError(
                 f"Poses must be [B, H, W, I, 16]. Received: {input_shape}"

@@ -80,8 +80,7 @@ def fit_mixture(
     all_assignments = []
     for iteration in range(num_routing):
         all_assignments.append(assignments)
-        # M-step.
-        # sum r V and sum r V^2, [O, N, 16], and the total S = sum r, [O, N, 1].
+        # M-step: sum r V and sum r V^2 [O, N, 16], and total = sum r [O, N, 1].
         moments = over_children(features, assignments * activations)
         first_moment, second_moment, total = ops.split(
             moments, (POSE_ENTRIES, 2 * POSE_ENTRIES), axis=-1

@@ -24,14 +24,12 @@ class CapsuleNetwork(Model):
 
     The loss given to `compile` is computed from the lengths. With a decoder,
     `reconstruction_loss` is added. In `fit` and `evaluate` the decoder sees the
-    capsules of the labels (section 4.1 of the paper). In calls and `predict` it
-    sees the longest capsule.
+    capsules of the labels (section 4.1 of the paper), else the longest capsule.
 
     Args:
       input_shape: (H, W, C) of the images.
       num_classes: int, O.
-      decoder: bool, whether there is a decoder. If so, the attribute `decoder`
-        is a `Reconstruction`.
+      decoder: bool, whether there is a `decoder`, a `Reconstruction`.
       dtype: dtype or policy of the layers, as for `keras.layers.Layer`.
       **sizes: keyword arguments of `networks.capsule`.
 

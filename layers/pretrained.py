@@ -21,8 +21,7 @@ def pretrained(name: str) -> Model:
     Returns:
       `keras.Model` that takes images [B, 28, 28, 1], pixels in [0, 1], and
       returns a dict: logits [B, 10], the lengths of the capsules; capsules
-      [B, 10, 16]; recons [B, 28, 28, 1], the reconstruction. The keys
-      are those of exports by predict.py, not those of `CapsuleNetwork`.
+      [B, 10, 16]; recons [B, 28, 28, 1], the reconstruction.
 
     Raises:
       ValueError: if there is no network of this name.

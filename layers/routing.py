@@ -72,8 +72,7 @@ def leaky_softmax(logits: Tensor, axis: int = -1) -> Tensor:
 
 def softmax(logits, axis, leaky=False):
     """Softmax, leaky or not. `tf.nn.softmax` is slow if axis is not last."""
-    # The largest logit, including the additional 0, is subtracted for
-    # numerical stability.
+    # The largest logit is subtracted for numerical stability.
     maxima = largest(logits, axis)
     if leaky:
         maxima = ops.maximum(maxima, 0.0)

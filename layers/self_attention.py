@@ -100,8 +100,7 @@ class DepthwiseCapsule(Layer):
                 f"The channels must be a multiple of {self.num_atoms} atoms. "
                 f"Received: input_shape={input_shape}"
             )
-        # The range of Glorot's initializer depends on the shape, so the kernel
-        # is drawn with the shape that it has in Keras, [k, l, C, 1].
+        # Glorot's range depends on the shape, which in Keras is [k, l, C, 1].
         glorot = keras.initializers.GlorotUniform()
         self.kernel = self.add_weight(
             (*kernel_size, channels),

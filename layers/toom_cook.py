@@ -4,23 +4,20 @@ Along one axis, rows or columns, the convolution with k taps and strides s is
 
   o[i] = sum over channels c and taps y of x[s * i + y, c] * w[y, c]
 
-It is computed in four steps:
-
 1. Phases. With y = s * j + p the sum splits into the phases p < s: stride-1
    convolutions of the pixels s * i + p with the taps s * j + p. Each phase has
    `taps` = ceil(k / s) taps; those beyond the k taps of the kernel are zero.
 2. Tiles. An axis is cut into tiles of T outputs. A tile needs n = T + taps - 1
    pixels of a phase, so neighboring tiles share `taps` - 1 pixels.
-3. Spectra. Let u and w be polynomials with T and `taps` coefficients. Their
-   product has n coefficients, which its values at n points determine. Let V_d
-   be the Vandermonde matrix that maps d coefficients to values at the n points:
-   row m has the powers 0 to d - 1 of point m; for the point infinity, the value
-   is the highest coefficient. Values are multiplied point by point:
+3. Spectra. The product of polynomials u and w with T and `taps` coefficients
+   has n coefficients, which its values at n points determine. Let V_d be the
+   Vandermonde matrix that maps d coefficients to values at the n points: row m
+   has the powers 0 to d - 1 of point m; at infinity the value is the highest
+   coefficient. Values are multiplied point by point:
 
      u w = V_n^-1 ((V_T u) (V_taps w))
 
-   For a fixed w, the map from u to u w is linear. The transpose (') of this map
-   is the convolution of n pixels x with the taps w:
+   The transpose (') of this linear map of u convolves n pixels x with the taps:
 
      o = V_T' ((V_n^-1' x) (V_taps w))
 
@@ -47,12 +44,11 @@ other than 1 and -1 need fewer products. Errors relative to float64 for n = 10
 on both axes (primary capsules of the paper):
 
   points                                products    float32    bfloat16
-  roots of unity                             148     6.4e-7      5.6e-3
   0, infinity, 8 on the circle               142     6.4e-7      5.0e-3
   0, infinity, 4 real, 4 on the circle       132     8.2e-7      7.5e-3
   (the direct convolution                            9.2e-7      2.9e-3)
 
-The second row is used for bfloat16, the third for other dtypes.
+The first row is used for bfloat16, the second for other dtypes.
 
 References: A. Toom, 1963; S. Cook, "On the minimum computation time of
 functions", 1966; A. Lavin, S. Gray, "Fast algorithms for convolutional neural

@@ -36,8 +36,7 @@ def self_routing(
     """
     outputs, x = {}, images
     for i, (multiple, strides) in enumerate(CONVOLUTIONS, 1):
-        # The authors pad both sides by one. SAME with a stride of 2 would pad
-        # only the end of an even size.
+        # The authors pad both sides; SAME would pad only the end of even sizes.
         x = keras.layers.ZeroPadding2D(1)(x)
         block = convolution_block(multiple * channels, 3, strides, f"conv{i}")
         x = outputs[block.name] = block(x)

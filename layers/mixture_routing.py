@@ -186,7 +186,7 @@ class MixtureLayer(PoseLayer, VotingLayer):
             self._offsets = offsets.reshape(POSE_ENTRIES, -1)  # [16, K]
 
     def _parents(self):
-        return Parents()
+        return Parents(self._window if self.kernel_size else None)
 
     def _capsules(self, inputs):
         """Poses and logits of activations, both float32."""

@@ -31,14 +31,8 @@ from keras import ops
 
 from .base_layers import PoseLayer, batch_normalization, registered
 from .matrix_votes import POSE_ENTRIES
-from .mixture_routing import (
-    MixtureLayer,
-    Parents,
-    PrimaryPoseLayer,
-    fit_mixture,
-)
+from .mixture_routing import MixtureLayer, PrimaryPoseLayer, fit_mixture
 from .tensors import Pair, Shape, Tensor
-from .windows import WindowLayer
 
 
 def digamma(x: Tensor) -> Tensor:
@@ -145,7 +139,7 @@ class ConvVBCapsules(_VBRouted):
     output and arguments: see `ConvMatrixCapsules`.
     """
 
-    arguments = (*WindowLayer.arguments, "num_routing")
+    arguments = (*_VBRouted.arguments, "num_routing")
 
     def __init__(
         self,
@@ -158,9 +152,6 @@ class ConvVBCapsules(_VBRouted):
     ):
         window = kernel_size, strides, padding
         super().__init__(num_capsules, num_routing, *window, **kwargs)
-
-    def _parents(self):
-        return Parents(self._window)
 
 
 @registered

@@ -75,8 +75,7 @@ class PoseLayer(Layer):
     __call__: Callable[..., Pair]  # type: ignore[assignment]
 
     def compute_output_spec(self, inputs: Any, training: Any = None) -> Any:
-        # Keras cannot infer shapes through blocks of an unknown batch, and
-        # would give both the same dtype.
+        # Keras cannot infer shapes through blocks, and gives both one dtype.
         shapes = keras.tree.map_structure(lambda tensor: tensor.shape, inputs)
         dtypes = self.compute_dtype, "float32"
         shapes = self.compute_output_shape(shapes)

@@ -15,8 +15,7 @@ BIAS = 0.1
 class TruncatedNormal(keras.initializers.TruncatedNormal):
     """Normal distribution truncated at two standard deviations.
 
-    On torch, about four in a million numbers of Keras' own initializer are
-    outside the range. This class clips them.
+    Clips the numbers that Keras' own initializer draws outside it on torch.
     """
 
     def __call__(self, shape, dtype=None):

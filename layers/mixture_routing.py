@@ -26,8 +26,7 @@ from .routing import softmax
 from .tensors import Pair, Shape, Tensor, largest
 from .windows import Window
 
-# Added to sums of assignments. A parent whose children are all inactive then
-# has mean 0 and the minimum variance.
+# Added to sums of assignments, which are 0 if all children are inactive.
 EPSILON = 1e-7
 
 

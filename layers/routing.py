@@ -92,10 +92,9 @@ class RoutingRule:
     J. Su's first routing (https://kexue.fm/archives/4819, 2018) has
     logits="replace". His second (.../archives/5112) adds compare="direction".
 
-    To define another rule, derive a frozen dataclass, override `couplings`,
-    `first_coupling`, `squash` or `compared`, and decorate it with
-    `keras.saving.register_keras_serializable`. A rule's parameters must be
-    dataclass fields, unless the rule's own `get_config` returns them.
+    Another rule is a frozen dataclass, derived from this class, that overrides
+    `couplings`, `first_coupling`, `squash` or `compared`. Decorate it with
+    `keras.saving.register_keras_serializable`. Its fields are its parameters.
 
     Attributes:
       leaky: whether couplings come from `leaky_softmax`.

@@ -181,11 +181,9 @@ class VotingLayer(WindowLayer):
         window, the examples [b, ...], the weights [O, 4, 4, C] and constants.
         """
         poses = self._window.patches(ops.cast(poses, "float32"))
-        shape = (-1, math.prod(self._positions))  # [B, n]
-        poses = ops.reshape(poses, (*shape, *self._field, POSE_ENTRIES))
-        poses = ops.transpose(poses, (0, 1, 4, 2, 3))
-        shape = (*shape, POSE_SIZE, POSE_SIZE, *self._field)
-        poses = ops.reshape(poses, shape)
+        sizes = math.prod(self._positions), *self._field, POSE_SIZE, POSE_SIZE
+        poses = ops.reshape(poses, (-1, *sizes))  # [B, n, P, C, 4, 4]
+        poses = ops.transpose(poses, (0, 1, 4, 5, 2, 3))
         # Rounded like all weights under mixed precision. As tensors, since
         # blocks that are computed again would read variables again.
         kernel = ops.cast(ops.cast(self.kernel, self.compute_dtype), "float32")

@@ -79,7 +79,6 @@ class CapsuleNetwork(Model):
         super().__init__(graph.inputs[0], graph.output, name=name)
         self.dtype_policy = dtype  # `compile` scales the loss for float16
         self.decoder = self.get_layer("remake") if decoder else None
-        self._mean_over_batch = MeanOverBatch()
         self._config = {
             "input_shape": tuple(input_shape),
             "num_classes": num_classes,
@@ -123,7 +122,7 @@ class CapsuleNetwork(Model):
         # Images [B, H, W] have one channel here, as in `call`.
         x = ops.reshape(x, (-1, *reconstructions.shape[1:]))
         error = reconstruction_loss(x, reconstructions)
-        return loss + self._mean_over_batch(error, error, sample_weight)
+        return loss + MeanOverBatch()(error, error, sample_weight)
 
     def compute_metrics(
         self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None

@@ -152,8 +152,7 @@ class SelfAttentionCapsule(CapsuleLayer):
         self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
 
     def call(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
-        votes = self._votes(mask_out(inputs, mask))
-        return self_attention_routing(votes, self.biases)
+        return self_attention_routing(self._votes(inputs, mask), self.biases)
 
     def attention(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         """Couplings of inputs [B, I, a] without biases: float32 [B, I, O].
@@ -163,12 +162,12 @@ class SelfAttentionCapsule(CapsuleLayer):
         return with_mask(self._attention, inputs, mask)
 
     def _attention(self, inputs, mask):
-        attention = self_attention(self._votes(mask_out(inputs, mask)))
+        attention = self_attention(self._votes(inputs, mask))
         return mask_out(ops.transpose(attention, (0, 2, 1)), mask)
 
-    def _votes(self, inputs):
+    def _votes(self, inputs, mask):
         # Keras casts only floats, and only in `__call__`.
-        inputs = ops.cast(inputs, self.compute_dtype)
+        inputs = ops.cast(mask_out(inputs, mask), self.compute_dtype)
         kernel = ops.cast(self.kernel, self.compute_dtype)
         return ops.einsum("bia,oiac->boic", inputs, kernel)
 

@@ -66,9 +66,6 @@ from .backends import cpu_has_bfloat16_products
 from .tensors import Tensor, slice_axis
 from .windows import positions_of, zeros_around
 
-# Multiples of this are padded, see `_cache_padding`.
-_ALIGNMENT = 32
-
 
 @dataclasses.dataclass(frozen=True)
 class Axis:
@@ -213,7 +210,7 @@ def convolution_by_spectrum(images, spectrum, plan: Plan):
 
 
 def _cache_padding(batch, channels):
-    """How many all-zero images and channels to append.
+    """How many all-zero images and channels to append to multiples of 32.
 
     Rows of a spectrum that are a power of two apart in memory share few cache
     sets, which nearly doubles the time of a product on CPUs with small caches.
@@ -221,8 +218,8 @@ def _cache_padding(batch, channels):
     """
     if cpu_has_bfloat16_products():
         return 0, 0
-    is_aligned = batch is None or batch % _ALIGNMENT == 0
-    return int(is_aligned), 4 if channels % _ALIGNMENT == 0 else 0
+    is_aligned = batch is None or batch % 32 == 0
+    return int(is_aligned), 4 if channels % 32 == 0 else 0
 
 
 def _transform(matrix, tensor):

@@ -1,7 +1,4 @@
-"""Capsule layers, losses and metrics for Keras 3.
-
-They run on TensorFlow, JAX and torch.
-"""
+"""Capsule layers, losses and metrics for Keras 3 (TensorFlow, JAX, torch)."""
 
 from . import networks as networks
 from .capsule import Capsule as Capsule

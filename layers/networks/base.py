@@ -12,7 +12,6 @@ from ..tensors import Tensor as Tensor
 
 Tensors = dict[str, Tensor]
 
-
 _ARGUMENTS = """Args:
       images: tensor [B, H, W, C], pixels in [0, 1], or a shape (H, W, C).
       num_classes: int, number of classes.

@@ -1,7 +1,4 @@
-"""Su's capsule network, whose positions share their transformation weights.
-
-Sources: see pooling.py.
-"""
+"""Su's capsule network, whose positions share weights; see pooling.py."""
 
 from typing import Literal
 

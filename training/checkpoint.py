@@ -79,12 +79,16 @@ class Architecture:
 
     def build(self, **options):
         """The `keras.Model`; for the options see `build_model`."""
-        return registry.build_model(*vars(self).values(), **options)
+        return registry.build_model(*self._arguments, **options)
 
     def trained(self):
         """List of bools: whether each of the model's `weights` is trained."""
-        weights = registry.weights_without_values(*vars(self).values())
+        weights = registry.weights_without_values(*self._arguments)
         return [weight.trainable for weight in weights]
+
+    @property
+    def _arguments(self):
+        return self.model, self.shape, self.num_targets, self.hparams
 
     def settings(self):
         """Dict of all settings that define the network."""

@@ -225,7 +225,7 @@ def _draw_entropy(title, entropy, equal):
     axes.set_xticks(range(1, len(entropy) + 1))
     axes.ticklabel_format(axis="y", useOffset=False)
     axes.margins(0.15)
-    axes.legend(frameon=False)
+    figure.legend(frameon=False, loc="outside lower right")
     return png(figure)
 
 

@@ -85,10 +85,11 @@ def learning_curve_png(summary_dir):
         for axes, numbers in zip(both, values, strict=True):
             marker = "" if part == "train" else "o"
             axes.plot(steps, numbers, marker=marker, ms=3, label=part)
-    for axes, name in zip(both, ("loss", "accuracy"), strict=True):
+    places = {"loss": "upper right", "accuracy": "lower right"}
+    for axes, (name, place) in zip(both, places.items(), strict=True):
         axes.set(title=name, xlabel="step")
         axes.grid(alpha=0.3)
         if axes.lines:
-            axes.legend()
+            axes.legend(loc=place)
     drawing.make_logarithmic(both[0].yaxis)
     return drawing.png(figure)

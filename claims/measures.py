@@ -25,7 +25,7 @@ TESTS = {
     **dict.fromkeys(("fgsm", "pgd", "detect"), ("eps", (0, 0.1, 0.2, 0.3))),
     "iterations": ("routing iterations", (1, 2, 3, 4, 5)),
 }
-_PGD_ATTACKS = {"pgd": 2, "detect": 1}  # on all images, by severity
+_PGD_ATTACKS = {"pgd": 2, "detect": 1}  # for each severity
 _WHOLE, _POSITIVE = ("shift", "occlude", "iterations"), ("scale", "iterations")
 _ODD = slice(1, None, 2)
 
@@ -155,7 +155,7 @@ class Examiner:
     @functools.cached_property
     def _unchanged(self):
         """Distances of the unchanged images, and the detector's threshold."""
-        # Even images set it, with 5 % false alarms; odd images are attacked.
+        # Even images set it (5 % false alarms). Odd images are attacked.
         distances = self._distances(self._images)
         return distances, np.percentile(distances[::2], 95)
 

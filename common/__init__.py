@@ -19,7 +19,7 @@ def load_backend():
     # TensorFlow reports processor features, missing GPUs and exports.
     logging.set_verbosity(logging.WARNING)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    # Off without AVX-512, although it halves the time of a step there, too.
+    # TensorFlow disables it without AVX-512, where it halves a step's time.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     # While it is imported, its C++ code writes lines at any log level.
     stderr = os.dup(2)

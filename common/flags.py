@@ -1,4 +1,4 @@
-"""Dataclass fields, of which flags, hyper-parameters and tables are made."""
+"""Dataclass fields that define flags, hyper-parameters and their tables."""
 
 import contextlib
 import dataclasses

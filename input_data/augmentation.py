@@ -142,7 +142,7 @@ def erase_square(images, seed):
 def distort(images, seed, step):
     """Crops uint8 images at random to [B, H - 4, W - 4, C] and rotates them.
 
-    Angles are of up to 15 degrees; the reference has one for all images.
+    Each image has its own angle, up to 15 degrees; the reference has only one.
     """
     _, height, width, _ = images.shape
     crop_seed = step_seed(seed, Stream.CROP, step)

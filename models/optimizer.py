@@ -9,12 +9,12 @@ from keras.optimizers import schedules
 from layers.backends import adam_moments, is_mirrored, use_full_float32
 
 # Keeps gradients from vanishing under mixed_float16 (medians are 2e-7 to 7e-4).
-# It is constant, so that every policy has the same state of the optimizer.
+# It is constant, so that the optimizer's state is the same for all policies.
 FLOAT16_LOSS_SCALE = 2.0**10
 MUON_MOMENTUM = 0.95
 # Root mean square of Adam's updates; Muon's are scaled to it.
 MUON_SCALE = 0.2
-# Of x (a + b x^2 + c x^4), which applied five times maps (0, 1] close to 1.
+# Of the polynomial a x + b x^3 + c x^5: five times, it maps (0, 1] close to 1.
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 
 

@@ -144,7 +144,7 @@ class ShardedDevices(OneDevice):
 
     @contextlib.contextmanager
     def undistributed(self):
-        # Keras saves by a new optimizer, whose variables would wait for others.
+        # To save, Keras makes an optimizer, which waits for other processes.
         keras.distribution.set_distribution(None)
         try:
             yield

@@ -1,7 +1,8 @@
-"""A network with the routing and the source of layers/inverted_attention.py.
+"""Matrix capsules with inverted dot-product attention routing.
 
-The source's networks are for CIFAR. This one has as many channels and types as
-the smaller matrix capsule network of Hinton, Sabour, Frosst 2018.
+Source: see layers/inverted_attention.py. The source's networks are for CIFAR.
+This one has as many channels and types as the smaller matrix capsule network of
+Hinton, Sabour, Frosst 2018.
 """
 
 import keras

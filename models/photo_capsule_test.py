@@ -18,7 +18,7 @@ from models.optimizer import compile_model
 from models.photo_capsule import PhotoCapsuleModel
 from testing import untrained
 from testing.saved_arrays import assert_same_state
-from testing.small_models import small_model
+from testing.small_models import shallow_backbone, small_model
 from testing.tiny_files import random_images
 from training.checkpoint import checkpoint_path
 from training.evaluate import Evaluator
@@ -29,11 +29,14 @@ SHAPE = ImageShape(32, 36, 3, 3)
 IMAGES = np.random.default_rng(0).random((2, 32, 36, 3)).astype("float32")
 
 
-def other_backbone():
+@pytest.fixture
+def shallow(monkeypatch):
+    monkeypatch.setattr("keras.applications.MobileNetV3Small", shallow_backbone)
+
+
+def other_backbone(make=shallow_backbone):
     """No weight, also no moving statistic, has its initial value."""
-    network = keras.applications.MobileNetV3Small(
-        include_top=False, weights=None, input_shape=(64, 64, 3)
-    )
+    network = make(include_top=False, weights=None, input_shape=(64, 64, 3))
     rng = np.random.default_rng(7)
     shapes = [w.shape for w in network.weights]
     network.set_weights([rng.uniform(0.1, 0.2, shape) for shape in shapes])
@@ -54,6 +57,7 @@ def assert_loads(source, network):
     np.testing.assert_equal(found, expected)
 
 
+@pytest.mark.usefixtures("shallow")
 def test_weights_of_files(tmp_path):
     network = other_backbone()
     for name in ("a.weights.h5", "b.keras"):
@@ -69,7 +73,7 @@ def test_weights_of_files(tmp_path):
 
 
 def test_imagenet_weights_are_downloaded(tmp_path, monkeypatch):
-    network = other_backbone()
+    network = other_backbone(keras.applications.MobileNetV3Small)
     write_as_downloaded(tmp_path / "c.h5", network)
 
     def get_file(name, *arguments, **options):
@@ -119,6 +123,7 @@ def test_features_are_those_of_keras_applications(name, module):
     assert set(momenta) == {0.9}
 
 
+@pytest.mark.usefixtures("shallow")
 def test_gray_images_are_repeated():
     gray, color = (small_model(NAME, ImageShape(32, 36, n, 3)) for n in (1, 3))
     gray.backbone.set_weights(color.backbone.get_weights())
@@ -174,6 +179,7 @@ def logits(path, settings):
     return Evaluator(config).predict(open_checkpoint(path)).logits
 
 
+@pytest.mark.usefixtures("shallow")
 def test_kept_features_train_as_computed_ones(settings, tmp_path, monkeypatch):
     kept = train(settings, tmp_path / "kept", max_steps=3)
     with monkeypatch.context() as patch:
@@ -189,6 +195,7 @@ def test_kept_features_train_as_computed_ones(settings, tmp_path, monkeypatch):
     )
 
 
+@pytest.mark.usefixtures("shallow")
 def test_a_resumed_training_is_the_same(settings, tmp_path):
     whole = train(settings, tmp_path / "whole", max_steps=4, flip=True)
     for steps in (2, 4):
@@ -202,6 +209,7 @@ def test_a_resumed_training_is_the_same(settings, tmp_path):
         train(settings, tmp_path / "parts", max_steps=5)
 
 
+@pytest.mark.usefixtures("shallow")
 def test_ctrl_c_stops_before_the_first_step(settings, tmp_path, monkeypatch):
     def stop(*arguments):
         signal.raise_signal(signal.SIGINT)
@@ -211,6 +219,7 @@ def test_ctrl_c_stops_before_the_first_step(settings, tmp_path, monkeypatch):
         train(settings, tmp_path, max_steps=1)
 
 
+@pytest.mark.usefixtures("shallow")
 @pytest.mark.parametrize("trains_all", [False, True])
 def test_averages_belong_to_the_weights_trained_before(tmp_path, trains_all):
     values = {"ema": 0.9, "train_backbone": trains_all}

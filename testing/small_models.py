@@ -1,5 +1,8 @@
 """Sizes of each model for training steps that take milliseconds."""
 
+import keras
+from keras.applications import mobilenet_v3
+
 from input_data.keys import ImageShape
 from models.registry import PHOTO_MODEL, build_model, model_class
 
@@ -49,6 +52,17 @@ SIZES = {
     },
     "self_routing": {"channels": 2, "types": 3, "atoms": 4, "depth": 2},
 }
+
+
+def shallow_backbone(input_shape, include_top=False, weights=None):
+    """In place of keras.applications.MobileNetV3Small: quick to trace."""
+    images = keras.Input(input_shape)
+    features = keras.layers.Conv2D(6, 3, 32, padding="same")(images)
+    features = keras.layers.BatchNormalization()(features)
+    return keras.Model(images, keras.layers.ReLU()(features))
+
+
+shallow_backbone.__module__ = mobilenet_v3.__name__  # has preprocess_input
 
 
 def small_shape(name):

@@ -6,11 +6,12 @@ import pytest
 
 import layers
 from models.registry import MODELS, model_class
-from testing.small_models import small_hparams, small_shape
+from testing.small_models import shallow_backbone, small_hparams, small_shape
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
-def test_networks_are_trained_saved_and_loaded(name, tmp_path):
+def test_networks_are_trained_saved_and_loaded(name, tmp_path, monkeypatch):
+    monkeypatch.setattr("keras.applications.MobileNetV3Small", shallow_backbone)
     shape, build = small_shape(name), getattr(layers.networks, name)
     size = (shape.height, shape.width, shape.depth)
     options = small_hparams(name).options()

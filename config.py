@@ -8,7 +8,7 @@ from common.errors import UserError, shell_command
 from common.flags import arguments, field, flag_specs, require_known
 from input_data import registry
 from input_data.registry import EMBEDDED, PAIR_PAD, PAIR_SHIFT, Split
-from models.registry import MODELS, is_external
+from models.registry import MODEL_NAMES, is_external
 
 # Images in an evaluation batch, as in the reference.
 EVAL_BATCH_SIZE = 100
@@ -156,9 +156,9 @@ class Config(DataConfig):
     # Model.
     model: str | None = field(
         None,
-        f"Model: {', '.join(sorted(MODELS))}, or MODULE:CLASS, a `Classifier` "
-        "of your own in the working directory or on PYTHONPATH. To evaluate "
-        "your own class, give this flag again: a checkpoint alone imports no "
+        f"Model: {', '.join(MODEL_NAMES)}, or MODULE:NAME, a row of your "
+        "own in the working directory or on PYTHONPATH. To evaluate your own "
+        "model, give this flag again: a checkpoint alone imports no "
         "code. Default: capsule; in evaluation the checkpoint's.",
     )
     hparams_override: str = field(
@@ -293,7 +293,7 @@ class Config(DataConfig):
         if self.dataset is not None:
             registry.find_data_set(self.dataset)
         if not (self.model is None or is_external(self.model)):
-            require_known("--model", self.model, sorted(MODELS))
+            require_known("--model", self.model, MODEL_NAMES)
 
     @property
     def dataset_name(self):

@@ -165,7 +165,7 @@ def main(arguments):
         checkpoint = inference.open_or_pretrained(values)
         model = inference.load_network(checkpoint, Config())
         shape = checkpoint.architecture.shape
-        network = functional(model, shape)
+        network = model.functional()
         if values.export:
             export(values.export, network)
         if not arguments:

@@ -34,7 +34,7 @@ from layers.networks.capsule import KERNEL_SIZE, PRIMARY_STRIDES
 from models.optimizer import compile_model
 from runs.pages import markdown
 from training import devices
-from training.checkpoint import Architecture
+from models.architecture import Architecture
 from training.run_report import machine, peak_megabytes
 from training.strategies import OneDevice
 

@@ -182,8 +182,7 @@ class Examiner:
         model = self._network.model
         shape = ImageShape(*self._images.shape[1:], self._labels.shape[1])
         hparams = dataclasses.replace(model.hparams, routing=routing)
-        other = type(model)(shape, model.num_targets, hparams)
-        other.create_weights(shape)
+        other = type(model)(model.row, shape, model.num_targets, hparams)
         other.set_weights(model.get_weights())
         network = Network(other, self._network.batch_size)
         return self._count(self._images, network=network)

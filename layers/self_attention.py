@@ -161,6 +161,10 @@ class SelfAttentionCapsule(CapsuleLayer):
         """
         return with_mask(self._attention, inputs, mask)
 
+    def couplings(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        """`attention` with an axis for its only iteration: [1, B, I, O]."""
+        return self.attention(inputs, mask)[None]
+
     def _attention(self, inputs, mask):
         attention = self_attention(self._votes(inputs, mask))
         return mask_out(ops.transpose(attention, (0, 2, 1)), mask)

@@ -2,15 +2,15 @@
 
 import dataclasses
 import inspect
-import re
 import typing
 from typing import ClassVar
 
+import docstring_parser
 from absl.flags import BooleanParser
 
 from common.errors import UserError
 from common.flags import field, flag_specs, require_known
-from layers.losses import CLASSIFICATION_LOSSES, RECONSTRUCTION_WEIGHT
+from layers.losses import RECONSTRUCTION_WEIGHT
 from models.optimizer import OPTIMIZERS
 
 # Names of hyper-parameters that differ from those of arguments.
@@ -25,17 +25,11 @@ class BaseHParams:
 
     Attributes:
       PRESETS: dict from name to a dict of values, for preset=NAME.
-      UNUSED: names of the reference's hyper-parameters that this model
-        ignores.
-      loss_type: name of the classification loss; a subclass may make it a
-        field. None: cross-entropy; the output `logits` must be probabilities.
-      architecture: function of `layers.networks`, see `arguments_of`, or None.
+      UNUSED: names of the reference's hyper-parameters that a model ignores.
     """
 
     PRESETS: ClassVar = {}
     UNUSED: ClassVar = ()
-    loss_type: ClassVar = None
-    architecture: ClassVar = None
 
     decay_rate: float = field(
         0.96, "factor of the learning rate per `decay_steps` steps", above=0
@@ -71,75 +65,64 @@ class BaseHParams:
             if not spec.allows(value):
                 raise UserError(f"{name}={value} must be {spec.allowed}")
 
-    def options(self):
-        """The keyword arguments of `architecture`."""
-        names = inspect.signature(self.architecture).parameters
+    def options(self, network):
+        """The keyword arguments of a network function."""
+        names = inspect.signature(network).parameters
         values = {_ARGUMENTS.get(k, k): v for k, v in vars(self).items()}
         return {name: values[name] for name in names if name in values}
 
 
-def arguments_of(architecture, **specs):
-    """Makes a dataclass of a class, with the arguments of a network as fields.
-
-    `architecture` is a function of `layers.networks`. An argument becomes a
-    hyper-parameter with its default, its choices, and the text of the docstring
-    unless the class or a base class has a field of this name. `specs` are by
-    name further arguments of `network`.
-    """
-    _, _, section = inspect.getdoc(architecture).partition("Args:\n")
-    texts = {}
-    for entry in re.split(r"\n  (?=\w)", f"\n{section}"):
-        name, _, text = " ".join(entry.split()).partition(": ")
-        texts[name] = text.partition(", ")[2].removesuffix(".")
-
-    def decorate(cls):
-        cls.architecture = staticmethod(architecture)
-        names = {argument: name for name, argument in _ARGUMENTS.items()}
-        parameters = inspect.signature(architecture).parameters
-        for argument, found in parameters.items():
-            name, kind = names.get(argument, argument), type(found.default)
-            if kind in _BOUNDS and not hasattr(cls, name):
-                spec = {"choices": typing.get_args(found.annotation)}
-                spec |= _BOUNDS[kind] | specs.get(name, {})
-                text = texts[argument]
-                setattr(cls, name, network(found.default, text, **spec))
-                cls.__annotations__[name] = kind
-        return dataclasses.dataclass(frozen=True)(cls)
-
-    return decorate
-
-
-def network(default, help_text, **spec):
-    """A `field` that changes the shapes or the use of weights."""
-    return field(default, help_text, **{"defines_network": True, **spec})
-
-
-def size(default, help_text):
-    """A field for a number of channels, units, atoms or iterations."""
-    return network(default, help_text, at_least=1)
-
-
-def weight_decay(default, weights="kernels"):
-    """A dataclass field: the factor of a loss of squared weights."""
-    help_text = f"factor of a loss term, half the sum of squared {weights}"
-    return field(default, help_text, at_least=0)
-
-
-def loss_type(default="margin", *choices):
-    """A field that names a loss, by default one of the reference's losses."""
-    choices = choices or tuple(CLASSIFICATION_LOSSES)
-    return field(default, "classification loss", choices=choices)
-
-
-@dataclasses.dataclass(frozen=True)
-class DecoderHParams(BaseHParams):
-    """Hyper-parameters of models with a decoder."""
-
-    remake: bool = network(
-        True, "reconstruct the image and add the error to the loss"
-    )
-    remake_weight: float = field(
+DECODER_FIELDS = {
+    "remake": field(
+        True,
+        "reconstruct the image and add the error to the loss",
+        defines_network=True,
+    ),
+    "remake_weight": field(
         RECONSTRUCTION_WEIGHT, "weight of squared pixel errors", at_least=0
+    ),
+}
+
+
+def network_fields(network, bounds):
+    """Dict from name to a field, for the arguments of a network function.
+
+    A field has the argument's default, its choices, and its text in the
+    docstring. `bounds` are by name further arguments of `field`. Arguments
+    without a default, or with None, are no hyper-parameters.
+    """
+    docstring = docstring_parser.parse(inspect.getdoc(network) or "")
+    # "name: type, text."
+    texts = {
+        parameter.arg_name: " ".join(parameter.description.split())
+        .partition(", ")[2]
+        .removesuffix(".")
+        for parameter in docstring.params
+    }
+    names = {argument: name for name, argument in _ARGUMENTS.items()}
+    fields = {}
+    for argument, found in inspect.signature(network).parameters.items():
+        name, kind = names.get(argument, argument), type(found.default)
+        if found.kind is found.KEYWORD_ONLY and kind in _BOUNDS:
+            spec = {"choices": typing.get_args(found.annotation)}
+            spec |= {"defines_network": True, **_BOUNDS[kind]}
+            spec |= bounds.get(name, {})
+            fields[name] = field(found.default, texts.get(argument, ""), **spec)
+    return fields
+
+
+def hparams_class(fields, defaults, **attributes):
+    """A subclass of `BaseHParams` with further fields and class attributes.
+
+    `defaults` replace defaults of the fields of the class and its base.
+    """
+    own = [(name, type(f.default), f) for name, f in fields.items()]
+    base = dataclasses.make_dataclass(
+        "HParams", own, bases=(BaseHParams,), namespace=attributes, frozen=True
+    )
+    changed = [(name, type(value), value) for name, value in defaults.items()]
+    return dataclasses.make_dataclass(
+        "HParams", changed, bases=(base,), frozen=True
     )
 
 

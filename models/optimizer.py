@@ -121,11 +121,40 @@ class Muon(Adam):
 OPTIMIZERS = {"adam": Adam, "muon": Muon}
 
 
+def make_schedule(model, max_steps=None):
+    """The learning-rate schedule that `schedule` of the hyper-parameters names.
+
+    "exponential" is max(1e-6, learning_rate * decay_rate^(step / decay_steps)),
+    as in the reference; `schedule` of the model's row can change it. "cosine"
+    and "linear" require `max_steps` and reach 0 at this step.
+    """
+    hparams = model.hparams
+    rate = hparams.learning_rate
+    if hparams.schedule == "exponential":
+        decay = rate, hparams.decay_steps, hparams.decay_rate
+        return FlooredExponentialDecay(*decay, **model.row.schedule)
+    if hparams.schedule == "cosine":
+        return schedules.CosineDecay(rate, max_steps)
+    return schedules.PolynomialDecay(rate, max_steps, 0.0)
+
+
+def make_optimizer(model, max_steps=None):
+    """The optimizer of the hyper-parameters; Adam has the reference's betas."""
+    hparams = model.hparams
+    is_float16 = keras.config.dtype_policy().compute_dtype == "float16"
+    optimizer = OPTIMIZERS[hparams.optimizer](
+        make_schedule(model, max_steps),
+        epsilon=model.row.adam_epsilon,
+        loss_scale_factor=FLOAT16_LOSS_SCALE if is_float16 else None,
+    )
+    optimizer.use_ema = hparams.ema > 0
+    optimizer.ema_momentum = hparams.ema
+    return optimizer
+
+
 def compile_model(model, max_steps=None):
     """Compiles a model with its optimizer and creates the optimizer's state."""
-    optimizer = model.make_optimizer(model.hparams, max_steps)
-    optimizer.use_ema = model.hparams.ema > 0
-    optimizer.ema_momentum = model.hparams.ema
+    optimizer = make_optimizer(model, max_steps)
     # The optimizer scales the loss itself where necessary.
     model.compile(
         optimizer=optimizer, auto_scale_loss=False, jit_compile=model.xla

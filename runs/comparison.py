@@ -9,7 +9,7 @@ from common.errors import UserError, reading
 from common.files import make_folder, write_files
 from common.flags import field, require_known
 from config import Config
-from models.registry import MODELS, PHOTO_MODEL, is_external
+from models.registry import MODEL_NAMES, PHOTO_MODEL, is_external
 from runs import runner
 
 # With --minutes the speed is measured over so many steps and seconds, or more.
@@ -38,7 +38,7 @@ class Settings:
     )
     models: str | None = field(
         None,
-        "Names to compare, separated by commas: MODEL, MODULE:CLASS, or "
+        "Names to compare, separated by commas: MODEL, MODULE:NAME, or "
         "MODEL-LABEL, a model with the flags of this name in --settings. "
         f"Default: all names in --settings and all models but {PHOTO_MODEL}.",
     )
@@ -119,7 +119,7 @@ def _trainings(names, common, lines):
             )
         own.setdefault(name, []).extend(arguments)
     for_all = own.pop("all", [])
-    known = dict.fromkeys([*sorted(MODELS), *own])
+    known = dict.fromkeys([*MODEL_NAMES, *own])
     default = [name for name in known if name != PHOTO_MODEL or name in own]
     names = names.split(",") if names else default
     for name in own:

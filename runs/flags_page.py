@@ -7,7 +7,7 @@ from common.files import write_file
 from common.flags import flag_specs
 from config import Config
 from models.hparams import BaseHParams
-from models.registry import MODELS, model_class
+from models.table import MODELS
 from runs.pages import markdown, replace_between
 from runs.runner import ROOT
 
@@ -20,7 +20,7 @@ def updated(text):
     title = "Every model, unless its own table has another default:"
     parts = [title, _table("name", "", BaseHParams)]
     for name in sorted(MODELS):
-        hparams_class = model_class(name).HParams
+        hparams_class = MODELS[name].hparams
         presets = []
         for preset, values in hparams_class.PRESETS.items():
             meaning = ", ".join(f"{k}={v}" for k, v in values.items())

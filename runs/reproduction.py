@@ -168,9 +168,9 @@ def _scaled(model, overrides, factor):
     if factor == 1:
         return overrides
     from models.hparams import parse_overrides
-    from models.registry import model_class
+    from models.registry import find_model
 
-    hparams_class = model_class(model or "capsule").HParams
+    hparams_class = find_model(model or "capsule").hparams
     hparams = hparams_class(**parse_overrides(hparams_class, overrides))
     scaled = [
         f"{name}={math.ceil(value * factor)}"

@@ -4,7 +4,8 @@ import keras
 from keras.applications import mobilenet_v3
 
 from input_data.keys import ImageShape
-from models.registry import PHOTO_MODEL, build_model, model_class
+from models.architecture import Architecture
+from models.registry import PHOTO_MODEL, find_model
 
 _MATRIX_CAPSULES = {
     "conv_channels": 4,
@@ -74,15 +75,14 @@ def small_shape(name):
 
 def small_hparams(name, **values):
     """The hyper-parameters of a small network; `values` replace some."""
-    return model_class(name).HParams(**{**SIZES[name], **values})
+    return find_model(name).hparams(**{**SIZES[name], **values})
 
 
 def small_model(name, shape=None, num_targets=1, seed=0, **values):
     """A small network of a model, by default for images of `small_shape`."""
     hparams = small_hparams(name, **values)
-    return build_model(
-        name, shape or small_shape(name), num_targets, hparams, seed
-    )
+    shape = shape or small_shape(name)
+    return Architecture(name, shape, num_targets, hparams).build(seed)
 
 
 def overrides(name, **values):

@@ -4,6 +4,7 @@ import pathlib
 
 from config import Config
 from input_data.keys import ImageShape
+from models.architecture import Architecture
 from models.optimizer import compile_model
 from testing.small_models import small_hparams
 from training import checkpoint
@@ -13,7 +14,7 @@ DIGITS = ImageShape(28, 28, 1, 10)
 
 def small(model="capsule", shape=DIGITS, num_targets=1, seed=3, **hparams):
     """A small compiled network and its `Architecture`."""
-    architecture = checkpoint.Architecture(
+    architecture = Architecture(
         model, shape, num_targets, small_hparams(model, **hparams)
     )
     network = architecture.build(seed=seed)

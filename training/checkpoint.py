@@ -12,7 +12,6 @@ that a killed process never leaves a partial one.
 import contextlib
 import dataclasses
 import hashlib
-import itertools
 import json
 import math
 import os
@@ -26,10 +25,10 @@ import h5py
 
 from common.errors import UserError, reading
 from common.files import atomic_write
-from common.flags import flag_specs
 from input_data.keys import ImageShape
 from models import registry
-from models.hparams import BaseHParams, parse_overrides
+from models.architecture import Architecture
+from models.optimizer import make_optimizer
 
 WEIGHTS_FILE = "model.weights.h5"
 JSON_FILE = "checkpoint.json"
@@ -54,81 +53,32 @@ class DamagedError(UserError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Architecture:
-    """Describes a network, without the values of its weights."""
-
-    model: str
-    shape: ImageShape
-    num_targets: int
-    hparams: BaseHParams
-
-    @classmethod
-    def from_config(cls, config, shape, num_targets, saved=None):
-        """The network that a `Config`'s `model` and `hparams_override` give.
-
-        Missing values come from `saved`, an `Architecture`. Without it, or for
-        the hyper-parameters of another model, they are the defaults.
-        """
-        model = config.model or (saved.model if saved else "capsule")
-        hparams_class = registry.model_class(model).HParams
-        is_saved = saved is not None and saved.model == model
-        hparams = saved.hparams if is_saved else hparams_class()
-        overrides = parse_overrides(hparams_class, config.hparams_override)
-        hparams = dataclasses.replace(hparams, **overrides)
-        return cls(model, shape, num_targets, hparams)
-
-    def build(self, **options):
-        """The `keras.Model`; for the options see `build_model`."""
-        return registry.build_model(*self._arguments, **options)
-
-    def trained(self):
-        """List of bools: whether each of the model's `weights` is trained."""
-        weights = registry.weights_without_values(*self._arguments)
-        return [weight.trainable for weight in weights]
-
-    @property
-    def _arguments(self):
-        return self.model, self.shape, self.num_targets, self.hparams
-
-    def settings(self):
-        """Dict of all settings that define the network."""
-        shape = dataclasses.asdict(self.shape)
-        if registry.model_class(self.model).takes_any_size(self.hparams):
-            del shape["height"], shape["width"]
-        hparams = {
-            name: getattr(self.hparams, name)
-            for name, spec in flag_specs(self.hparams).items()
-            if spec.defines_network
-        }
-        return {"model": self.model, **shape, **hparams}
-
-
-@dataclasses.dataclass(frozen=True)
 class Checkpoint:
     """What a checkpoint holds apart from the weights.
 
-    `run_settings` are settings of the training that wrote it. `path` is None
-    until the checkpoint is saved.
+    `run_settings` are settings of the training that wrote it. `trained` are
+    the `trained_weights` of its network. `path` is None until the checkpoint is
+    saved.
     """
 
     step: int
     architecture: Architecture
     run_settings: dict
     class_names: tuple | None = None
+    trained: list = ()
     path: pathlib.Path | None = None
 
     @property
     def has_optimizer_state(self):
         return self.run_settings.get("optimizer_state", True)
 
-    def can_continue(self, architecture):
-        """Whether the optimizer's state is that of another `Architecture`."""
-        mine, other = self.architecture, architecture
-        is_same = mine.hparams == other.hparams or (
-            (mine.hparams.ema > 0) == (other.hparams.ema > 0)
-            and mine.trained() == other.trained()
+    def can_continue(self, model):
+        """Whether the optimizer's state is that of the weights of a model."""
+        return (
+            self.has_optimizer_state
+            and (self.architecture.hparams.ema > 0) == (model.hparams.ema > 0)
+            and self.trained == trained_weights(model)
         )
-        return self.has_optimizer_state and is_same
 
     def load(self, model, architecture):
         """Loads the weights and, into a compiled model, the optimizer's state.
@@ -146,16 +96,13 @@ class Checkpoint:
         path = self.path / WEIGHTS_FILE
         model.load_weights(path)
         if self.architecture.hparams.ema and not model.compiled:
-            # After the counters that a new optimizer has. The averages are of
-            # the weights trained then; `model` may train others.
-            optimizer = model.make_optimizer(model.hparams, max_steps=1)
-            first = len(optimizer.variables)
-            trained = self.architecture.trained()
-            weights = itertools.compress(model.weights, trained)
+            # optimizer/vars holds first the variables of any new optimizer,
+            # then one average for each weight that was trained.
+            first = len(make_optimizer(model, max_steps=1).variables)
             with h5py.File(path) as file:
                 averages = file["optimizer/vars"]
-                for n, weight in enumerate(weights, first):
-                    weight.assign(averages[str(n)][()])
+                for n, index in enumerate(self.trained, first):
+                    model.weights[index].assign(averages[str(n)][()])
 
     def check_same_data(self, config, spec):
         """Refuses evaluation on images that may have been trained on.
@@ -199,6 +146,11 @@ class Checkpoint:
 
 def _nfc(names):
     return [unicodedata.normalize("NFC", name) for name in names or ()]
+
+
+def trained_weights(model):
+    """The indices in `model.weights` of the weights that are trained."""
+    return [n for n, w in enumerate(model.weights) if w.trainable]
 
 
 def checkpoint_path(directory, step):
@@ -245,10 +197,11 @@ def read_checkpoint(path, model=None):
             )
         if settings.get("image_size") is not None:
             settings.setdefault("resize", "stretch")  # as earlier versions did
-        hparams = registry.model_class(name).HParams(**saved["hparams"])
+        hparams = registry.find_model(name).hparams(**saved["hparams"])
         architecture = Architecture(name, shape, saved["num_targets"], hparams)
-        names = values["class_names"]
-        return Checkpoint(values["step"], architecture, settings, names, path)
+        names, trained = values["class_names"], values["trained"]
+        arguments = values["step"], architecture, settings, names, trained
+        return Checkpoint(*arguments, path)
 
 
 def latest_valid(directory, model=None, quarantine=False):
@@ -298,6 +251,7 @@ def save(directory, model, checkpoint, keep=0):
             "architecture": dataclasses.asdict(checkpoint.architecture),
             "training": checkpoint.run_settings,
             "class_names": checkpoint.class_names,
+            "trained": trained_weights(model),
             "sha256": _file_digest(weights),
         }
         values["sha256_of_this"] = _json_digest(values)

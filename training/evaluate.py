@@ -17,6 +17,7 @@ from common.files import is_training
 from config import EVAL_BATCH_SIZE
 from input_data import keys, registry
 from layers.backends import is_on_cpu
+from models.architecture import Architecture
 from training import checkpoint as checkpoints
 from training.formats import open_checkpoint
 from training.results import Results
@@ -56,7 +57,7 @@ class Evaluator:
         pipeline = self._pipelines[config]
         spec = pipeline.spec
         checkpoint.check_same_data(config, spec)
-        architecture = checkpoints.Architecture.from_config(
+        architecture = Architecture.from_config(
             config, spec.shape, spec.num_targets, checkpoint.architecture
         )
         if self._architecture != architecture:

@@ -16,8 +16,9 @@ import h5py
 
 from common.errors import UserError, reading
 from input_data.keys import ImageShape
-from models.registry import model_class
-from training.checkpoint import Architecture, Checkpoint
+from models.architecture import Architecture
+from models.registry import find_model
+from training.checkpoint import Checkpoint
 
 # Image size and objects in an image of Efficient-CapsNet, by the height of the
 # primary capsules' kernel: MNIST, MultiMNIST and smallNORB.
@@ -53,7 +54,7 @@ def open_weights(path):
                 f"{path} is neither of Efficient-CapsNet nor of CapsNet-Keras"
             )
         name, shape, num_targets, hparams, arrays = describe(layers)
-    hparams = model_class(name).HParams(**hparams)
+    hparams = find_model(name).hparams(**hparams)
     architecture = Architecture(name, shape, num_targets, hparams)
     return H5Weights(
         0, architecture, {"optimizer_state": False}, None, path, tuple(arrays)

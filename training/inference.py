@@ -10,9 +10,9 @@ from common.errors import UserError, reading
 from input_data import transforms
 from input_data.files import decode_image
 from input_data.keys import ImageShape
-from models.graph import functional
-from models.registry import model_class
-from training.checkpoint import Architecture, Checkpoint
+from models.architecture import Architecture
+from models.registry import find_model
+from training.checkpoint import Checkpoint
 from training.formats import open_checkpoint
 
 
@@ -21,7 +21,7 @@ class Pretrained(Checkpoint):
 
     def _load_weights(self, model):
         weights = layers.pretrained("mnist").get_weights()
-        functional(model, self.architecture.shape).set_weights(weights)
+        model.functional().set_weights(weights)
 
 
 def open_or_pretrained(flags):
@@ -30,7 +30,7 @@ def open_or_pretrained(flags):
         return open_checkpoint(flags.checkpoint, flags.model)
     print("No --checkpoint: the pretrained MNIST network", file=sys.stderr)
     name, shape = "efficient_capsule", ImageShape(28, 28, 1, 10)
-    architecture = Architecture(name, shape, 1, model_class(name).HParams())
+    architecture = Architecture(name, shape, 1, find_model(name).hparams())
     path = pathlib.Path("pretrained network")
     return Pretrained(0, architecture, {"dataset": "mnist"}, path=path)
 

@@ -16,7 +16,7 @@ from layers.backends import is_on_cpu
 from models.graph import multiply_adds
 
 
-def write(path, config, model, shape, clock):
+def write(path, config, model, clock):
     """Writes run.json; `clock` is the `Clock` of the run that has ended."""
     weights, weights_of_decoder = (
         sum(math.prod(w.shape) for w in part.trainable_weights) if part else 0
@@ -29,7 +29,7 @@ def write(path, config, model, shape, clock):
         "weights": weights,
         "weights_without_decoder": weights - weights_of_decoder,
         "peak_megabytes": peak_megabytes(),
-        "multiply_adds": multiply_adds(model, shape),
+        "multiply_adds": multiply_adds(model),
         "steps": config.max_steps,
         "batch_size": config.batch_size,
         "seconds": clock.seconds,

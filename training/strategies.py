@@ -56,7 +56,7 @@ class OneDevice:
             return lambda: compiled
 
         def predict(x, y):
-            return model.logits_and_losses(x, y, model.predict_on_batch(x))
+            return model.scores_and_losses(x, y, model.predict_on_batch(x))
 
         return lambda: predict
 
@@ -69,7 +69,7 @@ def _predict_fn_on_tensorflow(model):
     @tf.function(jit_compile=model.jit_compile)
     def compiled(x, y):
         with spectra.in_use():
-            return model.logits_and_losses(x, y, model(x, training=False))
+            return model.scores_and_losses(x, y, model(x, training=False))
 
     def begin():
         spectra.update()
@@ -84,7 +84,7 @@ def _compiled_on_jax(model):
     @jax.jit
     def compiled(weights, x, y):
         outputs, _ = model.stateless_call(*weights, x)
-        return model.logits_and_losses(x, y, outputs)
+        return model.scores_and_losses(x, y, outputs)
 
     def predict(x, y):
         groups = model.trainable_variables, model.non_trainable_variables
@@ -117,7 +117,7 @@ class MirroredDevices(OneDevice):
 
         def compute(x, y):
             x, y = tf.nest.map_structure(own_rows, (x, y))
-            return model.logits_and_losses(x, y, model(x))
+            return model.scores_and_losses(x, y, model(x))
 
         @tf.function
         def compiled(x, y):

@@ -21,7 +21,7 @@ from common.errors import UserError, reading
 from common.files import make_folder
 from common.flags import field
 from input_data.keys import ImageShape
-from models.registry import MODELS
+from models.registry import MODEL_NAMES
 
 # TensorFlow is imported in functions, so that --help is answered at once.
 
@@ -56,9 +56,9 @@ class Tf1Checkpoint:
     def check_same_data(self, config, spec):
         """Does nothing: TF1 checkpoints do not store the data set."""
 
-    def can_continue(self, architecture):
+    def can_continue(self, model):
         """Whether it has the state of the network's optimizer."""
-        return self.has_optimizer_state and not architecture.hparams.ema
+        return self.has_optimizer_state and not model.hparams.ema
 
     def load(self, model, architecture):
         """Loads weights and, into a compiled model, any saved moments of Adam.
@@ -124,10 +124,10 @@ def _layouts(model, architecture):
     that are flattened in the checkpoint and their order here.
     """
     if architecture.model == "baseline":
-        pool = model.tensors.get_layer("pool2")
+        pool = model.network.get_layer("pool2")
         _, height, width, channels = pool.output.shape
         return {"fc1/weights": ((channels, height, width, -1), (1, 2, 0, 3))}
-    shape, primary = architecture.shape, model.tensors.output["conv_capsule1"]
+    shape, primary = architecture.shape, model.network.output["conv_capsule1"]
     _, height, width, num_types, atoms = primary.shape
     capsules = (num_types, height, width, atoms, -1)
     pixels = (shape.depth, shape.height, shape.width)
@@ -142,7 +142,7 @@ def _layouts(model, architecture):
 class NetworkFlags:
     """Settings that a TF1 checkpoint lacks; the defaults are for MNIST."""
 
-    model: str = field("capsule", "The model.", choices=tuple(sorted(MODELS)))
+    model: str = field("capsule", "The model.", choices=tuple(MODEL_NAMES))
     hparams_override: str = field("", "Hyper-parameters: name=value,...")
     height: int = field(28, "Height of an image in pixels.", at_least=1)
     width: int = field(28, "Width of an image in pixels.", at_least=1)
@@ -157,8 +157,9 @@ def convert(source, directory, network):
     The new checkpoint has no data set or training settings: TF1 stores none.
     It can initialize a training. With Adam's moments it can resume one, too.
     """
+    from models.architecture import Architecture
     from models.optimizer import compile_model
-    from training.checkpoint import Architecture, Checkpoint, save
+    from training.checkpoint import Checkpoint, save
 
     sizes = network.height, network.width, network.depth
     shape = ImageShape(*sizes, network.num_classes)

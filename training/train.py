@@ -19,7 +19,8 @@ from common.errors import (
 from common.files import make_folder, remove_partial, sole_trainer
 from input_data import keys, registry
 from layers.backends import cpu_has_bfloat16_products, is_on_cpu
-from models.optimizer import compile_model
+from models.architecture import Architecture
+from models.optimizer import compile_model, make_schedule
 from training import checkpoint, run_report
 from training.clock import Clock
 from training.formats import open_checkpoint
@@ -96,7 +97,7 @@ class Trainer(keras.callbacks.Callback):
         self._config = config
         self.pipeline = registry.load(config, train=True)
         spec = self.pipeline.spec
-        self._architecture = checkpoint.Architecture.from_config(
+        self._architecture = Architecture.from_config(
             config, spec.shape, spec.num_targets
         )
         print(
@@ -124,7 +125,7 @@ class Trainer(keras.callbacks.Callback):
                 compile_model(model, config.max_steps)
         self.set_model(model)
         self.start = self.step
-        self._schedule = model.make_schedule(model.hparams, config.max_steps)
+        self._schedule = make_schedule(model, config.max_steps)
 
     @property
     def path(self):
@@ -158,8 +159,7 @@ class Trainer(keras.callbacks.Callback):
             # An earlier run may have been killed before it wrote run.json.
             path = self._directory.with_name("run.json")
             if self.step > self.start or not path.exists():
-                shape = self._architecture.shape
-                run_report.write(path, config, self.model, shape, self.clock)
+                run_report.write(path, config, self.model, self.clock)
         if config.eval_every:
             self._evaluate(self.path)
 
@@ -220,7 +220,7 @@ class Trainer(keras.callbacks.Callback):
             reason = "it has no optimizer state"
         elif (saved.hparams.ema > 0) != (mine.hparams.ema > 0):
             reason = "only one has `ema`"
-        elif not latest.can_continue(mine):
+        elif not latest.can_continue(model):
             reason = "other weights are trained now"
         if reason:
             raise UserError(
@@ -254,7 +254,7 @@ class Trainer(keras.callbacks.Callback):
         config = self._config
         source = open_checkpoint(config.init_checkpoint, config.model)
         source.check_same_data(config, self.pipeline.spec)
-        can_continue = source.can_continue(self._architecture)
+        can_continue = source.can_continue(model)
         if config.init_weights_only or not can_continue:
             source.load(model, self._architecture)
             compile_model(model, config.max_steps)

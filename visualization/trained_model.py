@@ -113,7 +113,7 @@ def covered_part(model, size):
     part = []
     for length in size:
         first, step = 0.5, 1  # the center of the first position
-        for kernel, strides, padding in model.receptive_field(model.hparams):
+        for kernel, strides, padding in model.receptive_field():
             before, _ = zeros_around(length, kernel, strides, padding)
             length = positions_of(length, kernel, strides, padding)
             first += step * ((kernel - 1) / 2 - before)

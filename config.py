@@ -2,27 +2,15 @@
 
 import dataclasses
 import pathlib
-import re
 
 from common.errors import UserError, shell_command
 from common.flags import arguments, field, flag_specs, require_known
 from input_data import registry
-from input_data.registry import EMBEDDED, PAIR_PAD, PAIR_SHIFT, Split
+from input_data.registry import Split
 from models.registry import MODEL_NAMES, is_external
 
 # Images in an evaluation batch, as in the reference.
 EVAL_BATCH_SIZE = 100
-
-# Taken from a checkpoint of the same data set unless given as flags, as are the
-# model, the number of targets and the hyper-parameters in evaluations.
-INHERITED = ("color", "dataset", "distort", "image_size", "pad", "resize")
-INHERITED += ("viewpoints",)
-# Stored in a checkpoint.
-RUN_SETTINGS = (
-    *INHERITED,
-    *("augment", "batch_size", "crop_area", "dtype_policy", "flip"),
-    *("max_steps", "seed", "shift", "validate"),
-)
 
 
 def _count(default, help_text):
@@ -295,80 +283,11 @@ class Config(DataConfig):
         if not (self.model is None or is_external(self.model)):
             require_known("--model", self.model, MODEL_NAMES)
 
-    @property
-    def dataset_name(self):
-        """The data set; by default mnist with --data_dir, else digits."""
-        # The reference's commands have no --dataset for MNIST.
-        return self.dataset or (EMBEDDED if self.data_dir is None else "mnist")
-
-    @property
-    def data_set(self):
-        return registry.find_data_set(self.dataset_name)
-
-    @property
-    def shift_or_default(self):
-        if self.shift is not None:
-            return self.shift
-        if self.num_targets == 2:
-            return PAIR_SHIFT
-        return 0 if self.augment else self.data_set.shift
-
-    @property
-    def pad_or_default(self):
-        if self.pad is not None:
-            return self.pad
-        return PAIR_PAD if self.num_targets == 2 else 0
-
     def split(self, train):
         """The `Split` to read: for training if `train`, else for evaluation."""
         if self.validate:
             return Split.VALID_TRAIN if train else Split.VALID_TEST
         return Split.TRAIN if train else Split.TEST
-
-    def with_defaults_from(self, run_settings):
-        """A `Config` whose `INHERITED` settings, if None, are a checkpoint's.
-
-        A checkpoint for another data set supplies no settings.
-        """
-        dataset = run_settings.get("dataset")
-        code = r"(?!tfds:).*:|tfds:[^:/]+:(?![0-9.*]+$)"
-        if self.dataset is None and re.match(code, dataset or ""):
-            raise UserError(
-                f"the checkpoint's data set {dataset} may run code: add "
-                f"--dataset={dataset} if you trust it"
-            )
-        is_other = self.dataset not in (None, dataset) or (
-            dataset == EMBEDDED and self.data_dir is not None
-        )
-        if is_other:
-            return self
-        missing = [name for name in INHERITED if getattr(self, name) is None]
-        saved = {name: run_settings.get(name) for name in missing}
-        return dataclasses.replace(self, **saved)
-
-    def for_evaluation(self, checkpoint):
-        """A `Config` for evaluation, with defaults from the `Checkpoint`."""
-        config = self.with_defaults_from(checkpoint.run_settings)
-        if config.dataset is None and config.data_dir is None:
-            raise UserError(
-                f"{checkpoint.path} does not record its data set; add --dataset"
-            )
-        if config.num_targets is None and checkpoint.architecture is not None:
-            num_targets = checkpoint.architecture.num_targets
-            config = dataclasses.replace(config, num_targets=num_targets)
-        return config
-
-    def run_settings(self):
-        """The settings that a checkpoint stores."""
-        return {
-            **{name: getattr(self, name) for name in RUN_SETTINGS},
-            "dataset": self.dataset_name,
-            # Earlier versions hashed accents and the data folder's name.
-            "normalized_names": True,
-            "relative_paths": True,
-            # TFDS orders the images of some sets differently from their files.
-            "of_files": self.data_dir is not None,
-        }
 
     @property
     def members(self):

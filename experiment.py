@@ -9,8 +9,8 @@ README.md and docs/ show more commands; --help lists the flags.
 import contextlib
 
 from common import flags, load_backend
-from common.errors import UserError
 from config import Config
+from resolve import check_job
 
 # TensorFlow is imported in functions, so that --help is answered at once.
 
@@ -21,16 +21,7 @@ def run(config):
     Raises UserError for settings, data or checkpoints that cannot be used, and
     Interrupted if a signal stopped a training.
     """
-    if config.train and (config.checkpoint or config.num_trials > 1):
-        raise UserError(
-            "--checkpoint and --num_trials are for evaluation: add "
-            "--train=false. A training starts from --init_checkpoint"
-        )
-    if not config.summary_dir and (config.train or config.checkpoint is None):
-        raise UserError(
-            "--summary_dir is required; an evaluation can have --checkpoint "
-            "instead"
-        )
+    check_job(config)
     load_backend()
     import keras
 

@@ -51,7 +51,7 @@ def draw(names, config, num_examples=None):
 
     checkpoint = open_checkpoint(config.checkpoint, config.model)
     config, model, pipeline = Evaluator(config).load(checkpoint)
-    title = f"{config.dataset_name}, {checkpoint.path.name}"
+    title = f"{config.dataset}, {checkpoint.path.name}"
     trained = TrainedModel(model, pipeline, title, pipeline.spec.names)
     files = {}
     for name in names:

@@ -18,6 +18,7 @@ import numpy as np
 from absl import flags as absl_flags
 from tqdm import tqdm
 
+import resolve
 from common import flags, load_backend
 from common.errors import UserError, reading
 from common.files import atomic_write
@@ -158,12 +159,11 @@ def main(arguments):
         )
     load_backend()
     # Imported here, so that --help does not wait for TensorFlow.
-    from models.graph import functional
     from training import devices, inference
 
     with devices.use(Config(num_processes=1)):
         checkpoint = inference.open_or_pretrained(values)
-        model = inference.load_network(checkpoint, Config())
+        model = inference.load_network(checkpoint)
         shape = checkpoint.architecture.shape
         network = model.functional()
         if values.export:
@@ -171,7 +171,7 @@ def main(arguments):
         if not arguments:
             return 0
         dataset = checkpoint.run_settings.get("dataset") or values.dataset
-        config = Config(dataset=dataset).for_evaluation(checkpoint)
+        config = resolve.for_evaluation(Config(dataset=dataset), checkpoint)
         bright_edged = []
         prepare = inference.preparation(
             config, shape, values.center, bright_edged

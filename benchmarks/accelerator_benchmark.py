@@ -19,9 +19,9 @@ import jax
 import keras
 import numpy as np
 from jax import numpy as jnp
+from models.capsule import CapsuleModel
 
 from input_data import keys
-from models.capsule import CapsuleModel
 from models.optimizer import compile_model
 from models.registry import build_model
 from training.steps_per_execution import scan_steps

@@ -31,10 +31,10 @@ from common.flags import field
 from config import Config
 from input_data import keys
 from layers.networks.capsule import KERNEL_SIZE, PRIMARY_STRIDES
+from models.architecture import Architecture
 from models.optimizer import compile_model
 from runs.pages import markdown
 from training import devices
-from models.architecture import Architecture
 from training.run_report import machine, peak_megabytes
 from training.strategies import OneDevice
 

@@ -13,6 +13,7 @@ from claims.measures import Examiner
 from common.errors import UserError
 from common.files import write_files
 from input_data import keys
+from input_data.registry import find_data_set
 from layers.backends import is_on_cpu
 from runs.pages import markdown, table_files
 from runs.runner import read_json, write_json
@@ -76,7 +77,7 @@ def run_tests(networks, config, output_dir, chosen, steps, figure_format):
     if not shown:
         raise UserError(f"no network can be tested by {', '.join(chosen)}")
     shown.sort(key=lambda result: places.index(_key(result)[:2]))
-    title = f"{used.dataset_name}, first {len(images):,} test images"
+    title = f"{used.dataset}, first {len(images):,} test images"
     table = report.summary(shown)
     print(f"\n{title}:\n{markdown(*table, padded=True)}\n")
     files = table_files("robustness", *table)
@@ -94,10 +95,10 @@ def _load(evaluator, place, checkpoint):
     config, model, pipeline = evaluator.load(checkpoint)
     if pipeline.spec.num_targets != 1:
         raise UserError(f"{place} is not for images of one class each")
-    if config.data_set.photograph_size:
+    if find_data_set(config.dataset).photograph_size:
         raise UserError(
             f"{place}: the tests need pixels in [0, 1], but networks see "
-            f"standardized images of {config.dataset_name}"
+            f"standardized images of {config.dataset}"
         )
     x, y = zip(*pipeline.evaluation_batches(100), strict=True)
     images = np.concatenate([batch[keys.IMAGES] for batch in x])
@@ -108,7 +109,7 @@ def _load(evaluator, place, checkpoint):
 def _read(path, config, steps):
     """The content of robustness.json, which must have the same settings."""
     settings = {
-        "dataset": config.dataset_name,
+        "dataset": config.dataset,
         "num_examples": config.eval_size,
         "seed": config.seed,
         "steps": steps,

@@ -33,6 +33,23 @@ class Interrupted(BaseException):
         self.signal_number = signal_number
 
 
+class StopSignal:
+    """A signal handler; `number` is that of the first signal, or 0.
+
+    The work looks at `number` and stops. A second signal ends the process.
+    """
+
+    number = 0
+
+    def __call__(self, number, frame):
+        if self.number:
+            print("Stopped without saving", file=sys.stderr, flush=True)
+            # TensorFlow would catch an exception raised in a signal handler and
+            # raise its own.
+            os._exit(128 + number)
+        self.number = number
+
+
 @contextlib.contextmanager
 def reading(path):
     """Turns any failure to read or decode one file into a `UserError`.

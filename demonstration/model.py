@@ -8,10 +8,11 @@ import numpy as np
 from keras import ops
 from PIL import Image
 
+import resolve
 from common.errors import UserError, reading
 from config import EVAL_BATCH_SIZE
 from input_data import keys
-from input_data.registry import EMBEDDED, PAIR_SHIFT
+from input_data.registry import EMBEDDED, find_data_set
 from input_data.transforms import center, center_of_mass
 from training import inference
 from training.evaluate import Evaluator
@@ -58,22 +59,24 @@ class DemoModel:
             config, model, pipeline = Evaluator(config).load(checkpoint)
             shape, names = pipeline.spec.shape, pipeline.spec.names
         else:
-            config = config.for_evaluation(checkpoint)
+            config = resolve.for_evaluation(config, checkpoint)
             model, pipeline = inference.load_network(checkpoint, config), None
             shape = checkpoint.architecture.shape
             names = inference.class_names(checkpoint)
-        name = f"{config.dataset_name}, {checkpoint.path.name}"
+        name = f"{config.dataset}, {checkpoint.path.name}"
         self._trained = TrainedModel(model, pipeline, name, names)
         self._predictor = Predictor(model)
         # Of any number of classes it shows the longest capsule.
         self._num_targets = model.num_targets or 1
         self._size = shape.height, shape.width
         is_gray = shape.depth == 1
-        self._digit_size = config.data_set.digit_size if is_gray else None
+        self._digit_size = (
+            find_data_set(config.dataset).digit_size if is_gray else None
+        )
         self.prepare = inference.preparation(config, shape)
         # Largest distance of each of two objects from the center, in pixels.
         overlap = config.pairs == "overlap"
-        self._max_offset = PAIR_SHIFT if overlap else max(self._size)
+        self._max_offset = resolve.PAIR_SHIFT if overlap else max(self._size)
         self._searches = {}
         image = np.zeros((*self._size, shape.depth), "float32")
         coupling_map = None

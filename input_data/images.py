@@ -123,8 +123,8 @@ class SingleObjects(Pipeline):
 
     def __init__(self, data, config, **spec):
         self._config = config
-        self._shift, self._pad = config.shift_or_default, config.pad_or_default
-        border = 2 * self._pad - transforms.CROP * bool(config.distort)
+        self._shift, self._pad = config.shift, config.pad
+        border = 2 * self._pad - transforms.CROP * config.distort
         size = [side + border for side in data.images.shape[1:3]]
         num_targets = 1 if data.labels.ndim == 1 else keys.SEVERAL_LABELS
         num_examples = min(config.eval_size, len(data))

@@ -24,7 +24,7 @@ class OverlappingPairs(Pipeline):
     """
 
     def __init__(self, data, config, **spec):
-        self._shift, self._pad = config.shift_or_default, config.pad_or_default
+        self._shift, self._pad = config.shift, config.pad
         size = [side + 2 * self._pad for side in data.images.shape[1:3]]
         super().__init__(data, size, 2, config.eval_size, **spec)
         groups = map(tf.constant, group_by_class(data))

@@ -5,15 +5,12 @@ Only `load` imports TensorFlow and the modules of data sets.
 
 import dataclasses
 import enum
+import re
 import sys
 
 from common.errors import UserError
 from common.flags import import_named, require_known
 from input_data.stored import digest
-
-# Section 6 of the paper: digits on 36x36, shifted by up to 4 pixels.
-PAIR_PAD = 4
-PAIR_SHIFT = 4
 
 
 class Split(enum.Enum):
@@ -111,10 +108,15 @@ def find_data_set(name):
     return DataSet("tfds_images", resizes=True, digit_size=size)
 
 
-def load(config, train):
-    """Loads the `Pipeline` of a `Config`, for training or for evaluation.
+def shards_of(data_dir):
+    """The match of PREFIX@COUNT, which names COUNT record files, or None."""
+    return re.fullmatch("(.+)@([1-9][0-9]*)", str(data_dir))
 
-    Raises UserError for settings that do not apply to the data set, and for
+
+def load(config, train):
+    """Loads the `Pipeline` of a resolved `Config`, see `resolve`.
+
+    It is for training if `train`, else for evaluation. Raises UserError for
     missing or damaged files.
     """
     # Imported here, so that flags are parsed without TensorFlow.
@@ -123,9 +125,13 @@ def load(config, train):
     # tf.data reads the images from the CPU's memory, even if there is a GPU.
     with tf.device("CPU:0"):
         if config.pairs != "overlap":
-            return _load_separate_pairs(config, train)
-        _check(config)
-        name = config.data_set.module
+            from input_data.pairs import SeparatePairs  # it imports TensorFlow
+
+            singles = dataclasses.replace(
+                config, num_targets=1, pairs="overlap", eval_size=sys.maxsize
+            )
+            return SeparatePairs(load(singles, train), config)
+        name = find_data_set(config.dataset).module
         name = name if ":" in name else f"input_data.datasets.{name}:load"
         read = import_named("--dataset", name)
         pipeline = read(config.split(train), config)
@@ -135,47 +141,3 @@ def load(config, train):
         kind = type(pipeline).__name__
         raise UserError(f"--dataset={name} must give a Pipeline, not {kind}")
     return pipeline
-
-
-def _load_separate_pairs(config, train):
-    from input_data.pairs import SeparatePairs  # it imports TensorFlow
-
-    if config.num_targets != 2 or train or config.crops > 1:
-        raise UserError(
-            f"--pairs={config.pairs} needs --num_targets=2 and --train=false, "
-            "and does not go with --crops"
-        )
-    singles = dataclasses.replace(
-        config, num_targets=1, pairs="overlap", eval_size=sys.maxsize
-    )
-    return SeparatePairs(load(singles, train), config)
-
-
-def _check(config):
-    data_set, name = config.data_set, config.dataset_name
-    photographs = data_set.photograph_size is not None
-    two_targets = config.num_targets == 2
-    refused = {
-        "data_dir": config.data_dir and name == EMBEDDED,
-        "num_targets": two_targets and not data_set.two_targets,
-        "image_size": config.image_size and not data_set.resizes,
-        "resize": config.resize and not data_set.resizes,
-        "color": config.color and not data_set.colors,
-        "crops": config.crops > 1 and not photographs,
-        "viewpoints": config.viewpoints and name != "norb",
-        "shift": config.shift and photographs,
-        "pad": config.pad and photographs,
-        "distort": config.distort and (photographs or two_targets),
-        "augment": config.augment and (photographs or two_targets),
-        "crop_area": config.crop_area < 1 and (photographs or two_targets),
-        "flip": config.flip and (photographs or two_targets),
-    }
-    for flag, is_refused in refused.items():
-        if is_refused:
-            raise UserError(
-                f"--{flag}={getattr(config, flag)} does not apply to "
-                f"--dataset={name} with "
-                f"--num_targets={config.num_targets or 1}"
-            )
-    if data_set.needs_data_dir and config.data_dir is None:
-        raise UserError(f"--dataset={name} needs --data_dir, see docs/data.md")

@@ -8,6 +8,8 @@ import scipy.ndimage
 import tensorflow as tf
 from PIL import Image, ImageOps
 
+from input_data.registry import find_data_set
+
 CROP = 4  # pixels that `distort` removes along each axis
 DIGIT_SIZE = 20  # pixels of the longer side of a digit in MNIST
 SPECK_SHARE = 0.05  # of the largest piece's area, see `center`
@@ -130,10 +132,10 @@ def prepare_image(image, shape, config):
     if image.shape[-1] == 1:
         image = np.repeat(image, shape.depth, axis=-1)
     size = (shape.height, shape.width)
-    photograph_size = config.data_set.photograph_size
+    photograph_size = find_data_set(config.dataset).photograph_size
     # The two objects of an image were padded before they were merged.
-    pad = 0 if config.num_targets == 2 else config.pad_or_default
-    method = config.image_size and (config.resize or "pad")
+    pad = 0 if config.num_targets == 2 else config.pad
+    method = config.image_size and config.resize
     with tf.device("CPU:0"):
         if photograph_size is not None:
             photograph = resize(image, photograph_size, "pad")
@@ -141,7 +143,7 @@ def prepare_image(image, shape, config):
             return tf.image.per_image_standardization(crop)[0].numpy()
         if method or image.shape[:2] != size:
             # The size before padding and cropping.
-            border = 2 * pad - CROP * bool(config.distort)
+            border = 2 * pad - CROP * config.distort
             before = [side - border for side in size]
             image = resize(image, before, method or "pad")
             image = central_crop(pad_images(image[None], pad), size)[0]

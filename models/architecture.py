@@ -111,7 +111,9 @@ class Architecture:
         def fits(side):
             shape = dataclasses.replace(self.shape, height=side, width=side)
             try:
-                return bool(dataclasses.replace(self, shape=shape)._num_weights())
+                return bool(
+                    dataclasses.replace(self, shape=shape)._num_weights()
+                )
             except ValueError:
                 return False
 

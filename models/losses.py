@@ -5,7 +5,6 @@ import math
 from keras import ops
 
 import layers
-from input_data import keys
 
 # DeepCaps' weight of absent classes, m+ and m- of the margin loss.
 DEEPCAPS_MARGINS = (0.5, 0.9, 0.1)
@@ -29,7 +28,9 @@ def cross_entropy(labels, scores, step, hparams):
 
 
 def su_margins(labels, scores, step, hparams):
-    """J. Su's loss, the mean over the classes of
+    """J. Su's loss: a mean over the classes.
+
+    It is the mean of
 
       y * max(0, 0.9 - p)^2 + 0.25 * (1 - y) * max(0, p - 0.1)^2
 

@@ -181,7 +181,9 @@ MODELS = {
         ("softmax", "margin", "sigmoid"),
         bounds={
             "momentum": {
-                **{"above": None, "at_least": 0, "below": 1},
+                "above": None,
+                "at_least": 0,
+                "below": 1,
                 "defines_network": False,
             }
         },

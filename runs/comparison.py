@@ -10,6 +10,7 @@ from common.files import make_folder, write_files
 from common.flags import field, require_known
 from config import Config
 from models.registry import MODEL_NAMES, PHOTO_MODEL, is_external
+from resolve import with_defaults
 from runs import runner
 
 # With --minutes the speed is measured over so many steps and seconds, or more.
@@ -93,7 +94,7 @@ def compare(settings, config, lines=()):
         runs = [run for m in models.values() for run in m["runs"].values()]
         minutes = [run["training_seconds"] / 60 for run in runs]
         budget = f"{min(minutes):.2f} to {max(minutes):.2f} min"
-    title = f"{config.dataset_name}, {budget} each"
+    title = f"{with_defaults(config).dataset}, {budget} each"
     kind = "validation" if config.validate else "test"
     from runs import pages  # only now, as it imports Matplotlib
     from visualization.drawing import also_as

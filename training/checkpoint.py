@@ -114,7 +114,7 @@ class Checkpoint:
         recorded = {**self.run_settings, "class_names": _nfc(self.class_names)}
         names = _nfc(spec.class_names)
         required = {"class_names": names} if names and self.class_names else {}
-        if recorded.get("dataset") != config.dataset_name:
+        if recorded.get("dataset") != config.dataset:
             # It may have other classes, but not the same in another order.
             if sorted(names) == sorted(recorded["class_names"]):
                 self._require(recorded, required)

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 from tqdm import tqdm
 
+import resolve
 from common.errors import UserError
 from common.files import is_training
 from config import EVAL_BATCH_SIZE
@@ -51,7 +52,7 @@ class Evaluator:
         The next call of `load` may load other weights into the same network.
         Raises UserError if the checkpoint does not fit the settings or data.
         """
-        config = self._config.for_evaluation(checkpoint)
+        config = resolve.for_evaluation(self._config, checkpoint)
         if config not in self._pipelines:
             self._pipelines[config] = registry.load(config, train=False)
         pipeline = self._pipelines[config]

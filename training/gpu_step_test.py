@@ -11,10 +11,10 @@ import re
 import keras
 import numpy as np
 import pytest
+from models.capsule import CapsuleModel
 
 from input_data import keys
 from layers import convolution, votes
-from models.capsule import CapsuleModel
 from models.optimizer import compile_model
 from models.registry import build_model
 from training.steps_per_execution import scan_steps

@@ -10,6 +10,7 @@ from common.errors import UserError, reading
 from input_data import transforms
 from input_data.files import decode_image
 from input_data.keys import ImageShape
+from input_data.registry import find_data_set
 from models.architecture import Architecture
 from models.registry import find_model
 from training.checkpoint import Checkpoint
@@ -35,19 +36,23 @@ def open_or_pretrained(flags):
     return Pretrained(0, architecture, {"dataset": "mnist"}, path=path)
 
 
-def load_network(checkpoint, config):
+def load_network(checkpoint, config=None):
     """The model of a checkpoint, without a data set.
 
-    Raises UserError for a TF1 checkpoint or a `config` of another network.
+    A resolved `config` may change hyper-parameters. Raises UserError for a TF1
+    checkpoint or a `config` of another network.
     """
     saved = checkpoint.architecture
     if saved is None:
         raise UserError(
             f"convert {checkpoint.path} by python -m training.tf1_checkpoint"
         )
-    architecture = Architecture.from_config(
-        config, saved.shape, config.num_targets or saved.num_targets, saved
-    )
+    architecture = saved
+    if config is not None:
+        targets = config.num_targets
+        architecture = Architecture.from_config(
+            config, saved.shape, targets, saved
+        )
     model = architecture.build()
     checkpoint.load(model, architecture)
     return model
@@ -70,7 +75,9 @@ def preparation(config, shape, centered=False, bright_edged=None):
     names of digits with a bright edge (MNIST's is dark) are added to the list
     `bright_edged`.
     """
-    digit_size = config.data_set.digit_size if shape.depth == 1 else None
+    digit_size = (
+        find_data_set(config.dataset).digit_size if shape.depth == 1 else None
+    )
     if centered and (digit_size is None or config.num_targets == 2):
         raise UserError("--center needs a network for single digits")
     if shape.depth > 3:

@@ -13,8 +13,8 @@ import numpy as np
 
 from common.errors import reading
 from common.files import make_folder, write_file
-from config import INHERITED
 from input_data import keys
+from resolve import INHERITED
 from training.summaries import SummaryWriter
 from visualization import evaluation_figures as pictures
 
@@ -51,7 +51,7 @@ class Results(contextlib.ExitStack):
         if spec.note:  # record files do not tell which images they hold
             kind = "stored"
         noun = "pairs" if spec.num_targets == 2 else "images"
-        images = f"{kind} {noun} of {predictions.config.dataset_name}"
+        images = f"{kind} {noun} of {predictions.config.dataset}"
         score = predictions.score
         if self._is_json:
             document = json.dumps(self._document(images, predictions))
@@ -88,8 +88,8 @@ class Results(contextlib.ExitStack):
         names += ["seed"] if spec.num_targets == 2 else []
         found = {name: getattr(config, name) or None for name in names}
         if spec.num_targets == 2:
-            found["largest_shift"] = config.shift_or_default or None
-        found["dataset"] = config.dataset_name
+            found["largest_shift"] = config.shift or None
+        found["dataset"] = config.dataset
         found["num_examples"] = spec.num_examples
         if config.data_dir is not None:
             found["data_dir"] = os.path.abspath(config.data_dir)

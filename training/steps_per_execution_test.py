@@ -5,10 +5,10 @@ import signal
 import keras
 import numpy as np
 import pytest
+from models.capsule import CapsuleModel
 
 from common.errors import Interrupted
 from config import Config
-from models.capsule import CapsuleModel
 from models.registry import build_model
 from testing import untrained
 from testing.saved_arrays import assert_same_state

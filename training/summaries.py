@@ -14,8 +14,8 @@ from tensorboard.plugins.hparams import api as hparams_api
 
 from common.errors import writing
 from common.files import atomic_write, complete_rows, write_file
-from config import RUN_SETTINGS
 from input_data import keys
+from resolve import RECORDED
 from training.tf1_checkpoint import tf1_name
 
 # Images in one `reconstruction` summary.
@@ -60,7 +60,7 @@ class SummaryWriter:
             "num_targets": architecture.num_targets,
             **dataclasses.asdict(architecture.hparams),
         }
-        settings |= {k: checkpoint.run_settings.get(k) for k in RUN_SETTINGS}
+        settings |= {k: checkpoint.run_settings.get(k) for k in RECORDED}
         settings = {k: v for k, v in settings.items() if v is not None}
         # Runs of one trial become one row.
         trial = str(self._directory.resolve())

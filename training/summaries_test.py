@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from models.capsule import CapsuleModel
 from tensorboard.plugins.hparams import metadata
 
 from input_data import keys
-from models.capsule import CapsuleModel
 from testing.events import events_of
 from testing.untrained import DIGITS
 from training import summaries

@@ -205,8 +205,7 @@ def _files(root, classes, several):
 
 def _images(root, files, config):
     """`StoredRows` of images, resized to squares if there is a size."""
-    color, size = bool(config.color), config.image_size
-    method = config.resize or "pad"
+    color, size, method = config.color, config.image_size, config.resize
     paths = np.array([path for path, _ in files], object)
     pool = ThreadPoolExecutor(DECODING_THREADS)
     if size is None:

@@ -11,7 +11,6 @@ multivalid_test, because pairs in the same file can share images.
 
 import dataclasses
 import pathlib
-import re
 
 import numpy as np
 import tensorflow as tf
@@ -22,7 +21,7 @@ from input_data.files import find_file, open_file
 from input_data.images import labeled_images, make_pipeline
 from input_data.pipeline import Pipeline
 from input_data.records import RecordFiles
-from input_data.registry import Split, select
+from input_data.registry import Split, select, shards_of
 from input_data.transforms import unit_range
 
 NUM_CLASSES = 10
@@ -36,18 +35,17 @@ _SIZE = 28
 
 def load(split, config):
     """The pipeline of one split, from record files, idx files or TFDS."""
-    shards = re.fullmatch("(.+)@([1-9][0-9]*)", str(config.data_dir))
-    if shards:
+    if shards := shards_of(config.data_dir):
         return _load_pairs(split, config, shards[1], int(shards[2]))
     if config.data_dir is not None and config.num_targets != 2:
-        shift = config.shift_or_default if split.is_training else 0
+        shift = config.shift if split.is_training else 0
         for name in single_names(split, shift):
             path = pathlib.Path(config.data_dir, name)
             if path.is_file():
                 print(f"Reading {path}", flush=True)
                 data = RecordFiles([path], *SINGLE, NUM_CLASSES)
                 pad = _padding(data)
-                if config.pad in (None, pad):
+                if config.pad in (0, pad):
                     config = dataclasses.replace(config, shift=0, pad=0)
                     stored = {"pad": pad} if pad else {}
                     return make_pipeline(data, config, settings=stored)
@@ -111,8 +109,7 @@ def _load_pairs(split, config, prefix, count):
             "writes such files"
         )
     data = RecordFiles(shard_names(prefix, count), *PAIR, NUM_CLASSES)
-    is_padded = config.pad in (None, _padding(data))
-    if config.num_targets != 2 or config.shift is not None or not is_padded:
+    if config.num_targets != 2 or config.pad not in (0, _padding(data)):
         raise UserError(
             f"--data_dir={config.data_dir} needs --num_targets=2; its images "
             "are shifted and padded: leave out --shift and --pad"

@@ -27,7 +27,7 @@ _PROBE_SECONDS = 8
 
 def load(split, config):
     """The pipeline of one split of the set tfds:NAME, see docs/data.md."""
-    name = config.dataset_name.removeprefix(TFDS_PREFIX)
+    name = config.dataset.removeprefix(TFDS_PREFIX)
     builder = _open(name, config.data_dir)
     splits = builder.info.splits
     test_name = next((n for n in ("test", "validation") if n in splits), None)

@@ -41,6 +41,9 @@ class PhotoCapsuleModel(Classifier):
             1, "random variants of each image to store features of"
         )
 
+        def options(self):  # `load_initial_weights` loads the weights
+            return {**super().options(), "backbone_weights": None}
+
     routed_layer, grid = "classes", "primary"
 
     def __init__(self, shape, num_targets, hparams, **kwargs):

@@ -1,5 +1,7 @@
 """The class of all models: outputs, losses and metrics of one network."""
 
+import contextvars
+
 import keras
 from keras import backend, ops
 
@@ -65,8 +67,9 @@ class Classifier(keras.Model):
         size = shape.height, shape.width, shape.depth
         images = keras.Input(size, name=keys.IMAGES)
         with keras.name_scope(self.name):  # begins the paths of the weights
-            options = hparams.options(row.network)
-            outputs = row.network(images, shape.num_classes, **options)
+            run = contextvars.Context().run  # with the same names each time
+            options = self.network_options()
+            outputs = run(row.network, images, shape.num_classes, **options)
             self.network = keras.Model(images, outputs)
             self.has_class_capsules = keys.CAPSULES in outputs
             self.has_lengths = self.has_class_capsules and row.has_lengths
@@ -84,6 +87,9 @@ class Classifier(keras.Model):
             for weight in self.trainable_weights:
                 if len(weight.shape) >= row.decayed_axes:
                     weight.regularizer = regularizer
+
+    def network_options(self):
+        return self.hparams.options(self.row.network)
 
     def make_decoder(self, height, width, depth):
         return self.row.decoder(height, width, depth, name="recons")

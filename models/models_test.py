@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+import layers
 from common.errors import UserError
 from input_data import keys
 from input_data.keys import ImageShape
@@ -96,6 +97,16 @@ def test_the_seed_fixes_the_initial_weights(name):
     for a, b, c in zip(first, again, other, strict=True):
         np.testing.assert_array_equal(a, b)
         assert np.ptp(a) == 0 or (a != c).any()  # biases are equal
+
+
+def test_names_do_not_depend_on_networks_built_before():
+    for _ in range(2):
+        layers.networks.capsule(keras.Input((17, 17, 1)), 2, conv_channels=3)
+        model = small_model("capsule")
+        assert [weight.path for weight in model.weights[:2]] == [
+            "capsule/conv1/kernel",
+            "capsule/conv1/bias",
+        ]
 
 
 @pytest.mark.parametrize(

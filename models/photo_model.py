@@ -25,6 +25,9 @@ class PhotoModel(Classifier):
         self.backbone = tensors["features"]._keras_history.operation
         self.route = keras.Model(tensors["features"], outputs)
 
+    def network_options(self):  # `load_initial_weights` loads the weights
+        return {**super().network_options(), "backbone_weights": None}
+
     def make_decoder(self, height, width, depth):
         scale = self.hparams.remake_scale
         size = height, width, depth

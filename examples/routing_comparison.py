@@ -16,7 +16,7 @@ from keras import initializers, ops
 
 import layers
 from input_data import keys
-from layers.utils import use_full_float32
+from layers import use_full_float32
 from models.classifier import Classifier
 
 TYPES, ATOMS = 8, 16

@@ -6,13 +6,23 @@ from typing import Any
 import keras
 from keras import ops
 
-from .base_layers import CapsuleLayer, Layer, registered, with_mask
-from .convolution import convolution
-from .initializers import BIAS, WEIGHT_STDDEV, TruncatedNormal
+from .base_layers import (
+    BIAS,
+    WEIGHT_STDDEV,
+    CapsuleLayer,
+    Layer,
+    Names,
+    Shape,
+    Tensor,
+    TruncatedNormal,
+    mask_out,
+    positions_of,
+    registered,
+    with_mask,
+)
+from .fast_convolution import convolution
 from .routing import RoutingRule, couplings_of, lengths, route
-from .tensors import Names, Shape, Tensor, mask_out
 from .votes import FormedVotes, SharedVotes, linear_votes
-from .windows import positions_of
 
 
 @registered

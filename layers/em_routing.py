@@ -13,8 +13,14 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from .base_layers import registered
-from .initializers import TruncatedNormal
+from .base_layers import (
+    Pair,
+    Shape,
+    Tensor,
+    TruncatedNormal,
+    registered,
+    require_shape,
+)
 from .matrix_votes import POSE_ENTRIES
 from .mixture_routing import (
     EPSILON,
@@ -23,7 +29,6 @@ from .mixture_routing import (
     PrimaryPoseLayer,
     fit_mixture,
 )
-from .tensors import Pair, Shape, Tensor, require_shape
 
 NORMALIZATIONS = ("parents", "types", "positions")
 

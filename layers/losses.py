@@ -1,4 +1,4 @@
-"""Losses and metrics of the reference, and the spread loss.
+"""Losses and metrics of the reference.
 
 They are functions of k-hot labels [B, O] and logits [B, O], and return float32
 [B], which training averages over the batch. Logits are capsule lengths or, for
@@ -6,20 +6,18 @@ the baseline, the outputs of its last layer. With a label for each pixel, labels
 and logits are [B, H, W, O], and losses and metrics are [B, H, W].
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras import ops
 
-from .base_layers import registered
-from .tensors import Tensor, require_shape
+from .base_layers import Tensor, registered, require_shape
 
 # Section 4.1 of the paper.
 RECONSTRUCTION_WEIGHT = 0.0005
 
 
-def _float32(labels, logits):
+def float32(labels, logits):
     """Casts both, or raises ValueError if the labels are not one-hot."""
     labels, logits = (ops.cast(t, "float32") for t in (labels, logits))
     hint = " of the logits: one-hot, see `keras.utils.to_categorical`"
@@ -48,7 +46,7 @@ def margin_loss(
       present_margin: float, m+.
       absent_margin: float, m-.
     """
-    labels, logits = _float32(labels, logits)
+    labels, logits = float32(labels, logits)
     present = ops.square(ops.relu(present_margin - logits))
     absent = ops.square(ops.relu(logits - absent_margin))
     cost = labels * present + absent_weight * (1.0 - labels) * absent
@@ -63,7 +61,7 @@ def softmax_loss(labels: Tensor, logits: Tensor) -> Tensor:
     k * softmax(logits) - labels. The reference has the same loss, but the
     gradient softmax(logits) - labels, as if labels summed to 1.
     """
-    labels, logits = _float32(labels, logits)
+    labels, logits = float32(labels, logits)
     return -ops.sum(labels * ops.log_softmax(logits, axis=-1), axis=-1)
 
 
@@ -74,7 +72,7 @@ def sigmoid_loss(labels: Tensor, logits: Tensor) -> Tensor:
     The reference halves the targets because two digits share a probability of
     1. It also halves them for images of one digit.
     """
-    labels, logits = _float32(labels, logits)
+    labels, logits = float32(labels, logits)
     # log(1 + exp(l)) - T * l; softplus does not overflow.
     cost = ops.softplus(logits) - 0.5 * labels * logits
     return ops.mean(cost, axis=-1)
@@ -100,59 +98,6 @@ def reconstruction_loss(
     return weight * ops.sum(squared, axis=pixels)
 
 
-@registered
-def spread_loss(
-    labels: Tensor, activations: Tensor, margin: Tensor | float = 0.9
-) -> Tensor:
-    """Spread loss of matrix capsules.
-
-    The sum over all pairs of a present class p and an absent class c of
-    max(0, margin - (a_p - a_c))^2. Source: equation 3 of G. Hinton, S. Sabour,
-    N. Frosst, "Matrix capsules with EM routing", ICLR 2018.
-
-    Args:
-      labels: tensor [B, O], k-hot.
-      activations: tensor [B, O], in [0, 1].
-      margin: float, or tensor [B] of margins; see `spread_margin`.
-    """
-    labels, activations = _float32(labels, activations)
-    ones = (1,) * len(activations.shape)
-    margin = ops.reshape(ops.cast(margin, "float32"), (-1, *ones))
-    # [B, ..., present, absent]
-    difference = activations[..., None] - activations[..., None, :]
-    pairs = labels[..., None] * (1.0 - labels[..., None, :])
-    cost = pairs * ops.square(ops.relu(margin - difference))
-    return ops.sum(cost, axis=(-2, -1))
-
-
-# Functions from the fraction of `margin_steps` to the margin.
-MARGIN_SCHEDULES: dict[str, Callable[[Tensor], Tensor]] = {
-    # The paper: from 0.2 to 0.9.
-    "linear": lambda progress: 0.2 + 0.7 * progress,
-    # The authors' code, where 1 is step 700,000: from 0.21 to 0.99.
-    "sigmoid": lambda progress: 0.2 + 0.79 * ops.sigmoid(14.0 * progress - 4.0),
-}
-
-
-def spread_margin(
-    step: Tensor | None, margin_steps: int, schedule: str = "linear"
-) -> Tensor:
-    """The margin of the spread loss at a training step.
-
-    Args:
-      step: int tensor [B], number of finished training steps; None for
-        the final margin.
-      margin_steps: int >= 1, number of steps until the final margin.
-      schedule: string, a key of `MARGIN_SCHEDULES`.
-
-    Returns:
-      float32 tensor of the shape of `step`; a scalar if `step` is None.
-    """
-    steps = ops.cast(margin_steps if step is None else step, "float32")
-    progress = ops.minimum(steps / margin_steps, 1.0)
-    return MARGIN_SCHEDULES[schedule](progress)
-
-
 # By the hyper-parameter `loss_type`.
 CLASSIFICATION_LOSSES = {
     "margin": margin_loss,
@@ -170,7 +115,7 @@ class MeanOverBatch(keras.losses.Loss):
 
 def _num_hits(labels, logits, num_targets):
     """How many labels are predicted and how many should be: float32 [B]."""
-    labels, logits = _float32(labels, logits)
+    labels, logits = float32(labels, logits)
     if num_targets == 0:
         predicted = ops.cast(logits > 0.5, "float32")
         needed = ops.sum(ops.maximum(labels, predicted), axis=-1)

@@ -17,7 +17,7 @@ import keras
 from keras import backend, ops
 
 from .backends import is_exporting, is_on_cpu
-from .tensors import Shape, Tensor
+from .base_layers import Shape, Tensor
 from .windows import WindowLayer
 
 POSE_SIZE = 4

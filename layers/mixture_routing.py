@@ -14,7 +14,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from .base_layers import PoseLayer, pair_specs
+from .base_layers import Pair, Shape, Tensor, largest
 from .matrix_votes import (
     POSE_ENTRIES,
     VotingLayer,
@@ -23,8 +23,7 @@ from .matrix_votes import (
     over_entries,
 )
 from .routing import softmax
-from .tensors import Pair, Shape, Tensor, largest
-from .windows import Window
+from .windows import PoseLayer, Window, pair_specs
 
 # Added to sums of assignments, which are 0 if all children are inactive.
 EPSILON = 1e-7

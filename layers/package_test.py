@@ -63,7 +63,7 @@ def test_users_see_types(tmp_path):
     )
     options = ["--config-file", str(ROOT / "pyproject.toml")]
     output, _, _ = api.run([*options, str(tmp_path / "user.py")])
-    tensor = "layers.tensors.Tensor"
+    tensor = "layers.base_layers.Tensor"
     pair = f"tuple[{tensor}, {tensor}]"
     types = [tensor, f"dict[str, {tensor}]", tensor, pair]
     revealed = [line for line in output.splitlines() if "Revealed" in line]

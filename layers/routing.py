@@ -17,8 +17,14 @@ from typing import Any, Literal, get_args, get_origin
 import keras
 from keras import ops
 
-from .base_layers import registered
-from .tensors import EPSILON, Shape, Tensor, largest, require_shape
+from .base_layers import (
+    EPSILON,
+    Shape,
+    Tensor,
+    largest,
+    registered,
+    require_shape,
+)
 from .votes import FormedVotes, Votes
 
 

@@ -10,8 +10,14 @@ from typing import Any
 import keras
 from keras import backend, initializers, ops
 
-from .base_layers import CapsuleLayer, registered, with_mask
-from .tensors import Shape, Tensor, mask_out
+from .base_layers import (
+    CapsuleLayer,
+    Shape,
+    Tensor,
+    mask_out,
+    registered,
+    with_mask,
+)
 
 
 def _normalized(capsules):

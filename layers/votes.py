@@ -15,7 +15,7 @@ import math
 from keras import backend, ops
 
 from .backends import is_on_cpu
-from .tensors import Tensor
+from .base_layers import Tensor
 
 
 class FormedVotes:

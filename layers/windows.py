@@ -1,33 +1,21 @@
 """Windows over a grid of capsules; the base class of layers with windows."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
+import keras
 from keras import ops
 
-from .base_layers import Layer
-from .tensors import Names, Shape, Tensor
-
-
-def positions_of(size: int, kernel: int, strides: int, padding: str) -> int:
-    """Number of positions of a kernel along one axis."""
-    if padding.upper() not in ("VALID", "SAME"):
-        raise ValueError(
-            f'`padding` must be "VALID" or "SAME". Received: {padding!r}'
-        )
-    if size is None:
-        raise ValueError("The height and width of the input must be known")
-    overlap = kernel - 1 if padding.upper() == "VALID" else 0
-    if overlap >= size:
-        raise ValueError(f"The kernel exceeds the input: {kernel} > {size}")
-    return -(-(size - overlap) // strides)
-
-
-def zeros_around(size, kernel, strides, padding):
-    """Numbers of zeros that `padding` adds at the start and end of an axis."""
-    positions = positions_of(size, kernel, strides, padding)
-    missing = max((positions - 1) * strides + kernel - size, 0)
-    return missing // 2, missing - missing // 2
+from .base_layers import (
+    Layer,
+    Names,
+    Pair,
+    Shape,
+    Tensor,
+    positions_of,
+    zeros_around,
+)
 
 
 class Window:
@@ -100,6 +88,31 @@ class Window:
                 grid = children if grid is None else combine(grid, children)
         combined = ops.stack(list(self._shifted(grid, 2)), axis=4)
         return ops.reshape(combined, ops.shape(entries))
+
+
+class PoseLayer(Layer):
+    """Base of layers that return poses and float32 activations."""
+
+    __call__: Callable[..., Pair]  # type: ignore[assignment]
+
+    def compute_output_spec(self, inputs: Any, training: Any = None) -> Any:
+        # Keras cannot infer shapes through blocks, and gives both one dtype.
+        shapes = keras.tree.map_structure(lambda tensor: tensor.shape, inputs)
+        dtypes = self.compute_dtype, "float32"
+        shapes = self.compute_output_shape(shapes)
+        return tuple(map(keras.KerasTensor, shapes, dtypes))
+
+
+def pair_specs(shapes: Shape) -> list[keras.layers.InputSpec]:
+    """`input_spec` of poses [B, H, W, I, a] and activations [B, H, W, I]."""
+    is_pair = len(shapes) == 2 and isinstance(shapes[0], (tuple, list))
+    poses = shapes[0] if is_pair else ()
+    if len(poses) != 5 or tuple(poses[:-1]) != tuple(shapes[1]):
+        raise ValueError(
+            "The inputs must be a pair: poses [B, H, W, I, a] and activations "
+            f"[B, H, W, I] with the same axes B, H, W, I. Received: {shapes}"
+        )
+    return [keras.layers.InputSpec(shape=(None, *s[1:])) for s in shapes]
 
 
 class WindowLayer(Layer):

@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from layers.inverted_attention import route_together
+from layers.networks.inverted_attention import route_together
 from models.classifier import Classifier
 from models.graph import Routing, on_grid
 

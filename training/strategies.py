@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from layers.backends import is_on_cpu
-from layers.convolution import KeptSpectra
+from layers.fast_convolution import KeptSpectra
 
 # JAX is imported in functions: other backends work without it.
 

@@ -11,7 +11,7 @@ from common.errors import UserError
 from config import EVAL_BATCH_SIZE
 from input_data import keys
 from input_data.pipeline import Pipeline
-from layers.windows import positions_of, zeros_around
+from layers.base_layers import positions_of, zeros_around
 from visualization.drawing import truncate
 
 

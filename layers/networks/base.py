@@ -8,9 +8,9 @@ from typing import Any
 
 import keras
 
+from ..base_layers import Tensor as Tensor
 from ..base_layers import batch_normalization
 from ..capsule import Length
-from ..tensors import Tensor as Tensor
 
 Tensors = dict[str, Tensor]
 

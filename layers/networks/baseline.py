@@ -4,8 +4,8 @@ from typing import Literal
 
 import keras
 
-from ..convolution import Conv2D
-from ..initializers import reference_initializers
+from ..base_layers import reference_initializers
+from ..fast_convolution import Conv2D
 from .base import Tensor, Tensors, network
 
 

@@ -5,9 +5,9 @@ from typing import Literal
 import keras
 from keras import ops
 
+from ..base_layers import reference_initializers
 from ..capsule import Capsule, ConvSlimCapsule
-from ..convolution import Conv2D
-from ..initializers import reference_initializers
+from ..fast_convolution import Conv2D
 from ..routing import RoutingRule
 from .base import Tensor, Tensors, network
 

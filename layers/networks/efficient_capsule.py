@@ -1,12 +1,193 @@
-"""Efficient-CapsNet (Mazzia and others 2021), see layers/self_attention.py."""
+"""Efficient-CapsNet: primary capsules, self-attention routing, the network.
 
-from typing import Literal
+Axes: B batch, I input capsules with `a` atoms each, O output capsules with `A`
+atoms each. Axes of atoms are always last.
+
+Source: V. Mazzia, F. Salvetti, M. Chiaberge, "Efficient-CapsNet: capsule
+network with self-attention routing", Scientific Reports 11, 14634 (2021),
+https://arxiv.org/abs/2101.12491.
+"""
+
+import math
+from typing import Any, Literal
 
 import keras
+from keras import backend, ops
 
-from ..base_layers import batch_normalization
-from ..self_attention import DepthwiseCapsule, SelfAttentionCapsule
-from .base import Tensor, Tensors, network
+from ..backends import is_exporting
+from ..base_layers import (
+    EPSILON,
+    CapsuleLayer,
+    Layer,
+    Shape,
+    Tensor,
+    batch_normalization,
+    mask_out,
+    registered,
+    slice_axis,
+    with_mask,
+)
+from .base import Tensors, network
+
+
+def exponential_squash(capsules: Tensor) -> Tensor:
+    """Shrinks each capsule to a length below 1 and keeps its direction.
+
+    v = (1 - exp(-|s|)) * s / |s|. For a zero capsule, v is 0 and dv / ds is the
+    identity, as in the limit |s| -> 0. In the authors' code dv / ds is NaN with
+    XLA, otherwise 0. Capsules are [..., A]; lengths are computed in float32.
+    """
+    s = ops.cast(capsules, "float32")
+    squared = ops.sum(ops.square(s), axis=-1, keepdims=True)
+    length = ops.sqrt(squared + EPSILON)
+    # expm1 is more accurate for small lengths; ONNX does not have it.
+    excess = ops.exp(-length) - 1 if is_exporting() else ops.expm1(-length)
+    dtype = keras.backend.result_type(capsules.dtype, float)
+    return ops.cast(-excess / length * s, dtype)
+
+
+def self_attention(votes: Tensor) -> Tensor:
+    """Self-attention of votes u [B, O, I, A]: float32 [B, O, I].
+
+    softmax over o of (sum over k of <u[b, o, i], u[b, o, k]> / sqrt(A)).
+    """
+    u = ops.cast(votes, "float32")
+    # Summed over k first, so no tensor [B, O, I, I] is formed.
+    agreement = ops.sum(u * ops.sum(u, axis=2, keepdims=True), axis=-1)
+    return ops.softmax(agreement / math.sqrt(u.shape[-1]), axis=1)
+
+
+def self_attention_routing(votes: Tensor, biases: Tensor) -> Tensor:
+    """Output capsules: squash(sum over i of c[b, o, i] u[b, o, i, :]).
+
+    The couplings c are `self_attention` plus biases [O, I]; the squash is
+    `exponential_squash`. Votes u are [B, O, I, A], the result is [B, O, A].
+    """
+    couplings = self_attention(votes) + ops.cast(biases, "float32")
+    u = ops.cast(votes, "float32")
+    routed = ops.sum(ops.expand_dims(couplings, -1) * u, axis=2)
+    dtype = backend.result_type(votes.dtype, float)
+    return ops.cast(exponential_squash(routed), dtype)
+
+
+@registered
+class DepthwiseCapsule(Layer):
+    """Primary capsules: a depthwise convolution at a single position.
+
+    The kernel of each channel covers the first k rows and the first l columns
+    of the map. Each group of `num_atoms` successive output channels becomes a
+    capsule, which `exponential_squash` squashes.
+
+    Weights: `kernel` [k, l, C], initially Glorot uniform as in
+    `keras.layers.DepthwiseConv2D`, and `bias` [C], initially 0.
+
+    Args:
+      num_atoms: int, `a`, atoms of a capsule; must divide C.
+      kernel_size: int k = l or pair of ints (k, l); None for the whole map.
+
+    Input shape: [B, H, W, C]. Output shape: [B, C / a, a].
+    """
+
+    arguments = ("num_atoms", "kernel_size")
+
+    def __init__(
+        self,
+        num_atoms: int,
+        kernel_size: int | tuple[int, int] | None = None,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        if isinstance(kernel_size, int):
+            kernel_size = (kernel_size, kernel_size)
+        self.num_atoms = num_atoms
+        self.kernel_size = kernel_size and tuple(kernel_size)
+        self.input_spec = keras.layers.InputSpec(ndim=4)
+
+    def build(self, input_shape: Shape) -> None:
+        _, *map_size, channels = input_shape
+        kernel_size = self.kernel_size or tuple(map_size)
+        if channels % self.num_atoms:
+            raise ValueError(
+                f"The channels must be a multiple of {self.num_atoms} atoms. "
+                f"Received: input_shape={input_shape}"
+            )
+        # Glorot's range depends on the shape, which in Keras is [k, l, C, 1].
+        glorot = keras.initializers.GlorotUniform()
+        self.kernel = self.add_weight(
+            (*kernel_size, channels),
+            lambda shape, dtype: ops.squeeze(glorot((*shape, 1), dtype), -1),
+            name="kernel",
+        )
+        self.bias = self.add_weight((channels,), "zeros", name="bias")
+        self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
+
+    def call(self, inputs: Tensor) -> Tensor:
+        rows, columns, channels = self.kernel.shape
+        field = slice_axis(slice_axis(inputs, 1, stop=rows), 2, stop=columns)
+        field = ops.cast(field, self.compute_dtype)
+        s = ops.sum(field * self.kernel, axis=(1, 2)) + self.bias  # [B, C]
+        shape = (-1, channels // self.num_atoms, self.num_atoms)
+        return exponential_squash(ops.reshape(s, shape))
+
+    def multiply_adds(self, input_shape: Shape) -> int:
+        return math.prod(self.kernel.shape)
+
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        capsules = input_shape[-1] // self.num_atoms
+        return (input_shape[0], capsules, self.num_atoms)
+
+
+@registered
+class SelfAttentionCapsule(CapsuleLayer):
+    """Fully connected capsules with self-attention routing.
+
+    votes[b, o, i, :] = inputs[b, i, :] @ weights[o, i, :, :]. The votes are
+    routed by `self_attention_routing`, without iterations. Input capsules whose
+    mask is False cast no votes.
+
+    Weights: `weights` [O, I, a, A], initially `he_normal` with the fan-in
+    O * I * a, and `biases` [O, I] of the couplings, initially 0.
+
+    Args:
+      num_capsules: int, O, number of output capsules.
+      num_atoms: int, A, atoms of an output capsule.
+
+    Input shape: [B, I, a]. Output shape: [B, O, A].
+    """
+
+    def build(self, input_shape: Shape) -> None:
+        _, inputs, input_atoms = input_shape
+        shape = self.num_capsules, inputs, input_atoms, self.num_atoms
+        self.kernel = self.add_weight(shape, "he_normal", name="weights")
+        self.biases = self.add_weight(shape[:2], "zeros", name="biases")
+        self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
+
+    def call(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self_attention_routing(self._votes(inputs, mask), self.biases)
+
+    def attention(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Couplings of inputs [B, I, a] without biases: float32 [B, I, O].
+
+        If `mask` is None, the mask that Keras stores with the inputs is used.
+        """
+        return with_mask(self._attention, inputs, mask)
+
+    def couplings(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        """`attention` with an axis for its only iteration: [1, B, I, O]."""
+        return self.attention(inputs, mask)[None]
+
+    def _attention(self, inputs, mask):
+        attention = self_attention(self._votes(inputs, mask))
+        return mask_out(ops.transpose(attention, (0, 2, 1)), mask)
+
+    def _votes(self, inputs, mask):
+        # Keras casts only floats, and only in `__call__`.
+        inputs = ops.cast(mask_out(inputs, mask), self.compute_dtype)
+        kernel = ops.cast(self.kernel, self.compute_dtype)
+        return ops.einsum("bia,oiac->boic", inputs, kernel)
+
+    def multiply_adds(self, input_shape: Shape) -> int:
+        return math.prod(self.kernel.shape)
 
 
 def layout(height, width):

@@ -1,9 +1,12 @@
 """The network of "Matrix capsules with EM routing" ("the paper"), section 5."""
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import keras
+from keras import ops
 
+from ..base_layers import TruncatedNormal, registered
 from ..em_routing import (
     KERNEL_STDDEV,
     ClassMatrixCapsules,
@@ -11,11 +14,64 @@ from ..em_routing import (
     EMOptions,
     PrimaryMatrixCapsules,
 )
-from ..initializers import TruncatedNormal
+from ..losses import float32
 from .base import Tensor, Tensors, network
 
 # Kernel size and strides of the convolution.
 CONVOLUTION = 5, 2
+
+
+@registered
+def spread_loss(
+    labels: Tensor, activations: Tensor, margin: Tensor | float = 0.9
+) -> Tensor:
+    """Spread loss of matrix capsules.
+
+    The sum over all pairs of a present class p and an absent class c of
+    max(0, margin - (a_p - a_c))^2. Source: equation 3 of G. Hinton, S. Sabour,
+    N. Frosst, "Matrix capsules with EM routing", ICLR 2018.
+
+    Args:
+      labels: tensor [B, O], k-hot.
+      activations: tensor [B, O], in [0, 1].
+      margin: float, or tensor [B] of margins; see `spread_margin`.
+    """
+    labels, activations = float32(labels, activations)
+    ones = (1,) * len(activations.shape)
+    margin = ops.reshape(ops.cast(margin, "float32"), (-1, *ones))
+    # [B, ..., present, absent]
+    difference = activations[..., None] - activations[..., None, :]
+    pairs = labels[..., None] * (1.0 - labels[..., None, :])
+    cost = pairs * ops.square(ops.relu(margin - difference))
+    return ops.sum(cost, axis=(-2, -1))
+
+
+# Functions from the fraction of `margin_steps` to the margin.
+MARGIN_SCHEDULES: dict[str, Callable[[Tensor], Tensor]] = {
+    # The paper: from 0.2 to 0.9.
+    "linear": lambda progress: 0.2 + 0.7 * progress,
+    # The authors' code, where 1 is step 700,000: from 0.21 to 0.99.
+    "sigmoid": lambda progress: 0.2 + 0.79 * ops.sigmoid(14.0 * progress - 4.0),
+}
+
+
+def spread_margin(
+    step: Tensor | None, margin_steps: int, schedule: str = "linear"
+) -> Tensor:
+    """The margin of the spread loss at a training step.
+
+    Args:
+      step: int tensor [B], number of finished training steps; None for
+        the final margin.
+      margin_steps: int >= 1, number of steps until the final margin.
+      schedule: string, a key of `MARGIN_SCHEDULES`.
+
+    Returns:
+      float32 tensor of the shape of `step`; a scalar if `step` is None.
+    """
+    steps = ops.cast(margin_steps if step is None else step, "float32")
+    progress = ops.minimum(steps / margin_steps, 1.0)
+    return MARGIN_SCHEDULES[schedule](progress)
 
 
 def pose_tensors(capsules, layers):
@@ -62,7 +118,7 @@ def matrix_capsule(
     stride 1. The last layer has one capsule per class. Poses have 16 entries.
     "logits" are activations of the class capsules, "capsules" their poses.
 
-    On GPUs, call `layers.utils.use_full_float32()` first: variances are small
+    On GPUs, call `layers.use_full_float32()` first: variances are small
     differences of sums of squares.
 
     Args:

@@ -6,11 +6,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from .base_layers import Model, registered
+from .base_layers import Model, Tensor, registered
 from .losses import MeanOverBatch, reconstruction_loss
 from .networks.capsule import capsule
 from .reconstruction import Reconstruction
-from .tensors import Tensor
 
 
 @registered

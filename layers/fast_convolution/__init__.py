@@ -2,7 +2,7 @@
 
 On CPUs a cost model selects the direct convolution or Toom and Cook's algorithm
 (toom_cook.py). GPUs use the direct convolution; if strides would make XLA's
-gradients slow, the images are first split into phases (toom_cook.py).
+gradients slow, the images are first split into phases (other_backends.py).
 """
 
 import contextlib
@@ -15,22 +15,20 @@ from typing import Any
 import keras
 from keras import backend, ops
 
-from .backends import cpu_has_bfloat16_products, is_exporting, is_on_cpu
-from .base_layers import Layer, registered
-from .tensors import Shape, Tensor
+from ..backends import cpu_has_bfloat16_products, is_exporting, is_on_cpu
+from ..base_layers import Layer, Shape, Tensor, registered
+from .other_backends import by_patches, by_phases, has_slow_gradients
 from .toom_cook import (
     Plan,
     axes,
     convolution_by_spectrum,
-    kernel_phases,
     kernel_spectrum,
 )
-from .windows import positions_of, zeros_around
 
 # Costs relative to one multiply-add of a matrix product: a multiply-add of the
 # direct convolution, a multiply-add of a transform, and writing and reading
-# one number of a spectrum. Measured on a CPU with AVX-512 by
-# benchmarks/convolution_benchmark.py of commit 5e5b31f.
+# one number of a spectrum. Measured on two AVX-512 cores in November 2026;
+# halving or doubling a number changes only choices near the break-even.
 _COSTS = {
     "tensorflow": (0.9, 0.35, 30.0),
     "jax": (2.4, 1.0, 100.0),
@@ -49,7 +47,7 @@ def convolution(images, kernel, strides, padding: str):
     """
     if not is_on_cpu():
         axes_sizes = images.shape[1:3], kernel.shape[:2], strides, padding
-        compute = _by_phases if _has_slow_gradients(*axes_sizes) else _direct
+        compute = by_phases if has_slow_gradients(*axes_sizes) else _direct
         kernel = ops.cast(kernel, images.dtype)
         return compute(images, kernel, strides, padding)
     outputs_dtype = dtype = backend.standardize_dtype(images.dtype)
@@ -69,9 +67,9 @@ def convolution(images, kernel, strides, padding: str):
         has_small_patches = math.prod(taps.shape[:-1]) <= taps.shape[-1]
         # On CPUs XLA's convolution takes up to three times as long; oneDNN
         # returns an empty batch unchanged.
-        by_patches = is_on_cpu("jax") and has_small_patches
-        if is_size_known and (by_patches or images.shape[0] == 0):
-            return _by_patches(images, taps, strides, padding)
+        prefers_patches = is_on_cpu("jax") and has_small_patches
+        if is_size_known and (prefers_patches or images.shape[0] == 0):
+            return by_patches(images, taps, strides, padding)
         return _direct(images, taps, strides, padding)
 
     if plan is None or is_exporting():
@@ -141,56 +139,6 @@ def _direct(images, kernel, strides, padding):
         rows, columns = strides
         images, strides = images[:, ::rows, ::columns], 1
     return ops.conv(images, kernel, strides, padding, "channels_last")
-
-
-def _has_slow_gradients(size, taps, strides, padding):
-    """Whether XLA multiplies zeros in the gradients of a convolution.
-
-    It swaps the operands of a gradient if the kernel is not smaller than the
-    output, and then fills the strides with zeros: on GPUs 976 GFLOP in place
-    of 98 for the primary capsules of 128 images of 28x28.
-    """
-    if None in size or max(strides) == 1 or backend.backend() == "torch":
-        return False
-    sizes = zip(size, taps, strides, strict=True)
-    positions = math.prod(positions_of(*axis, padding) for axis in sizes)
-    return 1 < positions <= math.prod(taps)
-
-
-def _by_phases(images, kernel, strides, padding):
-    """Convolution without strides: s x s pixels become one of s * s * C."""
-    sizes = zip(images.shape[1:3], kernel.shape[:2], strides, strict=True)
-    rows, columns = (axes(*size, padding)[0] for size in sizes)
-    images = ops.pad(images, [(0, 0), rows.padding, columns.padding, (0, 0)])
-    images = images[:, : rows.padded_size, : columns.padded_size]
-    sizes = rows.length, rows.strides, columns.length, columns.strides
-    images = ops.reshape(images, (-1, *sizes, images.shape[-1]))
-    images = ops.transpose(images, (0, 1, 3, 2, 4, 5))  # [B, n, n, s, s, C]
-    channels = math.prod(images.shape[3:])
-    images = ops.reshape(images, (-1, rows.length, columns.length, channels))
-    kernel = kernel_phases(kernel, rows, columns)
-    kernel = ops.reshape(kernel, (rows.taps, columns.taps, *kernel.shape[1:]))
-    return ops.conv(images, kernel, 1, "valid", "channels_last")
-
-
-def _by_patches(images, kernel, strides, padding):
-    """Convolution as one product of all receptive fields with the kernel."""
-    *taps, _, filters = kernel.shape
-    for number in (1, 0):
-        stride = strides[number]
-        axis = images.shape[1 + number], taps[number], stride, padding
-        span = stride * (positions_of(*axis) - 1) + 1
-        pads = [(0, 0)] * 4
-        pads[1 + number] = zeros_around(*axis)
-        images = ops.pad(images, pads)
-        leading = (slice(None),) * (1 + number)
-        shifted = [
-            images[(*leading, slice(tap, tap + span, stride))]
-            for tap in range(taps[number])
-        ]
-        images = ops.concatenate(shifted, axis=-1)
-    # [B, h, w, k * k * C] @ [k * k * C, O]
-    return ops.matmul(images, ops.reshape(kernel, (-1, filters)))
 
 
 _spectra_in_use = contextvars.ContextVar("spectra_in_use", default=None)

@@ -4,7 +4,7 @@ import pytest
 from keras import ops
 
 import layers
-from layers.inverted_attention import route_together
+from layers.networks.inverted_attention import route_together
 from testing import em_oracle
 from testing.gradients import check, to_numpy, value_and_gradients
 

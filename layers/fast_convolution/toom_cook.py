@@ -62,9 +62,9 @@ import math
 import numpy as np
 from keras import ops
 
-from .backends import cpu_has_bfloat16_products
-from .tensors import Tensor, slice_axis
-from .windows import positions_of, zeros_around
+from ..backends import cpu_has_bfloat16_products
+from ..base_layers import Tensor, slice_axis
+from ..windows import positions_of, zeros_around
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,7 +4,7 @@ import scipy.special
 from keras import ops
 
 import layers
-from layers.vb_routing import digamma
+from layers.networks.vb_capsule import digamma
 from testing import em_oracle
 from testing.gradients import (
     check_whole_batch,

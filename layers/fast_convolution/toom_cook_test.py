@@ -4,7 +4,7 @@ from keras import ops
 
 from layers import toom_cook
 from layers.backends import cpu_has_bfloat16_products
-from layers.toom_cook import Plan, axes
+from layers.fast_convolution.toom_cook import Plan, axes
 from testing import numpy_oracle
 from testing.gradients import value_and_gradients
 
@@ -72,7 +72,8 @@ def test_padding_for_the_cache(
     monkeypatch, batch, channels, padding, has_products
 ):
     monkeypatch.setattr(
-        "layers.toom_cook.cpu_has_bfloat16_products", lambda: has_products
+        "layers.fast_convolution.toom_cook.cpu_has_bfloat16_products",
+        lambda: has_products,
     )
     check((8, 7), 3, 2, padding, channels, 2, batch)
 

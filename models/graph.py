@@ -5,7 +5,6 @@ import typing
 
 import keras
 from keras import ops
-from keras.layers import Conv2D, Dense, DepthwiseConv2D
 
 
 class Routing(typing.NamedTuple):
@@ -68,31 +67,3 @@ def receptive_field(model):
                 found.append((size, strides, layer.padding.upper()))
         tensor = keras.tree.flatten(maker.input)[0]
     return tuple(found[::-1])
-
-
-def multiply_adds(model):
-    """Number of multiplications of inputs by weights, for one image.
-
-    A convolution uses each weight once at every position of its output. Capsule
-    layers have a method `multiply_adds`. Decoder, biases, normalization and
-    routing are not counted. The count for Sabour's network is 201 M; routing
-    would add 1 M. Returns None if a layer's number is unknown.
-    """
-    return _multiply_adds(model.functional(), model.decoder)
-
-
-def _multiply_adds(layer, decoder=None):
-    if isinstance(layer, keras.Model):
-        parts = (part for part in layer.layers if part is not decoder)
-        counts = [_multiply_adds(part) for part in parts if part.weights]
-        return None if None in counts else sum(counts)
-    input_shape = keras.tree.map_structure(
-        lambda tensor: tuple(tensor.shape), layer.input
-    )
-    if hasattr(layer, "multiply_adds"):
-        return layer.multiply_adds(input_shape)
-    if isinstance(layer, (Conv2D, Dense, DepthwiseConv2D)):
-        positions = layer.compute_output_shape(input_shape)[1:-1]
-        return math.prod(positions) * math.prod(layer.kernel.shape)
-    is_normalization = all(len(weight.shape) == 1 for weight in layer.weights)
-    return 0 if is_normalization else None

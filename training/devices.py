@@ -1,4 +1,4 @@
-"""Selects the devices of a job, limits their memory and joins processes.
+"""Selects the devices of a job and limits their memory.
 
 TensorFlow reads the data under every Keras backend, but uses GPUs only if it is
 itself the backend.
@@ -9,7 +9,6 @@ process reads data and checkpoints; only the first prints and writes files.
 
 import contextlib
 import ctypes
-import logging
 import os
 import subprocess
 import sys
@@ -18,7 +17,12 @@ import keras
 import tensorflow as tf
 
 from common.errors import UserError, reading
-from training.strategies import MirroredDevices, OneDevice, ShardedDevices
+from training.several_devices import (
+    MirroredDevices,
+    ShardedDevices,
+    join_processes,
+)
+from training.strategies import OneDevice
 
 # JAX and torch are imported in functions: other backends work without them.
 
@@ -27,7 +31,7 @@ from training.strategies import MirroredDevices, OneDevice, ShardedDevices
 def use(config):
     """A context that selects devices; enter it before any device is used.
 
-    Yields `OneDevice` or one of its subclasses. Raises UserError if `config`
+    Yields a `Strategy`. Raises UserError if `config`
     names devices that do not exist or that the backend cannot use.
     """
     backend = keras.backend.backend()
@@ -109,7 +113,7 @@ def _use_jax(config, indices, num_processes):
             share = config.gpu_memory_limit / _gpu_megabytes()
             os.environ["XLA_CLIENT_MEM_FRACTION"] = str(min(1.0, share))
     if num_processes > 1:
-        _join(config, num_processes)
+        join_processes(config, num_processes)
     if indices:
         gpus = [d for d in jax.local_devices() if d.platform != "cpu"]
         _require_gpus(config, len(gpus), config.num_gpus)
@@ -122,37 +126,6 @@ def _gpu_megabytes():
     command.append("--format=csv,noheader,nounits")
     with reading("--gpu_memory_limit"):
         return max(map(int, subprocess.check_output(command).split()))
-
-
-def _join(config, num_processes):
-    """Joins the other processes; all but the first print nothing."""
-    address = config.coordinator_address or os.environ.get(
-        "KERAS_DISTRIBUTION_JOB_ADDRESSES"
-    )
-    index = config.process_index
-    if index is None:
-        with reading(variable := "KERAS_DISTRIBUTION_PROCESS_ID"):
-            index = int(os.environ.get(variable, -1))
-    if not address or not 0 <= index < num_processes:
-        raise UserError(
-            f"--num_processes={num_processes} needs --coordinator_address="
-            f"HOST:PORT and --process_index from 0 to {num_processes - 1}"
-        )
-    import jax
-
-    logging.getLogger("jax").setLevel(logging.WARNING)
-    # keras.distribution.initialize has no time-outs.
-    jax.distributed.initialize(
-        address.split(",")[0],
-        num_processes,
-        index,
-        heartbeat_timeout_seconds=30,
-        shutdown_timeout_seconds=60,
-        # Cluster managers would choose GPUs against --device.
-        cluster_detection_method="deactivate",
-    )
-    if index > 0:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _torch_device(config, indices):

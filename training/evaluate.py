@@ -66,7 +66,7 @@ class Evaluator:
                 self.model = architecture.build()
             if config.crops > 1 and not self.model.has_lengths:
                 raise UserError("--crops is for lengths of class capsules")
-            self._begin = self._strategy.make_predict_fn(self.model)
+            self._predictor = self._strategy.make_predictor(self.model)
             self._architecture = architecture
         checkpoint.load(self.model, architecture)
         return config, self.model, pipeline
@@ -98,7 +98,7 @@ class Evaluator:
             fitting = _GPU_PIXELS // (shape.height * shape.width)
             batch_size = max(batch_size, min(_GPU_BATCH, fitting))
         batch_size = -(-batch_size // devices) * devices
-        predict_batch = self._begin()
+        self._predictor.refresh()
         parts = []
         with tqdm(
             total=pipeline.spec.num_examples,
@@ -111,7 +111,7 @@ class Evaluator:
                 # All batches have one size: the last repeats its last row.
                 rows = np.minimum(range(batch_size), count - 1)
                 x, y = ({k: v[rows] for k, v in d.items()} for d in (x, y))
-                parts.append([y[keys.LABELS] > 0, *predict_batch(x, y)])
+                parts.append([y[keys.LABELS] > 0, *self._predictor(x, y)])
                 if len(parts) > _PENDING:  # inputs could fill a GPU's memory
                     keras.ops.convert_to_numpy(parts[-_PENDING][-1])
                 progress.update(count)

@@ -13,7 +13,6 @@ from common import commit
 from common.files import write_file
 from common.flags import command_line
 from layers.backends import is_on_cpu
-from models.graph import multiply_adds
 
 
 def write(path, config, model, clock):
@@ -29,7 +28,7 @@ def write(path, config, model, clock):
         "weights": weights,
         "weights_without_decoder": weights - weights_of_decoder,
         "peak_megabytes": peak_megabytes(),
-        "multiply_adds": multiply_adds(model),
+        "multiply_adds": model.multiply_adds(),
         "steps": config.max_steps,
         "batch_size": config.batch_size,
         "seconds": clock.seconds,

@@ -6,7 +6,6 @@ import warnings
 import keras
 
 from layers.backends import is_on_cpu
-from models.graph import multiply_adds
 
 # Limits of a call: steps; FLOPs, as signals are answered after it (in two
 # seconds at 5 TFLOP/s); bytes of its images, of which several calls are ready.
@@ -27,7 +26,7 @@ def choose_steps(model, shape, batch_size, num_devices, events):
     pixels = batch_size * shape.height * shape.width * shape.depth
     size = 4 * pixels * (1 + model.num_targets)
     # The gradients take two products for each one of the network.
-    flops = 6 * batch_size * (multiply_adds(model, shape) or 10**9)
+    flops = 6 * batch_size * (model.multiply_adds() or 10**9)
     most = int(min(_STEPS, _BYTES / size, _FLOPS / flops))
     common = math.gcd(*events)
     return next(n for n in range(max(most, 1), 0, -1) if common % n == 0)

@@ -4,11 +4,22 @@ import dataclasses
 import pathlib
 
 from common.errors import UserError, shell_command
-from common.flags import arguments, field, flag_specs, require_known
+from common.flags import (
+    arguments,
+    field,
+    flag_specs,
+    is_external,
+    require_known,
+)
 from input_data import registry
-from input_data.registry import Split
-from models.registry import MODEL_NAMES, is_external
 
+# The models in models/table.py have the names of the files of networks, which
+# are listed without importing Keras.
+MODEL_NAMES = sorted(
+    path.stem
+    for path in pathlib.Path(__file__).parent.glob("layers/networks/[a-z]*.py")
+    if path.stem != "base" and not path.stem.endswith("_test")
+)
 # Images in an evaluation batch, as in the reference.
 EVAL_BATCH_SIZE = 100
 
@@ -282,12 +293,6 @@ class Config(DataConfig):
             registry.find_data_set(self.dataset)
         if not (self.model is None or is_external(self.model)):
             require_known("--model", self.model, MODEL_NAMES)
-
-    def split(self, train):
-        """The `Split` to read: for training if `train`, else for evaluation."""
-        if self.validate:
-            return Split.VALID_TRAIN if train else Split.VALID_TEST
-        return Split.TRAIN if train else Split.TEST
 
     @property
     def members(self):

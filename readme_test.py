@@ -8,6 +8,7 @@ import sys
 import keras
 import numpy as np
 import pytest
+from models.registry import model_class
 
 import experiment
 import layers
@@ -17,7 +18,6 @@ from config import Config
 from input_data import keys
 from input_data.registry import load
 from models.hparams import parse_overrides
-from models.registry import model_class
 from testing import untrained
 from testing.commands import output_of
 

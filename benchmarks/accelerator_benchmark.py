@@ -20,10 +20,10 @@ import keras
 import numpy as np
 from jax import numpy as jnp
 from models.capsule import CapsuleModel
+from models.registry import build_model
 
 from input_data import keys
 from models.optimizer import compile_model
-from models.registry import build_model
 from training.steps_per_execution import scan_steps
 
 SHAPE = keys.ImageShape(28, 28, 1, 10)

@@ -113,12 +113,14 @@ def _flush(path):
 def sole_trainer(directory):
     """Locks a folder; raises UserError if another process trains in it.
 
-    The lock ends with the context or the process; the hidden lock file stays.
+    Removes what killed writers left. The lock ends with the context or the
+    process; the hidden lock file stays.
     """
     path = pathlib.Path(directory, _LOCK_FILE)
     with path.open("a+b") as file:
         if not _lock(file.fileno(), path):
             raise UserError(f"another process is training in {directory}")
+        remove_partial(directory)
         yield
 
 

@@ -126,8 +126,13 @@ def require_known(kind, name, names):
         )
 
 
+def is_external(name):
+    """Whether a name has the form MODULE:NAME."""
+    return ":" in (name or "")
+
+
 def import_named(flag, name):
-    """Imports the class or function MODULE:NAME, the value `name` of `flag`."""
+    """Imports the object MODULE:NAME, the value `name` of `flag`."""
     module, _, attribute = name.partition(":")
     if not all(map(str.isidentifier, module.split("."))):
         raise UserError(f"{flag}={name} is not MODULE:NAME")
@@ -144,7 +149,7 @@ def import_named(flag, name):
             f"{flag}={name}: {error}; start in the folder of {module}, or put "
             "the folder on PYTHONPATH"
         ) from error
-    if not callable(found):
+    if found is None:
         raise UserError(f"{flag}={name}: module {module} has no {attribute}")
     return found
 

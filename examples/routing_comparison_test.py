@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
+from models.registry import build_model
 
 from examples import routing_comparison
 from input_data import keys
 from models.hparams import BaseHParams
-from models.registry import build_model
 
 NAMES = [
     name

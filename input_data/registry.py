@@ -134,7 +134,12 @@ def load(config, train):
         name = find_data_set(config.dataset).module
         name = name if ":" in name else f"input_data.datasets.{name}:load"
         read = import_named("--dataset", name)
-        pipeline = read(config.split(train), config)
+        parts = (
+            (Split.VALID_TEST, Split.VALID_TRAIN)
+            if config.validate
+            else (Split.TEST, Split.TRAIN)
+        )
+        pipeline = read(parts[train], config)
     from input_data.pipeline import Pipeline
 
     if not isinstance(pipeline, Pipeline):

@@ -12,7 +12,7 @@ from common.errors import UserError
 from common.flags import flag_specs
 from input_data.keys import ImageShape
 from models.hparams import BaseHParams, parse_overrides
-from models.registry import find_model
+from models.table import find_model
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,17 +2,78 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 
+from keras import ops
+
 import layers
-from common.flags import field
+from common.errors import UserError
+from common.flags import field, import_named, is_external, require_known
 from layers import networks
 from layers.losses import CLASSIFICATION_LOSSES
-from models import losses
 from models.classifier import Classifier
 from models.hparams import DECODER_FIELDS, hparams_class, network_fields
 from models.inverted_attention_model import InvertedAttentionModel
 from models.photo_model import PhotoModel
+
+# DeepCaps' weight of absent classes, m+ and m- of the margin loss.
+DEEPCAPS_MARGINS = (0.5, 0.9, 0.1)
+DEEPCAPS_HARD_MARGINS = (0.8, 0.95, 0.05)
+
+
+def by_loss_type(labels, scores, step, hparams):
+    """The loss that the hyper-parameter `loss_type` names."""
+    if hparams.loss_type == "spread":
+        schedule = hparams.margin_steps, hparams.margin_schedule
+        margin = layers.spread_margin(step, *schedule)
+        return layers.spread_loss(labels, scores, margin)
+    return layers.CLASSIFICATION_LOSSES[hparams.loss_type](labels, scores)
+
+
+def cross_entropy(labels, scores, step, hparams):
+    """The cross-entropy; the scores are probabilities."""
+    # The bound keeps the loss finite where probabilities underflow.
+    logarithms = ops.log(ops.maximum(scores, 1e-30))
+    return -ops.sum(labels * logarithms, axis=-1)
+
+
+def su_margins(labels, scores, step, hparams):
+    """J. Su's loss: a mean over the classes.
+
+    It is the mean of
+
+      y * max(0, 0.9 - p)^2 + 0.25 * (1 - y) * max(0, p - 0.1)^2
+
+    where y is the label and p the score of a class. The paper has 0.5 in place
+    of 0.25.
+    """
+    return 2.0 * layers.margin_loss(labels, scores, absent_weight=0.25)
+
+
+def summed_margins(labels, scores, step, hparams):
+    """Equation 4 of Sabour et al. 2017: a sum, not half the mean."""
+    return 2.0 * labels.shape[-1] * layers.margin_loss(labels, scores)
+
+
+def deepcaps_margins(labels, scores, step, hparams):
+    """`summed_margins`, optionally with hard margins."""
+    is_hard = hparams.hard_margins
+    margins = DEEPCAPS_HARD_MARGINS if is_hard else DEEPCAPS_MARGINS
+    return 2.0 * labels.shape[-1] * layers.margin_loss(labels, scores, *margins)
+
+
+def mean_squared_error(images, reconstructions, weight):
+    """`weight` * mean squared error of a pixel."""
+    loss = layers.reconstruction_loss(images, reconstructions, weight)
+    return loss / math.prod(images.shape[1:])
+
+
+def squared_error_like_mnist(images, reconstructions, weight):
+    """784 * `weight` * mean squared error of a pixel."""
+    scale = 28 * 28 / math.prod(images.shape[1:])
+    loss = layers.reconstruction_loss(images, reconstructions, weight)
+    return scale * loss
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +120,7 @@ class Model:
     """
 
     network: Callable
-    loss: Callable = losses.cross_entropy
+    loss: Callable = cross_entropy
     loss_types: tuple = ()
     several_labels: bool = False
     decoder: Callable | None = None
@@ -102,6 +163,21 @@ class Model:
         return self.any_size and getattr(hparams, "share_weights", True)
 
 
+def find_model(name):
+    """The `Model` of a name: a key of `MODELS`, or MODULE:NAME.
+
+    MODULE is in the working directory or on PYTHONPATH. Raises UserError for
+    other names.
+    """
+    if not is_external(name):
+        require_known("model", name, sorted(MODELS))
+        return MODELS[name]
+    found = import_named("--model", name)
+    if not isinstance(found, Model):
+        raise UserError(f"--model={name} is no models.table.Model")
+    return found
+
+
 def weight_decay(default, weights="kernels"):
     """A field: the factor of a loss of squared weights."""
     text = f"factor of a loss term, half the sum of squared {weights}"
@@ -115,13 +191,13 @@ KERAS_EPSILON = 1e-7  # Keras' default, which many authors use
 MODELS = {
     "baseline": Model(
         networks.baseline,
-        losses.by_loss_type,
+        by_loss_type,
         REFERENCE_LOSSES,
         unused=("leaky", "num_prime_capsules", "remake", "routing"),
     ),
     "capsule": Model(
         networks.capsule,
-        losses.by_loss_type,
+        by_loss_type,
         REFERENCE_LOSSES,
         decoder=layers.Reconstruction,
         # The paper's section 7: the smaller network for SVHN.
@@ -138,10 +214,10 @@ MODELS = {
     ),
     "deepcaps": Model(
         networks.deepcaps,
-        losses.deepcaps_margins,
+        deepcaps_margins,
         several_labels=True,
         decoder=layers.ConvReconstruction,
-        reconstruction_loss=losses.mean_squared_error,
+        reconstruction_loss=mean_squared_error,
         fields={
             "hard_margins": field(
                 False,
@@ -161,10 +237,10 @@ MODELS = {
     ),
     "efficient_capsule": Model(
         networks.efficient_capsule,
-        losses.summed_margins,
+        summed_margins,
         several_labels=True,
         decoder=functools.partial(layers.Reconstruction, he_normal=True),
-        reconstruction_loss=losses.squared_error_like_mnist,
+        reconstruction_loss=squared_error_like_mnist,
         # decay_steps: an epoch of 60,000 images in batches of 16.
         defaults={
             "decay_rate": 0.97,
@@ -177,7 +253,7 @@ MODELS = {
     ),
     "homogeneous_capsule": Model(
         networks.homogeneous_capsule,
-        losses.by_loss_type,
+        by_loss_type,
         ("softmax", "margin", "sigmoid"),
         bounds={
             "momentum": {
@@ -204,7 +280,7 @@ MODELS = {
     ),
     "matrix_capsule": Model(
         networks.matrix_capsule,
-        losses.by_loss_type,
+        by_loss_type,
         ("spread", *REFERENCE_LOSSES),
         fields={
             "margin_schedule": field(
@@ -240,10 +316,9 @@ MODELS = {
         xla=True,  # halves the time of a step
         full_float32=True,  # variances are small differences of sums
     ),
-    # Its weights are downloaded, so that compare.py trains it only where named.
     "photo_capsule": Model(
         networks.photo_capsule,
-        losses.by_loss_type,
+        by_loss_type,
         REFERENCE_LOSSES,
         decoder=layers.ConvReconstruction,
         fields={
@@ -276,7 +351,7 @@ MODELS = {
     ),
     "pooling": Model(
         networks.pooling,
-        losses.su_margins,
+        su_margins,
         several_labels=True,
         defaults=NO_DECAY,
         adam_epsilon=KERAS_EPSILON,
@@ -292,7 +367,7 @@ MODELS = {
     ),
     "shared_capsule": Model(
         networks.shared_capsule,
-        losses.su_margins,
+        su_margins,
         several_labels=True,
         defaults=NO_DECAY,
         adam_epsilon=KERAS_EPSILON,
@@ -302,7 +377,7 @@ MODELS = {
     ),
     "vb_capsule": Model(
         networks.vb_capsule,
-        losses.by_loss_type,
+        by_loss_type,
         ("softmax", "margin", "sigmoid"),
         fields=weight_decay(0.0),
         defaults=NO_DECAY,

@@ -3,11 +3,11 @@ import re
 
 import pytest
 from matplotlib.axes import Axes
+from models.registry import MODELS
 
 import experiment
 from common.errors import UserError
 from config import Config
-from models.registry import MODELS
 from runs import pages, runner
 from runs.comparison import Settings, _trainings, compare
 from testing import commands

@@ -168,7 +168,7 @@ def _scaled(model, overrides, factor):
     if factor == 1:
         return overrides
     from models.hparams import parse_overrides
-    from models.registry import find_model
+    from models.table import find_model
 
     hparams_class = find_model(model or "capsule").hparams
     hparams = hparams_class(**parse_overrides(hparams_class, overrides))

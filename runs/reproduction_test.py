@@ -2,9 +2,9 @@ import dataclasses
 import json
 
 import pytest
+from models.registry import model_class
 
 from models.hparams import parse_overrides
-from models.registry import model_class
 from runs import flags_page, pages, reproduction, runner
 from runs.pages import replace_between
 from runs.reproduction import EXPERIMENTS, Settings, reproduce, training_config

@@ -5,7 +5,7 @@ from keras.applications import mobilenet_v3
 
 from input_data.keys import ImageShape
 from models.architecture import Architecture
-from models.registry import PHOTO_MODEL, find_model
+from models.table import find_model
 
 _MATRIX_CAPSULES = {
     "conv_channels": 4,
@@ -68,7 +68,7 @@ shallow_backbone.__module__ = mobilenet_v3.__name__  # has preprocess_input
 
 def small_shape(name):
     """The `ImageShape` of small images, which are not square."""
-    if name == PHOTO_MODEL:
+    if name == "photo_capsule":
         return ImageShape(32, 36, 3, 3)
     return ImageShape(18, 20, 2, 3)
 

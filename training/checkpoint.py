@@ -25,10 +25,11 @@ import h5py
 
 from common.errors import UserError, reading
 from common.files import atomic_write
+from common.flags import is_external
 from input_data.keys import ImageShape
-from models import registry
 from models.architecture import Architecture
 from models.optimizer import make_optimizer
+from models.table import find_model
 
 WEIGHTS_FILE = "model.weights.h5"
 JSON_FILE = "checkpoint.json"
@@ -191,13 +192,13 @@ def read_checkpoint(path, model=None):
     with reading(path):  # another version may have written other settings
         saved, settings = values["architecture"], values["training"]
         name, shape = saved["model"], ImageShape(**saved["shape"])
-        if registry.is_external(name) and name != model:
+        if is_external(name) and name != model:
             raise UserError(
                 f"{path} needs a class to import: add --model={name}"
             )
         if settings.get("image_size") is not None:
             settings.setdefault("resize", "stretch")  # as earlier versions did
-        hparams = registry.find_model(name).hparams(**saved["hparams"])
+        hparams = find_model(name).hparams(**saved["hparams"])
         architecture = Architecture(name, shape, saved["num_targets"], hparams)
         names, trained = values["class_names"], values["trained"]
         arguments = values["step"], architecture, settings, names, trained

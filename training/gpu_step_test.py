@@ -12,11 +12,11 @@ import keras
 import numpy as np
 import pytest
 from models.capsule import CapsuleModel
+from models.registry import build_model
 
 from input_data import keys
 from layers import convolution, votes
 from models.optimizer import compile_model
-from models.registry import build_model
 from training.steps_per_execution import scan_steps
 
 H100 = """gpu_device_info {

@@ -17,7 +17,7 @@ import h5py
 from common.errors import UserError, reading
 from input_data.keys import ImageShape
 from models.architecture import Architecture
-from models.registry import find_model
+from models.table import find_model
 from training.checkpoint import Checkpoint
 
 # Image size and objects in an image of Efficient-CapsNet, by the height of the

@@ -12,7 +12,7 @@ from input_data.files import decode_image
 from input_data.keys import ImageShape
 from input_data.registry import find_data_set
 from models.architecture import Architecture
-from models.registry import find_model
+from models.table import find_model
 from training.checkpoint import Checkpoint
 from training.formats import open_checkpoint
 

@@ -1,11 +1,11 @@
 import keras
 import pytest
+from models.registry import MODELS, build_model, model_class
 
 from input_data import keys
 from models.classifier import Classifier
 from models.graph import multiply_adds
 from models.hparams import BaseHParams
-from models.registry import MODELS, build_model, model_class
 from testing.small_models import small_model, small_shape
 from testing.untrained import DIGITS
 

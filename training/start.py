@@ -1,6 +1,7 @@
-"""How a training begins: resumed, from another checkpoint, or new."""
+"""How a run of a training begins: resumed, from another run, or new."""
 
 import dataclasses
+import time
 import typing
 
 import keras
@@ -13,8 +14,49 @@ from layers.backends import cpu_has_bfloat16_products, is_on_cpu
 from models.architecture import Architecture
 from models.optimizer import compile_model
 from training.checkpoint import Checkpoint, latest_valid
-from training.clock import Clock
 from training.formats import open_checkpoint
+
+
+class Clock:
+    """Measures the time of laps, each of one or more steps.
+
+    `seconds` is the total time of all laps, including those of earlier runs.
+    """
+
+    def __init__(self, batch_size, seconds=0.0):
+        self.seconds = seconds
+        self._batch_size, self._images = batch_size, 0
+        self._start = self._last_point = (0, seconds)
+        self._lap_start = time.monotonic()
+
+    def restart(self):
+        """Begins a lap: the time since the last lap's end does not count."""
+        self._lap_start = time.monotonic()
+
+    def lap(self, steps):
+        """Ends a lap of `steps` steps and begins the next lap."""
+        self.seconds += time.monotonic() - self._lap_start
+        self._images += steps * self._batch_size
+        self.restart()
+
+    @property
+    def run_seconds(self):
+        return self.seconds - self._start[1]
+
+    @property
+    def images_per_second(self):
+        """Images/s of this run; None before the end of its first lap."""
+        return self._speed_since(self._start)
+
+    def point(self):
+        """Images/s since the previous `point()`; None if no lap ended since."""
+        speed = self._speed_since(self._last_point)
+        self._last_point = self._images, self.seconds
+        return speed
+
+    def _speed_since(self, place):
+        images, seconds = self._images - place[0], self.seconds - place[1]
+        return images / seconds if images else None
 
 
 @dataclasses.dataclass
@@ -56,7 +98,7 @@ def start(config, strategy, directory):
     """
     latest = latest_valid(directory, config.model, quarantine=strategy.is_first)
     given = resolve.inherit(config, latest) if latest else config
-    config = resolve.with_defaults(given)
+    config, recorded = resolve.with_defaults(given), resolve.recorded(given)
     if config.eval_every and strategy.count > 1:
         raise UserError("--eval_every is for one device")
     if config.batch_size % strategy.count:
@@ -83,7 +125,6 @@ def start(config, strategy, directory):
         # Weights, their gradients and Adam's moments.
         model = architecture.build(seed=config.seed, copies=4)
         clock = Clock(config.batch_size)
-        recorded = resolve.recorded(given)
         run = Run(config, recorded, pipeline, architecture, model, clock)
         if latest:  # 1. Resume the training of this folder.
             compile_model(model, config.max_steps)

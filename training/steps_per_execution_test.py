@@ -6,10 +6,10 @@ import keras
 import numpy as np
 import pytest
 from models.capsule import CapsuleModel
+from models.registry import build_model
 
 from common.errors import Interrupted
 from config import Config
-from models.registry import build_model
 from testing import untrained
 from testing.saved_arrays import assert_same_state
 from testing.small_models import overrides, small_model

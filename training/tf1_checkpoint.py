@@ -20,8 +20,8 @@ from common import flags, load_backend
 from common.errors import UserError, reading
 from common.files import make_folder
 from common.flags import field
+from config import MODEL_NAMES
 from input_data.keys import ImageShape
-from models.registry import MODEL_NAMES
 
 # TensorFlow is imported in functions, so that --help is answered at once.
 

@@ -11,11 +11,11 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
+from models.registry import model_class
 
 from common.errors import UserError
 from input_data import keys
 from models.optimizer import compile_model
-from models.registry import model_class
 from testing import numpy_oracle
 from training import tf1_checkpoint
 from training.checkpoint import Architecture

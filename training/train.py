@@ -15,7 +15,7 @@ from common.errors import (
     handling_signals,
     shell_command,
 )
-from common.files import make_folder, remove_partial, sole_trainer
+from common.files import make_folder, sole_trainer
 from input_data import keys
 from models.optimizer import make_schedule
 from training import checkpoint, run_report
@@ -42,14 +42,12 @@ def train(config, strategy, evaluate=None):
     first_handler = leave if strategy.count == 1 else stop
     lock = sole_trainer if strategy.is_first else contextlib.nullcontext
     with lock(directory), handling_signals(first_handler):
-        if strategy.is_first:
-            remove_partial(directory)
         run = start(config, strategy, directory)
         trainer = Trainer(run, strategy, directory, stop, evaluate)
         trainer.run()
+    seconds = run.clock.run_seconds
     print(f"Trained to step {trainer.step}: {trainer.path}")
     if trainer.step > run.step:
-        seconds = run.clock.run_seconds
         logdir = shell_command([f"--logdir={config.summary_dir}"])
         print(
             f"{trainer.step - run.step} steps in "
@@ -119,6 +117,7 @@ class Trainer(keras.callbacks.Callback):
             self._strategy.count,
             (run.step, *events),
         )
+        batches = combine_steps(self.model, batches, self._steps_per_call)
         # It is closed before an error is printed.
         self._progress = tqdm(
             total=config.max_steps,
@@ -133,7 +132,7 @@ class Trainer(keras.callbacks.Callback):
             handling_signals(self._stop),
         ):
             self.model.fit(
-                combine_steps(self.model, batches, self._steps_per_call),
+                batches,
                 callbacks=[self],
                 shuffle=False,  # the pipeline shuffles
                 verbose=0,
@@ -147,8 +146,9 @@ class Trainer(keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         if self._strategy.is_first:
+            first = self._run.checkpoint(self.step)
             self._writer = SummaryWriter(self._directory)
-            self._writer.hparams(self._run.checkpoint(self.step))
+            self._writer.hparams(first)
             self._schedule(self.step)  # JAX compiles it
         self._run.clock.restart()
 

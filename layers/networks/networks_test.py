@@ -4,9 +4,9 @@ import re
 import keras
 import numpy as np
 import pytest
+from models.registry import MODELS, model_class
 
 import layers
-from models.registry import MODELS, model_class
 from testing.small_models import shallow_backbone, small_hparams, small_shape
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from training import clock
+from training import start as clock
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import predict
 from common.errors import UserError
 from config import Config
 from input_data import keys
-from input_data.transforms import center
+from input_data.preparation import center
 from testing import untrained
 from testing.commands import output_of, run
 from training.formats import open_checkpoint

@@ -12,8 +12,8 @@ import resolve
 from common.errors import UserError, reading
 from config import EVAL_BATCH_SIZE
 from input_data import keys
+from input_data.preparation import center, center_of_mass
 from input_data.registry import EMBEDDED, find_data_set
-from input_data.transforms import center, center_of_mass
 from training import inference
 from training.evaluate import Evaluator
 from training.scores import predicted_classes

@@ -13,6 +13,7 @@ from input_data.images import (
     labeled_images,
     make_pipeline,
 )
+from input_data.photographs import StandardizedCrops
 from input_data.pipeline import shuffled_indices
 from input_data.registry import Split
 from testing import splits

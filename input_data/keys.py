@@ -56,6 +56,7 @@ class Spec:
     num_examples: int  # examples of an evaluation
     num_images: int  # images (or stored pairs) that training draws from
     class_names: tuple[str, ...] | None = None  # None if classes are numbers
+    names: tuple[str, ...] = ()  # `class_names`, or the numbers as strings
     split_seed: int | None = None  # None if the seed does not change the split
     # "divided_for_test", "divided_for_validation" and "validation_images", for
     # checkpoints to record. While these digests are equal, no image has moved
@@ -66,9 +67,3 @@ class Spec:
     # Where each image is in its file; None if it is in the same place.
     rows: tuple[int, ...] | None = None
     note: str | None = None  # advice to print with the evaluation command
-
-    @property
-    def names(self):
-        """`class_names`; if that is None, the class numbers as strings."""
-        numbers = range(self.shape.num_classes)
-        return self.class_names or tuple(map(str, numbers))

@@ -77,7 +77,9 @@ class Pipeline:
         shape = keys.ImageShape(*size, data.images.shape[-1], data.num_classes)
         numbers = num_targets, num_examples, len(data)
         spec["split_fingerprints"] = data.fingerprints
-        self.spec = keys.Spec(shape, *numbers, data.class_names, **spec)
+        names = data.class_names
+        both = names, names or tuple(map(str, range(data.num_classes)))
+        self.spec = keys.Spec(shape, *numbers, *both, **spec)
         self._size = size
         self._images = _tensor(data.images, tf.uint8)
         self._labels = _tensor(data.labels, tf.int32)

@@ -8,23 +8,14 @@ process reads data and checkpoints; only the first prints and writes files.
 """
 
 import contextlib
-import ctypes
 import os
-import subprocess
-import sys
 
 import keras
 import tensorflow as tf
 
 from common.errors import UserError, reading
-from training.several_devices import (
-    MirroredDevices,
-    ShardedDevices,
-    join_processes,
-)
+from training.several_devices import MirroredDevices
 from training.strategies import OneDevice
-
-# JAX and torch are imported in functions: other backends work without them.
 
 
 @contextlib.contextmanager
@@ -54,17 +45,21 @@ def use(config):
     if backend == "tensorflow":
         strategy = _use_tensorflow(config, indices)
     else:
+        # It imports from this module.
+        from training import other_backends
+
         tf.config.set_visible_devices([], "GPU")
-        _keep_freed_memory()
+        other_backends.keep_freed_memory()
         if backend == "jax":
-            strategy = _use_jax(config, indices, num_processes)
+            strategy = other_backends.use_jax(config, indices, num_processes)
         else:
-            scope = _torch_device(config, indices)
+            scope = other_backends.torch_device(config, indices)
     with scope:
         yield strategy
 
 
-def _require_gpus(config, available, needed):
+def require_gpus(config, available, needed):
+    """Raises UserError if `config` asks for more GPUs than there are."""
     is_asked = config.device or config.gpu_memory_limit or config.num_gpus > 1
     if is_asked and available < needed:
         raise UserError(
@@ -83,7 +78,7 @@ def _use_tensorflow(config, indices):
             )
     else:
         gpus = tf.config.list_physical_devices("GPU")
-        _require_gpus(config, len(gpus), indices.stop)
+        require_gpus(config, len(gpus), indices.stop)
         gpus = gpus[indices.start : indices.stop]
         tf.config.set_visible_devices(gpus, "GPU")
         limit = tf.config.LogicalDeviceConfiguration(config.gpu_memory_limit)
@@ -96,63 +91,3 @@ def _use_tensorflow(config, indices):
         return OneDevice()
     kind = "GPU" if indices else "CPU"
     return MirroredDevices(tf.config.list_logical_devices(kind))
-
-
-def _use_jax(config, indices, num_processes):
-    import jax
-
-    if not indices:
-        jax.config.update("jax_platforms", "cpu")
-        jax.config.update("jax_num_cpu_devices", config.num_gpus)
-    else:
-        visible = ",".join(map(str, indices))
-        jax.config.update("jax_cuda_visible_devices", visible)
-        if config.gpu_memory_limit is None:
-            os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-        else:
-            share = config.gpu_memory_limit / _gpu_megabytes()
-            os.environ["XLA_CLIENT_MEM_FRACTION"] = str(min(1.0, share))
-    if num_processes > 1:
-        join_processes(config, num_processes)
-    if indices:
-        gpus = [d for d in jax.local_devices() if d.platform != "cpu"]
-        _require_gpus(config, len(gpus), config.num_gpus)
-    return ShardedDevices() if jax.device_count() > 1 else OneDevice()
-
-
-def _gpu_megabytes():
-    """Memory of the largest GPU; JAX knows it only once it has started."""
-    command = ["nvidia-smi", "--query-gpu=memory.total"]
-    command.append("--format=csv,noheader,nounits")
-    with reading("--gpu_memory_limit"):
-        return max(map(int, subprocess.check_output(command).split()))
-
-
-def _torch_device(config, indices):
-    import torch
-
-    available = torch.cuda.device_count()
-    if indices:
-        _require_gpus(config, available, indices.stop)
-    if not (indices and available):
-        return keras.device("cpu")
-    if config.gpu_memory_limit is not None:
-        total = torch.cuda.get_device_properties(indices.start).total_memory
-        torch.cuda.set_per_process_memory_fraction(
-            min(1.0, config.gpu_memory_limit * 2**20 / total), indices.start
-        )
-    return keras.device(f"gpu:{indices.start}")
-
-
-def _keep_freed_memory():
-    """Lets this process reuse the memory that a step of JAX or torch frees.
-
-    Linux would clear every page again: a quarter of a step of JAX on a CPU.
-    """
-    library = None if sys.platform == "win32" else ctypes.CDLL(None)
-    set_option = getattr(library, "mallopt", None)
-    if set_option is not None:  # glibc, see malloc.h
-        trim_threshold, mmap_threshold, arena_max = -1, -3, -8
-        set_option(arena_max, 1)  # other arenas cannot exceed 64 MB
-        set_option(mmap_threshold, 2**30)
-        set_option(trim_threshold, 2**31 - 1)

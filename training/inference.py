@@ -7,7 +7,7 @@ import numpy as np
 
 import layers
 from common.errors import UserError, reading
-from input_data import transforms
+from input_data import preparation as preparing
 from input_data.files import decode_image
 from input_data.keys import ImageShape
 from input_data.registry import find_data_set
@@ -71,7 +71,7 @@ def preparation(config, shape, centered=False, bright_edged=None):
 
     The function takes a file's content (bytes), its name, and whether to invert
     the image. It returns float32 [height, width, depth] of `shape`. If
-    `centered`, `transforms.center` centers digits, as on the demo page. The
+    `centered`, `preparing.center` centers digits, as on the demo page. The
     names of digits with a bright edge (MNIST's is dark) are added to the list
     `bright_edged`.
     """
@@ -87,16 +87,16 @@ def preparation(config, shape, centered=False, bright_edged=None):
 
     def prepare(content, name, invert):
         image = decode_image(content, name, shape.depth == 3, invert)
-        edge = transforms.edge(image)
+        edge = preparing.edge(image)
         brightest = np.median(edge) if centered else edge.max()
         if digit_size and brightest > 127 and bright_edged is not None:
             bright_edged.append(name)
         if centered:
-            ink = transforms.remove_background(image[..., 0])
+            ink = preparing.remove_background(image[..., 0])
             size = shape.height, shape.width
-            digit = transforms.center(ink, size, digit_size=digit_size)
+            digit = preparing.center(ink, size, digit_size=digit_size)
             return digit / np.float32(255)
         with reading(name):  # it may be too thin to resize
-            return transforms.prepare_image(image, shape, config)
+            return preparing.prepare_image(image, shape, config)
 
     return prepare

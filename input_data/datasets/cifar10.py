@@ -13,7 +13,8 @@ from common.errors import reading
 from input_data.augmentation import distort_colors, random_crop, random_flip
 from input_data.datasets import tfds_images
 from input_data.files import find_file
-from input_data.images import StandardizedCrops, labeled_images
+from input_data.images import labeled_images
+from input_data.photographs import StandardizedCrops
 from input_data.pipeline import Stream, step_seed
 from input_data.registry import Split, select
 

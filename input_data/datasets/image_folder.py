@@ -14,8 +14,8 @@ from common.errors import UserError, reading
 from input_data.files import DECODING_THREADS, decode_image, image_shape
 from input_data.images import check_class_names, labeled_images, make_pipeline
 from input_data.labels_file import read_labels
+from input_data.preparation import resize
 from input_data.stored import StoredRows, file_marks, is_large
-from input_data.transforms import resize
 
 # Of so many images one is held out on average, for testing or validation.
 HELD_OUT_SHARE = 5

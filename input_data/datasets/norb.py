@@ -19,7 +19,8 @@ from common.files import make_folder, refuse_existing, remove_partial
 from input_data.augmentation import distort_colors, random_crop
 from input_data.datasets import tfds_images
 from input_data.files import find_file, open_file
-from input_data.images import StandardizedCrops, labeled_images
+from input_data.images import labeled_images
+from input_data.photographs import StandardizedCrops
 from input_data.pipeline import Stream, step_seed
 from input_data.records import encode_example, write_records
 from input_data.registry import Split, select

@@ -17,9 +17,9 @@ from common.files import atomic_write, make_folder
 from input_data import stored
 from input_data.files import DECODING_THREADS
 from input_data.images import LabeledImages, labeled_images, make_pipeline
+from input_data.preparation import resize
 from input_data.registry import TFDS_PREFIX, Split, select
 from input_data.stored import StoredRows, rows_in_file
-from input_data.transforms import resize
 
 _PROBE_URL = "https://storage.googleapis.com"
 _PROBE_SECONDS = 8

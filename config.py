@@ -289,10 +289,10 @@ class Config(DataConfig):
     )
 
     def __post_init__(self):
-        if self.dataset is not None:
-            registry.find_data_set(self.dataset)
         if not (self.model is None or is_external(self.model)):
             require_known("--model", self.model, MODEL_NAMES)
+        if self.dataset is not None:
+            registry.find_data_set(self.dataset)
 
     @property
     def members(self):

@@ -73,10 +73,11 @@ def with_defaults(config, model="capsule", num_targets=1):
         config, dataset=dataset, model=model, num_targets=num_targets
     )
     data_set = find_data_set(config.dataset)
-    _check_data(config, data_set)
+    shards = shards_of(config.data_dir)
+    _check_data(config, data_set, shards)
     are_pairs = config.num_targets == 2 and config.pairs == "overlap"
     shift = 0 if config.augment else data_set.shift
-    if shards_of(config.data_dir):  # of images that are shifted and padded
+    if shards:  # of images that are shifted and padded
         config = _fill(config, pad=0, shift=0)
     return _fill(
         config,
@@ -123,7 +124,7 @@ def _fill(config, **defaults):
     return dataclasses.replace(config, **missing)
 
 
-def _check_data(config, data_set):
+def _check_data(config, data_set, shards):
     """Raises UserError for settings that do not apply to the data set."""
     photographs = data_set.photograph_size is not None
     name, two_targets = config.dataset, config.num_targets == 2
@@ -143,7 +144,7 @@ def _check_data(config, data_set):
         "crops": config.crops > 1 and not photographs,
         "viewpoints": config.viewpoints and name != "norb",
         "shift": config.shift is not None
-        and (photographs or shards_of(config.data_dir)),
+        and (photographs or shards is not None),
         "pad": config.pad and photographs,
         "distort": config.distort and (photographs or two_targets),
         "augment": config.augment and (photographs or two_targets),

@@ -10,6 +10,7 @@ from keras import ops
 from tqdm import tqdm
 
 from input_data import keys
+from models.optimizer import jit_compile
 
 # What an attack's step increases, as sums over the images: the largest logit of
 # another class minus the label's logit; the network's own classification loss;
@@ -25,8 +26,8 @@ class Network:
 
     def __init__(self, model, batch_size):
         self.model, self.batch_size = model, batch_size
-        if model.xla != "auto":
-            model.jit_compile = model.xla
+        if (xla := jit_compile(model)) != "auto":
+            model.jit_compile = xla
         self._gradient = _compiled_gradient(model)
 
     def predict(self, images):
@@ -82,7 +83,7 @@ def _compiled_gradient(model):
             outputs = model(x, training=False)
         logits = outputs[keys.LOGITS]
         others = ops.max(logits - 1e9 * labels, axis=-1)
-        own_loss = model.classification_loss(labels, outputs, None)
+        own_loss = model.row.loss(labels, logits, None, model.hparams)
         terms = [others - ops.sum(labels * logits, axis=-1), own_loss]
         if keys.RECONS in outputs:
             difference = images - ops.cast(outputs[keys.RECONS], "float32")
@@ -102,7 +103,7 @@ def _compiled_gradient(model):
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        @tf.function(jit_compile=model.xla is True)
+        @tf.function(jit_compile=jit_compile(model) is True)
         def by_tape(images, *others):
             with tf.GradientTape() as tape:
                 tape.watch(images)

@@ -31,8 +31,8 @@ def atomic_write(path, replace=False):
     killed process left. Raises UserError if `path` exists, unless `replace`.
     """
     path = pathlib.Path(path)
-    if not replace:
-        refuse_existing(path)
+    if not replace and os.path.lexists(path):
+        raise UserError(f"{path} already exists; choose another path")
     names = {"prefix": f".{path.name}.", "suffix": ".partial"}
     with (
         writing(path),
@@ -71,12 +71,6 @@ def complete_rows(path, columns):
     with reading(path):
         lines = path.read_text().splitlines()[1:]
     return [line for line in lines if line.count(",") == columns - 1]
-
-
-def refuse_existing(path):
-    """Raises UserError if the path exists."""
-    if os.path.lexists(path):
-        raise UserError(f"{path} already exists; choose another path")
 
 
 def remove_partial(folder, name="*"):

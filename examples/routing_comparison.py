@@ -15,128 +15,128 @@ import keras
 from keras import initializers, ops
 
 import layers
-from input_data import keys
-from layers import use_full_float32
-from models.classifier import Classifier
+from models.table import Model, cross_entropy
 
 TYPES, ATOMS = 8, 16
 convolution = partial(keras.layers.Conv2D, strides=2, padding="same")
 normalization = partial(keras.layers.BatchNormalization, momentum=0.9)
 
 
-class _Comparison(Classifier):
-    """Base class; `route` gives outputs for poses [B, h, w, types, atoms]."""
+def compared(route, loss, **options):
+    """The model whose `route` gives outputs for poses and hidden features.
 
-    def network(self, images, num_classes):
+    Poses are [B, h, w, types, atoms].
+    """
+
+    def network(images, num_classes):
         hidden = ops.relu(normalization()(convolution(64, 5)(images)))
         poses = convolution(TYPES * ATOMS, 5)(hidden)
         poses = keras.layers.Reshape((*poses.shape[1:3], TYPES, ATOMS))(poses)
-        return self.route(poses, hidden, num_classes)
+        return route(poses, hidden, num_classes)
 
-    def classification_loss(self, labels, outputs, step):
-        return layers.softmax_loss(labels, outputs[keys.LOGITS])
+    return Model(network, loss, **options)
 
 
-class _VectorCapsules(_Comparison):
-    """Base class; logits are lengths of `classes` of capsules [B, I, atoms]."""
+def margin(labels, scores, step, hparams):
+    return layers.margin_loss(labels, scores)
 
-    def route(self, poses, hidden, num_classes):
+
+def softmax(labels, scores, step, hparams):
+    return layers.softmax_loss(labels, scores)
+
+
+def spread(labels, scores, step, hparams):
+    growing = layers.spread_margin(step, margin_steps=1000)
+    return layers.spread_loss(labels, scores, growing)
+
+
+def vector_capsules(classes):
+    """A route to `classes(capsules [B, I, atoms], num_classes)`."""
+
+    def route(poses, hidden, num_classes):
         primary = keras.layers.Reshape((-1, ATOMS))(poses)
-        capsules = self.classes(primary, num_classes)
-        return {keys.LOGITS: layers.lengths(capsules), keys.CAPSULES: capsules}
+        capsules = classes(primary, num_classes)
+        return {"logits": layers.lengths(capsules), "capsules": capsules}
 
-    def classification_loss(self, labels, outputs, step):
-        return layers.margin_loss(labels, outputs[keys.LOGITS])
-
-
-class DynamicRouting(_VectorCapsules):
-    """Routing by agreement (Sabour, Frosst, Hinton 2017)."""
-
-    def classes(self, primary, num_classes):
-        return layers.Capsule(num_classes, ATOMS)(layers.squash(primary))
+    return route
 
 
-class SharedWeights(_VectorCapsules):
-    """Su's routing (2018): all input capsules share their weights."""
-
-    def classes(self, primary, num_classes):
-        # Glorot-uniform for 392 kernels; for one, all lengths would be near 1.
-        uniform = initializers.VarianceScaling(1 / 392, "fan_avg", "uniform")
-        return layers.Capsule(
-            num_classes,
-            ATOMS,
-            share_weights=True,
-            use_bias=False,
-            kernel_initializer=uniform,
-            rule=layers.RoutingRule(
-                logits="replace", compare="direction", squash_constant=0.5
-            ),
-        )(ops.relu(primary))
+def dynamic_routing(primary, num_classes):
+    return layers.Capsule(num_classes, ATOMS)(layers.squash(primary))
 
 
-class SelfAttention(_VectorCapsules):
-    """Self-attention (Mazzia, Salvetti, Chiaberge 2021)."""
-
-    def classes(self, primary, num_classes):
-        layer = layers.SelfAttentionCapsule(num_classes, ATOMS)
-        return layer(layers.exponential_squash(primary))
-
-
-class InvertedAttention(_Comparison):
-    """Inverted dot-product attention (Tsai et al. 2020)."""
-
-    compile_with_xla = True  # faster for many small operations
-
-    def route(self, poses, hidden, num_classes):
-        primary = keras.layers.LayerNormalization(epsilon=1e-5)(poses)
-        layer = layers.InvertedAttentionCapsules(num_classes)
-        to_logit = keras.layers.Dense(1, dtype="float32")
-        # The second update; the first is without attention.
-        capsules = layer(primary, layer(primary))
-        return {keys.LOGITS: to_logit(capsules)[..., 0]}
+def shared_weights(primary, num_classes):
+    # Glorot-uniform for 392 kernels; for one, all lengths would be near 1.
+    uniform = initializers.VarianceScaling(1 / 392, "fan_avg", "uniform")
+    return layers.Capsule(
+        num_classes,
+        ATOMS,
+        share_weights=True,
+        use_bias=False,
+        kernel_initializer=uniform,
+        rule=layers.RoutingRule(
+            logits="replace", compare="direction", squash_constant=0.5
+        ),
+    )(ops.relu(primary))
 
 
-class VectorRouting(_Comparison):
-    """Routing of vectors by credit (Heinsen 2022)."""
-
-    def route(self, poses, hidden, num_classes):
-        primary = keras.layers.LayerNormalization(epsilon=1e-5)(poses)
-        primary = keras.layers.Reshape((-1, ATOMS))(primary)
-        layer = layers.VectorRouting(num_classes, num_atoms=1)
-        return {keys.LOGITS: layer(primary)[..., 0]}
+def self_attention(primary, num_classes):
+    layer = layers.SelfAttentionCapsule(num_classes, ATOMS)
+    return layer(layers.exponential_squash(primary))
 
 
-class _WithActivations(_Comparison):
-    """Base class: primary capsules with activations, normalized by type."""
+def inverted_attention(poses, hidden, num_classes):
+    primary = keras.layers.LayerNormalization(epsilon=1e-5)(poses)
+    layer = layers.InvertedAttentionCapsules(num_classes)
+    to_score = keras.layers.Dense(1, dtype="float32")
+    # The second update; the first is without attention.
+    capsules = layer(primary, layer(primary))
+    return {"logits": to_score(capsules)[..., 0]}
 
-    def route(self, poses, hidden, num_classes):
-        use_full_float32()  # variances are small differences
+
+def vector_routing(poses, hidden, num_classes):
+    primary = keras.layers.LayerNormalization(epsilon=1e-5)(poses)
+    primary = keras.layers.Reshape((-1, ATOMS))(primary)
+    layer = layers.VectorRouting(num_classes, num_atoms=1)
+    return {"logits": layer(primary)[..., 0]}
+
+
+def with_activations(layer):
+    """A route for primary capsules with activations, normalized by type."""
+
+    def route(poses, hidden, num_classes):
         poses = normalization(axis=-2)(poses)
         activations = normalization()(convolution(TYPES, 5)(hidden))
         primary = poses, ops.sigmoid(activations)
-        return {keys.LOGITS: self.layer(num_classes)(primary)[1]}
+        return {"logits": layer(num_classes)(primary)[1]}
+
+    return route
 
 
-class EMRouting(_WithActivations):
-    """EM routing (Hinton, Sabour, Frosst 2018), with the spread loss."""
+# XLA is faster for many small operations.
+MATRICES = {"xla": True, "full_float32": True}
 
-    compile_with_xla = True
-    layer = layers.ClassMatrixCapsules
-
-    def classification_loss(self, labels, outputs, step):
-        margin = layers.spread_margin(step, margin_steps=1000)
-        return layers.spread_loss(labels, outputs[keys.LOGITS], margin)
-
-
-class VBRouting(_WithActivations):
-    """Variational Bayes routing (Ribeiro, Leontidis, Kollias 2020)."""
-
-    compile_with_xla = True
-    layer = layers.ClassVBCapsules
-
-
-class SelfRouting(_WithActivations):
-    """Self-routing (Hahn, Pyeon, Kim 2019)."""
-
-    layer = layers.SelfRoutingCapsules
-    classification_loss = Classifier.classification_loss  # of probabilities
+# Routing by agreement (Sabour, Frosst, Hinton 2017).
+DynamicRouting = compared(vector_capsules(dynamic_routing), margin)
+# Su's routing (2018): all input capsules share their weights.
+SharedWeights = compared(vector_capsules(shared_weights), margin)
+# Self-attention (Mazzia, Salvetti, Chiaberge 2021).
+SelfAttention = compared(vector_capsules(self_attention), margin)
+# Inverted dot-product attention (Tsai et al. 2020).
+InvertedAttention = compared(inverted_attention, softmax, xla=True)
+# Routing of vectors by credit (Heinsen 2022).
+VectorRouting = compared(vector_routing, softmax)
+# EM routing (Hinton, Sabour, Frosst 2018), with the spread loss.
+EMRouting = compared(
+    with_activations(layers.ClassMatrixCapsules), spread, **MATRICES
+)
+# Variational Bayes routing (Ribeiro, Leontidis, Kollias 2020).
+VBRouting = compared(
+    with_activations(layers.ClassVBCapsules), softmax, **MATRICES
+)
+# Self-routing (Hahn, Pyeon, Kim 2019); activations are probabilities.
+SelfRouting = compared(
+    with_activations(layers.SelfRoutingCapsules),
+    cross_entropy,
+    full_float32=True,
+)

@@ -9,7 +9,6 @@ from config import Config
 from input_data import augmentation, keys
 from input_data.images import (
     LabeledImages,
-    StandardizedCrops,
     labeled_images,
     make_pipeline,
 )

@@ -5,11 +5,12 @@ Only `load` imports TensorFlow and the modules of data sets.
 
 import dataclasses
 import enum
+import importlib
 import re
 import sys
 
 from common.errors import UserError
-from common.flags import import_named, require_known
+from common.flags import import_named, is_external, require_known
 from input_data.stored import digest
 
 
@@ -132,8 +133,10 @@ def load(config, train):
             )
             return SeparatePairs(load(singles, train), config)
         name = find_data_set(config.dataset).module
-        name = name if ":" in name else f"input_data.datasets.{name}:load"
-        read = import_named("--dataset", name)
+        if is_external(name):
+            read = import_named("--dataset", name)
+        else:
+            read = importlib.import_module(f"input_data.datasets.{name}").load
         parts = (
             (Split.VALID_TEST, Split.VALID_TRAIN)
             if config.validate

@@ -21,6 +21,7 @@ from .losses import reconstruction_loss as reconstruction_loss
 from .losses import sigmoid_loss as sigmoid_loss
 from .losses import softmax_loss as softmax_loss
 from .networks.deepcaps import ConvCapsules as ConvCapsules
+from .networks.deepcaps import ConvReconstruction as ConvReconstruction
 from .networks.deepcaps import MapRoutingRule as MapRoutingRule
 from .networks.efficient_capsule import DepthwiseCapsule as DepthwiseCapsule
 from .networks.efficient_capsule import (
@@ -45,7 +46,6 @@ from .networks.vb_capsule import ClassVBCapsules as ClassVBCapsules
 from .networks.vb_capsule import ConvVBCapsules as ConvVBCapsules
 from .networks.vb_capsule import PrimaryVBCapsules as PrimaryVBCapsules
 from .pretrained import pretrained as pretrained
-from .reconstruction import ConvReconstruction as ConvReconstruction
 from .reconstruction import Reconstruction as Reconstruction
 from .reconstruction import mask_capsules as mask_capsules
 from .routing import RoutingRule as RoutingRule

@@ -1,6 +1,5 @@
-"""The paper's decoder, and that of DeepCaps."""
+"""The paper's decoder."""
 
-import math
 from typing import Any
 
 import keras
@@ -11,7 +10,6 @@ from .base_layers import (
     Names,
     Shape,
     Tensor,
-    batch_normalization,
     reference_initializers,
     registered,
     require_shape,
@@ -131,61 +129,3 @@ class Reconstruction(Decoder):
             # These keep adapters, quantization and frozen weights.
             "dense": [layer.get_config() for layer in self.dense],
         }
-
-
-@registered
-class ConvReconstruction(Decoder):
-    """The decoder of DeepCaps: one capsule through transposed convolutions.
-
-    The decoder gets the atoms of the labeled capsule but not its class, so an
-    atom has one meaning for all classes. A dense layer with relu makes a map of
-    16 channels. Its sides are the image's sides, halved until none exceeds 8.
-    After batch normalization, 3x3 transposed convolutions follow. The first has
-    64 channels. Then one per halving has stride 2, with 32, 16, 8, 8, ...
-    channels. The last has the image's channels and, unlike the others, a relu.
-
-    Args and call arguments: see `Decoder`. The image is decoded at 1 / `scale`
-    of its height and width. Then each pixel is repeated to fill scale x scale
-    pixels. The outputs are at least 0.
-    """
-
-    arguments = (*Decoder.arguments, "scale")
-
-    def __init__(
-        self, height: int, width: int, depth: int, scale: int = 1, **kwargs: Any
-    ):
-        super().__init__(height, width, depth, **kwargs)
-        self.scale = scale
-        height, width = math.ceil(height / scale), math.ceil(width / scale)
-        halvings = max(math.ceil(math.log2(max(height, width) / 8)), 0)
-        sides = [math.ceil(side / 2**halvings) for side in (height, width)]
-        channels = [max(64 >> number, 8) for number in range(halvings + 1)]
-        strides = (1, *[2] * halvings, 1)
-        dtype = {"dtype": self.dtype_policy}
-        options = {"data_format": "channels_last", "padding": "same", **dtype}
-        convolutions = [
-            keras.layers.Conv2DTranspose(filters, 3, stride, **options)
-            for filters, stride in zip((*channels, depth), strides, strict=True)
-        ]
-        larger = keras.layers.UpSampling2D(scale, "channels_last", **dtype)
-        network = [
-            keras.layers.Dense(16 * math.prod(sides), "relu", **dtype),
-            keras.layers.Reshape((*sides, 16), **dtype),
-            batch_normalization(None, momentum=0.8, epsilon=1e-3, **dtype),
-            *convolutions,
-            keras.layers.ReLU(**dtype),
-            *[larger] * (scale > 1),
-        ]
-        self.network = keras.Sequential(network)
-        self.network.trainable = self.trainable
-
-    def build(self, capsules_shape: Shape, labels_shape: Any = None) -> None:
-        self.network.build((None, capsules_shape[-1]))
-
-    def call(
-        self, capsules: Tensor, labels: Tensor, training: bool | None = None
-    ) -> Tensor:
-        capsules = ops.cast(capsules, self.compute_dtype)
-        capsule = ops.sum(mask_capsules(capsules, labels), axis=1)
-        images = self.network(capsule, training=training)
-        return images[:, : self.height, : self.width]

@@ -4,13 +4,13 @@ import contextvars
 import math
 
 import keras
-from keras import backend, ops
+from keras import ops
 from keras.layers import Conv2D, Dense, DepthwiseConv2D
 
 import layers
 from common.errors import UserError
 from input_data import keys
-from layers.backends import is_mirrored, is_on_cpu, use_full_float32
+from layers.backends import use_full_float32
 from layers.losses import MeanOverBatch
 from models import graph
 
@@ -139,17 +139,6 @@ class Classifier(keras.Model):
     def training_data(self, pipeline, seed, folder):
         """The `Pipeline` to train with; `folder` keeps files for later runs."""
         return pipeline
-
-    @property
-    def xla(self):
-        """The `jit_compile` argument of `compile`: a bool, or "auto"."""
-        if backend.backend() != "tensorflow":
-            return "auto"
-        # XLA does not compile mirrored variables.
-        if self.row.xla and not is_mirrored():
-            return True
-        # Keras' "auto" would also consider hidden GPUs.
-        return False if is_on_cpu() else "auto"
 
     def example_losses(self, x, y, outputs):
         """Losses [B]: classification, reconstruction (or 0), and their sum."""

@@ -6,7 +6,12 @@ import keras
 from keras import backend, ops
 from keras.optimizers import schedules
 
-from layers.backends import adam_moments, is_mirrored, use_full_float32
+from layers.backends import (
+    adam_moments,
+    is_mirrored,
+    is_on_cpu,
+    use_full_float32,
+)
 from models.orthogonalize import orthogonalize
 
 # Keeps gradients from vanishing under mixed_float16 (medians are 2e-7 to 7e-4).
@@ -127,11 +132,24 @@ def make_optimizer(model, max_steps=None):
     return optimizer
 
 
+def jit_compile(model):
+    """The `jit_compile` argument of `compile`: a bool, or "auto"."""
+    if backend.backend() != "tensorflow":
+        return "auto"
+    # XLA does not compile mirrored variables.
+    if model.row.xla and not is_mirrored():
+        return True
+    # Keras' "auto" would also consider hidden GPUs.
+    return False if is_on_cpu() else "auto"
+
+
 def compile_model(model, max_steps=None):
     """Compiles a model with its optimizer and creates the optimizer's state."""
     optimizer = make_optimizer(model, max_steps)
     # The optimizer scales the loss itself where necessary.
     model.compile(
-        optimizer=optimizer, auto_scale_loss=False, jit_compile=model.xla
+        optimizer=optimizer,
+        auto_scale_loss=False,
+        jit_compile=jit_compile(model),
     )
     optimizer.build(model.trainable_variables)

@@ -144,13 +144,14 @@ class Model:
     @functools.cached_property
     def hparams(self):
         """The dataclass of the hyper-parameters, see `BaseHParams`."""
-        fields = network_fields(self.network, self.bounds)
-        if self.decoder:
-            fields |= DECODER_FIELDS
+        fields = {}
         if self.loss_types:
             text = "classification loss"
             default, choices = self.loss_types[0], self.loss_types
             fields["loss_type"] = field(default, text, choices=choices)
+        if self.decoder:
+            fields |= DECODER_FIELDS
+        fields |= network_fields(self.network, self.bounds)
         return hparams_class(
             {**fields, **self.fields},
             self.defaults,

@@ -27,7 +27,7 @@ class Clock:
         self.seconds = seconds
         self._batch_size, self._images = batch_size, 0
         self._start = self._last_point = (0, seconds)
-        self._lap_start = time.monotonic()
+        self.restart()
 
     def restart(self):
         """Begins a lap: the time since the last lap's end does not count."""
@@ -96,6 +96,7 @@ def start(config, strategy, directory):
     Checkpoints are in the folder `directory`. Raises UserError if a checkpoint
     there, or --init_checkpoint, does not fit the settings or the data.
     """
+    clock = Clock(config.batch_size)
     latest = latest_valid(directory, config.model, quarantine=strategy.is_first)
     given = resolve.inherit(config, latest) if latest else config
     config, recorded = resolve.with_defaults(given), resolve.recorded(given)
@@ -124,7 +125,6 @@ def start(config, strategy, directory):
     with strategy.scope():
         # Weights, their gradients and Adam's moments.
         model = architecture.build(seed=config.seed, copies=4)
-        clock = Clock(config.batch_size)
         run = Run(config, recorded, pipeline, architecture, model, clock)
         if latest:  # 1. Resume the training of this folder.
             compile_model(model, config.max_steps)

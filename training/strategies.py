@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from layers.backends import is_on_cpu
 from layers.fast_convolution import KeptSpectra
+from models.optimizer import jit_compile
 
 # JAX is imported in functions: other backends work without it.
 
@@ -68,8 +69,8 @@ class OneDevice(Strategy):
 
 
 def _compiled_on_tensorflow(model, spectra):
-    if model.xla != "auto":
-        model.jit_compile = model.xla
+    if (xla := jit_compile(model)) != "auto":
+        model.jit_compile = xla
 
     @tf.function(jit_compile=model.jit_compile)
     def compiled(x, y):

@@ -18,7 +18,7 @@ from common.errors import (
 from common.files import make_folder, sole_trainer
 from input_data import keys
 from models.optimizer import make_schedule
-from training import checkpoint, run_report
+from training import checkpoint, run_report, verbose_summaries
 from training.start import start
 from training.steps_per_execution import choose_steps, combine_steps
 from training.summaries import SummaryWriter
@@ -171,10 +171,11 @@ class Trainer(keras.callbacks.Callback):
             clock.restart()
         else:
             clock.lap(steps)
+        speed = clock.point() if is_summarized else None
         if self._strategy.is_first:
             self._show_progress(logs, steps)
             if is_summarized:
-                self._write_summaries(logs)
+                self._write_summaries(logs, speed)
             if is_saved:
                 with self._strategy.undistributed():
                     saved = self._run.checkpoint(self.step)
@@ -209,7 +210,7 @@ class Trainer(keras.callbacks.Callback):
                 "--allow_nonfinite to continue"
             )
 
-    def _write_summaries(self, logs):
+    def _write_summaries(self, logs, speed):
         config, step = self._config, self.step
         batch_size = config.batch_size
         # The reference's tags; `loss`, its total_loss, is evaluations' name.
@@ -219,7 +220,7 @@ class Trainer(keras.callbacks.Callback):
         scalars["correct_prediction_batch"] = logs["accuracy"] * batch_size
         # Not from the optimizer: asking the model copies all weights on JAX.
         scalars["learning_rate"] = float(self._schedule(step))
-        if (speed := self._run.clock.point()) is not None:
+        if speed is not None:
             scalars["images_per_second"] = speed
         self._writer.scalars(scalars, step)
         is_verbose = self.model.hparams.verbose
@@ -228,5 +229,9 @@ class Trainer(keras.callbacks.Callback):
             ((x, y),) = self._run.pipeline.training_batches(
                 config.batch_size, config.seed, step - 1, step
             )
-            self._writer.layers(self.model, x[keys.IMAGES], step)
-            self._writer.reconstructions(self.model, x, y, step)
+            verbose_summaries.write_layers(
+                self._writer, self.model, x[keys.IMAGES], step
+            )
+            verbose_summaries.write_reconstructions(
+                self._writer, self.model, x, y, step
+            )

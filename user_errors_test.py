@@ -60,7 +60,6 @@ def test_a_number_in_the_environment(tmp_path, capsys, monkeypatch):
         ("predict.py", "--export"),
         ("predict.py --export=mnist.onnx", "mnist.onnx"),
         ("input_data/mnist/mnist_shift.py --shift=-1 --data_dir=.", "shift"),
-        ("input_data/norb/norb_convert.py --novel=x --data_dir=.", "novel"),
         ("robustness.py --output_dir=. --steps=0 a=b", "steps"),
         ("robustness.py a=b", "output_dir"),
         ("input_data/affnist/affnist_generate.py --copies=0", "copies"),

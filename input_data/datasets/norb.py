@@ -1,4 +1,4 @@
-"""smallNORB from the reference's records or TFDS: stereo pairs at 48x48.
+"""smallNORB from records, the original files or TFDS: stereo pairs at 48x48.
 
 A record has image_raw (the bytes of [2, 96, 96], one camera after the other),
 label, height, width, depth, and meta (instance 0 to 9, elevation 0 to 8,
@@ -15,10 +15,10 @@ import numpy as np
 import tensorflow as tf
 
 from common.errors import UserError, reading
-from common.files import make_folder, refuse_existing, remove_partial
+from common.files import make_folder, remove_partial
 from input_data.augmentation import distort_colors, random_crop
 from input_data.datasets import tfds_images
-from input_data.files import find_file, open_file
+from input_data.files import open_file
 from input_data.images import labeled_images
 from input_data.photographs import StandardizedCrops
 from input_data.pipeline import Stream, step_seed
@@ -42,13 +42,13 @@ _FAMILIAR = {
 def load(split, config):
     """The pipeline of one split, with the two cameras as channels."""
     training = split is not Split.TEST
-    if config.data_dir is None:
-        images, labels, meta = tfds_images.read_smallnorb(training)
-        images, path = shrink(images), "smallnorb"
-    else:
-        hint = " (input_data/norb/norb_convert.py writes it)"
-        path = find_file(config.data_dir, file_name(training), hint=hint)
+    path = pathlib.Path(config.data_dir or "", file_name(training))
+    if config.data_dir is not None and path.is_file():
         images, labels, meta = read_records(path)
+    else:
+        path = config.data_dir or "smallnorb"
+        images, labels, meta = _read_originals(config.data_dir, training)
+        images = shrink(images)
     data = labeled_images(path, images, labels, NUM_CLASSES, CLASS_NAMES)
     if config.viewpoints:
         angle, _, is_test_of_familiar = config.viewpoints.partition("-")
@@ -106,27 +106,18 @@ def shrink(images):
     return np.ascontiguousarray(images[:, :, ::2, ::2].transpose(0, 2, 3, 1))
 
 
-def convert(data_dir, output_dir, novel=None):
+def convert(data_dir, output_dir):
     """Writes the records of the training and the test images.
 
     The arguments are the flags of norb_convert.py.
     """
-    folder = pathlib.Path(output_dir)
-    outputs = [(folder / file_name(part), part, True) for part in (True, False)]
-    if novel:
-        outputs.append((folder / "novel" / file_name(False), False, False))
-    for path, *_ in outputs:
-        refuse_existing(path)
-    data = {part: _read_originals(data_dir, part) for part in (True, False)}
-    for path, training, wants_familiar in outputs:
-        meta = data[training][-1]
-        chosen = np.ones(len(meta), bool)
-        if novel:
-            chosen = is_familiar(meta, novel) == wants_familiar
-        remove_partial(make_folder(path.parent), path.name)
-        arrays = (array[chosen] for array in data[training])
+    parts = [_read_originals(data_dir, training) for training in (True, False)]
+    folder = make_folder(output_dir)
+    for training, arrays in zip((True, False), parts, strict=True):
+        path = folder / file_name(training)
+        remove_partial(folder, path.name)
         write_records(path, map(_encode, *arrays))
-        print(f"{path}: {chosen.sum()} records")
+        print(f"{path}: {len(arrays[0])} records")
 
 
 def _encode(image, label, meta):
@@ -146,7 +137,10 @@ def _read_originals(data_dir, training):
         pattern = f"*{split_name}-{kind}.mat"
         path = min(pathlib.Path(data_dir).glob(f"{pattern}*"), default=None)
         if path is None:
-            raise UserError(f"--data_dir={data_dir} has no file {pattern}[.gz]")
+            raise UserError(
+                f"--data_dir={data_dir} has neither {file_name(training)} nor "
+                f"the original file {pattern}[.gz]"
+            )
         with open_file(path) as file:
             matrices.append(_decode(file.read()))
     return matrices

@@ -9,8 +9,10 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from common.errors import UserError
+from input_data import keys
 from input_data.datasets.norb import convert
-from testing import tiny_files
+from input_data.registry import Split
+from testing import splits, tiny_files
 
 BYTE, INTEGER = 0x1E3D4C55, 0x1E3D4C54
 META = np.arange(24, dtype="<i4").reshape(6, 4) % 6
@@ -63,26 +65,17 @@ def test_converts_original_files_plain_and_gzipped(tmp_path):
         np.testing.assert_equal(read(output / name), written)
 
 
-@pytest.mark.parametrize(
-    ("novel", "is_familiar"),
-    [("azimuth", np.arange(18) < 6), ("elevation", np.arange(18) % 9 < 3)],
-)
-def test_novel_viewpoints_are_kept_for_a_test(tmp_path, novel, is_familiar):
-    meta = np.zeros((18, 4), "<i4")
-    meta[:, 1] = np.arange(18) % 9
-    meta[:, 2] = [0, 2, 4, 30, 32, 34, *range(6, 30, 2)]
-    images, labels = write_originals(tmp_path, meta)
-    output = tmp_path / "out"
-    convert(str(tmp_path), str(output), novel)
-    for name, chosen in (
-        ("trainduo.tfrecords", is_familiar),
-        ("testduo.tfrecords", is_familiar),
-        ("novel/testduo.tfrecords", ~is_familiar),
-    ):
-        written_images, written_labels, _ = read(output / name)
-        np.testing.assert_array_equal(written_images, images[chosen])
-        np.testing.assert_array_equal(written_labels, labels[chosen])
-    assert len(list(output.rglob("*.tfrecords"))) == 3
+def test_original_files_are_read_directly(tmp_path):
+    images, labels = write_originals(tmp_path)
+    convert(str(tmp_path), str(tmp_path / "records"))
+    batches = [
+        next(splits.load("norb", Split.TEST, folder).evaluation_batches(6))
+        for folder in (tmp_path, tmp_path / "records")
+    ]
+    for (x, y), (other_x, other_y) in [batches]:
+        np.testing.assert_array_equal(x[keys.IMAGES], other_x[keys.IMAGES])
+        np.testing.assert_array_equal(y[keys.LABELS], other_y[keys.LABELS])
+    np.testing.assert_array_equal(batches[0][1][keys.LABELS].argmax(1), labels)
 
 
 def test_converts_tfds(tmp_path, monkeypatch):

@@ -8,10 +8,7 @@ This command reads the original files from FOLDER, plain or gzipped
 Without --data_dir it reads smallnorb of TensorFlow Datasets. It writes
 OUT/trainduo.tfrecords and OUT/testduo.tfrecords with 24,300 records each, in
 the order of the source. Read them with --dataset=norb --data_dir=OUT.
-
-With --novel=azimuth (or elevation) each of these two files has only 8,100
-images, from a third of the viewpoints. The 16,200 test images from the other
-viewpoints are then in OUT/novel/testduo.tfrecords.
+--dataset=norb --data_dir=FOLDER reads the original files, too.
 """
 
 import pathlib
@@ -29,7 +26,7 @@ def main(_):
     """Runs the command."""
     from input_data.datasets.norb import convert  # slow to import
 
-    convert(flags.FLAGS.data_dir, flags.FLAGS.output_dir, flags.FLAGS.novel)
+    convert(flags.FLAGS.data_dir, flags.FLAGS.output_dir)
 
 
 if __name__ == "__main__":
@@ -37,10 +34,4 @@ if __name__ == "__main__":
         "data_dir", None, "Folder with the original files. Default: TFDS."
     )
     flags.DEFINE_string("output_dir", None, "Output folder.", required=True)
-    flags.DEFINE_enum(
-        "novel",
-        None,
-        ["azimuth", "elevation"],
-        "Viewpoints to keep for a separate test. Default: none.",
-    )
     run(main)

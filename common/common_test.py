@@ -81,6 +81,21 @@ def test_reading_names_the_file(error, reason):
     assert str(caught.value) == prefix + reason
 
 
+@pytest.mark.parametrize("kind", ["pipe", "socket", "device"])
+def test_only_files_and_folders_are_read(tmp_path, kind):
+    path = tmp_path / "x.png"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to(os.devnull)
+    else:
+        socket.socket(socket.AF_UNIX).bind(str(path))
+    with pytest.raises(UserError, match=r"x\.png is a pipe"), reading(path):
+        raise AssertionError("nothing is opened")
+    with reading(tmp_path):
+        pass
+
+
 def test_control_characters_of_names_are_escaped():
     assert str(UserError("caf\u00e9\x1b[2J.png")) == r"café\x1b[2J.png"
     assert str(UserError("\udce9.png")) == r"\udce9.png"  # not UTF-8

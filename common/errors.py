@@ -40,6 +40,9 @@ def reading(path):
     Use `with reading(path):` around only the library call that reads the file.
     """
     try:
+        is_known = os.path.isfile(path) or os.path.isdir(path)
+        if not is_known and os.path.exists(path):  # reading it may never end
+            raise UserError(f"{path} is a pipe, socket or device, not a file")
         yield
     except UserError:
         raise

@@ -71,6 +71,9 @@ class BaseHParams:
             if not spec.allows(value):
                 raise UserError(f"{name}={value} must be {spec.allowed}")
 
+    def check_initial_weights(self):
+        """Raises UserError if a file of initial weights is missing."""
+
     def options(self):
         """The keyword arguments of `architecture`."""
         names = inspect.signature(self.architecture).parameters

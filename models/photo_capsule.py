@@ -41,6 +41,11 @@ class PhotoCapsuleModel(Classifier):
             1, "random variants of each image to store features of"
         )
 
+        def check_initial_weights(self):
+            if self.backbone_weights not in ("imagenet", "none"):
+                with reading(self.backbone_weights):
+                    open(self.backbone_weights).close()
+
     routed_layer, grid = "classes", "primary"
 
     def __init__(self, shape, num_targets, hparams, **kwargs):

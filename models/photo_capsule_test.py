@@ -72,6 +72,18 @@ def test_weights_of_files(tmp_path):
             assert_loads(str(tmp_path / name), network)
 
 
+def test_weights_are_missed_before_the_images_are_read(tmp_path):
+    config = Config(
+        model=NAME,
+        dataset="images",
+        data_dir=str(tmp_path / "not_there"),
+        hparams_override="backbone_weights=gone.keras",
+        summary_dir=str(tmp_path),
+    )
+    with pytest.raises(UserError, match=r"gone\.keras"):
+        experiment.run(config)
+
+
 def test_imagenet_weights_are_downloaded(tmp_path, monkeypatch):
     network = other_backbone(keras.applications.MobileNetV3Small)
     write_as_downloaded(tmp_path / "c.h5", network)

@@ -94,6 +94,10 @@ class Trainer(keras.callbacks.Callback):
                 f"{strategy.count} devices"
             )
         self._config = config
+        if not (self._latest or config.init_checkpoint):
+            # Before the images, whose reading may take long.
+            network = checkpoint.Architecture.from_config(config, None, 1)
+            network.hparams.check_initial_weights()
         self.pipeline = registry.load(config, train=True)
         spec = self.pipeline.spec
         self._architecture = checkpoint.Architecture.from_config(

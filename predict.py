@@ -23,28 +23,19 @@ from common.errors import UserError, reading
 from common.files import atomic_write
 from config import EVAL_BATCH_SIZE, Config
 from input_data import keys
-from input_data.files import DECODING_THREADS
+from input_data.files import DECODING_THREADS, list_images
 from training.scores import predicted_classes
 
 
 def list_files(arguments):
-    """The given files; of given folders, all files except hidden ones."""
+    """The given files; of given folders, all images except hidden ones."""
     files = []
     for argument in arguments:
-        paths, seen, errors = [], set(), []
-        for folder, folders, names in os.walk(
-            argument, onerror=errors.append, followlinks=True
-        ):
-            if os.path.realpath(folder) in seen:  # a link to a folder above
-                folders.clear()
-                continue
-            seen.add(os.path.realpath(folder))
-            folders[:] = [name for name in folders if name[0] != "."]
-            paths += [os.path.join(folder, n) for n in names if n[0] != "."]
-        # Reading reports missing files, and folders that are empty or closed.
-        paths = [p for p in paths if os.path.isfile(p) or not os.path.exists(p)]
-        paths += [error.filename for error in errors]
-        files += sorted(paths) or [argument]
+        is_folder = os.path.isdir(argument)
+        images, others = list_images(argument) if is_folder else ([], "")
+        if others:
+            print(f"predict.py: {argument}: ignored {others}", file=sys.stderr)
+        files += images or [argument]  # reading it reports the reason
     return files
 
 

@@ -87,6 +87,22 @@ def test_json_of_standard_input_and_a_folder_and_export(
     assert outputs[keys.CAPSULES].shape == (1, 3, 5)
 
 
+def test_files_of_folders_that_are_no_images_are_ignored(images, capsys):
+    before = predict.list_files([str(images)])
+    assert capsys.readouterr().err == ""
+    (images / "__MACOSX").mkdir()
+    (images / "b" / "list.csv").touch()
+    for name in "README", "a.svg", "__MACOSX/d.png":
+        (images / name).touch()
+    assert predict.list_files([str(images)]) == before
+    kinds = "3 files: .csv .svg no suffix"
+    message = f"predict.py: {images}: ignored {kinds}\n"
+    assert capsys.readouterr().err == message
+    # Those that are named are read.
+    named = [str(images / "README"), str(images / "__MACOSX" / "d.png")]
+    assert predict.list_files(named) == named
+
+
 def test_links_are_followed_once(images):
     before = predict.list_files([str(images)])
     os.symlink(".", images / "again")

@@ -90,10 +90,11 @@ def test_random_changes_of_an_image_depend_on_its_index_alone():
 
 
 def test_blur():
-    point = np.zeros((1, 21, 21, 1), "float32")
-    point[0, 10, 10] = 1
+    point = np.zeros((1, 21, 21, 2), "float32")
+    point[0, 10, 10, 0] = 1
     (blurred,) = change_all("blur", point, 1.5, 0)
     distance = np.arange(-10, 11)
     bell = np.exp(-(distance**2) / (2 * 1.5**2))
     expected = np.outer(bell, bell) / bell.sum() ** 2
     np.testing.assert_allclose(blurred[..., 0], expected, atol=1e-4)
+    assert not blurred[..., 1].any()

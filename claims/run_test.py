@@ -183,10 +183,10 @@ def test_results_do_not_depend_on_the_batch_size(counts, loaded):
     assert found["false_alarms"] == alarms[1::2].sum() != alarms[::2].sum()
 
 
-def test_tables_pictures_and_resuming(results, trained, own, capsys):
+def test_tables_pictures_and_resuming(results, own, capsys):
     folder, output, content = results
     assert "McNemar's p" in output
-    # Five tests are left; the time of PGD is estimated before the first.
+    # Before the first test, the time of PGD is estimated.
     assert re.search(r"shift: 6 tests left, about \d+ min\n", output)
     assert "own pgd: 2 tests left" in output.replace(own, "own")
     because = "because their errors on unchanged images differ ("
@@ -205,17 +205,15 @@ def test_tables_pictures_and_resuming(results, trained, own, capsys):
     path = folder / "robustness.json"
     path.write_text(json.dumps({**content, "results": done}))
     config = Config(train=False, dataset="digits", eval_size=COUNT)
-    networks = named_checkpoints(
-        [f"a={trained}", f"own={own}"],
-        dataclasses.replace(config, model="own_model:Plain"),
-    )
+    of_own = dataclasses.replace(config, model="own_model:Plain")
+    networks = named_checkpoints([f"own={own}"], of_own)
     run_tests(networks, config, folder, CHOSEN, STEPS, "svg")
     assert capsys.readouterr().out.count("wrong") == 1
     assert json.loads(path.read_text()) == content
     assert (folder / "attacked.svg").is_file()
     (folder / "attacked.png").unlink()
     chosen = {test: CHOSEN[test] for test in ("shift", "detect")}
-    run_tests(networks[1:], config, folder, chosen, STEPS, None)
+    run_tests(networks, config, folder, chosen, STEPS, None)
     assert not (folder / "attacked.png").exists()  # own has no decoder
     with pytest.raises(UserError, match="steps 4, not 5"):
         run_tests(networks, config, folder, CHOSEN, 5, None)
@@ -318,7 +316,10 @@ def test_latex_tables_fit_a_page():
     assert rf"\caption{{{caption}" in text
 
 
-SLOW = ("inverted_attention", "matrix_capsule", "vb_capsule")  # to compile
+SLOW = (  # to compile
+    *("deepcaps", "inverted_attention", "matrix_capsule", "vb_capsule"),
+    "capsule",  # that of the tests above
+)
 
 
 @pytest.mark.parametrize(

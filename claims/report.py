@@ -54,6 +54,8 @@ def _sentence(first, name, both, p):
             f"errors on unchanged images differ ({a:.1f} and {b:.1f} %)"
         )
     points = np.subtract(*(_error(trials)[0] for trials in both))
+    if not points:
+        return f"{first} and {name} have the same error"
     better, worse = (name, first) if points > 0 else (first, name)
     return (
         f"{better} is better than {worse} by {abs(points):.1f} points, "

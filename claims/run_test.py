@@ -248,9 +248,7 @@ def test_means_deviations_and_mcnemar():
     assert first[7:9] == [20, pytest.approx(14.142, abs=1e-3)]
     # Each is wrong alone 4 times: p of 4 of 8.
     assert (first[-1], second[-1]) == (None, "1")
-    assert sentence.endswith(
-        "by 0.0 points, not significantly (corrected p = 1)."
-    )
+    assert sentence == "rotate 60: a and b have the same error."
     third = [result("c", "rotate", 60, list(range(10)))]
     _, (*_, last), sentences = report.summary(rows + third)
     assert last[3] == "60, 60, 60"  # what all have

@@ -9,9 +9,10 @@
 Figures: reconstructions, perturbations, multimnist, routing, embedding and
 transfer, see docs/figures.md. Instead of --checkpoint, transfer takes an
 argument NAME=CHECKPOINT for each model. With --num_trials=N, {} in CHECKPOINT
-stands for 0 to N - 1. NAME is a label; for your own model it is MODULE:CLASS,
-as in --model. All models see the same pairs: of images one below the other or,
-with --pairs=beside, side by side.
+stands for 0 to N - 1. NAME is a label; for your own model it is MODULE:CLASS or
+MODULE:CLASS-LABEL, or --model applies to the checkpoints that need it. All
+models see the same pairs: of images one below the other or, with
+--pairs=beside, side by side.
 """
 
 import dataclasses
@@ -62,16 +63,20 @@ def draw(names, config, num_examples=None):
 
 def draw_transfer(arguments, config, num_examples=None):
     """Draws transfer from NAME=CHECKPOINT texts; returns {file: content}."""
+    from models.registry import is_external
     from training.evaluate import Evaluator, named_checkpoints
     from visualization import transfer
 
+    networks = named_checkpoints(arguments, config)
+    if is_external(config.model):  # other networks have other models
+        config = dataclasses.replace(config, model=None)
     pairs = "below" if config.pairs == "overlap" else config.pairs
     evaluators = {
         kind: Evaluator(dataclasses.replace(config, num_targets=n, pairs=p))
         for kind, n, p in (("single", 1, "overlap"), ("pairs", 2, pairs))
     }
     runs, first = {}, {}
-    for name, path, checkpoint in named_checkpoints(arguments, config):
+    for name, path, checkpoint in networks:
         run = {k: e.predict(checkpoint) for k, e in evaluators.items()}
         print(f"{path}: {run['pairs'].score.pairs_text}", flush=True)
         counts = {k: transfer.counts(p) for k, p in run.items()}

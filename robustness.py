@@ -4,10 +4,13 @@
     --output_dir=/tmp/robust --num_trials=3 \
     capsule=/tmp/capsule{} baseline=/tmp/baseline{}
 
-NAME=CHECKPOINT names a network, for your own model MODULE:CLASS. With
---num_trials=N, {} in CHECKPOINT stands for 0 to N - 1. All networks see the
-same images. Repeat the command to resume. Tests: see docs/robustness.md.
+NAME=CHECKPOINT names a network. For your own model NAME is MODULE:CLASS or
+MODULE:CLASS-LABEL, or --model=MODULE:CLASS applies to the checkpoints that need
+it. With --num_trials=N, {} in CHECKPOINT stands for 0 to N - 1. All networks
+see the same images. Repeat the command to resume. Tests: docs/robustness.md.
 """
+
+import dataclasses
 
 from absl import flags as absl_flags
 
@@ -24,11 +27,14 @@ def main(arguments):
     )
     load_backend()
     from claims import measures, run
+    from models.registry import is_external
     from training import devices
     from training.evaluate import named_checkpoints
 
     chosen = measures.choose(options.tests, options.severities)
     networks = named_checkpoints(arguments, config)
+    if is_external(config.model):  # other networks have other models
+        config = dataclasses.replace(config, model=None)
     folder = make_folder(options.output_dir)
     with devices.use(config):
         arguments = networks, config, folder, chosen, options.steps

@@ -2,6 +2,7 @@
 
 import itertools
 import operator
+import time
 
 import numpy as np
 import tensorflow as tf
@@ -15,7 +16,7 @@ from common.files import write_files
 from input_data import keys
 from layers.backends import is_on_cpu
 from runs.pages import markdown, table_files
-from runs.runner import read_json, write_json
+from runs.runner import read_json, remaining, write_json
 from training.evaluate import Evaluator
 from visualization.drawing import also_as
 
@@ -36,7 +37,8 @@ def run_tests(networks, config, output_dir, chosen, steps, figure_format):
     used, _, images, labels = _load(evaluator, *networks[0][1:])
     content = _read(path, used, steps)
     results, network, examples = content["results"], None, {}
-    done = set(map(_key, results))
+    done, minutes = set(map(_key, results)), {}
+    waiting = [*chosen] * len(networks)
     for name, place, checkpoint in networks:
         _, model, *data = _load(evaluator, place, checkpoint)
         if not all(map(np.array_equal, data, (images, labels))):
@@ -49,6 +51,7 @@ def run_tests(networks, config, output_dir, chosen, steps, figure_format):
             network = Network(model, min(batch_size, len(images)))
         examiner = Examiner(network, *data, steps, used.seed)
         for test in chosen:
+            left, waiting = waiting, waiting[1:]
             if reason := examiner.misfit(test):
                 print(f"{place}: not tested by {test}: {reason}", flush=True)
                 continue
@@ -57,17 +60,21 @@ def run_tests(networks, config, output_dir, chosen, steps, figure_format):
             todo = [result for result in todo if _key(result) not in done]
             if not todo:
                 continue
-            severities = [result["severity"] for result in todo]
-            if minutes := examiner.pgd_minutes(test, severities):
-                print(f"{place} {test}: about {minutes:.1f} min", flush=True)
+            for other in chosen.keys() - minutes.keys():
+                minutes[other] = examiner.pgd_minutes(other, chosen[other])
+            text = remaining("test", len(left), sum(map(minutes.get, left)))
+            print(f"{place} {test}: {text}", flush=True)
+            start = time.monotonic()
             for result in tqdm(todo, f"{name} {test}", leave=False):
                 result |= examiner.run(test, result["severity"])
                 results.append(result)
                 write_json(path, content)
+            minutes[test] = (time.monotonic() - start) / 60
             wrong = ", ".join(str(result["wrong"]) for result in todo)
             text = f"wrong {wrong} of {result['num_examples']}"
             print(f"{place} {test}: {text}", flush=True)
-        if name not in examples and {"pgd", "detect"} & chosen.keys():
+        attacks = {"pgd", "detect"} & chosen.keys()
+        if name not in examples and not all(map(examiner.misfit, attacks)):
             examples[name] = examiner.examples(name, _SHOWN_EPS, _SHOWN)
     places = [(name, place) for name, place, _ in networks]
     shown = [
@@ -77,9 +84,10 @@ def run_tests(networks, config, output_dir, chosen, steps, figure_format):
         raise UserError(f"no network can be tested by {', '.join(chosen)}")
     shown.sort(key=lambda result: places.index(_key(result)[:2]))
     title = f"{used.dataset_name}, first {len(images):,} test images"
-    table = report.summary(shown)
-    print(f"\n{title}:\n{markdown(*table, padded=True)}\n")
+    *table, text = report.summary(shown)
+    print(f"\n{title}:\n{markdown(*table, padded=True)}\n\n{text}\n")
     files = table_files("robustness", *table)
+    files["robustness.tex"] = report.latex(table[1], title)
     files["robustness.png"] = report.draw(shown, title)
     if examples:
         title += f": PGD, eps {_SHOWN_EPS}, {steps} steps"
@@ -102,6 +110,8 @@ def _load(evaluator, place, checkpoint):
     x, y = zip(*pipeline.evaluation_batches(100), strict=True)
     images = np.concatenate([batch[keys.IMAGES] for batch in x])
     labels = np.concatenate([batch[keys.LABELS] for batch in y])
+    if len(images) < 2:
+        raise UserError(f"{config.dataset_name} has only one test image")
     return config, model, images, labels
 
 

@@ -55,7 +55,9 @@ def test_results_are_written_once(tmp_path, monkeypatch, capsys):
     )
     for is_done in (False, True):
         reproduce(["shared-capsule"], settings)
-        assert ("0.json exists" in capsys.readouterr().out) == is_done
+        output = capsys.readouterr().out
+        assert ("0.json exists" in output) == is_done
+        assert ("seed 0 (2 runs left):" in output) == (not is_done)
     runs, ensemble = reproduction.read(settings.output_dir, experiment)
     assert [run["seed"] for run in runs] == [0, 1]
     assert len(configs) == 5  # pairs, two checkpoints of each; the ensemble

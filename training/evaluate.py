@@ -17,6 +17,7 @@ from common.files import is_training
 from config import EVAL_BATCH_SIZE
 from input_data import keys, registry
 from layers.backends import is_on_cpu
+from models.registry import is_external
 from training import checkpoint as checkpoints
 from training.formats import open_checkpoint
 from training.results import Results
@@ -175,8 +176,9 @@ def evaluate_checkpoints(config, strategy):
 def named_checkpoints(arguments, config):
     """Opens the checkpoints of the arguments NAME=CHECKPOINT.
 
-    {} in CHECKPOINT stands for 0 to `config.num_trials` - 1. Returns a list of
-    (name, path, checkpoint). Raises UserError for other arguments.
+    {} in CHECKPOINT stands for 0 to `config.num_trials` - 1. A class of the
+    user's own is `config.model`, or NAME is MODULE:CLASS-LABEL. Returns a list
+    of (name, path, checkpoint). Raises UserError for other arguments.
     """
     paths = {}
     for argument in arguments:
@@ -186,8 +188,9 @@ def named_checkpoints(arguments, config):
         paths[name] = dataclasses.replace(config, checkpoint=template).members
     if not paths:
         raise UserError("give NAME=CHECKPOINT, once for each network")
+    own = {name: name.partition("-")[0] for name in paths if is_external(name)}
     return [
-        (name, path, open_checkpoint(path, config.model or name))
+        (name, path, open_checkpoint(path, own.get(name, config.model)))
         for name in paths
         for path in paths[name]
     ]

@@ -8,7 +8,6 @@ import pytest
 import experiment
 from claims import report
 from claims.attacks import Network
-from claims.changes_test import DIRECTIONS
 from claims.measures import TESTS, Examiner, choose
 from claims.run import run_tests
 from common.errors import UserError
@@ -16,6 +15,7 @@ from config import Config
 from input_data import keys
 from testing import untrained
 from testing.commands import ROOT, output_of
+from testing.numpy_oracle import DIRECTIONS
 from testing.small_models import SIZES, small_shape
 from testing.tiny_files import WRITERS
 from training.evaluate import Evaluator, named_checkpoints

@@ -88,6 +88,7 @@ def test_weight_counts(name):
         assert model.count_params() == count
 
 
+@pytest.mark.usefixtures("shallow")
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_the_seed_fixes_the_initial_weights(name):
     first, again, other = (
@@ -207,6 +208,7 @@ def test_the_smallest_image(name, hparams, smallest):
             small_model(name, too_small, **hparams)
 
 
+@pytest.mark.usefixtures("shallow")
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_mixed_bfloat16_keeps_logits_and_weights_in_float32(name):
     keras.config.set_dtype_policy("mixed_bfloat16")
@@ -357,6 +359,7 @@ def test_other_hyper_parameters_change_the_network_or_the_loss(
 def test_self_routing_starts_with_equal_classes_and_all_weights_decay():
     model = small_model("self_routing", MNIST, weight_decay=0.1)
     compile_model(model, max_steps=4)
+    model.run_eagerly = True
     x, y = example_batch(MNIST, 1)
     outputs = model(x)
     squares = sum(

@@ -3,10 +3,9 @@ import pytest
 
 from claims.changes import CHANGES, change_all
 from claims.measures import TESTS
+from testing.numpy_oracle import DIRECTIONS
 
 RNG = np.random.default_rng(0)
-DIRECTIONS = [(0, 1), (-1, 1), (-1, 0), (-1, -1)]
-DIRECTIONS += [(-down, -right) for down, right in DIRECTIONS]
 
 
 def images(count=9, height=7, width=6):

@@ -14,7 +14,6 @@ from matplotlib.textpath import TextPath
 import experiment
 from claims import report
 from claims.attacks import Network
-from claims.changes_test import DIRECTIONS
 from claims.measures import TESTS, Examiner, choose
 from claims.run import run_tests
 from common.errors import UserError
@@ -24,6 +23,7 @@ from models.optimizer import compile_model
 from models.registry import model_class
 from testing import untrained
 from testing.commands import ROOT, output_of
+from testing.numpy_oracle import DIRECTIONS
 from testing.small_models import SIZES, small_shape
 from testing.tiny_files import WRITERS
 from training.checkpoint import Architecture

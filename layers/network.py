@@ -66,7 +66,7 @@ class CapsuleNetwork(Model):
             images = keras.Input(input_shape, name="images")
             # In `tf.data` the height and width of images may be unknown.
             sized = keras.layers.Reshape(input_shape, dtype=dtype)(images)
-            tensors = capsule(sized, num_classes, dtype=dtype, **sizes)
+            tensors = capsule(sized, num_classes, dtype, "", **sizes)
             lengths, capsules = tensors["logits"], tensors["capsules"]
             outputs = {"lengths": lengths, "capsules": capsules}
             if decoder:

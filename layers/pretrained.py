@@ -30,7 +30,7 @@ def pretrained(name: str) -> Model:
         raise ValueError(f'`name` must be "mnist". Received: {name!r}')
     options = {"dtype": "float32"}
     images = keras.Input((28, 28, 1), name="images", **options)
-    tensors = efficient_capsule(images, 10, **options)
+    tensors = efficient_capsule(images, 10, name="", **options)
     outputs = {key: tensors[key] for key in ("logits", "capsules")}
     decoder = Reconstruction(28, 28, 1, True, name="recons", **options)
     longest = ops.argsort(-outputs["logits"], axis=-1)[:, 0]

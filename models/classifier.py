@@ -1,5 +1,6 @@
 """Base class of all models: losses, metrics, optimizer."""
 
+import contextvars
 import typing
 
 import keras
@@ -82,7 +83,8 @@ class Classifier(keras.Model):
         self._almost = mean(layers.almost_correct, "almost_accuracy", **options)
         images = keras.Input(graph.image_size(shape), name=keys.IMAGES)
         with keras.name_scope(self.name):  # begins the paths of the weights
-            outputs = self.network(images, shape.num_classes)
+            run = contextvars.Context().run  # with the same names each time
+            outputs = run(self.network, images, shape.num_classes)
         if outputs is not None:
             network = keras.Model(images, outputs)
             for name, found in graph.saved_attributes(self, network):

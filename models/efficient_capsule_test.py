@@ -5,9 +5,8 @@ from keras import ops
 from input_data import keys
 from layers.networks.efficient_capsule import layout
 from models.efficient_capsule import EfficientCapsuleModel
-from models.models_test import SMALL, example_batch
 from testing import numpy_oracle
-from testing.small_models import small_model
+from testing.small_models import SMALL, example_batch, small_model
 
 HParams = EfficientCapsuleModel.HParams
 RNG = np.random.default_rng(2)

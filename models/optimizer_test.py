@@ -8,7 +8,6 @@ from keras import ops
 
 from input_data import keys
 from models.capsule import CapsuleModel
-from models.models_test import example_batch
 from models.optimizer import (
     OPTIMIZERS,
     compile_model,
@@ -16,6 +15,7 @@ from models.optimizer import (
 )
 from models.registry import build_model
 from testing import untrained
+from testing.small_models import example_batch
 
 HParams = CapsuleModel.HParams
 make_schedule = CapsuleModel.make_schedule

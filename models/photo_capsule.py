@@ -46,6 +46,9 @@ class PhotoCapsuleModel(Classifier):
                 with reading(self.backbone_weights):
                     open(self.backbone_weights).close()
 
+        def options(self):  # `load_initial_weights` loads the weights
+            return {**super().options(), "backbone_weights": None}
+
     routed_layer, grid = "classes", "primary"
 
     def __init__(self, shape, num_targets, hparams, **kwargs):

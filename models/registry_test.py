@@ -15,12 +15,11 @@ from config import Config
 from input_data import keys
 from models.classifier import Classifier
 from models.hparams import BaseHParams, size
-from models.models_test import example_batch
 from models.optimizer import compile_model
 from models.registry import build_model, model_class
 from testing.events import scalars
 from testing.saved_arrays import assert_same_state
-from testing.small_models import small_hparams, small_model
+from testing.small_models import example_batch, small_hparams, small_model
 from testing.untrained import DIGITS
 from training.formats import open_checkpoint
 

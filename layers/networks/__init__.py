@@ -6,8 +6,9 @@ is a new `keras.Model` from images [B, 28, 28, 1] with pixels in [0, 1] to
 lengths of capsules or probabilities, float32 [B, 10]. For symbolic images
 [B, H, W, C] in place of the shape, a function returns a dict of tensors: the
 outputs of its layers by name; "logits", what classification losses take; and
-"capsules", the class capsules, if there are any. Arguments have the defaults of
-the networks' authors.
+"capsules", the class capsules, if there are any. Further calls on tensors give
+layers unique names, or `name` as a prefix. Arguments have the defaults of the
+networks' authors.
 """
 
 from .baseline import baseline as baseline

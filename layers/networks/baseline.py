@@ -9,7 +9,7 @@ from ..initializers import reference_initializers
 from .base import Tensor, Tensors, network
 
 
-@network(activation="softmax")
+@network("cross-entropy", activation="softmax")
 def baseline(
     images: Tensor,
     num_classes: int,

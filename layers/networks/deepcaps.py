@@ -14,7 +14,7 @@ from .base import Tensor, Tensors, network
 CELL_ATOMS = (4, 8, 8, 8)
 
 
-@network()
+@network("`margin_loss`", "0.001 * 0.5 ** (step // 4690)", 1e-7)
 def deepcaps(
     images: Tensor,
     num_classes: int,

@@ -34,7 +34,7 @@ def layout(height, width):
     return kernels, strides, tuple(sides)
 
 
-@network()
+@network("`margin_loss`", "max(5e-5, 5e-4 * 0.97 ** (step // 3750))", 1e-7)
 def efficient_capsule(
     images: Tensor,
     num_classes: int,

@@ -14,7 +14,7 @@ from .base import Tensor, Tensors, convolution_block, network
 MERGES = {"equal": "ones", "random": INITIALIZER, "ones": "ones"}
 
 
-@network(activation="softmax")
+@network("cross-entropy", "0.001 * 0.98 ** (step // 500)", 1e-7, "softmax")
 def homogeneous_capsule(
     images: Tensor,
     num_classes: int,

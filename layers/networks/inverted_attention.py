@@ -12,7 +12,7 @@ from ..matrix_votes import POSE_ENTRIES
 from .base import Tensor, Tensors, network
 
 
-@network()
+@network("cross-entropy")
 def inverted_attention(
     images: Tensor,
     num_classes: int,

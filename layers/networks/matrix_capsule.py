@@ -34,7 +34,7 @@ def pose_tensors(capsules, layers):
     return {**outputs, "logits": capsules[1], "capsules": capsules[0]}
 
 
-@network()
+@network("`spread_loss`, weight decay 2e-7", "0.003 * 0.96 ** (step / 20000)")
 def matrix_capsule(
     images: Tensor,
     num_classes: int,

@@ -28,7 +28,7 @@ def photo_capsule(
     backbone: Literal[
         "EfficientNetV2B0", "MobileNetV2", "MobileNetV3Small", "ResNet50V2"
     ] = "MobileNetV3Small",
-    weights: str | None = None,
+    backbone_weights: str | None = None,
     train_backbone: bool = True,
     types: int = 32,
     primary_atoms: int = 8,
@@ -44,8 +44,7 @@ def photo_capsule(
 
     Args:
       backbone: str, network of keras.applications.
-      weights: initial weights of the backbone: None (random), "imagenet"
-        (downloaded), or a file.
+      backbone_weights: None (random), "imagenet" (downloaded), or a file.
       train_backbone: bool, whether to train the backbone; if not, it is in
         inference mode.
       types: int, types of primary capsules.
@@ -62,8 +61,8 @@ def photo_capsule(
     for layer in body.layers:
         if isinstance(layer, keras.layers.BatchNormalization):
             layer.momentum = 0.9  # 0.999 needs thousands of steps
-    if weights:
-        load_backbone(body, backbone, weights)
+    if backbone_weights:
+        load_backbone(body, backbone, backbone_weights)
     pixels = ops.repeat(255.0 * images, 3 // channels, axis=-1)
     pixels = importlib.import_module(make.__module__).preprocess_input(pixels)
     features = body(pixels, training=None if train_backbone else False)

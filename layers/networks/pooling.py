@@ -28,7 +28,7 @@ def four_convolutions(images, first_channels, second_channels):
     return outputs
 
 
-@network()
+@network("`margin_loss` with absent_weight=0.25", "0.001", 1e-7)
 def pooling(
     images: Tensor,
     num_classes: int,

@@ -11,7 +11,7 @@ from .matrix_capsule import pose_tensors
 CONVOLUTIONS = ((1, 1), (2, 2), (2, 1), (4, 2), (4, 1), (8, 2))
 
 
-@network()
+@network("cross-entropy, weight decay 1e-4", "0.003 * 0.96 ** (step / 2000)")
 def self_routing(
     images: Tensor,
     num_classes: int,

@@ -10,7 +10,7 @@ from .base import Tensor, Tensors, network
 from .pooling import four_convolutions
 
 
-@network()
+@network("`margin_loss` with absent_weight=0.25", "0.001", 1e-7)
 def shared_capsule(
     images: Tensor,
     num_classes: int,

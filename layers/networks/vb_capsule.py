@@ -7,7 +7,7 @@ from .base import Tensor, Tensors, convolution_block, network
 from .matrix_capsule import CONVOLUTION, pose_tensors
 
 
-@network()
+@network("`softmax_loss`", "0.001")
 def vb_capsule(
     images: Tensor,
     num_classes: int,

@@ -147,6 +147,8 @@ class DataConfig:
 
 
 DATA_FLAGS = tuple(flag_specs(DataConfig))
+# The others are for training images alone.
+EVALUATION_FLAGS = tuple({*DATA_FLAGS} - {"crop_area", "flip"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -383,8 +385,7 @@ class Config(DataConfig):
 
     def evaluation_command(self):
         """The command that evaluates the checkpoints of this training."""
-        names = {*DATA_FLAGS, "dtype_policy", "summary_dir"}
-        names -= {"augment", "crop_area", "flip"}  # of training images
+        names = {*EVALUATION_FLAGS, "dtype_policy", "summary_dir"} - {"augment"}
         names |= {"model"} if is_external(self.model) else set()
         script = pathlib.Path(__file__).with_name("experiment.py")
         if pathlib.Path.cwd() == script.parent:

@@ -23,7 +23,7 @@ from absl import flags as absl_flags
 from common import flags, load_backend
 from common.errors import UserError
 from common.files import make_folder, write_file, write_files
-from config import DATA_FLAGS, Config
+from config import EVALUATION_FLAGS, Config
 
 # Functions of visualization.capsule_figures: default number of examples.
 FIGURES = {
@@ -128,7 +128,7 @@ def main(arguments):
 
 if __name__ == "__main__":
     names = "checkpoint", "hparams_override", "model", "num_trials"
-    flags.define(Config, (*DATA_FLAGS, *names))
+    flags.define(Config, (*EVALUATION_FLAGS, *names))
     absl_flags.DEFINE_enum(
         *("figure_format", None, ["pdf", "svg"]),
         "A second format of the figures, in addition to PNG.",

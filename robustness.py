@@ -16,7 +16,7 @@ from absl import flags as absl_flags
 
 from common import flags, load_backend
 from common.files import make_folder
-from config import DATA_FLAGS, Config
+from config import EVALUATION_FLAGS, Config
 
 
 def main(arguments):
@@ -42,7 +42,7 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    names = {*DATA_FLAGS, "hparams_override", "model", "num_trials"}
+    names = {*EVALUATION_FLAGS, "hparams_override", "model", "num_trials"}
     flags.define(Config, names - {"eval_size"})
     absl_flags.DEFINE_enum(
         *("figure_format", None, ["pdf", "svg"]),

@@ -27,7 +27,7 @@ from input_data import keys
 from input_data.registry import Split
 from models.optimizer import compile_model
 from testing import splits, untrained
-from testing.commands import finish, output_of, start
+from testing.commands import finish, full_disk, output_of, start
 from testing.events import scalars
 from testing.saved_arrays import assert_same_state, saved
 from testing.small_models import overrides
@@ -130,12 +130,26 @@ def signal_at(monkeypatch, step, *numbers):
         yield
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_saves_the_step(done, monkeypatch, number):
-    with signal_at(monkeypatch, 8, number), pytest.raises(Interrupted) as stop:
+def test_a_signal_saves_the_step(done, monkeypatch):
+    with (
+        signal_at(monkeypatch, 8, signal.SIGTERM),
+        pytest.raises(Interrupted) as stop,
+    ):
         experiment.run(small(done, max_steps=9))
-    assert stop.value.signal_number == number
+    assert stop.value.signal_number == signal.SIGTERM
     assert steps_in(done) == [2, 4, 6, 8]
+
+
+def test_a_training_goes_on_without_a_reader(done, monkeypatch):
+    with full_disk(monkeypatch):
+        experiment.run(small(done, max_steps=7))
+    assert steps_in(done) == [2, 4, 6, 7]
+
+
+def test_a_damaged_curve_is_found_before_the_training(done):
+    (done / "train" / "curve.csv").write_text("step,loss,accuracy\nx,1,1\n")
+    with pytest.raises(UserError, match=r"curve\.csv"):
+        experiment.run(small(done, max_steps=7, summary_step=100))
 
 
 def test_a_second_signal_stops_at_once(done, monkeypatch, capsys):

@@ -133,6 +133,19 @@ def test_a_table(capsys):
     ]
 
 
+def test_a_table_has_a_row_for_each_strange_name(capsys):
+    files, names = ["\x1b[2Jx.png", "a\nb.png"], ["\x1b[2J", "y"]
+    predictions = [(file, [0], np.array([0.9, 0.1])) for file in files]
+    predict.print_table(predictions, files, names, 1, "length")
+    rows = capsys.readouterr().out.splitlines()
+    assert [row.split()[:2] for row in rows] == [
+        ["file", "class"],
+        [r"\x1b[2Jx.png", r"\x1b[2J"],
+        [r"a\nb.png", r"\x1b[2J"],
+    ]
+    assert rows[1].index("0.900") == rows[2].index("0.900")
+
+
 def test_class_names(network):
     _, path = network
     opened = open_checkpoint(path)

@@ -12,10 +12,12 @@ same images. Repeat the command to resume. Tests: see docs/robustness.md.
 from absl import flags as absl_flags
 
 from common import flags, load_backend
+from common.errors import optional_output
 from common.files import make_folder
 from config import DATA_FLAGS, Config
 
 
+@optional_output()
 def main(arguments):
     """Tests the networks that the arguments name."""
     options = absl_flags.FLAGS

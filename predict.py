@@ -19,7 +19,7 @@ from absl import flags as absl_flags
 from tqdm import tqdm
 
 from common import flags, load_backend
-from common.errors import UserError, reading
+from common.errors import UserError, printable, reading
 from common.files import atomic_write
 from config import EVAL_BATCH_SIZE, Config
 from input_data import keys
@@ -83,8 +83,9 @@ def print_table(predictions, files, names, num_targets, kind):
     `predictions` come from `predict_files`, `names` are class names, `kind` is
     "length" or "logit". Rows of `SEVERAL_LABELS` end with all the predictions.
     """
+    names = [*map(printable, names)]
     layout = [
-        f"<{max(map(len, ('file', *files)))}",
+        f"<{max(map(len, ('file', *map(printable, files))))}",
         *[f"<{max(map(len, ('class', *names)))}", ">7"] * num_targets,
         *(f">{max(len(name), 7)}" for name in names),
     ]
@@ -102,7 +103,7 @@ def print_table(predictions, files, names, num_targets, kind):
         if kind == "length" and num_present < max(num_targets, 1):
             number = "only one" if num_present else "no"
             note = f"{number} capsule is longer than {keys.PRESENT_LENGTH}"
-        print_row(file, *best, *texts, note=note)
+        print_row(printable(file), *best, *texts, note=note)
 
 
 def print_json(predictions, names, kind):
@@ -182,8 +183,8 @@ def main(arguments):
     if bright_edged:
         print(
             f"predict.py: {len(bright_edged)} images, such as "
-            f"{min(bright_edged)}, are not digits on black inside a margin: "
-            "see --invert and --center",
+            f"{printable(min(bright_edged))}, are not digits on black inside a "
+            "margin: see --invert and --center",
             file=sys.stderr,
         )
     return 1 if unreadable else 0

@@ -15,10 +15,12 @@ import dataclasses
 from absl import flags as absl_flags
 
 from common import flags, load_backend
+from common.errors import optional_output
 from common.files import make_folder
 from config import EVALUATION_FLAGS, Config
 
 
+@optional_output()
 def main(arguments):
     """Tests the networks that the arguments name."""
     options = absl_flags.FLAGS

@@ -10,7 +10,7 @@ from models.hparams import DecoderHParams, arguments_of, loss_type
 class CapsuleModel(Classifier):
     """`layers.networks.capsule` and, if `remake` is True, a decoder."""
 
-    @arguments_of(networks.capsule)
+    @arguments_of(networks.capsule, kernel_size={"at_most": 64})
     class HParams(DecoderHParams):
         PRESETS: ClassVar = {
             # The paper's section 7: the smaller network for SVHN.

@@ -15,8 +15,11 @@ from models.optimizer import OPTIMIZERS
 
 # Names of hyper-parameters that differ from those of arguments.
 _ARGUMENTS = {"routing": "num_routing"}
+_SIZES = {"at_least": 1, "at_most": 10**5}
 # By the type of an argument.
-_BOUNDS = {bool: {}, str: {}, int: {"at_least": 1}, float: {"above": 0}}
+_BOUNDS = {bool: {}, str: {}, int: _SIZES, float: {"above": 0}}
+# Each iteration and each layer adds operations to the graph.
+_LOOPS = ("branches", "convolutions", "depth", "routing")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,6 +107,7 @@ def arguments_of(architecture, **specs):
             if kind in _BOUNDS and not hasattr(cls, name):
                 spec = {"choices": typing.get_args(found.annotation)}
                 spec |= _BOUNDS[kind] | specs.get(name, {})
+                spec |= {"at_most": 50} if name in _LOOPS else {}
                 text = texts[argument]
                 setattr(cls, name, network(found.default, text, **spec))
                 cls.__annotations__[name] = kind
@@ -119,7 +123,7 @@ def network(default, help_text, **spec):
 
 def size(default, help_text):
     """A field for a number of channels, units, atoms or iterations."""
-    return network(default, help_text, at_least=1)
+    return network(default, help_text, **_SIZES)
 
 
 def weight_decay(default, weights="kernels"):

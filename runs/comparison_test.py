@@ -207,6 +207,11 @@ def test_times_are_in_minutes():
     assert line.get_xdata() == pytest.approx([1.5 / 60, 3 / 60])
 
 
+def test_names_do_not_break_a_markdown_table():
+    table = pages.markdown(["model"], [["a|b"], ["c\nd\x1b"]])
+    assert table.splitlines()[2:] == [r"| a\|b |", r"| c\nd\x1b |"]
+
+
 def test_bars_are_a_deviation_above_and_below(monkeypatch):
     bars = []
     monkeypatch.setattr(Axes, "vlines", lambda _, *place: bars.append(place))

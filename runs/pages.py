@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FixedLocator
 from scipy.stats import binomtest
 
+from common.errors import printable
 from common.files import write_file, write_files
 from runs.reproduction import EPOCH, EXPERIMENTS, read
 from runs.runner import ROOT
@@ -35,7 +36,10 @@ def markdown(head, rows, padded=False):
     Missing cells at the end of a row are empty. If `padded`, all cells of a
     column have the same width.
     """
-    lines = [[_text(value) for value in row] for row in (head, *rows)]
+    lines = [
+        [_text(value).replace("|", r"\|") for value in row]
+        for row in (head, *rows)
+    ]
     lines = [line + [""] * (len(head) - len(line)) for line in lines]
     widths = [0] * len(head)
     rule = ["---"] * len(head)
@@ -78,7 +82,7 @@ def _text(value):
         return "-"
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2f}"
-    return f"{value:,}" if isinstance(value, int) else value
+    return f"{value:,}" if isinstance(value, int) else printable(value)
 
 
 def replace_between(text, name, content):
